@@ -1,4 +1,4 @@
-"""A server on a Unix socket that answers as a test tells it, and an event loop whose clock skips idle time."""
+"""A server on a Unix socket with scripted answers, and an event loop whose clock skips idle time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class QuickLoop(asyncio.SelectorEventLoop):
             if ready or timeout == 0:
                 return ready
             if timeout is None:
-                return wait(5)  # only a bug waits for nothing; or a child, or a thread
+                return wait(5)  # without a timer, only a child, a thread or a bug is waited for
             self.now += timeout
             return ready
 
@@ -42,14 +42,14 @@ class QuickLoop(asyncio.SelectorEventLoop):
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    """Run a test in a loop whose time costs nothing. A test that waits for ever fails at once."""
+    """Run a test in a `QuickLoop`. A test that waits forever fails at once."""
     random.seed(1)  # jitter
     with asyncio.Runner(loop_factory=QuickLoop) as runner:
         runner.run(asyncio.wait_for(test, 1_000_000))
 
 
 def now() -> float:
-    """Seconds by the loop's clock."""
+    """Return the time of the event loop in seconds."""
     return asyncio.get_running_loop().time()
 
 
@@ -68,14 +68,14 @@ class Refusal(Exception):
 
 
 SILENCE = object()
-"""In the place of an answer: none."""
+"""Used instead of an answer: the request gets no answer."""
 Answer = Callable[[dict[str, Any]], Any]
 
 
 class Script:
-    """A server of one revision; `answers` holds, by method, a result, a Refusal, SILENCE, or a function of the message.
+    """A server of one revision. `answers` maps a method to a result, a Refusal, SILENCE or a function of the message.
 
-    `asked` is every message that came, in order, and `times` when each came.
+    `asked` contains every received message in order, and `times` the time of each.
     """
 
     def __init__(self, revision: str = STATELESS, *, capabilities: Any = None, **answers: Any) -> None:
@@ -103,11 +103,11 @@ class Script:
         return self
 
     async def listen(self) -> None:
-        """Listen, perhaps again."""
+        """Start listening."""
         self._server = await asyncio.start_unix_server(self._connected, self.path, limit=1 << 26)
 
     async def leave(self) -> None:
-        """Stop listening, and close all connections."""
+        """Stop listening and close the connection."""
         self._server.close()
         if os.path.exists(self.path):
             os.unlink(self.path)
@@ -121,12 +121,12 @@ class Script:
         shutil.rmtree(self._folder)
 
     def hang_up(self) -> None:
-        """End the connection."""
+        """Abort the connection."""
         if self.writer is not None:
             self.writer.transport.abort()
 
     def client(self, **settings: Any) -> Client:
-        """A client that speaks this server's revision at once."""
+        """Return a client that is pinned to this server's revision."""
         return Client(f"unix:{self.path}", **{"revision": self.revision, **settings})
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -174,7 +174,7 @@ class Script:
         self.say(method=method, params=params)
 
     def params(self, method: str) -> list[Any]:
-        """The params of each request or notification of this method, without what every request carries."""
+        """Return the params of each request or notification of this method, without `_meta`."""
         found = [message.get("params") for message in self.asked if message.get("method") == method]
         return [each and {key: value for key, value in each.items() if key != "_meta"} for each in found]
 
@@ -183,11 +183,11 @@ class Script:
         return [m.get("params", {}).get("_meta") for m in self.asked if m.get("method") == method]
 
     def count(self, method: str) -> int:
-        """Return how many requests of this method came."""
+        """Return the number of requests and notifications of this method."""
         return len(self.params(method))
 
     def when(self, method: str) -> list[float]:
-        """Return the times of the requests of this method."""
+        """Return the times of the requests and notifications of this method."""
         return [at for at, message in zip(self.times, self.asked, strict=True) if message.get("method") == method]
 
 

@@ -1,4 +1,4 @@
-"""How a client handles results: contents, typed data, checks against schemas and manifests, and caching."""
+"""Results of a client: contents, typed data, validation against schemas and manifests, and caching."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ MIB = 1024 * 1024
 # Contents of resources.
 
 
-def reading(*contents: Any) -> Any:
-    """Return what a client gets for these contents."""
+def read_result(*contents: Any) -> Any:
+    """Return the result of read_result a resource with these contents."""
     found: list[Any] = []
 
     async def test() -> None:
@@ -39,15 +39,15 @@ def blob(data: bytes) -> dict[str, str]:
     return {"blob": base64.b64encode(data).decode()}
 
 
-def test_content_is_given_as_text_bytes_and_json() -> None:
-    read = reading({"text": '{"é": 1}', "mimeType": "application/json"})
+def test_content_is_returned_as_text_bytes_and_json() -> None:
+    read = read_result({"text": '{"é": 1}', "mimeType": "application/json"})
     assert (read.text, read.bytes, read.mime_type) == ('{"é": 1}', '{"é": 1}'.encode(), "application/json")
     assert (read.json(), read.json(dict[str, int])) == ({"é": 1}, {"é": 1})
     with pytest.raises(ValueError, match="a:b is not the JSON that was asked for"):
         read.json(list[int])
-    read = reading(blob(b"[1]"))
+    read = read_result(blob(b"[1]"))
     assert (read.text, read.bytes, read.mime_type, read.json()) == ("[1]", b"[1]", None, [1])
-    read = reading(blob(b"\xff"))
+    read = read_result(blob(b"\xff"))
     assert read.bytes == b"\xff"
     with pytest.raises(ValueError, match=r"a:b is not text in UTF-8: use \.bytes"):
         _ = read.text
@@ -56,22 +56,22 @@ def test_content_is_given_as_text_bytes_and_json() -> None:
     assert repr(read) == "<ReadResult 'a:b': 1 contents>"
 
 
-def test_content_that_is_only_about_the_others_does_not_count_unless_it_is_alone() -> None:
+def test_summary_contents_are_ignored_unless_there_is_only_one_content() -> None:
     summary = {"text": "more", "_meta": {"wharfinger/summary": True}}
     other = {"text": "calm", "_meta": {"wharfinger/summary": False}}
-    assert reading(summary, other).text == "calm"
-    assert reading({"text": "calm"}, summary).text == "calm"
-    assert reading(summary).text == "more"
+    assert read_result(summary, other).text == "calm"
+    assert read_result({"text": "calm"}, summary).text == "calm"
+    assert read_result(summary).text == "more"
     for contents, count in (((), 0), ((other, other), 2), ((summary, summary), 0)):
         with pytest.raises(ValueError, match=rf"a:b has {count} contents: use \.contents"):
-            _ = reading(*contents).text
+            _ = read_result(*contents).text
 
 
 # Data of tools.
 
 
-def called(result: Any, **options: Any) -> Any:
-    """Return what a call with this result gives."""
+def call_result(result: Any, **options: Any) -> Any:
+    """Return the result of a call that the server answers with this result."""
     found: list[Any] = []
 
     async def test() -> None:
@@ -104,24 +104,24 @@ def called(result: Any, **options: Any) -> Any:
         ({"structuredContent": {"result": 3}, "_meta": {"other": 1}}, {"result": 3}),
     ],
 )
-def test_data_of_a_tool_is_its_structured_content_or_text(result: Any, data: Any) -> None:
-    assert called(result).data == data
+def test_data_of_a_tool_result_is_its_structured_content_or_text(result: Any, data: Any) -> None:
+    assert call_result(result).data == data
 
 
-def test_data_of_a_tool_is_the_type_that_is_asked_for() -> None:
-    assert called({"structuredContent": {"result": 3}}, returns=int).data == 3
-    assert called({"structuredContent": {"result": 3}}, returns=dict[str, int]).data == {"result": 3}
-    assert called(text("3"), returns=int).data == 3
-    assert called(text("3"), returns=str).data == "3"
-    whole = called({"structuredContent": {"a": 1}, **text("aye")}, returns=dict[str, int])
+def test_data_of_a_tool_result_has_the_requested_type() -> None:
+    assert call_result({"structuredContent": {"result": 3}}, returns=int).data == 3
+    assert call_result({"structuredContent": {"result": 3}}, returns=dict[str, int]).data == {"result": 3}
+    assert call_result(text("3"), returns=int).data == 3
+    assert call_result(text("3"), returns=str).data == "3"
+    whole = call_result({"structuredContent": {"a": 1}, **text("aye")}, returns=dict[str, int])
     assert (whole.data, whole.structured, whole.text, len(whole.content)) == ({"a": 1}, {"a": 1}, "aye", 1)
     assert repr(whole) == "<ToolResult {'a': 1}>"
     for result in (text("aye"), {"structuredContent": {"a": 1}}, {"structuredContent": {"result": "x"}}, text("1.5")):
         with pytest.raises(InvalidResponse, match="The tool's result is not of type int"):
-            called(result, returns=int)
+            call_result(result, returns=int)
 
 
-def checked(schema: Any, value: Any, **settings: Any) -> bool:
+def is_accepted(schema: Any, value: Any, **settings: Any) -> bool:
     """Return whether a result of a tool with this output schema is accepted."""
     found: list[bool] = []
 
@@ -141,19 +141,19 @@ def checked(schema: Any, value: Any, **settings: Any) -> bool:
     return found[0]
 
 
-def test_result_is_checked_up_to_a_size() -> None:
+def test_results_are_validated_up_to_a_size() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     for size, accepted in ((4 * MIB, False), (4 * MIB + 1, True)):
-        assert checked(schema, {"a": "x" * (size - len('{"a":""}'))}) is accepted
+        assert is_accepted(schema, {"a": "x" * (size - len('{"a":""}'))}) is accepted
 
 
-def test_result_is_checked_up_to_a_length_that_patterns_are_tried_on() -> None:
+def test_results_are_validated_with_patterns_up_to_a_length() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^b"}}}
     for size, accepted in ((MIB, False), (MIB + 1, True)):
-        assert checked(schema, {"a": "x" * (size - len('{"a":""}'))}) is accepted
+        assert is_accepted(schema, {"a": "x" * (size - len('{"a":""}'))}) is accepted
 
 
-def test_result_is_checked_up_to_an_amount_of_work() -> None:
+def test_results_are_validated_up_to_an_amount_of_work() -> None:
     def padded(size: int) -> Any:
         return {"type": "array", "items": {"type": "integer"}, "description": "x" * size}
 
@@ -165,12 +165,12 @@ def test_result_is_checked_up_to_an_amount_of_work() -> None:
     while work(padded(size)) > 15_000:
         size -= 16
     assert work(padded(size)) == 15_000
-    # 200 values: the list, what it begins with, and a comma for each further member
-    assert checked(padded(size), ["x"] * 199) is False
-    assert checked(padded(size), ["x"] * 200) is True
+    # 200 values: the list, its first member, and a comma before each other member
+    assert is_accepted(padded(size), ["x"] * 199) is False
+    assert is_accepted(padded(size), ["x"] * 200) is True
 
 
-def test_only_the_first_four_faults_are_named() -> None:
+def test_a_validation_error_contains_the_first_four_faults() -> None:
     async def test() -> None:
         schema = {"type": "object", "properties": {name: {"type": "integer"} for name in "abcdef"}}
         tool = {"name": "x", "inputSchema": {"type": "object"}, "outputSchema": schema}
@@ -187,7 +187,7 @@ def test_only_the_first_four_faults_are_named() -> None:
     run(test())
 
 
-def test_schema_counts_as_it_was_listed_last() -> None:
+def test_the_output_schema_of_the_latest_list_is_used() -> None:
     async def test() -> None:
         bad = {"type": "object", "required": ["a"]}
         tool: dict[str, Any] = {"name": "x", "inputSchema": {"type": "object"}}
@@ -210,7 +210,7 @@ def test_schema_counts_as_it_was_listed_last() -> None:
     run(test())
 
 
-def test_schemas_are_remembered_up_to_a_number_of_tools() -> None:
+def test_output_schemas_are_remembered_up_to_a_number_of_tools() -> None:
     async def test() -> None:
         schema = {"type": "object", "required": ["a"]}
         tools = [{"name": f"n{n}", "inputSchema": {"type": "object"}, "outputSchema": schema} for n in range(10_001)]
@@ -234,8 +234,8 @@ MANUAL = b"---\nname: knots\nmasts: 3\ndeep:\n  list: [1, true]\n---\nText.\n"
 FRONT: dict[str, Any] = {"name": "knots", "masts": 3, "deep": {"list": [1, True]}}
 
 
-def loading(contents: list[bytes], skill: Skill, uri: str = "") -> Any:
-    """Read a file of a skill whose server gives these contents; the result, or the error."""
+def load_file(contents: list[bytes], skill: Skill, uri: str = "") -> Any:
+    """Read a file of a skill with these contents. Return its bytes or the error, and the params of the reads."""
     found: list[Any] = []
 
     async def test() -> None:
@@ -262,18 +262,18 @@ MAIN = ("skill://knots/SKILL.md", MANUAL)
 ROPE = ("skill://knots/rope.md", b"Hemp.")
 
 
-def test_file_of_a_skill_is_what_the_manifest_says() -> None:
+def test_a_file_of_a_skill_must_match_the_manifest() -> None:
     skill = skill_of(ROPE, MAIN)
-    assert loading([MANUAL], skill) == [MANUAL, [{"uri": MAIN[0]}]]
-    assert loading([b"Hemp."], skill, ROPE[0]) == [b"Hemp.", [{"uri": ROPE[0]}]]
-    assert "is not a file of the skill" in loading([b"Hemp."], skill, "skill://knots/other.md")[0]
-    assert loading([b"Hemp."], skill, "skill://knots/other.md")[1] == []
-    assert "has 6 bytes, but 5 in its manifest" in loading([b"Hemp.."], skill, ROPE[0])[0]
-    assert "does not have the digest" in loading([b"Jute."], skill, ROPE[0])[0]
-    assert "has 2 contents" in loading([b"Hemp.", b""], skill, ROPE[0])[0]
-    assert "has 0 contents" in loading([], skill, ROPE[0])[0]
-    assert loading([b"Anything."], skill_of(), ROPE[0])[0] == b"Anything."
-    assert loading([MANUAL], skill_of())[0] == MANUAL
+    assert load_file([MANUAL], skill) == [MANUAL, [{"uri": MAIN[0]}]]
+    assert load_file([b"Hemp."], skill, ROPE[0]) == [b"Hemp.", [{"uri": ROPE[0]}]]
+    assert "is not a file of the skill" in load_file([b"Hemp."], skill, "skill://knots/other.md")[0]
+    assert load_file([b"Hemp."], skill, "skill://knots/other.md")[1] == []
+    assert "has 6 bytes, but 5 in its manifest" in load_file([b"Hemp.."], skill, ROPE[0])[0]
+    assert "does not have the digest" in load_file([b"Jute."], skill, ROPE[0])[0]
+    assert "has 2 contents" in load_file([b"Hemp.", b""], skill, ROPE[0])[0]
+    assert "has 0 contents" in load_file([], skill, ROPE[0])[0]
+    assert load_file([b"Anything."], skill_of(), ROPE[0])[0] == b"Anything."
+    assert load_file([MANUAL], skill_of())[0] == MANUAL
 
 
 @pytest.mark.parametrize(
@@ -292,25 +292,25 @@ def test_file_of_a_skill_is_what_the_manifest_says() -> None:
         ({**FRONT, "deep": {"list": {"0": 1}}}, "deep"),
     ],
 )
-def test_manual_of_a_skill_says_what_its_entry_does(front: Any, differs: str | None) -> None:
-    (expected, _) = loading([MANUAL], skill_of(MAIN, front=front))
+def test_the_frontmatter_of_a_skill_must_match_its_entry(front: Any, differs: str | None) -> None:
+    (expected, _) = load_file([MANUAL], skill_of(MAIN, front=front))
     if differs is None:
         assert expected == MANUAL
     else:
         assert f"differs from its entry in: {differs}." in expected
 
 
-def test_manual_that_cannot_be_read_is_refused_and_an_error_names_no_more_than_200_characters() -> None:
-    assert "cannot be compared with its entry" in loading([b"no frontmatter"], skill_of())[0]
-    (expected, _) = loading([MANUAL], skill_of(front={**FRONT, "x" * 300: 1}))
+def test_invalid_frontmatter_is_refused_and_errors_quote_at_most_200_characters() -> None:
+    assert "cannot be compared with its entry" in load_file([b"no frontmatter"], skill_of())[0]
+    (expected, _) = load_file([MANUAL], skill_of(front={**FRONT, "x" * 300: 1}))
     assert expected.endswith(f"in: {'x' * 200}.")
 
 
-# Many at once.
+# Concurrent reads.
 
 
 @pytest.mark.parametrize(("options", "most"), [({}, 32), ({"concurrency": 1}, 1), ({"concurrency": 3}, 3)])
-def test_so_many_resources_are_asked_for_at_once(options: Any, most: int) -> None:
+def test_read_many_sends_up_to_concurrency_requests_at_once(options: Any, most: int) -> None:
     async def test() -> None:
         under_way = [0]
         highest = [0]
@@ -331,7 +331,7 @@ def test_so_many_resources_are_asked_for_at_once(options: Any, most: int) -> Non
     run(test())
 
 
-def test_reading_many_ends_with_the_first_error_or_returns_errors_in_order() -> None:
+def test_read_many_raises_the_first_error_or_returns_errors_in_order() -> None:
     async def test() -> None:
         async def read(message: Any) -> Any:
             number = int(message["params"]["uri"][2:])
@@ -348,9 +348,9 @@ def test_reading_many_ends_with_the_first_error_or_returns_errors_in_order() -> 
             errors = await client.read_many(uris, errors="return")
             assert [isinstance(each, WharfingerError) for each in errors] == [False, False, True, True]
             assert await client.read_many([]) == []
-            for at_once in (0, -1):
-                with pytest.raises(ValueError, match=f"concurrency must be positive, not {at_once}"):
-                    await client.read_many(uris, concurrency=at_once)
+            for concurrency in (0, -1):
+                with pytest.raises(ValueError, match=f"concurrency must be positive, not {concurrency}"):
+                    await client.read_many(uris, concurrency=concurrency)
             call = asyncio.ensure_future(client.read_many(uris, concurrency=2))
             await asyncio.sleep(0.5)
             call.cancel()
@@ -362,7 +362,7 @@ def test_reading_many_ends_with_the_first_error_or_returns_errors_in_order() -> 
     run(test())
 
 
-# What is kept.
+# Caching.
 
 
 class Clock:
@@ -373,8 +373,8 @@ class Clock:
         return self.now
 
 
-class Kept(Script):
-    """Answers each read by its number, to be kept for `ttl` milliseconds."""
+class CacheableServer(Script):
+    """A server that answers each read with its number, cacheable for `ttl` milliseconds."""
 
     def __init__(self, ttl: int = 60_000, scope: str = "private") -> None:
         super().__init__(STATELESS, resources__read=self.read)
@@ -389,16 +389,19 @@ async def numbers(client: Any, *uris: str, **options: Any) -> list[int]:
     return [int((await client.read_resource(uri, **options)).text) for uri in uris]
 
 
-def test_answer_is_kept_until_its_time_and_not_at_it() -> None:
+def test_a_result_expires_exactly_at_its_ttl() -> None:
     async def test() -> None:
         clock = Clock()
-        async with Kept() as server, server.client(cache=Cache(clock=clock)) as client:
+        async with CacheableServer() as server, server.client(cache=Cache(clock=clock)) as client:
             for at, number in ((0, 1), (59.999, 1), (60, 2), (119.999, 2), (120, 3)):
                 clock.now = at
                 assert await numbers(client, "a:b") == [number]
         for settings, longest in (({}, 86_400), ({"max_ttl": 5}, 5)):
             clock.now = 0
-            async with Kept(ttl=10**12) as server, server.client(cache=Cache(clock=clock, **settings)) as client:
+            async with (
+                CacheableServer(ttl=10**12) as server,
+                server.client(cache=Cache(clock=clock, **settings)) as client,
+            ):
                 for at, number in ((0, 1), (longest - 0.001, 1), (longest, 2)):
                     clock.now = at
                     assert await numbers(client, "a:b") == [number]
@@ -406,25 +409,25 @@ def test_answer_is_kept_until_its_time_and_not_at_it() -> None:
     run(test())
 
 
-def test_time_of_an_answer_may_be_as_short_as_a_millisecond() -> None:
+def test_a_ttl_may_be_one_millisecond() -> None:
     async def test() -> None:
         clock = Clock()
         for ttl, kept in ((1, True), (0, False), (-1, False)):
-            async with Kept(ttl=ttl) as server, server.client(cache=Cache(clock=clock)) as client:
+            async with CacheableServer(ttl=ttl) as server, server.client(cache=Cache(clock=clock)) as client:
                 assert await numbers(client, "a:b", "a:b") == [1, 1 if kept else 2]
 
     run(test())
 
 
-def test_stale_answer_is_given_for_so_long_when_the_server_is_gone() -> None:
+def test_a_stale_result_is_returned_for_stale_if_error_seconds_if_the_server_is_gone() -> None:
     async def test() -> None:
         clock = Clock()
         cache = Cache(clock=clock, stale_if_error=10)
-        async with Kept() as server, server.client(cache=cache, retry=Retry(attempts=1)) as client:
+        async with CacheableServer() as server, server.client(cache=cache, retry=Retry(attempts=1)) as client:
             assert await numbers(client, "a:b") == [1]
             clock.now = 65
             server.answers["resources/read"] = Refusal(-32603)
-            with pytest.raises(RemoteError):  # the server's value takes precedence
+            with pytest.raises(RemoteError):  # an error of the server takes precedence
                 await numbers(client, "a:b")
             server.answers["resources/read"] = server.read
             assert await numbers(client, "a:b", "a:b") == [3, 3]
@@ -440,10 +443,13 @@ def test_stale_answer_is_given_for_so_long_when_the_server_is_gone() -> None:
     run(test())
 
 
-def test_no_stale_answer_is_given_unless_that_is_wanted() -> None:
+def test_no_stale_result_is_returned_by_default() -> None:
     async def test() -> None:
         clock = Clock()
-        async with Kept() as server, server.client(cache=Cache(clock=clock), retry=Retry(attempts=1)) as client:
+        async with (
+            CacheableServer() as server,
+            server.client(cache=Cache(clock=clock), retry=Retry(attempts=1)) as client,
+        ):
             await numbers(client, "a:b")
             await server.leave()
             clock.now = 59.5
@@ -455,16 +461,16 @@ def test_no_stale_answer_is_given_unless_that_is_wanted() -> None:
     run(test())
 
 
-def test_as_many_answers_are_kept_as_wanted_and_what_was_not_used_for_longest_goes_first() -> None:
+def test_the_least_recently_used_result_is_evicted_first() -> None:
     async def test() -> None:
-        async with Kept() as server, server.client(cache=Cache(entries=2)) as client:
+        async with CacheableServer() as server, server.client(cache=Cache(entries=2)) as client:
             assert await numbers(client, "a:1", "a:2", "a:1", "a:3", "a:1", "a:3", "a:2", "a:3", "a:1") == [
                 1, 2, 1, 3, 1, 3, 4, 3, 5,
             ]  # fmt: skip
-        async with Kept() as server, server.client(cache=Cache(entries=0)) as client:
+        async with CacheableServer() as server, server.client(cache=Cache(entries=0)) as client:
             assert await numbers(client, "a:1", "a:1") == [1, 2]
         cache = Cache()
-        async with Kept() as server, server.client(cache=cache) as client:
+        async with CacheableServer() as server, server.client(cache=cache) as client:
             uris = [f"a:{n}" for n in range(1025)]
             await numbers(client, *uris)
             assert len(cache) == 1024
@@ -473,10 +479,10 @@ def test_as_many_answers_are_kept_as_wanted_and_what_was_not_used_for_longest_go
     run(test())
 
 
-def test_answers_are_kept_up_to_a_number_of_bytes() -> None:
+def test_results_are_cached_up_to_a_number_of_bytes() -> None:
     async def test() -> None:
         cache = Cache()
-        async with Kept() as server, server.client(cache=cache) as client:
+        async with CacheableServer() as server, server.client(cache=cache) as client:
             await numbers(client, "a:1")
             each = cache.size
             answer = len(json.dumps({"resultType": "complete", **server.read({"params": {"uri": "a:1"}})}))
@@ -488,7 +494,7 @@ def test_answers_are_kept_up_to_a_number_of_bytes() -> None:
             assert repr(cache) == "<Cache: 0 results, 0 bytes>"
         for size, kept in ((2 * each, 2), (2 * each - 1, 1), (each, 1), (each - 1, 0)):
             cache = Cache(size=size)
-            async with Kept() as server, server.client(cache=cache) as client:
+            async with CacheableServer() as server, server.client(cache=cache) as client:
                 await numbers(client, "a:1", "a:2")
                 assert len(cache) == kept
                 assert cache.size == kept * each
@@ -496,16 +502,16 @@ def test_answers_are_kept_up_to_a_number_of_bytes() -> None:
     run(test())
 
 
-def test_answer_of_a_long_uri_is_kept_up_to_a_length() -> None:
+def test_results_are_cached_up_to_a_length_of_the_uri() -> None:
     async def test() -> None:
         for length, kept in ((8192, True), (8193, False)):
-            async with Kept() as server, server.client() as client:
+            async with CacheableServer() as server, server.client() as client:
                 assert await numbers(client, "a" * length, "a" * length) == [1, 1 if kept else 2]
 
     run(test())
 
 
-def test_bounds_of_a_cache_are_not_negative() -> None:
+def test_negative_bounds_of_a_cache_are_refused() -> None:
     for name in ("entries", "size", "max_ttl", "stale_if_error"):
         Cache(**{name: 0})
         with pytest.raises(ValueError, match="cannot be negative"):
@@ -513,7 +519,7 @@ def test_bounds_of_a_cache_are_not_negative() -> None:
 
 
 @pytest.mark.parametrize("method", ["tools/list", "prompts/list", "resources/list", "resources/templates/list"])
-def test_lists_are_kept_by_time_and_what_has_changed_is_asked_for_again(method: str) -> None:
+def test_a_cached_list_is_requested_again_after_a_change_notification(method: str) -> None:
     member = {"resources/templates/list": "resourceTemplates"}.get(method, method.partition("/")[0])
     kind = method.partition("/")[0]
 
@@ -562,7 +568,7 @@ def test_lists_are_kept_by_time_and_what_has_changed_is_asked_for_again(method: 
     ("capabilities", "kept"),
     [({"tools": {"listChanged": True}}, True), ({"tools": {"listChanged": False}}, False), ({"tools": {}}, False)],
 )
-def test_list_of_a_session_is_cached_while_its_changes_are_watched(capabilities: Any, kept: bool) -> None:
+def test_a_list_of_a_session_is_cached_while_its_changes_are_watched(capabilities: Any, kept: bool) -> None:
     async def test() -> None:
         for revision in (HANDSHAKE, TASKS_ERA):
             script = Script(revision, capabilities=capabilities, tools__list={"tools": []})
@@ -586,7 +592,7 @@ def test_list_of_a_session_is_cached_while_its_changes_are_watched(capabilities:
     run(test())
 
 
-def test_pages_of_a_list_are_forgotten_when_one_of_their_cursors_is_refused() -> None:
+def test_a_refused_cursor_invalidates_all_pages_of_its_list() -> None:
     async def test() -> None:
         def page(message: Any) -> Any:
             cursor = message["params"].get("cursor")
@@ -614,9 +620,9 @@ def test_pages_of_a_list_are_forgotten_when_one_of_their_cursors_is_refused() ->
     run(test())
 
 
-def test_equal_reads_share_a_request_and_each_waits_as_long_as_it_wants() -> None:
+def test_equal_reads_share_a_request_and_keep_their_own_timeouts() -> None:
     async def test() -> None:
-        async with Kept() as server, server.client() as client:
+        async with CacheableServer() as server, server.client() as client:
 
             async def late(message: Any) -> Any:
                 await asyncio.sleep(10)
@@ -626,9 +632,9 @@ def test_equal_reads_share_a_request_and_each_waits_as_long_as_it_wants() -> Non
             first = asyncio.ensure_future(client.read_resource("a:b"))
             await settle()
             second = asyncio.ensure_future(client.read_resource("a:b"))
-            hasty = asyncio.ensure_future(client.read_resource("a:b", timeout=3))
+            short = asyncio.ensure_future(client.read_resource("a:b", timeout=3))
             with pytest.raises(WharfingerError):
-                await hasty
+                await short
             assert now() == pytest.approx(3)
             await settle()
             assert server.count("resources/read") == 1
@@ -641,9 +647,9 @@ def test_equal_reads_share_a_request_and_each_waits_as_long_as_it_wants() -> Non
     run(test())
 
 
-def test_error_of_one_reader_is_not_that_of_the_others() -> None:
+def test_an_error_of_a_shared_request_is_raised_for_its_sender_only() -> None:
     async def test() -> None:
-        async with Kept() as server, server.client() as client:
+        async with CacheableServer() as server, server.client() as client:
 
             async def late(message: Any) -> Any:
                 count = server.count("resources/read")
@@ -660,9 +666,9 @@ def test_error_of_one_reader_is_not_that_of_the_others() -> None:
     run(test())
 
 
-def test_reader_of_what_is_for_one_only_does_not_wait_for_others() -> None:
+def test_reads_of_an_uncacheable_resource_do_not_wait_for_each_other() -> None:
     async def test() -> None:
-        async with Kept(ttl=0) as server, server.client() as client:
+        async with CacheableServer(ttl=0) as server, server.client() as client:
 
             async def late(message: Any) -> Any:
                 await asyncio.sleep(10)
@@ -682,10 +688,10 @@ def test_reader_of_what_is_for_one_only_does_not_wait_for_others() -> None:
     run(test())
 
 
-def test_answers_are_cached_up_to_64_mib_by_default() -> None:
+def test_results_are_cached_up_to_64_mib_by_default() -> None:
     async def test() -> None:
         cache = Cache()
-        async with Kept() as server, server.client(cache=cache) as client:
+        async with CacheableServer() as server, server.client(cache=cache) as client:
 
             def large(message: Any) -> Any:
                 found = server.read(message)
@@ -702,7 +708,7 @@ def test_answers_are_cached_up_to_64_mib_by_default() -> None:
 
 
 @pytest.mark.parametrize(("depth", "fine"), [(256, True), (257, False)])
-def test_answer_may_be_nested_up_to_a_depth(depth: int, fine: bool) -> None:
+def test_results_may_be_nested_up_to_a_depth(depth: int, fine: bool) -> None:
     async def test() -> None:
         value: Any = []
         for _ in range(depth - 3):  # the message, its result, and the innermost list

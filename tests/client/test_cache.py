@@ -1,4 +1,4 @@
-"""The client's cache: how long, for whom and how much it keeps, and what invalidates it, in both eras."""
+"""The client's cache in both eras: lifetimes, principals, bounds and invalidation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 class Clock:
-    """A clock that the test moves."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -42,7 +42,7 @@ class Clock:
 
 
 class CountingServer(Server):
-    """A server that counts its requests, and answers reads when it is allowed to."""
+    """A server that records its requests and answers reads while `open` is set."""
 
     def __init__(self, ttl: float = 60.0, scope: t.CacheScope = "private") -> None:
         super().__init__("counting", ttl=ttl, cache_scope=scope, page_size=2)
@@ -100,10 +100,10 @@ async def over_http(server: Server, port: int = 0, authenticate: Any = None) -> 
         await asyncio.wait((task,))
 
 
-# For how long
+# Lifetimes
 
 
-def test_answer_is_given_again_until_its_time_is_over() -> None:
+def test_a_result_is_cached_until_it_expires() -> None:
     async def test() -> None:
         server, clock = CountingServer(ttl=60), Clock()
         async with Client(server, cache=Cache(clock=clock)) as client:
@@ -119,7 +119,7 @@ def test_answer_is_given_again_until_its_time_is_over() -> None:
 
 
 @pytest.mark.parametrize("ttl", [0, -5])
-def test_answer_without_a_time_is_asked_for_each_time(ttl: float) -> None:
+def test_a_result_without_a_ttl_is_not_cached(ttl: float) -> None:
     async def test() -> None:
         server, cache = CountingServer(ttl=ttl), Cache()
         async with Client(server, cache=cache) as client:
@@ -162,9 +162,7 @@ for line in sys.stdin:
         ({"ttlMs": 10**15, "cacheScope": "public"}, "1"),
     ],
 )
-def test_hints_of_any_server_are_taken_for_no_more_than_they_say(
-    hints: dict[str, Any], second: str, tmp_path: Path
-) -> None:
+def test_a_result_is_cached_only_with_a_positive_ttl(hints: dict[str, Any], second: str, tmp_path: Path) -> None:
     async def test() -> None:
         program = tmp_path / "raw.py"
         program.write_text(RAW)
@@ -174,7 +172,7 @@ def test_hints_of_any_server_are_taken_for_no_more_than_they_say(
     run(test())
 
 
-def test_nothing_is_kept_longer_than_the_client_wants() -> None:
+def test_max_ttl_of_the_client_bounds_the_ttl_of_the_server() -> None:
     async def test() -> None:
         server, clock = CountingServer(ttl=1e12), Clock()
         async with Client(server, cache=Cache(clock=clock, max_ttl=10)) as client:
@@ -186,7 +184,7 @@ def test_nothing_is_kept_longer_than_the_client_wants() -> None:
     run(test())
 
 
-def test_each_page_of_a_list_is_kept_and_each_resource() -> None:
+def test_pages_of_lists_and_resources_are_cached_separately() -> None:
     async def test() -> None:
         server = CountingServer()
         async with Client(server) as client:
@@ -201,7 +199,7 @@ def test_each_page_of_a_list_is_kept_and_each_resource() -> None:
     run(test())
 
 
-def test_each_caller_gets_objects_of_its_own() -> None:
+def test_each_caller_gets_its_own_objects() -> None:
     async def test() -> None:
         async with Client(CountingServer()) as client:
             (await client.list_resources())[0].name = "spoiled"
@@ -230,7 +228,7 @@ def test_ping_and_tools_always_reach_the_server() -> None:
     run(test())
 
 
-def test_fresh_asks_the_server_and_what_it_says_is_kept() -> None:
+def test_bypass_cache_requests_a_new_result_and_caches_it() -> None:
     async def test() -> None:
         server = CountingServer()
         async with Client(server) as client:
@@ -247,7 +245,7 @@ def test_fresh_asks_the_server_and_what_it_says_is_kept() -> None:
 
 
 @pytest.mark.parametrize("off", [False, Cache(entries=0), Cache(size=0)])
-def test_switched_off_it_keeps_nothing(off: Any) -> None:
+def test_a_disabled_cache_stores_nothing(off: Any) -> None:
     async def test() -> None:
         server = CountingServer()
         async with Client(server, cache=off) as client:
@@ -256,16 +254,16 @@ def test_switched_off_it_keeps_nothing(off: Any) -> None:
     run(test())
 
 
-def test_a_hook_sees_each_call_and_may_ask_for_a_fresh_one() -> None:
+def test_middleware_sees_cached_calls_and_may_bypass_the_cache() -> None:
     async def test() -> None:
         server, seen = CountingServer(), []
 
-        async def insist(call: Any, next: Any) -> Any:
+        async def bypass(call: Any, next: Any) -> Any:
             seen.append(call.method)
             call.bypass_cache = len(seen) > 2
             return await next(call)
 
-        async with Client(server, middleware=[insist]) as client:
+        async with Client(server, middleware=[bypass]) as client:
             for _ in range(3):
                 await text(client)
             assert (len(seen), server.times(READ)) == (3, 2)
@@ -273,7 +271,7 @@ def test_a_hook_sees_each_call_and_may_ask_for_a_fresh_one() -> None:
     run(test())
 
 
-def test_closed_client_gives_nothing_of_what_it_kept() -> None:
+def test_a_closed_client_returns_no_cached_result() -> None:
     async def test() -> None:
         client = Client(CountingServer())
         async with client:
@@ -284,10 +282,10 @@ def test_closed_client_gives_nothing_of_what_it_kept() -> None:
     run(test())
 
 
-# For whom
+# Principals
 
 
-def test_private_answers_are_for_one_authorization_and_public_ones_for_all() -> None:
+def test_private_results_are_shared_within_an_authorization_and_public_ones_with_all() -> None:
     async def test() -> None:
         server, cache = CountingServer(), Cache()
         server.resources.add("notes://board", server.note(9), cache_scope="public")
@@ -308,8 +306,8 @@ def test_private_answers_are_for_one_authorization_and_public_ones_for_all() -> 
     run(test())
 
 
-class Badge:
-    """A sign-in whose credential the test sets, with another proof each time."""
+class RotatingAuth:
+    """Authentication with a token that the test sets and a new proof for each request."""
 
     def __init__(self) -> None:
         self.token = "one"
@@ -323,28 +321,28 @@ class Badge:
         return False
 
 
-def test_another_credential_is_another_person() -> None:
+def test_another_credential_is_another_principal() -> None:
     async def test() -> None:
-        server, badge, cache = CountingServer(), Badge(), Cache()
-        async with over_http(server) as url, Client(url, auth=badge, cache=cache) as client:
+        server, auth, cache = CountingServer(), RotatingAuth(), Cache()
+        async with over_http(server) as url, Client(url, auth=auth, cache=cache) as client:
             mine = await text(client)
             await text(client, "notes://n1", bypass_cache=True)
             assert await text(client) == mine
-            badge.token = "two"
+            auth.token = "two"
             await client.ping()
             theirs = await text(client)
             assert theirs != mine
-            badge.token = "one"
+            auth.token = "one"
             await client.ping()
             assert await text(client) == mine
-            badge.token = "three"  # known only when the request is sent: the answer belongs to no known principal
+            auth.token = "three"  # known only when the request is sent: the answer belongs to no known principal
             await text(client, bypass_cache=True)
             assert await text(client) not in (mine, theirs)
 
     run(test())
 
 
-def test_servers_and_capabilities_do_not_share_answers() -> None:
+def test_servers_and_capabilities_do_not_share_results() -> None:
     async def test() -> None:
         cache, one, other = Cache(), CountingServer(scope="public"), CountingServer(scope="public")
 
@@ -362,7 +360,7 @@ def test_servers_and_capabilities_do_not_share_answers() -> None:
     run(test())
 
 
-def test_answer_that_became_private_is_no_longer_shared() -> None:
+def test_a_result_that_became_private_is_no_longer_shared() -> None:
     cache, clock = Cache(), Clock()
     mine, yours = (Key("s", READ, "x:y", who, "v") for who in ("me", "you"))
     cache = Cache(clock=clock)
@@ -372,7 +370,7 @@ def test_answer_that_became_private_is_no_longer_shared() -> None:
     assert (cache.get(mine), cache.get(yours)) == (b"{1}", None)
 
 
-def test_answers_to_answers_are_not_kept() -> None:
+def test_results_of_calls_with_input_responses_are_not_cached() -> None:
     """The result of a request that carried answers or a state belongs to that exchange (2026-07-28, caching)."""
 
     async def test() -> None:
@@ -395,7 +393,7 @@ def test_answers_to_answers_are_not_kept() -> None:
     run(test())
 
 
-def test_concurrent_readers_of_what_is_asked_back_answer_each_for_themselves() -> None:
+def test_concurrent_readers_each_answer_their_own_input_request() -> None:
     async def test() -> None:
         server, asked = CountingServer(), []
 
@@ -415,10 +413,10 @@ def test_concurrent_readers_of_what_is_asked_back_answer_each_for_themselves() -
     run(test())
 
 
-# One request for all who ask the same
+# Shared requests
 
 
-def test_equal_reads_at_once_make_one_request() -> None:
+def test_concurrent_equal_reads_share_one_request() -> None:
     async def test() -> None:
         server = CountingServer()
         server.open.clear()
@@ -448,30 +446,32 @@ def test_cancelling_one_reader_does_not_cancel_the_others(who: int) -> None:
             results = await asyncio.gather(*reads, return_exceptions=True)
             assert isinstance(results.pop(who), asyncio.CancelledError)
             assert len(set(results)) == 1
-            assert server.times(READ) == (2 if who == 0 else 1)  # the one who had asked took its request along
+            assert server.times(READ) == (
+                2 if who == 0 else 1
+            )  # cancelling the first reader cancels the shared request
 
     run(test())
 
 
-def test_each_reader_waits_as_long_as_it_wants() -> None:
+def test_each_reader_of_a_shared_request_has_its_own_timeout() -> None:
     async def test() -> None:
         server = CountingServer()
         server.open.clear()
         async with Client(server) as client:
-            hurried = asyncio.ensure_future(text(client, timeout=0.02))
-            patient = asyncio.ensure_future(text(client))
-            also_hurried = asyncio.ensure_future(text(client, timeout=0.02))
-            for each in (hurried, also_hurried):
+            short = asyncio.ensure_future(text(client, timeout=0.02))
+            long = asyncio.ensure_future(text(client))
+            also_short = asyncio.ensure_future(text(client, timeout=0.02))
+            for each in (short, also_short):
                 with pytest.raises(RequestTimeout):
                     await each
             server.open.set()
-            assert (await patient).startswith("note 0")
+            assert (await long).startswith("note 0")
 
     run(test())
 
 
-def test_readers_of_what_may_not_be_kept_get_answers_of_their_own() -> None:
-    """An answer that expires at once may be older than what its second reader did before its request."""
+def test_concurrent_readers_of_an_uncacheable_resource_send_their_own_requests() -> None:
+    """A result that expires at once may be older than an action of the second reader before its request."""
 
     async def test() -> None:
         server = CountingServer(ttl=0)
@@ -481,14 +481,14 @@ def test_readers_of_what_may_not_be_kept_get_answers_of_their_own() -> None:
             server.open.clear()
             reads = [asyncio.ensure_future(text(client)) for _ in range(4)]
             await settle()
-            assert server.times(READ) == 8  # known by now: no reader waits for another one
+            assert server.times(READ) == 8  # the resource is known as uncacheable, so no reader waits for another
             server.open.set()
             assert len(await asyncio.gather(*reads)) == len(texts)
 
     run(test())
 
 
-def test_an_answer_that_becomes_cacheable_is_cached_soon() -> None:
+def test_a_resource_that_becomes_cacheable_is_cached_again() -> None:
     async def test() -> None:
         server, ttl = CountingServer(), [0]
 
@@ -521,11 +521,11 @@ def test_each_caller_gets_its_own_error() -> None:
     run(test())
 
 
-# What ends it
+# Invalidation
 
 
 @pytest.mark.parametrize("link", ["memory", "http"])
-def test_change_of_a_resource_ends_it_and_what_lies_below_and_above(link: str) -> None:
+def test_a_change_of_a_resource_invalidates_it_and_its_parents(link: str) -> None:
     async def check(server: CountingServer, client: Client) -> None:
         uris = ["notes://n0", "notes://folder", "notes://folder/a"]
         async with client.watch("notes://folder/a") as changes, client.watch("notes://n1"):
@@ -548,7 +548,7 @@ def test_change_of_a_resource_ends_it_and_what_lies_below_and_above(link: str) -
     run(test())
 
 
-def test_change_of_a_list_ends_all_its_pages_and_no_other_list() -> None:
+def test_a_change_of_a_list_invalidates_all_its_pages_and_no_other_list() -> None:
     async def test() -> None:
         server = CountingServer()
         async with Client(server, revision="2026-07-28") as client, client.watch_lists() as changes:
@@ -563,7 +563,7 @@ def test_change_of_a_list_ends_all_its_pages_and_no_other_list() -> None:
     run(test())
 
 
-def test_change_during_a_read_keeps_its_answer_out_of_the_cache() -> None:
+def test_a_result_is_not_cached_if_its_resource_changes_during_the_read() -> None:
     async def test() -> None:
         server = CountingServer()
         async with Client(server, revision="2026-07-28") as client, client.watch("notes://n0") as changes:
@@ -585,7 +585,7 @@ def test_change_during_a_read_keeps_its_answer_out_of_the_cache() -> None:
     run(test())
 
 
-def test_cursor_that_is_refused_ends_all_pages_and_the_list_is_read_from_its_beginning() -> None:
+def test_a_refused_cursor_invalidates_all_pages_and_restarts_the_list() -> None:
     async def test() -> None:
         server, clock, valid = CountingServer(), Clock(), ["a"]
 
@@ -605,20 +605,20 @@ def test_cursor_that_is_refused_ends_all_pages_and_the_list_is_read_from_its_beg
         cache = Cache(clock=clock)
         async with Client(server, cache=cache, revision="2026-07-28") as client:
             assert [each.uri for each in await client.list_resources()] == ["x:first", "x:a"]
-            clock.now += 2  # the second page is over, the first one is not
+            clock.now += 2  # the second page has expired, the first one has not
             valid[0] = "b"
             assert [each.uri for each in await client.list_resources()] == ["x:first", "x:b"]
             assert server.times("page") == 5
             clock.now += 2
             valid[0] = "c"
             with pytest.raises(RemoteError, match="of no use"):
-                [each async for each in client.list_resources()]  # what was given already is not given again
+                [each async for each in client.list_resources()]  # an item is not yielded twice
             assert len(cache) == 0
 
     run(test())
 
 
-def test_missing_resource_ends_what_was_kept_of_it() -> None:
+def test_a_missing_resource_is_removed_from_the_cache() -> None:
     async def test() -> None:
         server, cache = CountingServer(), Cache()
         async with Client(server, cache=cache) as client:
@@ -649,7 +649,7 @@ server.run()
 """
 
 
-def test_server_that_was_started_again_is_asked_again(tmp_path: Path) -> None:
+def test_a_restarted_server_invalidates_the_cache(tmp_path: Path) -> None:
     async def test() -> None:
         program = tmp_path / "mortal.py"
         program.write_text(PROGRAM)
@@ -667,7 +667,7 @@ def test_server_that_was_started_again_is_asked_again(tmp_path: Path) -> None:
 # The handshake era
 
 
-def test_without_a_watch_on_lists_a_session_keeps_nothing() -> None:
+def test_a_session_without_a_watch_of_lists_caches_nothing() -> None:
     async def test() -> None:
         server, cache = CountingServer(), Cache()
         async with Client(server, cache=cache, revision=HANDSHAKE) as client:
@@ -680,13 +680,13 @@ def test_without_a_watch_on_lists_a_session_keeps_nothing() -> None:
 
 
 @pytest.mark.parametrize("link", ["memory", "http"])
-def test_with_a_watch_on_lists_a_session_keeps_them_until_they_change_or_it_ends(link: str) -> None:
+def test_a_session_caches_lists_while_it_watches_them(link: str) -> None:
     async def check(server: CountingServer, client: Client) -> None:
         async with client.watch_lists() as changes:
             await client.list_resources()
             await client.list_resources()
             assert server.times(LIST) == 3
-            assert await text(client) != await text(client)  # no list, and no time
+            assert await text(client) != await text(client)  # a resource has no ttl in this era
             server.resources.add("notes://later", server.note(5))
             await anext(changes)
             assert len(await client.list_resources()) == 6
@@ -709,7 +709,7 @@ def test_with_a_watch_on_lists_a_session_keeps_them_until_they_change_or_it_ends
     run(test())
 
 
-def test_lists_of_one_session_are_not_those_of_another() -> None:
+def test_sessions_do_not_share_lists() -> None:
     async def test() -> None:
         server, cache = CountingServer(scope="public"), Cache()
         one, other = (Client(server, cache=cache, revision=HANDSHAKE) for _ in range(2))
@@ -721,10 +721,10 @@ def test_lists_of_one_session_are_not_those_of_another() -> None:
     run(test())
 
 
-# When the server is not there
+# Stale results
 
 
-def test_stale_answer_stands_in_for_a_server_that_is_gone_if_that_is_wanted() -> None:
+def test_a_stale_result_is_returned_if_the_server_is_gone_and_stale_if_error_is_set() -> None:
     async def test() -> None:
         clock = Clock()
         cache = Cache(clock=clock, stale_if_error=100)
@@ -747,7 +747,7 @@ def test_stale_answer_stands_in_for_a_server_that_is_gone_if_that_is_wanted() ->
     run(test())
 
 
-# How much
+# Bounds
 
 
 def test_negative_bounds_are_refused() -> None:
@@ -768,7 +768,7 @@ ops = st.lists(
 
 
 @given(ops, st.integers(0, 4), st.integers(0, 4 * ENTRY_OVERHEAD_BYTES))
-def test_bounds_and_times_hold_whatever_is_kept(steps: list[Any], entries: int, size: int) -> None:
+def test_bounds_and_lifetimes_hold_for_any_sequence_of_operations(steps: list[Any], entries: int, size: int) -> None:
     clock = Clock()
     cache = Cache(entries=entries, size=size, max_ttl=50, clock=clock)
     model: OrderedDict[int, tuple[bytes, float]] = OrderedDict()
@@ -802,7 +802,7 @@ def test_bounds_and_times_hold_whatever_is_kept(steps: list[Any], entries: int, 
                 model.pop(number, None)
             case "drop", number:
                 name = f"x:{number}"
-                cache.drop(lambda each: str(each.name) >= name)  # noqa: B023  # used up before the name is another one
+                cache.drop(lambda each: str(each.name) >= name)  # noqa: B023  # called before the name changes
                 for other in [other for other in model if other >= number]:
                     del model[other]
             case "pass", seconds:
@@ -812,24 +812,24 @@ def test_bounds_and_times_hold_whatever_is_kept(steps: list[Any], entries: int, 
 
 
 @given(st.text("ab/?#", max_size=8), st.text("ab/?#", max_size=8))
-def test_a_change_concerns_exactly_the_line_of_folders_it_lies_in(changed: str, kept: str) -> None:
+def test_a_change_invalidates_exactly_its_ancestors_and_descendants(changed: str, kept: str) -> None:
     cache = Cache()
     step = CacheStep(cache, "http://server", {}, t.ClientCapabilities())
     cache.put(Key("http://server", READ, f"x:{kept}", "me", "v"), b"{}", 60, public=False)
     cache.put(Key("http://other", READ, f"x:{kept}", "me", "v"), b"{}", 60, public=False)
     step.changed("resource", f"x:{changed}")
 
-    def parts(uri: str) -> bool:
+    def related(uri: str) -> bool:
         """Return whether one URI is the other, or continues it after a separator."""
         one, other = sorted((f"x:{changed}", f"x:{kept}"), key=len)
         return one == other or any(
             other == one + rest and (one[-1] == "/" or rest[0] in "/?#") for rest in [other[len(one) :]] if rest
         )
 
-    assert len(cache) == (1 if parts(kept) else 2)
+    assert len(cache) == (1 if related(kept) else 2)
 
 
-def test_the_repr_of_a_cache_reveals_no_secrets() -> None:
+def test_the_repr_of_a_cache_contains_no_credential() -> None:
     cache = Cache()
     cache.put(Key("s", READ, "x:y", frozenset({("authorization", "secret")}), "v"), msgspec.Raw(b"{}"), 9, public=False)
     assert "secret" not in repr(cache)

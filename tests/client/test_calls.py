@@ -25,7 +25,7 @@ EACH = pytest.mark.parametrize("revision", SUPPORTED)
 
 @asynccontextmanager
 async def over_http(server: Server) -> AsyncGenerator[str]:
-    """A server of this process over HTTP."""
+    """Serve over HTTP and yield the URL."""
     from wharfinger.transports.http_server.runner import serve_http
 
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -41,8 +41,8 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 30))
 
 
-class Works:
-    """A server whose tool reports progress and waits, and the outcome of its calls."""
+class WaitingServer:
+    """A server with tools that report progress, wait and log, and events for the steps of its calls."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
@@ -73,10 +73,10 @@ class Works:
             return "said"
 
 
-# A call and its steps.
+# Deadlines and middleware of a call.
 
 
-def test_time_of_a_call_runs_from_the_first_question_on_but_not_while_a_person_answers() -> None:
+def test_the_deadline_of_a_call_starts_with_its_first_request_and_is_extended_by_input() -> None:
     call = Call(METHODS["tools/call"], None, 10, 30)
     assert (call.left(100), call.left(104)) == (10, 6)
     call.extend_deadline(3)
@@ -90,14 +90,14 @@ def test_time_of_a_call_runs_from_the_first_question_on_but_not_while_a_person_a
         call.left(130)
 
 
-def test_maximum_of_a_call_bounds_its_time_and_none_is_endless() -> None:
+def test_max_timeout_bounds_the_deadline_and_infinity_means_no_deadline() -> None:
     assert Call(METHODS["tools/call"], None, 40, 30).left(0) == 30
     endless = Call(METHODS["tools/call"], None, math.inf, math.inf)
     endless.extend_deadline(5)
     assert (endless.left(0), endless.left(1e9)) == (None, None)
 
 
-def test_request_that_follows_gets_what_is_left_of_its_call() -> None:
+def test_a_follow_up_request_gets_the_remaining_time_of_its_call() -> None:
     async def test() -> None:
         now = asyncio.get_running_loop().time()
         call = Call(METHODS["tools/call"], None, 10, 30)
@@ -112,7 +112,7 @@ def test_request_that_follows_gets_what_is_left_of_its_call() -> None:
     run(test())
 
 
-def test_steps_are_composed_with_the_first_one_outermost() -> None:
+def test_middleware_is_composed_with_the_first_one_outermost() -> None:
     def step(name: str) -> Any:
         async def around(call: Call, next: Next) -> Any:
             return f"{name}({await next(call)})"
@@ -144,7 +144,7 @@ def test_progress_is_reported_in_order_and_before_the_result(revision: str) -> N
             await asyncio.sleep(0)
             later.append(done)
 
-        async with Client(Works().server, revision=revision) as client:
+        async with Client(WaitingServer().server, revision=revision) as client:
             await client.call_tool(
                 "steps", {"count": 3}, progress=lambda done, total, _: reported.append((done, total))
             )
@@ -160,16 +160,16 @@ def test_a_progress_function_that_fails_does_not_fail_the_call() -> None:
         raise ValueError
 
     async def test() -> None:
-        async with Client(Works().server) as client:
+        async with Client(WaitingServer().server) as client:
             assert (await client.call_tool("steps", {"count": 3}, progress=bad)).text == "3"
 
     run(test())
 
 
 @EACH
-def test_progress_puts_a_deadline_off_where_that_is_asked(revision: str) -> None:
+def test_progress_resets_the_timeout_if_reset_on_progress_is_set(revision: str) -> None:
     async def test() -> None:
-        async with Client(Works().server, revision=revision) as client:
+        async with Client(WaitingServer().server, revision=revision) as client:
             given = {"count": 5, "pause": 0.1}
             assert (await client.call_tool("steps", given, timeout=0.3, reset_on_progress=True)).text == "5"
             with pytest.raises(RequestTimeout):
@@ -184,9 +184,9 @@ def test_progress_puts_a_deadline_off_where_that_is_asked(revision: str) -> None
 
 
 @EACH
-def test_a_call_that_is_late_or_cancelled_ends_at_the_server(revision: str) -> None:
+def test_a_timeout_or_a_cancellation_cancels_the_call_at_the_server(revision: str) -> None:
     async def test() -> None:
-        works = Works()
+        works = WaitingServer()
         async with Client(works.server, revision=revision) as client:
             with pytest.raises(RequestTimeout, match="tools/call"):
                 await client.call_tool("wait", timeout=0.05)
@@ -204,9 +204,9 @@ def test_a_call_that_is_late_or_cancelled_ends_at_the_server(revision: str) -> N
 
 
 @EACH
-def test_over_http_too(revision: str) -> None:
+def test_a_cancellation_over_http_cancels_the_call_at_the_server(revision: str) -> None:
     async def test() -> None:
-        works = Works()
+        works = WaitingServer()
         async with over_http(works.server) as url, Client(url, revision=revision) as client:
             call = asyncio.ensure_future(client.call_tool("wait", timeout=math.inf))
             await works.begun.wait()
@@ -219,9 +219,9 @@ def test_over_http_too(revision: str) -> None:
 
 
 @EACH
-def test_closing_from_another_task_ends_calls_with_an_error_of_ours(revision: str) -> None:
+def test_closing_from_another_task_fails_pending_calls_with_connection_lost(revision: str) -> None:
     async def test() -> None:
-        works = Works()
+        works = WaitingServer()
         client = await Client(works.server, revision=revision).open()
         call = asyncio.ensure_future(client.call_tool("wait"))
         await works.begun.wait()
@@ -234,7 +234,7 @@ def test_closing_from_another_task_ends_calls_with_an_error_of_ours(revision: st
     run(test())
 
 
-def test_it_is_opened_in_one_task_and_closed_in_another_or_in_a_group() -> None:
+def test_a_client_may_be_opened_and_closed_in_different_tasks() -> None:
     async def test() -> None:
         client = Client(example_server())
         await asyncio.create_task(client.__aenter__())
@@ -253,12 +253,12 @@ def test_it_is_opened_in_one_task_and_closed_in_another_or_in_a_group() -> None:
 
 
 @EACH
-def test_log_messages_reach_the_function_from_its_level_on(revision: str) -> None:
+def test_the_log_function_gets_messages_from_the_log_level_upwards(revision: str) -> None:
     async def test() -> None:
         for level, expected in (("info", ["hello"]), ("debug", ["hello", "whisper"])):
             reported: list[Any] = []
             async with (
-                over_http(Works().server) as url,
+                over_http(WaitingServer().server) as url,
                 Client(url, revision=revision, log=lambda m: reported.append(m.data), log_level=level) as client,  # type: ignore[arg-type]  # noqa: B023
             ):
                 if client.revision < "2026":
@@ -269,21 +269,21 @@ def test_log_messages_reach_the_function_from_its_level_on(revision: str) -> Non
     run(test())
 
 
-# Hooks.
+# Middleware.
 
 
-def test_hooks_are_around_every_call_the_first_one_outermost() -> None:
+def test_middleware_wraps_every_call_with_the_first_one_outermost() -> None:
     async def test() -> None:
         seen: list[str] = []
 
-        def hook(name: str) -> Callable[[Call, Next], Coroutine[Any, Any, Any]]:
+        def middleware(name: str) -> Callable[[Call, Next], Coroutine[Any, Any, Any]]:
             async def around(call: Call, next: Next) -> Any:
                 seen.append(f"{name} {call.method}")
                 return await next(call)
 
             return around
 
-        async def instead(call: Call, next: Next) -> Any:
+        async def replace(call: Call, next: Next) -> Any:
             if call.method == "resources/read" and call.params.uri == "notes://made-up":
                 contents = [t.ResourceContents(uri=call.params.uri, text="made up")]
                 return t.ReadResourceResult(contents=contents)
@@ -291,7 +291,7 @@ def test_hooks_are_around_every_call_the_first_one_outermost() -> None:
                 call.params.name = "add"
             return await next(call)
 
-        async with Client(example_server(), middleware=[hook("a"), hook("b"), instead]) as client:
+        async with Client(example_server(), middleware=[middleware("a"), middleware("b"), replace]) as client:
             assert (await client.read_resource("notes://made-up")).text == "made up"
             assert (await client.call_tool("plus", {"a": 1, "b": 2})).data == 3
         assert seen == ["a resources/read", "b resources/read", "a tools/call", "b tools/call"]
@@ -301,10 +301,10 @@ def test_hooks_are_around_every_call_the_first_one_outermost() -> None:
     run(test())
 
 
-# Many at once.
+# Concurrent calls.
 
 
-def test_read_many_keeps_the_order_and_a_bound() -> None:
+def test_read_many_keeps_the_order_and_the_concurrency_limit() -> None:
     async def test() -> None:
         server, now, most = Server("many"), 0, 0
 
@@ -340,7 +340,7 @@ def test_read_many_raises_one_error_or_returns_errors_in_order() -> None:
     run(test())
 
 
-def test_call_many_keeps_the_order_and_a_bound() -> None:
+def test_call_many_keeps_the_order_and_the_concurrency_limit() -> None:
     async def test() -> None:
         server, now, most = Server("many"), 0, 0
 
@@ -365,7 +365,7 @@ def test_call_many_keeps_the_order_and_a_bound() -> None:
     run(test())
 
 
-def test_call_many_raises_one_error_or_gives_errors_back_in_their_places() -> None:
+def test_call_many_raises_one_error_or_returns_errors_in_order() -> None:
     async def test() -> None:
         server = Server("many")
 
@@ -388,7 +388,7 @@ def test_call_many_raises_one_error_or_gives_errors_back_in_their_places() -> No
 # Templates.
 
 
-def test_a_template_is_read_by_its_text_its_name_or_as_it_was_listed() -> None:
+def test_a_template_is_read_by_its_uri_template_its_name_or_its_listed_object() -> None:
     async def test() -> None:
         async with Client(example_server()) as client:
             listed = (await client.list_resource_templates())[0]
@@ -408,7 +408,7 @@ def test_a_template_is_read_by_its_text_its_name_or_as_it_was_listed() -> None:
 # Errors.
 
 
-def test_text_of_several_contents_is_an_error_that_says_so() -> None:
+def test_text_of_several_contents_raises_an_error() -> None:
     server = Server("several")
 
     @server.resource("two://things")
@@ -425,7 +425,7 @@ def test_text_of_several_contents_is_an_error_that_says_so() -> None:
     run(test())
 
 
-# A server with given answers.
+# A server with scripted results.
 
 SCRIPTED = """
 import json, sys
@@ -455,15 +455,15 @@ async def _accept(_: t.ElicitRequestParams) -> dict[str, Any]:
     return {"a": 1}
 
 
-def test_a_call_comes_again_with_answers_and_the_same_state() -> None:
-    asks = (
+def test_a_call_is_repeated_with_answers_and_the_same_state() -> None:
+    results = (
         'lambda n, params: {"resultType": "input_required", "requestState": STATE, "inputRequests": {"k\\u00e9y": '
         '{"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {"type": "object", '
         '"properties": {}}}}}} if n == 1 else {"resultType": "complete", "content": [], "structuredContent": seen}'
     )
 
     async def test() -> None:
-        async with scripted(f'{{"x": {asks}}}') as client:
+        async with scripted(f'{{"x": {results}}}') as client:
             (first, params), (second, again) = (await client.call_tool("x", {"b": [1]})).data
         assert first != second
         answers = {"kéy": {"action": "accept", "content": {"a": 1}}}
@@ -472,14 +472,14 @@ def test_a_call_comes_again_with_answers_and_the_same_state() -> None:
     run(test())
 
 
-def test_a_state_alone_is_sent_back_at_once() -> None:
-    asks = (
+def test_a_request_state_without_input_requests_is_sent_back_at_once() -> None:
+    results = (
         'lambda n, params: {"resultType": "input_required", "requestState": STATE} if n == 1 else '
         '{"resultType": "complete", "content": [], "structuredContent": seen}'
     )
 
     async def test() -> None:
-        async with scripted(f'{{"x": {asks}}}') as client:
+        async with scripted(f'{{"x": {results}}}') as client:
             seen = (await client.call_tool("x")).data
             assert seen[1][1] == {"name": "x", "requestState": STATE}
             assert (await client.call_tool("x")).data[2][1] == {"name": "x"}
@@ -503,7 +503,7 @@ def test_a_state_alone_is_sent_back_at_once() -> None:
         ('{"nothing": 1}', "content"),
     ],
 )
-def test_an_invalid_result_is_an_invalid_response(result: str, complaint: str) -> None:
+def test_an_invalid_result_raises_invalid_response(result: str, complaint: str) -> None:
     async def test() -> None:
         async with scripted(f'{{"x": lambda n, params: {result}}}') as client:
             with pytest.raises(InvalidResponse, match=complaint):

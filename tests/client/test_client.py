@@ -1,4 +1,4 @@
-"""The client against a Wharfinger server, in every revision, in memory, over stdio and over HTTP."""
+"""The client with a Wharfinger server, in every revision, in memory, over stdio and over HTTP."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 20))
 
 
-async def everything(client: Client, revision: str) -> None:
-    """List, read, complete, call, prompt, watch, fail."""
+async def check_every_feature(client: Client, revision: str) -> None:
+    """Check lists, reads, calls, prompts, watches and errors."""
     assert client.revision == revision
     assert client.server_info == t.Implementation(name="harbour", version="3")
     assert client.instructions == "Ships and tides."
@@ -87,10 +87,10 @@ async def everything(client: Client, revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", SUPPORTED)
-def test_in_memory_every_revision_gives_the_same(revision: str) -> None:
+def test_every_feature_works_in_memory_in_every_revision(revision: str) -> None:
     async def test() -> None:
         async with Client(example_server(), revision=revision) as client:
-            await everything(client, revision)
+            await check_every_feature(client, revision)
 
     run(test())
 
@@ -99,17 +99,17 @@ PROGRAM = Path(__file__).with_name("example_server.py")
 
 
 @pytest.mark.parametrize("revision", ["2026-07-28", "2025-03-26"])
-def test_over_stdio_it_is_the_same(revision: str) -> None:
+def test_every_feature_works_over_stdio(revision: str) -> None:
     async def test() -> None:
         async with Client(PROGRAM, revision=revision) as client:
-            await everything(client, revision)
+            await check_every_feature(client, revision)
 
     run(test())
 
 
 @asynccontextmanager
 async def http_server() -> AsyncIterator[str]:
-    """A harbour over HTTP."""
+    """Serve the example server over HTTP and yield its URL."""
     from wharfinger.transports.http_server.runner import serve_http
 
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -122,19 +122,19 @@ async def http_server() -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
-def test_over_http_it_is_the_same(revision: str) -> None:
+def test_every_feature_works_over_http(revision: str) -> None:
     async def test() -> None:
         async with http_server() as url, Client(url, revision=revision) as client:
-            await everything(client, revision)
+            await check_every_feature(client, revision)
 
     run(test())
 
 
-# Who may do what from where
+# Tasks and timeouts
 
 
-def test_it_may_be_opened_and_closed_in_different_tasks() -> None:
-    """A connection belongs to the loop: a fixture enters it in one task, and leaves it in another."""
+def test_a_client_may_be_opened_and_closed_in_different_tasks() -> None:
+    """A connection belongs to the event loop: a fixture may open it in one task and close it in another."""
 
     async def test() -> None:
         client = Client(example_server())
@@ -154,7 +154,7 @@ async def _note(client: Client) -> str:
     return (await client.read_resource("notes://today")).text
 
 
-def test_closed_client_says_so_and_can_be_opened_again() -> None:
+def test_a_closed_client_raises_connection_lost_and_can_be_opened_again() -> None:
     async def test() -> None:
         client = Client(example_server())
         for _ in range(2):
@@ -167,7 +167,7 @@ def test_closed_client_says_so_and_can_be_opened_again() -> None:
     run(test())
 
 
-def test_cancelled_caller_gets_its_cancellation_and_others_their_answers() -> None:
+def test_a_cancelled_call_does_not_affect_other_calls() -> None:
     async def test() -> None:
         async with Client(example_server()) as client:
             waiting = asyncio.create_task(client.call_tool("wait"))
@@ -181,7 +181,7 @@ def test_cancelled_caller_gets_its_cancellation_and_others_their_answers() -> No
     run(test())
 
 
-def test_time_out_is_of_the_call_or_of_the_client() -> None:
+def test_the_timeout_of_a_call_overrides_that_of_its_client() -> None:
     async def test() -> None:
         async with Client(example_server(), timeout=0.02) as client:
             with pytest.raises(RequestTimeout, match=r"tools/call: no answer from server 'harbour' within 0\.02 s"):
@@ -205,7 +205,7 @@ def test_many_calls_share_a_connection() -> None:
 # Results
 
 
-def test_tool_results_are_the_type_that_was_asked_for() -> None:
+def test_tool_results_have_the_requested_type() -> None:
     class Seen(msgspec.Struct):
         structured: Any
         text: str
@@ -241,7 +241,7 @@ def test_tool_results_are_the_type_that_was_asked_for() -> None:
     run(test())
 
 
-def test_notices_of_the_next_window_are_left_out() -> None:
+def test_the_summary_of_a_partial_read_is_not_part_of_the_text() -> None:
     first = t.ResourceContents(uri="file:///a", text="one\n")
     ahead = t.ResourceContents(uri="file:///a?bytes=4-", text="[…]", meta={"wharfinger/summary": True})
     read = ReadResult("file:///a", t.ReadResourceResult(contents=[first, ahead]))
@@ -249,7 +249,7 @@ def test_notices_of_the_next_window_are_left_out() -> None:
     assert len(read.contents) == 2
 
 
-def test_several_contents_are_not_one_text() -> None:
+def test_several_contents_have_no_single_text() -> None:
     server = Server("folder")
 
     @server.resource("dir://x")
@@ -266,9 +266,9 @@ def test_several_contents_are_not_one_text() -> None:
         async with Client(server) as client:
             read = await client.read_resource("dir://x")
             assert [content.uri for content in read.contents] == ["dir://x/a", "dir://x/b"]
-            for wanted in ("text", "bytes", "mime_type"):
+            for attribute in ("text", "bytes", "mime_type"):
                 with pytest.raises(ValueError, match=r"dir://x has 2 contents: use \.contents"):
-                    getattr(read, wanted)
+                    getattr(read, attribute)
             with pytest.raises(ValueError, match=r"not text in UTF-8: use \.bytes"):
                 (await client.read_resource("bin://x")).text
             with pytest.raises(ValueError, match="not the JSON"):
@@ -277,8 +277,8 @@ def test_several_contents_are_not_one_text() -> None:
     run(test())
 
 
-def test_list_without_end_ends() -> None:
-    """A hostile server must not block its client for ever."""
+def test_an_endless_list_raises_an_error() -> None:
+    """A hostile server must not block its client forever."""
     server = Server("endless")
     answers: list[t.ListResourcesResult] = []
 
@@ -300,7 +300,7 @@ def test_list_without_end_ends() -> None:
 
 
 @pytest.mark.parametrize(("revision", "pages"), [("2025-11-25", 1), ("2026-07-28", 2)])
-def test_empty_cursor_is_one_in_the_stateless_era_only(revision: str, pages: int) -> None:
+def test_an_empty_cursor_is_valid_in_the_stateless_era_only(revision: str, pages: int) -> None:
     server = Server("empty")
 
     async def page(request: Any) -> t.ListResourcesResult:
@@ -320,7 +320,7 @@ def test_empty_cursor_is_one_in_the_stateless_era_only(revision: str, pages: int
     "raw",
     [b"{}", b'{"contents":3}', b'{"contents":[{"uri":"a:b","blob":"***"}]}', b'{"contents":[],"resultType":"odd"}'],
 )
-def test_answer_of_the_wrong_shape_is_a_clean_error(raw: bytes) -> None:
+def test_an_invalid_result_raises_invalid_response(raw: bytes) -> None:
     """Security C17."""
     server = Server("odd")
 
@@ -337,7 +337,7 @@ def test_answer_of_the_wrong_shape_is_a_clean_error(raw: bytes) -> None:
     run(test())
 
 
-def test_content_of_unknown_type_is_kept() -> None:
+def test_content_of_an_unknown_type_is_kept() -> None:
     server = Server("new")
 
     async def call(request: Any) -> msgspec.Raw:
@@ -354,7 +354,7 @@ def test_content_of_unknown_type_is_kept() -> None:
     run(test())
 
 
-def test_missing_method_is_reported() -> None:
+def test_a_missing_method_raises_remote_method_not_found() -> None:
     async def test() -> None:
         async with Client(Server("bare")) as client:
             with pytest.raises(RemoteMethodNotFound):
@@ -369,8 +369,8 @@ def test_missing_method_is_reported() -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_changes_are_reported_once_until_they_are_taken(revision: str) -> None:
-    """Security C14: messages that the application does not read do not pile up."""
+def test_equal_changes_are_reported_once(revision: str) -> None:
+    """Security C14: messages that the application does not read do not accumulate."""
 
     async def test() -> None:
         server = example_server()
@@ -389,8 +389,8 @@ def test_changes_are_reported_once_until_they_are_taken(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_server_is_unsubscribed_from_after_the_last_watch_ends(revision: str) -> None:
-    """By `close`, by the end of `async with`, and after a loop that was left unfinished."""
+def test_a_resource_is_unsubscribed_after_its_last_watch_ends(revision: str) -> None:
+    """A watch ends when it is closed and when it is garbage-collected."""
 
     async def test() -> None:
         server = example_server()
@@ -416,7 +416,7 @@ def test_server_is_unsubscribed_from_after_the_last_watch_ends(revision: str) ->
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_watch_ends_with_its_client(revision: str) -> None:
+def test_a_watch_ends_with_its_client(revision: str) -> None:
     async def test() -> None:
         client = Client(example_server(), revision=revision)
         await client.open()
@@ -432,7 +432,7 @@ def test_watch_ends_with_its_client(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_watch_fails_with_its_connection_where_none_is_opened_again(revision: str) -> None:
+def test_a_watch_without_retries_fails_with_its_connection(revision: str) -> None:
     async def test() -> None:
         async with Client(PROGRAM, revision=revision, retry=NEVER) as client:
             changes = await client.watch("notes://today")
@@ -446,7 +446,7 @@ def test_watch_fails_with_its_connection_where_none_is_opened_again(revision: st
     run(test())
 
 
-def test_server_that_drains_ends_its_watches() -> None:
+def test_a_draining_server_ends_its_watches() -> None:
     async def test() -> None:
         server = example_server()
         async with Client(server, retry=NEVER) as client:

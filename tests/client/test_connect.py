@@ -1,4 +1,4 @@
-"""How a client detects what it talks to: eras, fall-backs, and errors that say what to do (spec: §2.4, §2.5)."""
+"""How a client detects the era of a server: probes, fallbacks and errors with advice (spec: §2.4, §2.5)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def client(code: str, **settings: Any) -> Client:
     return Client([sys.executable, "-I", "-S", "-c", PRELUDE + code], **settings)
 
 
-def opened(code: str, **settings: Any) -> list[Any]:
+def open_client(code: str, **settings: Any) -> list[Any]:
     """Return the revision, the server's name and instructions, and the `_meta` of a call."""
 
     async def test() -> None:
@@ -86,7 +86,7 @@ def opened(code: str, **settings: Any) -> list[Any]:
     return found
 
 
-def fails(code: str, error: type[WharfingerError], words: str, **settings: Any) -> str:
+def open_error(code: str, error: type[WharfingerError], words: str, **settings: Any) -> str:
     async def test() -> None:
         with pytest.raises(error, match=words) as caught:
             await client(code, **settings).open()
@@ -98,8 +98,8 @@ def fails(code: str, error: type[WharfingerError], words: str, **settings: Any) 
     return expected[0]
 
 
-def test_stateless_server_is_spoken_to_statelessly() -> None:
-    revision, name, instructions, meta = opened(STATELESS)
+def test_a_stateless_server_gets_stateless_requests() -> None:
+    revision, name, instructions, meta = open_client(STATELESS)
     assert (revision, name, instructions) == (NEWEST, "fake", "Hi.")
     assert meta["io.modelcontextprotocol/protocolVersion"] == NEWEST
     assert meta["io.modelcontextprotocol/clientCapabilities"] == {}
@@ -109,71 +109,71 @@ def test_stateless_server_is_spoken_to_statelessly() -> None:
 @pytest.mark.parametrize(
     "reply", ["refuse(m, -32601)", "refuse(m, -32602)", "refuse(m, -32002)", "answer(m)", "answer(m, a=1)"]
 )
-def test_handshake_server_is_found_by_whatever_it_answers(reply: str) -> None:
-    """Spec §2.5: never by one code. `{}` for everything is also a handshake server."""
-    revision, name, _, meta = opened("m = read()\n" + reply + "\n" + OLD)
+def test_a_handshake_server_is_detected_by_any_other_answer(reply: str) -> None:
+    """Spec §2.5: no single error code decides. A server that answers `{}` to everything is a handshake server."""
+    revision, name, _, meta = open_client("m = read()\n" + reply + "\n" + OLD)
     assert (revision, name, meta) == (HANDSHAKE, "old", None)
 
 
-def test_silent_handshake_server_is_asked_in_its_own_way() -> None:
-    assert opened("read()\n" + OLD, probe_timeout=0.05)[:2] == [HANDSHAKE, "old"]
+def test_a_silent_server_gets_initialize_after_the_probe_timeout() -> None:
+    assert open_client("read()\n" + OLD, probe_timeout=0.05)[:2] == [HANDSHAKE, "old"]
 
 
-def test_slow_stateless_server_is_taken_at_its_late_word() -> None:
-    """Both questions wait by then: the answer to the first one is used, and the refusal of the second is ignored."""
+def test_a_late_answer_to_the_probe_selects_the_stateless_era() -> None:
+    """Both requests are pending: the answer to the first is used, and the refusal of the second is ignored."""
     code = "m = read(); i = read(); discovered(m, '2026-07-28')\n" + STATELESS
-    assert opened(code, probe_timeout=0.05)[:2] == [NEWEST, "fake"]
+    assert open_client(code, probe_timeout=0.05)[:2] == [NEWEST, "fake"]
 
 
-def test_server_that_ends_at_an_unknown_first_message_is_started_again() -> None:
+def test_a_server_that_exits_on_the_probe_is_restarted_without_it() -> None:
     """Some handshake servers exit on an unknown request. The second process only gets `initialize`."""
     code = "m = read()\nif m['method'] != 'initialize': sys.exit(1)\ninitialized(m)\n" + OLD
-    assert opened(code)[:2] == [HANDSHAKE, "old"]
-    assert opened("time.sleep(0.2)\n" + code, probe_timeout=0.05)[:2] == [HANDSHAKE, "old"]
+    assert open_client(code)[:2] == [HANDSHAKE, "old"]
+    assert open_client("time.sleep(0.2)\n" + code, probe_timeout=0.05)[:2] == [HANDSHAKE, "old"]
 
 
-def test_refused_revision_is_asked_once_more() -> None:
+def test_discovery_is_repeated_once_after_a_refused_revision() -> None:
     """Spec §2.4."""
     refused = "refuse(read(), -32022, {'supported': ['2026-07-28'], 'requested': '2026-07-28'})\n"
-    assert opened(refused + STATELESS)[0] == NEWEST
-    fails(refused * 2 + "read()", UnsupportedRevision, "No revision in common: the server offers 2026-07-28")
+    assert open_client(refused + STATELESS)[0] == NEWEST
+    open_error(refused * 2 + "read()", UnsupportedRevision, "No revision in common: the server offers 2026-07-28")
 
 
-def test_stateless_server_that_names_its_revisions_to_initialize_is_found() -> None:
+def test_a_stateless_server_that_refuses_initialize_with_its_revisions_is_detected() -> None:
     refused = "refuse(read(), -32022, {'supported': ['2026-07-28'], 'requested': '2025-11-25'})\n"
-    assert opened("answer(read())\n" + refused + STATELESS)[0] == NEWEST
+    assert open_client("answer(read())\n" + refused + STATELESS)[0] == NEWEST
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-def test_handshake_revision_can_be_pinned(revision: str) -> None:
+def test_a_handshake_revision_can_be_pinned(revision: str) -> None:
     assert (
-        opened("m = read(); assert m['method'] == 'initialize'; initialized(m)\n" + OLD, revision=revision)[0]
+        open_client("m = read(); assert m['method'] == 'initialize'; initialized(m)\n" + OLD, revision=revision)[0]
         == revision
     )
     other = "2025-03-26" if revision != "2025-03-26" else "2024-11-05"
     code = f"initialized(read(), {other!r}); read()"
-    fails(code, UnsupportedRevision, f"this client requires {revision}", revision=revision)
+    open_error(code, UnsupportedRevision, f"this client requires {revision}", revision=revision)
 
 
-def test_server_chooses_an_older_revision() -> None:
-    assert opened("answer(read()); initialized(read(), '2024-11-05')\n" + OLD)[0] == "2024-11-05"
+def test_a_server_may_choose_an_older_revision() -> None:
+    assert open_client("answer(read()); initialized(read(), '2024-11-05')\n" + OLD)[0] == "2024-11-05"
 
 
-def test_pinned_stateless_revision_does_not_fall_back() -> None:
-    fails("refuse(read(), -32601); read()", UnsupportedRevision, "pinned revision 2026-07-28", revision=NEWEST)
+def test_a_pinned_stateless_revision_does_not_fall_back() -> None:
+    open_error("refuse(read(), -32601); read()", UnsupportedRevision, "pinned revision 2026-07-28", revision=NEWEST)
 
 
-def test_pinned_revision_waits_for_a_server_that_starts_slowly() -> None:
-    fails("read(); read()", ConnectionFailed, "gave no answer within 0.3 s", revision=NEWEST, open_timeout=0.3)
+def test_a_pinned_revision_waits_for_open_timeout() -> None:
+    open_error("read(); read()", ConnectionFailed, "gave no answer within 0.3 s", revision=NEWEST, open_timeout=0.3)
 
 
-def test_unknown_revision_is_refused_before_anything_runs() -> None:
-    fails("", UnsupportedRevision, "Unknown revision '1900-01-01'", revision="1900-01-01")
+def test_an_unknown_revision_is_refused() -> None:
+    open_error("", UnsupportedRevision, "Unknown revision '1900-01-01'", revision="1900-01-01")
 
 
-def test_server_of_1900_is_a_clean_error() -> None:
+def test_an_unknown_revision_of_a_server_is_refused() -> None:
     """Security C22."""
-    fails(
+    open_error(
         "answer(read()); initialized(read(), '1900-01-01'); read()", UnsupportedRevision, "chose revision '1900-01-01'"
     )
 
@@ -189,16 +189,16 @@ while True:
     elif m["method"] == "tools/list":
         answer(m, tools=[{"name": json.dumps(m["params"]), "inputSchema": {"type": "object"}}])
 """
-"""Opens a session of its own for a first message that is not `initialize`, and then opens no other."""
+"""A bridge that opens its own session for a first message other than `initialize`, and then opens no other."""
 
 
 @pytest.mark.parametrize("fail", ["refuse(m, -32600)", "answer(m)", "sys.exit(1)"])
-def test_bridge_that_opened_its_own_session_is_started_again_without_the_probe(fail: str) -> None:
-    assert opened(BRIDGE.replace("FAIL", fail))[0] == HANDSHAKE
+def test_a_bridge_that_opened_its_own_session_is_restarted_without_the_probe(fail: str) -> None:
+    assert open_client(BRIDGE.replace("FAIL", fail))[0] == HANDSHAKE
 
 
-def test_bridge_is_not_probed_again() -> None:
-    """The detected era stays known when the connection is lost."""
+def test_a_bridge_is_not_probed_again() -> None:
+    """The client remembers the detected era after a lost connection."""
     code = "log(os.getpid())\n" + BRIDGE.replace("FAIL", "refuse(m, -32600)")
 
     async def test() -> None:
@@ -215,8 +215,8 @@ def test_bridge_is_not_probed_again() -> None:
     run(test())
 
 
-def test_refusal_of_initialize_is_reported_in_the_servers_words() -> None:
-    """All attempts count: at most two children."""
+def test_a_refused_initialize_is_reported_with_the_message_of_the_server() -> None:
+    """At most two children are started."""
 
     async def test() -> None:
         code = "while True:\n    m = read()\n    if m['method'] == 'initialize': refuse(m, -32603)\n    else: answer(m)"
@@ -229,13 +229,13 @@ def test_refusal_of_initialize_is_reported_in_the_servers_words() -> None:
     run(test())
 
 
-def test_invalid_answer_to_initialize_is_not_mcp() -> None:
-    expected = fails("while True: answer(read(), hello=1)", NotMCP, "an invalid InitializeResult")
+def test_an_invalid_result_of_initialize_raises_not_mcp() -> None:
+    expected = open_error("while True: answer(read(), hello=1)", NotMCP, "an invalid InitializeResult")
     assert "server/discover and then initialize" in expected and expected.endswith("and initialize alone.")
 
 
-def test_server_that_ends_at_once_is_reported_with_its_last_lines() -> None:
-    expected = fails(
+def test_a_server_that_exits_at_once_is_reported_with_its_last_lines() -> None:
+    expected = open_error(
         "log('first'); log('no such disk'); sys.exit(4)",
         ConnectionFailed,
         "ended with exit code 4, before it had answered",
@@ -244,11 +244,11 @@ def test_server_that_ends_at_once_is_reported_with_its_last_lines() -> None:
     assert "-I -S -c" in expected
 
 
-def test_silence_is_reported_with_the_last_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Security C01, C02: and no process is left."""
+def test_a_silent_server_is_reported_with_its_last_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Security C01, C02: no process is left."""
     monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE_SECONDS", 0.1)
     code = "log('waiting for a lock', os.getpid()); read(); time.sleep(60)"
-    expected = fails(code, ConnectionFailed, "gave no answer within 0.4 s", open_timeout=0.4, probe_timeout=0.1)
+    expected = open_error(code, ConnectionFailed, "gave no answer within 0.4 s", open_timeout=0.4, probe_timeout=0.1)
     head, _, pid = expected.rpartition(" ")
     assert head.endswith("waiting for a lock")
     with pytest.raises(ProcessLookupError):
@@ -256,34 +256,34 @@ def test_silence_is_reported_with_the_last_lines(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("end", ["", "; sys.exit(1)"])
-def test_output_that_is_not_mcp_is_reported_by_its_first_bytes(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_is_not_mcp_is_reported_with_its_first_bytes(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE_SECONDS", 0.1)
     code = f"raw(b'Usage: server [OPTIONS]\\nmore\\n'); log('oops'){end or '; time.sleep(60)'}"
-    expected = fails(code, NotMCP, "first bytes were b'Usage: server", open_timeout=0.3, probe_timeout=0.1)
+    expected = open_error(code, NotMCP, "first bytes were b'Usage: server", open_timeout=0.3, probe_timeout=0.1)
     assert expected.endswith("\noops")
 
 
-def test_64_mib_of_rubbish_first_is_a_prompt_error() -> None:
-    """Security C05: bounded, and far from quadratic."""
+def test_64_mib_of_garbage_are_skipped_quickly() -> None:
+    """Security C05: memory is bounded and time is linear."""
     code = "read()\nfor _ in range(64): raw(b'x' * (1 << 20))\nraw(b'\\n'); m = read(); initialized(m)\n" + OLD
     from wharfinger.protocol.limits import Limits
 
     start = time.monotonic()
-    assert opened(code, limits=Limits(message=4 << 20))[0] == HANDSHAKE
+    assert open_client(code, limits=Limits(message=4 << 20))[0] == HANDSHAKE
     assert time.monotonic() - start < 5
 
 
-def test_caller_that_gives_up_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_open_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE_SECONDS", 0.1)
     pids: list[int] = []
     open_child = StdioLink.open
 
-    async def noted(self: StdioLink, *given: Any) -> None:
+    async def record_pid(self: StdioLink, *given: Any) -> None:
         await open_child(self, *given)
         assert self.pid is not None
         pids.append(self.pid)
 
-    monkeypatch.setattr(StdioLink, "open", noted)
+    monkeypatch.setattr(StdioLink, "open", record_pid)
 
     async def test() -> None:
         it = client("read(); time.sleep(60)")
@@ -304,12 +304,12 @@ def test_caller_that_gives_up_leaves_no_process(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     "target", ["server", "python server.py", "localhost:8000/mcp", "", [], [""][:0], ["x", 3], 7, None, object()]
 )
-def test_an_invalid_server_is_refused_with_valid_examples(target: Any) -> None:
+def test_an_invalid_target_is_refused(target: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         Client(target)
 
 
-def test_path_of_a_python_file_is_run(tmp_path: Path) -> None:
+def test_a_path_of_a_python_file_is_run(tmp_path: Path) -> None:
     file = tmp_path / "server.py"
     file.write_text(PRELUDE + STATELESS, encoding="utf-8")
 
@@ -325,8 +325,8 @@ def test_path_of_a_python_file_is_run(tmp_path: Path) -> None:
 # HTTP
 
 
-def served(*replies: tuple[str, str, bytes], path: str = "/mcp", **settings: Any) -> tuple[Any, list[Any]]:
-    """Open a client against these answers (status, content type, body), and return its error and requests."""
+def open_with_responses(*replies: tuple[str, str, bytes], path: str = "/mcp", **settings: Any) -> tuple[Any, list[Any]]:
+    """Open a client with these (status, content type, body) responses. Return its revision or error, and the requests."""
     asked: list[Any] = []
     outcome: list[Any] = []
 
@@ -375,8 +375,8 @@ def refusal(code: int, data: bytes = b"null", id: bytes = b"ID") -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"error":{"code":%d,"message":"no","data":%b}}' % (id, code, data)
 
 
-def test_http_stateless_server_is_found_with_one_request() -> None:
-    assert served(("200 OK", JSON, DISCOVERED)) == (NEWEST, ["server/discover"])
+def test_an_http_stateless_server_is_detected_with_one_request() -> None:
+    assert open_with_responses(("200 OK", JSON, DISCOVERED)) == (NEWEST, ["server/discover"])
 
 
 @pytest.mark.parametrize(
@@ -393,18 +393,18 @@ def test_http_stateless_server_is_found_with_one_request() -> None:
         ("200 OK", JSON, b'{"jsonrpc":"2.0","id":ID,"result":{}}'),
     ],
 )
-def test_http_handshake_server_is_found_by_whatever_it_answers(first: tuple[str, str, bytes]) -> None:
-    """Spec §2.5, HTTP: the body of a 4xx is read first; what is not the stateless era's leads to the handshake."""
-    assert served(first, ("200 OK", JSON, INITIALIZED), ACCEPTED) == (
+def test_an_http_handshake_server_is_detected_by_any_other_answer(first: tuple[str, str, bytes]) -> None:
+    """Spec §2.5, HTTP: the body of a 4xx is read first. Any body of another era leads to the handshake."""
+    assert open_with_responses(first, ("200 OK", JSON, INITIALIZED), ACCEPTED) == (
         "2025-06-18",
         ["server/discover", "initialize", "notifications/initialized"],
     )
 
 
-def test_http_stateless_error_keeps_the_era() -> None:
+def test_an_http_stateless_error_does_not_lead_to_the_handshake() -> None:
     again = ("400 Bad Request", JSON, refusal(-32022, b'{"supported":["2026-07-28"],"requested":"2026-07-28"}'))
-    assert served(again, ("200 OK", JSON, DISCOVERED)) == (NEWEST, ["server/discover"] * 2)
-    error, asked = served(("400 Bad Request", JSON, refusal(-32020)))
+    assert open_with_responses(again, ("200 OK", JSON, DISCOVERED)) == (NEWEST, ["server/discover"] * 2)
+    error, asked = open_with_responses(("400 Bad Request", JSON, refusal(-32020)))
     assert (type(error), error.code, asked) == (RemoteError, -32020, ["server/discover"])
 
 
@@ -422,10 +422,10 @@ def test_http_stateless_error_keeps_the_era() -> None:
         (("503 Busy", "text/plain", b"later"), ConnectionFailed, "503 Busy: later"),
     ],
 )
-def test_over_http_what_is_not_a_server_is_reported_with_advice(
+def test_a_url_without_an_mcp_server_is_reported_with_advice(
     reply: tuple[str, str, bytes], kind: type[Exception], words: str
 ) -> None:
-    error, _ = served(reply, path="/x")
+    error, _ = open_with_responses(reply, path="/x")
     assert type(error) is kind or (kind is ConnectionFailed and isinstance(error, kind))
     with pytest.raises(kind, match=words):
         raise error

@@ -1,4 +1,4 @@
-"""Clients of servers that crash, restart and lose their state: what fails and what continues, within bounds."""
+"""Clients of servers that crash, restart or lose their state: failures, recovery and resource use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROGRAM = str(Path(__file__).with_name("crashing_server.py"))
 ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 QUICK = Retry(initial_delay=0.01)
 TASKS = len({"wait_for", "test"}) if sys.version_info < (3, 12) else 1
-"""Those of `run` itself."""
+"""The number of tasks that `run` itself needs."""
 MISSED = Change("resource", "log://today", missed=True)
 
 
@@ -42,13 +42,13 @@ async def pid_of(client: Client) -> int:
     return int((await client.call_tool("pid")).text)
 
 
-async def appeared(path: Path) -> None:
+async def wait_for_file(path: Path) -> None:
     while not path.exists():
         await asyncio.sleep(0.01)
 
 
 class ServerProcess:
-    """A server in a process of its own, on a port that stays the same."""
+    """A server in another process, on a port that stays the same."""
 
     def __init__(self, folder: Path) -> None:
         with socket.socket() as free:
@@ -76,21 +76,21 @@ class ServerProcess:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    place = ServerProcess(tmp_path)
-    yield place
-    place.end()
+    process = ServerProcess(tmp_path)
+    yield process
+    process.end()
 
 
-# A child.
+# Child processes.
 
 
 @ERAS
-def test_child_that_is_killed_fails_its_calls_and_the_next_one_succeeds(tmp_path: Path, revision: str) -> None:
+def test_a_killed_child_fails_its_calls_and_the_next_call_succeeds(tmp_path: Path, revision: str) -> None:
     async def test() -> None:
         async with child(tmp_path, revision=revision) as client:
             first = await pid_of(client)
             waiting = asyncio.ensure_future(client.call_tool("wait"))
-            await appeared(tmp_path / "waiting")
+            await wait_for_file(tmp_path / "waiting")
             os.kill(first, signal.SIGKILL)
             with pytest.raises(ConnectionLost, match="ended with signal SIGKILL"):
                 await waiting
@@ -104,7 +104,7 @@ def test_child_that_is_killed_fails_its_calls_and_the_next_one_succeeds(tmp_path
     run(test())
 
 
-def test_reconnect_opens_the_next_child_at_once_and_both_changes_are_observed(tmp_path: Path) -> None:
+def test_reconnect_starts_a_new_child_at_once_and_reports_both_changes(tmp_path: Path) -> None:
     async def test() -> None:
         client = child(tmp_path)
         seen: list[str] = []
@@ -137,7 +137,7 @@ def test_reconnect_opens_the_next_child_at_once_and_both_changes_are_observed(tm
 
 
 @ERAS
-def test_watch_continues_with_the_next_child_and_reports_the_gap(tmp_path: Path, revision: str) -> None:
+def test_a_watch_continues_with_the_next_child_and_reports_the_gap(tmp_path: Path, revision: str) -> None:
     async def test() -> None:
         async with (
             child(tmp_path, revision=revision) as client,
@@ -159,8 +159,8 @@ def test_watch_continues_with_the_next_child_and_reports_the_gap(tmp_path: Path,
     run(test())
 
 
-def test_processes_of_a_dead_child_are_gone_before_the_next_one(tmp_path: Path) -> None:
-    """Security C10: the whole process group."""
+def test_processes_of_a_dead_child_are_killed_before_the_next_child_starts(tmp_path: Path) -> None:
+    """Security C10: the whole process group is killed."""
 
     async def test() -> None:
         async with child(tmp_path) as client:
@@ -182,7 +182,7 @@ def ended(pid: int) -> bool:
         return True
 
 
-def test_read_is_sent_once_more_and_a_tool_only_if_that_does_no_harm(tmp_path: Path) -> None:
+def test_a_read_is_retried_once_and_a_tool_call_only_if_it_is_safe(tmp_path: Path) -> None:
     async def test() -> None:
         async with child(tmp_path) as client:
             assert (await client.read_resource("log://once")).text == "afloat"
@@ -205,7 +205,7 @@ def test_read_is_sent_once_more_and_a_tool_only_if_that_does_no_harm(tmp_path: P
     run(test())
 
 
-def test_read_that_kills_each_child_is_given_up(tmp_path: Path) -> None:
+def test_a_read_that_kills_each_child_fails_after_one_retry(tmp_path: Path) -> None:
     async def test() -> None:
         async with child(tmp_path) as client:
             with pytest.raises(ConnectionLost, match="SIGKILL"):
@@ -215,7 +215,7 @@ def test_read_that_kills_each_child_is_given_up(tmp_path: Path) -> None:
     run(test())
 
 
-def test_nothing_is_opened_again_where_that_is_not_wanted(tmp_path: Path) -> None:
+def test_a_client_without_retries_starts_no_new_child(tmp_path: Path) -> None:
     async def test() -> None:
         async with child(tmp_path, retry=NEVER) as client:
             with pytest.raises(ConnectionLost, match="SIGKILL"):
@@ -228,7 +228,7 @@ def test_nothing_is_opened_again_where_that_is_not_wanted(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("watched", [False, True])
-def test_child_that_cannot_be_started_again_is_given_up(tmp_path: Path, watched: bool) -> None:
+def test_a_child_that_cannot_be_restarted_fails_after_the_attempts(tmp_path: Path, watched: bool) -> None:
     async def test() -> None:
         program = tmp_path / "server.py"
         program.write_text(Path(PROGRAM).read_text())
@@ -245,7 +245,7 @@ def test_child_that_cannot_be_started_again_is_given_up(tmp_path: Path, watched:
     run(test())
 
 
-def test_call_that_waits_for_the_next_child_keeps_its_time(tmp_path: Path) -> None:
+def test_a_call_that_waits_for_the_next_child_keeps_its_timeout(tmp_path: Path) -> None:
     async def test() -> None:
         program = tmp_path / "server.py"
         program.write_text(Path(PROGRAM).read_text())
@@ -261,7 +261,9 @@ def test_call_that_waits_for_the_next_child_keeps_its_time(tmp_path: Path) -> No
     run(test())
 
 
-def test_close_ends_an_opening_and_whoever_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_cancels_a_reconnection_and_fails_the_calls_that_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE_SECONDS", 0.1)
 
     async def test() -> None:
@@ -276,7 +278,7 @@ def test_close_ends_an_opening_and_whoever_waits_for_it(tmp_path: Path, monkeypa
         )
         os.kill(pid, signal.SIGKILL)
         calls = [asyncio.ensure_future(client.read_resource("log://today")) for _ in range(3)]
-        await appeared(tmp_path / "late")
+        await wait_for_file(tmp_path / "late")
         begun = time.monotonic()
         await client.close()
         assert time.monotonic() - begun < 2
@@ -290,7 +292,7 @@ def test_close_ends_an_opening_and_whoever_waits_for_it(tmp_path: Path, monkeypa
     run(test())
 
 
-def test_close_during_the_first_opening_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_cancels_the_first_connection_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE_SECONDS", 0.1)
 
     async def test() -> None:
@@ -298,7 +300,7 @@ def test_close_during_the_first_opening_ends_it(tmp_path: Path, monkeypatch: pyt
         code = f"import time; open({str(started)!r}, 'w'); time.sleep(60)"
         client = Client([sys.executable, "-c", code])
         openings = [asyncio.ensure_future(client.open()) for _ in range(2)]
-        await appeared(started)
+        await wait_for_file(started)
         await client.close()
         for outcome in await asyncio.gather(*openings, return_exceptions=True):
             assert isinstance(outcome, ConnectionLost)
@@ -307,7 +309,7 @@ def test_close_during_the_first_opening_ends_it(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("era", [STATELESS, OLD])
-def test_output_that_is_not_a_message_breaks_nothing(era: str) -> None:
+def test_output_that_is_not_a_message_is_ignored(era: str) -> None:
     noise = r"raw(b'Traceback (most recent call last):\n\xff\xfe\n{half a mes\n[]\n\n')"
     code = PRELUDE + era.replace("m = read()\n", f"m = read(); {noise}\n")
 
@@ -319,7 +321,7 @@ def test_output_that_is_not_a_message_breaks_nothing(era: str) -> None:
     run(test())
 
 
-def test_child_that_ends_right_after_its_first_answer_is_started_again(tmp_path: Path) -> None:
+def test_a_child_that_exits_after_its_first_answer_is_restarted(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     once = f"if not os.path.exists({str(mark)!r}): open({str(mark)!r}, 'w'); sys.exit(3)\n"
     first = "discovered(read(), '2026-07-28')\n" + once
@@ -337,7 +339,7 @@ def test_child_that_ends_right_after_its_first_answer_is_started_again(tmp_path:
 
 
 @ERAS
-def test_http_server_that_restarts_is_found_again(server: ServerProcess, revision: str) -> None:
+def test_a_client_reconnects_to_a_restarted_http_server(server: ServerProcess, revision: str) -> None:
     async def test() -> None:
         async with (
             Client(server.url, revision=revision, retry=QUICK) as client,
@@ -357,13 +359,13 @@ def test_http_server_that_restarts_is_found_again(server: ServerProcess, revisio
 
 
 @ERAS
-def test_http_call_in_flight_fails_and_what_only_reads_does_not(server: ServerProcess, revision: str) -> None:
+def test_a_pending_http_call_fails_and_a_read_is_retried(server: ServerProcess, revision: str) -> None:
     async def test() -> None:
         async with Client(
             server.url, revision=revision, retry=Retry(initial_delay=0.01, attempts=50, max_delay=0.1)
         ) as client:
             waiting = asyncio.ensure_future(client.call_tool("wait"))
-            await appeared(server.folder / "waiting")
+            await wait_for_file(server.folder / "waiting")
             server.end()
             with pytest.raises((ConnectionLost, ConnectionFailed)):
                 await waiting
@@ -375,7 +377,7 @@ def test_http_call_in_flight_fails_and_what_only_reads_does_not(server: ServerPr
     run(test())
 
 
-def test_ended_session_is_opened_again(server: ServerProcess) -> None:
+def test_an_ended_session_is_opened_again(server: ServerProcess) -> None:
     """2025-11-25, sessions: `initialize` without the id answers a 404. The call had no effect and is repeated."""
 
     async def test() -> None:
@@ -397,7 +399,7 @@ def test_ended_session_is_opened_again(server: ServerProcess) -> None:
     run(test())
 
 
-def test_older_transport_is_found_and_comes_back_too(server: ServerProcess) -> None:
+def test_a_client_reconnects_over_http_sse(server: ServerProcess) -> None:
     """HTTP+SSE of 2024-11-05: the URL takes no messages, and its stream names the URL that does."""
 
     async def test() -> None:
@@ -416,7 +418,7 @@ def test_older_transport_is_found_and_comes_back_too(server: ServerProcess) -> N
     run(test())
 
 
-def test_gap_in_the_stream_of_a_session_is_reported(server: ServerProcess) -> None:
+def test_a_gap_in_the_stream_of_a_session_is_reported(server: ServerProcess) -> None:
     async def test() -> None:
         async with (
             Client(server.url, revision="2025-11-25") as client,
@@ -431,7 +433,7 @@ def test_gap_in_the_stream_of_a_session_is_reported(server: ServerProcess) -> No
     run(test())
 
 
-def test_many_watches_come_back_together_and_are_reported_once_each(server: ServerProcess) -> None:
+def test_many_watches_resume_together_and_report_one_gap_each(server: ServerProcess) -> None:
     async def test() -> None:
         async with Client(server.url, retry=Retry(initial_delay=0.02)) as client:
             watches = [await client.watch("log://today") for _ in range(50)]
@@ -444,14 +446,14 @@ def test_many_watches_come_back_together_and_are_reported_once_each(server: Serv
     run(test())
 
 
-# Bounds.
+# Resource use.
 
 
 def descriptors() -> int:
     return len(os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"))
 
 
-def test_a_thousand_clients_in_memory_leave_nothing_behind() -> None:
+def test_a_thousand_clients_in_memory_leak_nothing() -> None:
     async def cycle(server: Any) -> None:
         async with Client(server) as client, client.watch("notes://today"):
             await client.call_tool("add", {"a": 1, "b": 2})
@@ -472,7 +474,7 @@ def test_a_thousand_clients_in_memory_leave_nothing_behind() -> None:
     run(test())
 
 
-def test_fifty_children_leave_nothing_behind(tmp_path: Path) -> None:
+def test_fifty_children_leak_nothing(tmp_path: Path) -> None:
     async def cycle() -> None:
         async with child(tmp_path) as client, client.watch("log://today"):
             await client.call_tool("pid")

@@ -1,4 +1,4 @@
-"""Faulty servers, proxies and certificates, with real processes and sockets: one typed error, in time."""
+"""Faulty servers, proxies and certificates, with real processes and sockets: each raises one typed error in time."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def faulty(**settings: Any) -> Client:
     return Client(command, **{"revision": "2025-11-25", "retry": QUICK, **settings})
 
 
-# What comes on stdout.
+# Output of a child.
 
 
 @pytest.mark.parametrize("fault", ["print", "latin", "halves", "slow", "rubbish", "rubbish_lines"])
-def test_answer_is_found_in_what_else_is_printed(fault: str) -> None:
+def test_an_answer_is_found_among_other_output(fault: str) -> None:
     async def test() -> None:
         async with faulty() as client:
             assert (await client.call_tool(fault)).text == "calm"
@@ -63,7 +63,7 @@ def test_answer_is_found_in_what_else_is_printed(fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", ["latin_answer", "deep"])
-def test_answer_that_cannot_be_read_fails_its_call_and_no_other(fault: str) -> None:
+def test_an_invalid_answer_fails_its_own_call_only(fault: str) -> None:
     async def test() -> None:
         async with faulty() as client:
             with pytest.raises(InvalidResponse):
@@ -73,7 +73,7 @@ def test_answer_that_cannot_be_read_fails_its_call_and_no_other(fault: str) -> N
     run(test())
 
 
-def test_half_a_line_and_the_end_is_a_lost_connection_and_the_next_call_succeeds() -> None:
+def test_an_exit_in_the_middle_of_a_line_is_a_lost_connection_and_the_next_call_succeeds() -> None:
     async def test() -> None:
         async with faulty() as client:
             with pytest.raises(ConnectionLost, match="3"):
@@ -83,7 +83,7 @@ def test_half_a_line_and_the_end_is_a_lost_connection_and_the_next_call_succeeds
     run(test())
 
 
-def test_line_of_50_mib_is_an_answer() -> None:
+def test_an_answer_of_50_mib_is_read() -> None:
     async def test() -> None:
         async with faulty() as client:
             assert len((await client.call_tool("large")).text) == 50 * MIB
@@ -91,7 +91,7 @@ def test_line_of_50_mib_is_an_answer() -> None:
     run(test())
 
 
-def test_line_over_the_limit_is_not_kept() -> None:
+def test_a_line_over_the_limit_fails_its_call() -> None:
     async def test() -> None:
         async with faulty(limits=Limits(message=MIB, depth=64)) as client:
             with pytest.raises(InvalidResponse, match="over the limit"):
@@ -101,8 +101,8 @@ def test_line_over_the_limit_is_not_kept() -> None:
     run(test())
 
 
-def test_request_over_the_servers_limit_is_reported_long_before_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its id cannot be read, so the refusal has none."""
+def test_a_request_over_the_limit_of_the_server_fails_before_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server does not read the id, so its error has none."""
     monkeypatch.setattr(stream_client, "TENTATIVE_ERROR_SECONDS", 0.2)
     server = Server("narrow", limits=Limits(message=10_000))
 
@@ -121,7 +121,7 @@ def test_request_over_the_servers_limit_is_reported_long_before_its_timeout(monk
     run(test())
 
 
-def test_silent_call_ends_at_its_time_and_holds_up_no_other() -> None:
+def test_an_unanswered_call_times_out_and_delays_no_other_call() -> None:
     async def test() -> None:
         async with faulty() as client:
             silent = asyncio.create_task(client.call_tool("silent", timeout=0.5))
@@ -132,8 +132,8 @@ def test_silent_call_ends_at_its_time_and_holds_up_no_other() -> None:
     run(test())
 
 
-def test_endless_pattern_delays_no_other_call() -> None:
-    """The output schema of the server is also applied to a text that it chooses."""
+def test_a_hostile_pattern_delays_no_other_call() -> None:
+    """A hostile server chooses both the output schema and the text that it is applied to."""
 
     async def test() -> None:
         async with faulty() as client:
@@ -147,7 +147,7 @@ def test_endless_pattern_delays_no_other_call() -> None:
     run(test())
 
 
-# What is between the two ends.
+# Secrets, proxies and certificates.
 
 
 @pytest.mark.parametrize(
@@ -155,8 +155,8 @@ def test_endless_pattern_delays_no_other_call() -> None:
     [["--password", "hunter2"], ["--token=hunter2"], ["API_KEY=hunter2"], ["postgres://ann:hunter2@db/x"],
      ["http://x/?token=hunter2"], ["--header", "Authorization: Bearer hunter2hunter2"]],
 )  # fmt: skip
-def test_no_error_repeats_a_secret_of_the_command(secret: list[str]) -> None:
-    """It may not start, may exit with a last message, or may stay silent."""
+def test_no_error_contains_a_secret_of_the_command(secret: list[str]) -> None:
+    """The command does not exist, exits with a message, or does not answer."""
     end = "import sys; print('cannot use', *sys.argv[1:], file=sys.stderr); sys.exit(1)"
     noise = "import sys; print('token=hunter2', flush=True); sys.stdin.read()"
     commands = [["/no/such/command"], [sys.executable, "-c", end], [sys.executable, "-c", noise]]
@@ -173,7 +173,7 @@ def test_no_error_repeats_a_secret_of_the_command(secret: list[str]) -> None:
     run(test())
 
 
-async def moved(asked: Asked, writer: asyncio.StreamWriter) -> None:
+async def redirect(asked: Asked, writer: asyncio.StreamWriter) -> None:
     status = b"301 Moved Permanently" if asked.path.startswith("/mcp") else b"302 Found"
     place = (
         b"/there?token=hunter2" if asked.path.startswith("/mcp") else b"http://ann:hunter2@example.test/?token=hunter2"
@@ -181,14 +181,14 @@ async def moved(asked: Asked, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 %s\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n" % (status, place))
 
 
-async def echoing(asked: Asked, writer: asyncio.StreamWriter) -> None:
+async def echo(asked: Asked, writer: asyncio.StreamWriter) -> None:
     body = b"no such token=hunter2 in http://ann:hunter2@here/"
     writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
 
 
-@pytest.mark.parametrize("serve", [moved, echoing])
+@pytest.mark.parametrize("serve", [redirect, echo])
 @pytest.mark.parametrize("path", ["/mcp", "/other"])
-def test_no_error_repeats_a_secret_of_the_url(serve: Any, path: str) -> None:
+def test_no_error_contains_a_secret_of_the_url(serve: Any, path: str) -> None:
     async def test() -> None:
         async with serving(serve) as base:
             url = base.replace("http://", "http://ann:hunter2@") + f"{path}?token=hunter2"
@@ -202,7 +202,7 @@ def test_no_error_repeats_a_secret_of_the_url(serve: Any, path: str) -> None:
 @pytest.mark.parametrize(
     "url", ["http://ann:hunter2@[::1/mcp", "http://ann:hunter2@", "http://ann:hunter2@host:99999/"]
 )
-def test_no_error_repeats_the_password_of_an_invalid_url(url: str) -> None:
+def test_no_error_contains_the_password_of_an_invalid_url(url: str) -> None:
     async def test() -> None:
         with pytest.raises(WharfingerError) as caught:
             await Client(url).open()
@@ -217,7 +217,7 @@ def dead_port() -> int:
         return int(free.getsockname()[1])
 
 
-def test_unreachable_port_is_reported_with_its_url() -> None:
+def test_an_unreachable_port_is_reported_with_its_url() -> None:
     port = dead_port()
 
     async def test() -> None:
@@ -228,7 +228,7 @@ def test_unreachable_port_is_reported_with_its_url() -> None:
     run(test())
 
 
-def test_proxy_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_proxy_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     dead = f"http://127.0.0.1:{dead_port()}"
     for name in ("http_proxy", "HTTP_PROXY"):
         monkeypatch.setenv(name, dead)
@@ -247,7 +247,7 @@ async def bad_gateway(asked: Asked, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 13\r\n\r\nupstream gone")
 
 
-def test_proxy_without_its_server_is_reported_in_its_words() -> None:
+def test_an_error_of_a_proxy_is_reported_with_its_body() -> None:
     async def test() -> None:
         async with serving(bad_gateway) as url:
             with pytest.raises(ConnectionFailed, match=r"502 Bad Gateway.*upstream gone"):
@@ -261,7 +261,7 @@ async def swallow(asked: Asked, writer: asyncio.StreamWriter) -> None:
     """A proxy that accepts and never answers."""
 
 
-def test_proxy_that_swallows_everything_ends_at_open_timeout() -> None:
+def test_a_proxy_that_never_answers_fails_after_open_timeout() -> None:
     async def test() -> None:
         async with serving(swallow) as url:
             began = time.monotonic()
@@ -276,7 +276,7 @@ def test_proxy_that_swallows_everything_ends_at_open_timeout() -> None:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
-    """An untrusted certificate."""
+    """Return a TLS context with an untrusted certificate."""
     folder = tmp_path_factory.mktemp("certificate")
     key, own = folder / "key.pem", folder / "own.pem"
     subprocess.run(
@@ -289,7 +289,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
     return context
 
 
-def test_untrusted_certificate_is_refused_and_reported(certificate: ssl.SSLContext) -> None:
+def test_an_untrusted_certificate_is_refused(certificate: ssl.SSLContext) -> None:
     async def test() -> None:
         async with serving(bad_gateway, ssl=certificate) as url:
             with pytest.raises(ConnectionFailed, match=r"(?i)certificate"):
@@ -299,20 +299,20 @@ def test_untrusted_certificate_is_refused_and_reported(certificate: ssl.SSLConte
     run(test())
 
 
-def test_tls_where_the_server_speaks_plain_http_is_reported(harbour_url: str) -> None:
+def test_https_to_a_plain_http_server_is_reported(example_url: str) -> None:
     async def test() -> None:
         with pytest.raises(ConnectionFailed, match=r"(?i)ssl|tls"):
-            async with Client(harbour_url.replace("http:", "https:"), open_timeout=20):
+            async with Client(example_url.replace("http:", "https:"), open_timeout=20):
                 raise AssertionError
 
     run(test())
 
 
-# What runs out.
+# Expired tokens.
 
 
 class Tokens:
-    """Issues one token after another, as often as possible."""
+    """Authentication that replaces a refused token with the next one until none is left."""
 
     def __init__(self, number: int) -> None:
         self.left = [f"token-{each}" for each in range(1, number + 1)]
@@ -327,8 +327,8 @@ class Tokens:
         return False
 
 
-class Gate:
-    """Accepts one token at a time, in front of a server of the stateless era."""
+class TokenServer:
+    """A server of the stateless era that accepts one token at a time."""
 
     def __init__(self) -> None:
         self.valid = "token-1"
@@ -349,9 +349,9 @@ class Gate:
         writer.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
 
-def test_token_that_expires_is_renewed_within_the_call_or_reported() -> None:
+def test_an_expired_token_is_renewed_within_the_call_or_reported() -> None:
     async def test() -> None:
-        gate = Gate()
+        gate = TokenServer()
         async with serving(gate) as url, Client(f"{url}/mcp", auth=Tokens(2)) as client:
             assert (await client.call_tool("calm")).text == "calm"
             gate.valid = "token-2"
@@ -363,9 +363,9 @@ def test_token_that_expires_is_renewed_within_the_call_or_reported() -> None:
     run(test())
 
 
-def test_expired_token_of_the_user_is_reported() -> None:
+def test_an_expired_token_in_the_headers_is_reported() -> None:
     async def test() -> None:
-        gate = Gate()
+        gate = TokenServer()
         headers = {"Authorization": "Bearer token-1"}
         async with serving(gate) as url, Client(f"{url}/mcp", headers=headers) as client:
             assert (await client.call_tool("calm")).text == "calm"
@@ -376,7 +376,7 @@ def test_expired_token_of_the_user_is_reported() -> None:
     run(test())
 
 
-# Bounds.
+# Resource use.
 
 
 def descriptors() -> int:
@@ -384,7 +384,7 @@ def descriptors() -> int:
 
 
 def resident() -> float:
-    """Return the MiB in use; the peak where Linux does not report it."""
+    """Return the memory in use in MiB, or the peak on systems without /proc."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except FileNotFoundError:
@@ -393,8 +393,8 @@ def resident() -> float:
 
 
 @pytest.fixture
-def harbour_url(tmp_path: Path) -> Iterator[str]:
-    """The harbour over HTTP in a process of its own."""
+def example_url(tmp_path: Path) -> Iterator[str]:
+    """Serve the example server over HTTP in another process and yield its URL."""
     port = dead_port()
     code = f"from tests.client.example_server import example_server; example_server().run(http='127.0.0.1:{port}')"
     root = Path(__file__).parent.parent.parent
@@ -415,11 +415,11 @@ def harbour_url(tmp_path: Path) -> Iterator[str]:
         process.wait()
 
 
-AT_ONCE = 4
+CONCURRENCY = 4
 
 
 async def cycles(number: int, make: Callable[[], Client], tool: str, arguments: Any = None) -> None:
-    """Connect, call, close; afterwards the process holds no more than after the first few clients."""
+    """Connect, call and close this many times, and check that descriptors and memory do not grow."""
 
     async def some(times: int) -> None:
         for _ in range(times):
@@ -427,7 +427,7 @@ async def cycles(number: int, make: Callable[[], Client], tool: str, arguments: 
                 await client.call_tool(tool, arguments)
 
     async def turn(times: int) -> None:
-        await asyncio.gather(*(some(times // AT_ONCE) for _ in range(AT_ONCE)))
+        await asyncio.gather(*(some(times // CONCURRENCY) for _ in range(CONCURRENCY)))
         gc.collect()
 
     await turn(60)
@@ -440,10 +440,10 @@ async def cycles(number: int, make: Callable[[], Client], tool: str, arguments: 
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_five_hundred_connections_over_http_leave_nothing_behind(harbour_url: str, revision: str) -> None:
-    run(cycles(500, lambda: Client(harbour_url, revision=revision), "add", {"a": 1, "b": 2}), 240)
+def test_five_hundred_connections_over_http_leak_nothing(example_url: str, revision: str) -> None:
+    run(cycles(500, lambda: Client(example_url, revision=revision), "add", {"a": 1, "b": 2}), 240)
 
 
 @pytest.mark.timeout(240)
-def test_a_thousand_children_leave_nothing_behind() -> None:
+def test_a_thousand_children_leak_nothing() -> None:
     run(cycles(1000, faulty, "calm"), 240)

@@ -1,4 +1,4 @@
-"""What a client sends when it opens a connection: order, number of connections, times, and failures."""
+"""Opening a connection: the requests and their order, the number of connections, timeouts and failures."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ INFO = "io.modelcontextprotocol/serverInfo"
 DISCOVERED: dict[str, Any] = {"supportedVersions": [STATELESS], "capabilities": {}, "resultType": "complete"}
 
 
-def probing(server: Script, **settings: Any) -> Client:
-    """A client that detects what the server speaks."""
+def probing_client(server: Script, **settings: Any) -> Client:
+    """Return a client that detects the era of the server."""
     return Client(f"unix:{server.path}", **settings)
 
 
 def methods(server: Script) -> list[str]:
-    """Return the requests since the last call."""
+    """Return the methods of the requests since the last call."""
     found = [message["method"] for message in server.asked if "id" in message]
     server.asked.clear()
     server.times.clear()
@@ -50,14 +50,14 @@ def methods(server: Script) -> list[str]:
         (None, None),
     ],
 )
-def test_stateless_server_may_name_itself(meta: Any, name: str | None) -> None:
+def test_server_info_of_a_stateless_server_is_optional(meta: Any, name: str | None) -> None:
     async def test() -> None:
         for instructions in ("Mind the tide.", None):
             async with Script() as server:
                 found = {**DISCOVERED, "capabilities": {"tools": {"listChanged": True}}}
                 more = {} if instructions is None else {"instructions": instructions}
                 server.answers["server/discover"] = {**found, **more} | ({} if meta is None else {"_meta": meta})
-                async with probing(server) as client:
+                async with probing_client(server) as client:
                     assert methods(server) == ["server/discover"]
                     info = client.server_info
                     assert (info and info.name, client.instructions) == (name, instructions)
@@ -67,13 +67,13 @@ def test_stateless_server_may_name_itself(meta: Any, name: str | None) -> None:
     run(test())
 
 
-def test_handshake_server_has_a_name_and_instructions() -> None:
+def test_a_handshake_server_has_a_name_and_optional_instructions() -> None:
     async def test() -> None:
         for instructions in ("Mind the tide.", None):
             async with Script(TASKS_ERA) as server:
                 if instructions is not None:
                     server.answers["initialize"]["instructions"] = instructions
-                async with probing(server) as client:
+                async with probing_client(server) as client:
                     assert methods(server) == ["server/discover", "initialize"]
                     assert client.server_info is not None
                     assert (client.server_info.name, client.instructions) == ("script", instructions)
@@ -88,7 +88,7 @@ async def after(seconds: float, answer: Any) -> Any:
     return answer
 
 
-def test_late_answer_to_the_first_question_counts_if_it_shows_the_stateless_era() -> None:
+def test_a_late_answer_to_the_probe_is_used_if_the_server_is_stateless() -> None:
     async def test() -> None:
         first = INFO, {"name": "x", "version": "1"}
         started = {"protocolVersion": HANDSHAKE, "capabilities": {}, "serverInfo": first[1]}
@@ -104,7 +104,7 @@ def test_late_answer_to_the_first_question_counts_if_it_shows_the_stateless_era(
                     "initialize": lambda _, answer=initialized: answer,
                 }
                 begun = now()
-                async with probing(server) as client:
+                async with probing_client(server) as client:
                     assert client.revision == revision
                     assert now() - begun == pytest.approx(seconds)
                     await asyncio.sleep(20)
@@ -113,9 +113,9 @@ def test_late_answer_to_the_first_question_counts_if_it_shows_the_stateless_era(
     run(test())
 
 
-def test_server_that_was_stateless_is_waited_for_five_times_longer() -> None:
+def test_the_probe_of_a_server_known_as_stateless_waits_five_times_longer() -> None:
     async def test() -> None:
-        async with Script() as server, probing(server) as client:
+        async with Script() as server, probing_client(server) as client:
             server.answers["server/discover"] = SILENCE
             methods(server)
             server.hang_up()
@@ -133,9 +133,9 @@ def test_server_that_was_stateless_is_waited_for_five_times_longer() -> None:
     run(test())
 
 
-def test_returning_server_is_asked_in_its_era_first() -> None:
+def test_a_reconnection_tries_the_known_era_first() -> None:
     async def test() -> None:
-        async with Script(TASKS_ERA) as server, probing(server) as client:
+        async with Script(TASKS_ERA) as server, probing_client(server) as client:
             methods(server)
             server.hang_up()
             await settle()
@@ -155,31 +155,31 @@ def test_returning_server_is_asked_in_its_era_first() -> None:
     run(test())
 
 
-def test_server_that_ends_at_the_first_question_is_opened_again_and_asked_otherwise() -> None:
+def test_a_server_that_disconnects_on_the_probe_gets_a_new_connection_without_one() -> None:
     async def test() -> None:
         def ends(_: Any) -> Any:
             server.hang_up()
             return SILENCE
 
         async with Script(HANDSHAKE, server__discover=ends) as server:
-            async with probing(server) as client:
+            async with probing_client(server) as client:
                 assert client.revision == HANDSHAKE
                 assert methods(server) == ["server/discover", "initialize"]
                 assert server.connections == 2
             server.answers["initialize"] = ends
             with pytest.raises(ConnectionFailed, match="before it had answered") as caught:
-                await probing(server).open()
+                await probing_client(server).open()
             assert "Tried" not in str(caught.value)
             assert methods(server) == ["server/discover", "initialize"]
             assert server.connections == 4
             with pytest.raises(ConnectionFailed, match="before it had answered"):
-                await probing(server, revision=HANDSHAKE).open()
+                await probing_client(server, revision=HANDSHAKE).open()
             assert server.connections == 5
 
     run(test())
 
 
-def test_server_that_refuses_a_handshake_after_a_probe_is_opened_again_and_the_error_has_both() -> None:
+def test_a_refused_handshake_after_a_probe_is_tried_again_and_the_error_reports_both() -> None:
     async def test() -> None:
         reason = "r" * 300
         for answer, error, words in (
@@ -188,7 +188,7 @@ def test_server_that_refuses_a_handshake_after_a_probe_is_opened_again_and_the_e
         ):
             async with Script(HANDSHAKE, initialize=answer) as server:
                 with pytest.raises(error, match=words) as caught:
-                    await probing(server).open()
+                    await probing_client(server).open()
                 assert str(caught.value).removesuffix(" (error -32600)").endswith("and initialize alone.")
                 reported = str(caught.value).partition("then initialize (")[2].partition("), and initialize alone")[0]
                 assert len(reported) <= 200
@@ -198,31 +198,31 @@ def test_server_that_refuses_a_handshake_after_a_probe_is_opened_again_and_the_e
                 assert methods(server) == ["server/discover", "initialize", "initialize"]
                 assert server.connections == 2
                 with pytest.raises(error) as caught:
-                    await probing(server, revision=HANDSHAKE).open()
+                    await probing_client(server, revision=HANDSHAKE).open()
                 assert "Tried" not in str(caught.value)
                 assert methods(server) == ["initialize"]
 
     run(test())
 
 
-def test_server_that_refuses_a_handshake_only_after_a_question_is_spoken_to() -> None:
+def test_a_server_that_refuses_the_handshake_only_after_a_probe_is_connected() -> None:
     async def test() -> None:
         async with Script(HANDSHAKE) as server:
             fine = server.answers["initialize"]
             server.answers["initialize"] = lambda _: Refusal() if server.connections == 1 else fine
-            async with probing(server) as client:
+            async with probing_client(server) as client:
                 assert client.revision == HANDSHAKE
             assert server.connections == 2
 
     run(test())
 
 
-def test_revisions_without_a_common_one_are_named() -> None:
+def test_revisions_without_a_common_one_are_reported() -> None:
     async def test() -> None:
         for answer in ({**DISCOVERED, "supportedVersions": ["1900-01-01"]}, {**DISCOVERED, "supportedVersions": []}):
             async with Script(server__discover=answer) as server:
                 with pytest.raises(UnsupportedRevision, match="No revision in common"):
-                    await probing(server).open()
+                    await probing_client(server).open()
                 assert server.connections == 1
         async with Script(HANDSHAKE) as server:
             server.answers["initialize"]["protocolVersion"] = TASKS_ERA
@@ -232,7 +232,7 @@ def test_revisions_without_a_common_one_are_named() -> None:
     run(test())
 
 
-def test_opening_that_fails_leaves_no_connection() -> None:
+def test_a_failed_open_closes_its_connection() -> None:
     async def test() -> None:
         for answer, error in ((SILENCE, ConnectionFailed), (Refusal(), RemoteError), ({}, WharfingerError)):
             async with Script(HANDSHAKE, initialize=answer) as server:
@@ -245,16 +245,16 @@ def test_opening_that_fails_leaves_no_connection() -> None:
     run(test())
 
 
-def test_output_that_is_not_mcp_is_reported_by_its_first_bytes_after_the_timeout() -> None:
+def test_a_server_that_is_not_mcp_is_reported_with_its_first_bytes_after_open_timeout() -> None:
     async def test() -> None:
         writers: list[asyncio.StreamWriter] = []  # from Python 3.13 on, an unreferenced one is closed
 
-        async def talks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def send_greeting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writers.append(writer)
             writer.write(b"220 mail.test ESMTP " + b"x" * 100 + b"\n")
 
         async with Script(HANDSHAKE) as script:
-            server = await asyncio.start_unix_server(talks, f"{script.path}2")
+            server = await asyncio.start_unix_server(send_greeting, f"{script.path}2")
             with pytest.raises(NotMCP, match=r"no answer within 9 s; the first bytes were b'220 mail") as caught:
                 await Client(f"unix:{script.path}2", open_timeout=9).open()
             assert str(caught.value).partition("ESMTP ")[2].count("x") == 60
@@ -267,7 +267,7 @@ def test_output_that_is_not_mcp_is_reported_by_its_first_bytes_after_the_timeout
 
 
 class LinkFactory:
-    """Opens connections in its own way."""
+    """A custom link factory that waits before it opens a link."""
 
     def __init__(self, seconds: float, path: str = "") -> None:
         self.seconds, self.path = seconds, path
@@ -281,7 +281,7 @@ class LinkFactory:
         return link
 
 
-def test_server_that_does_not_start_is_reported() -> None:
+def test_a_server_that_does_not_start_fails_after_open_timeout() -> None:
     async def test() -> None:
         with pytest.raises(ConnectionFailed, match="The server did not start within 7 s"):
             await Client(LinkFactory(8), open_timeout=7).open()
@@ -292,7 +292,7 @@ def test_server_that_does_not_start_is_reported() -> None:
     run(test())
 
 
-def test_socket_is_named_with_and_without_a_scheme() -> None:
+def test_a_unix_socket_may_be_given_with_and_without_a_scheme() -> None:
     async def test() -> None:
         async with Script() as server:
             for target in (f"unix:{server.path}", f"unix://{server.path}", server.path, Path(server.path)):
@@ -315,12 +315,12 @@ def test_socket_is_named_with_and_without_a_scheme() -> None:
         (3, TypeError, "not int"),
     ],
 )
-def test_invalid_target_of_a_client_is_reported(target: Any, error: Any, words: str) -> None:
+def test_an_invalid_target_is_refused(target: Any, error: Any, words: str) -> None:
     with pytest.raises(error, match=words):
         Client(target)
 
 
-def test_commands_may_be_of_paths() -> None:
+def test_a_command_may_contain_paths() -> None:
     for target in ([sys.executable, Path("x.py")], (sys.executable, "x.py"), __file__, Path(__file__)):
         Client(target)
 
@@ -339,7 +339,7 @@ def test_commands_may_be_of_paths() -> None:
     ],
 )
 @pytest.mark.parametrize("status", [400, 404, 405, 410])
-def test_url_without_a_server_says_what_to_try(path: str, words: str, status: int) -> None:
+def test_the_error_for_a_url_without_a_server_suggests_other_urls(path: str, words: str, status: int) -> None:
     async def test() -> None:
         async with FakeServer() as fake:
             fake.speaks = lambda _: (status, "<html>")
@@ -352,7 +352,7 @@ def test_url_without_a_server_says_what_to_try(path: str, words: str, status: in
     run(test())
 
 
-def test_silent_url_is_asked_in_the_older_way_and_its_answers_are_not_waited_for() -> None:
+def test_a_silent_url_is_sent_initialize_after_the_probe_timeout() -> None:
     async def test() -> None:
         async with FakeServer() as fake:
             fake.speaks = handshake
@@ -371,11 +371,11 @@ def test_silent_url_is_asked_in_the_older_way_and_its_answers_are_not_waited_for
     run(test())
 
 
-class Person:
-    """Signs in when it is asked to, and takes this long for it."""
+class SlowAuth:
+    """Authentication that takes this many seconds to sign in."""
 
-    def __init__(self, seconds: float, agrees: bool = True) -> None:
-        self.seconds, self.agrees = seconds, agrees
+    def __init__(self, seconds: float, succeeds: bool = True) -> None:
+        self.seconds, self.succeeds = seconds, succeeds
         self.signed_in = False
         self.asked = 0
 
@@ -385,33 +385,33 @@ class Person:
     async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
         self.asked += 1
         await asyncio.sleep(self.seconds)
-        self.signed_in = self.agrees
-        return self.agrees
+        self.signed_in = self.succeeds
+        return self.succeeds
 
 
-def test_signing_in_may_take_longer_than_an_opening() -> None:
+def test_sign_in_may_take_longer_than_open_timeout() -> None:
     async def test() -> None:
         async with FakeServer() as fake:
-            person = Person(1000)
-            fake.speaks = lambda message: stateless(message) if person.signed_in else (401, "who?")
-            async with Client(fake.url, auth=person) as client:
+            auth = SlowAuth(1000)
+            fake.speaks = lambda message: stateless(message) if auth.signed_in else (401, "who?")
+            async with Client(fake.url, auth=auth) as client:
                 assert client.revision == STATELESS
                 assert now() == pytest.approx(1000)
                 assert fake.new_methods() == ["server/discover"] * 2
-                assert person.asked == 1
-            refuses = Person(5, agrees=False)
+                assert auth.asked == 1
+            refusing = SlowAuth(5, succeeds=False)
             fake.speaks = lambda _: (401, "who?")
             with pytest.raises(ConnectionFailed, match="401"):
-                await Client(fake.url, auth=refuses).open()
-            assert refuses.asked == 1
+                await Client(fake.url, auth=refusing).open()
+            assert refusing.asked == 1
 
     run(test())
 
 
-def test_requests_after_signing_in_have_the_remaining_time() -> None:
+def test_requests_after_sign_in_have_the_remaining_time() -> None:
     async def test() -> None:
         async with FakeServer() as fake:
-            person = Person(1000)
+            auth = SlowAuth(1000)
 
             def speaks(message: Any) -> Any:
                 fake.silent = True  # from now on
@@ -419,13 +419,13 @@ def test_requests_after_signing_in_have_the_remaining_time() -> None:
 
             fake.speaks = speaks
             with pytest.raises(ConnectionFailed, match="gave no answer within 20 s"):
-                await Client(fake.url, auth=person, open_timeout=20, revision=STATELESS).open()
+                await Client(fake.url, auth=auth, open_timeout=20, revision=STATELESS).open()
             assert now() == pytest.approx(1020)
 
     run(test())
 
 
-def test_result_of_initialize_that_is_missing_is_reported() -> None:
+def test_a_null_result_of_initialize_is_reported() -> None:
     async def test() -> None:
         def empty(message: Any) -> Any:
             server.say(id=message["id"], result=None)

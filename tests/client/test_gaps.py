@@ -1,4 +1,4 @@
-"""Lost connections and watches against a scripted server: what is sent again, when, how often, and what is reported."""
+"""Lost connections and watches with a scripted server: retries, delays and reported gaps."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ KINDS = ("resources", "tools", "prompts")
 
 
 def chances(count: int) -> list[float]:
-    """Replace the random numbers of jitter in `run`."""
+    """Return the random numbers that jitter uses in `run`."""
     return [number for source in (random.Random(1),) for number in (source.random() for _ in range(count))]
 
 
-# Opening again.
+# Reconnection.
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def chances(count: int) -> list[float]:
         (Retry(attempts=10), [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30]),
     ],
 )
-def test_call_waits_for_so_many_openings_and_longer_each_time(retry: Retry, longest: list[float]) -> None:
+def test_a_call_waits_for_reconnection_with_growing_delays(retry: Retry, longest: list[float]) -> None:
     async def test() -> None:
         async with Script(HANDSHAKE) as server, server.client(retry=retry) as client:
             await server.leave()
@@ -61,7 +61,7 @@ def test_call_waits_for_so_many_openings_and_longer_each_time(retry: Retry, long
 
 
 @pytest.mark.parametrize(("stable", "waits"), [(0, [10, 10, 10, 10]), (1e9, [10, 20, 40, 80])])
-def test_lasting_connection_resets_the_count_of_attempts(stable: float, waits: list[float]) -> None:
+def test_a_stable_connection_resets_the_count_of_attempts(stable: float, waits: list[float]) -> None:
     async def test() -> None:
         retry = Retry(initial_delay=10, max_delay=1000, reset_after=stable)
         async with Script(HANDSHAKE) as server, server.client(retry=retry) as client:
@@ -76,7 +76,7 @@ def test_lasting_connection_resets_the_count_of_attempts(stable: float, waits: l
 
 
 @pytest.mark.parametrize(("stable", "waits"), [(0, [10, 10, 10, 10]), (1e9, [10, 20, 40, 80])])
-def test_lasting_watch_resets_the_count_of_attempts(stable: float, waits: list[float]) -> None:
+def test_a_stable_watch_resets_the_count_of_attempts(stable: float, waits: list[float]) -> None:
     async def test() -> None:
         retry = Retry(initial_delay=10, max_delay=1000, reset_after=stable, watch_attempts=4)
         async with watchable(STATELESS) as server, server.client(retry=retry) as client, client.watch("a:b") as changes:
@@ -98,7 +98,7 @@ def test_lasting_watch_resets_the_count_of_attempts(stable: float, waits: list[f
 
 
 @pytest.mark.parametrize(("stable", "times"), [(0, 3), (1e9, 1)])
-def test_era_is_detected_again_only_after_a_connection_counts_as_lasting(stable: float, times: int) -> None:
+def test_the_era_is_detected_again_only_after_a_stable_connection(stable: float, times: int) -> None:
     async def test() -> None:
         from tests.client.test_eras import stateless
 
@@ -113,7 +113,7 @@ def test_era_is_detected_again_only_after_a_connection_counts_as_lasting(stable:
     run(test())
 
 
-def test_nothing_is_opened_again_without_attempts() -> None:
+def test_a_client_without_attempts_does_not_reconnect() -> None:
     async def test() -> None:
         for retry in (NEVER, Retry(attempts=0)):
             async with Script(HANDSHAKE) as server, server.client(retry=retry) as client:
@@ -127,7 +127,7 @@ def test_nothing_is_opened_again_without_attempts() -> None:
     run(test())
 
 
-def test_server_that_is_not_mcp_any_more_is_not_opened_a_second_time() -> None:
+def test_a_server_that_no_longer_speaks_mcp_is_tried_once() -> None:
     async def test() -> None:
         async with Script(HANDSHAKE) as server, server.client() as client:
             server.answers["initialize"] = {"protocolVersion": "1900-01-01", "capabilities": {}, "serverInfo": {}}
@@ -140,7 +140,7 @@ def test_server_that_is_not_mcp_any_more_is_not_opened_a_second_time() -> None:
     run(test())
 
 
-def test_call_that_waits_for_an_opening_keeps_its_time() -> None:
+def test_a_call_that_waits_for_reconnection_keeps_its_timeout() -> None:
     async def test() -> None:
         async with (
             Script(HANDSHAKE) as server,
@@ -155,11 +155,11 @@ def test_call_that_waits_for_an_opening_keeps_its_time() -> None:
     run(test())
 
 
-def loses(server: Script, times: int, answer: Any) -> Any:
-    """Closes the connection this often instead of answering."""
+def lose_connection(server: Script, times: int, answer: Any) -> Any:
+    """Return a handler that closes the connection this many times and then sends `answer`."""
     left = times
 
-    def answered(_: Any) -> Any:
+    def handler(_: Any) -> Any:
         nonlocal left
         if not left:
             return answer
@@ -167,7 +167,7 @@ def loses(server: Script, times: int, answer: Any) -> Any:
         server.hang_up()
         return SILENCE
 
-    return answered
+    return handler
 
 
 CALLS: dict[str, tuple[Any, Any, bool]] = {
@@ -185,7 +185,7 @@ CALLS: dict[str, tuple[Any, Any, bool]] = {
 
 
 @pytest.mark.parametrize("method", CALLS)
-def test_a_read_only_request_is_sent_again_after_its_connection_was_lost(method: str) -> None:
+def test_a_read_only_request_is_retried_after_a_lost_connection(method: str) -> None:
     call, answer, reads = CALLS[method]
 
     async def test() -> None:
@@ -196,7 +196,7 @@ def test_a_read_only_request_is_sent_again_after_its_connection_was_lost(method:
             (1, Retry(attempts=0), False, 1),
         ):
             async with Script(HANDSHAKE) as server, server.client(retry=retry) as client:
-                server.answers[method] = loses(server, times, answer)
+                server.answers[method] = lose_connection(server, times, answer)
                 if fine:
                     begun = now()
                     await call(client)
@@ -209,10 +209,10 @@ def test_a_read_only_request_is_sent_again_after_its_connection_was_lost(method:
     run(test())
 
 
-def test_call_is_sent_again_after_a_random_time_of_at_most_the_first() -> None:
+def test_a_retry_waits_a_random_part_of_the_initial_delay() -> None:
     async def test() -> None:
         async with Script(HANDSHAKE) as server, server.client(retry=Retry(initial_delay=40)) as client:
-            server.answers["ping"] = loses(server, 1, {})
+            server.answers["ping"] = lose_connection(server, 1, {})
             begun = now()
             await client.ping()
             before, opening = chances(2)
@@ -222,10 +222,10 @@ def test_call_is_sent_again_after_a_random_time_of_at_most_the_first() -> None:
 
 
 @pytest.mark.parametrize("retry", [None, True, False])
-def test_caller_says_whether_a_tool_may_run_twice(retry: bool | None) -> None:
+def test_a_tool_call_is_retried_only_if_the_caller_allows_it(retry: bool | None) -> None:
     async def test() -> None:
         async with Script(HANDSHAKE) as server, server.client() as client:
-            server.answers["tools/call"] = loses(server, 1, text("ok"))
+            server.answers["tools/call"] = lose_connection(server, 1, text("ok"))
             if retry:
                 assert (await client.call_tool("x", retry=retry)).text == "ok"
             else:
@@ -247,7 +247,7 @@ def test_caller_says_whether_a_tool_may_run_twice(retry: bool | None) -> None:
         (None, True, False),
     ],
 )
-def test_tool_is_called_again_if_its_hints_say_so_and_are_trusted(hints: Any, trusted: bool, again: bool) -> None:
+def test_a_tool_call_is_retried_if_trusted_hints_allow_it(hints: Any, trusted: bool, again: bool) -> None:
     async def test() -> None:
         tool: dict[str, Any] = {"name": "x", "inputSchema": {"type": "object"}}
         harmless = {**tool, "annotations": hints} if hints is not None else tool
@@ -256,19 +256,19 @@ def test_tool_is_called_again_if_its_hints_say_so_and_are_trusted(hints: Any, tr
             server.client(retry=Retry(trust_hints=trusted)) as client,
         ):
             await client.list_tools()
-            server.answers["tools/call"] = loses(server, 1, text("ok"))
+            server.answers["tools/call"] = lose_connection(server, 1, text("ok"))
             if again:
                 assert (await client.call_tool("x")).text == "ok"
                 server.answers["tools/list"] = {"tools": [tool]}
-                await client.list_tools()  # by now it is called otherwise
-                server.answers["tools/call"] = loses(server, 1, text("ok"))
+                await client.list_tools()  # the tool has lost its hints
+                server.answers["tools/call"] = lose_connection(server, 1, text("ok"))
             with pytest.raises(ConnectionLost):
                 await client.call_tool("x")
 
     run(test())
 
 
-def test_tools_that_may_be_called_twice_are_remembered_up_to_a_bound() -> None:
+def test_retryable_tools_are_remembered_up_to_a_number() -> None:
     async def test() -> None:
         annotations = {"readOnlyHint": True}
         tools = [
@@ -279,9 +279,9 @@ def test_tools_that_may_be_called_twice_are_remembered_up_to_a_bound() -> None:
             server.client(retry=Retry(trust_hints=True)) as client,
         ):
             await client.list_tools()
-            server.answers["tools/call"] = loses(server, 1, text("ok"))
+            server.answers["tools/call"] = lose_connection(server, 1, text("ok"))
             assert (await client.call_tool("n9999")).text == "ok"
-            server.answers["tools/call"] = loses(server, 1, text("ok"))
+            server.answers["tools/call"] = lose_connection(server, 1, text("ok"))
             with pytest.raises(ConnectionLost):
                 await client.call_tool("n10000")
 
@@ -289,7 +289,7 @@ def test_tools_that_may_be_called_twice_are_remembered_up_to_a_bound() -> None:
 
 
 @EACH_ERA
-def test_closed_client_sends_nothing_again(revision: str) -> None:
+def test_a_closed_client_retries_nothing(revision: str) -> None:
     async def test() -> None:
         async with Script(revision, resources__read=SILENCE) as server:
             client = await server.client().open()
@@ -308,7 +308,7 @@ def test_closed_client_sends_nothing_again(revision: str) -> None:
     run(test())
 
 
-def test_client_is_opened_once_however_often_that_is_asked_for() -> None:
+def test_opening_an_open_client_does_nothing() -> None:
     async def test() -> None:
         async with Script(HANDSHAKE) as server:
             client = server.client()
@@ -332,7 +332,7 @@ def test_client_is_opened_once_however_often_that_is_asked_for() -> None:
 
 
 def watchable(revision: str, **settings: Any) -> Script:
-    """A server that can be watched. Its `tell_change` sends a change in the form of its era."""
+    """Return a server that accepts watches."""
     server = Script(revision, **settings)
     if revision == HANDSHAKE:
         server.answers |= {"resources/subscribe": {}, "resources/unsubscribe": {}}
@@ -358,7 +358,7 @@ def notify(server: Script, name: str, **params: Any) -> None:
             server.notify(f"notifications/{name}", **params, _meta={TAG: message["id"]})
 
 
-async def taken(watch: Any, count: int) -> list[Change]:
+async def take(watch: Any, count: int) -> list[Change]:
     """Return the next changes, and check that there are no more of them yet."""
     found = [await anext(watch) for _ in range(count)]
     more = asyncio.ensure_future(anext(watch))
@@ -370,7 +370,7 @@ async def taken(watch: Any, count: int) -> list[Change]:
 
 
 @EACH_ERA
-def test_watch_continues_over_the_next_connection_and_reports_the_gap_once(revision: str) -> None:
+def test_a_watch_continues_over_the_next_connection_and_reports_the_gap_once(revision: str) -> None:
     async def test() -> None:
         gaps: list[WharfingerError] = []
         async with watchable(revision) as server, server.client() as client:
@@ -386,7 +386,7 @@ def test_watch_continues_over_the_next_connection_and_reports_the_gap_once(revis
                     assert len(gaps) == round
                     assert isinstance(gaps[-1], ConnectionLost)
                     await server.listen()
-                    assert await taken(changes, 2) == [
+                    assert await take(changes, 2) == [
                         Change("resource", "a:b", missed=True),
                         Change("resource", "a:c", missed=True),
                     ]
@@ -394,7 +394,7 @@ def test_watch_continues_over_the_next_connection_and_reports_the_gap_once(revis
                     notify(server, "resources/updated", uri="a:c")
                     notify(server, "resources/updated", uri="a:c")
                     await settle()
-                    assert await taken(changes, 1) == [Change("resource", "a:c")]
+                    assert await take(changes, 1) == [Change("resource", "a:c")]
                     if revision == HANDSHAKE:
                         assert server.params("resources/subscribe") == [{"uri": "a:b"}, {"uri": "a:c"}]
                     else:
@@ -406,7 +406,7 @@ def test_watch_continues_over_the_next_connection_and_reports_the_gap_once(revis
 
 
 @EACH_ERA
-def test_watch_of_lists_reports_each_kind_and_no_resource(revision: str) -> None:
+def test_a_watch_of_lists_reports_each_kind_and_no_resource(revision: str) -> None:
     async def test() -> None:
         async with watchable(revision) as server, server.client() as client, client.watch_lists() as changes:
             if revision == STATELESS:
@@ -417,7 +417,7 @@ def test_watch_of_lists_reports_each_kind_and_no_resource(revision: str) -> None
             notify(server, "resources/updated", uri="a:b")
             notify(server, "made/up")
             await settle()
-            assert await taken(changes, 3) == [Change(kind) for kind in ("resources", "tools", "prompts")]
+            assert await take(changes, 3) == [Change(kind) for kind in ("resources", "tools", "prompts")]
             server.hang_up()
             assert {await anext(changes) for _ in KINDS} == {
                 Change(kind, missed=True) for kind in ("resources", "tools", "prompts")
@@ -427,7 +427,7 @@ def test_watch_of_lists_reports_each_kind_and_no_resource(revision: str) -> None
 
 
 @EACH_ERA
-def test_change_that_cannot_be_read_is_skipped(revision: str) -> None:
+def test_an_invalid_change_notification_is_skipped(revision: str) -> None:
     async def test() -> None:
         async with watchable(revision) as server, server.client() as client, client.watch("a:b") as changes:
             notify(server, "resources/updated")
@@ -436,12 +436,12 @@ def test_change_that_cannot_be_read_is_skipped(revision: str) -> None:
             notify(server, "resources/list_changed")
             notify(server, "resources/updated", uri="a:b/c")
             await settle()
-            assert await taken(changes, 1) == [Change("resource", "a:b/c")]
+            assert await take(changes, 1) == [Change("resource", "a:b/c")]
 
     run(test())
 
 
-def test_watch_reports_only_changes_below_its_uri() -> None:
+def test_a_watch_reports_only_changes_below_its_uri() -> None:
     async def test() -> None:
         async with (
             watchable(HANDSHAKE) as server,
@@ -452,15 +452,15 @@ def test_watch_reports_only_changes_below_its_uri() -> None:
             for uri in ("a:b", "a:b/", "a:b/c", "a:b?c", "a:b#c", "a:bc", "a:", "a:c", "a:b/c/d"):
                 notify(server, "resources/updated", uri=uri)
             await settle()
-            reported = [change.uri for change in await taken(plain, 6)]
+            reported = [change.uri for change in await take(plain, 6)]
             assert reported == ["a:b", "a:b/", "a:b/c", "a:b?c", "a:b#c", "a:b/c/d"]
-            assert [change.uri for change in await taken(folder, 3)] == ["a:b/", "a:b/c", "a:b/c/d"]
+            assert [change.uri for change in await take(folder, 3)] == ["a:b/", "a:b/c", "a:b/c/d"]
 
     run(test())
 
 
 @pytest.mark.parametrize(("count", "together"), [(1024, False), (1025, True)])
-def test_changes_that_wait_are_reported_one_by_one_up_to_a_number(count: int, together: bool) -> None:
+def test_pending_changes_are_reported_one_by_one_up_to_a_number(count: int, together: bool) -> None:
     async def test() -> None:
         async with (
             watchable(HANDSHAKE) as server,
@@ -472,28 +472,28 @@ def test_changes_that_wait_are_reported_one_by_one_up_to_a_number(count: int, to
             notify(server, "resources/updated", uri=f"a:/{count - 1}")
             await client.ping()
             if together:
-                reported = [change.uri for change in await taken(changes, 3)]
+                reported = [change.uri for change in await take(changes, 3)]
                 assert reported == ["a:", "b:", "a:/1024"]
             else:
-                assert len(await taken(changes, 1024)) == 1024
+                assert len(await take(changes, 1024)) == 1024
 
     run(test())
 
 
 @pytest.mark.parametrize(("length", "named"), [(16 * 1024, True), (16 * 1024 + 1, False)])
-def test_change_names_a_uri_up_to_a_length(length: int, named: bool) -> None:
+def test_a_change_contains_its_uri_up_to_a_length(length: int, named: bool) -> None:
     async def test() -> None:
         async with watchable(HANDSHAKE) as server, server.client() as client, client.watch("a:/") as changes:
             uri = "a:/" + "x" * (length - 3)
             notify(server, "resources/updated", uri=uri)
             await client.ping()
-            assert await taken(changes, 1) == [Change("resource", uri if named else "a:/")]
+            assert await take(changes, 1) == [Change("resource", uri if named else "a:/")]
 
     run(test())
 
 
 @EACH_ERA
-def test_watch_ends_with_its_client_or_by_its_own_close_and_begins_only_once(revision: str) -> None:
+def test_a_watch_starts_once_and_ends_when_it_or_its_client_is_closed(revision: str) -> None:
     async def test() -> None:
         method = "resources/subscribe" if revision == HANDSHAKE else "subscriptions/listen"
         async with watchable(revision) as server:
@@ -528,7 +528,7 @@ def test_watch_ends_with_its_client_or_by_its_own_close_and_begins_only_once(rev
 
 
 @EACH_ERA
-def test_watch_that_is_begun_when_its_client_closes_fails(revision: str) -> None:
+def test_a_watch_that_is_starting_fails_if_its_client_is_closed(revision: str) -> None:
     async def test() -> None:
         method = "resources/subscribe" if revision == HANDSHAKE else "subscriptions/listen"
         async with watchable(revision) as server:
@@ -544,7 +544,7 @@ def test_watch_that_is_begun_when_its_client_closes_fails(revision: str) -> None
 
 
 @EACH_ERA
-def test_watch_that_is_cancelled_while_it_begins_leaves_nothing_with_the_server(revision: str) -> None:
+def test_a_watch_cancelled_while_it_starts_is_cancelled_at_the_server(revision: str) -> None:
     async def test() -> None:
         method = "resources/subscribe" if revision == HANDSHAKE else "subscriptions/listen"
         async with watchable(revision) as server, server.client() as client:
@@ -563,7 +563,7 @@ def test_watch_that_is_cancelled_while_it_begins_leaves_nothing_with_the_server(
     run(test())
 
 
-def test_uri_that_two_watches_want_is_unsubscribed_after_the_last_one_only() -> None:
+def test_a_uri_is_unsubscribed_when_its_last_watch_closes() -> None:
     async def test() -> None:
         async with watchable(HANDSHAKE) as server, server.client() as client:
             one, two, three = [await client.watch("a:b", f"a:{n}") for n in range(3)]
@@ -574,7 +574,7 @@ def test_uri_that_two_watches_want_is_unsubscribed_after_the_last_one_only() -> 
             assert [each["uri"] for each in server.params("resources/unsubscribe")] == ["a:1", "a:0"]
             notify(server, "resources/updated", uri="a:b")
             await settle()
-            assert await taken(three, 1) == [Change("resource", "a:b")]
+            assert await take(three, 1) == [Change("resource", "a:b")]
             server.answers["resources/unsubscribe"] = Refusal()
             await three.close()
             assert [each["uri"] for each in server.params("resources/unsubscribe")] == ["a:1", "a:0", "a:b", "a:2"]
@@ -582,7 +582,7 @@ def test_uri_that_two_watches_want_is_unsubscribed_after_the_last_one_only() -> 
     run(test())
 
 
-def test_subscriptions_made_before_a_refusal_are_removed_again() -> None:
+def test_a_refused_watch_unsubscribes_its_earlier_uris() -> None:
     async def test() -> None:
         def subscribed(message: Any) -> Any:
             return Refusal(-32002, "not there") if message["params"]["uri"] == "a:bad" else {}
@@ -609,7 +609,7 @@ def test_subscriptions_made_before_a_refusal_are_removed_again() -> None:
         ({"resourceSubscriptions": ["a:b"]}, False),
     ],
 )
-def test_watch_of_lists_begins_if_the_server_reports_changes_of_any(granted: Any, fine: bool) -> None:
+def test_a_watch_of_lists_starts_if_the_server_reports_changes_of_one_list(granted: Any, fine: bool) -> None:
     async def test() -> None:
         async with watchable(STATELESS) as server, server.client() as client:
             server.answers["subscriptions/listen"] = lambda message: acknowledged(server, message, **granted)
@@ -624,7 +624,7 @@ def test_watch_of_lists_begins_if_the_server_reports_changes_of_any(granted: Any
     run(test())
 
 
-def test_watch_of_what_the_server_leaves_out_is_refused() -> None:
+def test_a_watch_fails_if_the_server_does_not_accept_all_its_uris() -> None:
     async def test() -> None:
         async with watchable(STATELESS) as server, server.client() as client:
             for granted in (["a:b"], [], ["a:b", "a:d"]):
@@ -645,7 +645,7 @@ def test_watch_of_what_the_server_leaves_out_is_refused() -> None:
         ({}, InvalidResponse, "ended a watch before it had acknowledged it"),
     ],
 )
-def test_watch_that_is_answered_before_it_is_acknowledged_fails(answer: Any, error: Any, words: str) -> None:
+def test_a_watch_that_ends_before_its_acknowledgement_fails(answer: Any, error: Any, words: str) -> None:
     async def test() -> None:
         async with Script(subscriptions__listen=answer) as server, server.client() as client:
             with pytest.raises(error, match=words):
@@ -655,7 +655,7 @@ def test_watch_that_is_answered_before_it_is_acknowledged_fails(answer: Any, err
     run(test())
 
 
-def test_watch_that_is_refused_later_ends_with_the_reason() -> None:
+def test_a_watch_that_is_refused_on_resumption_raises_the_error() -> None:
     async def test() -> None:
         async with watchable(STATELESS) as server, server.client() as client, client.watch("a:b") as changes:
             server.answers["subscriptions/listen"] = Refusal(-32601, "no watches")
@@ -670,7 +670,7 @@ def test_watch_that_is_refused_later_ends_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize("most", [0, 1, 3, 50])
-def test_watch_is_given_up_after_so_many_failures_in_a_row_with_longer_waits(most: int) -> None:
+def test_a_watch_fails_after_watch_attempts_with_growing_delays(most: int) -> None:
     async def test() -> None:
         retry = (
             Retry(initial_delay=10, max_delay=25)
@@ -698,7 +698,7 @@ def test_watch_is_given_up_after_so_many_failures_in_a_row_with_longer_waits(mos
     run(test())
 
 
-# A server that has gone without a word.
+# Heartbeats.
 
 
 def speaking(era: str) -> Any:
@@ -713,7 +713,7 @@ def speaking(era: str) -> Any:
 
 
 @EACH_ERA
-def test_silent_server_is_pinged_while_something_is_watched(revision: str) -> None:
+def test_a_silent_server_is_pinged_during_a_watch(revision: str) -> None:
     async def test() -> None:
         method = "ping" if revision == HANDSHAKE else "server/discover"
         version = {} if revision == STATELESS else {"revision": "2025-11-25"}
@@ -739,15 +739,15 @@ def test_silent_server_is_pinged_while_something_is_watched(revision: str) -> No
 
 
 @EACH_ERA
-def test_watch_is_begun_again_after_two_questions_without_an_answer(revision: str) -> None:
+def test_a_watch_restarts_after_two_unanswered_pings(revision: str) -> None:
     async def test() -> None:
         version = {} if revision == STATELESS else {"revision": "2025-11-25"}
-        begins = "subscriptions/listen" if revision == STATELESS else "resources/subscribe"
+        method = "subscriptions/listen" if revision == STATELESS else "resources/subscribe"
         async with FakeServer() as fake:
             fake.speaks, fake.streams = speaking(revision), True
             async with Client(fake.url, timeout=5, **version) as client, client.watch("a:b") as changes:
-                assert fake.asked.count(begins) == 1
-                for _ in range(3):  # one silence, and then an answer
+                assert fake.asked.count(method) == 1
+                for _ in range(3):  # one unanswered ping, then an answer
                     fake.new_methods()
                     fake.silent = True
                     while not {"ping", "server/discover"} & set(fake.asked):
@@ -755,14 +755,14 @@ def test_watch_is_begun_again_after_two_questions_without_an_answer(revision: st
                     await asyncio.sleep(6)
                     fake.silent = False
                     await asyncio.sleep(100)
-                    assert begins not in fake.asked
+                    assert method not in fake.asked
                 fake.silent = bool(fake.new_methods())
                 again = asyncio.ensure_future(anext(changes))
-                questions = 0
-                while questions < 2:
+                pings = 0
+                while pings < 2:
                     assert not again.done()
                     await asyncio.sleep(1)
-                    questions += sum(asked in ("ping", "server/discover") for asked in fake.new_methods())
+                    pings += sum(asked in ("ping", "server/discover") for asked in fake.new_methods())
                 await asyncio.sleep(6)
                 fake.silent = False
                 assert await asyncio.wait_for(again, 100) == Change("resource", "a:b", missed=True)
@@ -770,7 +770,7 @@ def test_watch_is_begun_again_after_two_questions_without_an_answer(revision: st
     run(test())
 
 
-def test_no_ping_is_sent_if_it_is_off_or_the_server_cannot_vanish() -> None:
+def test_no_ping_is_sent_without_a_heartbeat_or_over_a_local_connection() -> None:
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url, retry=Retry(heartbeat=0)) as client, client.watch("a:b"):
             fake.new_methods()
@@ -783,7 +783,7 @@ def test_no_ping_is_sent_if_it_is_off_or_the_server_cannot_vanish() -> None:
     run(test())
 
 
-def test_watch_continues_in_the_other_era_when_a_server_returns_in_it() -> None:
+def test_a_watch_continues_if_the_server_changes_its_era() -> None:
     async def test() -> None:
         async with FakeServer() as fake:
             fake.speaks, fake.streams = speaking(HANDSHAKE), True

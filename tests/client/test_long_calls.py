@@ -1,4 +1,4 @@
-"""Calls that take long: tasks of both eras, questions in results, and URLs to visit, timed to the second."""
+"""Long calls: tasks of both eras, input requests and URL elicitation, timed to the second."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ STAMPS = {"createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:0
 BOTH = pytest.mark.parametrize("revision", [TASKS_ERA, STATELESS])
 
 
-class Works(Script):
-    """Turns each call into a task, which has these states in turn; the last one stays."""
+class TaskServer(Script):
+    """A server that turns each call into a task. The task passes through `states` and stays in the last one."""
 
     def __init__(self, revision: str, *states: Any, poll: int | None = 1000, result: Any = None) -> None:
         calls = {"tasks": {"requests": {"tools": {"call": {}}}}}
@@ -70,18 +70,18 @@ class Works(Script):
         return await client.call_tool("x", **options)
 
 
-# How often a task is asked after.
+# Polling of tasks.
 
 
 @BOTH
 @pytest.mark.parametrize(
     ("named", "seconds"), [(5000, 5), (None, 1), (0, 0.05), (49, 0.05), (51, 0.051), (60_000, 60), (61_000, 60)]
 )
-def test_task_is_asked_after_as_often_as_its_server_wants_within_bounds(
+def test_a_task_is_polled_at_the_interval_of_its_server_within_bounds(
     revision: str, named: int | None, seconds: float
 ) -> None:
     async def test() -> None:
-        script = Works(revision, "working", "working", "completed", poll=named)
+        script = TaskServer(revision, "working", "working", "completed", poll=named)
         async with script as server, server.client(tasks=True) as client:
             assert (await server.call(client)).text == "done"
             assert server.when("tasks/get") == [pytest.approx(seconds * n) for n in (1, 2, 3)]
@@ -91,9 +91,9 @@ def test_task_is_asked_after_as_often_as_its_server_wants_within_bounds(
 
 
 @BOTH
-def test_task_takes_as_long_as_it_takes_up_to_the_most(revision: str) -> None:
+def test_a_call_fails_after_max_timeout_even_if_the_task_runs(revision: str) -> None:
     async def test() -> None:
-        async with Works(revision, "working", poll=30_000) as server, server.client(tasks=True) as client:
+        async with TaskServer(revision, "working", poll=30_000) as server, server.client(tasks=True) as client:
             for options, seconds in (({}, 3600), ({"max_timeout": 1000}, 1000), ({"timeout": 100}, 100)):
                 begun = now()
                 with pytest.raises(RequestTimeout, match="The call was not complete within"):
@@ -108,9 +108,9 @@ def test_task_takes_as_long_as_it_takes_up_to_the_most(revision: str) -> None:
 
 
 @BOTH
-def test_each_request_for_a_task_has_the_time_of_a_call(revision: str) -> None:
+def test_each_request_about_a_task_has_the_timeout_of_a_call(revision: str) -> None:
     async def test() -> None:
-        async with Works(revision, "working") as server, server.client(tasks=True, timeout=20) as client:
+        async with TaskServer(revision, "working") as server, server.client(tasks=True, timeout=20) as client:
             if revision == TASKS_ERA:
                 await client.list_tools()
             for method, begins in (("tasks/get", 1), ("tools/call", 0)):
@@ -120,15 +120,15 @@ def test_each_request_for_a_task_has_the_time_of_a_call(revision: str) -> None:
                     await client.call_tool("x")
                 assert now() - begun == pytest.approx(begins + 20)
                 await settle()
-                assert server.count("tasks/cancel") == 1  # a call that became no task has none to cancel
+                assert server.count("tasks/cancel") == 1  # if no task was created, none is cancelled
 
     run(test())
 
 
 @BOTH
-def test_cancelled_call_cancels_its_task_and_waits_no_longer_than_five_seconds_for_that(revision: str) -> None:
+def test_a_cancelled_call_cancels_its_task_and_waits_at_most_five_seconds(revision: str) -> None:
     async def test() -> None:
-        async with Works(revision, "working") as server, server.client(tasks=True) as client:
+        async with TaskServer(revision, "working") as server, server.client(tasks=True) as client:
             server.answers["tasks/cancel"] = SILENCE
             call = asyncio.ensure_future(server.call(client))
             await asyncio.sleep(1.5)
@@ -146,9 +146,9 @@ def test_cancelled_call_cancels_its_task_and_waits_no_longer_than_five_seconds_f
 
 
 @BOTH
-def test_refused_cancellation_or_poll_of_a_task_is_harmless(revision: str) -> None:
+def test_a_call_handles_a_refused_cancellation_or_poll_of_its_task(revision: str) -> None:
     async def test() -> None:
-        async with Works(revision, "working") as server, server.client(tasks=True) as client:
+        async with TaskServer(revision, "working") as server, server.client(tasks=True) as client:
             server.answers["tasks/cancel"] = Refusal()
             with pytest.raises(RequestTimeout):
                 await server.call(client, timeout=3)
@@ -157,7 +157,7 @@ def test_refused_cancellation_or_poll_of_a_task_is_harmless(revision: str) -> No
             with pytest.raises(RemoteError, match="lost it"):
                 await server.call(client)
             await settle()
-            assert server.count("tasks/cancel") == 1  # what the server refuses needs no goodbye
+            assert server.count("tasks/cancel") == 1  # a task that the server refuses is not cancelled
 
     run(test())
 
@@ -170,9 +170,9 @@ def test_refused_cancellation_or_poll_of_a_task_is_harmless(revision: str) -> No
         ({"status": "working", "taskId": "U"}, "about a different task"),
     ],
 )
-def test_task_that_comes_to_nothing_fails_its_call(revision: str, state: Any, words: str) -> None:
+def test_a_call_fails_if_its_task_is_cancelled_or_replaced_by_the_server(revision: str, state: Any, words: str) -> None:
     async def test() -> None:
-        async with Works(revision, "working", state) as server, server.client(tasks=True) as client:
+        async with TaskServer(revision, "working", state) as server, server.client(tasks=True) as client:
             with pytest.raises((RemoteError, InvalidResponse), match=words) as caught:
                 await server.call(client)
             if isinstance(caught.value, RemoteError):
@@ -193,9 +193,9 @@ def test_task_that_comes_to_nothing_fails_its_call(revision: str, state: Any, wo
         ({"status": "completed"}, "but sends no result", None),
     ],
 )
-def test_task_of_the_extension_that_fails_says_why(state: Any, words: str, code: int | None) -> None:
+def test_a_failed_task_of_the_extension_raises_its_error(state: Any, words: str, code: int | None) -> None:
     async def test() -> None:
-        async with Works(STATELESS, state) as server, server.client(tasks=True) as client:
+        async with TaskServer(STATELESS, state) as server, server.client(tasks=True) as client:
             with pytest.raises(WharfingerError, match=words) as caught:
                 await server.call(client)
             assert getattr(caught.value, "code", None) == code
@@ -203,9 +203,9 @@ def test_task_of_the_extension_that_fails_says_why(state: Any, words: str, code:
     run(test())
 
 
-def test_task_that_is_over_at_once_is_not_asked_after() -> None:
+def test_a_task_that_is_finished_at_once_is_not_polled() -> None:
     async def test() -> None:
-        async with Works(STATELESS, "completed") as server, server.client(tasks=True) as client:
+        async with TaskServer(STATELESS, "completed") as server, server.client(tasks=True) as client:
             for state, error in (("completed", None), ("failed", RemoteError), ("cancelled", RemoteError)):
                 more = {"result": text("soon")} if state == "completed" else {}
                 server.answers["tools/call"] = {"resultType": "task", **server.task(state, **more)}
@@ -219,14 +219,14 @@ def test_task_that_is_over_at_once_is_not_asked_after() -> None:
             assert now() == 0
             server.answers["tools/call"] = {"resultType": "task", **server.task("input_required")}
             assert (await server.call(client)).text == "done"
-            assert server.when("tasks/get") == [0]  # it is not at work: there is nothing to wait for
+            assert server.when("tasks/get") == [0]  # a task that needs input is polled without a wait
 
     run(test())
 
 
-def test_task_of_2025_says_how_long_it_is_wanted() -> None:
+def test_a_task_of_2025_is_requested_with_max_timeout_as_its_ttl() -> None:
     async def test() -> None:
-        async with Works(TASKS_ERA, "completed") as server, server.client() as client:
+        async with TaskServer(TASKS_ERA, "completed") as server, server.client() as client:
             for most, ttl in ((None, 3_600_000), (90, 90_000), (0.0005, 1), (math.inf, None)):
                 options = {} if most is None else {"max_timeout": most}
                 try:
@@ -239,7 +239,7 @@ def test_task_of_2025_says_how_long_it_is_wanted() -> None:
     run(test())
 
 
-def test_progress_of_a_task_is_reported_and_puts_its_end_off() -> None:
+def test_progress_of_a_task_is_reported_and_resets_its_timeout() -> None:
     async def test() -> None:
         reported: list[float] = []
 
@@ -255,7 +255,7 @@ def test_progress_of_a_task_is_reported_and_puts_its_end_off() -> None:
             calls = [each["params"] for each in server.asked if each.get("method") == "tools/call"]
             return [params for params in calls if "progressToken" in params.get("_meta", {})]
 
-        async with Works(TASKS_ERA, poll=8000) as server, server.client() as client:
+        async with TaskServer(TASKS_ERA, poll=8000) as server, server.client() as client:
             server.answers["tasks/get"] = get
             options = {"timeout": 10, "progress": lambda done, *_: reported.append(done), "reset_on_progress": True}
             assert (await server.call(client, **options)).text == "done"
@@ -278,9 +278,9 @@ def test_progress_of_a_task_is_reported_and_puts_its_end_off() -> None:
     run(test())
 
 
-def test_notice_of_a_task_spares_the_wait_for_it_and_no_other_does() -> None:
+def test_a_status_notification_ends_the_wait_of_its_own_task_only() -> None:
     async def test() -> None:
-        async with Works(TASKS_ERA, "working", "completed", poll=50_000) as server, server.client() as client:
+        async with TaskServer(TASKS_ERA, "working", "completed", poll=50_000) as server, server.client() as client:
             call = asyncio.ensure_future(server.call(client))
             await asyncio.sleep(10)
             for notice in ({"taskId": "U"}, {"taskId": 3}):
@@ -295,9 +295,9 @@ def test_notice_of_a_task_spares_the_wait_for_it_and_no_other_does() -> None:
     run(test())
 
 
-def test_tools_that_may_be_tasks_are_forgotten_with_their_connection() -> None:
+def test_task_support_of_tools_is_dropped_with_the_connection() -> None:
     async def test() -> None:
-        async with Works(TASKS_ERA, "completed") as server, server.client() as client:
+        async with TaskServer(TASKS_ERA, "completed") as server, server.client() as client:
             await server.call(client)
             assert server.count("tasks/get") == 1
             server.hang_up()
@@ -314,9 +314,9 @@ def test_tools_that_may_be_tasks_are_forgotten_with_their_connection() -> None:
     "capabilities",
     [{"tools": {}}, {"tasks": {}}, {"tasks": {"requests": {}}}, {"tasks": {"requests": {"tools": {}}}}],
 )
-def test_tool_that_wants_a_task_is_called_without_where_the_server_takes_none(capabilities: Any) -> None:
+def test_a_tool_is_called_without_a_task_if_the_server_supports_no_task_calls(capabilities: Any) -> None:
     async def test() -> None:
-        async with Works(TASKS_ERA, "completed") as server:
+        async with TaskServer(TASKS_ERA, "completed") as server:
             server.answers["initialize"]["capabilities"] = capabilities
             server.answers["tools/call"] = {**text("this is a task"), "isError": True}
             async with server.client(tasks=True) as client:
@@ -332,9 +332,9 @@ def test_tool_that_wants_a_task_is_called_without_where_the_server_takes_none(ca
     run(test())
 
 
-def test_tool_that_may_not_be_called_as_a_task_any_more_is_called_otherwise() -> None:
+def test_a_call_is_repeated_without_a_task_if_the_tool_no_longer_supports_tasks() -> None:
     async def test() -> None:
-        async with Works(TASKS_ERA, "completed") as server, server.client() as client:
+        async with TaskServer(TASKS_ERA, "completed") as server, server.client() as client:
             await client.list_tools()
             server.answers["tools/list"]["tools"][0]["execution"] = {"taskSupport": "forbidden"}
 
@@ -351,7 +351,7 @@ def test_tool_that_may_not_be_called_as_a_task_any_more_is_called_otherwise() ->
             server.answers["tools/call"] = {**text("it leaks"), "isError": True}
             with pytest.raises(WharfingerError, match="it leaks"):
                 await client.call_tool("x")
-            assert server.count("tools/list") == 3  # nothing in its words is about tasks
+            assert server.count("tools/list") == 3  # its text does not mention tasks
             server.answers["tools/call"] = {**text("the Task failed"), "isError": True}
             with pytest.raises(WharfingerError, match="the Task failed"):
                 await client.call_tool("x")
@@ -360,31 +360,31 @@ def test_tool_that_may_not_be_called_as_a_task_any_more_is_called_otherwise() ->
     run(test())
 
 
-# Questions.
+# Input requests.
 
 
-def questions(*names: str) -> dict[str, Any]:
+def input_requests(*names: str) -> dict[str, Any]:
     return dict.fromkeys(names, QUESTION)
 
 
-async def fills_in(_: Any) -> dict[str, Any]:
+async def fill_in(_: Any) -> dict[str, Any]:
     return {"a": 1}
 
 
-def test_each_question_of_a_task_is_answered_once_and_no_more_than_a_thousand() -> None:
+def test_each_input_request_of_a_task_is_answered_once_up_to_a_thousand() -> None:
     async def test() -> None:
         for count, fails in ((1000, False), (1001, True)):
             states: list[Any] = [
                 {
                     "status": "input_required",
-                    "inputRequests": questions(*map(str, range(start, min(start + 50, count)))),
+                    "inputRequests": input_requests(*map(str, range(start, min(start + 50, count)))),
                 }
                 for start in range(0, count, 50)
             ]
             states += [states[0], {"status": "input_required"}, "completed"]
             async with (
-                Works(STATELESS, *states, poll=0) as server,
-                server.client(tasks=True, elicitation=fills_in) as client,
+                TaskServer(STATELESS, *states, poll=0) as server,
+                server.client(tasks=True, elicitation=fill_in) as client,
             ):
                 if fails:
                     with pytest.raises(InvalidResponse, match="more than 1000 questions"):
@@ -399,14 +399,14 @@ def test_each_question_of_a_task_is_answered_once_and_no_more_than_a_thousand() 
 
 
 @pytest.mark.parametrize(("count", "fails"), [(64, False), (65, True)])
-def test_result_may_hold_64_questions(count: int, fails: bool) -> None:
+def test_a_result_may_contain_64_input_requests(count: int, fails: bool) -> None:
     async def test() -> None:
         def asks(message: Any) -> Any:
             if "inputResponses" in message["params"]:
                 return text(str(len(message["params"]["inputResponses"])))
-            return {"resultType": "input_required", "inputRequests": questions(*map(str, range(count)))}
+            return {"resultType": "input_required", "inputRequests": input_requests(*map(str, range(count)))}
 
-        async with Script(tools__call=asks) as server, server.client(elicitation=fills_in) as client:
+        async with Script(tools__call=asks) as server, server.client(elicitation=fill_in) as client:
             if fails:
                 with pytest.raises(InvalidResponse, match="65 questions at once; 64 are allowed"):
                     await client.call_tool("x")
@@ -417,18 +417,18 @@ def test_result_may_hold_64_questions(count: int, fails: bool) -> None:
 
 
 @pytest.mark.parametrize("rounds", [8, 2])
-def test_call_is_sent_again_with_answers_so_many_times(rounds: int) -> None:
+def test_a_call_is_repeated_with_answers_up_to_the_limit_of_rounds(rounds: int) -> None:
     async def test() -> None:
         def asks(message: Any) -> Any:
             if server.count("tools/call") > times:
                 return text("done")
-            return {"resultType": "input_required", "inputRequests": questions("q"), "requestState": "s"}
+            return {"resultType": "input_required", "inputRequests": input_requests("q"), "requestState": "s"}
 
         limits = LIMITS if rounds == 8 else msgspec.structs.replace(LIMITS, rounds=rounds)
         for times in (rounds, rounds + 1):
             async with (
                 Script(tools__call=asks) as server,
-                server.client(elicitation=fills_in, limits=limits) as client,
+                server.client(elicitation=fill_in, limits=limits) as client,
             ):
                 if times == rounds:
                     assert (await client.call_tool("x")).text == "done"
@@ -441,10 +441,10 @@ def test_call_is_sent_again_with_answers_so_many_times(rounds: int) -> None:
     run(test())
 
 
-def test_state_and_answers_go_with_their_call_only() -> None:
+def test_request_state_and_answers_are_sent_with_their_own_call_only() -> None:
     async def test() -> None:
         replies = [
-            {"resultType": "input_required", "inputRequests": questions("q"), "requestState": "one"},
+            {"resultType": "input_required", "inputRequests": input_requests("q"), "requestState": "one"},
             {"resultType": "input_required", "requestState": "two"},
             text("done"),
             text("other"),
@@ -452,7 +452,7 @@ def test_state_and_answers_go_with_their_call_only() -> None:
 
         async with (
             Script(tools__call=lambda _: replies.pop(0)) as server,
-            server.client(elicitation=fills_in) as client,
+            server.client(elicitation=fill_in) as client,
         ):
             await client.call_tool("x")
             await client.call_tool("x")
@@ -480,7 +480,7 @@ def test_state_and_answers_go_with_their_call_only() -> None:
         ({"resultType": 3, "content": []}, "."),
     ],
 )
-def test_result_of_an_unknown_type_is_refused(answer: Any, words: str) -> None:
+def test_a_result_of_an_unexpected_type_is_refused(answer: Any, words: str) -> None:
     async def test() -> None:
         async with Script(tools__call=answer) as server, server.client(roots=[]) as client:
             with pytest.raises(InvalidResponse, match=words):
@@ -489,7 +489,7 @@ def test_result_of_an_unknown_type_is_refused(answer: Any, words: str) -> None:
     run(test())
 
 
-def test_only_results_that_may_be_questions_are() -> None:
+def test_unexpected_input_required_and_task_results_are_refused() -> None:
     async def test() -> None:
         asks = {"resultType": "input_required", "requestState": "s"}
         async with (
@@ -515,14 +515,14 @@ def test_only_results_that_may_be_questions_are() -> None:
 
 
 @pytest.mark.parametrize("kind", ["question", "prompts/get", "resources/read"])
-def test_question_that_was_not_declared_or_cannot_be_answered_ends_its_call(kind: str) -> None:
+def test_an_input_request_without_a_declared_capability_fails_the_call(kind: str) -> None:
     async def test() -> None:
         url = {"method": "elicitation/create", "params": {"message": "?", "mode": "url", "url": "https://a.test"}}
         sample = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}}
         for question, words in ((url, "no elicitation by url"), (sample, "declared no capability")):
             asks = {"resultType": "input_required", "inputRequests": {"q": question}}
             script = Script(tools__call=asks, prompts__get=asks, resources__read=asks)
-            async with script as server, server.client(elicitation=fills_in) as client:
+            async with script as server, server.client(elicitation=fill_in) as client:
                 calls = {
                     "question": lambda: client.call_tool("x"),
                     "prompts/get": lambda: client.get_prompt("p"),
@@ -534,25 +534,25 @@ def test_question_that_was_not_declared_or_cannot_be_answered_ends_its_call(kind
     run(test())
 
 
-# Errands at URLs.
+# URL elicitation.
 
 
-def wanted(count: int) -> Refusal:
+def url_elicitations(count: int) -> Refusal:
     each = {"message": "?", "mode": "url", "url": "https://a.test"}
     return Refusal(-32042, "go there", {"elicitations": [{**each, "elicitationId": f"e{n}"} for n in range(count)]})
 
 
-async def agrees(_: Any) -> bool:
+async def consent(_: Any) -> bool:
     return True
 
 
 @pytest.mark.parametrize(("count", "again"), [(0, False), (1, True), (16, True), (17, False)])
-def test_call_waits_until_its_errands_are_done_and_is_made_again(count: int, again: bool) -> None:
+def test_a_call_is_repeated_after_all_its_url_elicitations_complete(count: int, again: bool) -> None:
     async def test() -> None:
         def called(_: Any) -> Any:
-            return wanted(count) if server.count("tools/call") == 1 else text("paid")
+            return url_elicitations(count) if server.count("tools/call") == 1 else text("paid")
 
-        async with Script(TASKS_ERA, tools__call=called) as server, server.client(consent=agrees) as client:
+        async with Script(TASKS_ERA, tools__call=called) as server, server.client(consent=consent) as client:
             call = asyncio.ensure_future(client.call_tool("x"))
             await asyncio.sleep(5)
             for done in range(count):
@@ -573,12 +573,12 @@ def test_call_waits_until_its_errands_are_done_and_is_made_again(count: int, aga
     run(test())
 
 
-def test_url_visit_that_is_never_reported_as_complete_is_waited_for_as_long_as_a_call() -> None:
+def test_a_call_waits_its_timeout_for_a_url_elicitation_that_never_completes() -> None:
     async def test() -> None:
         async def called(_: Any) -> Any:
             if server.count("tools/call") == 1:
                 await asyncio.sleep(3)
-                return wanted(1)
+                return url_elicitations(1)
             await asyncio.sleep(6.9)
             return text("paid")
 
@@ -597,11 +597,11 @@ def test_url_visit_that_is_never_reported_as_complete_is_waited_for_as_long_as_a
 
 
 @pytest.mark.parametrize("data", [None, {}, {"elicitations": 3}, {"elicitations": []}])
-def test_errand_that_names_no_url_is_an_error(data: Any) -> None:
+def test_an_elicitation_error_without_a_url_fails_the_call(data: Any) -> None:
     async def test() -> None:
         async with (
             Script(TASKS_ERA, tools__call=Refusal(-32042, "go there", data)) as server,
-            server.client(consent=agrees) as client,
+            server.client(consent=consent) as client,
         ):
             with pytest.raises(RemoteError, match="go there"):
                 await client.call_tool("x")
@@ -610,11 +610,11 @@ def test_errand_that_names_no_url_is_an_error(data: Any) -> None:
     run(test())
 
 
-def test_errands_are_for_the_one_error_that_names_them() -> None:
+def test_url_elicitations_of_another_error_code_are_ignored() -> None:
     async def test() -> None:
-        refusal = wanted(1)
+        refusal = url_elicitations(1)
         refusal.error["code"] = -32041
-        async with Script(TASKS_ERA, tools__call=refusal) as server, server.client(consent=agrees) as client:
+        async with Script(TASKS_ERA, tools__call=refusal) as server, server.client(consent=consent) as client:
             with pytest.raises(RemoteError, match="go there"):
                 await client.call_tool("x")
             assert server.count("tools/call") == 1
@@ -623,7 +623,7 @@ def test_errands_are_for_the_one_error_that_names_them() -> None:
 
 
 @pytest.mark.parametrize("shown", [False, "cancel", "decline"])
-def test_errand_that_the_user_refuses_ends_the_call(shown: Any) -> None:
+def test_a_refused_url_elicitation_fails_the_call(shown: Any) -> None:
     async def test() -> None:
         asked: list[str] = []
 
@@ -631,7 +631,10 @@ def test_errand_that_the_user_refuses_ends_the_call(shown: Any) -> None:
             asked.append(str(question.elicitation_id))
             return shown
 
-        async with Script(TASKS_ERA, tools__call=wanted(2)) as server, server.client(consent=refuses) as client:
+        async with (
+            Script(TASKS_ERA, tools__call=url_elicitations(2)) as server,
+            server.client(consent=refuses) as client,
+        ):
             with pytest.raises(RemoteError, match="go there"):
                 await client.call_tool("x")
             assert server.count("tools/call") == 1
@@ -641,7 +644,7 @@ def test_errand_that_the_user_refuses_ends_the_call(shown: Any) -> None:
 
 
 @pytest.mark.parametrize(("length", "known"), [(4096, True), (4097, False)])
-def test_errand_of_a_long_name_is_remembered_up_to_a_bound(length: int, known: bool) -> None:
+def test_a_completed_elicitation_is_remembered_up_to_a_length_of_its_id(length: int, known: bool) -> None:
     async def test() -> None:
         name = "e" * length
 
@@ -649,11 +652,11 @@ def test_errand_of_a_long_name_is_remembered_up_to_a_bound(length: int, known: b
             if server.count("tools/call") > 1:
                 return text("paid")
             server.notify("notifications/elicitation/complete", elicitationId=name)
-            refusal = wanted(1)
+            refusal = url_elicitations(1)
             refusal.error["data"]["elicitations"][0]["elicitationId"] = name
             return refusal
 
-        async with Script(TASKS_ERA, tools__call=called) as server, server.client(consent=agrees) as client:
+        async with Script(TASKS_ERA, tools__call=called) as server, server.client(consent=consent) as client:
             assert (await client.call_tool("x")).text == "paid"
             assert now() == pytest.approx(0 if known else 60)
 
@@ -661,27 +664,27 @@ def test_errand_of_a_long_name_is_remembered_up_to_a_bound(length: int, known: b
 
 
 @pytest.mark.parametrize(("others", "known"), [(15, True), (16, False)])
-def test_errands_that_are_done_before_anybody_waits_are_remembered_up_to_a_bound(others: int, known: bool) -> None:
+def test_elicitations_completed_before_the_call_waits_are_remembered_up_to_a_number(others: int, known: bool) -> None:
     async def test() -> None:
         def called(_: Any) -> Any:
             if server.count("tools/call") > 1:
                 return text("paid")
             for done in ["e0", *(f"o{n}" for n in range(others))]:
                 server.notify("notifications/elicitation/complete", elicitationId=done)
-            return wanted(1)
+            return url_elicitations(1)
 
-        async with Script(TASKS_ERA, tools__call=called) as server, server.client(consent=agrees) as client:
+        async with Script(TASKS_ERA, tools__call=called) as server, server.client(consent=consent) as client:
             assert (await client.call_tool("x")).text == "paid"
             assert now() == pytest.approx(0 if known else 60)
 
     run(test())
 
 
-# Questions that the server asks by requests of its own.
+# Requests from the server.
 
 
-async def asked(server: Script, method: str, **params: Any) -> Any:
-    """Return a client's answer to this, as result or error."""
+async def request(server: Script, method: str, **params: Any) -> Any:
+    """Send this request to the client and return its result or error."""
     server.asked.clear()
     server.times.clear()
     server.say(id="q", method=method, **({"params": params} if params else {}))
@@ -690,20 +693,20 @@ async def asked(server: Script, method: str, **params: Any) -> Any:
     return answer.get("result", answer.get("error"))
 
 
-def answered(settings: dict[str, Any], method: str, **params: Any) -> Any:
-    """The same, with a client that is opened with these settings."""
+def reply_to(settings: dict[str, Any], method: str, **params: Any) -> Any:
+    """Return the result or error of this request to a client with these settings."""
     found: list[Any] = []
 
     async def test() -> None:
         async with Script(TASKS_ERA) as server, server.client(**settings):
             await settle()
-            found.append(await asked(server, method, **params))
+            found.append(await request(server, method, **params))
 
     run(test())
     return found[0]
 
 
-def giving(answer: Any) -> Any:
+def returning(answer: Any) -> Any:
     async def handler(_: Any) -> Any:
         if isinstance(answer, BaseException):
             raise answer
@@ -738,8 +741,8 @@ ACCEPTED = t.ElicitResult(action="accept", content={"masts": 3})
         (Cancelled("no"), {"action": "cancel"}),
     ],
 )
-def test_form_is_answered_by_whatever_a_handler_may_return(answer: Any, result: Any) -> None:
-    assert answered({"elicitation": giving(answer)}, "elicitation/create", **SHIP) == result
+def test_a_form_handler_may_return_content_a_result_or_an_action(answer: Any, result: Any) -> None:
+    assert reply_to({"elicitation": returning(answer)}, "elicitation/create", **SHIP) == result
 
 
 @pytest.mark.parametrize(
@@ -754,9 +757,9 @@ def test_form_is_answered_by_whatever_a_handler_may_return(answer: Any, result: 
         (Cancelled("no"), {"action": "cancel"}),
     ],
 )
-def test_consent_is_answered_by_whatever_a_handler_may_return(answer: Any, result: Any) -> None:
+def test_a_consent_handler_may_return_a_bool_a_result_or_an_action(answer: Any, result: Any) -> None:
     url = {"message": "?", "mode": "url", "url": "https://a.test", "elicitationId": "e"}
-    assert answered({"consent": giving(answer)}, "elicitation/create", **url) == result
+    assert reply_to({"consent": returning(answer)}, "elicitation/create", **url) == result
 
 
 SAMPLE: dict[str, Any] = {"messages": [], "maxTokens": 5}
@@ -765,52 +768,52 @@ SAMPLE: dict[str, Any] = {"messages": [], "maxTokens": 5}
 @pytest.mark.parametrize(
     ("settings", "method", "params", "code"),
     [
-        ({"elicitation": giving(3)}, "elicitation/create", SHIP, -32603),
-        ({"elicitation": giving("perhaps")}, "elicitation/create", SHIP, -32603),
-        ({"elicitation": giving([1])}, "elicitation/create", SHIP, -32603),
-        ({"elicitation": giving(ValueError("x"))}, "elicitation/create", SHIP, -32603),
-        ({"consent": giving("perhaps")}, "elicitation/create",
+        ({"elicitation": returning(3)}, "elicitation/create", SHIP, -32603),
+        ({"elicitation": returning("perhaps")}, "elicitation/create", SHIP, -32603),
+        ({"elicitation": returning([1])}, "elicitation/create", SHIP, -32603),
+        ({"elicitation": returning(ValueError("x"))}, "elicitation/create", SHIP, -32603),
+        ({"consent": returning("perhaps")}, "elicitation/create",
          {"message": "?", "mode": "url", "url": "https://a.test", "elicitationId": "e"}, -32603),
-        ({"consent": giving(3)}, "elicitation/create",
+        ({"consent": returning(3)}, "elicitation/create",
          {"message": "?", "mode": "url", "url": "https://a.test", "elicitationId": "e"}, -32603),
-        ({"sampling": giving(3)}, "sampling/createMessage", SAMPLE, -32603),
-        ({"sampling": giving(Declined("no"))}, "sampling/createMessage", SAMPLE, -1),
-        ({"sampling": giving(Cancelled("no"))}, "sampling/createMessage", SAMPLE, -1),
-        ({"sampling": giving("")}, "sampling/createMessage", {"maxTokens": "x"}, -32602),
-        ({"sampling": giving("")}, "sampling/createMessage", {**SAMPLE, "toolChoice": {"mode": "auto"}}, -32602),
-        ({"sampling": giving("")}, "sampling/createMessage", {**SAMPLE, "tools": []}, -32602),
+        ({"sampling": returning(3)}, "sampling/createMessage", SAMPLE, -32603),
+        ({"sampling": returning(Declined("no"))}, "sampling/createMessage", SAMPLE, -1),
+        ({"sampling": returning(Cancelled("no"))}, "sampling/createMessage", SAMPLE, -1),
+        ({"sampling": returning("")}, "sampling/createMessage", {"maxTokens": "x"}, -32602),
+        ({"sampling": returning("")}, "sampling/createMessage", {**SAMPLE, "toolChoice": {"mode": "auto"}}, -32602),
+        ({"sampling": returning("")}, "sampling/createMessage", {**SAMPLE, "tools": []}, -32602),
         ({"roots": []}, "sampling/createMessage", SAMPLE, -32601),
-        ({"roots": giving([3]), "sampling": giving("")}, "roots/list", {}, -32603),
+        ({"roots": returning([3]), "sampling": returning("")}, "roots/list", {}, -32603),
     ],
 )  # fmt: skip
-def test_question_that_cannot_be_answered_is_refused_with_its_code(
+def test_a_request_that_the_client_cannot_answer_gets_an_error_code(
     settings: Any, method: str, params: Any, code: int
 ) -> None:
-    assert answered(settings, method, **params)["code"] == code
+    assert reply_to(settings, method, **params)["code"] == code
 
 
-def test_refused_sample_is_reported_in_the_users_words_or_ours() -> None:
+def test_refused_sampling_sends_the_message_of_the_handler_or_a_default() -> None:
     for refusal, words in ((Declined("not today"), "not today"), (Declined(), "The user declined.")):
-        assert answered({"sampling": giving(refusal)}, "sampling/createMessage", **SAMPLE)["message"] == words
+        assert reply_to({"sampling": returning(refusal)}, "sampling/createMessage", **SAMPLE)["message"] == words
 
 
-def test_sample_is_answered_by_a_text_or_a_whole_result() -> None:
-    assert answered({"sampling": giving("aye")}, "sampling/createMessage", **SAMPLE) == {
+def test_a_sampling_handler_may_return_a_text_or_a_result() -> None:
+    assert reply_to({"sampling": returning("aye")}, "sampling/createMessage", **SAMPLE) == {
         "model": "unnamed", "role": "assistant", "content": {"type": "text", "text": "aye"}, "stopReason": "endTurn",
     }  # fmt: skip
     whole = t.CreateMessageResult(model="m", role="assistant", content=t.TextContent(text="no"))
-    result = answered({"sampling": giving(whole)}, "sampling/createMessage", **SAMPLE)
+    result = reply_to({"sampling": returning(whole)}, "sampling/createMessage", **SAMPLE)
     assert (result["model"], result["content"]["text"], "stopReason" in result) == ("m", "no", False)
     tools = {**SAMPLE, "tools": [{"name": "x", "inputSchema": {"type": "object"}}], "toolChoice": {"mode": "auto"}}
-    settings = {"sampling": giving("aye"), "sampling_tools": True}
-    assert answered(settings, "sampling/createMessage", **tools)["content"]["text"] == "aye"
+    settings = {"sampling": returning("aye"), "sampling_tools": True}
+    assert reply_to(settings, "sampling/createMessage", **tools)["content"]["text"] == "aye"
 
 
-def use(*ids: str) -> Any:
+def tool_uses(*ids: str) -> Any:
     return {"role": "assistant", "content": [{"type": "tool_use", "id": id, "name": "x", "input": {}} for id in ids]}
 
 
-def used(*ids: str, more: Any = ()) -> Any:
+def tool_results(*ids: str, more: Any = ()) -> Any:
     results = [{"type": "tool_result", "toolUseId": id, "content": []} for id in ids]
     return {"role": "user", "content": [*results, *more]}
 
@@ -821,20 +824,23 @@ WORDS = {"type": "text", "text": "hm"}
 @pytest.mark.parametrize(
     ("messages", "words"),
     [
-        ([use("a"), used("a")], None),
-        ([use("a", "b"), used("b", "a"), {"role": "user", "content": WORDS}], None),
-        ([{"role": "user", "content": WORDS}, use("a"), used("a"), use("b"), used("b")], None),
-        ([use("a")], "which is missing: a."),
-        ([use("a", "b"), used("a")], "which does not fit: b."),
-        ([use("a"), {"role": "user", "content": WORDS}, used("a")], "which does not fit: a."),
-        ([used("a")], "which does not fit: a."),
-        ([use("a"), used("a", more=[WORDS])], "must contain nothing else"),
-        ([use("a"), {**used("a"), "role": "assistant"}], "in a message of the user"),
+        ([tool_uses("a"), tool_results("a")], None),
+        ([tool_uses("a", "b"), tool_results("b", "a"), {"role": "user", "content": WORDS}], None),
+        (
+            [{"role": "user", "content": WORDS}, tool_uses("a"), tool_results("a"), tool_uses("b"), tool_results("b")],
+            None,
+        ),
+        ([tool_uses("a")], "which is missing: a."),
+        ([tool_uses("a", "b"), tool_results("a")], "which does not fit: b."),
+        ([tool_uses("a"), {"role": "user", "content": WORDS}, tool_results("a")], "which does not fit: a."),
+        ([tool_results("a")], "which does not fit: a."),
+        ([tool_uses("a"), tool_results("a", more=[WORDS])], "must contain nothing else"),
+        ([tool_uses("a"), {**tool_results("a"), "role": "assistant"}], "in a message of the user"),
     ],
 )
-def test_each_use_of_a_tool_in_a_sample_has_its_result_in_the_next_message(messages: Any, words: str | None) -> None:
-    settings = {"sampling": giving("aye"), "sampling_tools": True}
-    result = answered(settings, "sampling/createMessage", messages=messages, maxTokens=5)
+def test_each_tool_use_in_sampling_has_its_result_in_the_next_message(messages: Any, words: str | None) -> None:
+    settings = {"sampling": returning("aye"), "sampling_tools": True}
+    result = reply_to(settings, "sampling/createMessage", messages=messages, maxTokens=5)
     if words is None:
         assert result["content"]["text"] == "aye"
     else:
@@ -850,27 +856,27 @@ def test_roots_are_sent_as_uris_with_names() -> None:
         {"uri": "file:///x", "name": "own"},
         {"uri": "file:///"},
     ]
-    assert answered({"roots": roots}, "roots/list") == {"roots": expected}
-    assert answered({"roots": giving_roots(roots)}, "roots/list") == {"roots": expected}
-    assert answered({"roots": []}, "roots/list") == {"roots": []}
+    assert reply_to({"roots": roots}, "roots/list") == {"roots": expected}
+    assert reply_to({"roots": returning_roots(roots)}, "roots/list") == {"roots": expected}
+    assert reply_to({"roots": []}, "roots/list") == {"roots": []}
 
 
-def giving_roots(roots: Any) -> Any:
+def returning_roots(roots: Any) -> Any:
     async def handler() -> Any:
         return roots
 
     return handler
 
 
-def test_answer_to_a_question_for_a_task_names_the_task() -> None:
+def test_the_answer_to_a_request_of_a_task_names_the_task() -> None:
     key = "io.modelcontextprotocol/related-task"
     related = {"_meta": {key: {"taskId": "T"}}}
-    result = answered({"elicitation": giving({})}, "elicitation/create", **SHIP, **related)
+    result = reply_to({"elicitation": returning({})}, "elicitation/create", **SHIP, **related)
     assert result["_meta"] == {key: {"taskId": "T"}}
     own = t.ElicitResult(action="decline", meta={"a": 1})
-    result = answered({"elicitation": giving(own)}, "elicitation/create", **SHIP, **related)
+    result = reply_to({"elicitation": returning(own)}, "elicitation/create", **SHIP, **related)
     assert result["_meta"] == {"a": 1, key: {"taskId": "T"}}
-    result = answered({"elicitation": giving({})}, "elicitation/create", **SHIP, _meta={"other": 1})
+    result = reply_to({"elicitation": returning({})}, "elicitation/create", **SHIP, _meta={"other": 1})
     assert "_meta" not in result
 
 
@@ -878,16 +884,16 @@ def test_answer_to_a_question_for_a_task_names_the_task() -> None:
     ("settings", "declared"),
     [
         ({}, {}),
-        ({"elicitation": giving({})}, {"elicitation": {"form": {}}}),
-        ({"consent": giving(True)}, {"elicitation": {"url": {}}}),
-        ({"elicitation": giving({}), "consent": giving(True)}, {"elicitation": {"form": {}, "url": {}}}),
-        ({"sampling": giving("")}, {"sampling": {}}),
-        ({"sampling": giving(""), "sampling_tools": True}, {"sampling": {"tools": {}}}),
+        ({"elicitation": returning({})}, {"elicitation": {"form": {}}}),
+        ({"consent": returning(True)}, {"elicitation": {"url": {}}}),
+        ({"elicitation": returning({}), "consent": returning(True)}, {"elicitation": {"form": {}, "url": {}}}),
+        ({"sampling": returning("")}, {"sampling": {}}),
+        ({"sampling": returning(""), "sampling_tools": True}, {"sampling": {"tools": {}}}),
         ({"roots": []}, {"roots": {"listChanged": True}}),
         ({"tasks": True}, {"extensions": {"io.modelcontextprotocol/tasks": {}}}),
     ],
 )
-def test_the_declared_capabilities_of_a_client_follow_from_its_handlers(settings: Any, declared: Any) -> None:
+def test_a_client_declares_the_capabilities_of_its_handlers(settings: Any, declared: Any) -> None:
     async def test() -> None:
         async with Script(TASKS_ERA) as server, server.client(**settings):
             (params,) = server.params("initialize")
@@ -912,14 +918,14 @@ def test_the_declared_capabilities_of_a_client_follow_from_its_handlers(settings
         ({"middleware": [print]}, r"print\(\) must be an async function"),
     ],
 )
-def test_an_unusable_handler_is_refused_before_anything_is_opened(settings: Any, words: str) -> None:
+def test_an_invalid_handler_is_refused_by_the_constructor(settings: Any, words: str) -> None:
     from wharfinger.client import Client
 
     with pytest.raises(TypeError, match=words):
         Client("unix:/nowhere", **settings)
 
 
-def test_questions_that_are_open_together_are_answered_as_they_are_done() -> None:
+def test_concurrent_requests_are_answered_in_the_order_they_finish() -> None:
     async def test() -> None:
         async def slow(question: t.ElicitRequestParams) -> Any:
             await asyncio.sleep(float(question.message))
@@ -936,11 +942,11 @@ def test_questions_that_are_open_together_are_answered_as_they_are_done() -> Non
     run(test())
 
 
-def test_words_of_another_server_are_not_repeated_to_the_one_that_asks() -> None:
+def test_an_error_of_another_server_is_not_forwarded_to_the_server() -> None:
     other = remote_error(-32602, "a secret of another server", None)
-    error = answered({"sampling": giving(other)}, "sampling/createMessage", **SAMPLE)
+    error = reply_to({"sampling": returning(other)}, "sampling/createMessage", **SAMPLE)
     assert error == {"code": -32603, "message": "This client failed to answer."}
-    own = answered({"sampling": giving(InvalidParams("too long"))}, "sampling/createMessage", **SAMPLE)
+    own = reply_to({"sampling": returning(InvalidParams("too long"))}, "sampling/createMessage", **SAMPLE)
     assert (own["code"], "too long" in own["message"]) == (-32602, True)
 
 
@@ -953,10 +959,10 @@ def test_words_of_another_server_are_not_repeated_to_the_one_that_asks() -> None
         (ValueError("of the handler"), ValueError, "of the handler"),
     ],
 )
-def test_an_exception_of_a_handler_ends_the_call_that_asked(raised: Any, error: Any, words: str) -> None:
+def test_an_exception_in_a_handler_fails_the_call(raised: Any, error: Any, words: str) -> None:
     async def test() -> None:
         asks = {"resultType": "input_required", "inputRequests": {"q": QUESTION}}
-        async with Script(tools__call=asks) as server, server.client(elicitation=giving(raised)) as client:
+        async with Script(tools__call=asks) as server, server.client(elicitation=returning(raised)) as client:
             with pytest.raises(error, match=words) as caught:
                 await client.call_tool("x")
             assert not isinstance(caught.value, RequestTimeout)
@@ -965,9 +971,9 @@ def test_an_exception_of_a_handler_ends_the_call_that_asked(raised: Any, error: 
     run(test())
 
 
-def test_call_that_became_neither_a_task_nor_a_result_is_refused() -> None:
+def test_a_reply_that_is_neither_a_task_nor_a_result_is_refused() -> None:
     async def test() -> None:
-        async with Works(TASKS_ERA, "completed") as server, server.client() as client:
+        async with TaskServer(TASKS_ERA, "completed") as server, server.client() as client:
             for answer in ({"x": 1}, {"task": 3}):
                 server.answers["tools/call"] = answer
                 with pytest.raises(InvalidResponse):
@@ -980,9 +986,9 @@ def test_call_that_became_neither_a_task_nor_a_result_is_refused() -> None:
     run(test())
 
 
-def test_tools_that_must_be_tasks_are_remembered_up_to_a_number() -> None:
+def test_tools_that_require_tasks_are_remembered_up_to_a_number() -> None:
     async def test() -> None:
-        async with Works(TASKS_ERA, "completed") as server, server.client() as client:
+        async with TaskServer(TASKS_ERA, "completed") as server, server.client() as client:
             (tool,) = server.answers["tools/list"]["tools"]
             server.answers["tools/list"] = {"tools": [{**tool, "name": f"n{n}"} for n in range(10_001)]}
             server.answers["tools/call"] = lambda m: server.start(m) if "task" in m["params"] else text("plain")

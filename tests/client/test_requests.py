@@ -1,4 +1,4 @@
-"""The requests of each call, to servers of each era, and how the answers are read."""
+"""The requests that a client sends in each era, and how it handles their results."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OBJECT = {"type": "object"}
         (t.ResourceTemplateReference(uri="log:{day}"), {"type": "ref/resource", "uri": "log:{day}"}),
     ],
 )
-def test_completed_feature_may_be_given_in_any_form(ref: Any, sent: Any) -> None:
+def test_complete_accepts_each_form_of_a_reference(ref: Any, sent: Any) -> None:
     async def test() -> None:
         answer = {"completion": {"values": ["monday"]}}
         async with Script(completion__complete=answer) as server, server.client() as client:
@@ -63,7 +63,7 @@ def test_completed_feature_may_be_given_in_any_form(ref: Any, sent: Any) -> None
     run(test())
 
 
-def test_variable_of_a_template_is_completed_with_the_others_that_are_known() -> None:
+def test_completion_of_a_template_variable_sends_the_other_values_as_context() -> None:
     async def test() -> None:
         answer = {"completion": {"values": []}}
         async with Script(completion__complete=answer) as server, server.client() as client:
@@ -79,7 +79,7 @@ def test_variable_of_a_template_is_completed_with_the_others_that_are_known() ->
     run(test())
 
 
-def test_template_says_which_values_it_wants() -> None:
+def test_a_template_reports_missing_and_unknown_variables() -> None:
     async def test() -> None:
         read = {"contents": [{"uri": "x", "text": "calm"}]}
         async with Script(resources__read=read) as server, server.client() as client:
@@ -97,7 +97,7 @@ def test_template_says_which_values_it_wants() -> None:
     run(test())
 
 
-def test_template_is_looked_up_once_by_its_name_over_all_pages() -> None:
+def test_a_template_is_looked_up_once_by_name_over_all_pages() -> None:
     async def test() -> None:
         def page(message: Any) -> Any:
             number = int(message["params"].get("cursor", 0))
@@ -117,7 +117,7 @@ def test_template_is_looked_up_once_by_its_name_over_all_pages() -> None:
     run(test())
 
 
-def test_unknown_template_variable_is_reported_if_there_are_none() -> None:
+def test_an_unknown_template_is_reported_if_the_server_has_none() -> None:
     async def test() -> None:
         async with (
             Script(resources__templates__list={"resourceTemplates": []}) as server,
@@ -130,7 +130,7 @@ def test_unknown_template_variable_is_reported_if_there_are_none() -> None:
 
 
 @pytest.mark.parametrize("over", [0, 1])
-def test_template_of_a_server_may_be_of_64_ki_characters(over: int) -> None:
+def test_a_template_of_a_server_may_have_64_ki_characters(over: int) -> None:
     async def test() -> None:
         listed = {"name": "log", "uriTemplate": "a:" + "x" * (64 * 1024 - 2 + over)}
         async with (
@@ -159,7 +159,7 @@ LISTS: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_list_is_asked_for_page_by_page_up_to_a_number_of_pages(name: str) -> None:
+def test_a_list_is_requested_page_by_page_up_to_max_pages(name: str) -> None:
     method, member, rest = LISTS[name]
     given = ["a:"] if name == "read_directory" else []
 
@@ -190,7 +190,7 @@ def test_list_is_asked_for_page_by_page_up_to_a_number_of_pages(name: str) -> No
     run(test())
 
 
-def test_list_whose_first_page_is_refused_is_not_begun_again() -> None:
+def test_a_list_is_not_restarted_if_its_first_page_is_refused() -> None:
     async def test() -> None:
         async with Script(tools__list=Refusal(-32602, "no list")) as server, server.client() as client:
             with pytest.raises(RemoteError, match="no list"):
@@ -200,7 +200,7 @@ def test_list_whose_first_page_is_refused_is_not_begun_again() -> None:
     run(test())
 
 
-def test_list_whose_later_cursor_is_refused_is_begun_again_once() -> None:
+def test_a_list_is_restarted_once_if_a_later_cursor_is_refused() -> None:
     async def test() -> None:
         def page(message: Any) -> Any:
             if "cursor" in message["params"]:
@@ -220,10 +220,10 @@ def test_list_whose_later_cursor_is_refused_is_begun_again_once() -> None:
     run(test())
 
 
-# Other messages of a client.
+# Other requests.
 
 
-def test_ping_is_the_eras_own() -> None:
+def test_ping_sends_the_method_of_the_era() -> None:
     async def test() -> None:
         for revision, method in ((HANDSHAKE, "ping"), (STATELESS, "server/discover")):
             async with Script(revision) as server, server.client() as client:
@@ -240,7 +240,7 @@ def test_ping_is_the_eras_own() -> None:
     run(test())
 
 
-def test_server_is_notified_of_other_roots_in_the_handshake_era_only() -> None:
+def test_roots_changed_notifies_the_server_in_the_handshake_era_only() -> None:
     async def test() -> None:
         for revision, times in ((HANDSHAKE, 1), (STATELESS, 0)):
             async with Script(revision) as server, server.client(roots=[]) as client:
@@ -251,7 +251,7 @@ def test_server_is_notified_of_other_roots_in_the_handshake_era_only() -> None:
     run(test())
 
 
-def test_client_sends_its_name() -> None:
+def test_a_client_sends_its_name_and_version() -> None:
     async def test() -> None:
         from wharfinger import __version__
 
@@ -273,7 +273,7 @@ def test_client_sends_its_name() -> None:
     run(test())
 
 
-def test_arguments_are_sent_only_where_there_are_any() -> None:
+def test_arguments_are_sent_only_if_they_are_given() -> None:
     async def test() -> None:
         prompt = {"messages": []}
         async with Script(tools__call=text("ok"), prompts__get=prompt) as server, server.client() as client:
@@ -292,7 +292,7 @@ def test_arguments_are_sent_only_where_there_are_any() -> None:
     run(test())
 
 
-def test_tool_that_fails_without_a_message_is_still_an_error() -> None:
+def test_a_failed_tool_call_without_a_message_raises_tool_error() -> None:
     async def test() -> None:
         async with Script(tools__call={"content": [], "isError": True}) as server, server.client() as client:
             with pytest.raises(ToolError, match="failed, without a reason") as caught:
@@ -309,21 +309,21 @@ def test_tool_that_fails_without_a_message_is_still_an_error() -> None:
 
 
 @EACH_ERA
-def test_client_that_is_not_open_knows_no_server(revision: str) -> None:
+def test_a_client_that_is_not_open_raises_connection_lost(revision: str) -> None:
     async def test() -> None:
         async with Script(revision) as server:
             client = server.client()
 
-            def asks() -> list[Any]:
+            def accesses() -> list[Any]:
                 return [
                     lambda: client.server_info, lambda: client.capabilities, lambda: client.revision,
                     lambda: client.instructions, client.roots_changed,
                 ]  # fmt: skip
 
             assert client.transport == ""
-            for ask in asks():
+            for access in accesses():
                 with pytest.raises(ConnectionLost, match="not open"):
-                    ask()
+                    access()
             for call in (client.ping(), client.list_tools(), client.set_log_level("info"), client.watch("a:b").start()):
                 with pytest.raises(ConnectionLost, match="not open"):
                     await call
@@ -340,7 +340,7 @@ def test_client_that_is_not_open_knows_no_server(revision: str) -> None:
 # Log messages.
 
 
-def test_log_level_is_sent_with_every_stateless_request_if_logs_are_wanted() -> None:
+def test_the_log_level_is_sent_with_every_stateless_request_if_a_log_function_is_set() -> None:
     async def test() -> None:
         level = "io.modelcontextprotocol/logLevel"
         for settings, expected in (
@@ -361,7 +361,7 @@ def test_log_level_is_sent_with_every_stateless_request_if_logs_are_wanted() -> 
     run(test())
 
 
-def test_level_is_set_once_for_each_session_if_the_server_logs_and_logs_are_wanted() -> None:
+def test_the_log_level_is_set_once_for_each_session_if_both_sides_support_logs() -> None:
     async def test() -> None:
         logging: dict[str, Any] = {"logging": {}}
         for capabilities, settings, expected in (
@@ -387,7 +387,7 @@ def test_level_is_set_once_for_each_session_if_the_server_logs_and_logs_are_want
     run(test())
 
 
-def test_server_that_never_accepts_the_level_delays_no_call_and_is_asked_for_five_seconds_at_most() -> None:
+def test_an_unanswered_log_level_request_delays_no_call_and_is_cancelled_after_five_seconds() -> None:
     async def test() -> None:
         script = Script(HANDSHAKE, capabilities={"logging": {}}, logging__setLevel=SILENCE)
         async with script as server, server.client(log=print) as client:
@@ -401,7 +401,7 @@ def test_server_that_never_accepts_the_level_delays_no_call_and_is_asked_for_fiv
 
 
 @EACH_ERA
-def test_log_messages_are_reported_and_what_cannot_be_read_is_skipped(revision: str) -> None:
+def test_log_messages_are_reported_and_invalid_ones_are_skipped(revision: str) -> None:
     async def test() -> None:
         reported: list[t.LoggingMessageNotificationParams] = []
 
@@ -425,7 +425,7 @@ def test_log_messages_are_reported_and_what_cannot_be_read_is_skipped(revision: 
 
 
 @EACH_ERA
-def test_closed_client_reports_no_more_logs(revision: str) -> None:
+def test_a_closed_client_reports_no_more_log_messages(revision: str) -> None:
     async def test() -> None:
         reported: list[Any] = []
         go = asyncio.Event()
@@ -451,7 +451,7 @@ def test_closed_client_reports_no_more_logs(revision: str) -> None:
     run(test())
 
 
-def test_log_messages_for_a_slow_function_wait_in_order_and_the_oldest_are_dropped() -> None:
+def test_log_messages_for_a_slow_function_are_queued_and_the_oldest_are_dropped() -> None:
     async def test() -> None:
         reported: list[Any] = []
         go = asyncio.Event()
@@ -497,7 +497,7 @@ def test_log_messages_for_a_slow_function_are_bounded_in_bytes() -> None:
             return text("ok")
 
         async with Script(HANDSHAKE, tools__call=logs) as server, server.client(log=slow) as client:
-            for _ in range(2):  # a reported change frees its slot
+            for _ in range(2):  # a reported message frees its bytes
                 reported.clear()
                 go.clear()
                 await client.call_tool("x")
@@ -517,13 +517,13 @@ def test_no_progress_is_reported_after_its_call_has_failed() -> None:
             reported.append(done)
             await go.wait()
 
-        def works(message: Any) -> Any:
+        def run_steps(message: Any) -> Any:
             for done in range(3):
                 token = message["params"]["_meta"]["progressToken"]
                 server.notify("notifications/progress", progressToken=token, progress=done)
             return Refusal(-32603, "sunk")
 
-        async with Script(tools__call=works) as server, server.client() as client:
+        async with Script(tools__call=run_steps) as server, server.client() as client:
             with pytest.raises(RemoteError, match="sunk"):
                 await client.call_tool("x", progress=slow)
             go.set()
@@ -533,7 +533,7 @@ def test_no_progress_is_reported_after_its_call_has_failed() -> None:
     run(test())
 
 
-def test_call_ends_after_its_progress_was_reported() -> None:
+def test_a_call_returns_after_its_progress_was_reported() -> None:
     async def test() -> None:
         reported: list[float] = []
 
@@ -541,20 +541,20 @@ def test_call_ends_after_its_progress_was_reported() -> None:
             await asyncio.sleep(5)
             reported.append(done)
 
-        def works(message: Any) -> Any:
+        def run_steps(message: Any) -> Any:
             for done in range(3):
                 token = message["params"]["_meta"]["progressToken"]
                 server.notify("notifications/progress", progressToken=token, progress=done)
             return text("done")
 
-        async with Script(TASKS_ERA, tools__call=works) as server, server.client() as client:
+        async with Script(TASKS_ERA, tools__call=run_steps) as server, server.client() as client:
             await client.call_tool("x", progress=slow)
             assert (reported, now()) == ([0, 1, 2], 15)
 
     run(test())
 
 
-def test_template_shows_its_text_once_that_is_known_and_else_its_name() -> None:
+def test_the_repr_of_a_template_shows_its_uri_template_if_known() -> None:
     async def test() -> None:
         listed = {"name": "log", "uriTemplate": "log:{day}"}
         async with (
