@@ -1,4 +1,4 @@
-"""A server that can be made to crash, run as a process: over stdio, or over HTTP on a given port."""
+"""A server with tools that crash it, which tests run as a process over stdio or over HTTP on a given port."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A server of plain Python that does what servers must not, for tests in a process of its own; handshake era.
+"""A faulty server of the handshake era in plain Python, which tests run as a process.
 
-The name of the tool that is called says which fault comes before, or instead of, its answer.
+The name of the called tool selects the fault before, or instead of, its answer.
 """
 
 import json

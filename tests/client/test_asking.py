@@ -1,4 +1,4 @@
-"""Questions of a server to its client: the same handlers answer requests and results, in every revision."""
+"""Input requests of a server: the same handlers answer requests and input_required results in every revision."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from wharfinger.errors import (
 from wharfinger.protocol.jsonrpc import Message, encode
 from wharfinger.protocol.revisions import REVISIONS, SUPPORTED
 
-ASKING = tuple(name for name in SUPPORTED if REVISIONS[name].elicits)
-SENDING = tuple(name for name in SUPPORTED if REVISIONS[name].elicits_urls)
+ELICITING = tuple(name for name in SUPPORTED if REVISIONS[name].elicits)
+ELICITING_URLS = tuple(name for name in SUPPORTED if REVISIONS[name].elicits_urls)
 
 
 class Quay(msgspec.Struct):
@@ -36,7 +36,7 @@ class Quay(msgspec.Struct):
     tugs: int = 1
 
 
-def asking() -> Server:
+def eliciting_server() -> Server:
     server = Server("asking")
 
     @server.tool
@@ -70,7 +70,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 20))
 
 
-def answered_by(answer: Any) -> Any:
+def returning(answer: Any) -> Any:
     async def handler(question: Any) -> Any:
         if isinstance(answer, BaseException):
             raise answer
@@ -79,7 +79,7 @@ def answered_by(answer: Any) -> Any:
     return handler
 
 
-@pytest.mark.parametrize("revision", ASKING)
+@pytest.mark.parametrize("revision", ELICITING)
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
@@ -89,43 +89,43 @@ def answered_by(answer: Any) -> Any:
         (t.ElicitResult(action="accept", content={"side": "south"}), "south 1"),
     ],
 )
-def test_a_form_is_answered_by_fields_and_its_defaults(revision: str, answer: Any, expected: str) -> None:
+def test_a_form_is_answered_with_fields_and_defaults(revision: str, answer: Any, expected: str) -> None:
     async def test() -> None:
-        async with Client(asking(), revision=revision, elicitation=answered_by(answer)) as client:
+        async with Client(eliciting_server(), revision=revision, elicitation=returning(answer)) as client:
             assert (await client.call_tool("berth")).text == expected
 
     run(test())
 
 
-@pytest.mark.parametrize("revision", ASKING)
+@pytest.mark.parametrize("revision", ELICITING)
 @pytest.mark.parametrize("answer", ["decline", "cancel", Declined()])
-def test_a_form_is_declined_or_cancelled(revision: str, answer: Any) -> None:
+def test_a_declined_or_cancelled_form_raises_a_tool_error(revision: str, answer: Any) -> None:
     async def test() -> None:
-        async with Client(asking(), revision=revision, elicitation=answered_by(answer)) as client:
+        async with Client(eliciting_server(), revision=revision, elicitation=returning(answer)) as client:
             with pytest.raises(ToolError, match="cancelled" if answer == "cancel" else "declined"):
                 await client.call_tool("berth")
 
     run(test())
 
 
-@pytest.mark.parametrize("revision", ASKING)
-def test_several_rounds_and_several_calls_at_once_stay_apart(revision: str) -> None:
+@pytest.mark.parametrize("revision", ELICITING)
+def test_concurrent_calls_with_several_rounds_do_not_mix_their_answers(revision: str) -> None:
     sides = {"Which quay?": "north", "And then?": "south"}
 
     async def test() -> None:
         async def choose(question: t.ElicitRequestParams) -> dict[str, Any]:
             return {"side": sides[question.message]}
 
-        async with Client(asking(), revision=revision, elicitation=choose) as client:
+        async with Client(eliciting_server(), revision=revision, elicitation=choose) as client:
             calls = [client.call_tool("twice") for _ in range(10)]
             assert {result.text for result in await asyncio.gather(*calls)} == {"north south"}
 
     run(test())
 
 
-@pytest.mark.parametrize("revision", SENDING)
+@pytest.mark.parametrize("revision", ELICITING_URLS)
 @pytest.mark.parametrize(("answer", "outcome"), [(True, "paid"), (False, "declined"), ("cancel", "cancelled")])
-def test_a_url_needs_consent(revision: str, answer: Any, outcome: str) -> None:
+def test_url_elicitation_needs_consent(revision: str, answer: Any, outcome: str) -> None:
     async def test() -> None:
         seen: list[str] = []
 
@@ -133,7 +133,7 @@ def test_a_url_needs_consent(revision: str, answer: Any, outcome: str) -> None:
             seen.append(str(question.url))
             return answer
 
-        async with Client(asking(), revision=revision, consent=consent) as client:
+        async with Client(eliciting_server(), revision=revision, consent=consent) as client:
             if outcome == "paid":
                 assert (await client.call_tool("pay")).text == "paid"
             else:
@@ -145,7 +145,7 @@ def test_a_url_needs_consent(revision: str, answer: Any, outcome: str) -> None:
 
 
 @pytest.mark.parametrize("consents", [True, False, None])
-def test_a_call_that_needs_an_errand_at_a_url_is_made_again(consents: bool | None) -> None:
+def test_a_call_is_repeated_after_its_url_elicitation(consents: bool | None) -> None:
     server = Server("gate")
     calls: list[int] = []
 
@@ -174,37 +174,37 @@ def test_a_call_that_needs_an_errand_at_a_url_is_made_again(consents: bool | Non
 
 
 @pytest.mark.parametrize("revision", SUPPORTED)
-def test_sampling_is_answered_by_text_or_a_result(revision: str) -> None:
+def test_sampling_is_answered_with_text_or_a_result(revision: str) -> None:
     async def test() -> None:
-        async with Client(asking(), revision=revision, sampling=answered_by("A wall.")) as client:
+        async with Client(eliciting_server(), revision=revision, sampling=returning("A wall.")) as client:
             assert (await client.call_tool("think")).text == "A wall."
         whole = t.CreateMessageResult(model="m", role="assistant", content=t.TextContent(text="A pier."))
-        async with Client(asking(), revision=revision, sampling=answered_by(whole)) as client:
+        async with Client(eliciting_server(), revision=revision, sampling=returning(whole)) as client:
             assert (await client.call_tool("think")).text == "A pier."
 
     run(test())
 
 
 @pytest.mark.parametrize("revision", SUPPORTED)
-def test_roots_are_paths_or_come_from_a_function(revision: str, tmp_path: Path) -> None:
+def test_roots_are_paths_or_a_function(revision: str, tmp_path: Path) -> None:
     async def test() -> None:
-        async with Client(asking(), revision=revision, roots=[tmp_path, "file:///charts"]) as client:
+        async with Client(eliciting_server(), revision=revision, roots=[tmp_path, "file:///charts"]) as client:
             assert (await client.call_tool("where", returns=list[str])).data == [tmp_path.as_uri(), "file:///charts"]
 
         async def roots() -> list[t.Root]:
             return [t.Root(uri="file:///moving")]
 
-        async with Client(asking(), revision=revision, roots=roots) as client:
+        async with Client(eliciting_server(), revision=revision, roots=roots) as client:
             assert (await client.call_tool("where", returns=list[str])).data == ["file:///moving"]
             client.roots_changed()
 
     run(test())
 
 
-@pytest.mark.parametrize("revision", ASKING)
-def test_undeclared_capabilities_are_not_requested(revision: str) -> None:
+@pytest.mark.parametrize("revision", ELICITING)
+def test_tools_that_need_an_undeclared_capability_fail(revision: str) -> None:
     async def test() -> None:
-        async with Client(asking(), revision=revision) as client:
+        async with Client(eliciting_server(), revision=revision) as client:
             for tool in ("berth", "think", "where"):
                 with pytest.raises((ToolError, RemoteError)):
                     await client.call_tool(tool)
@@ -212,34 +212,34 @@ def test_undeclared_capabilities_are_not_requested(revision: str) -> None:
     run(test())
 
 
-@pytest.mark.parametrize("revision", ASKING)
-def test_a_call_does_not_run_out_of_time_while_its_user_thinks(revision: str) -> None:
+@pytest.mark.parametrize("revision", ELICITING)
+def test_a_call_does_not_time_out_while_its_elicitation_is_pending(revision: str) -> None:
     async def test() -> None:
-        async def slowly(_: t.ElicitRequestParams) -> Any:
+        async def answer_slowly(_: t.ElicitRequestParams) -> Any:
             await asyncio.sleep(0.4)
             return {"side": "north"}
 
-        async with Client(asking(), revision=revision, elicitation=slowly, timeout=0.25) as client:
+        async with Client(eliciting_server(), revision=revision, elicitation=answer_slowly, timeout=0.25) as client:
             assert (await client.call_tool("berth")).text == "north 1"
 
     run(test())
 
 
-@pytest.mark.parametrize("revision", ASKING)
-def test_an_unanswered_question_ends_at_the_maximum(revision: str) -> None:
+@pytest.mark.parametrize("revision", ELICITING)
+def test_an_unanswered_elicitation_fails_after_max_timeout(revision: str) -> None:
     async def test() -> None:
         async def never(_: t.ElicitRequestParams) -> Any:
             await asyncio.Event().wait()
 
-        async with Client(asking(), revision=revision, elicitation=never) as client:
+        async with Client(eliciting_server(), revision=revision, elicitation=never) as client:
             with pytest.raises(RequestTimeout):
                 await client.call_tool("berth", max_timeout=0.1)
 
     run(test())
 
 
-@pytest.mark.parametrize("revision", ASKING)
-def test_a_cancelled_call_cancels_its_question(revision: str) -> None:
+@pytest.mark.parametrize("revision", ELICITING)
+def test_a_cancelled_call_cancels_its_elicitation(revision: str) -> None:
     async def test() -> None:
         asked, gone = asyncio.Event(), asyncio.Event()
 
@@ -250,7 +250,7 @@ def test_a_cancelled_call_cancels_its_question(revision: str) -> None:
             finally:
                 gone.set()
 
-        async with Client(asking(), revision=revision, elicitation=never) as client:
+        async with Client(eliciting_server(), revision=revision, elicitation=never) as client:
             call = asyncio.ensure_future(client.call_tool("berth"))
             await asked.wait()
             call.cancel()
@@ -261,10 +261,10 @@ def test_a_cancelled_call_cancels_its_question(revision: str) -> None:
     run(test())
 
 
-# One question at a time.
+# Single requests.
 
 
-def asked(method: str, **params: Any) -> Message:
+def request(method: str, **params: Any) -> Message:
     return Message("2.0", 1, method, params=msgspec.Raw(encode(params)))
 
 
@@ -277,35 +277,35 @@ USE: dict[str, Any] = {"role": "assistant", "content": {"type": "tool_use", "id"
 @pytest.mark.parametrize(
     ("handlers", "message", "error"),
     [
-        ({}, asked("elicitation/create", **FORM), MethodNotFound),
-        ({}, asked("sampling/createMessage", **SAMPLE), MethodNotFound),
-        ({}, asked("roots/list"), MethodNotFound),
-        ({"roots": []}, asked("made/up"), MethodNotFound),
-        ({"elicitation": answered_by({})}, asked("elicitation/create", **URL), InvalidParams),
-        ({"consent": answered_by(True)}, asked("elicitation/create", **FORM), InvalidParams),
-        ({"elicitation": answered_by({})}, asked("elicitation/create", message="?"), InvalidParams),
-        ({"elicitation": answered_by({})}, asked("elicitation/create"), InvalidParams),
-        ({"sampling": answered_by("")}, asked("sampling/createMessage", **SAMPLE, tools=[]), InvalidParams),
-        ({"sampling": answered_by("")}, asked("sampling/createMessage", messages=[USE], maxTokens=1), InvalidParams),
+        ({}, request("elicitation/create", **FORM), MethodNotFound),
+        ({}, request("sampling/createMessage", **SAMPLE), MethodNotFound),
+        ({}, request("roots/list"), MethodNotFound),
+        ({"roots": []}, request("made/up"), MethodNotFound),
+        ({"elicitation": returning({})}, request("elicitation/create", **URL), InvalidParams),
+        ({"consent": returning(True)}, request("elicitation/create", **FORM), InvalidParams),
+        ({"elicitation": returning({})}, request("elicitation/create", message="?"), InvalidParams),
+        ({"elicitation": returning({})}, request("elicitation/create"), InvalidParams),
+        ({"sampling": returning("")}, request("sampling/createMessage", **SAMPLE, tools=[]), InvalidParams),
+        ({"sampling": returning("")}, request("sampling/createMessage", messages=[USE], maxTokens=1), InvalidParams),
     ],
 )
-def test_a_question_that_cannot_be_answered_is_refused(
+def test_an_invalid_or_undeclared_request_is_refused(
     handlers: dict[str, Any], message: Message, error: type[ProtocolError]
 ) -> None:
     with pytest.raises(error):
         asyncio.run(InputHandlers(**handlers).answer(message))
 
 
-def test_a_refused_sample_has_the_code_of_the_specification() -> None:
+def test_refused_sampling_has_the_code_of_the_specification() -> None:
     with pytest.raises(ProtocolError) as refused:
-        asyncio.run(InputHandlers(sampling=answered_by(Declined())).answer(asked("sampling/createMessage", **SAMPLE)))
+        asyncio.run(InputHandlers(sampling=returning(Declined())).answer(request("sampling/createMessage", **SAMPLE)))
     assert refused.value.code == -1
 
 
-def test_another_servers_words_are_not_repeated() -> None:
+def test_an_error_of_another_server_is_not_forwarded() -> None:
     error = remote_error(-32602, "secret of another server")
     with pytest.raises(ProtocolError) as reported:
-        asyncio.run(InputHandlers(elicitation=answered_by(error)).answer(asked("elicitation/create", **FORM)))
+        asyncio.run(InputHandlers(elicitation=returning(error)).answer(request("elicitation/create", **FORM)))
     assert "secret" not in str(reported.value)
 
 
@@ -313,23 +313,23 @@ def test_another_servers_words_are_not_repeated() -> None:
     ("handlers", "declared"),
     [
         ({}, {}),
-        ({"elicitation": answered_by({})}, {"elicitation": {"form": {}}}),
-        ({"consent": answered_by({})}, {"elicitation": {"url": {}}}),
-        ({"sampling": answered_by({})}, {"sampling": {}}),
-        ({"sampling": answered_by({}), "sampling_tools": True}, {"sampling": {"tools": {}}}),
+        ({"elicitation": returning({})}, {"elicitation": {"form": {}}}),
+        ({"consent": returning({})}, {"elicitation": {"url": {}}}),
+        ({"sampling": returning({})}, {"sampling": {}}),
+        ({"sampling": returning({}), "sampling_tools": True}, {"sampling": {"tools": {}}}),
         ({"roots": ["/a"]}, {"roots": {"listChanged": True}}),
     ],
 )
-def test_capabilities_follow_from_handlers(handlers: dict[str, Any], declared: dict[str, Any]) -> None:
+def test_handlers_determine_the_capabilities(handlers: dict[str, Any], declared: dict[str, Any]) -> None:
     assert msgspec.to_builtins(InputHandlers(**handlers).capabilities) == declared
 
 
 @pytest.mark.parametrize("handlers", [{"elicitation": 1}, {"roots": "/a"}, {"roots": 1}, {"sampling_tools": True}])
-def test_an_invalid_handler_is_refused_at_once(handlers: dict[str, Any]) -> None:
+def test_an_invalid_handler_is_refused_by_the_constructor(handlers: dict[str, Any]) -> None:
     with pytest.raises(TypeError):
-        Client(asking(), **handlers)
+        Client(eliciting_server(), **handlers)
 
 
-def test_a_question_in_a_result_that_was_not_declared_ends_the_call() -> None:
+def test_an_undeclared_input_request_in_a_result_fails_the_call() -> None:
     with pytest.raises(InvalidResponse, match="roots/list"):
         asyncio.run(InputHandlers().fulfil({"a": t.ListRootsRequest()}))

@@ -326,7 +326,7 @@ def test_a_path_of_a_python_file_is_run(tmp_path: Path) -> None:
 
 
 def open_with_responses(*replies: tuple[str, str, bytes], path: str = "/mcp", **settings: Any) -> tuple[Any, list[Any]]:
-    """Open a client with these (status, content type, body) responses. Return its revision or error, and the requests."""
+    """Open a client with these (status, content type, body) responses. Return its revision or error, and requests."""
     asked: list[Any] = []
     outcome: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""What a client remembers of a server's era, and how it recovers if that is wrong (spec: §2.4, §2.5)."""
+"""How a client remembers the era of a server, and detects it again if it changed (spec: §2.4, §2.5)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wharfinger.protocol.sse import Pulse
 
 NEWEST, HANDSHAKE = "2026-07-28", "2025-11-25"
 Reply = tuple[int, Any]
-"""A status, and the message that answers, or text that is none."""
+"""A status, and the members of a response or a text that is not a message."""
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -23,7 +23,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 class FakeServer:
-    """A server on a port that answers as a test says. `asked` has the requests as (method, revision)."""
+    """A server on a port with answers from `speaks`. `asked` contains the methods of the messages."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -31,7 +31,7 @@ class FakeServer:
         self.silent = False
         self.comments = 0
         self.streams = False
-        """Whether a GET opens a stream, on which nothing comes."""
+        """Whether a GET opens a stream without events."""
 
     async def __aenter__(self) -> FakeServer:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
@@ -83,7 +83,7 @@ class FakeServer:
             writer.close()
 
     def new_methods(self) -> list[str]:
-        """Return the requests since the last call."""
+        """Return the methods of the messages since the last call."""
         asked, self.asked = self.asked, []
         return asked
 
@@ -114,7 +114,7 @@ def handshake(message: Any) -> Reply:
     return 400, "<html>what?"
 
 
-def test_handshake_server_is_asked_in_its_own_way_the_next_time() -> None:
+def test_a_known_handshake_server_is_not_probed_again() -> None:
     async def test() -> None:
         async with FakeServer() as fake:
             fake.speaks = handshake
@@ -131,8 +131,8 @@ def test_handshake_server_is_asked_in_its_own_way_the_next_time() -> None:
 
 
 @pytest.mark.parametrize("how", ["refused", "no message"])
-def test_a_remembered_revision_that_is_wrong_is_negotiated_again(how: str) -> None:
-    def rude(message: Any) -> Reply:
+def test_the_era_is_detected_again_if_the_remembered_one_fails(how: str) -> None:
+    def stateless_without_hint(message: Any) -> Reply:
         return (404, "<html>") if message["method"] == "initialize" else stateless(message)
 
     async def test() -> None:
@@ -140,7 +140,7 @@ def test_a_remembered_revision_that_is_wrong_is_negotiated_again(how: str) -> No
             fake.speaks = handshake
             async with Client(fake.url):
                 pass
-            fake.speaks = stateless if how == "refused" else rude
+            fake.speaks = stateless if how == "refused" else stateless_without_hint
             fake.new_methods()
             async with Client(fake.url) as client:
                 assert client.revision == NEWEST
@@ -152,8 +152,8 @@ def test_a_remembered_revision_that_is_wrong_is_negotiated_again(how: str) -> No
 
 
 @pytest.mark.parametrize(("before", "after"), [(stateless, handshake), (handshake, stateless)])
-def test_server_that_comes_back_in_the_other_era_is_spoken_to_in_that(before: Any, after: Any) -> None:
-    """The call that detects it was refused, not served, so it is sent again."""
+def test_a_client_follows_a_server_that_changes_its_era(before: Any, after: Any) -> None:
+    """The call that detects the change was refused without effect, so it is repeated."""
 
     async def test() -> None:
         async with FakeServer() as fake:
@@ -169,7 +169,7 @@ def test_server_that_comes_back_in_the_other_era_is_spoken_to_in_that(before: An
     run(test())
 
 
-def test_server_that_answers_badly_is_not_detected_again_each_time() -> None:
+def test_the_era_is_not_detected_again_after_each_failure() -> None:
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url) as client:
             fake.new_methods()
@@ -185,7 +185,7 @@ def test_server_that_answers_badly_is_not_detected_again_each_time() -> None:
     run(test())
 
 
-def test_call_whose_revision_is_refused_although_it_is_offered_is_sent_once_more() -> None:
+def test_a_call_with_a_refused_but_offered_revision_is_repeated_once() -> None:
     """Spec §2.4."""
 
     async def test() -> None:
@@ -199,8 +199,8 @@ def test_call_whose_revision_is_refused_although_it_is_offered_is_sent_once_more
     run(test())
 
 
-def test_stream_of_a_server_that_answers_nothing_any_more_is_opened_again() -> None:
-    """Half-open: neither side closes the connection for notifications."""
+def test_the_stream_of_an_unresponsive_server_is_reopened() -> None:
+    """The stream is half-open: neither side closes it."""
 
     async def test() -> None:
         retry = Retry(initial_delay=0.001, heartbeat=0.01)
@@ -213,12 +213,12 @@ def test_stream_of_a_server_that_answers_nothing_any_more_is_opened_again() -> N
             await client.list_tools()
             fake.new_methods()
             await asyncio.sleep(0.05)
-            assert fake.new_methods() == []  # without a watch nothing is sent
+            assert fake.new_methods() == []  # no ping is sent without a watch
 
     run(test())
 
 
-def test_closed_stream_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_without_its_heartbeat_is_reopened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pulse, "MIN_SECONDS", 0.05)
 
     async def test() -> None:

@@ -1,4 +1,4 @@
-"""Arguments that headers repeat (2026-07-28, x-mcp-header), against a hand-written HTTP server."""
+"""Arguments in headers (2026-07-28, x-mcp-header), with a hand-written HTTP server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOOLS = [{"name": "berth", "inputSchema": QUAY}, {"name": "wrong", "inputSchema"
 
 
 def visit(refusals: int) -> tuple[list[tuple[str, str | None]], list[str], Any]:
-    """Call a tool of a server that refuses the first calls. Return the requests, the listed tools, and the answer."""
+    """Call a tool of a server that refuses the first calls. Return the requests, the listed tools and the answer."""
     asked: list[tuple[str, str | None]] = []
     outcome: list[Any] = []
     left = refusals
@@ -63,12 +63,12 @@ def visit(refusals: int) -> tuple[list[tuple[str, str | None]], list[str], Any]:
     return asked[1:-1], outcome[1], outcome[0]
 
 
-def test_refused_call_learns_the_headers_and_is_sent_once_more() -> None:
-    """The client lists the tools, and repeats the call; a tool with an invalid schema is left out."""
+def test_a_refused_call_is_repeated_with_the_headers_of_the_list() -> None:
+    """The client lists the tools and repeats the call. A tool with an invalid schema is left out."""
     assert visit(refusals=1) == ([("tools/call", None), ("tools/list", None), ("tools/call", "7")], ["berth"], "7")
 
 
-def test_call_that_is_refused_again_is_reported() -> None:
+def test_a_call_that_is_refused_twice_raises_the_error() -> None:
     asked, _, error = visit(refusals=2)
     assert [method for method, _ in asked] == ["tools/call", "tools/list", "tools/call"]
     with pytest.raises(RemoteError, match="Mcp-Param-Quay is missing"):

@@ -1,4 +1,4 @@
-"""The number of functions that one `read_resource` or `call_tool` crosses in the client."""
+"""The number of functions of the client that one `read_resource` or `call_tool` enters."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PACKAGE = str(Path(wharfinger.__file__).parent)
 PROGRAM = Path(__file__).with_name("example_server.py")
 
 
-async def crossed(revision: str, call: Callable[[Client], Awaitable[Any]]) -> tuple[Any, set[str], set[str], int]:
-    """What a call returns, our functions and files that it enters, and how many Python calls it makes.
+async def profile_call(revision: str, call: Callable[[Client], Awaitable[Any]]) -> tuple[Any, set[str], set[str], int]:
+    """Return the result of a call, the functions and files of Wharfinger it enters, and its number of Python calls.
 
     The server is another process, so that none of its functions is counted.
     """
@@ -37,11 +37,11 @@ async def crossed(revision: str, call: Callable[[Client], Awaitable[Any]]) -> tu
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_one_read_crosses_few_functions_and_files(revision: str) -> None:
-    """A default client, whose cache is on."""
+def test_one_read_enters_few_functions_and_files(revision: str) -> None:
+    """The client has its default settings, so its cache is on."""
 
     result, functions, files, calls = asyncio.run(
-        crossed(revision, lambda client: client.read_resource("notes://data"))
+        profile_call(revision, lambda client: client.read_resource("notes://data"))
     )
     assert result.text == '{"a":1}'
     assert len(functions) <= 25, sorted(functions)
@@ -50,9 +50,9 @@ def test_one_read_crosses_few_functions_and_files(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_one_call_of_a_tool_crosses_as_little(revision: str) -> None:
+def test_one_tool_call_enters_few_functions_and_files(revision: str) -> None:
     result, functions, files, calls = asyncio.run(
-        crossed(revision, lambda client: client.call_tool("add", {"a": 1, "b": 2}))
+        profile_call(revision, lambda client: client.call_tool("add", {"a": 1, "b": 2}))
     )
     assert result.data == 3
     assert len(functions) <= 25, sorted(functions)

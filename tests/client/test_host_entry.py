@@ -1,4 +1,4 @@
-"""Entries of hosts' configurations: which are accepted, and the errors of the others."""
+"""Server entries of host configurations: valid ones and the errors of invalid ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ server.run()
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_command_runs_as_its_entry_says(tmp_path: Path, whole: bool) -> None:
+def test_a_command_runs_with_the_settings_of_its_entry(tmp_path: Path, whole: bool) -> None:
     entry = {"command": sys.executable, "args": ["-c", CODE], "env": {"SHIP": "Mary"}, "cwd": str(tmp_path)}
 
     async def call() -> str:
@@ -44,7 +44,7 @@ def test_options_of_the_caller_take_precedence(tmp_path: Path) -> None:
     assert asyncio.run(call()) == f"{tmp_path} Anna"
 
 
-def test_a_url_has_its_headers() -> None:
+def test_a_url_is_requested_with_the_headers_of_its_entry() -> None:
     entry = {"type": "http", "url": "https://a.test/mcp", "headers": {"X-Ship": "Mary"}}
     assert read_entry(entry) == HostEntry("https://a.test/mcp", {"X-Ship": "Mary"}, {}, None)
 
@@ -64,6 +64,6 @@ def test_a_url_has_its_headers() -> None:
         ({"mcpServers": {"a": {}, "b": {}}}, "has a, b: pass one"),
     ],
 )
-def test_an_invalid_entry_is_reported_at_once(entry: dict[str, Any], message: str) -> None:
+def test_an_invalid_entry_is_refused(entry: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Client(entry)

@@ -1,4 +1,4 @@
-"""Hostile answers at 10 and 100 times their size: time and memory grow no faster than the input."""
+"""Hostile answers at 10 and 100 times a base size: time and memory grow no faster than the input."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 30))
 
 
-def waiting(revision: str = "2025-11-25") -> ClientPeer[str]:
+def pending_peer(revision: str = "2025-11-25") -> ClientPeer[str]:
     peer: ClientPeer[str] = ClientPeer(LIMITS)
     peer.rules, peer.handles_requests = REVISIONS[revision], True
     peer.request("tools/list", t.RequestParams(), "one")
@@ -48,11 +48,11 @@ def waiting(revision: str = "2025-11-25") -> ClientPeer[str]:
 
 
 def receive(data: bytes) -> None:
-    waiting().receive(data)
+    pending_peer().receive(data)
 
 
 def receive_batch(data: bytes) -> None:
-    waiting("2025-03-26").receive(data)
+    pending_peer("2025-03-26").receive(data)
 
 
 def read_events(data: bytes) -> None:
@@ -122,7 +122,7 @@ CASES: dict[str, tuple[int, Callable[[int], bytes], Callable[[bytes], Any]]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_time_and_memory_grow_no_faster_than_the_input(name: str) -> None:
-    """Compare ten times the size with a hundred times; small figures are noise."""
+    """Compare ten times the size with a hundred times, since smaller sizes are noise."""
     size, make, use = CASES[name]
     spent: list[tuple[float, int]] = []
     use(make(size))  # created once
@@ -149,16 +149,16 @@ def _timed(use: Callable[[bytes], Any], data: bytes) -> float:
     "head", [b'{"jsonrpc":"2.0","id":null,"error":', b"[", b'[{"a":', b'{"jsonrpc":"2.0","id":1,"error":']
 )
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-11-25", "2026-07-28"])
-def test_no_depth_raises_anything(head: bytes, revision: str) -> None:
-    waiting(revision).receive(head + b"[" * 100_000)
-    waiting(revision).receive(head + b"[" * 100_000 + b"]" * 100_000 + (b"}" if head[:1] == b"{" else b"]"))
+def test_deep_nesting_raises_no_exception(head: bytes, revision: str) -> None:
+    pending_peer(revision).receive(head + b"[" * 100_000)
+    pending_peer(revision).receive(head + b"[" * 100_000 + b"]" * 100_000 + (b"}" if head[:1] == b"{" else b"]"))
 
 
-def test_a_batch_is_bounded() -> None:
+def test_a_batch_over_the_limit_is_not_a_message() -> None:
     ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
-    events = waiting("2025-03-26").receive(b"[%s]" % b",".join([ping] * MAX_BATCH_MESSAGES))
+    events = pending_peer("2025-03-26").receive(b"[%s]" % b",".join([ping] * MAX_BATCH_MESSAGES))
     assert [type(event) for event in events] == [Reply] * MAX_BATCH_MESSAGES
-    (event,) = waiting("2025-03-26").receive(b"[%s]" % b",".join([ping] * (MAX_BATCH_MESSAGES + 1)))
+    (event,) = pending_peer("2025-03-26").receive(b"[%s]" % b",".join([ping] * (MAX_BATCH_MESSAGES + 1)))
     assert type(event) is NotAMessage
 
 
@@ -166,7 +166,7 @@ def test_a_batch_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("cycle", [1, 2, 7])
-def test_a_list_whose_cursors_repeat_ends(cycle: int) -> None:
+def test_a_list_with_repeated_cursors_raises_an_error(cycle: int) -> None:
     asked: list[Any] = []
 
     async def page(cursor: Any) -> tuple[list[int], str]:
@@ -181,7 +181,7 @@ def test_a_list_whose_cursors_repeat_ends(cycle: int) -> None:
     assert len(asked) == cycle + 1
 
 
-def test_a_template_of_a_server_is_bounded() -> None:
+def test_a_template_over_the_limit_raises_an_error() -> None:
     async def uri(text: str) -> str:
         async def lists(call: Any, next: Any) -> t.ListResourceTemplatesResult:
             return t.ListResourceTemplatesResult(resource_templates=[t.ResourceTemplate(name="x", uri_template=text)])
@@ -194,10 +194,10 @@ def test_a_template_of_a_server_is_bounded() -> None:
         asyncio.run(uri("x" * (MAX_TEMPLATE_CHARACTERS + 1)))
 
 
-# Floods.
+# Floods of messages.
 
 
-def test_changes_that_wait_for_a_slow_function_are_bounded_in_number_and_bytes() -> None:
+def test_messages_for_a_slow_function_are_bounded_in_number_and_bytes() -> None:
     async def reported(count: int, size: int) -> list[int]:
         go, numbers = asyncio.Event(), list[int]()
 
@@ -205,11 +205,11 @@ def test_changes_that_wait_for_a_slow_function_are_bounded_in_number_and_bytes()
             await go.wait()
             numbers.append(number)
 
-        telling = CallbackQueue(slow)
+        queue = CallbackQueue(slow)
         for number in range(count):
-            telling.put(number, size=size)
+            queue.put(number, size=size)
         go.set()
-        await telling.finished()
+        await queue.finished()
         return numbers
 
     async def test() -> None:
@@ -220,7 +220,7 @@ def test_changes_that_wait_for_a_slow_function_are_bounded_in_number_and_bytes()
     run(test())
 
 
-def test_changes_that_wait_are_bounded_in_number_and_bytes() -> None:
+def test_pending_changes_are_bounded_in_number_and_bytes() -> None:
     async def test() -> None:
         subscription = _Subscription(("a:",), False, asyncio.get_running_loop().create_future())
         for number in range(10 * MAX_PENDING_CHANGES):
@@ -235,8 +235,8 @@ def test_changes_that_wait_are_bounded_in_number_and_bytes() -> None:
     run(test())
 
 
-def test_a_flood_of_changes_against_a_full_cache_is_quick() -> None:
-    """A notice of a hundred bytes is compared with everything in the cache."""
+def test_a_flood_of_changes_is_handled_quickly_with_a_full_cache() -> None:
+    """Each change notification is compared with all results in the cache."""
     cache = Cache()
     step = CacheStep(cache, "http://x", {}, t.ClientCapabilities())
     step.connection_made(REVISIONS["2026-07-28"], t.ServerCapabilities())
@@ -252,7 +252,7 @@ def test_a_flood_of_changes_against_a_full_cache_is_quick() -> None:
     assert len(cache) == 1024
 
 
-def test_a_cursor_too_long_to_be_kept_is_not() -> None:
+def test_a_list_with_a_long_cursor_is_not_cached() -> None:
     step = CacheStep(Cache(), "http://x", {}, t.ClientCapabilities())
     step.connection_made(REVISIONS["2026-07-28"], t.ServerCapabilities())
     kept, too_long = (
@@ -263,7 +263,7 @@ def test_a_cursor_too_long_to_be_kept_is_not() -> None:
 
 
 @pytest.mark.parametrize("handled", [True, False])
-def test_a_flood_of_questions_over_http_causes_no_flood_of_posts(handled: bool) -> None:
+def test_a_flood_of_requests_over_http_causes_no_flood_of_posts(handled: bool) -> None:
     posted = 0
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -294,7 +294,7 @@ def test_a_flood_of_questions_over_http_causes_no_flood_of_posts(handled: bool) 
 # HTTP.
 
 
-async def first(client: Client) -> WharfingerError:
+async def open_error(client: Client) -> WharfingerError:
     with pytest.raises(WharfingerError) as caught:
         await client.open()
     return caught.value
@@ -313,8 +313,8 @@ async def first(client: Client) -> WharfingerError:
     ],
     ids=["challenge", "challenges", "header", "semicolons", "quotes", "location"],
 )
-def test_long_heads_are_refused_at_once(head: Callable[[int], bytes], times: int) -> None:
-    """aiohttp bounds a field to 8 KiB and their number to 128. What it accepts must be fast, too."""
+def test_long_response_headers_are_refused_quickly(head: Callable[[int], bytes], times: int) -> None:
+    """aiohttp accepts up to 128 fields of 8 KiB. Fields within these limits must be handled quickly."""
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         made = head(100 * times)
@@ -324,7 +324,7 @@ def test_long_heads_are_refused_at_once(head: Callable[[int], bytes], times: int
     async def test() -> None:
         async with serving(serve) as base:
             begun = time.perf_counter()
-            error = await first(Client(f"{base}/mcp", open_timeout=20))
+            error = await open_error(Client(f"{base}/mcp", open_timeout=20))
             assert time.perf_counter() - begun < 5
             assert len(str(error)) < 2000
 
@@ -332,7 +332,7 @@ def test_long_heads_are_refused_at_once(head: Callable[[int], bytes], times: int
 
 
 @pytest.mark.parametrize("kind", ["text/html", "text/event-stream", "x" * 5000, ""])
-def test_a_body_over_the_limit_is_not_kept(kind: str) -> None:
+def test_a_body_over_the_limit_is_not_kept_in_memory(kind: str) -> None:
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n"
         writer.write(head.encode())
@@ -348,13 +348,13 @@ def test_a_body_over_the_limit_is_not_kept(kind: str) -> None:
                 await ask_link(link)
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-            assert peak < 24 * MIB  # the server is in this process, too
+            assert peak < 24 * MIB  # the server runs in this process too
             assert len(str(caught.value)) < 1000
 
     run(test())
 
 
-def test_a_huge_instruction_is_one_text() -> None:
+def test_instructions_of_10_mib_are_read() -> None:
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         if asked.message.get("method") == "initialize":
             info = {"name": "x", "version": "1"}
@@ -377,11 +377,11 @@ def test_a_huge_instruction_is_one_text() -> None:
     run(test())
 
 
-def test_redirects_without_end_end() -> None:
-    asked_for: list[str] = []
+def test_endless_redirects_raise_an_error() -> None:
+    paths: list[str] = []
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        asked_for.append(asked.path)
+        paths.append(asked.path)
         writer.write(b"HTTP/1.1 307 Moved\r\nLocation: %sx\r\nContent-Length: 0\r\n\r\n" % asked.path.encode())
 
     async def test() -> None:
@@ -390,4 +390,4 @@ def test_redirects_without_end_end() -> None:
                 await Client(f"{base}/mcp").open()
 
     run(test())
-    assert len(asked_for) == 4
+    assert len(paths) == 4

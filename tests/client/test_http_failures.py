@@ -1,4 +1,4 @@
-"""How a client handles HTTP statuses, arguments in headers, and failures without a waiting caller."""
+"""How a client handles HTTP statuses, arguments in headers, and failures without a pending call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OBJECT = {"type": "object"}
 @pytest.mark.parametrize(
     ("status", "again"), [(500, False), (501, False), (502, True), (503, True), (504, True), (505, False)]
 )
-def test_read_is_sent_once_more_if_something_before_the_server_says_that_it_is_away(status: int, again: bool) -> None:
+def test_a_read_is_retried_once_after_a_gateway_error(status: int, again: bool) -> None:
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url) as client:
             fake.new_methods()
@@ -44,7 +44,7 @@ def test_read_is_sent_once_more_if_something_before_the_server_says_that_it_is_a
 @pytest.mark.parametrize(
     ("status", "again"), [(400, True), (401, False), (404, True), (405, True), (406, False), (410, False)]
 )
-def test_status_that_may_mean_another_server_has_the_era_found_out_again(status: int, again: bool) -> None:
+def test_the_era_is_detected_again_after_a_status_that_may_mean_another_server(status: int, again: bool) -> None:
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url) as client:
             fake.new_methods()
@@ -70,7 +70,7 @@ def test_status_that_may_mean_another_server_has_the_era_found_out_again(status:
     run(test())
 
 
-def test_nothing_is_found_out_again_without_attempts() -> None:
+def test_the_era_is_not_detected_again_without_attempts() -> None:
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url, retry=Retry(attempts=0)) as client:
             fake.new_methods()
@@ -84,7 +84,7 @@ def test_nothing_is_found_out_again_without_attempts() -> None:
     run(test())
 
 
-def test_unchanged_server_keeps_its_connection_when_it_is_asked_again() -> None:
+def test_the_connection_is_kept_if_a_second_detection_finds_the_same_era() -> None:
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url) as client:
             fake.new_methods()
@@ -101,7 +101,7 @@ def test_unchanged_server_keeps_its_connection_when_it_is_asked_again() -> None:
     run(test())
 
 
-# Arguments that headers repeat.
+# Arguments in headers.
 
 
 def annotated(name: str, header: str | None = "Quay", kind: str = "integer") -> dict[str, Any]:
@@ -109,8 +109,8 @@ def annotated(name: str, header: str | None = "Quay", kind: str = "integer") -> 
     return {"name": name, "inputSchema": {**OBJECT, "properties": {"quay": quay}}}
 
 
-class Quays:
-    """Lists these tools, and answers a call with the header that it had."""
+class HeaderServer:
+    """A server that lists these tools and returns the header of each call."""
 
     def __init__(self, *tools: Any) -> None:
         self.tools = list(tools)
@@ -127,9 +127,9 @@ class Quays:
         answer(writer, found)
 
 
-def test_arguments_are_repeated_in_headers_as_the_last_listing_says() -> None:
+def test_arguments_are_repeated_in_the_headers_of_the_latest_list() -> None:
     async def test() -> None:
-        quays = Quays(annotated("berth"))
+        quays = HeaderServer(annotated("berth"))
         async with serving(quays) as base, Client(f"{base}/mcp", cache=False) as client:
             for tools, header in (
                 ([annotated("berth")], "7"),
@@ -144,9 +144,9 @@ def test_arguments_are_repeated_in_headers_as_the_last_listing_says() -> None:
     run(test())
 
 
-def test_tool_that_cannot_be_called_over_http_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tool_with_invalid_headers_is_left_out_over_http_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        quays = Quays(annotated("wrong", kind="number"), annotated("berth"))
+        quays = HeaderServer(annotated("wrong", kind="number"), annotated("berth"))
         async with serving(quays) as base, Client(f"{base}/mcp") as client:
             assert [tool.name for tool in await client.list_tools()] == ["berth"]
             (record,) = [each for each in caplog.records if "left out" in each.getMessage()]
@@ -157,9 +157,9 @@ def test_tool_that_cannot_be_called_over_http_is_left_out_with_a_warning(caplog:
     run(test())
 
 
-def test_headers_of_tools_are_remembered_up_to_a_number() -> None:
+def test_the_headers_of_tools_are_remembered_up_to_a_number() -> None:
     async def test() -> None:
-        quays = Quays(*(annotated(f"n{n}") for n in range(10_001)))
+        quays = HeaderServer(*(annotated(f"n{n}") for n in range(10_001)))
         async with serving(quays) as base, Client(f"{base}/mcp") as client:
             assert len(await client.list_tools()) == 10_001
             assert (await client.call_tool("n9999", {"quay": 7})).data == "7"
@@ -168,10 +168,10 @@ def test_headers_of_tools_are_remembered_up_to_a_number() -> None:
     run(test())
 
 
-# Failures without a waiting caller.
+# Failures without a pending call.
 
 
-def test_failures_without_a_waiting_caller_are_not_logged() -> None:
+def test_failures_without_a_pending_call_are_not_logged() -> None:
     async def fail() -> None:
         logs: dict[str, Any] = {"logging": {}}
         async with Script(HANDSHAKE, capabilities=logs) as server, server.client(log=print) as client:

@@ -1,4 +1,4 @@
-"""A client with a URL detects HTTP+SSE of 2024-11-05 there (spec §2.5)."""
+"""Detection of HTTP+SSE of 2024-11-05 by a client with a URL (spec §2.5)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INITIALIZED = {
 
 
 class OldServer:
-    """Only `/sse` and `/messages`; anything else is refused with `status`."""
+    """A server of `/sse` and `/messages` that refuses any other path with `status`."""
 
     def __init__(self, status: str = "405 Method Not Allowed") -> None:
         self.status = status
@@ -55,7 +55,7 @@ class OldServer:
 
 
 @pytest.mark.parametrize("status", ["404 Not Found", "405 Method Not Allowed", "400 Bad Request"])
-def test_older_server_is_found_and_may_ask(status: str) -> None:
+def test_an_http_sse_server_is_detected_and_may_send_requests(status: str) -> None:
     async def test() -> None:
         harbour = OldServer(status)
         async with serving(harbour) as base, Client(f"{base}/sse", roots=["file:///charts"]) as client:
@@ -66,7 +66,7 @@ def test_older_server_is_found_and_may_ask(status: str) -> None:
     run(test())
 
 
-def test_end_of_its_stream_fails_the_call_and_the_next_one_works() -> None:
+def test_the_end_of_the_stream_fails_the_call_and_the_next_call_succeeds() -> None:
     async def test() -> None:
         async with serving(OldServer()) as base, Client(f"{base}/sse", roots=[]) as client:
             with pytest.raises(ConnectionLost):
@@ -76,7 +76,7 @@ def test_end_of_its_stream_fails_the_call_and_the_next_one_works() -> None:
     run(test())
 
 
-def test_place_without_either_transport_says_what_to_try() -> None:
+def test_the_error_for_a_url_without_a_transport_suggests_another_url() -> None:
     async def test() -> None:
         async with serving(OldServer("404 Not Found")) as base:
             with pytest.raises(ConnectionFailed, match=rf"404 Not Found: no\. Try {base}/sse\.$"):
@@ -86,7 +86,7 @@ def test_place_without_either_transport_says_what_to_try() -> None:
     run(test())
 
 
-def test_credentials_that_only_the_stream_wants_are_asked_for() -> None:
+def test_an_unauthorized_stream_raises_not_authorized() -> None:
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         status = "401 Unauthorized" if asked.verb == "GET" else "405 Method Not Allowed"
         answer(writer, b"token?", "text/plain", status)

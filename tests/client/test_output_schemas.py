@@ -1,4 +1,4 @@
-"""Results of tools are checked against their output schemas, and no schema delays a client."""
+"""Validation of tool results against their output schemas, within a bounded time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check(schema: dict[str, Any], value: Any) -> None:
     outputs.check("x", t.CallToolResult(content=[], structured_content=value))
 
 
-def test_valid_results_are_accepted_and_faults_are_named() -> None:
+def test_valid_results_are_accepted_and_invalid_ones_raise_their_fault() -> None:
     check(SHIP, {"name": "Mary", "more": 1})
     with pytest.raises(InvalidResponse, match="name: expected a string"):
         check(SHIP, {"name": 1})
@@ -31,16 +31,16 @@ def test_valid_results_are_accepted_and_faults_are_named() -> None:
         check(SHIP, t.UNSET)
 
 
-def test_null_is_a_value() -> None:
+def test_null_is_valid_structured_content() -> None:
     check({"type": "null"}, None)
 
 
-def test_a_tool_that_was_not_listed_is_not_checked() -> None:
+def test_the_result_of_an_unlisted_tool_is_not_validated() -> None:
     OutputSchemas().check("x", t.CallToolResult(content=[], structured_content=1))
 
 
 def doubled(levels: int) -> dict[str, Any]:
-    """Few schemas that are applied very often."""
+    """Return a schema of few definitions that are applied 2 ** `levels` times."""
     definitions: dict[str, Any] = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(levels)}
     return {"$ref": "#/$defs/a0", "$defs": {**definitions, f"a{levels}": {"type": "string"}}}
 
@@ -61,14 +61,14 @@ def doubled(levels: int) -> dict[str, Any]:
         ({"uniqueItems": True}, [{"a": n} for n in range(50_000)]),
     ],
 )
-def test_no_schema_holds_a_client_up(schema: dict[str, Any], value: Any) -> None:
+def test_validation_with_any_schema_takes_a_bounded_time(schema: dict[str, Any], value: Any) -> None:
     begun = time.process_time()
     with suppress(InvalidResponse):
         check(schema, value)
     assert time.process_time() - begun < 1.0
 
 
-def test_a_listed_tool_is_checked_unless_that_is_not_wanted() -> None:
+def test_the_result_of_a_listed_tool_is_validated_unless_validate_is_false() -> None:
     server = Server("liar")
 
     @server.tool
@@ -77,7 +77,7 @@ def test_a_listed_tool_is_checked_unless_that_is_not_wanted() -> None:
 
     async def test() -> None:
         for validate in (True, False):
-            async with Client(server, validate=validate, middleware=[lie]) as client:
+            async with Client(server, validate=validate, middleware=[falsify]) as client:
                 await client.list_tools()
                 if validate:
                     with pytest.raises(InvalidResponse, match="output schema"):
@@ -85,7 +85,7 @@ def test_a_listed_tool_is_checked_unless_that_is_not_wanted() -> None:
                 else:
                     assert (await client.call_tool("ship")).structured == {"name": 1}
 
-    async def lie(call: Any, next: Any) -> Any:
+    async def falsify(call: Any, next: Any) -> Any:
         result = await next(call)
         if call.method == "tools/call":
             result.structured_content = {"name": 1}

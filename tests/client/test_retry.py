@@ -1,4 +1,4 @@
-"""Which requests may be sent again."""
+"""Which errors and methods are retried, and after which delay."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from wharfinger.transports.http_client.origin import NoMessage
         (ValueError(), False),
     ],
 )
-def test_only_a_transient_error_is_tried_again(error: Exception, transient: bool) -> None:
+def test_only_transient_errors_are_retried(error: Exception, transient: bool) -> None:
     assert is_transient(error) is transient
 
 
-def test_only_methods_that_change_nothing_are_sent_twice() -> None:
+def test_only_read_only_methods_are_retried() -> None:
     assert set(METHODS) > READ_METHODS
     assert not READ_METHODS & {"tools/call", "prompts/get", "resources/subscribe", "initialize", "subscriptions/listen"}
 
@@ -64,5 +64,5 @@ def test_only_methods_that_change_nothing_are_sent_twice() -> None:
         (ConnectionLost(), None),
     ],
 )
-def test_a_wait_is_what_a_server_or_proxy_names_in_seconds(error: Exception, seconds: float | None) -> None:
+def test_retry_after_is_read_in_seconds(error: Exception, seconds: float | None) -> None:
     assert wait_named_by(error) == seconds

@@ -1,4 +1,4 @@
-"""Skills as a client reads them: only when they are needed, and only files that match the manifest."""
+"""Skills of a client: files are read on demand and only if they match the manifest."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def changed(skill: Skill, **fields: Any) -> Skill:
-    """Return the entry with other fields."""
+def replace_fields(skill: Skill, **fields: Any) -> Skill:
+    """Return the skill with other fields."""
     other: Skill = msgspec.structs.replace(skill, **fields)
     return other
 
 
 @asynccontextmanager
-async def joined(folder: Path, revision: str) -> AsyncIterator[tuple[Client, list[str]]]:
-    """A client of a server that publishes the folder, and what was read from it."""
+async def connect(folder: Path, revision: str) -> AsyncIterator[tuple[Client, list[str]]]:
+    """Yield a client of a server with the skills of the folder, and the list of URIs that it reads."""
     server = Server("s")
     server.include(skills(folder))
     read: list[str] = []
     handler = server.handlers["resources/read"]
 
-    async def noting(request: Any) -> Any:
+    async def record(request: Any) -> Any:
         read.append(request.params.uri)
         return await handler(request)
 
-    server.handlers["resources/read"] = noting
+    server.handlers["resources/read"] = record
     async with Client(server, revision=revision) as client:
         yield client, read
 
@@ -56,7 +56,7 @@ async def joined(folder: Path, revision: str) -> AsyncIterator[tuple[Client, lis
 @pytest.mark.parametrize("revision", REVISIONS)
 @looped
 async def test_skills_are_listed_and_loaded(folder: Path, revision: str) -> None:
-    async with joined(folder, revision) as (client, read):
+    async with connect(folder, revision) as (client, read):
         (skill,) = await client.list_skills()
         assert await client.get_skill(skill.uri) == skill
         assert skill.frontmatter["metadata"] == {"version": 2}
@@ -69,10 +69,10 @@ async def test_skills_are_listed_and_loaded(folder: Path, revision: str) -> None
 
 
 @looped
-async def test_a_file_that_changed_since_is_refused(folder: Path) -> None:
-    async with joined(folder, "2026-07-28") as (client, _):
+async def test_a_file_that_changed_since_the_list_is_refused(folder: Path) -> None:
+    async with connect(folder, "2026-07-28") as (client, _):
         (skill,) = await client.list_skills()
-        (folder / "knots" / "rope.md").write_text("Wire.\n")  # as many bytes
+        (folder / "knots" / "rope.md").write_text("Wire.\n")  # the same number of bytes
         with pytest.raises(NotVerified, match="digest"):
             await client.read_skill_file(skill, "skill://knots/rope.md")
         (folder / "knots" / "rope.md").write_text("Hemp, and more.\n")
@@ -81,8 +81,8 @@ async def test_a_file_that_changed_since_is_refused(folder: Path) -> None:
 
 
 @looped
-async def test_a_file_outside_of_the_manifest_is_not_asked_for(folder: Path) -> None:
-    async with joined(folder, "2026-07-28") as (client, read):
+async def test_a_file_outside_the_manifest_is_not_requested(folder: Path) -> None:
+    async with connect(folder, "2026-07-28") as (client, read):
         (skill,) = await client.list_skills()
         with pytest.raises(NotVerified, match="does not list it"):
             await client.read_skill_file(skill, "skill://knots/none.md")
@@ -100,31 +100,31 @@ async def test_a_file_outside_of_the_manifest_is_not_asked_for(folder: Path) -> 
     ],
 )
 @looped
-async def test_a_manual_that_says_something_else_than_its_entry_is_refused(
+async def test_frontmatter_that_differs_from_its_entry_is_refused(
     folder: Path, change: dict[str, Any], reported: str
 ) -> None:
-    async with joined(folder, "2026-07-28") as (client, _):
+    async with connect(folder, "2026-07-28") as (client, _):
         (skill,) = await client.list_skills()
-        other = changed(skill, frontmatter={**skill.frontmatter, **change})
+        other = replace_fields(skill, frontmatter={**skill.frontmatter, **change})
         with pytest.raises(NotVerified, match=f"differs from its entry in: {reported}"):
             await client.read_skill_file(other)
 
 
 @looped
-async def test_a_number_is_compared_as_a_number(folder: Path) -> None:
+async def test_numbers_in_the_frontmatter_are_compared_by_value(folder: Path) -> None:
     """JSON has one kind of number: a server may write 2 as 2.0."""
-    async with joined(folder, "2026-07-28") as (client, _):
+    async with connect(folder, "2026-07-28") as (client, _):
         (skill,) = await client.list_skills()
-        other = changed(skill, frontmatter={**skill.frontmatter, "metadata": {"version": 2.0}})
+        other = replace_fields(skill, frontmatter={**skill.frontmatter, "metadata": {"version": 2.0}})
         assert (await client.read_skill_file(other)).text == MANUAL
 
 
 @looped
-async def test_a_dynamic_skill_vouches_for_its_manual_alone(folder: Path) -> None:
-    async with joined(folder, "2026-07-28") as (client, _):
+async def test_only_the_frontmatter_of_a_dynamic_skill_is_verified(folder: Path) -> None:
+    async with connect(folder, "2026-07-28") as (client, _):
         (skill,) = await client.list_skills()
-        dynamic = changed(skill, resources="dynamic")
+        dynamic = replace_fields(skill, resources="dynamic")
         assert (await client.read_skill_file(dynamic, "skill://knots/rope.md")).text == "Hemp.\n"
-        wrong = changed(dynamic, frontmatter={"name": "knots"})
+        wrong = replace_fields(dynamic, frontmatter={"name": "knots"})
         with pytest.raises(NotVerified):
             await client.read_skill_file(wrong)

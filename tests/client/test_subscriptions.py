@@ -1,4 +1,4 @@
-"""Watches against a scripted server: which watch gets which change, and how a watch ends."""
+"""Watches with a scripted server: which watch gets which change, and how a watch ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 class FakeServer(Server):
-    """A server whose subscriptions a test drives. `asked` has its requests, in order."""
+    """A server whose notifications a test sends. `asked` contains its requests in order."""
 
     def __init__(self) -> None:
         super().__init__("puppet")
@@ -44,11 +44,11 @@ class FakeServer(Server):
         self.over: asyncio.Future[None] | None = None
         self.handlers |= {
             "subscriptions/listen": self.listen,
-            "resources/subscribe": self.noted,
-            "resources/unsubscribe": self.noted,
+            "resources/subscribe": self.record,
+            "resources/unsubscribe": self.record,
         }
 
-    async def noted(self, request: Request) -> t.EmptyResult:
+    async def record(self, request: Request) -> t.EmptyResult:
         self.asked.append((request.method.partition("/")[2], request.params.uri))
         self.session = request.session
         if request.params.uri == "x:bad":
@@ -73,7 +73,7 @@ class FakeServer(Server):
             self.session.send(encode_notification(method, params))
 
 
-def test_change_of_a_sub_resource_reaches_watchers_of_the_resource_above_it() -> None:
+def test_a_change_of_a_sub_resource_is_reported_to_watches_of_its_parents() -> None:
     """Spec §2.11: the reported URI may be a sub-resource of the watched one."""
 
     async def test() -> None:
@@ -92,7 +92,7 @@ def test_change_of_a_sub_resource_reaches_watchers_of_the_resource_above_it() ->
     run(test())
 
 
-def test_uri_is_subscribed_once_for_many_and_unsubscribed_after_the_last() -> None:
+def test_a_uri_is_subscribed_once_and_unsubscribed_after_its_last_watch() -> None:
     async def test() -> None:
         server = FakeServer()
         async with Client(server, revision="2025-11-25") as client:
@@ -114,8 +114,8 @@ def test_uri_is_subscribed_once_for_many_and_unsubscribed_after_the_last() -> No
     run(test())
 
 
-def test_unlike_changes_without_end_become_one_of_the_whole() -> None:
-    """Security C14: a flood of different URIs is bounded, too."""
+def test_too_many_pending_changes_are_merged_into_one() -> None:
+    """Security C14: a flood of different URIs is bounded too."""
 
     async def test() -> None:
         server = FakeServer()
@@ -132,7 +132,7 @@ def test_unlike_changes_without_end_become_one_of_the_whole() -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_lists_are_reported_by_name(revision: str) -> None:
+def test_changes_of_lists_are_reported_by_kind(revision: str) -> None:
     async def test() -> None:
         server = FakeServer()
         async with Client(server, revision=revision) as client:
@@ -148,7 +148,7 @@ def test_lists_are_reported_by_name(revision: str) -> None:
     run(test())
 
 
-def test_watch_is_not_begun_before_it_is_acknowledged() -> None:
+def test_a_watch_starts_only_after_a_valid_acknowledgement() -> None:
     async def test() -> None:
         server = FakeServer()
         server.grants = False
@@ -178,8 +178,8 @@ def test_watch_is_not_begun_before_it_is_acknowledged() -> None:
 
 
 @pytest.mark.parametrize("how", ["result", "cancelled"])
-def test_watch_that_the_server_ends_is_begun_again_and_says_so(how: str) -> None:
-    """Spec §2.12: a server ends it by the final result, or by notifications/cancelled, such as before a restart."""
+def test_a_watch_that_the_server_ends_is_restarted_and_reports_the_gap(how: str) -> None:
+    """Spec §2.12: a server ends a watch with a result or with notifications/cancelled, such as before a restart."""
 
     async def test() -> None:
         server = FakeServer()
@@ -199,8 +199,8 @@ def test_watch_that_the_server_ends_is_begun_again_and_says_so(how: str) -> None
 
 
 @pytest.mark.parametrize("how", ["result", "cancelled"])
-def test_watch_that_the_server_ends_each_time_is_given_up(how: str) -> None:
-    """Security C14: bounded, whatever the server does, and immediately without a setting for it."""
+def test_a_watch_that_the_server_ends_each_time_fails_after_watch_attempts(how: str) -> None:
+    """Security C14: the number of restarts is bounded, and zero with `NEVER`."""
 
     async def test() -> None:
         for settings, times in ((NEVER, 1), (Retry(initial_delay=0.001, watch_attempts=2), 3)):
@@ -218,7 +218,7 @@ def test_watch_that_the_server_ends_each_time_is_given_up(how: str) -> None:
 
 
 def end(server: FakeServer, how: str) -> None:
-    """End the watch on the server's side."""
+    """End the watch by the server."""
     assert server.over is not None
     assert server.request is not None
     if how == "result":
@@ -227,7 +227,7 @@ def end(server: FakeServer, how: str) -> None:
         server.notify("notifications/cancelled", {"requestId": server.request.id})
 
 
-def test_resource_that_does_not_come_back_ends_its_watch() -> None:
+def test_a_watch_fails_if_its_resource_is_gone_after_a_restart() -> None:
     async def test() -> None:
         server = FakeServer()
         async with Client(server, retry=Retry(initial_delay=0.001)) as client, client.watch("a:b") as changes:
@@ -242,7 +242,7 @@ def test_resource_that_does_not_come_back_ends_its_watch() -> None:
     run(test())
 
 
-def test_a_gap_and_a_change_become_one_change_that_keeps_the_gap() -> None:
+def test_a_gap_and_a_change_are_merged_into_one_change_with_the_gap() -> None:
     begun: Any = None
     subscription = _Subscription(("a:b",), True, begun)
     subscription.put("resource", "a:b")

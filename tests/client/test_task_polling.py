@@ -1,4 +1,4 @@
-"""Calls that a client sends as tasks because their tool requires it (2025-11-25). The caller sees a call."""
+"""Calls that a client sends as tasks because their tool requires it (2025-11-25). The caller sees a plain call."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def scripted(
     return Client([sys.executable, "-c", head + SCRIPT], revision="2025-11-25", **settings)
 
 
-async def logged(client: Client) -> list[Any]:
+async def read_log(client: Client) -> list[Any]:
     log: list[Any] = (await client.call_tool("log")).data["log"]
     return log
 
@@ -104,15 +104,15 @@ def methods(log: list[Any]) -> list[str]:
 
 @pytest.mark.parametrize("refuses", ["error", "result"])
 def test_a_tool_that_requires_a_task_is_called_as_one(refuses: str) -> None:
-    """Without a listing the first call is refused, in one of two ways. The caller sees one call."""
+    """Without a list of tools the first call is refused, in one of two ways. The caller sees one call."""
 
     async def test() -> None:
         async with scripted(WORKING, COMPLETED, refuses=refuses) as client:
             result = await client.call_tool("required", {"a": 1}, max_timeout=90)
             assert result.text == "done"
-            log = await logged(client)
+            log = await read_log(client)
             assert (await client.call_tool("required")).text == "done"
-            again = methods(await logged(client))
+            again = methods(await read_log(client))
         assert methods(log) == [
             "tools/call", "tools/list", "tools/call", "tasks/get", "tasks/get", "tasks/result", "tools/call",
         ]  # fmt: skip
@@ -125,7 +125,7 @@ def test_a_tool_that_requires_a_task_is_called_as_one(refuses: str) -> None:
 
 
 @pytest.mark.parametrize("tasks", [False, True])
-def test_a_tool_is_called_as_its_listing_says(tasks: bool) -> None:
+def test_the_listed_task_support_of_a_tool_decides_how_it_is_called(tasks: bool) -> None:
     async def test() -> None:
         async with scripted(COMPLETED, tasks=tasks) as client:
             await client.list_tools()
@@ -135,18 +135,18 @@ def test_a_tool_is_called_as_its_listing_says(tasks: bool) -> None:
     run(test())
 
 
-def test_a_server_that_takes_no_tasks_is_sent_none() -> None:
+def test_no_task_is_requested_from_a_server_without_task_support() -> None:
     async def test() -> None:
         async with scripted(COMPLETED, capable=False) as client:
             await client.list_tools()
             with pytest.raises(RemoteError, match="requires task-augmented"):
                 await client.call_tool("required")
-            assert methods(await logged(client)) == ["tools/list", "tools/call", "tools/call"]
+            assert methods(await read_log(client)) == ["tools/list", "tools/call", "tools/call"]
 
     run(test())
 
 
-def test_a_result_in_place_of_a_task_is_the_result() -> None:
+def test_a_result_instead_of_a_task_is_returned() -> None:
     async def test() -> None:
         async with scripted("at once") as client:
             assert (await client.call_tool("required")).text == "at once"
@@ -154,16 +154,16 @@ def test_a_result_in_place_of_a_task_is_the_result() -> None:
     run(test())
 
 
-def test_questions_of_a_task_are_answered_while_its_result_is_awaited() -> None:
+def test_elicitations_of_a_task_are_answered_while_its_result_is_pending() -> None:
     """The answer names its task."""
 
-    async def answers(question: t.ElicitRequestParams) -> dict[str, Any]:
+    async def answer_form(question: t.ElicitRequestParams) -> dict[str, Any]:
         assert not isinstance(question.meta, msgspec.UnsetType)
         assert question.meta.related_task == t.RelatedTaskMetadata(task_id="T")
         return {"a": 1}
 
     async def test() -> None:
-        async with scripted(WORKING, {"status": "input_required"}, elicitation=answers) as client:
+        async with scripted(WORKING, {"status": "input_required"}, elicitation=answer_form) as client:
             answer = json.loads((await client.call_tool("required")).text)
         assert answer == {
             "action": "accept",
@@ -174,7 +174,7 @@ def test_questions_of_a_task_are_answered_while_its_result_is_awaited() -> None:
     run(test())
 
 
-def test_progress_continues_after_the_call_was_answered_with_its_task() -> None:
+def test_progress_is_reported_after_the_task_was_created() -> None:
     steps: list[float] = []
 
     async def test() -> None:
@@ -186,13 +186,13 @@ def test_progress_continues_after_the_call_was_answered_with_its_task() -> None:
 
 
 @pytest.mark.parametrize("progress", [None, lambda *report: None])
-def test_a_notice_of_the_task_spares_the_wait(progress: Any) -> None:
+def test_a_status_notification_ends_the_wait_for_the_next_poll(progress: Any) -> None:
     """The server asks for a minute between polls, and reports its end by a notification after the first."""
 
     async def test() -> None:
         async with scripted({**WORKING, "told": True, "pollInterval": 60_000}, COMPLETED) as client:
             assert (await client.call_tool("required", progress=progress)).text == "done"
-            assert methods(await logged(client)).count("tasks/get") == 2
+            assert methods(await read_log(client)).count("tasks/get") == 2
 
     run(test())
 
@@ -208,9 +208,7 @@ def test_a_notice_of_the_task_spares_the_wait(progress: Any) -> None:
         ({"status": "working", "taskId": "other"}, DONE, InvalidResponse, "about a different task"),
     ],
 )
-def test_a_task_that_fails_fails_its_call(
-    state: dict[str, Any], result: Any, error: type[Exception], message: str
-) -> None:
+def test_a_failed_task_fails_its_call(state: dict[str, Any], result: Any, error: type[Exception], message: str) -> None:
     async def test() -> None:
         async with scripted(state, result=result) as client:
             with pytest.raises(error, match=message):
@@ -219,21 +217,21 @@ def test_a_task_that_fails_fails_its_call(
     run(test())
 
 
-def test_a_call_that_is_given_up_cancels_its_task() -> None:
+def test_a_timeout_or_a_cancellation_cancels_the_task() -> None:
     async def test() -> None:
         async with scripted(WORKING) as client:
             with pytest.raises(RequestTimeout):
                 await client.call_tool("required", timeout=0.3)
             with pytest.raises(RequestTimeout):
                 await client.call_tool("required", max_timeout=0.3)
-            before = methods(await logged(client)).count("tasks/get")
+            before = methods(await read_log(client)).count("tasks/get")
             call = asyncio.ensure_future(client.call_tool("required"))
-            while methods(await logged(client)).count("tasks/get") < before + 2:
+            while methods(await read_log(client)).count("tasks/get") < before + 2:
                 pass
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-            while methods(await logged(client)).count("tasks/cancel") < 3:
+            while methods(await read_log(client)).count("tasks/cancel") < 3:
                 pass
 
     run(test())
@@ -246,7 +244,7 @@ def tool(name: str, support: str) -> t.Tool:
     )  # fmt: skip
 
 
-def test_remembered_tools_are_bounded_and_brought_up_to_date() -> None:
+def test_the_task_support_of_tools_is_bounded_and_updated() -> None:
     known = TaskTools(optional=False)
     known.learn(tool(str(number), "required") for number in range(MAX_TOOLS + 1))
     assert known.wanted[str(MAX_TOOLS - 1)] and str(MAX_TOOLS) not in known.wanted
@@ -254,7 +252,7 @@ def test_remembered_tools_are_bounded_and_brought_up_to_date() -> None:
     assert "1" not in known.wanted and known.wanted[str(MAX_TOOLS)]
 
 
-def test_a_notification_that_comes_together_with_an_answer_is_not_missed() -> None:
+def test_a_notification_that_arrives_with_an_answer_is_not_missed() -> None:
     states = ["working", "working", "completed"]
     kept = {"taskId": "T", "createdAt": "x", "lastUpdatedAt": "x", "ttl": None, "pollInterval": 60_000}
     status = msgspec.Raw(msgspec.json.encode({**kept, "status": "working"}))

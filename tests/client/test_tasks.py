@@ -1,4 +1,4 @@
-"""Calls that a server turns into tasks: polled, asked, failed and cancelled. The caller sees a call."""
+"""Calls that a server turns into tasks: polls, input requests, failures and cancellation."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def scripted(*states: dict[str, Any], **settings: Any) -> Client:
     return Client([sys.executable, "-c", SCRIPT.replace("log, polls", f"STATES = {plain}\nlog, polls", 1)], **settings)
 
 
-async def answers(_: t.ElicitRequestParams) -> dict[str, Any]:
+async def answer_form(_: t.ElicitRequestParams) -> dict[str, Any]:
     return {"a": 1}
 
 
-def test_a_task_is_polled_until_its_result_is_there() -> None:
+def test_a_task_is_polled_until_it_is_completed() -> None:
     async def test() -> None:
         async with scripted(WORKING, WORKING, FINE, tasks=True) as client:
             assert (await client.call_tool("x")).text == "done"
@@ -71,12 +71,12 @@ def test_a_task_is_polled_until_its_result_is_there() -> None:
     run(test())
 
 
-def test_each_question_of_a_task_is_answered_once() -> None:
-    asks = {"status": "input_required", "inputRequests": {"k": "FORM"}}
+def test_each_input_request_of_a_task_is_answered_once() -> None:
+    first = {"status": "input_required", "inputRequests": {"k": "FORM"}}
     more = {"status": "input_required", "inputRequests": {"k": "FORM", "l": "FORM"}}
 
     async def test() -> None:
-        async with scripted(asks, asks, more, WORKING, FINE, tasks=True, elicitation=answers) as client:
+        async with scripted(first, first, more, WORKING, FINE, tasks=True, elicitation=answer_form) as client:
             assert (await client.call_tool("x")).text == "done"
             log = (await client.call_tool("log")).data
         accepted = '{"action": "accept", "content": {"a": 1}}'
@@ -98,7 +98,7 @@ def test_each_question_of_a_task_is_answered_once() -> None:
         ({"status": "completed", "result": {"isError": True, "content": []}}, ToolError, "failed, without a reason"),
     ],
 )
-def test_a_task_that_fails_fails_its_call(state: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_a_failed_task_fails_its_call(state: dict[str, Any], error: type[Exception], message: str) -> None:
     async def test() -> None:
         async with scripted(state, tasks=True) as client:
             with pytest.raises(error, match=message):
@@ -107,7 +107,7 @@ def test_a_task_that_fails_fails_its_call(state: dict[str, Any], error: type[Exc
     run(test())
 
 
-def test_a_call_that_is_given_up_cancels_its_task() -> None:
+def test_a_timeout_or_a_cancellation_cancels_the_task() -> None:
     async def test() -> None:
         async with scripted(WORKING, tasks=True) as client:
             with pytest.raises(RequestTimeout):
@@ -124,7 +124,7 @@ def test_a_call_that_is_given_up_cancels_its_task() -> None:
     run(test())
 
 
-def test_a_task_of_our_own_server_is_a_call_too() -> None:
+def test_a_task_of_a_wharfinger_server_is_a_call() -> None:
     server = Server("slow")
 
     @server.tool(task=True)

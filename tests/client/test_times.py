@@ -1,4 +1,4 @@
-"""The timeouts of a client and of its calls, and what extends or pauses them."""
+"""The timeouts of a client and of its calls, and the events that extend or pause them."""
 
 from __future__ import annotations
 
@@ -17,44 +17,48 @@ from wharfinger.errors import ConnectionFailed, RequestTimeout
 EACH_ERA = pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
 
 
-async def lasts(doing: Any, error: type[Exception] = RequestTimeout, words: str = ".") -> float:
-    """Return the seconds until it fails with this error."""
+async def seconds_to_failure(pending: Any, error: type[Exception] = RequestTimeout, words: str = ".") -> float:
+    """Await a call that fails with this error, and return the seconds it took."""
     begun = now()
     with pytest.raises(error, match=words):
-        await doing
+        await pending
     return now() - begun
 
 
 @EACH_ERA
-def test_call_without_a_timeout_waits_a_minute(revision: str) -> None:
+def test_a_call_without_a_timeout_fails_after_a_minute(revision: str) -> None:
     async def test() -> None:
         async with (
             Script(revision, tools__call=SILENCE, resources__read=SILENCE) as server,
             server.client() as client,
         ):
-            assert await lasts(client.call_tool("x"), words=r"tools/call: .* within 60 s") == pytest.approx(60)
-            assert await lasts(client.read_resource("a:b"), words="resources/read") == pytest.approx(60)
+            assert await seconds_to_failure(
+                client.call_tool("x"), words=r"tools/call: .* within 60 s"
+            ) == pytest.approx(60)
+            assert await seconds_to_failure(client.read_resource("a:b"), words="resources/read") == pytest.approx(60)
 
     run(test())
 
 
 @pytest.mark.parametrize("handled", [False, True])
 @EACH_ERA
-def test_clients_timeout_applies_unless_a_call_has_its_own(revision: str, handled: bool) -> None:
+def test_the_timeout_of_a_client_applies_unless_a_call_has_its_own(revision: str, handled: bool) -> None:
     async def test() -> None:
         settings: dict[str, Any] = {"timeout": 7, "roots": [] if handled else None}
         async with Script(revision, tools__call=SILENCE) as server, server.client(**settings) as client:
-            assert await lasts(client.call_tool("x"), words="within 7 s") == pytest.approx(7)
-            assert await lasts(client.call_tool("x", timeout=2), words="within 2 s") == pytest.approx(2)
-            assert await lasts(client.call_tool("x", max_timeout=3), words="within 3 s") == pytest.approx(3)
-            assert await lasts(client.call_tool("x", timeout=0.0)) == 0
+            assert await seconds_to_failure(client.call_tool("x"), words="within 7 s") == pytest.approx(7)
+            assert await seconds_to_failure(client.call_tool("x", timeout=2), words="within 2 s") == pytest.approx(2)
+            assert await seconds_to_failure(client.call_tool("x", max_timeout=3), words="within 3 s") == pytest.approx(
+                3
+            )
+            assert await seconds_to_failure(client.call_tool("x", timeout=0.0)) == 0
 
     run(test())
 
 
 @pytest.mark.parametrize("handled", [False, True])
 @EACH_ERA
-def test_call_without_a_limit_waits_as_long_as_needed(revision: str, handled: bool) -> None:
+def test_a_call_with_an_infinite_timeout_waits_up_to_max_timeout(revision: str, handled: bool) -> None:
     async def test() -> None:
         async def late(_: Any) -> Any:
             await asyncio.sleep(100_000)
@@ -63,17 +67,21 @@ def test_call_without_a_limit_waits_as_long_as_needed(revision: str, handled: bo
         settings: dict[str, Any] = {"roots": [] if handled else None}
         async with Script(revision, tools__call=late) as server, server.client(**settings) as client:
             assert (await client.call_tool("x", timeout=math.inf)).text == "late"
-            assert await lasts(client.call_tool("x", timeout=50_000)) == pytest.approx(3600)  # the default max_timeout
-            assert await lasts(client.call_tool("x", timeout=math.inf, max_timeout=5000)) == pytest.approx(5000)
+            assert await seconds_to_failure(client.call_tool("x", timeout=50_000)) == pytest.approx(
+                3600
+            )  # the default max_timeout
+            assert await seconds_to_failure(client.call_tool("x", timeout=math.inf, max_timeout=5000)) == pytest.approx(
+                5000
+            )
 
     run(test())
 
 
 @pytest.mark.parametrize("handled", [False, True])
 @EACH_ERA
-def test_progress_restarts_the_timeout_up_to_the_maximum(revision: str, handled: bool) -> None:
+def test_progress_restarts_the_timeout_up_to_max_timeout(revision: str, handled: bool) -> None:
     async def test() -> None:
-        async def works(message: Any) -> Any:
+        async def run_steps(message: Any) -> Any:
             for step in range(message["params"]["arguments"]["steps"]):
                 await asyncio.sleep(9)
                 token = message["params"]["_meta"]["progressToken"]
@@ -82,29 +90,29 @@ def test_progress_restarts_the_timeout_up_to_the_maximum(revision: str, handled:
             return text("done")
 
         settings: dict[str, Any] = {"roots": [] if handled else None, "timeout": 10}
-        async with Script(revision, tools__call=works) as server, server.client(**settings) as client:
+        async with Script(revision, tools__call=run_steps) as server, server.client(**settings) as client:
 
             def call(steps: int, last: float, **options: Any) -> Any:
                 return client.call_tool("x", {"steps": steps, "last": last}, reset_on_progress=True, **options)
 
             assert (await call(5, 9.9)).text == "done"
-            assert await lasts(call(2, 11), words="within 10 s") == pytest.approx(28)
-            assert await lasts(call(9, 0, max_timeout=40), words="within 10 s") == pytest.approx(40)
-            assert await lasts(call(1000, 0)) == pytest.approx(3600)
+            assert await seconds_to_failure(call(2, 11), words="within 10 s") == pytest.approx(28)
+            assert await seconds_to_failure(call(9, 0, max_timeout=40), words="within 10 s") == pytest.approx(40)
+            assert await seconds_to_failure(call(1000, 0)) == pytest.approx(3600)
             reported: list[float] = []
             assert (await call(3, 1, progress=lambda done, *_: reported.append(done))).text == "done"
             assert reported == [0, 1, 2]
             reported.clear()
             late = client.call_tool("x", {"steps": 3, "last": 0}, progress=lambda done, *_: reported.append(done))
-            assert await lasts(late) == pytest.approx(10)  # reported, but without extending the deadline
+            assert await seconds_to_failure(late) == pytest.approx(10)  # reported, but the deadline is not extended
             assert reported == [0]
 
     run(test())
 
 
-def test_unreadable_progress_extends_the_deadline_and_is_not_reported() -> None:
+def test_invalid_progress_extends_the_deadline_and_is_not_reported() -> None:
     async def test() -> None:
-        async def works(message: Any) -> Any:
+        async def run_steps(message: Any) -> Any:
             token = message["params"]["_meta"]["progressToken"]
             await asyncio.sleep(9)
             server.notify("notifications/progress", progressToken=token, progress="half")
@@ -114,7 +122,7 @@ def test_unreadable_progress_extends_the_deadline_and_is_not_reported() -> None:
             return text("done")
 
         reported: list[Any] = []
-        async with Script(tools__call=works) as server, server.client(timeout=10) as client:
+        async with Script(tools__call=run_steps) as server, server.client(timeout=10) as client:
             await client.call_tool("x", reset_on_progress=True, progress=lambda *given: reported.append(given))
         assert reported == [(2.5, 5, "half"), (3, None, None)]
 
@@ -122,19 +130,19 @@ def test_unreadable_progress_extends_the_deadline_and_is_not_reported() -> None:
 
 
 @pytest.mark.parametrize("seconds", [None, 4])
-def test_silent_server_is_given_up_after_the_open_timeout(seconds: int | None) -> None:
+def test_a_silent_server_fails_after_the_open_timeout(seconds: int | None) -> None:
     async def test() -> None:
         settings = {} if seconds is None else {"open_timeout": seconds}
         async with Script(HANDSHAKE, initialize=SILENCE) as server:
             client = server.client(**settings)
             words = f"gave no answer within {seconds or 60} s"
-            assert await lasts(client.open(), ConnectionFailed, words) == pytest.approx(seconds or 60)
+            assert await seconds_to_failure(client.open(), ConnectionFailed, words) == pytest.approx(seconds or 60)
 
     run(test())
 
 
 @pytest.mark.parametrize("seconds", [None, 8])
-def test_silent_server_is_asked_by_handshake_after_the_probe_timeout(seconds: int | None) -> None:
+def test_a_silent_server_gets_initialize_after_the_probe_timeout(seconds: int | None) -> None:
     async def test() -> None:
         settings = {} if seconds is None else {"probe_timeout": seconds}
         async with Script(HANDSHAKE, server__discover=SILENCE) as server:
@@ -146,11 +154,11 @@ def test_silent_server_is_asked_by_handshake_after_the_probe_timeout(seconds: in
     run(test())
 
 
-def test_time_of_a_question_to_the_user_counts_for_the_maximum_only() -> None:
-    """2025-06-18: the server sends a request of its own while its caller waits."""
+def test_the_time_of_an_elicitation_counts_for_max_timeout_only() -> None:
+    """2025-06-18: the server sends the elicitation as a request while the call is pending."""
 
     async def test() -> None:
-        async def asks(message: Any) -> Any:
+        async def elicit(message: Any) -> Any:
             await asyncio.sleep(6)
             answered = asyncio.get_running_loop().create_future()
             form = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
@@ -163,13 +171,13 @@ def test_time_of_a_question_to_the_user_counts_for_the_maximum_only() -> None:
             server.times.clear()
             return text("done")
 
-        async def thinks(_: Any) -> Any:
+        async def answer_slowly(_: Any) -> Any:
             await asyncio.sleep(1000)
             return {}
 
         async with (
-            Script(HANDSHAKE, tools__call=asks) as server,
-            server.client(timeout=10, elicitation=thinks) as it,
+            Script(HANDSHAKE, tools__call=elicit) as server,
+            server.client(timeout=10, elicitation=answer_slowly) as it,
         ):
             assert (await it.call_tool("x", {"last": 2})).text == "done"
             begun = now()
@@ -179,59 +187,66 @@ def test_time_of_a_question_to_the_user_counts_for_the_maximum_only() -> None:
             await asyncio.sleep(100)
             server.asked.clear()
             server.times.clear()
-            assert await lasts(it.call_tool("x", {"last": 2}, max_timeout=500)) == pytest.approx(500)
+            assert await seconds_to_failure(it.call_tool("x", {"last": 2}, max_timeout=500)) == pytest.approx(500)
 
     run(test())
 
 
-def test_time_of_questions_in_a_result_counts_for_the_maximum_only() -> None:
+def test_the_time_of_input_requests_in_a_result_counts_for_max_timeout_only() -> None:
     async def test() -> None:
         form = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
-        asks = {"q": {"method": "elicitation/create", "params": form}}
+        input_requests = {"q": {"method": "elicitation/create", "params": form}}
 
-        async def works(message: Any) -> Any:
+        async def run_steps(message: Any) -> Any:
             if "inputResponses" not in message["params"]:
                 await asyncio.sleep(6)
-                return {"resultType": "input_required", "inputRequests": asks}
+                return {"resultType": "input_required", "inputRequests": input_requests}
             await asyncio.sleep(message["params"]["arguments"]["last"])
             return text("done")
 
-        async def thinks(_: Any) -> Any:
+        async def answer_slowly(_: Any) -> Any:
             await asyncio.sleep(1000)
             return {}
 
-        async with Script(tools__call=works) as server, server.client(timeout=10, elicitation=thinks) as client:
+        async with (
+            Script(tools__call=run_steps) as server,
+            server.client(timeout=10, elicitation=answer_slowly) as client,
+        ):
             assert (await client.call_tool("x", {"last": 3.9})).text == "done"
-            assert await lasts(client.call_tool("x", {"last": 4.1})) == pytest.approx(1010)
+            assert await seconds_to_failure(client.call_tool("x", {"last": 4.1})) == pytest.approx(1010)
             late = client.call_tool("x", {"last": 0}, max_timeout=500)
-            assert await lasts(late, words="questions were not answered within 500 s") == pytest.approx(500)
+            assert await seconds_to_failure(late, words="questions were not answered within 500 s") == pytest.approx(
+                500
+            )
 
     run(test())
 
 
-def test_watch_without_an_acknowledgement_fails_after_the_clients_timeout() -> None:
+def test_a_watch_without_an_acknowledgement_fails_after_the_timeout_of_the_client() -> None:
     async def test() -> None:
         async with Script(subscriptions__listen=SILENCE) as server, server.client(timeout=7) as client:
             words = "did not acknowledge a watch within 7 s"
-            assert await lasts(client.watch("a:b").start(), words=words) == pytest.approx(7)
+            assert await seconds_to_failure(client.watch("a:b").start(), words=words) == pytest.approx(7)
             await settle()
             assert server.count("notifications/cancelled") == 1
         async with (
             Script(TASKS_ERA, resources__subscribe=SILENCE) as server,
             server.client(timeout=7) as client,
         ):
-            assert await lasts(client.watch("a:b").start(), words="resources/subscribe") == pytest.approx(7)
+            assert await seconds_to_failure(client.watch("a:b").start(), words="resources/subscribe") == pytest.approx(
+                7
+            )
 
     run(test())
 
 
-def test_timeouts_are_paused_until_the_last_question_is_answered() -> None:
-    """Calls that begin during a question are paused too. After it they have the time that was left."""
+def test_timeouts_are_paused_until_the_last_elicitation_is_answered() -> None:
+    """Calls that start during an elicitation are paused too. After it they have their remaining time."""
 
     async def test() -> None:
         form = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
 
-        async def works(message: Any) -> Any:
+        async def run_steps(message: Any) -> Any:
             if message["params"]["name"] == "asks":
                 await asyncio.sleep(6)
                 for id, seconds in (("a", "20"), ("b", "50")):
@@ -239,13 +254,13 @@ def test_timeouts_are_paused_until_the_last_question_is_answered() -> None:
             await asyncio.sleep(message["params"]["arguments"]["last"])
             return text("done")
 
-        async def thinks(question: Any) -> Any:
+        async def answer_slowly(question: Any) -> Any:
             await asyncio.sleep(float(question.message))
             return {}
 
         async with (
-            Script(HANDSHAKE, tools__call=works) as server,
-            server.client(timeout=10, elicitation=thinks) as it,
+            Script(HANDSHAKE, tools__call=run_steps) as server,
+            server.client(timeout=10, elicitation=answer_slowly) as it,
         ):
             for asks, other, fine in ((53, 47, True), (55, 59, False)):
                 first = asyncio.ensure_future(it.call_tool("asks", {"last": asks}))
@@ -254,34 +269,34 @@ def test_timeouts_are_paused_until_the_last_question_is_answered() -> None:
                 if fine:
                     assert [(await each).text for each in (first, second)] == ["done"] * 2
                 else:
-                    assert await lasts(first) == pytest.approx(60 - 7)
-                    assert await lasts(second) == pytest.approx(59 - 53)
+                    assert await seconds_to_failure(first) == pytest.approx(60 - 7)
+                    assert await seconds_to_failure(second) == pytest.approx(59 - 53)
                 await asyncio.sleep(100)
 
     run(test())
 
 
-def test_middleware_may_change_the_timeout_of_a_call_or_answer_it() -> None:
+def test_middleware_may_change_the_timeout_of_a_call_or_return_a_result() -> None:
     async def test() -> None:
         seen: list[str] = []
 
-        async def hurries(call: Any, next: Any) -> Any:
+        async def shorten_timeout(call: Any, next: Any) -> Any:
             seen.append(repr(call))
             assert call.method == "tools/call"
             call.timeout = 3
             return await next(call)
 
-        class Answers:
+        class AnswerMiddleware:
             async def __call__(self, call: Any, next: Any) -> Any:
                 return await next(call) if call.params.name == "x" else t.CallToolResult(content=[])
 
-        async def counts(number: int, call: Any, next: Any) -> Any:
+        async def record(number: int, call: Any, next: Any) -> Any:
             seen.append(str(number))
             return await next(call)
 
-        hooks = [hurries, Answers(), partial(counts, 5)]
-        async with Script(tools__call=SILENCE) as server, server.client(middleware=hooks) as client:
-            assert await lasts(client.call_tool("x"), words="within 3 s") == pytest.approx(3)
+        middleware = [shorten_timeout, AnswerMiddleware(), partial(record, 5)]
+        async with Script(tools__call=SILENCE) as server, server.client(middleware=middleware) as client:
+            assert await seconds_to_failure(client.call_tool("x"), words="within 3 s") == pytest.approx(3)
             assert (await client.call_tool("y")).text == ""
             assert seen == ["<Call tools/call>", "5", "<Call tools/call>"]
             assert server.count("tools/call") == 1
@@ -290,15 +305,15 @@ def test_middleware_may_change_the_timeout_of_a_call_or_answer_it() -> None:
 
 
 def test_only_async_functions_are_accepted_as_middleware() -> None:
-    class Hook:
+    class SyncMiddleware:
         def __call__(self, call: Any, next: Any) -> Any:
             return next(call)
 
-    for hook, name in (
-        (Hook(), "Hook"),
+    for function, name in (
+        (SyncMiddleware(), "SyncMiddleware"),
         (print, "print"),
         (partial(print), "partial"),
         (3, "int"),
     ):
         with pytest.raises(TypeError, match=f"{name}.* must be an async function"):
-            Client("unix:/x", middleware=[hook])
+            Client("unix:/x", middleware=[function])
