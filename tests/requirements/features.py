@@ -173,9 +173,9 @@ TOOL_ROWS: tuple[Row, ...] = (
     must("2.15-11", "all: server/tools, security", "All inputs are validated.",
          HOSTILE + "test_arguments_that_are_not_the_tools_are_refused", SIGNATURE + "test_every_kind_of_parameter_is_decoded"),
     must("2.15-12", "all: server/tools, security", "Access is controlled.", "server/middleware/test_chain.py::test_middleware_may_answer_by_itself_or_refuse", TOOLS + "test_errors_that_authors_raise_are_results"),
-    must("2.15-13", "all: server/tools, security", "Calls are rate-limited.", "server/middleware/test_guards.py::test_refusal_of_a_caller_above_the_rate_says_when_to_try_again", STREAM + "test_too_many_requests_at_once_are_refused"),
+    must("2.15-13", "all: server/tools, security", "Calls are rate-limited.", "server/middleware/test_guards.py::test_refusal_of_a_caller_above_the_rate_says_when_to_try_again", STREAM + "test_requests_over_the_limit_are_refused"),
     must("2.15-14", "all: server/tools, security", "Outputs are sanitised: an error reveals no internals.",
-         TOOLS + "test_any_other_exception_is_left_to_the_transport", STREAM + "test_whatever_a_handler_raises_is_that_calls_error"),
+         TOOLS + "test_any_other_exception_is_left_to_the_transport", STREAM + "test_any_exception_in_a_handler_is_an_error_of_its_request"),
     should("2.15-15", "2025-11-25 on: server/tools, names", "Names have 1 to 128 letters, digits, `_`, `-` and `.`, unique in a server.",
            "partly: `/` is allowed, as in other servers", TOOLS + "test_an_odd_name_is_refused_at_registration",
            "server/features/test_feature_set.py::test_a_name_that_is_taken_and_one_that_is_not_there_are_refused_by_name"),
@@ -210,7 +210,7 @@ PROMPT_ROWS: tuple[Row, ...] = (
     must("2.16-7", "all: completion", "At most a hundred values are sent.",
          PROMPTS + "test_at_most_a_hundred_values_are_sent_and_their_total"),
     must("2.16-8", "all: completion, security", "Inputs are validated.", PROMPTS + "test_an_unknown_prompt_or_argument_is_an_invalid_param", *transcripts("completion", *ALL)),
-    must("2.16-9", "all: completion, security", "Completion is rate-limited.", "server/middleware/test_guards.py::test_refusal_of_a_caller_above_the_rate_says_when_to_try_again", STREAM + "test_too_many_requests_at_once_are_refused"),
+    must("2.16-9", "all: completion, security", "Completion is rate-limited.", "server/middleware/test_guards.py::test_refusal_of_a_caller_above_the_rate_says_when_to_try_again", STREAM + "test_requests_over_the_limit_are_refused"),
     must("2.16-10", "all: completion, security", "Completion reveals nothing that its caller may not see.",
          "requirements/test_features.py::test_completion_reveals_no_unpublished_file"),
     should("2.16-11", "all: completion", "Best matches come first.", "yes: in the author's order", PROMPTS + "test_fixed_choices_complete_by_their_beginning"),
@@ -229,7 +229,7 @@ UTILITIES: tuple[Row, ...] = (
          *suite("tools-call-with-progress", R4, R5)),
     must("2.17-3", "all: progress", "It stops with the request.", CONTEXT + "test_messages_after_the_answer_are_dropped"),
     must("2.17-4", "2025-03-26 on: progress", "It may have a message, there alone.", *transcripts("progress", *ALL)),
-    must("2.17-5", "2026-07-28: progress", "It comes on its request's stream.", STATELESS + "test_first_notification_turns_the_answer_into_a_stream"),
+    must("2.17-5", "2026-07-28: progress", "It comes on its request's stream.", STATELESS + "test_the_first_notification_turns_the_answer_into_a_stream"),
     should("2.17-6", "all: progress", "It does not flood.", "partly: a slow reader's notifications are dropped, a fast one gets what the author sends",
            HOSTILE + "test_progress_to_a_reader_that_is_slow_is_bounded"),
     must("2.17-7", "all: cancellation", "A cancelled request gets no answer.", *transcripts("cancellation", *ALL), PEER + "test_a_cancelled_request_is_never_answered"),
@@ -250,7 +250,7 @@ UTILITIES: tuple[Row, ...] = (
     must("2.17-18", "all: logging, security", "Logs hold no secrets: only what an author passes is sent, and faults go to the server's own log.",
          CONTEXT + "test_a_session_gets_every_log_message_until_it_sets_a_level", "security/test_http.py::test_a_token_is_nowhere_but_in_its_variable"),
     should("2.17-19", "all: logging, security", "Log messages are rate-limited.", "partly: dropped if the reader is slow",
-           STREAM + "test_notifications_are_dropped_above_the_water_mark_and_answers_never"),
+           STREAM + "test_notifications_are_dropped_above_the_water_mark_and_answers_are_not"),
 )  # fmt: skip
 
 ASKING: tuple[Row, ...] = (

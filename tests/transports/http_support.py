@@ -1,4 +1,4 @@
-"""A small service on a real HTTP server in its own thread, and a client that sends given bytes."""
+"""A small service on a real HTTP server in its own thread, and a client that sends raw bytes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BIG = bytes(range(256)) * 4096
 
 
 class SampleService:
-    """A service with resources `test://<name>`; `read` maps names to functions."""
+    """A service with resources `test://<name>`, which `read` handles."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.info = t.Implementation(name="harbour", version="1")
@@ -189,7 +189,7 @@ class SampleService:
         return subscriptions.listen_result(request.id)
 
     def notify(self, uri: str) -> list[bool]:
-        """Notify every listener. Call it on the loop."""
+        """Notify every listener. Call this on the loop."""
         notice = subscriptions.updated(uri)
         return [r.channel.send(r, notice(encode(subscriptions.tag(r.id)))) for r in self.listeners.values()]
 
@@ -199,13 +199,13 @@ def text(uri: str, value: str) -> t.ReadResourceResult:
 
 
 class ServerThread:
-    """Serves a service on a real socket, in its own thread."""
+    """A server of a service on a real socket in its own thread."""
 
     def __init__(self, service: SampleService | None = None, **settings: Any) -> None:
         self.service = service or SampleService()
         self.settings = settings
         self.ready = threading.Event()
-        self.thread = threading.Thread(target=self.run, daemon=True)  # one that hangs must not hold up the test run
+        self.thread = threading.Thread(target=self.run, daemon=True)  # a thread that hangs must not block the test run
         self.port = 0
         self.stopped = False
         self.error: BaseException | None = None
@@ -232,7 +232,7 @@ class ServerThread:
         self.ready.set()
 
     def call(self, function: Any, *arguments: Any) -> Any:
-        """Run a plain function on the server's loop."""
+        """Run a function on the loop of the server."""
 
         async def run() -> Any:
             return function(*arguments)
@@ -265,7 +265,7 @@ class ServerThread:
 
 
 class UvicornThread:
-    """An application behind an unmodified uvicorn with httptools, and only the given options."""
+    """An application in an unmodified uvicorn with httptools and these options."""
 
     def __init__(self, app: HttpApp, **options: Any) -> None:
         self.server = uvicorn.Server(
@@ -293,19 +293,19 @@ class UvicornThread:
 
 
 def find_app(http: ServerThread) -> HttpApp:
-    """The application of a server thread, which has no other accessor."""
+    """Find the application of a server thread, which has no accessor."""
     import gc
 
-    gc.unfreeze()  # what lasts is frozen by our runner, and not listed
+    gc.unfreeze()  # the runner freezes lasting objects, which are not listed then
     (app,) = [o for o in gc.get_objects() if isinstance(o, HttpApp) and o.service is http.service]
     return app
 
 
 def find_server(http: ServerThread) -> HttpServer:
-    """The HTTP server of a server thread."""
+    """Find the HTTP server of a server thread."""
     import gc
 
-    gc.unfreeze()  # what lasts is frozen by our runner, and not listed
+    gc.unfreeze()  # the runner freezes lasting objects, which are not listed then
     (server,) = [o for o in gc.get_objects() if isinstance(o, HttpServer) and o.app.service is http.service]
     return server
 
@@ -342,7 +342,7 @@ class Reply:
 
 
 class RawClient:
-    """One TCP connection that sends given bytes and reads responses."""
+    """A TCP connection that sends raw bytes and reads responses."""
 
     def __init__(self, port: int, timeout: float = 10) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
@@ -383,7 +383,7 @@ class RawClient:
         return found
 
     def closed(self) -> bool:
-        """Return whether the server closes; False if it sends something."""
+        """Return whether the server closes the connection instead of sending data."""
         try:
             return not self.buffered and not self.socket.recv(1)
         except ConnectionResetError:
@@ -408,7 +408,7 @@ class RawClient:
             yield data
 
     def event(self) -> Any:
-        """The next event of a stream, without comments; None at its end."""
+        """Return the next event of a stream, or None at its end. Comments are skipped."""
         while b"\n\n" not in self.unread:
             data = self.chunk()
             if not data:
@@ -440,7 +440,7 @@ class RawClient:
         return Reply(status, headers, body)
 
     def request(self, verb: str, path: str = "/mcp", body: bytes | None = None, **headers: str | None) -> None:
-        """Send one request; a header that is None is left out, `_` stands for `-`."""
+        """Send a request. A header that is None is left out, and `_` stands for `-`."""
         sent: dict[str, str | None] = {"host": f"127.0.0.1:{self.port}"}
         if body is not None:
             sent |= {
@@ -474,7 +474,7 @@ class RawClient:
         return self.call("resources/read", {"uri": f"test://{name}"}, id, **headers)
 
     def listen(self, *uris: str, id: Any = 1, **headers: str | None) -> Any:
-        """Open a listen stream and give its acknowledgement."""
+        """Open a listen stream and return its acknowledgement."""
         self.stateless("subscriptions/listen", {"notifications": {"resourceSubscriptions": list(uris)}}, id, **headers)
         status, sent = self.head()
         assert (status, sent["content-type"]) == (200, "text/event-stream")
@@ -483,7 +483,7 @@ class RawClient:
     # the handshake era
 
     def initialize(self, **headers: str | None) -> str:
-        """Open a session and give its id."""
+        """Open a session and return its id."""
         reply = self.in_session("", "initialize", INITIALIZE, 0, **headers)
         assert reply.status == 200, reply.body
         session = reply.headers["mcp-session-id"]
@@ -511,7 +511,7 @@ class RawClient:
 
 
 def call_tool(wire: RawClient, name: str, **meta: Any) -> Reply:
-    """Call a tool of the stateless era without arguments; `meta` is added to the request's own."""
+    """Call a tool in the stateless era without arguments, with `meta` added to the `_meta` of the request."""
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "_meta": META | meta}}
     wire.post(message, mcp_protocol_version=STATELESS, mcp_method="tools/call", mcp_name=name)
     return wire.reply()

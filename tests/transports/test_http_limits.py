@@ -1,4 +1,4 @@
-"""The cost of hostile or broken clients: heads and bodies are bounded in size, count and time."""
+"""Hostile or broken clients: heads and bodies are bounded in size, number and time."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def quick() -> Iterator[ServerThread]:
         yield http
 
 
-def test_body_that_is_too_long_is_refused_before_it_is_sent(wire: RawClient) -> None:
-    """Security H12; the answer arrives although the client continues to send."""
+def test_a_body_over_the_limit_is_refused_before_it_is_sent(wire: RawClient) -> None:
+    """Security H12."""
     wire.write(HEAD + b"Content-Length: 67108864\r\n\r\n")
     reply = wire.reply()
     assert (reply.status, reply.error) == (413, -32600)
@@ -48,14 +48,14 @@ def test_body_that_is_too_long_is_refused_before_it_is_sent(wire: RawClient) -> 
     assert wire.closed()
 
 
-def test_client_that_sends_on_still_reads_its_refusal(wire: RawClient) -> None:
+def test_a_client_that_continues_to_send_can_read_the_refusal(wire: RawClient) -> None:
     wire.write(HEAD + b"Content-Length: 67108864\r\n\r\n")
     for _ in range(20):
         wire.write(b"x" * 50_000)
     assert wire.reply().status == 413
 
 
-def test_chunked_body_is_cut_at_the_limit(wire: RawClient) -> None:
+def test_a_chunked_body_over_the_limit_is_refused(wire: RawClient) -> None:
     """Security H13."""
     wire.write(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
     for _ in range(3):
@@ -84,7 +84,7 @@ def test_chunked_body_within_the_limit_is_served(wire: RawClient) -> None:
         b"Transfer-Encoding: gzip\r\n",
     ],
 )
-def test_lengths_that_contradict_are_refused_and_the_connection_is_closed(wire: RawClient, lengths: bytes) -> None:
+def test_contradictory_lengths_are_refused_and_the_connection_is_closed(wire: RawClient, lengths: bytes) -> None:
     """Security H14: no second request may hide in the body."""
     wire.write(HEAD + lengths + b"\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     reply = wire.reply()
@@ -92,7 +92,7 @@ def test_lengths_that_contradict_are_refused_and_the_connection_is_closed(wire: 
     assert wire.closed()
 
 
-def test_body_that_never_ends_is_given_up(quick: ServerThread) -> None:
+def test_a_body_that_never_ends_times_out(quick: ServerThread) -> None:
     """Security H15."""
     with quick.wire() as wire:
         wire.write(HEAD + b"Content-Length: 100\r\n\r\n{")
@@ -101,14 +101,14 @@ def test_body_that_never_ends_is_given_up(quick: ServerThread) -> None:
         assert wire.closed()
 
 
-def test_body_that_never_begins_is_given_up(quick: ServerThread) -> None:
+def test_a_body_that_never_starts_times_out(quick: ServerThread) -> None:
     with quick.wire() as wire:
         wire.write(HEAD + b"Content-Length: 100\r\n\r\n")
         assert wire.reply().status == 408
 
 
 @pytest.mark.parametrize("start", [b"P", b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX: y"])
-def test_head_that_never_ends_is_given_up(quick: ServerThread, start: bytes) -> None:
+def test_a_head_that_never_ends_times_out(quick: ServerThread, start: bytes) -> None:
     """Security H16."""
     with quick.wire() as wire:
         wire.write(start)
@@ -128,7 +128,7 @@ def test_idle_connection_is_closed(quick: ServerThread) -> None:
         assert wire.closed()
 
 
-def test_half_open_heads_do_not_hold_up_a_real_client(http: ServerThread) -> None:
+def test_unfinished_heads_do_not_delay_other_clients(http: ServerThread) -> None:
     """Security H17."""
     wires = [http.wire() for _ in range(300)]
     for half in wires:
@@ -149,7 +149,7 @@ def test_half_open_heads_do_not_hold_up_a_real_client(http: ServerThread) -> Non
     ],
 )
 @pytest.mark.parametrize("finished", [True, False])
-def test_head_that_is_too_large_is_refused(wire: RawClient, headers: bytes, finished: bool) -> None:
+def test_a_head_over_the_limit_is_refused(wire: RawClient, headers: bytes, finished: bool) -> None:
     """Security H18."""
     if not finished:
         headers = headers.removesuffix(b"\r\n") + b"y" * 300_000
@@ -160,7 +160,7 @@ def test_head_that_is_too_large_is_refused(wire: RawClient, headers: bytes, fini
     assert (reply.status, reply.error) == (431, -32600)
 
 
-def test_url_that_is_too_large_is_refused(wire: RawClient) -> None:
+def test_a_url_over_the_limit_is_refused(wire: RawClient) -> None:
     wire.write(b"GET /" + b"x" * 200_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert wire.reply().status == 431
 
@@ -175,7 +175,7 @@ def test_url_that_is_too_large_is_refused(wire: RawClient) -> None:
         b"CONNECT x:1 HTTP/1.1\r\n\r\n",
     ],
 )
-def test_bytes_that_are_not_http_are_refused_in_json(wire: RawClient, request_line: bytes) -> None:
+def test_a_request_that_is_not_http_is_refused_in_json(wire: RawClient, request_line: bytes) -> None:
     """Security H19, H47."""
     wire.write(request_line)
     reply = wire.reply()
@@ -183,14 +183,14 @@ def test_bytes_that_are_not_http_are_refused_in_json(wire: RawClient, request_li
     assert reply.error == -32600
 
 
-def test_absolute_form_is_checked_like_any_other(wire: RawClient) -> None:
+def test_the_host_of_an_absolute_url_is_checked(wire: RawClient) -> None:
     """Security H20."""
     wire.write(b"POST http://evil.test/mcp HTTP/1.1\r\nHost: evil.test\r\nContent-Length: 0\r\n\r\n")
     assert wire.reply().status == 403
 
 
-def test_upgrade_is_not_taken(wire: RawClient) -> None:
-    """Some clients offer HTTP/2 with their first request: it is served as it is."""
+def test_an_upgrade_is_ignored(wire: RawClient) -> None:
+    """Some clients offer HTTP/2 with their first request, which is served over HTTP/1.1."""
     wire.write(
         HEAD + ROUTING_HEADERS + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n"
         b"Content-Length: %d\r\n\r\n%b" % (len(DISCOVER), DISCOVER)
@@ -198,14 +198,14 @@ def test_upgrade_is_not_taken(wire: RawClient) -> None:
     assert wire.reply().status == 200
 
 
-def test_client_may_ask_before_it_sends_its_body(wire: RawClient) -> None:
+def test_expect_100_continue_is_answered_before_the_body(wire: RawClient) -> None:
     wire.write(HEAD + ROUTING_HEADERS + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(DISCOVER))
     assert wire.until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
     wire.write(DISCOVER)
     assert wire.reply().status == 200
 
 
-def test_client_that_asks_first_is_refused_before_it_sends_its_body(wire: RawClient) -> None:
+def test_expect_100_continue_is_refused_if_the_body_is_over_the_limit(wire: RawClient) -> None:
     wire.write(HEAD + b"Expect: 100-continue\r\nContent-Length: 67108864\r\n\r\n")
     assert wire.reply().status == 413
 
@@ -239,18 +239,18 @@ def test_pipelined_requests_are_bounded_in_number(http: ServerThread, count: int
     [b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", HEAD + b"Content-Length: 999999999\r\n\r\n"],
     ids=["requests", "a body"],
 )
-def test_requests_pipelined_after_a_stream_are_not_collected(request_: bytes) -> None:
-    """The stream waits for its client to leave, and must not read without a bound meanwhile."""
+def test_requests_pipelined_after_a_stream_are_not_read_without_a_bound(request_: bytes) -> None:
+    """The stream waits for a disconnect and must not read without a bound."""
     with ServerThread(limits=HttpLimits(comment_time=0.1, sweep_time=0.05)) as http, http.wire() as wire:
         wire.listen("test://a")
         assert http.service.arrived.acquire(timeout=5)
         wire.write(request_)
         wire.socket.settimeout(1)
-        with pytest.raises(OSError):  # nothing is taken any more, or the connection is cut
+        with pytest.raises(OSError):  # the server stops reading or closes the connection
             for _ in range(64):
                 wire.write(request_ * (2**20 // len(request_)) if request_.startswith(b"GET") else bytes(2**20))
         wire.close()
-        assert http.service.left.acquire(timeout=10)  # the next comment detects that the client has left
+        assert http.service.left.acquire(timeout=10)  # the next comment detects the disconnect
 
 
 def test_unfinished_bodies_share_one_budget() -> None:
@@ -282,22 +282,22 @@ def test_connections_are_bounded() -> None:
             assert (reply.status, reply.error) == (503, -32603)
         http.open_gates()
         assert [first.reply().status, second.reply().status] == [200, 200]
-        with http.wire() as third:  # in place of the one that has been idle for longer
+        with http.wire() as third:  # replaces the connection that was idle longest
             assert third.ask("GET", "/healthz").status == 200
         assert first.closed()
         assert second.ask("GET", "/healthz").status == 200
 
 
-def test_client_that_takes_no_bytes_is_cut() -> None:
+def test_a_client_that_reads_nothing_is_disconnected() -> None:
     service = SampleService()
     with ServerThread(service, limits=HttpLimits(stalled_time=0.05, sweep_time=0.01)) as http, http.wire() as wire:
         for number in range(20):
             wire.stateless("resources/read", {"uri": "test://big"}, id=number)
         with pytest.raises((EOFError, ConnectionResetError)):
-            wait_for_the_cut(http, wire)
+            expect_disconnect(http, wire)
 
 
-def wait_for_the_cut(http: ServerThread, wire: RawClient) -> None:
+def expect_disconnect(http: ServerThread, wire: RawClient) -> None:
     """Read nothing until the server has closed all connections, then check that the rest is missing."""
     server = find_server(http)
     while server.connections.open:

@@ -1,4 +1,4 @@
-"""Streams that break off and are resumed by GET, and questions on them (2025-11-25, Streamable HTTP)."""
+"""Streams that are resumed by GET after a break, and requests from the server on them (2025-11-25, Streamable HTTP)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from wharfinger.protocol.revisions import REVISIONS
 
 
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18", "2025-11-25"])
-def test_answer_comes_on_the_resumed_stream(revision: str) -> None:
-    """A priming event has no data. The client waits as long as `retry` says, and names the last event."""
+def test_the_answer_arrives_on_the_resumed_stream(revision: str) -> None:
+    """A priming event has no data. The client waits for `retry` and sends the id of the last event."""
     times: list[float] = []
     seen: list[tuple[str, str | None]] = []
 
@@ -39,7 +39,7 @@ def test_answer_comes_on_the_resumed_stream(revision: str) -> None:
         stream(writer)
         if asked.verb == "POST":
             writer.write(b"id: e1\nretry: 200\ndata: \n\n")
-        elif len(seen) == 2:  # once more, with an event between
+        elif len(seen) == 2:  # a second break, after another event
             writer.write(b"id: e2\n" + event(method="notifications/message", params={"level": "info", "data": 1}))
         else:
             writer.write(event(id=1, result={"late": True}))
@@ -57,7 +57,7 @@ def test_answer_comes_on_the_resumed_stream(revision: str) -> None:
     run(test())
 
 
-def test_stream_that_breaks_off_in_an_event_resumes_after_the_last_complete_one() -> None:
+def test_a_stream_that_breaks_within_an_event_resumes_after_the_last_complete_one() -> None:
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         if asked.verb == "POST":
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -80,7 +80,7 @@ def test_stream_that_breaks_off_in_an_event_resumes_after_the_last_complete_one(
 
 @pytest.mark.parametrize("status", ["405 Method Not Allowed", "200 OK", "400 Bad Request"])
 def test_a_stream_that_cannot_be_resumed_is_reported(status: str) -> None:
-    """Attempts are bounded: nothing new, three times, is the end."""
+    """The client stops after three attempts without a new event."""
     gets = 0
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -103,7 +103,7 @@ def test_a_stream_that_cannot_be_resumed_is_reported(status: str) -> None:
     run(test())
 
 
-def test_end_of_the_session_while_resuming_is_reported() -> None:
+def test_the_end_of_the_session_while_resuming_is_reported() -> None:
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         if asked.verb == "POST":
             stream(writer)
@@ -118,7 +118,7 @@ def test_end_of_the_session_while_resuming_is_reported() -> None:
             link.events.on_lost = lambda _, error: lost.append(error)
             with pytest.raises(ConnectionLost, match="has ended the session") as caught:
                 await ask(link)
-            assert not caught.value.unsent  # the server may well have done what it was asked
+            assert not caught.value.unsent  # the server may have handled the request
             assert len(lost) == 1
             with pytest.raises(ConnectionLost, match="has ended the session") as caught:
                 await ask(link)
@@ -127,7 +127,7 @@ def test_end_of_the_session_while_resuming_is_reported() -> None:
     run(test())
 
 
-def test_stateless_stream_cannot_be_resumed() -> None:
+def test_a_stateless_stream_is_not_resumed() -> None:
     """2026-07-28: a broken stream loses the request."""
     seen: list[str] = []
 
@@ -146,7 +146,7 @@ def test_stateless_stream_cannot_be_resumed() -> None:
     run(test())
 
 
-def test_session_stream_without_places_says_that_something_may_be_missed() -> None:
+def test_a_gap_in_a_session_stream_without_event_ids_is_reported() -> None:
     missed: asyncio.Queue[None] = asyncio.Queue()
     gets = 0
 
@@ -170,11 +170,11 @@ def test_session_stream_without_places_says_that_something_may_be_missed() -> No
     run(test())
 
 
-# What the server asks.
+# Requests from the server.
 
 
-class AskingServer:
-    """A server that asks on the stream of a call, or on the session's; the client's answers come as POSTs."""
+class RequestingServer:
+    """A server that sends requests on the stream of a call or of the session, and gets the answers as POSTs."""
 
     def __init__(self, *questions: dict[str, Any], own_stream: bool = False) -> None:
         self.questions = questions
@@ -194,18 +194,18 @@ class AskingServer:
             self.answers.put_nowait(message)
             return
         stream(writer)
-        wanted = sum("id" in question for question in self.questions)
+        expected = sum("id" in question for question in self.questions)
         for question in () if self.own_stream else self.questions:
             writer.write(event(**question))
         await writer.drain()
-        answers = [] if self.own_stream else [await self.answers.get() for _ in range(wanted)]
+        answers = [] if self.own_stream else [await self.answers.get() for _ in range(expected)]
         writer.write(event(id=message["id"], result={"answers": answers}))
         writer.close()
 
 
-def test_question_on_the_stream_of_a_call_is_answered_in_a_post_of_its_own() -> None:
+def test_a_request_on_the_stream_of_a_call_is_answered_by_a_separate_post() -> None:
     async def test() -> None:
-        async with linked(AskingServer({"id": "q", "method": "roots/list"}), rules=HANDSHAKE) as link:
+        async with linked(RequestingServer({"id": "q", "method": "roots/list"}), rules=HANDSHAKE) as link:
 
             async def roots(message: Message) -> Any:
                 assert message.method == "roots/list"
@@ -218,17 +218,17 @@ def test_question_on_the_stream_of_a_call_is_answered_in_a_post_of_its_own() -> 
     run(test())
 
 
-def test_question_on_the_session_s_stream_is_answered() -> None:
+def test_a_request_on_the_session_stream_is_answered() -> None:
     async def test() -> None:
-        asking = AskingServer({"id": 1, "method": "roots/list"}, own_stream=True)
-        async with linked(asking, rules=HANDSHAKE) as link:
+        server = RequestingServer({"id": 1, "method": "roots/list"}, own_stream=True)
+        async with linked(server, rules=HANDSHAKE) as link:
 
             async def refused(message: Message) -> Any:
                 raise InvalidParams("no")
 
             link.events.on_request = refused
             await link.open_session_stream(5)
-            reported = await asking.answers.get()
+            reported = await server.answers.get()
         assert (reported["id"], reported["error"]["code"]) == (1, -32602)
 
     run(test())
@@ -236,7 +236,7 @@ def test_question_on_the_session_s_stream_is_answered() -> None:
 
 def test_requests_without_a_handler_are_refused_and_failures_are_reported_without_details() -> None:
     async def test() -> None:
-        async with linked(AskingServer({"id": "q", "method": "sampling/createMessage"}), rules=HANDSHAKE) as link:
+        async with linked(RequestingServer({"id": "q", "method": "sampling/createMessage"}), rules=HANDSHAKE) as link:
             assert [a["error"]["code"] for a in got(await ask(link))["answers"]] == [-32601]
 
             async def broken(message: Message) -> Any:
@@ -250,14 +250,14 @@ def test_requests_without_a_handler_are_refused_and_failures_are_reported_withou
     run(test())
 
 
-def test_withdrawn_question_stops_its_handler_and_is_not_answered() -> None:
+def test_a_cancelled_request_stops_its_handler_and_is_not_answered() -> None:
     async def test() -> None:
         begun, stopped = asyncio.Event(), asyncio.Event()
-        asking = AskingServer({"id": 1, "method": "elicitation/create"}, own_stream=True)
+        server = RequestingServer({"id": 1, "method": "elicitation/create"}, own_stream=True)
 
         async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
             if asked.verb != "GET":
-                await asking(asked, writer)
+                await server(asked, writer)
                 return
             stream(writer)
             writer.write(event(id=1, method="elicitation/create"))
@@ -268,7 +268,7 @@ def test_withdrawn_question_stops_its_handler_and_is_not_answered() -> None:
             await writer.drain()
             await asyncio.sleep(30)
 
-        async def person(message: Message) -> Any:
+        async def answer_slowly(message: Message) -> Any:
             begun.set()
             try:
                 await asyncio.sleep(30)
@@ -276,19 +276,19 @@ def test_withdrawn_question_stops_its_handler_and_is_not_answered() -> None:
                 stopped.set()
 
         async with linked(serve, rules=HANDSHAKE) as link:
-            link.events.on_request = person
+            link.events.on_request = answer_slowly
             await link.open_session_stream(5)
             await stopped.wait()
-            assert (await asking.answers.get())["id"] == 2
-            assert asking.answers.empty()
+            assert (await server.answers.get())["id"] == 2
+            assert server.answers.empty()
 
     run(test())
 
 
-def test_questions_at_once_are_bounded() -> None:
+def test_concurrent_requests_from_the_server_are_bounded() -> None:
     async def test() -> None:
-        asking = AskingServer(*({"id": n, "method": "roots/list"} for n in range(40)), own_stream=True)
-        async with linked(asking, rules=HANDSHAKE) as link:
+        server = RequestingServer(*({"id": n, "method": "roots/list"} for n in range(40)), own_stream=True)
+        async with linked(server, rules=HANDSHAKE) as link:
             hold = asyncio.Event()
 
             async def slow(message: Message) -> Any:
@@ -297,27 +297,29 @@ def test_questions_at_once_are_bounded() -> None:
 
             link.events.on_request = slow
             await link.open_session_stream(5)
-            refused = [await asking.answers.get() for _ in range(8)]
+            refused = [await server.answers.get() for _ in range(8)]
             assert {a["error"]["code"] for a in refused} == {-32603}
             hold.set()
-            assert sorted([(await asking.answers.get())["id"] for _ in range(32)]) == list(range(32))
+            assert sorted([(await server.answers.get())["id"] for _ in range(32)]) == list(range(32))
 
     run(test())
 
 
-def test_no_question_outlives_the_connection() -> None:
+def test_closing_the_connection_cancels_pending_requests_from_the_server() -> None:
     async def test() -> None:
         begun, stopped = asyncio.Event(), asyncio.Event()
 
-        async def person(message: Message) -> Any:
+        async def answer_slowly(message: Message) -> Any:
             begun.set()
             try:
                 await asyncio.sleep(30)
             finally:
                 stopped.set()
 
-        async with linked(AskingServer({"id": 1, "method": "roots/list"}, own_stream=True), rules=HANDSHAKE) as link:
-            link.events.on_request = person
+        async with linked(
+            RequestingServer({"id": 1, "method": "roots/list"}, own_stream=True), rules=HANDSHAKE
+        ) as link:
+            link.events.on_request = answer_slowly
             await link.open_session_stream(5)
             await begun.wait()
         await stopped.wait()
@@ -325,7 +327,7 @@ def test_no_question_outlives_the_connection() -> None:
     run(test())
 
 
-def test_notification_of_a_message_keeps_its_place_before_requests() -> None:
+def test_a_notification_is_sent_before_later_requests() -> None:
     order: list[str] = []
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""The stateless era over a real socket: one answer for each POST, and refusals before it is read."""
+"""The stateless era over a real socket: one answer for each POST, and refusals before the body is read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def wire(server: ServerThread) -> Iterator[RawClient]:
         yield wire
 
 
-def test_read_is_answered_with_json(wire: RawClient) -> None:
+def test_a_read_is_answered_with_json(wire: RawClient) -> None:
     reply = wire.read("a", id="x")
     assert reply.status == 200
     assert reply.json == {
@@ -43,7 +43,7 @@ def test_read_is_answered_with_json(wire: RawClient) -> None:
     }
 
 
-def test_connection_is_kept_and_both_paths_serve(wire: RawClient) -> None:
+def test_the_connection_is_kept_and_both_paths_are_served(wire: RawClient) -> None:
     for path in ("/mcp", "/mcp/", "/mcp?x=1", "/%6dcp"):
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}}).encode()
         reply = wire.ask("POST", path, body, mcp_protocol_version=STATELESS, mcp_method="server/discover")
@@ -51,13 +51,13 @@ def test_connection_is_kept_and_both_paths_serve(wire: RawClient) -> None:
         assert STATELESS in reply.json["result"]["supportedVersions"]
 
 
-def test_large_content_comes_in_pieces_of_one_json_answer(wire: RawClient) -> None:
+def test_large_content_is_sent_as_chunks_of_one_json_answer(wire: RawClient) -> None:
     reply = wire.read("big")
     assert reply.headers["content-length"] == str(len(reply.body))
     assert base64.b64decode(reply.json["result"]["contents"][0]["blob"]) == BIG
 
 
-def test_first_notification_turns_the_answer_into_a_stream(wire: RawClient) -> None:
+def test_the_first_notification_turns_the_answer_into_a_stream(wire: RawClient) -> None:
     reply = wire.read("progress")
     assert reply.status == 200
     assert reply.headers["x-accel-buffering"] == "no"
@@ -68,17 +68,17 @@ def test_first_notification_turns_the_answer_into_a_stream(wire: RawClient) -> N
     assert wire.read("after").text == "test://after"
 
 
-def test_client_that_takes_json_only_gets_json_only(wire: RawClient) -> None:
+def test_a_client_that_accepts_only_json_gets_only_json(wire: RawClient) -> None:
     assert wire.read("progress", accept="application/json").text == "test://progress"
 
 
-def test_error_after_a_notification_is_the_last_event(wire: RawClient) -> None:
+def test_an_error_after_a_notification_is_the_last_event(wire: RawClient) -> None:
     reply = wire.read("progress-exit")
     assert reply.status == 200
     assert reply.events[-1]["error"]["code"] == -32603
 
 
-def test_line_ends_of_a_raw_result_stay_inside_one_event(server: ServerThread) -> None:
+def test_line_ends_of_a_raw_result_do_not_split_its_event(server: ServerThread) -> None:
     """Security H31."""
     with server.wire() as wire:
         reply = wire.read("lines")
@@ -96,7 +96,7 @@ def test_line_ends_of_a_raw_result_stay_inside_one_event(server: ServerThread) -
         ("odd-error", 200, -32603),
     ],
 )
-def test_failure_of_a_handler_is_that_call_s_error(wire: RawClient, name: str, status: int, code: int) -> None:
+def test_an_exception_in_a_handler_is_an_error_of_its_call(wire: RawClient, name: str, status: int, code: int) -> None:
     """Security F05, F06, H32, H45, H48."""
     reply = wire.read(name)
     assert (reply.status, reply.error, reply.json["id"]) == (status, code, 1)
@@ -119,7 +119,7 @@ def test_failure_of_a_handler_is_that_call_s_error(wire: RawClient, name: str, s
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"ping"}', -32600),
     ],
 )
-def test_invalid_request_body_is_refused(wire: RawClient, body: bytes, code: int) -> None:
+def test_an_invalid_request_body_is_refused(wire: RawClient, body: bytes, code: int) -> None:
     """Security J01-J16, H46, H47."""
     reply = wire.ask("POST", body=body, mcp_protocol_version=STATELESS, mcp_method="ping")
     assert (reply.status, reply.error) == (400, code)
@@ -151,7 +151,7 @@ def test_invalid_request_body_is_refused(wire: RawClient, body: bytes, code: int
         ({"content_length": "100001"}, 413, -32600),
     ],
 )
-def test_headers_decide_before_the_handler(
+def test_invalid_headers_are_refused_before_the_handler_runs(
     server: ServerThread, headers: dict[str, str | None], status: int, code: int | None
 ) -> None:
     """Security H01-H12, H36-H41."""
@@ -165,7 +165,7 @@ def test_headers_decide_before_the_handler(
 @pytest.mark.parametrize(
     "extra", [b"Host: localhost\r\n", b"Mcp-Method: server/discover\r\n", b"MCP-Protocol-Version: 2026-07-28\r\n"]
 )
-def test_header_that_stands_twice_is_refused(server: ServerThread, extra: bytes) -> None:
+def test_a_repeated_header_is_refused(server: ServerThread, extra: bytes) -> None:
     """Security H05, H38."""
     with server.wire() as wire:
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}}).encode()
@@ -189,7 +189,7 @@ def test_missing_meta_is_reported(wire: RawClient) -> None:
         assert (reply.status, reply.error, reply.json["id"]) == (400, -32602, 7)
 
 
-def test_unknown_version_gets_the_list_of_those_that_are_spoken(wire: RawClient) -> None:
+def test_an_unknown_version_is_refused_with_the_supported_versions(wire: RawClient) -> None:
     """Security L04."""
     meta = META | {"io.modelcontextprotocol/protocolVersion": "2099-01-01"}
     wire.post(
@@ -206,19 +206,19 @@ def test_unknown_version_gets_the_list_of_those_that_are_spoken(wire: RawClient)
 @pytest.mark.parametrize(
     "method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "no/such", "tools/list"]
 )
-def test_method_of_another_era_or_none_is_not_found(wire: RawClient, method: str) -> None:
+def test_an_unknown_method_or_one_of_another_era_is_not_found(wire: RawClient, method: str) -> None:
     """2026-07-28: removed methods are unknown ones. Security H40."""
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     reply = wire.call(method, params | {"uri": "test://a", "level": "info"})
     assert (reply.status, reply.error, reply.json["id"]) == (404, -32601, 1)
 
 
-def test_mismatch_is_reported_before_an_unknown_method(wire: RawClient) -> None:
+def test_a_header_mismatch_is_reported_before_an_unknown_method(wire: RawClient) -> None:
     reply = wire.call("no/such", mcp_method="ping")
     assert (reply.status, reply.error) == (400, -32020)
 
 
-def test_notification_is_taken_without_an_answer(wire: RawClient) -> None:
+def test_a_notification_is_accepted_without_an_answer(wire: RawClient) -> None:
     wire.post(
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1, "_meta": META}},
         mcp_protocol_version=STATELESS,
@@ -240,7 +240,7 @@ def test_other_http_methods_are_not_allowed(server: ServerThread, verb: str) -> 
 
 @pytest.mark.parametrize("path", ["/", "/healthz"])
 def test_a_page_answers_head_with_the_head_of_get_and_no_body(wire: RawClient, path: str) -> None:
-    """RFC 9110 §9.3.2; the request that follows on the connection shows that no body was sent."""
+    """RFC 9110 §9.3.2. The next request on the connection shows that no body was sent."""
     wire.request("HEAD", path)
     status, headers = wire.head()
     page = wire.ask("GET", path)
@@ -251,13 +251,13 @@ def test_a_page_answers_head_with_the_head_of_get_and_no_body(wire: RawClient, p
 
 
 @pytest.mark.parametrize("verb", ["GET", "DELETE"])
-def test_this_era_has_post_only(wire: RawClient, verb: str) -> None:
+def test_the_stateless_era_allows_only_post(wire: RawClient, verb: str) -> None:
     reply = wire.ask(verb, mcp_protocol_version=STATELESS)
     assert (reply.status, reply.headers["allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize("path", ["//mcp", "/x/../mcp", "/mcp/x", "/MCP", "/mcp%00", "/mcp/../mcp"])
-def test_other_spellings_of_the_path_are_elsewhere(wire: RawClient, path: str) -> None:
+def test_other_spellings_of_the_path_are_not_found(wire: RawClient, path: str) -> None:
     """Security H20, A13."""
     assert wire.ask("POST", path, b"{}").status in (404, 405)
 
@@ -273,7 +273,7 @@ def test_clients_with_equal_ids_get_their_own_answers(server: ServerThread) -> N
 
 
 @pytest.mark.parametrize("name", ["wait", "wait-progress"])
-def test_client_that_leaves_cancels_its_request(name: str) -> None:
+def test_a_disconnect_cancels_the_request(name: str) -> None:
     """2026-07-28: the end of the stream is cancellation. Security H42."""
     with ServerThread() as server:
         with server.wire() as wire:
@@ -284,15 +284,15 @@ def test_client_that_leaves_cancels_its_request(name: str) -> None:
             assert wire.read("after").text == "test://after"
 
 
-def test_slow_request_is_answered_to_a_client_that_stays() -> None:
+def test_a_slow_request_is_answered_if_its_client_stays_connected() -> None:
     with ServerThread(limits=HttpLimits(watch_after=0.001)) as server, server.wire() as wire:
         wire.stateless("resources/read", {"uri": "test://wait"})
         assert server.service.arrived.acquire(timeout=5)
-        threading.Timer(0.02, server.open_gates).start()  # it is watched by then
+        threading.Timer(0.02, server.open_gates).start()  # by then the server watches the connection
         assert wire.reply().text == "test://wait"
 
 
-def test_request_over_its_time_is_cancelled_and_answered() -> None:
+def test_a_request_over_its_deadline_is_cancelled_and_answered() -> None:
     limits = HttpLimits(sweep_time=0.02)
     with ServerThread(SampleService(Limits(handler_time=0.1)), limits=limits) as server, server.wire() as wire:
         reply = wire.read("wait")
@@ -315,7 +315,7 @@ def test_requests_in_flight_are_bounded() -> None:
             assert wire.read("a").status == 200
 
 
-def test_pages_of_an_allowed_origin_may_read_the_answers() -> None:
+def test_pages_of_an_allowed_origin_may_read_answers() -> None:
     """Security H07: no other origin gets the headers, and a preflight alone allows nothing."""
     page = "https://page.test"
     with ServerThread(allow_origins=(page,), verify=static_token("0123456789abcdef")) as server, server.wire() as wire:
@@ -334,7 +334,7 @@ def test_pages_of_an_allowed_origin_may_read_the_answers() -> None:
         assert not [name for name in reply.headers if name.startswith("access-control")]
 
 
-def test_fault_outside_of_a_handler_is_reported_without_its_text() -> None:
+def test_an_exception_outside_a_handler_is_reported_without_its_text() -> None:
     def broken(headers: object) -> str:
         raise RuntimeError("secret")
 

@@ -1,4 +1,4 @@
-"""A peer on a byte stream, without a pipe: when it writes, what ends it, and failures."""
+"""A server peer on a byte stream without a pipe: writes, cancellation, failures and the end of the stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from wharfinger.server.context import Context
 from wharfinger.transports.stream_server import FLUSH_MESSAGES, StreamServer
 
 
-class Held:
+class BlockingHandler:
     """A handler that waits until it is released, and records its outcome."""
 
     def __init__(self) -> None:
@@ -39,8 +39,8 @@ class Held:
         return "let go"
 
 
-def make(**limits: Any) -> tuple[Server, Held]:
-    server, held = Server("s", limits=Limits(**limits)), Held()
+def make(**limits: Any) -> tuple[Server, BlockingHandler]:
+    server, held = Server("s", limits=Limits(**limits)), BlockingHandler()
     server.resources.add("a:held", held)
 
     @server.resource("a:b")
@@ -62,11 +62,11 @@ def text(answer: Any) -> str:
     return str(answer["result"]["contents"][0]["text"])
 
 
-# -- what one message does to the others
+# -- isolation of messages
 
 
 class Fragile(msgspec.Struct):
-    """Params of an extension whose check has a fault that is no refusal."""
+    """Params of an extension whose validation raises an unexpected exception."""
 
     def __post_init__(self) -> None:
         raise RuntimeError("secret")
@@ -77,15 +77,17 @@ add_method(Method("notifications/x.test/fragile", "client", Fragile))
 
 
 class Broken:
-    """A handler that waits for an answer, and fails when it comes."""
+    """A pending request that fails when its answer arrives."""
 
     def done(self) -> bool:
         raise RuntimeError("secret")
 
 
 @looped
-async def test_a_fault_in_one_message_loses_no_other_of_its_chunk(caplog: pytest.LogCaptureFixture) -> None:
-    """A bug: an unexpected exception lost the rest of the chunk, and cut a socket."""
+async def test_an_exception_in_one_message_loses_no_other_message_of_its_chunk(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Regression: an unexpected exception lost the rest of the chunk and closed a socket."""
     server, _ = make()
 
     @server.notification("notifications/x.test/told")
@@ -116,7 +118,7 @@ async def test_a_fault_in_one_message_loses_no_other_of_its_chunk(caplog: pytest
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_bytes_cut_anywhere_make_the_same_answers(revision: str) -> None:
+async def test_chunks_of_any_size_get_the_same_answers(revision: str) -> None:
     server, _ = make()
     async with Wire(server, revision) as wire:
         data = b"\n\r\n" + read("a:b", 1, revision) + read("a:b", "1", revision).replace(b"\n", b"\r\n")
@@ -128,7 +130,7 @@ async def test_bytes_cut_anywhere_make_the_same_answers(revision: str) -> None:
 
 
 @looped
-async def test_answers_of_one_turn_are_written_many_at_a_time() -> None:
+async def test_answers_of_one_iteration_of_the_loop_share_writes() -> None:
     server, _ = make()
     async with Wire(server) as wire:
         wire.stream.data_received(b"".join(read("a:b", number) for number in range(50)))
@@ -137,10 +139,10 @@ async def test_answers_of_one_turn_are_written_many_at_a_time() -> None:
 
 
 @looped
-async def test_large_answers_keep_their_place_and_are_written_as_fast_as_they_are_read() -> None:
+async def test_large_answers_keep_their_order_and_are_written_as_fast_as_they_are_read() -> None:
     server, _ = make()
     async with Wire(server) as wire:
-        # Whoever is slow stops after each chunk.
+        # A slow reader pauses after each chunk.
         write = wire.write
 
         def slow(data: Any) -> None:
@@ -162,7 +164,7 @@ async def test_large_answers_keep_their_place_and_are_written_as_fast_as_they_ar
 
 
 @looped
-async def test_notifications_are_dropped_above_the_water_mark_and_answers_never() -> None:
+async def test_notifications_are_dropped_above_the_water_mark_and_answers_are_not() -> None:
     """security S13"""
     server, _ = make(backlog=10_000)
     sent: list[bool] = []
@@ -186,7 +188,7 @@ async def test_notifications_are_dropped_above_the_water_mark_and_answers_never(
         assert 10 < len(wire.notices) < 100
 
 
-# -- what a handler can do
+# -- errors of handlers
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,7 @@ async def test_notifications_are_dropped_above_the_water_mark_and_answers_never(
     ids=lambda error: type(error).__name__,
 )
 @looped
-async def test_whatever_a_handler_raises_is_that_calls_error(
+async def test_any_exception_in_a_handler_is_an_error_of_its_request(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     """security F06, F07"""
@@ -231,7 +233,7 @@ async def test_whatever_a_handler_raises_is_that_calls_error(
     ids=["message", "data", "uri"],
 )
 @looped
-async def test_an_error_without_a_form_on_the_wire_is_reported_by_its_reference(error: ProtocolError) -> None:
+async def test_an_error_that_cannot_be_encoded_is_reported_by_its_reference(error: ProtocolError) -> None:
     server, _ = make()
 
     @server.resource("a:fails")
@@ -246,7 +248,7 @@ async def test_an_error_without_a_form_on_the_wire_is_reported_by_its_reference(
 
 
 @looped
-async def test_a_result_without_a_form_on_the_wire_is_that_calls_error() -> None:
+async def test_a_result_that_cannot_be_encoded_is_an_error_of_its_request() -> None:
     """security S07"""
     server, _ = make()
     server.resources.add("a:surrogate", lambda: "\udcff", inline=True)
@@ -256,7 +258,9 @@ async def test_a_result_without_a_form_on_the_wire_is_that_calls_error() -> None
 
 
 @looped
-async def test_a_notification_that_fails_is_logged_and_the_connection_lives(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_notification_handler_is_logged_and_the_connection_continues(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     server, _ = make()
 
     def fails(session: Any, params: Any) -> None:
@@ -269,12 +273,12 @@ async def test_a_notification_that_fails_is_logged_and_the_connection_lives(capl
     assert len(caplog.records) == 1
 
 
-# -- cancelling
+# -- cancellation
 
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_a_cancelled_request_is_never_answered_and_its_id_is_free(revision: str) -> None:
+async def test_a_cancelled_request_is_not_answered_and_its_id_may_be_reused(revision: str) -> None:
     server, held = make()
     async with Wire(server, revision) as wire:
         wire.put("resources/read", {"uri": "a:held"}, 1)
@@ -288,7 +292,7 @@ async def test_a_cancelled_request_is_never_answered_and_its_id_is_free(revision
 
 
 @looped
-async def test_a_request_cancelled_in_its_own_write_is_not_answered() -> None:
+async def test_a_request_cancelled_in_the_same_chunk_is_not_answered() -> None:
     server, held = make()
     async with Wire(server) as wire:
         cancel = line("notifications/cancelled", {"requestId": 1})
@@ -299,8 +303,8 @@ async def test_a_request_cancelled_in_its_own_write_is_not_answered() -> None:
 
 
 @looped
-async def test_a_request_cancelled_while_it_begins_is_not_answered() -> None:
-    """By a client in this process, from within the write of a message to it."""
+async def test_a_request_cancelled_during_a_write_is_not_answered() -> None:
+    """A client in this process cancels while a message is written to it."""
     server, held = make()
 
     @server.resource("a:chatty")
@@ -312,11 +316,11 @@ async def test_a_request_cancelled_while_it_begins_is_not_answered() -> None:
     async with Wire(server, "2025-11-25") as wire:
         write = wire.write
 
-        def hasty(data: Any) -> None:
+        def cancel_on_write(data: Any) -> None:
             write(data)
             wire.notify("notifications/cancelled", {"requestId": 1})
 
-        wire.write = hasty  # type: ignore[method-assign]
+        wire.write = cancel_on_write  # type: ignore[method-assign]
         wire.put("resources/read", {"uri": "a:chatty"}, 1)
         await wire.notice(FLUSH_MESSAGES)
         while not held.ended:
@@ -327,7 +331,7 @@ async def test_a_request_cancelled_while_it_begins_is_not_answered() -> None:
 
 
 @looped
-async def test_a_handler_that_cancels_itself_is_answered() -> None:
+async def test_a_handler_that_cancels_itself_gets_an_error_answer() -> None:
     server, _ = make()
 
     @server.resource("a:self")
@@ -339,7 +343,7 @@ async def test_a_handler_that_cancels_itself_is_answered() -> None:
 
 
 @looped
-async def test_a_request_over_its_deadline_is_cancelled_with_an_error_and_a_long_one_is_not() -> None:
+async def test_a_request_over_its_deadline_is_cancelled_and_a_listen_request_is_not() -> None:
     server, held = make(handler_time=1.5)
     async with Wire(server) as wire:
         listen = await wire.watch("a:b")
@@ -356,7 +360,7 @@ async def test_a_request_over_its_deadline_is_cancelled_with_an_error_and_a_long
 
 
 @looped
-async def test_too_many_requests_at_once_are_refused() -> None:
+async def test_requests_over_the_limit_are_refused() -> None:
     """security L22"""
     server, held = make(in_flight=2)
     async with Wire(server) as wire:
@@ -367,11 +371,11 @@ async def test_too_many_requests_at_once_are_refused() -> None:
         assert (text(await wire.answer(1)), text(await wire.answer(2))) == ("let go", "let go")
 
 
-# -- the end
+# -- end of the stream
 
 
 @looped
-async def test_at_the_end_of_input_what_was_read_is_answered() -> None:
+async def test_requests_read_before_the_end_of_input_are_answered() -> None:
     server, held = make()
     wire = Wire(server)
     wire.stream.data_received(read("a:held", 1) + read("a:b", 2) + read("a:b", 3)[:-4])
@@ -384,7 +388,7 @@ async def test_at_the_end_of_input_what_was_read_is_answered() -> None:
 
 
 @looped
-async def test_at_the_end_of_input_a_handler_gets_only_so_long_and_a_listen_none() -> None:
+async def test_at_the_end_of_input_handlers_get_the_drain_time_and_listen_requests_end() -> None:
     server, held = make(drain=0.01)
     wire = Wire(server)
     await wire.watch("a:b")
@@ -407,15 +411,15 @@ async def test_an_idle_connection_ends_with_its_input() -> None:
 
 
 @looped
-async def test_a_lost_connection_cancels_everything_and_drops_what_waits_for_its_reader() -> None:
-    """A reader that went away with answers still parked must not keep the server (security: S05)."""
+async def test_a_lost_connection_cancels_handlers_and_drops_pending_answers() -> None:
+    """A reader that disconnects with pending answers must not keep the server running (security: S05)."""
     server, held = make()
     wire = Wire(server)
     wire.put("resources/read", {"uri": "a:held"}, 1)
     await held.entered.wait()
     wire.stream.pause_writing()
     wire.put("resources/read", {"uri": "blob:500000"}, 2)
-    await wire_parked(wire)
+    await wait_until_parked(wire)
     wire.stream.connection_lost(None)
     assert wire.stream.ended.done()
     await asyncio.sleep(0)
@@ -424,19 +428,19 @@ async def test_a_lost_connection_cancels_everything_and_drops_what_waits_for_its
     assert wire.stream.notify(b"{}") is False
 
 
-async def wire_parked(wire: Wire) -> None:
+async def wait_until_parked(wire: Wire) -> None:
     while not wire.stream.parked:
         await asyncio.sleep(0)
 
 
 @looped
-async def test_a_reader_that_takes_nothing_is_given_up_after_the_end_of_input_and_a_slow_one_is_not() -> None:
+async def test_after_the_end_of_input_a_slow_reader_gets_its_answers_and_a_stalled_one_is_dropped() -> None:
     server, _ = make(drain=0.02)
     for takes in (False, True):
         wire = Wire(server)
         wire.stream.pause_writing()
         wire.put("resources/read", {"uri": "blob:1000000"}, 1)
-        await wire_parked(wire)
+        await wait_until_parked(wire)
         wire.stream.eof_received()
         write = wire.write
 
@@ -453,7 +457,7 @@ async def test_a_reader_that_takes_nothing_is_given_up_after_the_end_of_input_an
 
 
 @looped
-async def test_ending_twice_and_writing_after_the_end_are_nothing() -> None:
+async def test_ending_twice_and_writing_after_the_end_have_no_effect() -> None:
     server, _ = make()
     wire = Wire(server)
     for _ in range(2):
@@ -479,7 +483,7 @@ async def test_a_session_ends_with_its_connection() -> None:
 
 
 @looped
-async def test_many_requests_leave_nothing_behind() -> None:
+async def test_many_requests_leak_nothing() -> None:
     """security X02"""
     server, _ = make()
     async with Wire(server) as wire:
@@ -497,8 +501,8 @@ async def test_many_requests_leave_nothing_behind() -> None:
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_a_client_that_reads_no_answers_is_refused_and_then_let_go(revision: str) -> None:
-    """Answers are never dropped, so no new request begins while too many are unread."""
+async def test_a_client_that_reads_no_answers_is_refused_and_then_disconnected(revision: str) -> None:
+    """Answers are never dropped, so new requests are refused while too many answers are unread."""
     server, _ = make(unread=130_000)
     aborted: list[bool] = []
     async with Wire(server, revision) as wire:
@@ -521,7 +525,7 @@ async def test_a_client_that_reads_no_answers_is_refused_and_then_let_go(revisio
             wire.stream.data_received(read("blob:60000", number, revision))
         while wire.stream.peer.in_flight:
             await asyncio.sleep(0)
-        assert not aborted  # two more filled it up, and what was still being served is refused like the rest
+        assert not aborted  # two more answers reach the limit, and the pending requests are refused too
         for number in range(4_000):
             wire.stream.data_received(read("a:b", f"none {number}", revision))
         while not aborted:

@@ -135,7 +135,7 @@ def test_notification_and_late_answer_are_taken(wire: RawClient) -> None:
         assert (reply.status, reply.body) == (202, b"")
 
 
-def test_first_notification_turns_the_answer_into_a_stream(wire: RawClient) -> None:
+def test_the_first_notification_turns_the_answer_into_a_stream(wire: RawClient) -> None:
     session = wire.initialize()
     *notifications, answer = wire.read_in_session(session, "progress").events
     assert [n["params"]["progress"] for n in notifications] == [0, 1, 2]
@@ -275,7 +275,7 @@ def test_id_in_flight_is_refused_without_it(server: ServerThread, wire: RawClien
         assert waiting.reply().json["id"] == 1
 
 
-def test_request_over_its_time_is_cancelled_and_answered() -> None:
+def test_a_request_over_its_deadline_is_cancelled_and_answered() -> None:
     service = SampleService(Limits(handler_time=0.1))
     with ServerThread(service, limits=HttpLimits(sweep_time=0.02)) as server, server.wire() as wire:
         session = wire.initialize()
