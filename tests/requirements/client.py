@@ -117,7 +117,7 @@ STDIO: tuple[Row, ...] = (
            LIVING + "test_a_killed_child_fails_its_calls_and_the_next_call_succeeds", LIVING + "test_a_watch_continues_with_the_next_child_and_reports_the_gap"),
     must("C2.6-5", "2026-07-28: transports, stdio", "The client sends no answers.", PEER + "test_stateless_server_that_asks_is_ignored"),
     must("C2.6-6", "2026-07-28: transports, stdio", "A request is cancelled by `notifications/cancelled`.", CHILD + "test_cancelling_the_caller_cancels_the_request"),
-    should("C2.6-7", "2026-07-28: transports, custom", "A byte stream, such as a Unix socket, has the framing of stdio.", "yes", UNIX + "test_client_reaches_the_server"),
+    should("C2.6-7", "2026-07-28: transports, custom", "A byte stream, such as a Unix socket, has the framing of stdio.", "yes", UNIX + "test_a_client_connects_to_the_server"),
 )  # fmt: skip
 
 STATELESS_HTTP: tuple[Row, ...] = (

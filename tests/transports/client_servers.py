@@ -1,4 +1,4 @@
-"""Hand-written HTTP servers for the tests of client transports: each request goes to a function, which writes bytes."""
+"""Hand-written HTTP servers for the tests of client transports. A function writes the response to each request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STATELESS, HANDSHAKE = REVISIONS["2026-07-28"], REVISIONS["2025-11-25"]
 
 
 class Asked(msgspec.Struct):
-    """One HTTP request as it came."""
+    """A received HTTP request."""
 
     verb: str
     path: str
@@ -43,7 +43,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 @contextlib.asynccontextmanager
 async def serving(serve: Serve, **options: Any) -> AsyncIterator[str]:
-    """A server that answers each request by `serve`; its base URL."""
+    """Start a server that answers each request with `serve`, and yield its base URL."""
 
     open_here: set[asyncio.StreamWriter] = set()
 
@@ -111,6 +111,6 @@ def ask(
 
 
 def got(message: Message) -> Any:
-    """The result of an answer."""
+    """Return the result of an answer."""
     assert isinstance(message.result, Raw)
     return json.loads(bytes(message.result))

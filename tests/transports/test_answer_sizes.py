@@ -20,7 +20,7 @@ STATELESS = {
 
 
 def observed(sizes: list[int], failures: list[str]) -> Server:
-    """A server whose calls report their sizes and errors."""
+    """Return a server that records the sizes and errors of its answers."""
     server = Server("sizes")
 
     @server.tool
@@ -76,7 +76,7 @@ class Output(asyncio.WriteTransport):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_stream_reports_the_bytes_of_the_line(name: str) -> None:
+def test_a_stream_reports_the_size_of_the_line(name: str) -> None:
     sizes: list[int] = []
     failures: list[str] = []
 
@@ -97,7 +97,7 @@ def test_a_stream_reports_the_bytes_of_the_line(name: str) -> None:
 
 
 async def post(app: HttpApp, body: bytes, *headers: tuple[bytes, bytes]) -> tuple[int, bytes, list[Any]]:
-    """The status, body and headers of the answer to one POST."""
+    """Return the status, body and headers of the answer to a POST."""
     events: list[Any] = []
     sent = False
 
@@ -130,7 +130,7 @@ async def post(app: HttpApp, body: bytes, *headers: tuple[bytes, bytes]) -> tupl
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_http_reports_the_bytes_of_the_body(name: str) -> None:
+def test_http_reports_the_size_of_the_body(name: str) -> None:
     sizes: list[int] = []
     failures: list[str] = []
 
@@ -146,7 +146,7 @@ def test_http_reports_the_bytes_of_the_body(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_session_over_http_reports_the_bytes_of_the_body(name: str) -> None:
+def test_a_session_over_http_reports_the_size_of_the_body(name: str) -> None:
     sizes: list[int] = []
     failures: list[str] = []
     request = json.loads(CALLS[name][0])
@@ -171,7 +171,7 @@ def test_a_session_over_http_reports_the_bytes_of_the_body(name: str) -> None:
     assert failures == [CALLS[name][1]]
 
 
-def test_a_request_that_its_client_cancels_reports_nothing_but_its_end() -> None:
+def test_a_cancelled_request_reports_its_end_without_a_size() -> None:
     sizes: list[int] = []
     failures: list[str] = []
 

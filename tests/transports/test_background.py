@@ -1,4 +1,4 @@
-"""Background tasks: kept until they are done, counted and cancelled, with their failures reported."""
+"""Background tasks: references, counts, cancellation and reported failures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wharfinger.transports.background import BackgroundTasks
 
 
 def run(test: Coroutine[Any, Any, None]) -> list[str]:
-    """Run a test, and return what asyncio reported to the loop's exception handler."""
+    """Run a test and return the messages that asyncio reported to the exception handler of the loop."""
     reports: list[str] = []
 
     async def reporting() -> None:
@@ -58,7 +58,7 @@ def test_waiting_ends_when_fewer_tasks_run_than_the_limit() -> None:
 
 
 @pytest.mark.parametrize("report", [False, True])
-def test_a_failure_is_reported_only_if_that_is_wanted(report: bool) -> None:
+def test_a_failure_is_reported_only_on_request(report: bool) -> None:
     async def fail() -> None:
         raise RuntimeError("secret")
 

@@ -46,7 +46,7 @@ class Line:
         self.server.data_received(json.dumps(message).encode() + b"\n")
 
     async def settled(self) -> list[Any]:
-        """Return what is written when only waiting reads are left."""
+        """Return the written messages when only blocked reads are left."""
         for _ in range(20):
             await asyncio.sleep(0)
         lines = [json.loads(line) for line in self.held.splitlines()]
@@ -58,7 +58,7 @@ def ids(array: Any) -> list[Any]:
 
 
 @looped
-async def test_answers_of_a_batch_come_as_one_array() -> None:
+async def test_the_answers_of_a_batch_are_sent_as_one_array() -> None:
     line = Line()
     line.feed([ask("a", 1), notify("notifications/roots/list_changed"), ask("missing", "1"), 7, ask("a", 1)])
     (array,) = await line.settled()
@@ -68,7 +68,7 @@ async def test_answers_of_a_batch_come_as_one_array() -> None:
 
 
 @looped
-async def test_the_array_waits_for_the_last_answer_but_nothing_else_does() -> None:
+async def test_the_array_waits_for_its_last_answer_and_delays_no_other_request() -> None:
     line = Line()
     line.feed([ask("a", 1), ask("wait", 2)])
     line.feed(ask("a", 3))
@@ -91,7 +91,7 @@ async def test_a_cancelled_entry_is_left_out() -> None:
 
 
 @looped
-async def test_an_entry_is_cancelled_by_the_next_line_of_the_same_write() -> None:
+async def test_an_entry_may_be_cancelled_by_the_next_line_of_the_same_chunk() -> None:
     line = Line()
     cancel = json.dumps(notify("notifications/cancelled", requestId=1)).encode()
     line.server.data_received(json.dumps([ask("wait", 1), ask("a", 2)]).encode() + b"\n" + cancel + b"\n")
@@ -101,7 +101,7 @@ async def test_an_entry_is_cancelled_by_the_next_line_of_the_same_write() -> Non
 
 
 @looped
-async def test_notifications_alone_are_not_answered() -> None:
+async def test_a_batch_of_notifications_is_not_answered() -> None:
     line = Line()
     line.feed([notify("notifications/roots/list_changed"), notify("x/y")])
     assert await line.settled() == []
@@ -110,7 +110,7 @@ async def test_notifications_alone_are_not_answered() -> None:
 
 @pytest.mark.parametrize("body", [[], [ask("a", n) for n in range(9)]])
 @looped
-async def test_a_batch_of_nothing_or_too_much_is_refused(body: Any) -> None:
+async def test_an_empty_or_too_long_batch_is_refused(body: Any) -> None:
     line = Line(batch=8)
     line.feed(body)
     (refusal,) = await line.settled()
@@ -119,8 +119,8 @@ async def test_a_batch_of_nothing_or_too_much_is_refused(body: Any) -> None:
 
 
 @looped
-async def test_each_request_of_a_batch_that_nests_too_deeply_is_refused_by_its_id() -> None:
-    """A bug: the refusal had no id, so that their callers waited."""
+async def test_each_request_of_a_batch_nested_too_deeply_is_refused_with_its_id() -> None:
+    """Regression: the refusal had no id, so the callers waited for their timeouts."""
     line = Line(batch=2)
     await line.settled()
     deep = b'{"x":' + b"[" * 5000 + b'{"id":9,"method":"x"}' + b"]" * 5000 + b',"method":"ping","id":"b"}'
@@ -136,7 +136,7 @@ async def test_each_request_of_a_batch_that_nests_too_deeply_is_refused_by_its_i
 
 
 @looped
-async def test_initialize_is_never_in_a_batch() -> None:
+async def test_initialize_in_a_batch_is_refused() -> None:
     line = Line()
     line.feed([{"jsonrpc": "2.0", "id": 9, "method": "initialize", "params": INITIALIZE}])
     ((refusal,),) = await line.settled()
@@ -145,7 +145,7 @@ async def test_initialize_is_never_in_a_batch() -> None:
 
 
 @looped
-async def test_the_entries_count_as_requests_in_flight() -> None:
+async def test_the_entries_of_a_batch_count_as_requests_in_flight() -> None:
     line = Line(in_flight=2)
     await line.settled()
     line.feed([ask("wait", n) for n in range(4)])
@@ -159,7 +159,7 @@ async def test_the_entries_count_as_requests_in_flight() -> None:
 
 
 @looped
-async def test_large_content_in_a_batch_is_whole() -> None:
+async def test_large_content_in_a_batch_is_complete() -> None:
     line = Line()
     line.feed([ask("big", 1), ask("a", 2), ask("big", 3)])
     (array,) = await line.settled()
@@ -169,7 +169,7 @@ async def test_large_content_in_a_batch_is_whole() -> None:
 
 @pytest.mark.parametrize("version", OTHERS)
 @looped
-async def test_other_revisions_have_no_batches(version: str) -> None:
+async def test_batches_are_refused_in_other_revisions(version: str) -> None:
     line = Line(version)
     line.feed([ask("a", 1)])
     (refusal,) = await line.settled()
@@ -216,7 +216,7 @@ def test_a_batch_with_a_notification_is_answered_as_a_stream(http: ServerThread)
         assert [event.get("method") for event in events].count("notifications/progress") == 3
 
 
-def test_a_batch_of_notifications_and_answers_is_taken(http: ServerThread) -> None:
+def test_a_batch_of_notifications_and_answers_is_accepted(http: ServerThread) -> None:
     with http.wire() as wire:
         session = opened(wire)
         answer = {"jsonrpc": "2.0", "id": 9, "result": {}}
@@ -247,7 +247,7 @@ def test_cancelled_entries_over_http_are_left_out(http: ServerThread) -> None:
 
 
 @pytest.mark.parametrize("version", OTHERS)
-def test_other_revisions_have_no_batches_over_http(http: ServerThread, version: str) -> None:
+def test_batches_over_http_are_refused_in_other_revisions(http: ServerThread, version: str) -> None:
     with http.wire() as wire:
         session = opened(wire, version)
         wire.post([ask("a", 1)], mcp_session_id=session)

@@ -1,4 +1,4 @@
-"""The number of functions that one `resources/read` or `tools/call` crosses over a pipe."""
+"""The number of functions that one `resources/read` or `tools/call` over a pipe enters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPENING = (
 
 
 async def _trace(first: bytes, message: bytes) -> dict[str, Any]:
-    """Serve on two real pipes, warm up, then count what one message calls."""
+    """Serve on two real pipes, warm up, then count the functions that one message enters."""
     server = Server("hops")
 
     @server.resource("notes://today")
@@ -81,7 +81,7 @@ async def _trace(first: bytes, message: bytes) -> dict[str, Any]:
     await stream.ended
     await server.close()
     os.close(to_client)
-    # What follows the write is the test reading the answer.
+    # After the write, the test reads the answer.
     written = next(n for n, f in enumerate(calls) if f.f_code.co_qualname.endswith("WritePipeTransport.write"))
     calls = calls[: written + 1]
     own = {(f.f_code.co_filename, f.f_code.co_qualname) for f in calls if f.f_code.co_filename.startswith(PACKAGE)}
@@ -97,8 +97,8 @@ async def _trace(first: bytes, message: bytes) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
-def test_one_read_crosses_few_functions_files_and_calls(era: str) -> None:
-    """DESIGN §3: at most 12 functions of ours, 5 files, 60 Python calls, one task and no thread."""
+def test_one_read_enters_few_functions_and_files(era: str) -> None:
+    """DESIGN §3: at most 12 functions of Wharfinger, 5 files, 60 Python calls, one task and no thread."""
     meta = b"," + META if era == "stateless" else b""
     message = b'{"jsonrpc":"2.0","id":7,"method":"resources/read","params":{"uri":"notes://today"' + meta + b"}}\n"
     seen = asyncio.run(_trace(OPENING if era == "handshake" else b"", message))
@@ -111,7 +111,7 @@ def test_one_read_crosses_few_functions_files_and_calls(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
-def test_one_call_of_a_tool_crosses_as_little(era: str) -> None:
+def test_one_tool_call_enters_few_functions_and_files(era: str) -> None:
     """The same bounds for a tool of two integers."""
     meta = b"," + META if era == "stateless" else b""
     params = b'{"name":"today_plus","arguments":{"a":1,"b":2}' + meta + b"}"

@@ -1,4 +1,4 @@
-"""Questions within a session over HTTP: asked on one stream, answered by another POST, by their own session alone."""
+"""Requests to the client in a session over HTTP: sent on a stream, and answered by a POST of the same session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def server() -> Iterator[ServerThread]:
 
 
 def call(wire: RawClient, session: str, name: str, id: Any = 1, **headers: str | None) -> Any:
-    """Call a tool that asks, and return the question."""
+    """Call a tool that sends a request to the client, and return the request."""
     wire.send_in_session(session, "resources/read", {"uri": f"test://{name}"}, id, **headers)
     assert wire.head()[1]["content-type"] == "text/event-stream"
     while (event := wire.event())["method"] != "roots/list":
@@ -39,7 +39,7 @@ def text_of(event: Any) -> Any:
     return event["result"]["contents"][0]["text"]
 
 
-def nothing_waits(server: ServerThread) -> bool:
+def nothing_pending(server: ServerThread) -> bool:
     return all(
         not session.peer._awaited and not session.pending._paused
         for session in find_app(server).sessions._table.values()
@@ -47,17 +47,17 @@ def nothing_waits(server: ServerThread) -> bool:
 
 
 @pytest.mark.parametrize("name", ["ask", "ask-tellingly"])
-def test_a_question_comes_on_the_stream_of_its_request(server: ServerThread, name: str) -> None:
+def test_a_request_is_sent_on_the_stream_of_its_call(server: ServerThread, name: str) -> None:
     with server.wire() as wire, server.wire() as other:
         session = wire.initialize()
         asked = call(wire, session, name)
         answer(other, session, asked["id"])
         assert json.loads(text_of(wire.event())) == ROOTS
         assert wire.event() is None
-    assert nothing_waits(server)
+    assert nothing_pending(server)
 
 
-def test_an_error_is_an_answer_too(server: ServerThread) -> None:
+def test_an_error_answers_a_request(server: ServerThread) -> None:
     with server.wire() as wire, server.wire() as other:
         session = wire.initialize()
         asked = call(wire, session, "ask")
@@ -65,7 +65,7 @@ def test_an_error_is_an_answer_too(server: ServerThread) -> None:
         assert json.loads(text_of(wire.event()))["code"] == -1
 
 
-def test_answers_of_another_session_late_and_doubled_ones_are_ignored(server: ServerThread) -> None:
+def test_answers_from_another_session_and_late_or_repeated_ones_are_ignored(server: ServerThread) -> None:
     """Security H28."""
     with server.wire() as wire, server.wire() as other:
         session, stranger = wire.initialize(), other.initialize()
@@ -78,7 +78,7 @@ def test_answers_of_another_session_late_and_doubled_ones_are_ignored(server: Se
         answer(other, session, asked["id"])
 
 
-def test_cancelling_the_call_withdraws_the_question(server: ServerThread) -> None:
+def test_cancelling_the_call_cancels_its_request(server: ServerThread) -> None:
     with server.wire() as wire, server.wire() as other:
         session = wire.initialize()
         asked = call(wire, session, "ask", "w")
@@ -90,10 +90,10 @@ def test_cancelling_the_call_withdraws_the_question(server: ServerThread) -> Non
         assert withdrawn["params"]["requestId"] == asked["id"]
         assert wire.event() is None
         answer(other, session, asked["id"])
-    assert nothing_waits(server)
+    assert nothing_pending(server)
 
 
-def test_a_client_that_takes_no_events_is_asked_on_the_session_s_stream(server: ServerThread) -> None:
+def test_a_client_that_accepts_only_json_gets_requests_on_the_session_stream(server: ServerThread) -> None:
     with server.wire() as wire, server.wire() as stream, server.wire() as other:
         session = wire.initialize()
         stream.open_stream(session)
@@ -102,15 +102,15 @@ def test_a_client_that_takes_no_events_is_asked_on_the_session_s_stream(server: 
         assert json.loads(wire.reply().text) == ROOTS
 
 
-def test_a_client_without_a_stream_cannot_be_asked(server: ServerThread) -> None:
+def test_a_request_fails_if_the_client_has_no_stream(server: ServerThread) -> None:
     with server.wire() as wire:
         session = wire.initialize()
         wire.send_in_session(session, "resources/read", {"uri": "test://ask"}, accept="application/json")
         assert wire.reply().text == "Overloaded"
-    assert nothing_waits(server)
+    assert nothing_pending(server)
 
 
-def test_a_question_waits_for_a_client_that_was_cut_off(server: ServerThread) -> None:
+def test_a_request_waits_for_a_disconnected_client(server: ServerThread) -> None:
     with server.wire() as wire, server.wire() as stream, server.wire() as other:
         session = wire.initialize()
         call(wire, session, "ask", "w")
@@ -122,7 +122,7 @@ def test_a_question_waits_for_a_client_that_was_cut_off(server: ServerThread) ->
         assert json.loads(text_of(stream.event())) == ROOTS
 
 
-def test_a_stateless_request_cannot_wait(server: ServerThread) -> None:
+def test_a_stateless_call_cannot_wait_for_an_answer(server: ServerThread) -> None:
     with server.wire() as wire:
         assert wire.read("ask").text == "nobody"
 
@@ -133,7 +133,7 @@ def test_an_input_request_that_stops_a_handler_is_its_result_in_both_eras(server
         assert wire.read_in_session(wire.initialize(), "stopped").json["result"]["resultType"] == "input_required"
 
 
-def test_the_time_of_a_request_stands_still_while_its_client_is_asked() -> None:
+def test_the_deadline_of_a_call_is_paused_while_its_request_is_pending() -> None:
     service = SampleService(Limits(handler_time=0.05))
     with ServerThread(service, limits=HttpLimits(sweep_time=0.01, watch_after=0.01)) as server, server.wire() as wire:
         session = wire.initialize()
@@ -146,23 +146,23 @@ def test_the_time_of_a_request_stands_still_while_its_client_is_asked() -> None:
             answer(other, session, asked["id"])
         assert json.loads(text_of(wire.event())) == ROOTS
         assert wire.event() is None
-        # Another one is late meanwhile, though it came after.
+        # A later call times out meanwhile.
         asked = call(wire, session, "ask", 2)
         with server.wire() as other:
             assert other.read_in_session(session, "wait", 3).error == -32603
             answer(other, session, asked["id"])
 
 
-def test_a_client_that_never_answers_is_given_up() -> None:
+def test_a_request_that_the_client_never_answers_times_out() -> None:
     with ServerThread(SampleService(Limits(answer_time=0.02))) as server, server.wire() as wire:
         session = wire.initialize()
         asked = call(wire, session, "ask")
         assert wire.event()["params"]["requestId"] == asked["id"]
         assert text_of(wire.event()) == "RequestTimeout"
-        assert nothing_waits(server)
+        assert nothing_pending(server)
 
 
-def test_the_end_of_a_session_ends_its_questions() -> None:
+def test_the_end_of_a_session_fails_its_pending_requests() -> None:
     with ServerThread() as server, server.wire() as wire, server.wire() as other:
         session = wire.initialize()
         call(wire, session, "ask")

@@ -1,4 +1,4 @@
-"""When one client fills a resource, others still have room: sessions, streams, calls, bodies, connections, replay."""
+"""One client that fills a resource leaves room for others: sessions, streams, calls, bodies, connections, replay."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ HALF = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json
 
 
 def wire_from(port: int, address: str = OTHER) -> RawClient:
-    """A connection from another address of this machine."""
+    """Connect from another address of this machine."""
     wire = RawClient(port)
     wire.socket.close()
     wire.socket = socket.create_connection(("127.0.0.1", port), 10, source_address=(address, 0))
     return wire
 
 
-def test_whoever_fills_the_session_table_makes_room_for_others() -> None:
+def test_an_owner_who_fills_the_session_table_loses_sessions_to_others() -> None:
     with ServerThread(limits=HttpLimits(sessions=20)) as http, http.wire() as greedy, wire_from(http.port) as other:
         sessions = [greedy.initialize() for _ in range(20)]
         mine = other.initialize()
         assert greedy.in_session(sessions[0], "ping").status == 404
-        assert greedy.in_session(sessions[1], "ping").status == 200  # from now on the one used last
+        assert greedy.in_session(sessions[1], "ping").status == 200  # now the most recently used one
         later = [greedy.initialize() for _ in range(30)]
         assert other.in_session(mine, "ping").status == 200
         assert greedy.in_session(sessions[1], "ping").status == 404
@@ -50,7 +50,7 @@ def test_whoever_fills_the_session_table_makes_room_for_others() -> None:
         assert len(find_app(http).sessions) == 20
 
 
-def test_a_session_with_work_under_way_goes_last() -> None:
+def test_a_session_with_pending_requests_is_ended_last() -> None:
     with (
         ServerThread(limits=HttpLimits(sessions=3)) as http,
         http.wire() as greedy,
@@ -66,14 +66,14 @@ def test_a_session_with_work_under_way_goes_last() -> None:
         mine = other.initialize()
         assert greedy.in_session(idle, "ping").status == 404
         second = other.in_session("", "initialize", INITIALIZE)
-        assert second.status == 200  # in place of its own: then no owner has two more than another
+        assert second.status == 200  # replaces its own session, so that no owner has two more than another
         assert other.in_session(mine, "ping").status == 404
         assert greedy.in_session(streaming, "ping").status == 200
         http.open_gates()
         assert waiting.reply().text == "test://wait"
 
 
-def test_work_gives_way_only_where_its_owner_has_nothing_else_and_more() -> None:
+def test_a_busy_session_is_ended_only_if_its_owner_has_no_idle_one_and_more_sessions() -> None:
     with ServerThread(limits=HttpLimits(sessions=2)) as http, http.wire() as greedy, wire_from(http.port) as other:
         streams = [http.wire() for _ in range(2)]
         for stream in streams:
@@ -89,7 +89,7 @@ def test_work_gives_way_only_where_its_owner_has_nothing_else_and_more() -> None
             stream.close()
 
 
-def test_a_principal_has_a_share_of_its_own() -> None:
+def test_each_principal_has_its_own_share() -> None:
     limits = HttpLimits(sessions=5)
     with (
         ServerThread(limits=limits, verify=lambda headers: Principal(subject=headers[b"x-user"].decode())) as http,
@@ -103,8 +103,8 @@ def test_a_principal_has_a_share_of_its_own() -> None:
         assert wire.in_session(first, "ping", x_user="greedy").status == 404
 
 
-def test_ten_thousand_sessions_of_one_address_keep_no_other_caller_out() -> None:
-    """Scaled down, on a real process."""
+def test_many_sessions_of_one_address_leave_room_for_others() -> None:
+    """With a real process."""
     with Http("run", FIXTURE, "--limit", "sessions=300") as server, server.wire() as wire:
         for _ in range(600):
             assert wire.in_session("", "initialize", INITIALIZE).status == 200
@@ -116,7 +116,7 @@ def test_ten_thousand_sessions_of_one_address_keep_no_other_caller_out() -> None
 
 
 def wait(http: ServerThread, number: int) -> list[RawClient]:
-    """This many waiting calls, each on a separate connection."""
+    """Open this many pending calls, each on its own connection."""
     wires = [http.wire() for _ in range(number)]
     for wire in wires:
         wire.stateless("resources/read", {"uri": "test://wait"})
@@ -124,7 +124,7 @@ def wait(http: ServerThread, number: int) -> list[RawClient]:
     return wires
 
 
-def test_calls_in_flight_are_shared_out() -> None:
+def test_calls_in_flight_are_shared_between_owners() -> None:
     with ServerThread(SampleService(Limits(in_flight=4))) as http, wire_from(http.port) as other:
         wires = wait(http, 4)
         with http.wire() as one_more:
@@ -134,7 +134,7 @@ def test_calls_in_flight_are_shared_out() -> None:
             wire.close()
 
 
-def test_bodies_that_do_not_arrive_keep_no_other_caller_out() -> None:
+def test_unfinished_bodies_leave_room_for_other_callers() -> None:
     with ServerThread(SampleService(Limits(in_flight=4))) as http, wire_from(http.port) as other:
         wires = [http.wire() for _ in range(10)]
         for wire in wires:
@@ -150,7 +150,7 @@ def test_bodies_that_do_not_arrive_keep_no_other_caller_out() -> None:
         assert calls._in_flight == {}
 
 
-def test_bytes_of_bodies_that_do_not_come_are_shared_out() -> None:
+def test_the_bytes_of_unfinished_bodies_are_shared_between_owners() -> None:
     body = json.dumps(
         {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META, "x": "y" * 200_000}}
     )
@@ -173,7 +173,7 @@ def test_bytes_of_bodies_that_do_not_come_are_shared_out() -> None:
             wire.close()
 
 
-def test_streams_are_shared_out() -> None:
+def test_streams_are_shared_between_owners() -> None:
     with ServerThread(limits=HttpLimits(streams=2)) as http, wire_from(http.port) as other:
         wires = [http.wire() for _ in range(2)]
         for wire in wires:
@@ -189,7 +189,7 @@ def test_streams_are_shared_out() -> None:
             wire.close()
 
 
-def test_calls_in_sessions_are_shared_out() -> None:
+def test_calls_in_sessions_are_shared_between_owners() -> None:
     with (
         ServerThread(limits=HttpLimits(session_requests=2)) as http,
         http.wire() as wire,
@@ -226,11 +226,11 @@ def test_calls_over_http_and_sse_are_bounded_and_counted_with_the_others() -> No
         assert pair.post({"id": 9, "method": "ping"}) == 202
 
 
-def test_connections_are_shared_out() -> None:
+def test_connections_are_shared_between_owners() -> None:
     with ServerThread(limits=HttpLimits(connections=10)) as http:
         wires = [http.wire() for _ in range(10)]
         for wire in wires:
-            wire.write(b"POST /mcp HT")  # under way, as far as anybody can say
+            wire.write(b"POST /mcp HT")  # counts as a pending request
         server = find_server(http)
         while http.call(lambda: sum(connection.busy for connection in server.connections.open)) < 10:
             pass
@@ -258,7 +258,7 @@ def test_idle_connections_of_the_largest_owner_are_closed_first() -> None:
         busy.close()
 
 
-def test_a_flood_of_refused_connections_is_cut() -> None:
+def test_a_flood_of_refused_connections_is_closed() -> None:
     with ServerThread(limits=HttpLimits(connections=1)) as http, contextlib.ExitStack() as stack:
         busy = wait(http, 1)[0]
         for _ in range(300):
@@ -272,7 +272,7 @@ def test_a_flood_of_refused_connections_is_cut() -> None:
         busy.close()
 
 
-def test_there_are_no_more_connections_than_descriptors() -> None:
+def test_the_limit_of_connections_follows_the_limit_of_descriptors() -> None:
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
@@ -295,7 +295,7 @@ def test_refused_connections_leave_descriptors_to_others() -> None:
     with server, contextlib.ExitStack() as stack:
         for _ in range(400):
             wire = stack.enter_context(server.wire(10))
-            with contextlib.suppress(ConnectionError):  # cut
+            with contextlib.suppress(ConnectionError):  # closed by the server
                 wire.write(b"POST /mcp HTTP/1.1\r\n")
         assert server.descriptors() < 256 - 32
         with wire_from(server.port) as other:

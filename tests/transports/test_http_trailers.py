@@ -1,4 +1,4 @@
-"""Fields after a chunked body: they never become headers, under any ASGI server, and cost bounded memory."""
+"""Trailers of a chunked body: they never become headers in any ASGI server, and use bounded memory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def wire(http: ServerThread) -> Iterator[RawClient]:
 
 
 def send(wire: RawClient, head: bytes, rest: bytes, apart: bool) -> None:
-    """In one write, or with the trailers after everything else has been read."""
+    """Send a request in one write, or its trailers after the rest has been read."""
     if apart:
         wire.write(head + CONTENT)
     wire.write(rest if apart else head + CONTENT + rest)
@@ -64,7 +64,7 @@ def send(wire: RawClient, head: bytes, rest: bytes, apart: bool) -> None:
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("upgrade", [b"", UPGRADE])
 def test_a_trailer_never_becomes_a_header(wire: RawClient, apart: bool, upgrade: bytes) -> None:
-    for _ in range(2):  # the connection stays in step
+    for _ in range(2):  # the connection stays synchronized
         send(wire, HEAD + HOST + CHUNKED + upgrade + b"\r\n", IDENTITY + b"\r\n", apart)
         assert wire.reply().text == "nobody"
 
@@ -99,24 +99,24 @@ def test_trailers_are_bounded_in_number(wire: RawClient, count: int) -> None:
     ],
     ids=["long", "short", "one", "extension"],
 )
-def test_trailers_without_an_end_end_the_connection(http: ServerThread, endless: bytes, path: bytes) -> None:
+def test_endless_trailers_close_the_connection(http: ServerThread, endless: bytes, path: bytes) -> None:
     with http.wire() as wire:
         wire.write(HEAD.replace(b"/mcp", path) + HOST + CHUNKED + b"\r\n" + CONTENT)
         flood(wire, endless * 100)
 
 
 def flood(wire: RawClient, data: bytes) -> None:
-    """Send until the server closes the connection, which it does after the client had time to read why."""
+    """Send until the server closes the connection, after the client had time to read the reason."""
     end = time.monotonic() + 10
     with pytest.raises(OSError):  # a reset, or a broken pipe
         while time.monotonic() < end:
             wire.write(data)
-            time.sleep(0.001)  # the loop in this process is to be left some time
+            time.sleep(0.001)  # leaves time to the loop in this process
 
 
 @pytest.mark.parametrize("size", [31 * 1024, 600 * 1024])
 def test_extensions_of_a_chunk_are_bounded(wire: RawClient, size: int) -> None:
-    """Sent in parts; bytes that arrive together with the head do not count."""
+    """The request is sent in parts, since bytes that arrive with the head do not count."""
     wire.write(HEAD + HOST + CHUNKED + b"\r\n%x;" % len(BODY))
     with suppress(OSError):  # the server may close before all is sent
         for _ in range(size // 1024):
@@ -138,8 +138,8 @@ def test_requests_that_offer_an_upgrade_are_pipelined_like_others(wire: RawClien
         assert [wire.reply().text for _ in range(3)] == ["nobody"] * 3
 
 
-def test_an_upgrade_does_not_hide_what_frames_the_body(wire: RawClient) -> None:
-    """Two parsers of such a request could see its end at different positions."""
+def test_an_upgrade_does_not_hide_the_length_of_the_body(wire: RawClient) -> None:
+    """Two parsers of such a request could find its end at different positions."""
     wire.write(HEAD + HOST + UPGRADE + b"Transfer-Encoding: gzip\r\n\r\n" + CONTENT + b"\r\n")
     assert wire.reply().status == 400
 
@@ -159,12 +159,12 @@ def test_trailers_of_76_mib_are_not_kept() -> None:
             assert wire.ask("GET", "/healthz").status == 200
 
 
-# --- under another server
+# --- in another server
 
 
 @pytest.mark.parametrize("http", ["httptools", "h11"])
 @pytest.mark.parametrize("path", [b"/mcp", b"/healthz", b"/sse"])
-def test_another_server_gets_no_chunked_body_past(http: str, path: bytes) -> None:
+def test_a_chunked_body_is_refused_in_another_server(http: str, path: bytes) -> None:
     app = HttpApp(SampleService(), verify=name_user)
     with UvicornThread(app, http=http) as server, server.wire() as wire:
         wire.write(HEAD.replace(b"/mcp", path) + HOST + CHUNKED + b"\r\n" + CONTENT + IDENTITY + b"\r\n")
@@ -177,16 +177,16 @@ def test_another_server_gets_no_chunked_body_past(http: str, path: bytes) -> Non
             assert other.reply().text == "nobody"
 
 
-def test_a_server_that_separates_trailers_may_say_so() -> None:
-    """h11 keeps them apart; with httptools the claim would be false."""
+def test_a_server_that_separates_trailers_may_declare_it() -> None:
+    """h11 separates them. With httptools the declaration would be false."""
     app = HttpApp(SampleService(), verify=name_user, separates_trailers=True)
     with UvicornThread(app, http="h11") as server, server.wire() as wire:
         wire.write(HEAD + HOST + CHUNKED + b"\r\n" + CONTENT + IDENTITY + b"\r\n")
         assert wire.reply().text == "nobody"
 
 
-def test_headers_are_those_of_the_moment_when_the_request_came() -> None:
-    """Also where a server adds to its list while the body is read."""
+def test_headers_are_copied_when_the_request_arrives() -> None:
+    """A server may add to its list of headers while the body is read."""
     seen: list[Any] = []
 
     class Looking(SampleService):
@@ -216,12 +216,12 @@ def test_headers_are_those_of_the_moment_when_the_request_came() -> None:
     assert b"x-forwarded-user" not in seen[0]
 
 
-def test_the_options_of_asgi_are_those_of_the_application() -> None:
+def test_the_asgi_function_has_the_options_of_the_application() -> None:
     parameters = inspect.signature(HttpApp).parameters
     assert set(HttpOptions.__annotations__) == set(parameters) - {"service", "auth"}
 
 
-def test_the_bounds_are_settings() -> None:
+def test_the_bounds_are_configurable() -> None:
     with ServerThread(verify=name_user, limits=HttpLimits(header_count=10)) as http, http.wire() as wire:
         wire.write(HEAD + HOST + CHUNKED + b"\r\n" + CONTENT + b"A: b\r\n" * 11 + b"\r\n")
         assert wire.reply().status == 431

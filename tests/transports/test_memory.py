@@ -1,4 +1,4 @@
-"""A link to a service in this process: real bytes without a pipe."""
+"""A link to a service in this process, which sends encoded messages without a pipe."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def call(link: MemoryLink, timeout: float = 5) -> Coroutine[Any, Any, Any]:
 
 
 def got(message: Message) -> bytes:
-    """The result of an answer."""
+    """Return the result of an answer."""
     assert isinstance(message.result, Raw)
     return bytes(message.result)
 
 
-def test_service_lives_as_long_as_its_links() -> None:
+def test_a_service_runs_as_long_as_its_links() -> None:
     async def test() -> None:
         life: list[str] = []
         service = server(life)
@@ -79,7 +79,7 @@ def test_service_lives_as_long_as_its_links() -> None:
     run(test())
 
 
-def test_a_server_that_runs_already_outlives_its_last_link() -> None:
+def test_a_server_that_was_already_running_outlives_its_last_link() -> None:
     life: list[str] = []
 
     async def main() -> None:
@@ -95,7 +95,7 @@ def test_a_server_that_runs_already_outlives_its_last_link() -> None:
     run(main())
 
 
-def test_a_link_given_up_while_the_server_starts_does_not_hold_it() -> None:
+def test_a_link_cancelled_during_the_start_does_not_keep_the_server_running() -> None:
     life: list[str] = []
     begun = asyncio.Event()
 
@@ -120,7 +120,7 @@ def test_a_link_given_up_while_the_server_starts_does_not_hold_it() -> None:
     run(main())
 
 
-def test_large_content_passes() -> None:
+def test_large_content_is_received() -> None:
     async def test() -> None:
         link = MemoryLink(server([]), LIMITS)
         await link.open()
@@ -132,7 +132,7 @@ def test_large_content_passes() -> None:
     run(test())
 
 
-def test_a_call_without_a_waiting_caller_is_cancelled_at_the_server() -> None:
+def test_a_call_without_a_pending_caller_is_cancelled_at_the_server() -> None:
     async def test() -> None:
         life: list[str] = []
         link = MemoryLink(server(life), LIMITS)
@@ -156,7 +156,7 @@ def test_a_call_without_a_waiting_caller_is_cancelled_at_the_server() -> None:
     run(test())
 
 
-def test_service_that_does_not_start_says_why() -> None:
+def test_a_failed_start_raises_its_reason() -> None:
     @asynccontextmanager
     async def lifespan(service: Server) -> AsyncIterator[None]:
         if service.info.name == "broken":

@@ -1,4 +1,4 @@
-"""Questions on a byte stream: their request's deadline is paused, and they leave nothing behind."""
+"""Requests to the client on a byte stream: the deadline of the call is paused, and nothing is leaked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wharfinger.transports.stream_server import StreamServer
 
 
 class Line:
-    """An open connection in the handshake era, which records its writes."""
+    """An open connection of the handshake era that records its writes."""
 
     def __init__(self, **limits: Any) -> None:
         self.service = SampleService(Limits(**limits))
@@ -35,14 +35,14 @@ class Line:
         self.feed({"jsonrpc": "2.0", "id": id, "method": "resources/read", "params": params})
 
     async def reported(self) -> list[Any]:
-        """Return the messages when only waiting is left."""
+        """Return the messages when only blocked handlers are left."""
         for _ in range(20):
             await asyncio.sleep(0)
         reported, self.held = self.held, b""
         return [json.loads(line) for line in reported.splitlines()]
 
     async def asked(self, id: Any = 1) -> Any:
-        """Call a tool that asks, and return the question's id."""
+        """Call a tool that sends a request to the client, and return the id of the request."""
         self.read("ask", id)
         *_, question = await self.reported()
         assert question["method"] == "roots/list"
@@ -73,7 +73,7 @@ async def test_a_handler_waits_for_its_answer() -> None:
 
 
 @looped
-async def test_a_stateless_request_on_the_same_stream_is_not_asked_in_place() -> None:
+async def test_a_stateless_call_on_the_same_stream_sends_no_request() -> None:
     line = Line()
     line.read("ask", 1, _meta=META)
     assert text_of((await line.reported())[-1]) == "nobody"
@@ -81,7 +81,7 @@ async def test_a_stateless_request_on_the_same_stream_is_not_asked_in_place() ->
 
 
 @looped
-async def test_cancelling_the_call_withdraws_the_question_and_sends_nothing_else() -> None:
+async def test_cancelling_the_call_cancels_its_request_and_sends_nothing_else() -> None:
     line = Line()
     id = await line.asked("w")
     line.feed({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "w"}})
@@ -92,7 +92,7 @@ async def test_cancelling_the_call_withdraws_the_question_and_sends_nothing_else
 
 
 @looped
-async def test_a_client_that_is_gone_leaves_nothing_behind() -> None:
+async def test_a_lost_connection_leaks_no_pending_request() -> None:
     line = Line()
     for number in range(10):
         await line.asked(number + 1)
@@ -105,8 +105,8 @@ async def test_a_client_that_is_gone_leaves_nothing_behind() -> None:
 
 
 @looped
-async def test_the_end_of_input_is_the_end_of_answers() -> None:
-    """No answer can come any more: the handler gets an error, and may still finish."""
+async def test_the_end_of_input_fails_pending_requests() -> None:
+    """No answer can arrive, so the handler gets an error. It may still finish."""
     line = Line()
     await line.asked()
     line.server.eof_received()
@@ -116,7 +116,7 @@ async def test_the_end_of_input_is_the_end_of_answers() -> None:
 
 
 @looped
-async def test_a_client_that_never_answers_is_given_up() -> None:
+async def test_a_request_that_the_client_never_answers_times_out() -> None:
     line = Line(answer_time=0.01)
     id = await line.asked()
     await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name() == "request"])
@@ -128,7 +128,7 @@ async def test_a_client_that_never_answers_is_given_up() -> None:
 
 
 @looped
-async def test_the_deadline_is_paused_while_the_client_is_asked() -> None:
+async def test_the_deadline_is_paused_while_a_request_is_pending() -> None:
     line = Line(handler_time=2 * stream_module.TICK_SECONDS)
     id = await line.asked()
     (request,) = line.server.peer.in_flight.values()
@@ -144,7 +144,7 @@ async def test_the_deadline_is_paused_while_the_client_is_asked() -> None:
 
 
 @looped
-async def test_after_two_questions_at_once_the_deadline_continues_with_the_last_answer() -> None:
+async def test_the_deadline_continues_after_the_last_of_two_concurrent_answers() -> None:
     line = Line()
     pending = line.server.pending
     await line.asked()
@@ -164,8 +164,8 @@ async def test_after_two_questions_at_once_the_deadline_continues_with_the_last_
 
 
 @looped
-async def test_nothing_is_sent_for_a_cancelled_request() -> None:
-    """Security L11: not even by a handler that continues."""
+async def test_nothing_is_sent_for_a_cancelled_call() -> None:
+    """Security L11: this includes a handler that continues."""
     line = Line()
     line.read("stubborn", "s")
     await line.reported()
@@ -176,7 +176,7 @@ async def test_nothing_is_sent_for_a_cancelled_request() -> None:
 
 
 @looped
-async def test_a_stream_that_is_its_connection_is_not_closed_by_a_call() -> None:
+async def test_a_call_cannot_close_a_stream_that_is_a_whole_connection() -> None:
     line = Line()
     line.read("polled", "p")
     assert len(await line.reported()) >= 2

@@ -1,4 +1,4 @@
-"""The answer to a request whose handler does not simply return a result."""
+"""The answer to a request whose handler raises an error or needs input."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from wharfinger.transports.serving import CancelReason, answer_exception, check_
 LIMITS = Limits(handler_time=7)
 
 
-class Sealer:
-    """Encodes for a client of the stateless era."""
+class StatelessEncoder:
+    """An encoder of answers for the stateless era."""
 
     meta = ResultMeta(t.Implementation(name="test", version="1"))
 
@@ -36,12 +36,12 @@ class Sealer:
 def answer(error: BaseException, **options: Any) -> tuple[Any, ProtocolError | None]:
     message = {"jsonrpc": "2.0", "id": 3, "method": "resources/read", "params": {"uri": "test://a", "_meta": META}}
     request = open_request(decode(json.dumps(message).encode(), LIMITS), None)
-    data, failure = answer_exception(request, error, Sealer(), LIMITS, **options)
+    data, failure = answer_exception(request, error, StatelessEncoder(), LIMITS, **options)
     assert data is not None
     return json.loads(b"".join(data) if not isinstance(data, bytes) else data), failure
 
 
-def test_a_deliberate_error_is_the_answer_and_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_protocol_error_is_the_answer_and_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     reply, failure = answer(ResourceNotFound("test://a"))
     assert (reply["id"], reply["error"]["code"]) == (3, -32602)
     assert isinstance(failure, ResourceNotFound)
@@ -49,7 +49,9 @@ def test_a_deliberate_error_is_the_answer_and_is_not_logged(caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize("error", [ValueError("secret"), SystemExit(3), KeyboardInterrupt()])
-def test_any_other_error_is_a_reference_to_the_log(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+def test_any_other_error_is_answered_with_a_reference_to_the_log(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
     reply, failure = answer(error)
     assert isinstance(failure, HandlerFailed)
     message = reply["error"]["message"]
@@ -60,21 +62,21 @@ def test_any_other_error_is_a_reference_to_the_log(error: BaseException, caplog:
     assert "resources/read 'test://a' failed" in caplog.text
 
 
-def test_an_expected_failure_is_logged_at_the_level_that_is_given(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_expected_failure_is_logged_at_the_given_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     answer(ValueError(), level=logging.DEBUG)
     assert [record.levelno for record in caplog.records] == [logging.DEBUG]
 
 
 @pytest.mark.parametrize("group", [False, True])
-def test_input_that_is_needed_is_a_result(group: bool) -> None:
+def test_needed_input_is_a_result(group: bool) -> None:
     stop = InputNeeded({"resultType": "input_required", "inputRequests": {}})
     reply, failure = answer(BaseExceptionGroup("a group's", [stop]) if group else stop)
     assert failure is None
     assert reply["result"]["inputRequests"] == {}
 
 
-def test_input_requests_without_a_form_in_json_are_a_failure() -> None:
+def test_input_requests_that_cannot_be_encoded_are_an_error() -> None:
     reply, failure = answer(InputNeeded({"inputRequests": object()}))
     assert "result" not in reply
     assert isinstance(failure, HandlerFailed)
@@ -88,14 +90,16 @@ def test_input_requests_without_a_form_in_json_are_a_failure() -> None:
         (None, HandlerFailed, "Internal error (reference "),
     ],
 )
-def test_a_cancelled_handler_says_why(reason: CancelReason | None, kind: type[ProtocolError], words: str) -> None:
+def test_a_cancelled_handler_is_answered_with_the_reason(
+    reason: CancelReason | None, kind: type[ProtocolError], words: str
+) -> None:
     reply, failure = answer(asyncio.CancelledError(), reason=reason)
     assert type(failure) is kind
     assert words in reply["error"]["message"]
 
 
 @pytest.mark.parametrize("error", [InvalidParams("\udcff"), InvalidParams("x", data=object())])
-def test_an_error_without_a_form_in_json_still_gets_an_answer(error: ProtocolError) -> None:
+def test_an_error_that_cannot_be_encoded_still_gets_an_answer(error: ProtocolError) -> None:
     reply, failure = answer(error)
     assert reply["error"]["message"].startswith("Internal error (reference ")
     assert isinstance(failure, HandlerFailed)

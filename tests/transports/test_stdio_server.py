@@ -46,14 +46,14 @@ def running() -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture
 def process() -> Iterator[subprocess.Popen[bytes]]:
-    """A separate server, which a test may end."""
+    """A server for one test, which may end it."""
     with running() as process:
         yield process
 
 
 @pytest.fixture(scope="module")
 def lasting() -> Iterator[subprocess.Popen[bytes]]:
-    """A server that outlives whatever its requests do."""
+    """A server that is shared by several tests and outlives their requests."""
     with running() as process:
         yield process
 
@@ -65,7 +65,7 @@ def ask(process: subprocess.Popen[bytes], id: Any, uri: str) -> Any:
     return json.loads(process.stdout.readline())
 
 
-def test_requests_read_before_the_end_of_input_are_answered_and_the_process_exits() -> None:
+def test_at_the_end_of_input_pending_requests_are_answered_and_the_process_exits() -> None:
     done = subprocess.run(
         FIXTURE, input=read(1, "fix://plain") + read(2, "fix://slow"), capture_output=True, timeout=10
     )
@@ -73,19 +73,19 @@ def test_requests_read_before_the_end_of_input_are_answered_and_the_process_exit
     assert done.returncode == 0
 
 
-def test_a_request_that_does_not_end_holds_up_nothing_after_the_end_of_input() -> None:
+def test_an_endless_request_does_not_delay_the_exit_after_the_end_of_input() -> None:
     done = subprocess.run(HASTY, input=read(1, "fix://never") + read(2, "fix://plain"), capture_output=True, timeout=10)
     assert set(answers(done.stdout)) == {2}
     assert done.returncode == 0
 
 
-def test_a_blocking_thread_holds_up_nothing_after_the_end_of_input() -> None:
+def test_a_blocked_thread_does_not_delay_the_exit_after_the_end_of_input() -> None:
     """security L18"""
     done = subprocess.run(HASTY, input=read(1, "fix://blocks"), capture_output=True, timeout=10)
     assert (done.stdout, done.returncode) == (b"", 0)
 
 
-def test_half_a_message_at_the_end_is_not_run() -> None:
+def test_an_incomplete_message_at_the_end_is_ignored() -> None:
     """security S03"""
     done = subprocess.run(
         FIXTURE, input=read(1, "fix://plain") + read(2, "fix://plain")[:-3], capture_output=True, timeout=10
@@ -93,7 +93,7 @@ def test_half_a_message_at_the_end_is_not_run() -> None:
     assert set(answers(done.stdout)) == {1}
 
 
-def test_a_socket_serves_as_stdin_and_stdout() -> None:
+def test_stdin_and_stdout_may_be_a_socket() -> None:
     ours, theirs = socket.socketpair()
     with ours:
         process = subprocess.Popen(FIXTURE, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL)
@@ -104,7 +104,7 @@ def test_a_socket_serves_as_stdin_and_stdout() -> None:
         assert process.wait(10) == 0
 
 
-def test_files_serve_as_stdin_and_stdout(tmp_path: Path) -> None:
+def test_stdin_and_stdout_may_be_files(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(read(1, "fix://plain") + read(2, "fix://blob/300000"))
     with (tmp_path / "in").open("rb") as given, (tmp_path / "out").open("wb") as taken:
         assert subprocess.run(FIXTURE, stdin=given, stdout=taken, stderr=subprocess.DEVNULL, timeout=10).returncode == 0
@@ -130,12 +130,12 @@ for thread in threading.enumerate():
     assert b"True" not in done.stderr
 
 
-def test_the_null_device_as_stdin_ends_at_once() -> None:
+def test_a_server_with_the_null_device_as_stdin_ends_at_once() -> None:
     done = subprocess.run(FIXTURE, stdin=subprocess.DEVNULL, capture_output=True, timeout=10)
     assert (done.returncode, done.stdout) == (0, b"")
 
 
-def test_a_terminal_serves_as_stdin_and_stdout() -> None:
+def test_stdin_and_stdout_may_be_a_terminal() -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(FIXTURE, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE)
     os.close(theirs)
@@ -149,14 +149,14 @@ def test_a_terminal_serves_as_stdin_and_stdout() -> None:
     process.communicate()
 
 
-def test_one_ctrl_c_ends_without_a_traceback(process: subprocess.Popen[bytes]) -> None:
+def test_one_ctrl_c_ends_the_server_without_a_traceback(process: subprocess.Popen[bytes]) -> None:
     ask(process, 1, "fix://plain")
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=10)
     assert errors == b"started\n"
 
 
-def test_ctrl_c_ends_while_a_thread_blocks(process: subprocess.Popen[bytes]) -> None:
+def test_ctrl_c_ends_the_server_while_a_thread_blocks(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
     process.stdin.write(read(1, "fix://blocks"))
     ask(process, 2, "fix://plain")
@@ -164,7 +164,7 @@ def test_ctrl_c_ends_while_a_thread_blocks(process: subprocess.Popen[bytes]) -> 
     process.communicate(timeout=10)
 
 
-def test_sigterm_ends_with_what_is_in_flight_answered(process: subprocess.Popen[bytes]) -> None:
+def test_sigterm_ends_the_server_after_pending_requests_are_answered(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
     process.stdin.write(read(1, "fix://slow"))
     ask(process, 2, "fix://plain")
@@ -175,7 +175,7 @@ def test_sigterm_ends_with_what_is_in_flight_answered(process: subprocess.Popen[
 
 
 def test_the_server_ends_when_its_parent_dies(tmp_path: Path) -> None:
-    """security S10: another process holds the pipe open, so that the input does not end."""
+    """security S10: another process keeps the pipe open, so the input does not end."""
     reader, writer = os.pipe()
     code = (
         "import subprocess, sys\n"
@@ -202,7 +202,7 @@ def test_the_server_ends_when_its_parent_dies(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("uri", ["fix://prints", "fix://child"])
-def test_stray_output_does_not_touch_the_wire(lasting: subprocess.Popen[bytes], uri: str) -> None:
+def test_output_of_handlers_is_not_written_to_the_stream(lasting: subprocess.Popen[bytes], uri: str) -> None:
     """security S01, S02: print, a write to descriptor 1, a child that prints and one that reads."""
     assert "result" in ask(lasting, 1, uri)
     assert text(ask(lasting, 2, "fix://plain")) == "plain"
@@ -219,8 +219,8 @@ def test_stray_output_does_not_touch_the_wire(lasting: subprocess.Popen[bytes], 
         "fix://cancels-itself",
     ],
 )
-def test_a_handler_can_do_nothing_to_the_server(lasting: subprocess.Popen[bytes], uri: str) -> None:
-    """security F05, F06, F07, S07: an error of that call only, with a reference."""
+def test_no_handler_can_end_the_server(lasting: subprocess.Popen[bytes], uri: str) -> None:
+    """security F05, F06, F07, S07: only the call gets an error, with a reference."""
     failed = ask(lasting, 1, uri)
     assert failed["error"]["code"] == -32603
     assert "hunter2" not in json.dumps(failed)
@@ -232,7 +232,7 @@ def test_a_handler_can_do_nothing_to_the_server(lasting: subprocess.Popen[bytes]
         errors += os.read(lasting.stderr.fileno(), 65_536)
 
 
-def test_a_reader_that_is_slow_gets_everything_in_order(process: subprocess.Popen[bytes]) -> None:
+def test_a_slow_reader_gets_all_answers_in_order(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write(
         b"".join(read(n, f"fix://blob/{n * 100_000}") + read(1000 + n, "fix://plain") for n in range(1, 20))
@@ -247,7 +247,7 @@ def test_a_reader_that_is_slow_gets_everything_in_order(process: subprocess.Pope
     assert all(text(got[1000 + n]) == "plain" for n in range(1, 20))
 
 
-def test_an_overlong_message_is_answered_and_the_next_one_served(lasting: subprocess.Popen[bytes]) -> None:
+def test_a_message_over_the_limit_is_refused_and_the_next_one_is_served(lasting: subprocess.Popen[bytes]) -> None:
     assert lasting.stdin is not None and lasting.stdout is not None
     lasting.stdin.write(b"x" * (3 << 20) + b"\n" + read(1, "fix://plain"))
     lasting.stdin.flush()
@@ -255,7 +255,7 @@ def test_an_overlong_message_is_answered_and_the_next_one_served(lasting: subpro
     assert text(json.loads(lasting.stdout.readline())) == "plain"
 
 
-def test_bytes_one_at_a_time_make_the_same_messages(lasting: subprocess.Popen[bytes]) -> None:
+def test_messages_may_arrive_one_byte_at_a_time(lasting: subprocess.Popen[bytes]) -> None:
     assert lasting.stdin is not None and lasting.stdout is not None
     for byte in read(1, "fix://plain"):
         lasting.stdin.write(bytes([byte]))
@@ -263,7 +263,7 @@ def test_bytes_one_at_a_time_make_the_same_messages(lasting: subprocess.Popen[by
     assert text(json.loads(lasting.stdout.readline())) == "plain"
 
 
-def test_two_thousand_calls_at_once_are_each_answered_once(process: subprocess.Popen[bytes]) -> None:
+def test_two_thousand_concurrent_calls_are_each_answered_once(process: subprocess.Popen[bytes]) -> None:
     """security L21"""
     assert process.stdin is not None
     process.stdin.write(b"".join(read(n, "fix://plain") for n in range(2000)))
@@ -280,7 +280,7 @@ def test_a_broken_output_pipe_ends_the_server(process: subprocess.Popen[bytes]) 
     assert process.stdin is not None and process.stdout is not None
     ask(process, 1, "fix://plain")
     process.stdout.close()
-    with contextlib.suppress(BrokenPipeError):  # it may have seen the end of its reader and be gone already
+    with contextlib.suppress(BrokenPipeError):  # it may have ended already
         process.stdin.write(read(2, "fix://plain"))
         process.stdin.flush()
     assert process.wait(10) is not None

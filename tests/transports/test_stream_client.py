@@ -25,7 +25,7 @@ class Wire(StreamLink):
         self.write = self.written.append
 
     def ask(self) -> asyncio.Task[Message]:
-        """Send a request, in a task of its own."""
+        """Send a request in a separate task."""
         return asyncio.ensure_future(self.request("ping", t.RequestParams(), timeout=5))
 
     @property
@@ -45,7 +45,7 @@ def run(test: Callable[[Wire], Awaitable[None]], limits: Limits | None = None) -
     asyncio.run(asyncio.wait_for(main(), 5))
 
 
-def test_lone_request_is_written_at_once_and_others_share_writes_up_to_a_bound() -> None:
+def test_a_single_request_is_written_at_once_and_concurrent_ones_share_writes_up_to_a_bound() -> None:
     async def test(wire: Wire) -> None:
         asked = [wire.ask() for _ in range(2 * MAX_COALESCED_MESSAGES + 3)]
         await asyncio.sleep(0)
@@ -64,7 +64,7 @@ def test_lone_request_is_written_at_once_and_others_share_writes_up_to_a_bound()
     run(test)
 
 
-def test_notification_is_not_overtaken_by_a_request() -> None:
+def test_a_notification_is_written_before_later_requests() -> None:
     async def test(wire: Wire) -> None:
         async def both() -> Message:
             wire.notify("notifications/initialized", t.UNSET)
@@ -95,7 +95,7 @@ def test_lines_may_arrive_in_pieces(cut: int) -> None:
     run(test)
 
 
-def test_line_over_the_limit_fails_its_request_and_the_next_one_is_read() -> None:
+def test_a_line_over_the_limit_fails_its_request_and_the_next_one_is_read() -> None:
     limits = Limits(message=100)
 
     async def test(wire: Wire) -> None:

@@ -1,4 +1,4 @@
-"""Timeouts that stand still while a person answers."""
+"""Timeouts that are paused while a user answers."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def test_overlapping_pauses_count_once() -> None:
 
 
 class Clock:
-    """The loop's clock, which a test moves."""
+    """The clock of the loop, which a test sets."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._now = 1000.0
         loop.time = lambda: self._now  # type: ignore[method-assign]
 
-    async def pass_by(self, seconds: float) -> None:
-        """Move the clock, and run everything that is due."""
+    async def advance(self, seconds: float) -> None:
+        """Advance the clock and run everything that is due."""
         self._now += seconds
         for _ in range(5):
             await asyncio.sleep(0)
@@ -50,55 +50,55 @@ async def wait_in(timeout: PausableTimeout) -> None:
             await asyncio.Event().wait()
 
 
-def test_the_block_ends_when_its_time_is_up() -> None:
+def test_a_block_ends_when_its_timeout_expires() -> None:
     async def test(clock: Clock) -> None:
         timeout = PausableTimeout(10)
         assert timeout.remaining() == 10
         waiting = asyncio.ensure_future(wait_in(timeout))
-        await clock.pass_by(0)
-        await clock.pass_by(9.5)
+        await clock.advance(0)
+        await clock.advance(9.5)
         assert not waiting.done() and not timeout.expired
         assert timeout.remaining() == 0.5
-        await clock.pass_by(0.5)
+        await clock.advance(0.5)
         assert waiting.done() and timeout.expired
 
     run(test)
 
 
-def test_the_clock_stands_still_until_every_pause_has_ended() -> None:
+def test_a_timeout_is_paused_until_every_pause_has_ended() -> None:
     async def test(clock: Clock) -> None:
         timeout = PausableTimeout(10)
         waiting = asyncio.ensure_future(wait_in(timeout))
-        await clock.pass_by(0)
-        await clock.pass_by(4)
+        await clock.advance(0)
+        await clock.advance(4)
         timeout.pause()
         timeout.pause()
-        await clock.pass_by(100)
+        await clock.advance(100)
         timeout.resume()
-        await clock.pass_by(100)
+        await clock.advance(100)
         assert timeout.remaining() == 6
         timeout.resume()
-        await clock.pass_by(5.9)
+        await clock.advance(5.9)
         assert not waiting.done()
-        await clock.pass_by(0.1)
+        await clock.advance(0.1)
         assert waiting.done() and timeout.expired
 
     run(test)
 
 
-def test_a_pause_may_begin_before_the_block() -> None:
+def test_a_pause_may_start_before_the_block() -> None:
     async def test(clock: Clock) -> None:
         timeout = PausableTimeout(10)
         timeout.pause()
-        await clock.pass_by(50)
+        await clock.advance(50)
         waiting = asyncio.ensure_future(wait_in(timeout))
-        await clock.pass_by(0)
-        await clock.pass_by(20)
+        await clock.advance(0)
+        await clock.advance(20)
         assert timeout.remaining() == 10
         timeout.resume()
-        await clock.pass_by(9.9)
+        await clock.advance(9.9)
         assert not waiting.done()
-        await clock.pass_by(0.1)
+        await clock.advance(0.1)
         assert waiting.done()
 
     run(test)
@@ -120,55 +120,55 @@ def test_the_maximum_counts_pauses_and_restarts() -> None:
     async def test(clock: Clock) -> None:
         timeout = PausableTimeout(10, max_seconds=30)
         waiting = asyncio.ensure_future(wait_in(timeout))
-        await clock.pass_by(0)
-        await clock.pass_by(5)
+        await clock.advance(0)
+        await clock.advance(5)
         timeout.restart()
         timeout.pause()
-        await clock.pass_by(24.9)
+        await clock.advance(24.9)
         assert not waiting.done()
-        await clock.pass_by(0.1)
+        await clock.advance(0.1)
         assert waiting.done() and timeout.expired
 
     run(test)
 
 
-def test_a_restart_gives_all_the_time_again() -> None:
+def test_a_restart_resets_the_timeout() -> None:
     async def test(clock: Clock) -> None:
         timeout = PausableTimeout(10)
         waiting = asyncio.ensure_future(wait_in(timeout))
-        await clock.pass_by(0)
-        await clock.pass_by(9)
+        await clock.advance(0)
+        await clock.advance(9)
         timeout.restart(20)
         assert timeout.remaining() == 20
         timeout.restart()
         assert timeout.remaining() == 10
-        await clock.pass_by(4)
+        await clock.advance(4)
         timeout.pause()
         timeout.restart()
-        await clock.pass_by(40)
+        await clock.advance(40)
         timeout.resume()
-        await clock.pass_by(9.9)
+        await clock.advance(9.9)
         assert not waiting.done()
-        await clock.pass_by(0.1)
+        await clock.advance(0.1)
         assert waiting.done()
 
     run(test)
 
 
 @pytest.mark.parametrize("seconds", [None, math.inf])
-def test_there_may_be_no_limit(seconds: float | None) -> None:
+def test_a_timeout_may_be_infinite(seconds: float | None) -> None:
     async def test(clock: Clock) -> None:
         timeout = PausableTimeout(seconds)
         assert timeout.remaining() == math.inf
         async with timeout:
             with timeout.paused():
-                await clock.pass_by(1e9)
-            await clock.pass_by(1e9)
+                await clock.advance(1e9)
+            await clock.advance(1e9)
 
     run(test)
 
 
-def test_another_timeout_error_is_not_taken_for_an_expiry() -> None:
+def test_another_timeout_error_is_not_treated_as_an_expiry() -> None:
     async def test(clock: Clock) -> None:
         timeout = PausableTimeout(10)
         with pytest.raises(TimeoutError, match="a socket's"):
@@ -189,7 +189,7 @@ def test_code_in_the_block_pauses_only_timeouts_of_its_context() -> None:
 
         async def ask() -> None:
             with pause_context():
-                await clock.pass_by(5)
+                await clock.advance(5)
 
         async with outer, hidden, inner:
             await asyncio.create_task(ask())
@@ -200,12 +200,12 @@ def test_code_in_the_block_pauses_only_timeouts_of_its_context() -> None:
     run(test)
 
 
-def test_several_timeouts_stand_still_for_a_block() -> None:
+def test_several_timeouts_are_paused_for_a_block() -> None:
     async def test(clock: Clock) -> None:
         one, other = PausableTimeout(10), PausableTimeout(20)
         async with one, other:
             with paused(one, None, other):
-                await clock.pass_by(50)
+                await clock.advance(50)
             assert (one.remaining(), other.remaining()) == (10, 20)
 
     run(test)

@@ -1,4 +1,4 @@
-"""Unix sockets on both ends: the lines of stdio, between processes and in one."""
+"""Unix sockets of a server and a client, in one process and between two."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("revision", [None, "2026-07-28", "2025-11-25", "2024-11-05"])
-def test_client_reaches_the_server(path: Path, revision: str | None) -> None:
+def test_a_client_connects_to_the_server(path: Path, revision: str | None) -> None:
     async def test() -> None:
         async with serving(path), Client(f"unix:{path}", revision=revision) as client, Client(path) as other:
             assert (await client.call_tool("tide", {"port": "Bay"})).text == "high at Bay"
@@ -92,7 +92,7 @@ def test_only_this_user_may_connect(path: Path) -> None:
     run(test())
 
 
-def test_socket_is_gone_when_the_server_is(path: Path) -> None:
+def test_the_socket_is_removed_when_the_server_ends(path: Path) -> None:
     async def test() -> None:
         async with serving(path):
             assert path.is_socket()
@@ -101,7 +101,7 @@ def test_socket_is_gone_when_the_server_is(path: Path) -> None:
     run(test())
 
 
-def test_socket_of_another_server_is_left_alone_at_the_end(path: Path) -> None:
+def test_the_socket_of_another_server_is_not_removed(path: Path) -> None:
     async def test() -> None:
         async with serving(path):
             path.unlink()
@@ -111,7 +111,7 @@ def test_socket_of_another_server_is_left_alone_at_the_end(path: Path) -> None:
     run(test())
 
 
-def test_stale_socket_is_replaced(path: Path) -> None:
+def test_a_stale_socket_is_replaced(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(path))
 
@@ -127,7 +127,7 @@ def test_a_path_in_use_is_reported(path: Path) -> None:
         async with serving(path):
             with pytest.raises(AddressInUse, match=r"listens on .* already"):
                 await UnixServer(make_server(), path).start()
-            async with Client(f"unix:{path}") as client:  # the first one serves on
+            async with Client(f"unix:{path}") as client:  # the first server continues
                 await client.ping()
         path.write_text("precious")
         with pytest.raises(AddressInUse, match="is not a socket"):
@@ -154,7 +154,7 @@ def test_a_socket_without_a_server_is_reported(path: Path) -> None:
     run(test())
 
 
-def test_an_answer_that_is_not_mcp_is_reported(path: Path) -> None:
+def test_a_server_that_is_not_mcp_is_reported(path: Path) -> None:
     async def other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.test ESMTP\r\n")
         await reader.readline()
@@ -170,7 +170,7 @@ def test_an_answer_that_is_not_mcp_is_reported(path: Path) -> None:
     run(test())
 
 
-def test_clients_at_once_are_bounded(path: Path) -> None:
+def test_concurrent_clients_are_bounded(path: Path) -> None:
     async def test() -> None:
         async with serving(path, connections=2):
             links = [UnixLink(path, LIMITS) for _ in range(3)]
@@ -190,7 +190,7 @@ def test_clients_at_once_are_bounded(path: Path) -> None:
     run(test())
 
 
-def test_calls_under_way_are_answered_when_the_server_ends(path: Path) -> None:
+def test_pending_calls_are_answered_when_the_server_ends(path: Path) -> None:
     async def test() -> None:
         server = UnixServer(make_server(), path)
         await server.start()
@@ -204,7 +204,7 @@ def test_calls_under_way_are_answered_when_the_server_ends(path: Path) -> None:
     run(test())
 
 
-def test_end_of_the_server_is_reported(path: Path) -> None:
+def test_the_end_of_the_server_is_reported(path: Path) -> None:
     async def test() -> None:
         async def abrupt(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readline()
@@ -233,7 +233,7 @@ server.run(unix=sys.argv[1], on_ready=lambda: print("ready", flush=True))
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
-def test_process_serves_until_a_signal(path: Path, end: signal.Signals) -> None:
+def test_a_process_serves_until_a_signal(path: Path, end: signal.Signals) -> None:
     with subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
@@ -254,6 +254,6 @@ def test_http_and_unix_exclude_each_other() -> None:
         make_server().run(http="127.0.0.1:0", unix="/nowhere")
 
 
-def test_an_impossible_path_is_reported_before_anything_starts(tmp_path: Path) -> None:
+def test_an_invalid_path_is_reported_before_the_server_starts(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="Cannot listen on"):
         serve_unix(make_server(), tmp_path / ("x" * 200))

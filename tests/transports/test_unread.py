@@ -1,4 +1,4 @@
-"""Answers that nobody reads: bounded in memory over all connections, whatever their number."""
+"""Unread answers: their memory is bounded over all connections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIZE = 5 * MIB
 
 @pytest.mark.parametrize("readers", [20, 100])
 def test_large_unread_answers_are_bounded_together(readers: int) -> None:
-    """Each answer contains the text twice: as text, and structured."""
+    """Each answer contains the text twice: as text and as structured content."""
     with Http("run", FIXTURE, "--limit", f"unread_total={32 * MIB}") as server:
         assert len(server.tool("large", size=SIZE)["content"][0]["text"]) == SIZE
         base = server.rss
@@ -29,7 +29,7 @@ def test_large_unread_answers_are_bounded_together(readers: int) -> None:
         for wire in wires:
             start_call(wire, "large", size=SIZE)
             assert within(60, lambda wire=wire: bool(wire.socket.recv(1, socket.MSG_PEEK)))  # type: ignore[misc]
-        assert server.rss - base < 32 * MIB + 6 * SIZE  # one is being encoded, and leaves holes in memory
+        assert server.rss - base < 32 * MIB + 6 * SIZE  # one answer is being encoded and fragments memory
         statuses = []
         for wire in wires:
             reply = wire.reply()
@@ -69,7 +69,7 @@ def test_unread_answers_in_sessions_and_streams_are_bounded() -> None:
 
 @pytest.mark.parametrize("kind", ["array", "stream"])
 def test_the_small_answers_of_a_batch_are_bounded_together(kind: str) -> None:
-    """A batch is one answer, however small its parts are."""
+    """A batch counts as one answer."""
     parts = [f"test://{number}" + "x" * 100_000 for number in range(20)]
     with ServerThread(SampleService(Limits(unread_total=2 * MIB))) as http, http.wire() as wire:
         calls = find_app(http).calls
@@ -90,7 +90,7 @@ def test_the_small_answers_of_a_batch_are_bounded_together(kind: str) -> None:
         assert within(10, lambda: not http.call(lambda: calls.unread.total))
 
 
-def test_one_answer_may_be_larger_than_all_and_another_owner_gets_its_part() -> None:
+def test_one_answer_may_exceed_the_limit_and_another_owner_still_gets_its_share() -> None:
     with ServerThread(SampleService(Limits(unread_total=2 * MIB))) as http, wire_from(http.port) as other:
         wires = [http.wire() for _ in range(2)]
         for wire in wires:
@@ -100,7 +100,7 @@ def test_one_answer_may_be_larger_than_all_and_another_owner_gets_its_part() -> 
         assert wires[0].reply().status == 200
         assert wires[1].reply().status in (200, 503)
         with http.wire() as wire:
-            assert wire.read("big").status == 503  # half is not enough for it
+            assert wire.read("big").status == 503  # its share is not enough
             assert wire.read("a").status == 200
         http.call(lambda: calls.unread.add("address 192.0.2.1", -2 * MIB))
         assert other.read("big").json["result"]["contents"][0]["blob"].startswith("AAEC")
@@ -110,7 +110,7 @@ def test_one_answer_may_be_larger_than_all_and_another_owner_gets_its_part() -> 
 
 
 class Unix:
-    """One connection to a server on a Unix socket."""
+    """A connection to a server on a Unix socket."""
 
     def __init__(self, path: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX)

@@ -235,7 +235,7 @@ def test_cancelled_request_ends_without_an_answer(server: ServerThread, wire: Ra
         assert (reply.status, reply.body) == (202, b"")
 
 
-def test_nothing_is_sent_for_a_cancelled_request(server: ServerThread, wire: RawClient) -> None:
+def test_nothing_is_sent_for_a_cancelled_call(server: ServerThread, wire: RawClient) -> None:
     """Security L11: not even by a handler that continues."""
     session = wire.initialize()
     with server.wire() as waiting:
