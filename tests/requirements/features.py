@@ -99,15 +99,15 @@ LISTEN: tuple[Row, ...] = (
     must("2.12-5", "2026-07-28: subscriptions", "Several may be open at once.",
          WATCHING + "test_two_listens_on_one_stream_are_distinguished_and_cancelling_one_keeps_the_other"),
     must("2.12-6", "2026-07-28: subscriptions", "The watches of a listen end with its stream.",
-         STREAMS + "test_listener_that_leaves_is_forgotten", SUBSCRIPTIONS + "test_listeners_that_vanish_give_everything_back"),
+         STREAMS + "test_a_disconnected_listener_is_removed", SUBSCRIPTIONS + "test_listeners_that_vanish_give_everything_back"),
     should("2.12-7", "2026-07-28: subscriptions, ending", "A server that ends a listen answers it with the subscription's id.", "yes",
-           WATCHING + "test_draining_gives_every_listen_its_result", STREAMS + "test_drain_ends_a_listen_with_its_result"),
+           WATCHING + "test_draining_gives_every_listen_its_result", STREAMS + "test_drain_ends_a_listen_stream_with_its_result"),
     must("2.12-8", "2026-07-28: cancellation", "On stdio a server that ends a listen sends `notifications/cancelled` for it.",
          "requirements/test_features.py::test_a_listen_that_the_server_ends_is_cancelled_and_then_answered"),
     must("2.12-9", "2026-07-28: cancellation", "On stdio the client ends it by `notifications/cancelled`.",
          *transcripts("watching", R5), WATCHING + "test_two_listens_on_one_stream_are_distinguished_and_cancelling_one_keeps_the_other"),
     must("2.12-10", "2026-07-28: subscriptions", "Over HTTP the answer is an event stream.",
-         STREAMS + "test_listen_is_acknowledged_first_and_then_reported", STREAMS + "test_client_that_does_not_take_events_cannot_listen"),
+         STREAMS + "test_a_listen_stream_starts_with_its_acknowledgement", STREAMS + "test_a_client_that_does_not_accept_events_cannot_listen"),
 )  # fmt: skip
 
 CACHING: tuple[Row, ...] = (

@@ -1,4 +1,4 @@
-"""A link to a URL, against hand-written HTTP servers that behave well and badly (security: C25-C30)."""
+"""A link to a URL, with hand-written HTTP servers that behave well or badly (security: C25-C30)."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ async def ok(asked: Asked, writer: asyncio.StreamWriter) -> None:
 
 
 def got(message: Message) -> bytes:
-    """The result of an answer, as it came."""
+    """Return the encoded result of an answer."""
     assert isinstance(message.result, Raw)
     return bytes(message.result)
 
 
 def refused(message: Message) -> bytes:
-    """The error of an answer."""
+    """Return the encoded error of an answer."""
     assert isinstance(message.error, Raw)
     return bytes(message.error)
 
 
-def test_stateless_request_repeats_its_routing_in_headers() -> None:
-    """2026-07-28, Streamable HTTP, standard headers; values that are no header text go in base64."""
+def test_a_stateless_request_repeats_its_routing_in_headers() -> None:
+    """2026-07-28, Streamable HTTP, standard headers. Values that are not valid in a header are sent in base64."""
     seen: list[Asked] = []
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -104,8 +104,8 @@ def test_annotated_arguments_are_repeated_in_headers() -> None:
     run(test())
 
 
-def test_session_is_kept_and_ended() -> None:
-    """Handshake era: its id and version go with everything; notifications/initialized comes before the next request."""
+def test_a_session_is_kept_and_ended() -> None:
+    """Handshake era: each request has the session id and version, and notifications/initialized is sent first."""
     seen: list[tuple[Any, ...]] = []
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -135,8 +135,8 @@ def test_session_is_kept_and_ended() -> None:
 
 
 @pytest.mark.parametrize("more", ["Mcp-Session-Id: a\u00e9b\r\n", "Mcp-Session-Id:\r\n", "Content-Encoding: gzip\r\n"])
-def test_answer_that_cannot_be_used_is_refused(more: str) -> None:
-    """An id that could not be returned; a body that unpacks to anything."""
+def test_an_unusable_answer_is_refused(more: str) -> None:
+    """The session id is not valid in a header, or the body is compressed."""
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         answer(writer, result(asked), more=more)
@@ -149,8 +149,8 @@ def test_answer_that_cannot_be_used_is_refused(more: str) -> None:
     run(test())
 
 
-def test_answer_may_come_as_events() -> None:
-    """A priming event without data, comments, other events, progress, an answer to another request: then ours."""
+def test_an_answer_may_be_sent_as_an_event() -> None:
+    """A priming event, comments, other events, progress and an answer to another request come before the answer."""
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         stream(writer)
@@ -174,8 +174,8 @@ def test_answer_may_come_as_events() -> None:
     run(test())
 
 
-def test_server_may_ask_on_a_stream_of_the_handshake_era() -> None:
-    """Its ping is answered by a separate POST while the call continues."""
+def test_a_server_may_send_requests_on_a_stream_of_the_handshake_era() -> None:
+    """A ping is answered by a separate POST while the call continues."""
     replied: asyncio.Queue[Any] = asyncio.Queue()
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -197,7 +197,7 @@ def test_server_may_ask_on_a_stream_of_the_handshake_era() -> None:
 
 
 def test_cancelling_closes_the_stream_in_the_stateless_era() -> None:
-    """Spec §2.7: the disconnect is the cancellation; nothing else is sent."""
+    """Spec §2.7: the disconnect is the cancellation. Nothing else is sent."""
 
     async def test() -> None:
         asked_once, gone = asyncio.Event(), asyncio.Event()
@@ -247,7 +247,7 @@ def test_cancelling_notifies_the_server_in_the_handshake_era() -> None:
     run(test())
 
 
-def test_closing_fails_calls_that_wait() -> None:
+def test_closing_fails_pending_calls() -> None:
     async def silent(asked: Asked, writer: asyncio.StreamWriter) -> None:
         arrived.set()
 
@@ -271,7 +271,7 @@ def refusing(port: int) -> str:
     return rf"^Cannot connect to http://127\.0\.0\.1:{port}/mcp: "
 
 
-def test_no_server_says_which_url() -> None:
+def test_an_unreachable_url_is_reported() -> None:
     async def test() -> None:
         server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
@@ -287,7 +287,7 @@ def test_no_server_says_which_url() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://", "ftp://host/mcp", "/mcp", "http://host:99999999/mcp", "http://[::1/mcp"])
-def test_invalid_url_is_reported_at_once(url: str) -> None:
+def test_an_invalid_url_is_reported_at_once(url: str) -> None:
     async def test() -> None:
         with pytest.raises(ConnectionFailed, match="is not a URL"):
             HttpLink(url, LIMITS)
@@ -315,10 +315,10 @@ FORBIDDEN = b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"bad Host"}}'
         ("303 See Other", "text/plain", b"", NotMCP, "303 See Other"),
     ],
 )  # fmt: skip
-def test_a_response_that_is_not_an_answer_is_reported_clearly(
+def test_a_response_that_is_not_an_answer_is_reported(
     status: str, kind: str, body: bytes, error: type[Exception], words: str
 ) -> None:
-    """Security C28: prompt, typed, with the URL and what was received."""
+    """Security C28: the error is prompt and typed, and contains the URL and the response."""
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         answer(writer, body, kind, status)
@@ -334,8 +334,8 @@ def test_a_response_that_is_not_an_answer_is_reported_clearly(
     run(test())
 
 
-def test_error_object_counts_whatever_the_status() -> None:
-    """Spec §2.7: the body is read first; one without an id answers the request of its POST."""
+def test_an_error_object_is_used_with_any_status() -> None:
+    """Spec §2.7: the body is read first. An error without an id answers the request of its POST."""
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32020,"message":"x"}}'
@@ -349,8 +349,8 @@ def test_error_object_counts_whatever_the_status() -> None:
     run(test())
 
 
-def test_error_without_an_id_is_not_an_answer_if_others_may_follow() -> None:
-    """As an event it may belong to any request; the body of a POST belongs to its request."""
+def test_an_error_event_without_an_id_is_not_an_answer() -> None:
+    """An event may belong to any request. The body of a POST belongs to its request."""
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         stream(writer)
@@ -371,8 +371,8 @@ def test_error_without_an_id_is_not_an_answer_if_others_may_follow() -> None:
     run(test())
 
 
-def test_end_of_the_session_is_reported_and_stays() -> None:
-    """Security C30: 404 in the middle of a session."""
+def test_the_end_of_the_session_is_reported_for_each_later_request() -> None:
+    """Security C30: the server answers 404 within a session."""
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         if asked.message["method"] == "initialize":
@@ -388,7 +388,7 @@ def test_end_of_the_session_is_reported_and_stays() -> None:
             for _ in range(2):
                 with pytest.raises(ConnectionLost, match="has ended the session") as caught:
                     await ask(link)
-                assert caught.value.unsent  # it was refused for that alone
+                assert caught.value.unsent  # the request had no effect
         assert [type(error) for error in lost] == [ConnectionLost]
 
     run(test())
@@ -397,8 +397,8 @@ def test_end_of_the_session_is_reported_and_stays() -> None:
 @pytest.mark.parametrize(
     "part", [b"", b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"]
 )
-def test_broken_connection_is_reported_at_once(part: bytes) -> None:
-    """Security C29: reset before, and in the middle of an answer."""
+def test_a_broken_connection_is_reported_at_once(part: bytes) -> None:
+    """Security C29: the connection is reset before or within an answer."""
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         writer.write(part)
@@ -425,7 +425,7 @@ def test_a_server_without_http_is_reported() -> None:
     run(test())
 
 
-def test_stream_that_ends_without_an_answer_is_reported() -> None:
+def test_a_stream_that_ends_without_an_answer_is_reported() -> None:
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         stream(writer)
         writer.write(b": nothing\n\n")
@@ -440,8 +440,8 @@ def test_stream_that_ends_without_an_answer_is_reported() -> None:
 
 
 @pytest.mark.parametrize("declared", [True, False])
-def test_body_over_the_limit_is_not_taken(declared: bool) -> None:
-    """Security C27: by its declared size, or as it arrives."""
+def test_a_body_over_the_limit_is_refused(declared: bool) -> None:
+    """Security C27: the size is declared or counted."""
     sent = 0
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -462,7 +462,7 @@ def test_body_over_the_limit_is_not_taken(declared: bool) -> None:
     run(test())
 
 
-def test_event_without_end_is_not_taken() -> None:
+def test_an_endless_event_is_refused() -> None:
     """Security C26."""
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -480,7 +480,7 @@ def test_event_without_end_is_not_taken() -> None:
     run(test())
 
 
-def test_redirect_within_the_origin_is_followed_and_kept() -> None:
+def test_a_redirect_within_the_origin_is_followed_and_remembered() -> None:
     paths: list[str] = []
 
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -499,8 +499,8 @@ def test_redirect_within_the_origin_is_followed_and_kept() -> None:
     run(test())
 
 
-def test_redirect_to_another_origin_is_not_followed() -> None:
-    """Security C25: a service there did not ask for the credentials, and must not see them."""
+def test_a_redirect_to_another_origin_is_not_followed() -> None:
+    """Security C25: another origin must not get the credentials."""
     reached: list[Asked] = []
 
     async def other(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -528,7 +528,7 @@ def test_redirect_to_another_origin_is_not_followed() -> None:
     run(test())
 
 
-def test_redirects_in_a_circle_end() -> None:
+def test_circular_redirects_are_refused() -> None:
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         answer(writer, b"", "text/plain", "308 Permanent Redirect", "Location: /mcp\r\n")
 
@@ -540,8 +540,8 @@ def test_redirects_in_a_circle_end() -> None:
     run(test())
 
 
-def test_session_stream_brings_what_belongs_to_no_request_and_is_reopened() -> None:
-    """Handshake era: GET, with the last event's id after a break."""
+def test_a_session_stream_reports_notifications_and_is_reopened() -> None:
+    """Handshake era: the client sends a GET, with the id of the last event after a break."""
     seen: list[str | None] = []
     got: asyncio.Queue[Any] = asyncio.Queue()
 
@@ -567,7 +567,7 @@ def test_session_stream_brings_what_belongs_to_no_request_and_is_reopened() -> N
     run(test())
 
 
-def test_server_without_a_session_stream_is_reported() -> None:
+def test_a_server_without_a_session_stream_is_reported() -> None:
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         answer(writer, b"", "text/plain", "405 Method Not Allowed")
 
@@ -579,7 +579,7 @@ def test_server_without_a_session_stream_is_reported() -> None:
     run(test())
 
 
-def test_stateless_era_has_no_session_stream() -> None:
+def test_the_stateless_era_has_no_session_stream() -> None:
     async def test() -> None:
         async with linked(ok) as link:
             await link.open_session_stream(5)

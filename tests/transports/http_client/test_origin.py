@@ -1,4 +1,4 @@
-"""Credentials, proxies, TLS and redirects: where a client sends its requests, and its errors."""
+"""Credentials, proxies, TLS and redirects: where a client sends its requests, and the errors."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from wharfinger.errors import ConnectionFailed, NotAuthorized, RequestTimeout
 from wharfinger.transports.http_client.http_link import HttpLink
 
 
-class Keys:
-    """Signs in with the first of some tokens that is accepted."""
+class TokenList:
+    """Authentication that tries tokens until one is accepted."""
 
     def __init__(self, *tokens: str, takes: float = 0.0) -> None:
         self.tokens = list(tokens)
@@ -37,17 +37,17 @@ class Keys:
         return bool(self.tokens)
 
 
-async def wants_good(asked: Asked, writer: asyncio.StreamWriter) -> None:
+async def require_good_token(asked: Asked, writer: asyncio.StreamWriter) -> None:
     if asked.headers.get("authorization") == "Bearer good":
         answer(writer, result(asked, verb=asked.verb))
     else:
         answer(writer, b"who?", "text/plain", "401 Unauthorized", "WWW-Authenticate: Bearer realm=x\r\n")
 
 
-def test_refused_request_is_sent_again_with_what_gets_in() -> None:
+def test_a_refused_request_is_repeated_with_the_next_token() -> None:
     async def test() -> None:
-        keys = Keys("old", "good")
-        async with linked(wants_good, auth=keys) as link:
+        keys = TokenList("old", "good")
+        async with linked(require_good_token, auth=keys) as link:
             assert got(await ask(link)) == {"verb": "POST"}
             assert got(await ask(link)) == {"verb": "POST"}
         assert keys.reported == [(401, "Bearer realm=x", {"Authorization": "Bearer old"})]
@@ -55,10 +55,10 @@ def test_refused_request_is_sent_again_with_what_gets_in() -> None:
     run(test())
 
 
-def test_refusals_of_one_request_are_bounded() -> None:
+def test_the_retries_of_a_refused_request_are_bounded() -> None:
     async def test() -> None:
-        keys = Keys(*(str(n) for n in range(100)))
-        async with linked(wants_good, auth=keys) as link:
+        keys = TokenList(*(str(n) for n in range(100)))
+        async with linked(require_good_token, auth=keys) as link:
             with pytest.raises(NotAuthorized, match="401 Unauthorized: who"):
                 await ask(link)
         assert len(keys.reported) == 3
@@ -66,33 +66,33 @@ def test_refusals_of_one_request_are_bounded() -> None:
     run(test())
 
 
-def test_auth_that_gives_up_raises_the_answer_of_the_server() -> None:
+def test_a_failed_sign_in_raises_the_error_of_the_server() -> None:
     async def test() -> None:
-        async with linked(wants_good, auth=Keys()) as link:
+        async with linked(require_good_token, auth=TokenList()) as link:
             with pytest.raises(NotAuthorized, match="401 Unauthorized: who"):
                 await ask(link)
 
     run(test())
 
 
-def test_deadline_is_paused_while_a_user_signs_in() -> None:
+def test_the_deadline_is_paused_while_a_user_signs_in() -> None:
     async def test() -> None:
-        async with linked(wants_good, auth=Keys("old", "good", takes=0.3)) as link:
+        async with linked(require_good_token, auth=TokenList("old", "good", takes=0.3)) as link:
             assert got(await ask(link, timeout=0.2)) == {"verb": "POST"}
 
         async def silent(asked: Asked, writer: asyncio.StreamWriter) -> None:
             if asked.headers["authorization"] != "Bearer good":
-                await wants_good(asked, writer)
+                await require_good_token(asked, writer)
 
-        async with linked(silent, auth=Keys("old", "good", takes=0.3)) as link:
+        async with linked(silent, auth=TokenList("old", "good", takes=0.3)) as link:
             with pytest.raises(RequestTimeout):
                 await ask(link, timeout=0.2)
 
     run(test())
 
 
-def test_credentials_go_to_no_other_server() -> None:
-    """Security C25: neither the given headers nor those of a sign-in."""
+def test_credentials_are_not_sent_to_another_server() -> None:
+    """Security C25: this holds for given headers and for those of a sign-in."""
     reached: list[Asked] = []
 
     async def other(asked: Asked, writer: asyncio.StreamWriter) -> None:
@@ -105,7 +105,7 @@ def test_credentials_go_to_no_other_server() -> None:
             async def moved(asked: Asked, writer: asyncio.StreamWriter) -> None:
                 answer(writer, b"", "text/plain", "307 Temporary Redirect", f"Location: {elsewhere}/mcp\r\n")
 
-            async with linked(moved, auth=Keys("good")) as link:
+            async with linked(moved, auth=TokenList("good")) as link:
                 with pytest.raises(ConnectionFailed, match="redirects to another server"):
                     await ask(link)
         assert reached == []
@@ -113,7 +113,7 @@ def test_credentials_go_to_no_other_server() -> None:
     run(test())
 
 
-def test_move_that_may_change_the_method_says_where_to() -> None:
+def test_a_redirect_that_may_change_the_method_is_reported_with_its_location() -> None:
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         answer(writer, b"", "text/plain", "301 Moved Permanently", "Location: /new\r\n")
 
@@ -156,7 +156,7 @@ def clear(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
         monkeypatch.setenv(name, value)
 
 
-def test_request_goes_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_is_sent_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         assert asked.path == "http://harbour.test/mcp"
         answer(writer, result(asked, through=True))
@@ -172,7 +172,7 @@ def test_request_goes_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_dead_proxy_is_named(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_proxy_is_named_in_the_error(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
@@ -188,7 +188,7 @@ def test_dead_proxy_is_named(scheme: str, monkeypatch: pytest.MonkeyPatch) -> No
     run(test())
 
 
-def test_proxy_that_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_that_refuses_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
         assert asked.verb == "CONNECT"
         answer(writer, b"", "text/plain", "407 Proxy Authentication Required")
@@ -252,19 +252,19 @@ def test_a_server_without_tls_is_reported() -> None:
     run(test())
 
 
-# Where it may lead
+# Allowed addresses.
 
 
 def internet_only(address: str) -> bool:
     return not address.startswith("127.")
 
 
-def test_address_that_may_not_be_reached_is_not_connected_to() -> None:
+def test_no_connection_to_a_forbidden_address_is_opened() -> None:
     with pytest.raises(ConnectionFailed, match="in a private network or on this machine"):
         asyncio.run(one_request("http://127.0.0.1:9/mcp"))
 
 
-def test_name_is_judged_by_the_addresses_that_it_has_when_it_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_addresses_of_a_name_are_checked_when_it_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         connected: list[object] = []
 

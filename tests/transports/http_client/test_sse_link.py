@@ -1,4 +1,4 @@
-"""A link to HTTP+SSE of 2024-11-05: against hand-written servers, and against ours."""
+"""A link to HTTP+SSE of 2024-11-05, with hand-written servers and with a Wharfinger server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OLDEST = REVISIONS["2024-11-05"]
 
 
 class FakeSseServer:
-    """A server of HTTP+SSE: answers each request on its one stream."""
+    """A server of HTTP+SSE that answers each request on its stream."""
 
     def __init__(self, endpoint: str = "messages?session_id=7") -> None:
         self.endpoint = endpoint
@@ -71,7 +71,7 @@ async def opened(base: str, path: str = "/old/sse", **options: Any) -> SseLink:
     ("endpoint", "path"),
     [("messages?session_id=7", "/old/messages?session_id=7"), ("/m?id=%2F", "/m?id=%2F"), ("{base}/x", "/x")],
 )
-def test_messages_are_posted_where_the_first_event_says(endpoint: str, path: str) -> None:
+def test_messages_are_posted_to_the_url_of_the_first_event(endpoint: str, path: str) -> None:
     async def test() -> None:
         fake = FakeSseServer()
         async with serving(fake) as base:
@@ -90,8 +90,8 @@ def test_messages_are_posted_where_the_first_event_says(endpoint: str, path: str
 @pytest.mark.parametrize(
     "endpoint", ["http://127.0.0.1:1/messages", "//evil.test/m", "https://127.0.0.1/m", "http://["]
 )
-def test_place_on_another_server_is_refused(endpoint: str) -> None:
-    """Security C25: another server would get the messages."""
+def test_an_endpoint_on_another_server_is_refused(endpoint: str) -> None:
+    """Security C25: another server must not get the messages."""
 
     async def test() -> None:
         async with serving(FakeSseServer(endpoint)) as base:
@@ -101,7 +101,7 @@ def test_place_on_another_server_is_refused(endpoint: str) -> None:
     run(test())
 
 
-def test_server_may_ask() -> None:
+def test_a_server_may_send_requests() -> None:
     async def test() -> None:
         fake = FakeSseServer()
         async with serving(fake) as base:
@@ -120,7 +120,7 @@ def test_server_may_ask() -> None:
     run(test())
 
 
-def test_end_of_the_stream_fails_what_waits() -> None:
+def test_the_end_of_the_stream_fails_pending_requests() -> None:
     async def test() -> None:
         lost: list[WharfingerError] = []
         async with serving(FakeSseServer()) as base:
@@ -137,7 +137,7 @@ def test_end_of_the_stream_fails_what_waits() -> None:
     run(test())
 
 
-def test_message_that_is_not_taken_fails_its_request() -> None:
+def test_a_refused_message_fails_its_request() -> None:
     async def test() -> None:
         fake = FakeSseServer()
         async with serving(fake) as base:
@@ -181,7 +181,7 @@ def test_a_response_that_is_not_a_stream_is_reported(
     run(test())
 
 
-def test_event_over_the_limit_ends_the_connection() -> None:
+def test_an_event_over_the_limit_closes_the_connection() -> None:
     async def test() -> None:
         fake = FakeSseServer()
         async with serving(fake) as base:
@@ -196,7 +196,7 @@ def test_event_over_the_limit_ends_the_connection() -> None:
     run(test())
 
 
-def test_our_own_server_is_reached() -> None:
+def test_a_client_connects_to_a_wharfinger_server() -> None:
     import uvicorn
 
     from wharfinger import Server

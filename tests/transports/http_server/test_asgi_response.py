@@ -1,4 +1,4 @@
-"""Listen streams over a real socket: acknowledged first, kept alive and bounded, without delaying publishers."""
+"""Listen streams over a real socket: acknowledgements, keep-alive comments, bounds and slow readers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def updated(uri: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"_meta": TAG, "uri": uri}}
 
 
-def test_listen_is_acknowledged_first_and_then_reported() -> None:
+def test_a_listen_stream_starts_with_its_acknowledgement() -> None:
     with ServerThread() as server, server.wire() as wire:
         acknowledgement = wire.listen("test://a")
         assert acknowledgement == {
@@ -30,7 +30,7 @@ def test_listen_is_acknowledged_first_and_then_reported() -> None:
         assert wire.event() == updated("test://a")
 
 
-def test_drain_ends_a_listen_with_its_result() -> None:
+def test_drain_ends_a_listen_stream_with_its_result() -> None:
     with ServerThread() as server, server.wire() as wire:
         wire.listen("test://a")
         server.stop()
@@ -41,13 +41,13 @@ def test_drain_ends_a_listen_with_its_result() -> None:
         assert wire.closed()
 
 
-def test_client_that_does_not_take_events_cannot_listen() -> None:
+def test_a_client_that_does_not_accept_events_cannot_listen() -> None:
     with ServerThread() as server, server.wire() as wire:
         reply = wire.call("subscriptions/listen", {"notifications": {}}, accept="application/json")
         assert (reply.status, reply.error) == (406, -32600)
 
 
-def test_listener_that_leaves_is_forgotten() -> None:
+def test_a_disconnected_listener_is_removed() -> None:
     """Security U06, X03."""
     with ServerThread(limits=HttpLimits(streams_per_client=1)) as server:
         for _ in range(3):
@@ -57,7 +57,7 @@ def test_listener_that_leaves_is_forgotten() -> None:
         assert server.call(server.service.notify, "test://a") == []
 
 
-def test_quiet_stream_gets_comments() -> None:
+def test_an_idle_stream_gets_comments() -> None:
     with ServerThread(limits=HttpLimits(comment_time=0.01, sweep_time=0.01)) as server, server.wire() as wire:
         wire.listen("test://a")
         wire.unread = b""
@@ -84,7 +84,7 @@ def test_streams_of_all_clients_are_bounded() -> None:
         assert (reply.status, reply.error) == (503, -32603)
 
 
-def test_listener_that_never_reads_costs_bounded_memory_and_delays_no_other() -> None:
+def test_a_listener_that_never_reads_uses_bounded_memory_and_delays_no_other() -> None:
     """Security H33, U08."""
     limit = 50_000
     with ServerThread(SampleService(Limits(backlog=limit)), limits=HttpLimits(drain=0.3)) as server:
@@ -110,7 +110,7 @@ def test_listener_that_never_reads_costs_bounded_memory_and_delays_no_other() ->
         assert not server.thread.is_alive()
 
 
-def test_notice_that_waits_already_is_not_doubled() -> None:
+def test_a_pending_notification_is_not_queued_twice() -> None:
     with ServerThread() as server, server.wire() as wire:
         wire.listen("test://a", "test://b")
 
@@ -125,8 +125,8 @@ def test_notice_that_waits_already_is_not_doubled() -> None:
         assert wire.event() == updated("test://a")
 
 
-def test_listens_of_one_connection_follow_each_other() -> None:
-    """Security H51: a request that is pipelined after a stream waits for its end, or is lost with it."""
+def test_listen_requests_of_one_connection_are_served_in_order() -> None:
+    """Security H51: a request pipelined after a stream waits for the end of the stream, or is lost with it."""
     with ServerThread() as server, server.wire() as wire:
         wire.listen("test://a")
         wire.stateless("resources/read", {"uri": "test://b"}, id=2)
@@ -139,7 +139,7 @@ def test_listens_of_one_connection_follow_each_other() -> None:
 
 
 @pytest.mark.parametrize("version", ["HTTP/1.0", "HTTP/1.1"])
-def test_stream_over_an_old_http_version_ends_with_the_connection(version: str) -> None:
+def test_a_stream_over_an_old_http_version_ends_with_the_connection(version: str) -> None:
     with ServerThread() as server, server.wire() as wire:
         body = (
             b'{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"test://progress","_meta":'
@@ -159,7 +159,7 @@ def test_stream_over_an_old_http_version_ends_with_the_connection(version: str) 
         assert wire.buffered.count(b"event: message") == 4
 
 
-def test_many_idle_streams_are_served_beside_requests() -> None:
+def test_many_idle_streams_do_not_delay_requests() -> None:
     """Security X04, on a smaller scale."""
     with ServerThread() as server:
         wires: list[RawClient] = []
@@ -177,7 +177,7 @@ def test_many_idle_streams_are_served_beside_requests() -> None:
         assert all(wire.event()["result"]["resultType"] == "complete" for wire in wires)
 
 
-def test_a_page_of_another_origin_gets_its_notices() -> None:
+def test_a_page_of_another_origin_gets_its_notifications() -> None:
     with ServerThread(allow_origins=["https://app.example"]) as server, server.wire() as wire:
         wire.listen("test://a", origin="https://app.example")
         for _ in range(3):
@@ -185,11 +185,11 @@ def test_a_page_of_another_origin_gets_its_notices() -> None:
             assert wire.event() == updated("test://a")
 
 
-def test_a_reader_that_was_behind_gets_what_waited_in_order() -> None:
+def test_a_slow_reader_gets_pending_notifications_in_order() -> None:
     with ServerThread(SampleService(Limits(backlog=1 << 24))) as server, server.wire() as wire, server.wire() as other:
         wire.listen("test://a")
         uris = [f"test://{number}/" + "x" * 10_000 for number in range(600)]
-        for uri in uris:  # more than the kernel takes for a reader that is away
+        for uri in uris:  # more than the kernel buffers for a reader that does not read
             server.call(server.service.notify, uri)
         assert other.read("a").status == 200
         server.call(server.service.drain)
@@ -197,7 +197,7 @@ def test_a_reader_that_was_behind_gets_what_waited_in_order() -> None:
         assert wire.event()["result"]["resultType"] == "complete"
 
 
-def test_streams_beyond_one_slice_are_written_in_the_turns_after(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_beyond_one_slice_are_written_in_later_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asgi_response, "STREAMS_PER_TURN", 2)
     with ServerThread() as server:
         wires = [server.wire() for _ in range(7)]

@@ -1,4 +1,4 @@
-"""Tokens over a real socket: metadata, challenges, streams that end with their token, and sessions that survive it."""
+"""Tokens over a real socket: metadata, challenges, streams that end with their token, and sessions that continue."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_challenge_leads_to_the_metadata(http: ServerThread) -> None:
         assert (reply.status, reply.headers["www-authenticate"]) == (401, f'Bearer resource_metadata="{url}"')
 
 
-def test_behind_a_proxy_the_public_url_is_the_resource(tokens: Tokens) -> None:
+def test_the_resource_of_a_server_behind_a_proxy_is_its_public_url(tokens: Tokens) -> None:
     with ServerThread(auth=TokenAuth(tokens), public_url="https://docs.example/team/mcp") as http, http.wire() as wire:
         host = {"host": "docs.example"}
         document = json.loads(wire.ask("GET", METADATA, **host).body)
@@ -89,7 +89,7 @@ def test_nothing_else_is_served_without_a_token(http: ServerThread, path: str) -
         assert wire.ask("GET", "/healthz").status == 200
 
 
-def test_a_token_gives_its_subject_to_handlers_in_both_eras(http: ServerThread) -> None:
+def test_handlers_get_the_subject_of_the_token_in_both_eras(http: ServerThread) -> None:
     with http.wire() as wire:
         assert wire.read("principal", authorization="Bearer ann").text == "ann"
         session = wire.initialize(authorization="Bearer bob")
@@ -97,7 +97,7 @@ def test_a_token_gives_its_subject_to_handlers_in_both_eras(http: ServerThread) 
         assert wire.in_session(session, "resources/read", read, authorization="Bearer bob").text == "bob"
 
 
-def test_a_session_continues_with_a_new_token_of_the_same_caller_and_its_rights(http: ServerThread) -> None:
+def test_a_session_continues_with_a_new_token_of_the_same_caller_and_its_scopes(http: ServerThread) -> None:
     with http.wire() as wire:
         session = wire.initialize(authorization="Bearer ann")
         seen: list[frozenset[str]] = []
@@ -114,7 +114,7 @@ def test_a_session_continues_with_a_new_token_of_the_same_caller_and_its_rights(
         assert wire.in_session(session, "ping", authorization="Bearer bob").status == 404
 
 
-def test_a_listen_stream_ends_with_its_token_and_says_so(http: ServerThread, tokens: Tokens) -> None:
+def test_a_listen_stream_ends_with_its_token_and_reports_the_reason(http: ServerThread, tokens: Tokens) -> None:
     tokens.ends = time.time() + 1
     with http.wire() as wire, http.wire() as other:
         wire.listen("test://a", authorization="Bearer short")
@@ -127,7 +127,7 @@ def test_a_listen_stream_ends_with_its_token_and_says_so(http: ServerThread, tok
         assert len(http.service.listeners) == 1, "the other stream stays open"
 
 
-def test_the_stream_of_a_session_ends_with_its_token_and_says_so(http: ServerThread, tokens: Tokens) -> None:
+def test_the_stream_of_a_session_ends_with_its_token_and_reports_the_reason(http: ServerThread, tokens: Tokens) -> None:
     tokens.ends = time.time() + 1
     with http.wire() as wire, http.wire() as other:
         session = other.initialize(authorization="Bearer short-2")

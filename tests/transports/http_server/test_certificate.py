@@ -1,4 +1,4 @@
-"""HTTPS with certificates of a CA that is made here: errors that name the file, and renewal while serving."""
+"""HTTPS with certificates of a test CA: errors that name the file, and renewal while the server runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Authority:
         return ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-days", "2"]
 
     def issue(self, name: str) -> tuple[Path, Path]:
-        """Return a new certificate for 127.0.0.1, and its key."""
+        """Return the paths of a new certificate for 127.0.0.1 and of its key."""
         (self.folder / "names").write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
         self.openssl("req", *self.new(f"{name}.key"), "-subj", f"/CN={name}", "-out", f"{name}.csr")
         signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names", "-days", "2"]
@@ -75,7 +75,7 @@ def until(done: Callable[[], object]) -> None:
 
 
 def install(files: tuple[Path, Path], names: tuple[Path, Path]) -> None:
-    """Copy a certificate and its key to where the server reads them, one after the other, as renewal programs do."""
+    """Copy a certificate and its key to the paths of the server, one after the other, as renewal programs do."""
     for file, name in zip(files, names, strict=True):
         new = name.with_suffix(".new")
         shutil.copy(file, new)
@@ -112,7 +112,7 @@ def test_tls_1_2_is_the_oldest_version(authority: Authority) -> None:
             connect(authority, http.port, minimum_version=ssl.TLSVersion.TLSv1, maximum_version=ssl.TLSVersion.TLSv1_1)
 
 
-def test_errors_say_which_file_is_wrong_and_how(authority: Authority, tmp_path: Path) -> None:
+def test_errors_name_the_invalid_file_and_the_reason(authority: Authority, tmp_path: Path) -> None:
     cert, key = map(str, authority.issue("one"))
     other = str(authority.issue("other")[1])
     authority.openssl("ec", "-in", "one.key", "-aes128", "-passout", "pass:secret", "-out", "locked.key")

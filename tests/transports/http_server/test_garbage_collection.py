@@ -24,7 +24,7 @@ FOUND = (701, 11, 12)
 
 @pytest.fixture(autouse=True)
 def collector() -> Iterator[None]:
-    """A collector with the application's settings, which must be restored."""
+    """Set up a collector with settings of the application, and check that they are restored."""
     before = gc.get_threshold()
     gc.unfreeze()
     gc.set_threshold(*FOUND)
@@ -52,7 +52,7 @@ def test_objects_that_exist_at_the_start_are_frozen_until_the_end() -> None:
         assert gc.get_threshold() == THRESHOLDS
 
 
-def test_of_two_runners_the_last_gives_the_collector_back() -> None:
+def test_the_last_of_two_runners_restores_the_collector() -> None:
     first, second = Collector(), Collector()
     with first:
         with second:
@@ -62,12 +62,12 @@ def test_of_two_runners_the_last_gives_the_collector_back() -> None:
         assert gc.get_freeze_count()
 
 
-def test_a_failure_gives_the_collector_back() -> None:
+def test_a_failure_restores_the_collector() -> None:
     with pytest.raises(RuntimeError), Collector():
         raise RuntimeError
 
 
-def test_a_collector_that_is_off_is_left_alone() -> None:
+def test_a_disabled_collector_is_not_changed() -> None:
     gc.disable()
     with Collector() as entered:
         entered.grew(10 * FREEZE_STEP)
@@ -88,7 +88,7 @@ def test_objects_frozen_by_the_application_stay_frozen() -> None:
         gc.unfreeze()
 
 
-def test_a_server_that_grows_by_a_step_is_frozen_again() -> None:
+def test_objects_are_frozen_again_after_growth_by_a_step() -> None:
     with Collector() as entered:
         entered.grew(FREEZE_STEP - 1)
         young = Ring()
@@ -114,7 +114,7 @@ def test_garbage_is_collected_before_it_would_be_frozen() -> None:
         assert garbage() is None
 
 
-def test_garbage_of_frozen_objects_is_collected_after_half_have_gone() -> None:
+def test_frozen_garbage_is_collected_after_half_of_the_objects_are_gone() -> None:
     with Collector() as entered:
         ring = Ring()
         garbage = weakref.ref(ring)
@@ -125,7 +125,7 @@ def test_garbage_of_frozen_objects_is_collected_after_half_have_gone() -> None:
         entered.tick(FREEZE_STEP + 1)
         entered.tick(FREEZE_STEP + 1)
         assert garbage() is not None
-        entered.tick(FREEZE_STEP)  # they are still going: not now
+        entered.tick(FREEZE_STEP)  # objects are still being freed, so nothing is collected
         assert garbage() is not None
         entered.tick(FREEZE_STEP)
         assert garbage() is None
@@ -133,7 +133,7 @@ def test_garbage_of_frozen_objects_is_collected_after_half_have_gone() -> None:
 
 
 @pytest.mark.parametrize("sessions", [False, True])
-def test_our_runner_freezes_connections_and_sessions(monkeypatch: pytest.MonkeyPatch, sessions: bool) -> None:
+def test_the_runner_freezes_connections_and_sessions(monkeypatch: pytest.MonkeyPatch, sessions: bool) -> None:
     monkeypatch.setattr("wharfinger.transports.http_server.garbage_collection.FREEZE_STEP", 5)
     with ServerThread() as server:
         wires = [server.wire() for _ in range(1 if sessions else 7)]
@@ -152,7 +152,7 @@ def test_our_runner_freezes_connections_and_sessions(monkeypatch: pytest.MonkeyP
             wire.close()
 
 
-def test_an_application_in_another_server_leaves_the_collector_alone() -> None:
+def test_an_application_in_another_server_does_not_change_the_collector() -> None:
     app = Server("notes").asgi()
 
     async def call() -> None:
@@ -209,7 +209,7 @@ def _refused(server: ServerThread) -> RawClient:
 def test_a_connection_that_ends_is_freed_without_the_collector(
     begin: Callable[[ServerThread], RawClient], reset: bool
 ) -> None:
-    """A collection that visits ten thousand of them stops every request for hundreds of milliseconds."""
+    """A collection of ten thousand connections delays every request by hundreds of milliseconds."""
     import socket
     import struct
 
@@ -235,7 +235,7 @@ def test_a_connection_that_ends_is_freed_without_the_collector(
             gc.enable()
 
 
-def test_many_that_leave_at_once_are_let_go_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_closed_connections_are_freed_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wharfinger.transports.http_server.http_connection.CONNECTIONS_PER_TURN", 2)
     with ServerThread() as server:
         wires = [server.wire() for _ in range(9)]

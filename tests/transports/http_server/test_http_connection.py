@@ -1,4 +1,4 @@
-"""Why the connection is our own: the same bytes to uvicorn as it comes and to ours, over real sockets.
+"""The HTTP connection of Wharfinger compared with an unmodified uvicorn: the same bytes over real sockets.
 
 Where uvicorn comes to do as ours does, its half of a test fails: then that part of our code can go.
 """
@@ -51,7 +51,7 @@ def both(
 
 
 def statuses(theirs: UvicornThread, ours: ServerThread, request: bytes) -> tuple[int, int]:
-    """The answers of both."""
+    """Return the statuses of both servers."""
     with theirs.wire() as their_wire, ours.wire() as our_wire:
         their_wire.write(request)
         our_wire.write(request)
@@ -100,7 +100,7 @@ def is_silent(wire: RawClient) -> bool:
 
 
 @pytest.mark.parametrize("start", [b"", HEALTH[:-2]], ids=["silent", "half a head"])
-def test_a_request_has_to_come_in_time(start: bytes) -> None:
+def test_an_incomplete_request_times_out(start: bytes) -> None:
     """uvicorn has a time limit between requests only."""
     limits = HttpLimits(header_time=0.01, sweep_time=0.01)
     with both(limits, timeout_keep_alive=0) as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
@@ -114,8 +114,8 @@ def test_a_request_has_to_come_in_time(start: bytes) -> None:
         assert their_wire.reply().status == 200
 
 
-def test_a_client_that_takes_no_bytes_is_cut() -> None:
-    """uvicorn keeps the answer for such a client, and its connection, as long as the client likes."""
+def test_a_client_that_reads_nothing_is_disconnected() -> None:
+    """uvicorn keeps the answer and the connection of such a client without a limit."""
     limits = HttpLimits(stalled_time=0.01, sweep_time=0.01)
     with both(limits) as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
         for _ in range(20):
@@ -133,7 +133,7 @@ def read_answers(wire: RawClient, count: int) -> list[int]:
     return [wire.reply().status for _ in range(count)]
 
 
-def test_a_client_that_sends_on_can_read_why_it_was_refused() -> None:
+def test_a_client_that_continues_to_send_can_read_the_refusal() -> None:
     """uvicorn closes with unread bytes, which resets the connection."""
     head = read("a").partition(b"Content-Length")[0] + b"Content-Length: 67108864\r\n\r\n"
     with both() as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
@@ -156,7 +156,7 @@ def test_pipelined_requests_are_bounded() -> None:
         assert our_wire.closed()
 
 
-def test_one_address_does_not_keep_others_out() -> None:
+def test_one_address_leaves_connections_to_others() -> None:
     """uvicorn also limits connections, but then refuses all callers."""
     with (
         both(HttpLimits(connections=10), limit_concurrency=11) as (theirs, ours),
@@ -179,7 +179,7 @@ def wires(port: int, count: int) -> Iterator[None]:
         yield
 
 
-def test_http_1_0_gets_no_chunks() -> None:
+def test_http_1_0_gets_no_chunked_answer() -> None:
     """RFC 9112 §6.1. uvicorn sends them."""
     request = read("progress", b"Accept: application/json, text/event-stream", version=b"1.0")
     with both() as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
@@ -192,8 +192,8 @@ def test_http_1_0_gets_no_chunks() -> None:
         assert b"data: " in our_wire.buffered
 
 
-def test_streams_get_their_result_when_the_server_ends() -> None:
-    """uvicorn does not report a signal to the application: it waits for the streams, or cuts them."""
+def test_streams_end_with_their_result_when_the_server_ends() -> None:
+    """uvicorn does not report a signal to the application. It waits for the streams or closes them."""
     with both(timeout_graceful_shutdown=0) as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
         their_wire.listen("test://a")
         our_wire.listen("test://a")
@@ -204,7 +204,7 @@ def test_streams_get_their_result_when_the_server_ends() -> None:
             their_wire.event()
 
 
-def test_a_header_of_an_answer_has_no_line_end() -> None:
+def test_an_answer_header_with_a_line_end_is_not_sent() -> None:
     """Neither sends a header with line ends, which a careless `verify` may build."""
 
     def verify(headers: Any) -> str:
@@ -216,12 +216,12 @@ def test_a_header_of_an_answer_has_no_line_end() -> None:
             assert wire.closed()
 
 
-# --- ours alone
+# --- without uvicorn
 
 
 @pytest.mark.parametrize(("size", "status"), [(1000, 200), (1001, 431)])
 @pytest.mark.parametrize("cuts", [0, 1], ids=["at once", "in two parts"])
-def test_a_head_has_at_most_so_many_bytes(size: int, status: int, cuts: int) -> None:
+def test_a_head_is_bounded_in_bytes(size: int, status: int, cuts: int) -> None:
     """The target, and each name and value with four bytes around them."""
     filler = size - len(b"/healthz") - len(b"hostlocalhostx") - 8
     head = HEALTH[:-2] + b"X: %b\r\n\r\n" % (b"y" * filler)
@@ -232,14 +232,14 @@ def test_a_head_has_at_most_so_many_bytes(size: int, status: int, cuts: int) -> 
 
 
 @pytest.mark.parametrize(("count", "status"), [(100, 200), (101, 431)])
-def test_a_head_has_at_most_so_many_headers(count: int, status: int) -> None:
+def test_a_head_is_bounded_in_headers(count: int, status: int) -> None:
     with ServerThread() as ours, ours.wire() as wire:
         wire.write(HEALTH[:-2] + b"X: y\r\n" * (count - 1) + b"\r\n")
         assert wire.reply().status == status
 
 
 @pytest.mark.parametrize("step", [1, 7, 1000])
-def test_requests_are_served_however_their_bytes_are_cut(step: int) -> None:
+def test_requests_may_arrive_in_chunks_of_any_size(step: int) -> None:
     offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA"
     trailers = b"X-User: admin\r\nA: b\r\n\r\n"
     requests = [read("a"), read("b", offer), read("c", chunked=trailers), read("d", offer, chunked=trailers), HEALTH]
@@ -252,7 +252,7 @@ def test_requests_are_served_however_their_bytes_are_cut(step: int) -> None:
             assert wire.reply().status == 200
 
 
-def test_a_body_that_is_there_is_not_asked_for() -> None:
+def test_no_100_continue_is_sent_for_a_body_that_has_arrived() -> None:
     """Also when the application waits for the client to leave."""
     with ServerThread(limits=HttpLimits(watch_after=0.01, sweep_time=0.01)) as ours, ours.wire() as wire:
         wire.write(read("wait", b"Expect: 100-continue"))

@@ -23,7 +23,7 @@ def http() -> Iterator[ServerThread]:
 
 
 class Pair:
-    """A client with two connections: one reads, one posts."""
+    """A client with one connection for the stream and one for POSTs."""
 
     def __init__(self, http: ServerThread, **headers: str | None) -> None:
         self.down, self.up = http.wire(), http.wire()
@@ -92,7 +92,7 @@ def test_an_invalid_message_is_answered_on_the_stream(http: ServerThread) -> Non
         assert pair.down.event()["error"]["code"] == -32700
 
 
-def test_a_question_is_answered_by_a_post(http: ServerThread) -> None:
+def test_a_request_to_the_client_is_answered_by_a_post(http: ServerThread) -> None:
     with Pair(http).open() as pair:
         asked = pair.ask("resources/read", {"uri": "test://ask"})
         assert asked["method"] == "roots/list"
@@ -100,7 +100,7 @@ def test_a_question_is_answered_by_a_post(http: ServerThread) -> None:
         assert json.loads(pair.down.event()["result"]["contents"][0]["text"]) == {"roots": []}
 
 
-def test_cancellation_stops_the_work_without_an_answer(http: ServerThread) -> None:
+def test_a_cancelled_request_is_not_answered(http: ServerThread) -> None:
     """Security L11."""
     with Pair(http).open() as pair:
         assert pair.post({"id": "w", "method": "resources/read", "params": {"uri": "test://wait"}}) == 202
@@ -110,8 +110,8 @@ def test_cancellation_stops_the_work_without_an_answer(http: ServerThread) -> No
         assert pair.ask("ping", id="p")["id"] == "p"
 
 
-def test_the_end_of_the_stream_is_the_end_of_the_session(http: ServerThread) -> None:
-    """Its client cannot resume it."""
+def test_the_end_of_the_stream_ends_the_session(http: ServerThread) -> None:
+    """The client cannot resume the stream."""
     app = find_app(http)
     with Pair(http).open() as pair:
         assert pair.post({"id": "w", "method": "resources/read", "params": {"uri": "test://wait"}}) == 202
@@ -145,7 +145,7 @@ def test_other_http_methods_are_not_allowed(http: ServerThread, verb: str, path:
 
 
 def test_foreign_names_and_origins_are_refused(http: ServerThread) -> None:
-    """Security H01-H06, here too."""
+    """Security H01-H06."""
     events, evil = "text/event-stream", "https://evil.example"
     for status, headers in [
         (403, {"accept": events, "host": "evil.example"}),
@@ -186,7 +186,7 @@ def test_sessions_of_one_client_are_bounded() -> None:
         assert wire.ask("GET", "/sse", accept="text/event-stream").status == 429
 
 
-def test_a_body_that_is_too_long_is_refused() -> None:
+def test_a_body_over_the_limit_is_refused() -> None:
     with ServerThread(SampleService(Limits(message=100))) as http, Pair(http) as pair:
         assert pair.post(b'"' + b"x" * 200 + b'"') == 413
 
@@ -201,13 +201,13 @@ def test_drain_lets_requests_finish_and_ends_the_stream() -> None:
         assert pair.down.event() is None
 
 
-def test_it_can_be_turned_off() -> None:
+def test_http_sse_can_be_disabled() -> None:
     with ServerThread(sse=False) as http, http.wire() as wire:
         assert wire.ask("GET", "/sse", accept="text/event-stream").status == 404
         assert wire.ask("POST", "/messages?session_id=x", b"{}").status == 404
 
 
-def test_quiet_streams_are_kept_alive() -> None:
+def test_idle_streams_are_kept_alive() -> None:
     with ServerThread(limits=HttpLimits(comment_time=0.02, sweep_time=0.01)) as http, Pair(http) as pair:
         assert pair.down.chunk().startswith(b":")
 
@@ -227,7 +227,7 @@ def test_a_slow_reader_gets_errors_for_some_reads_and_delays_no_other() -> None:
         assert {"result" in answer for answer in answers} == {True, False}
 
 
-def test_a_session_that_ends_leaves_nothing() -> None:
+def test_an_ended_session_leaks_nothing() -> None:
     with ServerThread() as http:
         for _ in range(20):
             with Pair(http).open() as pair:

@@ -1,4 +1,4 @@
-"""Resumed streams: the client gets the events that it missed, and no other client does, within bounds."""
+"""Resumed streams: only the same client gets the events it missed, within bounds."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def read_on(wire: RawClient, session: str, last: str, **headers: str | None) -> 
 
 
 def begin(wire: RawClient, session: str, name: str, id: Any = 1) -> None:
-    """Call something that answers with a stream, and read its head."""
+    """Read a resource that is answered with a stream, and read the head of the stream."""
     wire.send_in_session(session, "resources/read", {"uri": f"test://{name}"}, id)
     status, headers = wire.head()
     assert (status, headers["content-type"]) == (200, "text/event-stream")
 
 
-def test_a_stream_begins_with_an_id_and_no_data(wire: RawClient) -> None:
+def test_a_stream_starts_with_an_event_without_data(wire: RawClient) -> None:
     """2025-11-25, sending messages, 6."""
     session = wire.initialize()
     begin(wire, session, "progress")
@@ -49,8 +49,8 @@ def test_a_stream_begins_with_an_id_and_no_data(wire: RawClient) -> None:
 
 
 @pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18"])
-def test_older_clients_get_no_event_without_data(server: ServerThread, version: str) -> None:
-    """Clients would read it as JSON."""
+def test_clients_of_older_revisions_get_no_event_without_data(server: ServerThread, version: str) -> None:
+    """These clients would parse it as JSON."""
     with server.wire() as wire:
         opened = wire.in_session("", "initialize", INITIALIZE | {"protocolVersion": version}, 0)
         begin(wire, opened.headers["mcp-session-id"], "progress")
@@ -59,7 +59,7 @@ def test_older_clients_get_no_event_without_data(server: ServerThread, version: 
         assert body.count(b"id: ") == 4
 
 
-def test_a_client_that_was_cut_off_gets_the_rest_and_the_answer(server: ServerThread, wire: RawClient) -> None:
+def test_a_disconnected_client_gets_the_missed_events_and_the_answer(server: ServerThread, wire: RawClient) -> None:
     session = wire.initialize()
     with server.wire() as cut:
         begin(cut, session, "wait-progress", "w")
@@ -73,20 +73,20 @@ def test_a_client_that_was_cut_off_gets_the_rest_and_the_answer(server: ServerTh
     assert read_on(wire, session, last) == 200
     assert wire.event()["id"] == "w"
     assert wire.event() is None
-    # From its beginning it is there too.
+    # The stream can also be replayed from its start.
     with server.wire() as other:
         assert read_on(other, session, last.rpartition("-")[0] + "-0") == 200
         assert [other.event().get("id"), other.event()["id"], other.event()] == [None, "w", None]
 
 
-def test_a_request_that_runs_is_read_on_from_another_connection(server: ServerThread, wire: RawClient) -> None:
+def test_the_stream_of_a_pending_request_continues_on_another_connection(server: ServerThread, wire: RawClient) -> None:
     session = wire.initialize()
     with server.wire() as first:
         begin(first, session, "wait-progress", "w")
         first.event()
         assert server.service.arrived.acquire(timeout=5)
         assert read_on(wire, session, first.last_id) == 200
-        assert first.event() is None  # it can be read by one at a time
+        assert first.event() is None  # a stream has one reader at a time
         server.open_gates()
         assert wire.event()["id"] == "w"
         assert wire.event() is None
@@ -132,7 +132,7 @@ def test_streams_of_one_session_are_never_mixed(server: ServerThread, wire: RawC
             assert other.event() is None
 
 
-def test_the_session_s_own_stream_is_read_on_too(server: ServerThread, wire: RawClient) -> None:
+def test_the_session_stream_continues_on_another_connection(server: ServerThread, wire: RawClient) -> None:
     session = wire.initialize()
     wire.in_session(session, "resources/subscribe", {"uri": "test://a"})
     ours = server.service.sessions[-1]
@@ -141,15 +141,15 @@ def test_the_session_s_own_stream_is_read_on_too(server: ServerThread, wire: Raw
         assert server.call(lambda: [ours.send(b'{"n":%d}' % n) for n in range(3)]) == [True] * 3
         assert first.event() == {"n": 0}
         last = first.last_id
-        with server.wire() as second:  # it knows what the first one read: it is the same client
+        with server.wire() as second:  # the same client knows the last event of the first connection
             assert read_on(second, session, last) == 200
             assert [second.event(), second.event()] == [{"n": 1}, {"n": 2}]
             assert server.call(ours.send, b'{"n":3}')
             assert second.event() == {"n": 3}
 
 
-def test_event_ids_of_another_session_bring_nothing(server: ServerThread, wire: RawClient) -> None:
-    """Security H29, A11: the same request ids, the same numbers of streams."""
+def test_event_ids_of_another_session_replay_nothing(server: ServerThread, wire: RawClient) -> None:
+    """Security H29, A11: both sessions have the same request ids and the same numbers of streams."""
     alice, bob = wire.initialize(), wire.initialize()
     with server.wire() as cut:
         begin(cut, alice, "progress", 1)
@@ -170,7 +170,7 @@ def test_event_ids_of_another_session_bring_nothing(server: ServerThread, wire: 
 ALICE, BOB = "alice-0123456789", "bob-0123456789ab"
 
 
-def test_a_stream_is_read_on_by_its_principal_alone() -> None:
+def test_a_stream_is_resumed_by_its_principal_only() -> None:
     def verify(headers: Any) -> str:
         name = "bob" if headers.get(b"authorization", b"").endswith(BOB.encode()) else "alice"
         return static_token(BOB if name == "bob" else ALICE, name)(headers)
@@ -195,7 +195,7 @@ def test_dropped_events_are_reported() -> None:
             pass
         with server.wire() as again:
             again.request("GET", accept="text/event-stream", mcp_session_id=session, last_event_id=wire.last_id)
-            assert again.reply().error == -32600  # it has been read to its end
+            assert again.reply().error == -32600  # the stream has been read to its end
         wire = server.wire()
         assert len(wire.read_in_session(session, "progress", 2).events) == 4
         reply = wire.ask("GET", accept="text/event-stream", mcp_session_id=session, last_event_id=last)
@@ -220,7 +220,7 @@ def test_an_answer_that_is_too_large_is_not_kept_and_that_is_reported() -> None:
         assert (answer["id"], answer["error"]["code"]) == ("w", -32603)
 
 
-def test_nothing_is_kept_of_answers_in_json_and_of_sessions_that_end(server: ServerThread) -> None:
+def test_answers_in_json_and_ended_sessions_are_not_kept_for_replay(server: ServerThread) -> None:
     buffers = find_app(server).sessions.replay_buffers
     with server.wire() as wire:
         session = wire.initialize()
@@ -233,7 +233,7 @@ def test_nothing_is_kept_of_answers_in_json_and_of_sessions_that_end(server: Ser
         assert buffers.sizes.total == before
 
 
-def test_replay_buffers_are_bounded_each_and_together() -> None:
+def test_replay_buffers_are_bounded_individually_and_in_total() -> None:
     buffers = ReplayBuffers(HttpLimits(replay_events=10, replay_size=5000, replay_total=8000))
     one, other = ReplayBuffer(buffers, ""), ReplayBuffer(buffers, "")
     for number in range(100):
@@ -253,7 +253,7 @@ def test_replay_buffers_are_bounded_each_and_together() -> None:
     assert (buffers.sizes.total, buffers.buffers) == (0, {})
 
 
-def test_notifications_without_a_reader_are_bounded_and_hints_not_repeated() -> None:
+def test_notifications_without_a_reader_are_bounded_and_not_repeated() -> None:
     stream = ReplayStream(ReplayBuffer(ReplayBuffers(HttpLimits()), ""), "t", 1)
     hint = b'{"method":"notifications/resources/list_changed"}'
     assert [stream.push(hint, 0.0) for _ in range(100)] == [True] * 100
@@ -269,7 +269,7 @@ def test_stateless_streams_have_no_ids(wire: RawClient) -> None:
     assert json.loads(reply.body.split(b"data: ")[-1])["id"] == 1
 
 
-def test_clients_that_vanish_in_every_phase_leave_nothing() -> None:
+def test_clients_that_disconnect_in_any_phase_leak_nothing() -> None:
     """Security H35, H49: cut off before, in and after their streams, asked or polled, and come back or not."""
     with ServerThread() as server, server.wire() as wire:
         app = find_app(server)
@@ -285,7 +285,7 @@ def test_clients_that_vanish_in_every_phase_leave_nothing() -> None:
                 leaving.open_stream(session)
                 if number % 3 == 0:
                     leaving.request("GET", accept="text/event-stream", mcp_session_id=session, last_event_id="x-1-0")
-        for _ in range(10 * 4):  # the reads that wait and the questions
+        for _ in range(10 * 4):  # the blocked reads and the requests to the client
             assert server.service.arrived.acquire(timeout=5)
         for session in sessions:
             assert wire.ask("DELETE", mcp_session_id=session).status == 204
@@ -303,8 +303,8 @@ def test_clients_that_vanish_in_every_phase_leave_nothing() -> None:
         )
 
 
-def test_a_slow_reader_of_a_call_s_stream_costs_bounded_memory() -> None:
-    """Notifications are dropped above the limit, the answer never."""
+def test_a_slow_reader_of_the_stream_of_a_call_uses_bounded_memory() -> None:
+    """Notifications are dropped above the limit. The answer is not."""
     service = SampleService(Limits(backlog=64 * 1024))
     with ServerThread(service) as server, server.wire() as wire, server.wire() as other:
         session = wire.initialize()

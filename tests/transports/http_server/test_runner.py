@@ -28,22 +28,22 @@ TOKEN = "0123456789abcdef"
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "::", "192.0.2.1"])
-def test_bind_beyond_loopback_needs_a_token_or_the_word(host: str) -> None:
+def test_a_bind_beyond_loopback_needs_a_token_or_an_explicit_option(host: str) -> None:
     with pytest.raises(UnsafeBind, match=r"--token-env NAME.*--insecure"):
         asyncio.run(serve_http(SampleService(), host, 0))
 
 
-def test_taken_port_is_reported() -> None:
+def test_a_port_in_use_is_reported() -> None:
     with ServerThread() as http, pytest.raises(AddressInUse, match=f"127.0.0.1:{http.port} already"):
         asyncio.run(serve_http(SampleService(), "127.0.0.1", http.port))
 
 
-def test_address_of_another_machine_is_reported() -> None:
+def test_an_address_of_another_machine_is_reported() -> None:
     with pytest.raises(CannotListen, match=r"Cannot listen on 192\.0\.2\.1:0"):
         asyncio.run(serve_http(SampleService(), "192.0.2.1", 0, insecure=True))
 
 
-def test_certificate_that_is_missing_is_reported(tmp_path: Path) -> None:
+def test_a_missing_certificate_is_reported(tmp_path: Path) -> None:
     with pytest.raises(CannotListen, match="certificate"):
         asyncio.run(serve_http(SampleService(), "127.0.0.1", 0, tls_cert=str(tmp_path / "no.pem")))
 
@@ -61,7 +61,7 @@ def certificate(tmp_path: Path) -> Path:
     return made
 
 
-def test_tls_is_served_with_the_certificate_that_is_given(certificate: Path) -> None:
+def test_tls_is_served_with_the_given_certificate(certificate: Path) -> None:
     key = certificate.with_name("key.pem")
     with ServerThread(tls_cert=str(certificate), tls_key=str(key)) as http, http.wire() as wire:
         context = ssl.create_default_context(cafile=str(certificate))
@@ -72,12 +72,12 @@ def test_tls_is_served_with_the_certificate_that_is_given(certificate: Path) -> 
 
 
 def test_a_service_that_cannot_start_is_reported_at_once() -> None:
-    class Wreck(SampleService):
+    class FailingService(SampleService):
         async def start(self, holder: object = None) -> None:
             raise LookupError("no database")
 
     with pytest.raises(LookupError, match="no database"):
-        asyncio.run(serve_http(Wreck(), "127.0.0.1", 0))
+        asyncio.run(serve_http(FailingService(), "127.0.0.1", 0))
 
 
 SLOW = """
@@ -145,13 +145,13 @@ def test_nothing_but_health_is_served_without_the_token(
         assert wire.ask("GET", "/healthz").status == 200
 
 
-def test_token_opens(guarded: ServerThread) -> None:
+def test_a_request_with_the_token_is_served(guarded: ServerThread) -> None:
     with guarded.wire() as wire:
         assert wire.read("principal", authorization=f"Bearer {TOKEN}").text == "token"
         assert wire.read("principal", authorization=f"bearer {TOKEN}").text == "token"
 
 
-def test_token_is_taken_from_one_header_only(guarded: ServerThread) -> None:
+def test_the_token_is_read_from_one_header_only(guarded: ServerThread) -> None:
     """Security A07, A08."""
     with guarded.wire() as wire:
         assert wire.ask("POST", f"/mcp?access_token={TOKEN}", b"{}").status == 401
@@ -161,7 +161,7 @@ def test_token_is_taken_from_one_header_only(guarded: ServerThread) -> None:
         assert wire.reply().status == 400
 
 
-def test_body_is_not_read_without_the_token(guarded: ServerThread) -> None:
+def test_the_body_is_not_read_without_the_token(guarded: ServerThread) -> None:
     """Security A16."""
     with guarded.wire() as wire:
         wire.write(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3000000\r\n\r\n")
@@ -171,7 +171,7 @@ def test_body_is_not_read_without_the_token(guarded: ServerThread) -> None:
 # --- pages
 
 
-def test_browser_gets_the_page_and_a_probe_its_answer() -> None:
+def test_a_browser_gets_the_page_and_a_probe_gets_ok() -> None:
     pages = {"/": lambda: ("text/html; charset=utf-8", "<p>⚓".encode()), "/card": lambda: ("text/plain", b"card")}
     with ServerThread(pages=pages) as http, http.wire() as wire:
         for path in ("/", "/mcp"):
@@ -188,7 +188,7 @@ def test_browser_gets_the_page_and_a_probe_its_answer() -> None:
         assert wire.ask("GET", "/", host="evil.test").status == 403
 
 
-# --- the end
+# --- shutdown
 
 PROGRAM = """
 import sys
@@ -203,7 +203,7 @@ print(number.name)
 
 
 class Program:
-    """A server in a process of its own."""
+    """A server in another process."""
 
     def __init__(self, root: Path, drain: float) -> None:
         self.process = subprocess.Popen(
@@ -224,7 +224,7 @@ class Program:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_ends_a_hundred_streams_with_their_result_in_time(root: Path, number: signal.Signals) -> None:
+def test_a_signal_ends_a_hundred_streams_with_their_result_in_time(root: Path, number: signal.Signals) -> None:
     """Security L19, L20: no traceback, nothing on stderr, exit code 0 for either signal."""
     program = Program(root, drain=3.0)
     wires = [RawClient(program.port) for _ in range(100)]
@@ -239,13 +239,13 @@ def test_signal_ends_a_hundred_streams_with_their_result_in_time(root: Path, num
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_second_signal_ends_at_once(root: Path) -> None:
+def test_a_second_signal_ends_the_server_at_once(root: Path) -> None:
     program = Program(root, drain=60.0)
     with RawClient(program.port) as wire:
         wire.stateless("resources/read", {"uri": "test://wait-progress"})
         wire.head()
         program.process.send_signal(signal.SIGINT)
-        while listens(program.port):  # the first signal was taken
+        while listens(program.port):  # the first signal was handled
             pass
         program.process.send_signal(signal.SIGINT)
         assert program.end() == (0, "SIGINT\n", "")
@@ -259,7 +259,7 @@ def listens(port: int) -> bool:
     return True
 
 
-def test_request_that_does_not_finish_is_reported_and_the_server_ends() -> None:
+def test_a_request_that_does_not_finish_is_reported_and_the_server_ends() -> None:
     with ServerThread(limits=HttpLimits(drain=0.2)) as http, http.wire() as wire:
         wire.stateless("resources/read", {"uri": "test://wait"})
         assert http.service.arrived.acquire(timeout=5)
@@ -270,7 +270,7 @@ def test_request_that_does_not_finish_is_reported_and_the_server_ends() -> None:
     assert http.service.closes == 1
 
 
-def test_no_connection_is_taken_while_ending() -> None:
+def test_no_connection_is_accepted_during_shutdown() -> None:
     with ServerThread(limits=HttpLimits(drain=5)) as http, http.wire() as wire:
         wire.stateless("resources/read", {"uri": "test://wait"})
         assert http.service.arrived.acquire(timeout=5)
@@ -286,7 +286,7 @@ def test_no_connection_is_taken_while_ending() -> None:
 # --- inside another application
 
 
-def test_application_runs_under_plain_uvicorn() -> None:
+def test_the_application_runs_in_uvicorn() -> None:
     import uvicorn
 
     service = SampleService()
@@ -324,7 +324,7 @@ def talk(port: int, service: SampleService) -> None:
 
 
 class Mounted:
-    """An ASGI server in memory: one call, and what was sent."""
+    """An ASGI server in memory that makes one call and records the messages."""
 
     def __init__(self, app: HttpApp) -> None:
         self.app = app
@@ -367,11 +367,11 @@ class Mounted:
         ("GET", "/tools/healthz", "/tools", 200),
     ],
 )
-def test_application_is_found_where_it_is_mounted(verb: str, path: str, root: str, status: int) -> None:
+def test_the_application_is_served_at_its_mount_path(verb: str, path: str, root: str, status: int) -> None:
     assert asyncio.run(Mounted(HttpApp(SampleService())).ask(verb, path, root)) == status
 
 
-def test_application_starts_without_a_lifespan_and_ends_by_hand() -> None:
+def test_the_application_starts_without_a_lifespan_and_is_closed_explicitly() -> None:
     async def run() -> SampleService:
         service = SampleService()
         app = HttpApp(service)
@@ -386,7 +386,7 @@ def test_application_starts_without_a_lifespan_and_ends_by_hand() -> None:
     assert service.starts == 1
 
 
-def test_a_start_that_failed_is_reported_without_its_text_and_tried_again() -> None:
+def test_a_failed_start_is_reported_without_its_text_and_tried_again() -> None:
     async def run() -> SampleService:
         service = SampleService()
         mounted = Mounted(HttpApp(service))
@@ -400,7 +400,7 @@ def test_a_start_that_failed_is_reported_without_its_text_and_tried_again() -> N
     assert asyncio.run(run()).starts == 1
 
 
-def test_lifespan_starts_and_ends_the_service() -> None:
+def test_the_lifespan_starts_and_ends_the_service() -> None:
     async def run() -> tuple[SampleService, list[str]]:
         service, sent = SampleService(), []
         events = ["lifespan.shutdown", "lifespan.startup"]
@@ -420,6 +420,6 @@ def test_lifespan_starts_and_ends_the_service() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "short", "0123456789abcde ", "0123456789abcdeé", "0123456789abcde\n"])
-def test_token_that_cannot_be_one_is_an_error(token: str) -> None:
+def test_an_invalid_token_raises_an_error(token: str) -> None:
     with pytest.raises(ValueError, match="at least 16"):
         static_token(token)
