@@ -24,7 +24,7 @@ __all__ = ["make_server"]
 
 
 def make_server() -> Server:
-    """A new server with everything that a scenario wants."""
+    """Return a new server with the features of all scenarios."""
     server = Server(
         "conformance",
         version="1.0.0",

@@ -1,4 +1,4 @@
-"""The official conformance suite against client.py: both sets of requirements are whole, and every check passes."""
+"""The official conformance suite with client.py: both sets of requirements are complete, and every check passes."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ SCORED = {
         sep-2322-client-request-state
     """),
 }
-"""What each revision requires of a client: 18 and 32 scenarios, frozen at its release."""
+"""The scenarios that each revision requires of a client: 18 and 32, frozen at its release."""
 
 UNSCORED = names("auth/client-credentials-basic auth/client-credentials-jwt json-schema-2020-12-preservation")
-"""What runs with both sets and is not counted by the suite; here it counts."""
+"""Scenarios that run with both sets and that only this test counts."""
 
 LATER = names("auth/dpop auth/dpop-nonce auth/enterprise-managed-authorization auth/wif-jwt-bearer")
 """Extensions that run with both sets and that this client does not have."""
@@ -53,7 +53,7 @@ APART = [
     ("2026-07-28", "sep-2640-client-verify-frontmatter"),
     ("2026-07-28", "sep-2640-client-verify-size"),
 ]
-"""Scenarios of no set, each run on its own."""
+"""Scenarios of no set, each run separately."""
 
 CASES = [
     *((revision, name) for revision in SCORED for name in sorted([*SCORED[revision], *UNSCORED])),
@@ -69,7 +69,7 @@ SKIPPED: dict[tuple[str, str, str], str] = {
 
 
 def run_suite(folder: Path, *options: str) -> Run:
-    """Run the suite with client.py as its client; it leaves one folder for each scenario."""
+    """Run the suite with client.py as its client. It creates one folder for each scenario."""
     if not SUITE.exists() or not NODE.exists():
         absent(f"{SUITE.relative_to(ROOT)} (make conformance brings it)")
     command = shlex.join([sys.executable, str(Path(__file__).with_name("client.py"))])
@@ -87,15 +87,15 @@ def run_suite(folder: Path, *options: str) -> Run:
 
 @pytest.fixture(scope="module")
 def sets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    """Each set of requirements, run once."""
+    """Run each set of requirements once."""
     folders = {revision: tmp_path_factory.mktemp(revision) for revision in SCORED}
     return {revision: run_suite(folder, "--requirements", revision) for revision, folder in folders.items()}
 
 
 @pytest.mark.timeout(450)
 @pytest.mark.parametrize(("revision", "number"), [("2025-11-25", 18), ("2026-07-28", 32)])
-def test_set_is_whole_and_passes(revision: str, number: int, sets: dict[str, Run]) -> None:
-    """Check the suite's own verdict, and that it ran everything that it ran when this was written."""
+def test_a_set_is_complete_and_passes(revision: str, number: int, sets: dict[str, Run]) -> None:
+    """Check the verdict of the suite, and that it ran all known checks."""
     run = sets[revision]
     assert set(run.checks) == {*SCORED[revision], *UNSCORED, *LATER}, run.printed
     assert len(SCORED[revision]) == number
@@ -107,7 +107,7 @@ def test_set_is_whole_and_passes(revision: str, number: int, sets: dict[str, Run
 @pytest.mark.timeout(450)
 @pytest.mark.parametrize(("revision", "scenario"), CASES)
 def test_scenario(revision: str, scenario: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Warnings count as failures: each is a SHOULD that we want to keep. What is skipped shows nothing."""
+    """Warnings are failures, since each is a SHOULD. Skipped checks must be listed in SKIPPED."""
     options = ("--scenario", scenario, "--spec-version", revision, "--force")
     apart = (revision, scenario) in APART
     run: Run = run_suite(tmp_path, *options) if apart else request.getfixturevalue("sets")[revision]
@@ -120,6 +120,6 @@ def test_scenario(revision: str, scenario: str, tmp_path: Path, request: pytest.
     assert any(check["status"] == "SUCCESS" for check in checks), f"it shows nothing: {checks}"
 
 
-def test_every_scenario_has_its_row() -> None:
-    """The client has a function for each scenario, and no others."""
+def test_every_scenario_has_a_row() -> None:
+    """The client has a function for each scenario and no other function."""
     assert {scenario for _, scenario in CASES} == SCENARIOS.keys()

@@ -1,4 +1,4 @@
-"""The official conformance suite against server.py: both sets of requirements are whole, and every check passes."""
+"""The official conformance suite with server.py: both sets of requirements are complete, and every check passes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SCORED = {
         input-required-result-validate-input sep-2164-resource-not-found server-stateless
     """),
 }
-"""What each revision requires of a server: 30 and 37 scenarios, frozen at its release."""
+"""The scenarios that each revision requires of a server: 30 and 37, frozen at its release."""
 
 UNSCORED = {
     "2025-11-25": names("json-schema-2020-12 server-session-lifecycle server-sse-polling"),
@@ -59,10 +59,10 @@ UNSCORED = {
         tasks-request-state-removal tasks-required-task-error tasks-status-notifications tasks-wire-fields
     """),
 }
-"""What runs with them and is not counted by the suite; here it counts."""
+"""Scenarios that run with both sets and that only this test counts."""
 
 APART = ["sep-2640-skills-directory", "sep-2640-skills-enumeration", "sep-2640-skills-manifest"]
-"""Scenarios of no set, each run on its own."""
+"""Scenarios of no set, each run separately."""
 
 CASES = [
     *((revision, name) for revision in SCORED for name in sorted(SCORED[revision] + UNSCORED[revision])),
@@ -85,7 +85,7 @@ PASSED = ("SUCCESS", "INFO")
 NEEDED = {
     "server-sse-polling": {"server-sse-priming-event", "server-sse-retry-field", "server-sse-disconnect-resume"},
 }
-"""Checks that the suite makes only of servers that can do it."""
+"""Checks that the suite makes only for servers with the feature."""
 
 
 class Run(NamedTuple):
@@ -99,7 +99,7 @@ class Run(NamedTuple):
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The fixture server, running."""
+    """Start the fixture server and yield its URL."""
     if not SUITE.exists() or not NODE.exists():
         absent(f"{SUITE.relative_to(ROOT)} (make conformance brings it)")
     with socket.socket() as listener:
@@ -124,7 +124,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def run_suite(url: str, folder: Path, *options: str) -> Run:
-    """Run the suite; it leaves one folder for each scenario."""
+    """Run the suite, which creates one folder for each scenario."""
     done = subprocess.run(
         [str(NODE), str(SUITE), "server", "--url", url, *options, "-o", str(folder)],
         capture_output=True, text=True, timeout=55, check=False, env={**os.environ, "NO_COLOR": "1"},
@@ -139,14 +139,14 @@ def run_suite(url: str, folder: Path, *options: str) -> Run:
 
 @pytest.fixture(scope="module")
 def sets(url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
-    """Each set of requirements, run once."""
+    """Run each set of requirements once."""
     folders = {revision: tmp_path_factory.mktemp(revision) for revision in SCORED}
     return {revision: run_suite(url, folder, "--requirements", revision) for revision, folder in folders.items()}
 
 
 @pytest.mark.parametrize(("revision", "number"), [("2025-11-25", 30), ("2026-07-28", 37)])
-def test_set_is_whole_and_passes(revision: str, number: int, sets: dict[str, Run]) -> None:
-    """Check the suite's own verdict, and that it ran everything that it ran when this was written."""
+def test_a_set_is_complete_and_passes(revision: str, number: int, sets: dict[str, Run]) -> None:
+    """Check the verdict of the suite, and that it ran all known checks."""
     run = sets[revision]
     assert set(run.checks) == {*SCORED[revision], *UNSCORED[revision]}, run.printed
     assert len(SCORED[revision]) == number
@@ -157,7 +157,7 @@ def test_set_is_whole_and_passes(revision: str, number: int, sets: dict[str, Run
 
 @pytest.mark.parametrize(("revision", "scenario"), CASES)
 def test_scenario(revision: str, scenario: str, url: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Warnings count as failures: each is a SHOULD that we want to keep. What is skipped shows nothing."""
+    """Warnings are failures, since each is a SHOULD. Skipped checks must be listed in SKIPPED."""
     options = ("--scenario", scenario, "--spec-version", revision, "--force")
     apart = scenario in APART
     run: Run = run_suite(url, tmp_path, *options) if apart else request.getfixturevalue("sets")[revision]

@@ -29,7 +29,7 @@ POEM, TABLE = "Beautiful is better than ugly.\n", "hour,height\n1,4.2\n"
 AMBER = {"ship": "amber"}
 Calls = list[tuple[str, dict[str, Any]]]
 
-# Each is one run of an agent. The last call shows that it went on after the one before.
+# Each is one run of an agent. The last call shows that the agent continued after the call before.
 FEATURE_RUNS: dict[str, Calls] = {
     "works": [("berth", {"ship": "amber", "draught": 3.5}), ("count", AMBER), ("spoken", {})],
     "refused": [("refuse", AMBER), ("count", AMBER)],
@@ -59,7 +59,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     (papers / "tides.csv").write_text(TABLE)
     logs = tmp_path_factory.mktemp("logs")
     features, serve = [sys.executable, str(FEATURE_SERVER)], [*ours(), "serve"]
-    kept = ["env", f"XDG_CACHE_HOME={CACHE}"]  # frameworks hand on few variables
+    kept = ["env", f"XDG_CACHE_HOME={CACHE}"]  # frameworks pass on few environment variables
     feature_visit = {"read": "harbour://quay", "read_name": "quay", "runs": FEATURE_RUNS}
     at_serve = {"read": "file:///papers/poem.txt", "read_name": "poem.txt", "runs": SERVE_RUNS}
     with ExitStack() as stack:
@@ -86,14 +86,14 @@ HEAVY = [pytest.mark.heavy]
     ],
 )
 def visited(request: pytest.FixtureRequest, asked: dict[str, Any]) -> tuple[Framework, dict[str, Any]]:
-    """A framework, and what it saw at every server."""
+    """Return a framework and its results at every server."""
     framework: Framework = request.param
     return framework, printed(framework.command(), asked, PATIENCE)
 
 
 @pytest.fixture(params=["http", "stdio"])
 def transport(request: pytest.FixtureRequest) -> str:
-    """How the framework reaches the server."""
+    """Return the transport between the framework and the server."""
     named: str = request.param
     return named
 
@@ -102,14 +102,14 @@ Visited = tuple[Framework, dict[str, Any]]
 
 
 def at(visited: Visited, server: str, transport: str) -> dict[str, Any]:
-    """What was seen at one server."""
+    """Return the results at one server."""
     seen: dict[str, Any] = visited[1][f"{server} {transport}"]
     assert "failed" not in seen, seen["failed"]
     return seen
 
 
 def model_inputs(seen: dict[str, Any], run: str) -> list[str]:
-    """Return what the model heard of each call of a run, which must have finished."""
+    """Return the model's inputs after each call of a run, which must have finished."""
     words = seen["runs"][run]
     assert isinstance(words, str), words["failed"]
     texts: list[str] = json.loads(words)
@@ -160,7 +160,7 @@ def test_an_agent_continues_after_wrong_arguments(visited: Visited, transport: s
             assert "Invalid arguments" in error and "ship" in error
 
 
-def test_an_agent_continues_after_a_tool_that_asks_an_absent_user(visited: Visited, transport: str) -> None:
+def test_an_agent_continues_after_a_tool_that_needs_an_absent_user(visited: Visited, transport: str) -> None:
     error, count = model_inputs(at(visited, "features", transport), "asks")
     assert "5" in count
     if not visited[0].mute:
@@ -168,7 +168,7 @@ def test_an_agent_continues_after_a_tool_that_asks_an_absent_user(visited: Visit
 
 
 def test_a_model_sees_the_uri_and_name_of_a_link(visited: Visited, transport: str) -> None:
-    """The reason why tools answer with links only on request."""
+    """This is why tools return links only on request."""
     framework, seen = visited[0], at(visited, "features", transport)
     if framework.link == "fails":
         assert "does not support file URLs" in seen["runs"]["link"]["failed"]

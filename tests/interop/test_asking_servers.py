@@ -1,4 +1,4 @@
-"""Servers of other SDKs send progress, logs and questions to our client, over every transport that they have."""
+"""Servers of other SDKs send progress, logs and input requests to the client over each of their transports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CASES = [(peer, transport) for peer in ASKERS for transport in ("stdio", "http",
 
 
 async def tour(target: Any, revision: str | None, *, asks: bool = True) -> None:
-    """Receive progress and logs, and answer every kind of question."""
+    """Receive progress and logs, and answer every kind of input request."""
     steps: list[tuple[float, float | None, str | None]] = []
     logs: list[t.LoggingMessageNotificationParams] = []
     logged = asyncio.Event()
@@ -53,7 +53,7 @@ async def tour(target: Any, revision: str | None, *, asks: bool = True) -> None:
 
 
 @pytest.mark.parametrize(("peer", "transport"), CASES)
-def test_every_question_is_answered(peer: str, transport: str, tmp_path: Path) -> None:
+def test_every_input_request_is_answered(peer: str, transport: str, tmp_path: Path) -> None:
     if transport == "stdio":
         asyncio.run(tour([*program(peer, "asker"), "stdio"], HANDSHAKE))
         return
@@ -64,7 +64,7 @@ def test_every_question_is_answered(peer: str, transport: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("peer", ["mcp2", "fastmcp"])
-def test_progress_and_logs_come_with_a_stateless_call(peer: str, tmp_path: Path) -> None:
+def test_progress_and_logs_of_a_stateless_call_are_reported(peer: str, tmp_path: Path) -> None:
     port = free_port()
     with running([*program(peer, "asker"), "http", str(port)], port, tmp_path / "log"):
         asyncio.run(tour(f"http://127.0.0.1:{port}/mcp", STATELESS, asks=False))

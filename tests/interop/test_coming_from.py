@@ -42,7 +42,7 @@ DIFFERENT = (
 
 
 def command(framework: str, folder: Path) -> list[str]:
-    """How one of the page's programs is started."""
+    """Return the command of one of the page's programs."""
     name = f"harbour_{framework}.py"
     (program,) = [block for block in blocks_of(PAGE) if block.options.get("file") == name]
     path = folder / name
@@ -54,7 +54,7 @@ def command(framework: str, folder: Path) -> list[str]:
 
 @cache
 def harbour(framework: str, revision: str, folder: Path) -> dict[str, Any]:
-    """What the official SDK's client saw of one program."""
+    """Return the results of the official SDK's client at one program."""
     return visited("mcp2", {"revision": revision, "command": command(framework, folder)}, "harbour")
 
 
@@ -93,7 +93,7 @@ def test_the_three_programs_of_the_page_do_the_same(revision: str, folder: Path)
 
 
 @pytest.mark.timeout(120)
-def test_the_differences_that_the_page_names_are_real(folder: Path) -> None:
+def test_the_documented_differences_exist(folder: Path) -> None:
     ours, theirs, fastmcp = (harbour(framework, STATELESS, folder) for framework in PYTHONS)
     assert ours["refused"]["texts"] == fastmcp["refused"]["texts"] == ["No quay is deeper than 9.5 m."]
     assert theirs["refused"]["texts"] == ["Error executing tool berth: No quay is deeper than 9.5 m."]
@@ -109,12 +109,14 @@ def test_the_differences_that_the_page_names_are_real(folder: Path) -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
 @pytest.mark.parametrize("framework", PYTHONS)
-def test_our_client_reads_all_three_alike(framework: str, revision: str, tmp_path: Path) -> None:
+def test_our_client_gets_the_same_results_from_all_three_programs(
+    framework: str, revision: str, tmp_path: Path
+) -> None:
     async def visit() -> None:
         async with Client(command(framework, tmp_path), revision=revision, probe_timeout=SLOW) as client:
             assert {tool.name for tool in await client.list_tools()} == {"berth", "survey", "reserve"}
             assert (await client.call_tool("berth", {"ship": "mary", "draught": 5.0})).data == BERTH
-            # What the others wrap into an object is taken out of it.
+            # The client unwraps values that the other frameworks wrap in an object.
             assert (await client.call_tool("survey", returns=list[float])).data == [6.5, 4.0]
             with pytest.raises(ToolError, match=r"No quay is deeper than 9\.5 m\."):
                 await client.call_tool("berth", {"ship": "mary", "draught": 9.5})

@@ -42,12 +42,12 @@ QUESTIONS: list[tuple[str, dict[str, Any], str]] = [
     ("charts", {}, '["file:///home/mary/charts","file:///home/mary/logs"]'),
     ("plan", {}, f"south, {REPLY} 2 places"),
 ]
-"""Tools that ask, and what they answer in the end."""
+"""Tools that need input, and their results."""
 BEFORE_FORMS = ("2025-03-26", "2024-11-05")
 
 
 def questions(revision: str) -> list[tuple[str, dict[str, Any], str]]:
-    """The questions that a client of this revision can answer."""
+    """Return the calls with input requests that a client of this revision can answer."""
     absent = {"pay"} if revision in OLDER else set()
     if revision in BEFORE_FORMS:
         absent |= {"reserve", "extend", "plan"}
@@ -65,7 +65,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def visit(peer: str, revision: str, **server: Any) -> dict[str, Any]:
-    """What one client saw of the feature server."""
+    """Return the results of one client at the feature server."""
     tag = f"{peer} {revision} {next(iter(server))}"
     asking = [
         (name, {key: tag if value == "TAG" else value for key, value in arguments.items()})
@@ -76,13 +76,13 @@ def visit(peer: str, revision: str, **server: Any) -> dict[str, Any]:
 
 
 def bare(result: dict[str, Any]) -> dict[str, Any]:
-    """A result without details that do not matter here: defaults of the SDKs, and the server's metadata."""
+    """Return a result without irrelevant details: defaults of the SDKs and metadata of the server."""
     own = {name: value for name, value in result.items() if name not in ("_meta", "resultType")}
     return {name: value for name, value in own.items() if (name, value) != ("isError", False)}
 
 
 def judge(peer: str, revision: str, seen: dict[str, Any]) -> None:
-    """What every client must have seen, over every transport."""
+    """Check the results that every client must have over every transport."""
     assert seen["revision"] == revision
     assert seen["ended"] is True
     any_structured = revision == STATELESS
@@ -129,7 +129,7 @@ def judge(peer: str, revision: str, seen: dict[str, Any]) -> None:
 
 
 def judge_answers(revision: str, seen: dict[str, Any]) -> None:
-    """Every question was asked once, and its answer reached the function that asked."""
+    """Check that each input request was sent once and its answer reached the tool."""
     expected = questions(revision)
     assert [bare(answer)["content"][0]["text"] for answer in seen["answers"]] == [text for _, _, text in expected]
     names = [name for name, _, _ in expected]
@@ -169,8 +169,8 @@ def test_a_client_over_http_and_sse_can_do_everything(peer: str, revision: str, 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-def test_a_client_with_the_skills_extension_finds_what_it_needs(transport: str, http: str) -> None:
-    """Of these SDKs, only FastMCP has it."""
+def test_a_client_with_the_skills_extension_reads_skills(transport: str, http: str) -> None:
+    """Of these SDKs, only FastMCP has the extension."""
     where = (
         {"url": f"{http}/mcp"} if transport == "http" else {"command": [sys.executable, str(FEATURE_SERVER), "stdio"]}
     )

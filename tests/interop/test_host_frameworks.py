@@ -29,7 +29,7 @@ RUNS: dict[str, Calls] = {
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """What an agent's program is told: where the model is, and where the host."""
+    """Start the model and the host, and return the input of an agent's program."""
     papers = tmp_path_factory.mktemp("host") / "papers"
     papers.mkdir()
     (papers / "poem.txt").write_text(POEM)
@@ -47,7 +47,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     ids=lambda one: one.program,
 )
 def seen(request: pytest.FixtureRequest, asked: dict[str, Any]) -> dict[str, Any]:
-    """What a framework saw at the host."""
+    """Return the results of a framework at the host."""
     framework: Framework = request.param
     found: dict[str, Any] = printed(framework.command(), asked, PATIENCE)["host"]
     assert "failed" not in found, found["failed"]
@@ -71,7 +71,7 @@ def test_resources_of_both_servers_are_listed_and_read(seen: dict[str, Any]) -> 
     assert seen["read"] == "the north quay"
 
 
-def test_an_agent_goes_on_after_an_error(seen: dict[str, Any]) -> None:
+def test_an_agent_continues_after_an_error(seen: dict[str, Any]) -> None:
     error, count = json.loads(seen["runs"]["refused"])
     assert "amber is not expected" in error
     assert "5" in count

@@ -1,4 +1,4 @@
-"""docs/interoperability.md says what was tested, with the versions that are installed for it."""
+"""docs/interoperability.md lists the tested programs with their installed versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENVIRONMENTS = ("mcp1", "mcp2", "ts", "oidc", "servers_js")
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda framework: framework.program)
-def test_the_row_of_a_framework_is_what_is_tested(framework: Framework) -> None:
+def test_the_row_of_a_framework_matches_its_tests(framework: Framework) -> None:
     """If this fails, copy the table from the message."""
     assert framework.row() in PAGE.splitlines()
 
@@ -25,13 +25,13 @@ def test_every_framework_in_the_table_is_tested() -> None:
     assert len(rows) == len(FRAMEWORKS)
 
 
-def test_the_versions_of_servers_and_bridges_are_those_that_are_tested() -> None:
+def test_the_versions_of_servers_and_bridges_are_the_tested_ones() -> None:
     listed = re.findall(r"^\| `([^`]+)` \| ([^ ]+) \|", PAGE, re.MULTILINE)
     assert len(listed) == 12
     installed = {name: version for one in ENVIRONMENTS for name, version in pinned(one).items()}
     assert [(name, installed.get(name)) for name, _ in listed] == listed
 
 
-def test_every_framework_is_named_with_what_it_does_with_an_answer() -> None:
+def test_the_page_describes_how_each_framework_handles_an_answer() -> None:
     for framework in FRAMEWORKS:
         assert f"- **{framework.title}**: " in PAGE

@@ -1,4 +1,4 @@
-"""A certified OpenID provider, our server and three clients: from discovery to refresh and step-up."""
+"""A certified OpenID provider with a Wharfinger server and three clients: from discovery to refresh and step-up."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Provider:
         return found
 
     def requests(self, path: str, **form: str) -> list[dict[str, str]]:
-        """The forms of the requests to a path since `begin`, if they have these fields."""
+        """Return the forms with these fields of the requests to a path since `begin`."""
         found = [fields for _, asked, fields in self.admin()[self.seen :] if asked.endswith(path)]
         return [fields for fields in found if form.items() <= fields.items()]
 
@@ -70,7 +70,7 @@ def providing(**settings: Any) -> Iterator[Provider]:
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Provider]:
-    """One provider for all tests; its issuer has a path, as those of tenants have."""
+    """Start one provider for all tests. Its issuer has a path, like the issuer of a tenant."""
     with providing(path="/realms/harbour") as provider:
         yield provider
 
@@ -83,7 +83,7 @@ def provider(shared: Provider) -> Provider:
 
 @contextlib.contextmanager
 def guarded(provider: Provider, log: Path, *credentials: str) -> Iterator[str]:
-    """`server.run(http=…, auth=…)` in a process of its own; its MCP URL."""
+    """Start `server.run(http=…, auth=…)` in another process and yield its MCP URL."""
     port = free_port()
     with running([sys.executable, str(SERVER), str(port), provider.issuer, *credentials], port, log):
         yield f"http://127.0.0.1:{port}/mcp"
@@ -92,7 +92,7 @@ def guarded(provider: Provider, log: Path, *credentials: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def serving(provider: Provider, folder: Path, log: Path, *options: str, port: int = 0) -> Iterator[str]:
-    """`wharfinger serve --auth` of a folder; its MCP URL."""
+    """Start `wharfinger serve --auth` of a folder and yield its MCP URL."""
     port = port or free_port()
     public = f"http://127.0.0.1:{port}"
     command = [*ours(), "serve", "--http", f"127.0.0.1:{port}", "--auth", provider.issuer, "--public-url", public]
@@ -102,7 +102,7 @@ def serving(provider: Provider, folder: Path, log: Path, *options: str, port: in
 
 
 async def browse(url: str) -> None:
-    """A browser whose user agrees at once: it keeps cookies and follows redirects to the port of the client."""
+    """Act as a browser whose user consents at once. It keeps cookies and follows redirects to the client."""
     async with (
         aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session,
         session.get(url, max_redirects=20) as response,
@@ -122,7 +122,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-# -- our client
+# -- the client of Wharfinger
 
 
 def test_our_client_goes_from_discovery_to_a_read(provider: Provider, folder: Path, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_document_of_the_client_replaces_its_registration(provider: Provider, 
         run(visit(url))
 
 
-def test_our_client_asks_for_the_scope_that_a_call_lacks(provider: Provider, tmp_path: Path) -> None:
+def test_our_client_requests_the_missing_scope_of_a_call(provider: Provider, tmp_path: Path) -> None:
     async def visit(url: str) -> None:
         for revision in (STATELESS, HANDSHAKE):
             provider.begin()
@@ -178,7 +178,7 @@ def test_our_client_asks_for_the_scope_that_a_call_lacks(provider: Provider, tmp
         run(visit(url))
 
 
-def test_our_client_asks_for_a_scope_that_the_operator_requires_later(
+def test_our_client_requests_a_scope_that_the_operator_requires_later(
     provider: Provider, folder: Path, tmp_path: Path
 ) -> None:
     port = free_port()
@@ -197,7 +197,7 @@ def test_our_client_asks_for_a_scope_that_the_operator_requires_later(
     assert asked == [{"docs.read", "offline_access"}, {"docs.read", "docs.write", "offline_access"}]
 
 
-def test_our_client_gets_new_tokens_before_the_old_ones_end(provider: Provider, tmp_path: Path) -> None:
+def test_our_client_refreshes_tokens_before_they_expire(provider: Provider, tmp_path: Path) -> None:
     """Each refresh token works once, and the user signs in once."""
     provider.begin(seconds=2)
 
@@ -211,7 +211,7 @@ def test_our_client_gets_new_tokens_before_the_old_ones_end(provider: Provider, 
                 grant = await auth.grant(url)
                 assert grant is not None
                 seen.add((grant.access_token, grant.refresh_token))
-                await asyncio.sleep(0.1)  # it calls for longer than two tokens last
+                await asyncio.sleep(0.1)  # the calls take longer than the lifetime of two tokens
             refreshed = provider.requests("/token", grant_type="refresh_token")
         assert len(refreshed) >= 2
         assert len({access for access, _ in seen}) == len({refresh for _, refresh in seen}) == len(refreshed) + 1
@@ -254,10 +254,10 @@ def test_a_stream_ends_with_its_token_and_our_client_resumes_it(
         run(visit(url))
 
 
-# -- what the provider changes
+# -- changes at the provider
 
 
-def test_tokens_of_a_withdrawn_key_are_refused_and_those_of_the_new_one_accepted(
+def test_tokens_of_a_removed_key_are_refused_and_those_of_the_new_key_accepted(
     provider: Provider, tmp_path: Path
 ) -> None:
     async def visit(url: str) -> None:
@@ -319,7 +319,7 @@ async def tide() -> str:
 """
 
 
-def test_a_token_that_is_bound_to_a_key_needs_a_proof_which_works_once_also_after_a_restart(
+def test_a_key_bound_token_needs_a_proof_that_works_once_even_after_a_restart(
     provider: Provider, tmp_path: Path
 ) -> None:
     module, key, port = tmp_path / "bound.py", jwk.generate_key("EC", "P-256"), free_port()
@@ -380,7 +380,7 @@ def test_a_token_that_is_bound_to_a_key_needs_a_proof_which_works_once_also_afte
         run(again(token, used))
 
 
-# -- the clients of others
+# -- other clients
 
 OTHERS = [("mcp2", STATELESS), ("mcp2", HANDSHAKE), ("ts1", HANDSHAKE)]
 
@@ -388,7 +388,7 @@ OTHERS = [("mcp2", STATELESS), ("mcp2", HANDSHAKE), ("ts1", HANDSHAKE)]
 def sign_in(
     peer: str, revision: str, url: str, tokens: Path, *calls: str | float, document: str | None = None
 ) -> list[str]:
-    """Let a client call tools; the texts of their results."""
+    """Let a client call tools, and return the texts of the results."""
     visit = {"url": url, "revision": revision, "tokens": str(tokens), "calls": calls}
     seen = visited(peer, visit | ({"document": document} if document else {}), "sign_in")
     assert seen["revision"] == revision
@@ -411,7 +411,7 @@ def test_other_clients_go_from_discovery_to_a_call_and_keep_their_tokens(
 
 
 @pytest.mark.parametrize(("peer", "revision"), OTHERS)
-def test_other_clients_ask_for_the_scope_that_a_call_lacks(
+def test_other_clients_request_the_missing_scope_of_a_call(
     provider: Provider, tmp_path: Path, peer: str, revision: str
 ) -> None:
     """Both register with the scopes that they know, and this provider gives such a client no others. So they use a
@@ -439,9 +439,7 @@ def test_other_clients_ask_for_the_scope_that_a_call_lacks(
 
 
 @pytest.mark.parametrize(("peer", "revision"), OTHERS)
-def test_other_clients_refresh_a_token_that_has_ended(
-    provider: Provider, tmp_path: Path, peer: str, revision: str
-) -> None:
+def test_other_clients_refresh_an_expired_token(provider: Provider, tmp_path: Path, peer: str, revision: str) -> None:
     provider.begin(seconds=2)
     with guarded(provider, tmp_path / "log") as url:
         answers = sign_in(peer, revision, url, tmp_path / "tokens", "who", 2.5, "who", 2.5, "who")

@@ -82,8 +82,8 @@ CONTRADICTIONS: tuple[Row, ...] = (
     must("2.23-7", "2025-11-25 on: tools page against schema", "Invalid arguments are `isError`; -32602 is for `name` and `arguments` of the wrong shape.",
          *transcripts("tools", *ALL)),
     must("2.23-8", "handshake: TypeScript fixture against transports", "Problems of sessions are reported by HTTP status.",
-         "transports/http_server/test_sessions.py::test_request_without_a_session_is_refused",
-         "transports/http_server/test_sessions.py::test_unknown_session_is_not_found_and_not_repeated"),
+         "transports/http_server/test_sessions.py::test_a_request_without_a_session_is_refused",
+         "transports/http_server/test_sessions.py::test_an_unknown_session_is_not_found_and_its_id_is_not_repeated"),
     must("2.23-9", "2026-07-28: schema against suite", "Removed members of capabilities are tolerated.", *suite("server-stateless", R5)),
 )  # fmt: skip
 

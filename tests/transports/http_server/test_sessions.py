@@ -1,4 +1,4 @@
-"""The handshake era over a real socket: sessions belong to their principal, and work belongs to its session."""
+"""The handshake era over a real socket: sessions belong to their principal, and requests to their session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def wire(server: ServerThread) -> Iterator[RawClient]:
         yield wire
 
 
-def test_initialize_opens_a_session_that_serves(wire: RawClient) -> None:
+def test_initialize_opens_a_session(wire: RawClient) -> None:
     reply = wire.in_session("", "initialize", INITIALIZE, "i")
     assert reply.status == 200
     assert reply.json["id"] == "i"
@@ -41,7 +41,7 @@ def test_initialize_opens_a_session_that_serves(wire: RawClient) -> None:
     assert wire.in_session(session, "ping").json["result"] == {}
 
 
-def test_ids_are_unguessable_and_in_no_order(wire: RawClient) -> None:
+def test_session_ids_are_unguessable_and_unordered(wire: RawClient) -> None:
     """Security H24."""
     ids = [wire.initialize() for _ in range(50)]
     assert len(set(ids)) == 50
@@ -49,15 +49,15 @@ def test_ids_are_unguessable_and_in_no_order(wire: RawClient) -> None:
     assert len({id[:4] for id in ids}) > 40
 
 
-def test_version_header_is_optional_but_must_be_known(wire: RawClient) -> None:
+def test_the_version_header_is_optional_but_must_be_known(wire: RawClient) -> None:
     session = wire.initialize()
     for version, status in [(None, 200), ("2025-03-26", 200), ("1999-01-01", 400), ("2026-07-28", 400)]:
         assert wire.in_session(session, "ping", mcp_protocol_version=version).status == status
 
 
 @pytest.mark.parametrize("session", ["unknown", "x" * 8000, "<script>", "../../x", "' OR 1=1"])
-def test_unknown_session_is_not_found_and_not_repeated(wire: RawClient, session: str) -> None:
-    """Security H22, H23: an id from outside is never adopted."""
+def test_an_unknown_session_is_not_found_and_its_id_is_not_repeated(wire: RawClient, session: str) -> None:
+    """Security H22, H23: the server never adopts an id of a client."""
     for reply in (
         wire.in_session(session, "ping"),
         wire.in_session(session, "initialize", INITIALIZE),
@@ -68,19 +68,19 @@ def test_unknown_session_is_not_found_and_not_repeated(wire: RawClient, session:
         assert session.encode() not in reply.body
 
 
-def test_request_without_a_session_is_refused(wire: RawClient) -> None:
+def test_a_request_without_a_session_is_refused(wire: RawClient) -> None:
     """Security H21, L01."""
     for reply in (wire.in_session("", "resources/read", {"uri": "test://a"}), wire.ask("GET"), wire.ask("DELETE")):
         assert (reply.status, reply.error) == (400, -32600)
 
 
-def test_second_initialize_does_not_renegotiate(wire: RawClient) -> None:
+def test_a_second_initialize_does_not_renegotiate(wire: RawClient) -> None:
     """Security L03."""
     session = wire.initialize()
     reply = wire.in_session(session, "initialize", INITIALIZE | {"protocolVersion": "2024-11-05"})
     assert (reply.status, reply.error) == (400, -32600)
     assert "result" in wire.in_session(session, "ping").json
-    # As a bridge repeats it that has opened the session for its client: the same answer, and no other session.
+    # A bridge repeats the initialize of the session it opened: it gets the same answer and no other session.
     reply = wire.in_session(session, "initialize", INITIALIZE)
     assert (reply.status, reply.json["result"]["protocolVersion"]) == (200, HANDSHAKE)
     assert "mcp-session-id" not in reply.headers
@@ -88,7 +88,7 @@ def test_second_initialize_does_not_renegotiate(wire: RawClient) -> None:
 
 
 @pytest.mark.parametrize("params", [{}, {"protocolVersion": 1}, []])
-def test_refused_initialize_leaves_nothing_behind(wire: RawClient, params: Any) -> None:
+def test_a_refused_initialize_opens_no_session(wire: RawClient, params: Any) -> None:
     """Security L05, H50."""
     reply = wire.in_session("", "initialize", params)
     assert reply.status in (200, 400)
@@ -96,7 +96,7 @@ def test_refused_initialize_leaves_nothing_behind(wire: RawClient, params: Any) 
     assert "mcp-session-id" not in reply.headers
 
 
-def test_deleted_session_is_gone(wire: RawClient) -> None:
+def test_a_deleted_session_is_not_found(wire: RawClient) -> None:
     """Security H25."""
     session = wire.initialize()
     assert wire.ask("DELETE", mcp_session_id=session).status == 204
@@ -108,7 +108,7 @@ def test_deleted_session_is_gone(wire: RawClient) -> None:
     ("name", "code"),
     [("missing", -32002), ("exit", -32603), ("boom", -32603), ("surrogate", -32603), ("odd-error", -32603)],
 )
-def test_failure_of_a_request_does_not_look_like_the_end_of_its_session(wire: RawClient, name: str, code: int) -> None:
+def test_a_failed_request_is_not_answered_with_404(wire: RawClient, name: str, code: int) -> None:
     """Security H32: a 404 would make the client start a new session."""
     session = wire.initialize()
     reply = wire.read_in_session(session, name)
@@ -121,13 +121,13 @@ def test_failure_of_a_request_does_not_look_like_the_end_of_its_session(wire: Ra
 @pytest.mark.parametrize(
     "body", [b"{", b"[]", b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', b'{"id":1,"method":"ping"}']
 )
-def test_invalid_message_is_a_bad_request(wire: RawClient, body: bytes) -> None:
+def test_an_invalid_message_is_a_bad_request(wire: RawClient, body: bytes) -> None:
     session = wire.initialize()
     assert wire.ask("POST", body=body, mcp_session_id=session).status == 400
     assert wire.in_session(session, "ping").status == 200
 
 
-def test_notification_and_late_answer_are_taken(wire: RawClient) -> None:
+def test_a_notification_and_a_late_answer_are_accepted(wire: RawClient) -> None:
     session = wire.initialize()
     for message in ({"method": "notifications/roots/list_changed"}, {"id": 7, "result": {}}, {"method": "x/y"}):
         wire.post({"jsonrpc": "2.0", **message}, mcp_session_id=session)
@@ -142,7 +142,7 @@ def test_the_first_notification_turns_the_answer_into_a_stream(wire: RawClient) 
     assert answer["result"]["contents"][0]["text"] == "test://progress"
 
 
-def test_messages_of_no_request_come_on_the_session_s_stream(server: ServerThread, wire: RawClient) -> None:
+def test_messages_without_a_request_are_sent_on_the_session_stream(server: ServerThread, wire: RawClient) -> None:
     session = wire.initialize()
     assert wire.in_session(session, "resources/subscribe", {"uri": "test://a"}).status == 200
     ours = server.service.sessions[-1]
@@ -153,7 +153,7 @@ def test_messages_of_no_request_come_on_the_session_s_stream(server: ServerThrea
         assert [stream.event(), stream.event()] == [{"n": 0}, {"n": 1}]
 
 
-def test_session_has_one_stream_and_another_one_after_it(server: ServerThread, wire: RawClient) -> None:
+def test_a_session_has_one_stream_at_a_time(server: ServerThread, wire: RawClient) -> None:
     """Security H26, H27."""
     session = wire.initialize()
     with server.wire() as stream:
@@ -169,8 +169,8 @@ def test_session_has_one_stream_and_another_one_after_it(server: ServerThread, w
 
 
 @pytest.mark.parametrize("last", ["1", "x" * 5000, "<script>", "0/../1"])
-def test_last_event_id_brings_nothing_of_anybody(server: ServerThread, wire: RawClient, last: str) -> None:
-    """Security H29, H30: an id of no event of this session opens the session's own stream, from now on."""
+def test_an_unknown_last_event_id_replays_nothing(server: ServerThread, wire: RawClient, last: str) -> None:
+    """Security H29, H30: an id of another session opens the session stream without a replay."""
     session = wire.initialize()
     with server.wire() as stream:
         stream.request("GET", accept="text/event-stream", mcp_session_id=session, last_event_id=last)
@@ -179,12 +179,12 @@ def test_last_event_id_brings_nothing_of_anybody(server: ServerThread, wire: Raw
         assert stream.event() is None
 
 
-def test_stream_needs_a_client_that_takes_events(wire: RawClient) -> None:
+def test_a_stream_is_refused_to_a_client_that_does_not_accept_events(wire: RawClient) -> None:
     session = wire.initialize()
     assert wire.ask("GET", accept="application/json", mcp_session_id=session).status == 406
 
 
-def test_messages_kept_for_a_stream_are_bounded(server: ServerThread, wire: RawClient) -> None:
+def test_messages_queued_for_a_stream_are_bounded(server: ServerThread, wire: RawClient) -> None:
     session = wire.initialize()
     wire.in_session(session, "resources/subscribe", {"uri": "test://a"})
     ours = server.service.sessions[-1]
@@ -192,7 +192,7 @@ def test_messages_kept_for_a_stream_are_bounded(server: ServerThread, wire: RawC
     assert reported.count(True) == 64
 
 
-def test_delete_ends_the_stream_and_what_runs(server: ServerThread) -> None:
+def test_delete_ends_the_stream_and_pending_requests(server: ServerThread) -> None:
     with ServerThread() as server, server.wire() as wire, server.wire() as stream, server.wire() as waiting:
         session = wire.initialize()
         stream.open_stream(session)
@@ -204,7 +204,7 @@ def test_delete_ends_the_stream_and_what_runs(server: ServerThread) -> None:
         assert waiting.reply().status == 202
 
 
-def test_client_that_leaves_does_not_cancel() -> None:
+def test_a_disconnect_does_not_cancel_the_request() -> None:
     """Before 2026-07-28 a disconnect does not cancel. Security H35."""
     with ServerThread() as server, server.wire() as wire:
         session = wire.initialize()
@@ -219,7 +219,7 @@ def test_client_that_leaves_does_not_cancel() -> None:
         assert wire.in_session(session, "ping").status == 200
 
 
-def test_cancelled_request_ends_without_an_answer(server: ServerThread, wire: RawClient) -> None:
+def test_a_cancelled_request_is_not_answered(server: ServerThread, wire: RawClient) -> None:
     """Security L11."""
     session = wire.initialize()
     with server.wire() as waiting:
@@ -236,7 +236,7 @@ def test_cancelled_request_ends_without_an_answer(server: ServerThread, wire: Ra
 
 
 def test_nothing_is_sent_for_a_cancelled_call(server: ServerThread, wire: RawClient) -> None:
-    """Security L11: not even by a handler that continues."""
+    """Security L11: this includes a handler that continues."""
     session = wire.initialize()
     with server.wire() as waiting:
         waiting.send_in_session(session, "resources/read", {"uri": "test://stubborn"}, id="s")
@@ -248,7 +248,7 @@ def test_nothing_is_sent_for_a_cancelled_call(server: ServerThread, wire: RawCli
         assert (reply.status, reply.body) == (202, b"")
 
 
-def test_session_cannot_cancel_for_another(server: ServerThread, wire: RawClient) -> None:
+def test_a_session_cannot_cancel_requests_of_another(server: ServerThread, wire: RawClient) -> None:
     """Security H28."""
     mine, other = wire.initialize(), wire.initialize()
     with server.wire() as waiting:
@@ -262,7 +262,7 @@ def test_session_cannot_cancel_for_another(server: ServerThread, wire: RawClient
         assert waiting.reply().text == "test://wait"
 
 
-def test_id_in_flight_is_refused_without_it(server: ServerThread, wire: RawClient) -> None:
+def test_a_second_request_with_a_pending_id_is_refused(server: ServerThread, wire: RawClient) -> None:
     """Security J18, J19: the first keeps its answer, and 1 is not "1"."""
     session = wire.initialize()
     with server.wire() as waiting:
@@ -283,7 +283,7 @@ def test_a_request_over_its_deadline_is_cancelled_and_answered() -> None:
         assert (reply.status, reply.error) == (200, -32603)
 
 
-def test_idle_session_expires_but_not_one_with_a_stream() -> None:
+def test_an_idle_session_expires_unless_it_has_a_stream() -> None:
     limits = HttpLimits(session_time=0.05, sweep_time=0.01, keep_alive=5)
     with ServerThread(limits=limits) as server, server.wire() as wire, server.wire() as stream:
         idle, busy = wire.initialize(), wire.initialize()
@@ -295,7 +295,7 @@ def test_idle_session_expires_but_not_one_with_a_stream() -> None:
         assert wire.in_session(busy, "ping").status == 200
 
 
-def test_sessions_are_bounded_and_the_spare_one_goes() -> None:
+def test_sessions_are_bounded_and_an_idle_one_is_ended() -> None:
     """Security H49, X01."""
     limits = HttpLimits(sessions=2)
     with ServerThread(limits=limits) as server, server.wire() as wire, server.wire() as stream:
@@ -308,7 +308,7 @@ def test_sessions_are_bounded_and_the_spare_one_goes() -> None:
         assert wire.in_session(third, "ping").status == 200
 
 
-def test_requests_of_all_sessions_are_bounded_also_those_whose_client_has_gone() -> None:
+def test_requests_of_all_sessions_are_bounded_including_those_of_disconnected_clients() -> None:
     """Security L22, X06: a long question does not close the client's connection."""
     with ServerThread(limits=HttpLimits(session_requests=1)) as server, server.wire() as wire:
         first, second = wire.initialize(), wire.initialize()
@@ -327,7 +327,7 @@ def test_requests_of_all_sessions_are_bounded_also_those_whose_client_has_gone()
 ALICE, BOB = "alice-0123456789", "bob-0123456789ab"
 
 
-def test_session_belongs_to_its_principal() -> None:
+def test_a_session_belongs_to_its_principal() -> None:
     """Security A09, A10."""
 
     def verify(headers: Any) -> str:
@@ -347,7 +347,7 @@ def test_session_belongs_to_its_principal() -> None:
             assert other.in_session(session, "ping", authorization=f"Bearer {ALICE}").status == 200
 
 
-def test_new_request_is_refused_while_draining() -> None:
+def test_a_new_request_is_refused_while_draining() -> None:
     with ServerThread() as server, server.wire() as wire, server.wire() as other:
         session = wire.initialize()
         assert other.ask("GET", "/healthz").status == 200
