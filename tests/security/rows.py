@@ -109,7 +109,7 @@ SHOWN: dict[str, str] = {
     "H41": STATELESS + "test_invalid_headers_are_refused_before_the_handler_runs",
     "H42": "transports/test_http_stateless.py::test_a_disconnect_cancels_the_request",
     "H43": "transports/test_http_stateless.py::test_clients_with_equal_ids_get_their_own_answers",
-    "H44-H45": HERE + "test_http.py::test_what_has_no_number_or_text_is_answered_with_valid_json",
+    "H44-H45": HERE + "test_http.py::test_extreme_numbers_and_invalid_text_are_answered_with_valid_json",
     "H46": STATELESS + "test_an_invalid_request_body_is_refused",
     "H47": LIMITS + "test_a_request_that_is_not_http_is_refused_in_json",
     "H48": STATELESS + "test_an_exception_in_a_handler_is_an_error_of_its_call",
