@@ -1,4 +1,4 @@
-"""Another server as a source: real servers over HTTP, in both eras, that restart, misbehave and disappear."""
+"""Another server as a source: servers over HTTP, in both eras, that restart, misbehave and disappear."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 def harbour(count: int = 25, page_size: int = 10) -> Server:
-    """A server of several pages."""
+    """A server with several pages of resources."""
     server = Server("harbour", version="3", page_size=page_size, ttl=7.0, cache_scope="public")
 
     async def note() -> str:
@@ -74,7 +74,7 @@ async def over_http(server: Any, port: int = 0, **options: Any) -> AsyncIterator
 async def published(
     url: str, *before: Any, behind: tuple[Any, ...] = (), **options: Any
 ) -> AsyncIterator[tuple[Client, UpstreamSource]]:
-    """A client of a server that publishes this upstream, and the sources given."""
+    """Yield a client of a server with this upstream and the given sources, and the upstream source."""
     here = Server("here", page_size=7)
     source = upstream(url, allow_private_networks=True, **options)
     for one in (*before, source, *behind):
@@ -98,7 +98,7 @@ async def eventually(condition: Any, seconds: float = 15) -> None:
 
 
 @ERAS
-def test_everything_of_the_other_server_is_listed_in_its_order(revision: str) -> None:
+def test_resources_and_templates_are_listed_in_the_order_of_the_upstream(revision: str) -> None:
     async def test() -> None:
         async with over_http(harbour()) as url, published(url, revision=revision) as (client, _):
             assert await uris(client) == [f"notes://quay/n{number:03}" for number in range(25)]
@@ -109,7 +109,7 @@ def test_everything_of_the_other_server_is_listed_in_its_order(revision: str) ->
 
 
 @pytest.mark.parametrize("limit", [1, 3, 10, 11, 100])
-def test_pages_of_any_size_lose_and_repeat_nothing(limit: int) -> None:
+def test_pages_of_any_size_list_each_resource_once(limit: int) -> None:
     async def test() -> None:
         async with over_http(harbour()) as url, published(url) as (_, source):
             found: list[str] = []
@@ -125,7 +125,7 @@ def test_pages_of_any_size_lose_and_repeat_nothing(limit: int) -> None:
     run(test())
 
 
-def test_a_page_continues_after_the_last_shown_entry_although_the_list_changed() -> None:
+def test_a_page_continues_after_its_cursor_when_the_list_has_changed() -> None:
     async def test() -> None:
         server = harbour(count=10)
         async with over_http(server) as url, published(url) as (_, source):
@@ -150,7 +150,7 @@ NUMBERS = st.sets(st.integers(0, 60), max_size=3)
 def test_items_that_stay_in_a_changing_list_are_shown_once(
     first: set[int], size: int, limit: int, changes: list[tuple[set[int], set[int]]]
 ) -> None:
-    """Nothing is lost or repeated, whatever changes between two pages."""
+    """Resources are added and removed between two pages."""
     here, stayed, left = set(first), set(first), list(changes)
 
     async def fetch(cursor: Any) -> Any:
@@ -179,7 +179,7 @@ def test_items_that_stay_in_a_changing_list_are_shown_once(
 
 
 @ERAS
-def test_a_read_has_the_content_age_and_cache_scope_of_the_other_server(revision: str) -> None:
+def test_a_read_has_the_content_ttl_and_cache_scope_of_the_upstream(revision: str) -> None:
     async def test() -> None:
         async with over_http(harbour()) as url, published(url, revision=revision) as (client, _):
             read = await client.read_resource("notes://quay/n001")
@@ -206,7 +206,7 @@ def test_contents_that_the_other_server_calls_private_stay_private() -> None:
 
 
 @ERAS
-def test_bytes_and_several_contents_come_as_they_are(revision: str, charts: Path) -> None:
+def test_blobs_and_several_contents_are_passed_on_unchanged(revision: str, charts: Path) -> None:
     async def test() -> None:
         server = Server("folder")
         server.include(files(charts, label="charts"))
@@ -221,7 +221,7 @@ def test_bytes_and_several_contents_come_as_they_are(revision: str, charts: Path
 
 
 @ERAS
-def test_directories_are_passed_on_where_the_other_server_can_tell(revision: str, charts: Path) -> None:
+def test_directories_are_listed_if_the_upstream_supports_it(revision: str, charts: Path) -> None:
     async def test() -> None:
         from wharfinger.server.skills import serve_skills
 
@@ -272,7 +272,7 @@ async def search(source: UpstreamSource, query: str) -> list[str]:
     return [hit.uri for hit in await asyncio.to_thread(search_documents, source, query, 5, reader)]
 
 
-def test_a_search_looks_through_titles_and_reads_no_text() -> None:
+def test_a_search_matches_titles_without_reading_texts() -> None:
     async def test() -> None:
         async with over_http(harbour()) as url, published(url) as (_, source):
             assert await search(source, "note 17") == ["notes://quay/n017"]
@@ -284,7 +284,7 @@ def test_a_search_looks_through_titles_and_reads_no_text() -> None:
     run(test())
 
 
-def test_facts_say_what_there_is() -> None:
+def test_describe_counts_resources_and_names_the_revision() -> None:
     async def test() -> None:
         async with over_http(harbour()) as url, published(url) as (_, source):
             assert source.describe() == "25 resources, 1 template, 2026-07-28, subscribed"
@@ -294,11 +294,11 @@ def test_facts_say_what_there_is() -> None:
     run(test())
 
 
-# Whose a URI is
+# Which source a URI belongs to
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_it_shadows_nothing_of_another_source(charts: Path, first: bool) -> None:
+def test_an_upstream_does_not_shadow_uris_of_another_source(charts: Path, first: bool) -> None:
     async def test() -> None:
         evil = Server("evil")
         evil.resources.add("file:///charts/README.md", lambda: "evil", name="README.md")
@@ -339,7 +339,7 @@ def test_a_content_with_the_uri_of_another_source_is_left_out(charts: Path) -> N
     run(test())
 
 
-def test_of_two_servers_each_has_what_it_lists() -> None:
+def test_two_upstreams_each_serve_the_uris_they_list() -> None:
     async def test() -> None:
         one, other = Server("one"), Server("other")
         one.resources.add("notes://shared/a", lambda: "one's", name="a")
@@ -383,7 +383,7 @@ async def watched(server: Server, uri: str, *, wanted: bool = True) -> bool:
 
 
 @ERAS
-def test_a_change_of_the_list_there_is_one_here(revision: str) -> None:
+def test_a_list_change_of_the_upstream_is_reported(revision: str) -> None:
     async def test() -> None:
         server = harbour(count=3)
         async with (
@@ -413,16 +413,16 @@ async def has_template(client: Client, text: str) -> bool:
     return text in [template.uri_template for template in await client.list_resource_templates()]
 
 
-def test_a_change_between_the_look_and_the_watch_is_not_lost() -> None:
+def test_a_change_before_the_watch_starts_is_reported() -> None:
     async def test() -> None:
-        uri = "notes://quay/n001"  # nothing in it shows whether it has changed
+        uri = "notes://quay/n001"  # without a version
         async with over_http(harbour()) as url, published(url) as (client, _), client.watch(uri) as changes:
             assert (await anext(changes)).uri == uri
 
     run(test())
 
 
-def test_one_that_cannot_be_watched_keeps_no_other_from_it() -> None:
+def test_a_uri_that_cannot_be_watched_does_not_stop_other_watches() -> None:
     async def test() -> None:
         server = harbour()
         async with over_http(server) as url, published(url) as (_, source):
@@ -441,7 +441,7 @@ def test_one_that_cannot_be_watched_keeps_no_other_from_it() -> None:
 
 
 @ERAS
-def test_a_watch_survives_a_restart_of_the_other_server(revision: str) -> None:
+def test_a_watch_continues_after_a_restart_of_the_upstream(revision: str) -> None:
     async def test() -> None:
         uri, port = "notes://quay/n001", free_port()
         async with over_http(harbour(), port) as url:
@@ -477,10 +477,10 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-# A server that is not there, or not as it should be
+# Servers that are down or misbehave
 
 
-def test_a_server_that_is_down_says_so_hides_no_other_and_comes_back(charts: Path) -> None:
+def test_an_upstream_that_is_down_is_reported_and_listed_again_when_it_is_up(charts: Path) -> None:
     async def test() -> None:
         port = free_port()
         url = f"http://127.0.0.1:{port}/mcp"
@@ -507,7 +507,7 @@ def test_a_server_that_is_down_says_so_hides_no_other_and_comes_back(charts: Pat
     run(test())
 
 
-def test_a_search_finds_what_others_have_while_it_is_down(charts: Path, tmp_path: Path) -> None:
+def test_a_search_finds_other_sources_while_an_upstream_is_down(charts: Path, tmp_path: Path) -> None:
     async def test() -> None:
         port = free_port()
         here = Server("here")
@@ -531,7 +531,7 @@ def test_a_search_finds_what_others_have_while_it_is_down(charts: Path, tmp_path
     run(test())
 
 
-def test_a_server_that_failed_is_left_alone_for_a_while() -> None:
+def test_an_upstream_that_failed_is_not_connected_to_again_at_once() -> None:
     async def test() -> None:
         asked = 0
 
@@ -556,7 +556,7 @@ def test_a_server_that_failed_is_left_alone_for_a_while() -> None:
     run(test())
 
 
-def test_a_server_that_does_not_answer_is_waited_for_once_and_not_long() -> None:
+def test_an_upstream_that_does_not_answer_delays_only_one_request() -> None:
     async def test() -> None:
         async def nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with contextlib.suppress(ConnectionError):
@@ -581,7 +581,7 @@ def test_a_server_that_does_not_answer_is_waited_for_once_and_not_long() -> None
     run(test())
 
 
-def test_a_server_that_publishes_itself_comes_to_an_end() -> None:
+def test_listing_a_server_that_includes_itself_ends() -> None:
     async def test() -> None:
         server, port = harbour(), free_port()
         server.include(upstream(f"http://127.0.0.1:{port}/mcp", allow_private_networks=True, timeout=1.0))
@@ -592,7 +592,7 @@ def test_a_server_that_publishes_itself_comes_to_an_end() -> None:
     run(test())
 
 
-def test_a_list_that_began_before_a_restart_starts_over() -> None:
+def test_a_cursor_from_before_a_restart_is_refused() -> None:
     async def test() -> None:
         port = free_port()
         async with over_http(harbour(), port) as url:
@@ -685,7 +685,7 @@ async def walk(source: UpstreamSource) -> list[t.Resource]:
     ],
     ids=["itself", "circle", "long circle", "endless", "long cursor"],
 )
-def test_a_list_without_an_end_is_given_up(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_list_is_refused(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.upstream_lists"], "MAX_PAGES", 300)
         async with hostile(pages) as (source, server):
@@ -712,7 +712,7 @@ def test_resources_without_a_usable_uri_are_left_out(caplog: pytest.LogCaptureFi
     assert caplog.text.count("left out") == 1
 
 
-def test_a_page_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_with_too_many_resources_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.upstream_lists"], "MAX_PAGE_ITEMS", 10)
         many = {"resources": [{"uri": f"x://y/{number}", "name": "z"} for number in range(11)]}
@@ -728,12 +728,12 @@ def test_remembered_uris_of_a_huge_list_are_bounded(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(sys.modules["wharfinger.upstreams.uri_index"], "MAX_URIS", 10)
         async with over_http(harbour()) as url, published(url) as (_, source):
             assert len(source._index) == 10
-            assert source.matches("notes://quay/n000")  # beside one that is remembered
+            assert source.matches("notes://quay/n000")  # in the same folder as an indexed URI
 
     run(test())
 
 
-# Where it connects to, and with what
+# Addresses and headers of the connection
 
 
 @pytest.mark.parametrize(
@@ -759,7 +759,7 @@ def test_an_invalid_server_url_is_refused(url: str) -> None:
         upstream(url)
 
 
-def test_a_name_that_leads_to_a_private_address_is_not_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_name_with_a_private_address_is_not_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         requests: list[bytes] = []
 
@@ -788,7 +788,7 @@ def test_a_name_that_leads_to_a_private_address_is_not_connected_to(monkeypatch:
     run(test())
 
 
-def test_a_redirect_to_another_place_is_not_followed() -> None:
+def test_a_redirect_to_another_server_is_not_followed() -> None:
     async def test() -> None:
         inner: list[bytes] = []
 
@@ -812,7 +812,7 @@ def test_a_redirect_to_another_place_is_not_followed() -> None:
     run(test())
 
 
-def test_a_callers_token_stays_here_and_only_the_given_headers_go() -> None:
+def test_only_configured_headers_are_sent_and_never_a_callers_token() -> None:
     async def test() -> None:
         server = Hostile(
             lambda method, params: (
@@ -849,7 +849,7 @@ def test_credentials_of_the_url_are_never_shown() -> None:
         assert "barnacle" not in shown and "limpet" not in shown
 
 
-def test_it_starts_and_ends_again() -> None:
+def test_a_source_can_be_started_and_closed_repeatedly() -> None:
     async def test() -> None:
         async with over_http(harbour()) as url:
             source = upstream(url, allow_private_networks=True)
@@ -863,7 +863,7 @@ def test_it_starts_and_ends_again() -> None:
     run(test())
 
 
-def test_templates_that_nothing_can_be_made_of_are_left_out() -> None:
+def test_invalid_and_duplicate_templates_are_left_out() -> None:
     source = upstream("https://harbour.example/mcp")
     texts = ["a://{x}/b", "a://{x}/b", "{+all}", "a://{", "a://fixed", "a://{y}/b"]
     source._index.set_templates([t.ResourceTemplate(uri_template=text, name="x") for text in texts])
@@ -871,8 +871,8 @@ def test_templates_that_nothing_can_be_made_of_are_left_out() -> None:
     assert source.matches("a://1/b") and not source.matches("b://1") and not source.matches("a://1/c")
 
 
-def test_templates_made_to_take_long_are_learnt_in_little_time() -> None:
-    """A bug: each one was compared with those before it, which took minutes for a thousand of them."""
+def test_many_hostile_templates_are_indexed_quickly() -> None:
+    """Regression: each template was compared with all before it, which took minutes for a thousand."""
     source = upstream("https://harbour.example/mcp")
     texts = [f"a://{{+x}}/{number}{'/a' * 500}{{b}}" for number in range(1_000)]
     texts += ["a://" + "{x}" * 2_000, "a://{x}" + "a" * 10_000, "a://" + "".join(f"{{v{n}}}/" for n in range(65))]
@@ -883,7 +883,7 @@ def test_templates_made_to_take_long_are_learnt_in_little_time() -> None:
     assert time.perf_counter() - began < 5
 
 
-def test_stat_is_what_is_listed_now_or_what_is_read() -> None:
+def test_stat_returns_the_listed_resource_or_describes_a_read() -> None:
     async def test() -> None:
         async with over_http(harbour()) as url, published(url) as (_, source):
             assert (await source.stat("notes://quay/n017")).title == "Note 17"
@@ -897,7 +897,7 @@ def test_stat_is_what_is_listed_now_or_what_is_read() -> None:
 
 
 class Ledger(Source):
-    """Texts with versions, of a Wharfinger server."""
+    """Texts with versions, published by a Wharfinger server."""
 
     templates = (t.ResourceTemplate(uri_template="ledger://quay/{name}", name="entries"),)
 
@@ -932,7 +932,7 @@ class Ledger(Source):
         return [uri.rpartition("/")[2] for uri in self.texts if uri.rpartition("/")[2].startswith(value)]
 
 
-class TestTheContract(SourceContract):
+class TestUpstreamContract(SourceContract):
     missing = "ledger://quay/none"
     secret = "barnacle"
 

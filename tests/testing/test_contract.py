@@ -1,4 +1,4 @@
-"""The contract of a source: a correct one passes all of it, and each clause finds a source that breaks it."""
+"""The contract of a source: a correct source passes every test, and each test fails for a source that breaks it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ClaimsAPrefixOfAnotherLabel(Tiny):
 
 
 @breaks("it_claims_its_own_uris_and_no_others", "matches")
-class ClaimsOnlyWhatIsThere(Tiny):
+class ClaimsOnlyExistingUris(Tiny):
     def matches(self, uri: str) -> bool:
         return uri == TOP or uri.removeprefix(TOP + "/") in self.texts
 
@@ -60,13 +60,13 @@ class ClaimsEverything(Tiny):
 
 
 @breaks("it_says_what_it_publishes", "describe")
-class TellsAStory(Tiny):
+class DescribesAtLength(Tiny):
     def describe(self) -> str:
         return "many texts\n" * 50
 
 
 @breaks("it_says_what_it_publishes", "describe")
-class CountsForLong(Tiny):
+class DescribesSlowly(Tiny):
     def describe(self) -> str:
         time.sleep(2.1)
         return "9 texts"
@@ -116,13 +116,13 @@ class NeverEnds(Tiny):
 
 
 @breaks("made_up_keys_are_refused", "Keys")
-class TakesAnyKey(Tiny):
+class AcceptsAnyKey(Tiny):
     def page(self, after: str | None, limit: int) -> Any:
         return super().page(after if after is None else "behind:" + after.removeprefix("behind:"), limit)
 
 
 @breaks("made_up_keys_are_refused", "Keys")
-class CannotReadItsKeys(Tiny):
+class FailsOnUnknownKeys(Tiny):
     def page(self, after: str | None, limit: int) -> Any:
         if after is not None and not after.startswith("behind:"):
             int("x")
@@ -130,7 +130,7 @@ class CannotReadItsKeys(Tiny):
 
 
 @breaks("keys_stay_valid_while_something_is_added", "Keys")
-class CountsPlaces(Tiny):
+class UsesPositionsAsKeys(Tiny):
     """Keys are numbers, so that an entry added in front moves all that follow."""
 
     def page(self, after: str | None, limit: int) -> Any:
@@ -141,7 +141,7 @@ class CountsPlaces(Tiny):
 
 
 @breaks("what_is_added_is_listed", "page")
-class ListsWhatWasThereAtFirst(Tiny):
+class NeverListsAdditions(Tiny):
     def page(self, after: str | None, limit: int) -> Any:
         self.texts = {name: text for name, text in self.texts.items() if not name.startswith("new")}
         return super().page(after, limit)
@@ -150,8 +150,8 @@ class ListsWhatWasThereAtFirst(Tiny):
 # Resources.
 
 
-class _Says(Tiny):
-    """Returns other resources for its URIs."""
+class _OtherResource(Tiny):
+    """Changes fields of its resources."""
 
     message: Mapping[str, Any]
 
@@ -169,37 +169,37 @@ class HasBlanksInItsUris(Tiny):
 
 
 @breaks("what_is_listed_is_there", "page")
-class HasNoNames(_Says, message={"name": ""}):
+class HasNoNames(_OtherResource, message={"name": ""}):
     pass
 
 
 @breaks("what_is_listed_is_there", "page")
-class HasControlCharactersInTitles(_Says, message={"title": "\x1b[2Jgone"}):
+class HasControlCharactersInTitles(_OtherResource, message={"title": "\x1b[2Jgone"}):
     pass
 
 
 @breaks("what_is_listed_is_there", "page")
-class HasNoTypes(_Says, message={"mime_type": "text"}):
+class HasAnInvalidType(_OtherResource, message={"mime_type": "text"}):
     pass
 
 
 @breaks("what_is_listed_is_there", "page")
-class WritesTimesInItsOwnWay(_Says, message={"annotations": t.Annotations(last_modified="yesterday")}):
+class HasAnInvalidTime(_OtherResource, message={"annotations": t.Annotations(last_modified="yesterday")}):
     pass
 
 
 @breaks("what_is_listed_is_there", "stat")
-class SaysAWrongSize(_Says, message={"size": 77}):
+class HasAWrongSize(_OtherResource, message={"size": 77}):
     pass
 
 
 @breaks("what_is_listed_is_there", "read")
-class ReadsAsAnotherType(_Says, message={"mime_type": "text/html"}):
+class ReadsAsAnotherType(_OtherResource, message={"mime_type": "text/html"}):
     pass
 
 
 @breaks("what_is_listed_is_there", "stat")
-class StatsInAnotherWay(Tiny):
+class StatDiffersFromTheList(Tiny):
     def stat(self, uri: str) -> t.Resource:
         return msgspec.structs.replace(super().stat(uri), title="another")
 
@@ -211,12 +211,12 @@ class ReadsNothing(Tiny):
 
 
 @breaks("what_is_listed_is_there", "read")
-class ReadsSomethingElse(Tiny):
+class ReadsAnotherUri(Tiny):
     def contents(self, uri: str, text: str, meta: dict[str, object]) -> t.ResourceContents:
         return super().contents(f"{TOP}/else", text, meta)
 
 
-class _Caches(Tiny):
+class _OtherCaching(Tiny):
     message: Mapping[str, Any]
 
     def __init_subclass__(cls, message: Mapping[str, Any]) -> None:
@@ -227,12 +227,12 @@ class _Caches(Tiny):
 
 
 @breaks("what_is_listed_is_there", "Caching")
-class IsGoodForANegativeTime(_Caches, message={"ttl_ms": -1}):
+class HasANegativeTtl(_OtherCaching, message={"ttl_ms": -1}):
     pass
 
 
 @breaks("what_is_listed_is_there", "Caching")
-class IsPrivateAndSaysPublic(Tiny):
+class IsReadAsPublicThoughPrivate(Tiny):
     cache_scope = "private"
 
 
@@ -247,7 +247,7 @@ class LosesChildren(Tiny):
 
 
 @breaks("directories_hold_what_they_say", "children")
-class HasChildrenOfOthers(Tiny):
+class HasChildrenOfAnotherSource(Tiny):
     def children(self, uri: str, after: str | None = None, limit: int = 1_000) -> Any:
         return [t.Resource(uri="other://x", name="x")], None
 
@@ -256,7 +256,7 @@ class HasChildrenOfOthers(Tiny):
 
 
 @breaks("versions_stay_while_nothing_changes", "Versions")
-class HasAVersionForEachLook(Tiny):
+class HasANewVersionEachTime(Tiny):
     def described(self, name: str) -> t.Resource:
         return msgspec.structs.replace(super().described(name), meta={VERSION: str(time.perf_counter_ns())})
 
@@ -268,7 +268,7 @@ class ReadsWithoutAVersion(Tiny):
 
 
 @breaks("another_content_has_another_version", "Versions")
-class KeepsItsVersion(Tiny):
+class NeverChangesItsVersion(Tiny):
     def version(self, uri: str) -> str:
         self.find(uri)
         return "1"
@@ -287,11 +287,11 @@ class ReadsAnOldVersion(Tiny):
         return super().contents(uri, text, {**meta, VERSION: "old"})
 
 
-# What is missing, and hostile URIs.
+# Missing resources and hostile URIs.
 
 
 @breaks("what_is_missing_is_not_found", "Errors")
-class SaysKeyError(Tiny):
+class RaisesKeyError(Tiny):
     def find(self, uri: str) -> tuple[str, str]:
         self.texts[uri.removeprefix(TOP + "/")]
         return super().find(uri)
@@ -307,13 +307,13 @@ class ReadsAnythingAsEmpty(Tiny):
 
 
 @breaks("what_is_missing_is_not_found", "Errors")
-class HasNoVersionOfWhatIsMissing(Tiny):
+class HasAVersionOfMissingResources(Tiny):
     def version(self, uri: str) -> str:
         return "1"
 
 
 @breaks("what_is_missing_is_not_found", "Errors")
-class SearchesLongForWhatIsMissing(Tiny):
+class FailsSlowlyForLongUris(Tiny):
     def find(self, uri: str) -> tuple[str, str]:
         if len(uri) > 1_000_000:
             time.sleep(5.1)
@@ -333,7 +333,7 @@ class FollowsDots(Tiny):
 
 
 @breaks("hostile_uris_lead_nowhere", "Errors")
-class CannotTakeNul(Tiny):
+class FailsOnNul(Tiny):
     def find(self, uri: str) -> tuple[str, str]:
         if "\0" in uri:
             raise ValueError("embedded null byte")
@@ -352,26 +352,26 @@ class RepeatsLongUris(Tiny):
 
 
 @breaks("windows_joined_are_the_whole", "Windows")
-class LosesBetweenWindows(Tiny):
+class LosesTextBetweenWindows(Tiny):
     def begin(self, query: str) -> int:
         begin = super().begin(query)
         return begin + 1 if begin else 0
 
 
 @breaks("windows_joined_are_the_whole", "Windows")
-class GoesRoundInACircle(Tiny):
+class HasACycleOfWindows(Tiny):
     def begin(self, query: str) -> int:
         return super().begin(query) % 20
 
 
 @breaks("windows_joined_are_the_whole", "Windows")
-class SaysNothingOfTheNextWindow(Tiny):
+class HasNoLinkToTheNextWindow(Tiny):
     def contents(self, uri: str, text: str, meta: dict[str, object]) -> t.ResourceContents:
         return super().contents(uri, text, {VERSION: meta.get(VERSION, "")})
 
 
 @breaks("windows_joined_are_the_whole", "Windows")
-class GoesOnInSilence(Tiny):
+class LinksTheNextWindowOnlyInMeta(Tiny):
     """The next window is only in `_meta`, which models do not see."""
 
     def read(self, uri: str) -> t.ReadResourceResult:
@@ -389,7 +389,7 @@ class ReadsAnyWindow(Tiny):
 
 
 @breaks("windows_that_cannot_be_are_refused", "Windows")
-class SaysNoMoreThanNo(Tiny):
+class GivesNoReasonForABadWindow(Tiny):
     def begin(self, query: str) -> int:
         try:
             return super().begin(query)
@@ -410,7 +410,7 @@ class HasABrokenTemplate(Tiny):
 
 
 @breaks("templates_are_valid", "Templates")
-class HasATemplateOfNothing(Tiny):
+class HasATemplateWithoutVariables(Tiny):
     templates = _template(TOP + "/name")
 
 
@@ -420,18 +420,18 @@ class HasATemplateTwice(Tiny):
 
 
 @breaks("completions_lead_to_resources", "complete")
-class CompletesWithWhatIsNotThere(Tiny):
+class CompletesWithMissingResources(Tiny):
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         return ["nothing.txt"]
 
 
 @breaks("completions_lead_to_resources", "complete")
-class CompletesForOthers(Tiny):
+class CompletesForAnotherSource(Tiny):
     templates = _template("other:{name}")
 
 
 @breaks("completions_lead_to_resources", "complete")
-class CompletesNoCompletion(Tiny):
+class DoesNotCompleteItsOwnValues(Tiny):
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         return [] if value else super().complete(template, argument, value, context)
 
@@ -443,13 +443,13 @@ class CompletesAnyArgument(Tiny):
 
 
 @breaks("completion_is_bounded_and_takes_anything", "complete")
-class CompletesWithAThousand(Tiny):
+class CompletesWithTooManyValues(Tiny):
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         return [str(n) for n in range(1_000)] if argument == "name" and template in repr(self.templates) else []
 
 
 @breaks("completion_is_bounded_and_takes_anything", "complete")
-class CannotCompleteOddValues(Tiny):
+class FailsOnOddValues(Tiny):
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         value.encode()
         return super().complete(template, argument, value, context)
@@ -459,13 +459,13 @@ class CannotCompleteOddValues(Tiny):
 
 
 @breaks("documents_are_what_can_be_searched", "documents")
-class HasDocumentsOfOthers(Tiny):
+class HasDocumentsOfAnotherSource(Tiny):
     def documents(self, after: str | None, limit: int) -> Any:
         return [Document(uri="other://x", title="x", version="")], None
 
 
 @breaks("documents_are_what_can_be_searched", "documents")
-class HasOldDocuments(Tiny):
+class HasDocumentsWithOldVersions(Tiny):
     def documents(self, after: str | None, limit: int) -> Any:
         documents, key = super().documents(after, limit)
         return [msgspec.structs.replace(document, version="old") for document in documents], key
@@ -478,7 +478,7 @@ class HasBytesForText(Tiny):
 
 
 @breaks("documents_are_what_can_be_searched", "text")
-class HasTextOfWhatIsMissing(Tiny):
+class HasTextOfMissingResources(Tiny):
     def text(self, uri: str) -> Iterator[str]:
         yield "anything"
 
@@ -490,13 +490,13 @@ class FindsTooMuch(Tiny):
 
 
 @breaks("search_is_bounded_and_takes_anything", "search")
-class FindsForOthers(Tiny):
+class FindsUrisOfAnotherSource(Tiny):
     def search(self, query: str, limit: int) -> list[Hit]:
         return [Hit(uri="other://x", title="x")]
 
 
 @breaks("search_is_bounded_and_takes_anything", "search")
-class CannotSearchForQuotes(Tiny):
+class FailsOnQuotes(Tiny):
     def search(self, query: str, limit: int) -> list[Hit]:
         if '"' in query:
             raise SyntaxError("unterminated string")
@@ -506,57 +506,57 @@ class CannotSearchForQuotes(Tiny):
 # Watching.
 
 
-class _TellsNobody(Tiny):
+class _NeverNotifies(Tiny):
     def notify(self, uri: str | None) -> None:
         pass
 
 
 @breaks("a_watcher_hears_of_a_change", "Watching")
-class TellsNobodyOfChanges(_TellsNobody):
+class NeverReportsChanges(_NeverNotifies):
     pass
 
 
 @breaks("a_watcher_of_the_list_hears_of_an_addition", "Watching")
-class TellsNobodyOfTheList(_TellsNobody):
+class NeverReportsListChanges(_NeverNotifies):
     pass
 
 
 @breaks("a_client_hears_of_a_change", "Watching")
-class TellsNoClient(_TellsNobody):
+class NeverNotifiesClients(_NeverNotifies):
     pass
 
 
 @breaks("a_watcher_hears_of_a_change", "Watching")
-class TellsOnce(Tiny):
+class ReportsOnlyOneChange(Tiny):
     def notify(self, uri: str | None) -> None:
         if reported := self.watchers.pop(uri, None):
             reported(uri)
 
 
-class _GoesOnTelling(Tiny):
+class _IgnoresUnwatch(Tiny):
     def unwatch(self, uri: str | None) -> None:
         pass
 
 
 @breaks("a_watcher_hears_of_a_change", "Watching")
-class GoesOnTellingOfChanges(_GoesOnTelling):
+class ReportsChangesAfterUnwatch(_IgnoresUnwatch):
     pass
 
 
 @breaks("a_watcher_of_the_list_hears_of_an_addition", "Watching")
-class GoesOnTellingOfTheList(_GoesOnTelling):
+class ReportsListChangesAfterUnwatch(_IgnoresUnwatch):
     pass
 
 
 @breaks("a_watcher_hears_of_a_change", "Watching")
-class HoldsTheLoopUp(Tiny):
+class BlocksTheLoop(Tiny):
     def watch(self, uri: str | None, changed: Changed) -> None:
         time.sleep(1.1)
         super().watch(uri, changed)
 
 
 @breaks("watching_twice_and_unwatching_what_is_unknown_is_harmless", "Watching")
-class CannotUnwatchWhatIsUnknown(Tiny):
+class FailsOnUnwatchOfAnUnknownUri(Tiny):
     def unwatch(self, uri: str | None) -> None:
         del self.watchers[uri]
 
@@ -565,13 +565,13 @@ GONE = "data_that_is_gone_is_reported_with_the_reason_and_so_is_its_return"
 
 
 @breaks(GONE, "Unavailable")
-class IsEmptyInsteadOfGone(Tiny):
+class IsEmptyWhileUnavailable(Tiny):
     def page(self, after: str | None, limit: int) -> Any:
         return ([], None) if self.hidden else super().page(after, limit)
 
 
 @breaks(GONE, "Unavailable")
-class SaysThatOneResourceIsMissing(Tiny):
+class RaisesNotFoundWhileUnavailable(Tiny):
     def find(self, uri: str) -> tuple[str, str]:
         if self.hidden:
             raise ResourceNotFound(uri)
@@ -591,13 +591,13 @@ class ReportsNoReturn(Tiny):
 
 
 @breaks(GONE, "Unavailable")
-class StaysGone(Tiny):
+class StaysUnavailable(Tiny):
     def hide(self, hidden: bool) -> None:
         super().hide(True)
 
 
 @breaks(GONE, "Secrets")
-class RevealsThePasswordInItsReason(Tiny):
+class ShowsItsPasswordInTheReason(Tiny):
     def check(self) -> None:
         if self.hidden:
             raise SourceUnavailable(f"The box does not open with {PASSWORD}.")
@@ -607,7 +607,7 @@ class RevealsThePasswordInItsReason(Tiny):
 
 
 @breaks("several_threads_may_use_it_at_once", "Threads")
-class IsForOneThreadAtATime(Tiny):
+class IsNotThreadSafe(Tiny):
     busy = False
 
     def stat(self, uri: str) -> t.Resource:
@@ -620,7 +620,7 @@ class IsForOneThreadAtATime(Tiny):
 
 
 @breaks("a_client_gets_all_of_it", "read")
-class ReadsAnotherThingEachTime(Tiny):
+class ReadsAnotherTextEachTime(Tiny):
     number = 0
 
     def contents(self, uri: str, text: str, meta: dict[str, object]) -> t.ResourceContents:
@@ -629,7 +629,7 @@ class ReadsAnotherThingEachTime(Tiny):
 
 
 @breaks("a_client_gets_all_of_it", "Errors")
-class FailsOnAClientsUris(Tiny):
+class FailsOnLongUris(Tiny):
     def find(self, uri: str) -> tuple[str, str]:
         if len(uri) > 1_000:
             raise OSError("File name too long")
@@ -637,7 +637,7 @@ class FailsOnAClientsUris(Tiny):
 
 
 @breaks("starting_and_ending_twice_is_harmless", "start and close")
-class EndsOnce(Tiny):
+class CannotStartTwice(Tiny):
     def __init__(self) -> None:
         super().__init__()
         self.thread = threading.Thread(target=lambda: None)
@@ -647,7 +647,7 @@ class EndsOnce(Tiny):
 
 
 @pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
     """The suite does not wait long for changes that never come."""
     monkeypatch.setattr(suite_helpers, "DEADLINE_SECONDS", 0.4)
     monkeypatch.setattr(watch_tests, "DEADLINE_SECONDS", 0.4)
@@ -678,12 +678,12 @@ def test_a_source_that_breaks_a_clause_fails_its_test(test: str, clause: str, va
     assert len(problem) > 20
 
 
-def names_of_the_suite() -> set[str]:
+def suite_test_names() -> set[str]:
     return {name.removeprefix("test_") for name in dir(SourceContract) if name.startswith("test_")}
 
 
 def test_every_test_of_the_suite_can_fail() -> None:
-    assert names_of_the_suite() == {test for test, _, _ in BREAKS}
+    assert suite_test_names() == {test for test, _, _ in BREAKS}
 
 
 def test_every_clause_is_a_heading_of_the_page() -> None:
@@ -691,7 +691,7 @@ def test_every_clause_is_a_heading_of_the_page() -> None:
     assert {clause for _, clause, _ in BREAKS} <= headings
 
 
-def test_a_correct_source_passes_all_of_it() -> None:
+def test_a_correct_source_passes_the_suite() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "tests/testing/tiny.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=55, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

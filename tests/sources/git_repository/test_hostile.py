@@ -1,8 +1,8 @@
-"""No program that a repository names is ever run, nothing outside of it is read, and no content exhausts the machine.
+"""A repository cannot make the source run a program, read outside of the repository, or exhaust the machine.
 
 Each trap is a configuration key, hook, attribute or file that makes git run a program. The program writes a file. Every
-kind of URI is read, and the file must not exist; then plain git is used in the same repository, and where git runs the
-program the file must exist: that is how it is known that the trap works.
+kind of URI is read, and the file must not exist. Then plain git is used in the same repository. Where git runs the
+program, the file must exist, which proves that the trap works.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SECRET = "the combination of the safe is 8-21-40"
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs of the traps are shell scripts")
 
 
-# A repository, and everything that can be asked about it
+# A repository, and every request for it
 
 ADA = b"Ada Berth <ada@example.org> 1795000000 +0100\n"
 SIGNATURES = {
@@ -129,7 +129,7 @@ def uris_of(source: Published) -> list[str]:
 
 
 def drive(source: Published) -> dict[str, list[bytes]]:
-    """Make every possible request. Return the contents by URI; a refusal is also an answer."""
+    """Make every kind of request. Return the contents, or the name of the error, by URI."""
     found: dict[str, list[bytes]] = {}
     for uri in uris_of(source):
         for ask in (source.stat, source.version):
@@ -182,7 +182,7 @@ def honest(template: Path) -> dict[str, list[bytes]]:
 
 
 def published(path: Path) -> dict[str, list[bytes]] | None:
-    """Return all answers of a repository; None if it is refused."""
+    """Return all answers of a repository, or None if it is refused."""
     try:
         source = Published(path, every=0.02)
     except UnusableSource as error:
@@ -197,7 +197,7 @@ def published(path: Path) -> dict[str, list[bytes]] | None:
 
 
 def differing(found: dict[str, list[bytes]], honest: dict[str, list[bytes]]) -> list[str]:
-    """What is read otherwise, but for the changes in the working tree, where traps write files."""
+    """Return the URIs whose answer differs, without the changes of the working tree, where traps write files."""
     return [uri for uri, contents in honest.items() if found[uri] != contents and "/changes" not in uri]
 
 
@@ -205,9 +205,9 @@ def differing(found: dict[str, list[bytes]], honest: dict[str, list[bytes]]) -> 
 
 
 class Trap(NamedTuple):
-    """What makes git run a program: configuration, in which {} is the program, and files that are written before.
+    """Configuration and files that make git run a program; `{}` stands for the program.
 
-    `plain` are arguments of git that run it; none where git itself refuses.
+    `plain` lists the git commands that run it. It is empty if git itself refuses.
     """
 
     config: str = ""
@@ -217,9 +217,9 @@ class Trap(NamedTuple):
     """What plain git reads from stdin."""
     prepare: Callable[[Work, str], None] = lambda work, program: None
     screen: bool = False
-    """Whether plain git runs it only with a terminal."""
+    """Whether plain git runs it only in a terminal."""
     same: bool = True
-    """Whether everything is read as without the trap."""
+    """Whether all answers are the same as without the trap."""
 
 
 STATUS = [["status"]]
@@ -275,7 +275,7 @@ def _hooks_elsewhere(work: Work, program: str) -> None:
 
 
 def _lose_a_blob(work: Work, program: str) -> None:
-    """As in a partial clone: a blob that git would fetch."""
+    """Delete a blob, which git would fetch in a partial clone."""
     blob = work.git("rev-parse", "HEAD:other.txt")
     (work.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
 
@@ -291,7 +291,7 @@ def _include(work: Work, program: str) -> None:
 
 
 def _submodule(work: Work, program: str) -> None:
-    """A submodule whose own configuration names the program."""
+    """Add a submodule whose own configuration names the program."""
     inner = Work(work.path / "lib").init()
     inner.commit("Inside", inside__txt="inside\n")
     work.write(".gitmodules", '[submodule "lib"]\n\tpath = lib\n\turl = ./lib\n')
@@ -435,7 +435,7 @@ def set_trap(trap: Trap, work: Work, tmp_path: Path) -> Path:
 
 
 def spring(trap: Trap, work: Work) -> None:
-    """Use plain git; whether it succeeds does not matter."""
+    """Run plain git. Its exit code is ignored."""
     clean = {"PATH": os.environ["PATH"], "HOME": str(work.path.parent), "GIT_CONFIG_NOSYSTEM": "1", "TERM": "dumb"}
     for name in ("AUTHOR", "COMMITTER"):
         clean |= {f"GIT_{name}_NAME": "A", f"GIT_{name}_EMAIL": "a@b"}
@@ -486,7 +486,7 @@ ENVIRONMENT: dict[str, Trap] = {
     "GIT_TRACE2": Trap(plain=STATUS),
     "GIT_TRACE_PACKET": Trap(plain=[["ls-remote", "."]]),
 }
-"""Variables of the environment, and what makes plain git run the program they name, or write the file."""
+"""Environment variables, and what makes plain git run the program they name, or write the file."""
 
 
 @pytest.mark.parametrize("name", list(ENVIRONMENT))
@@ -528,7 +528,7 @@ def test_no_program_that_the_environment_names_is_run(
 def test_a_program_called_git_in_the_repository_is_not_run(
     work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Git would be found there first in a PATH with the current folder in it."""
+    """A PATH that contains the current folder would find it first."""
     sprung = set_trap(Trap(), work, tmp_path)
     _executable(work.path / "git", str(tmp_path / "program"))
     monkeypatch.chdir(work.path)
@@ -539,8 +539,8 @@ def test_a_program_called_git_in_the_repository_is_not_run(
     assert sprung.exists()
 
 
-def test_configuration_changes_no_answer(work: Work, honest: dict[str, list[bytes]]) -> None:
-    """Prefixes, colours, orders, algorithms, encodings and names: plain git would print other words."""
+def test_configuration_does_not_change_answers(work: Work, honest: dict[str, list[bytes]]) -> None:
+    """Plain git prints something else with these prefixes, colours, orders, algorithms, encodings and names."""
     before = work.git("log", "-p", "main")
     config = work.path / ".git/config"
     config.write_text(
@@ -610,7 +610,7 @@ def test_configuration_changes_no_answer(work: Work, honest: dict[str, list[byte
     assert work.git("log", "-p", "main") != before, "plain git prints the same: these keys change nothing"
 
 
-def test_mailmaps_grafts_and_replacements_change_no_name(work: Work) -> None:
+def test_mailmaps_grafts_and_replacements_are_ignored(work: Work) -> None:
     """A commit is read from its object; plain git shows something else."""
     evil = work.git("commit-tree", "main^{tree}", "-m", "Replaced")
     work.git("replace", work.git("rev-parse", "main"), evil)
@@ -641,8 +641,8 @@ LINKED = (
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "while it is published"])
 @pytest.mark.parametrize("name", LINKED)
-def test_links_that_leave_a_repository_are_not_followed(work: Work, tmp_path: Path, name: str, late: bool) -> None:
-    """Decided by us: security G05: whatever a part of `.git` links to, no object outside is read."""
+def test_links_out_of_a_repository_are_not_followed(work: Work, tmp_path: Path, name: str, late: bool) -> None:
+    """Decided by us: security G05: no object outside is read through a link in `.git`."""
     other = Work(tmp_path / "other").init()
     secret = other.commit("Secret", secret__txt=SECRET + "\n")
     blob = other.git("rev-parse", "HEAD:secret.txt")
@@ -688,7 +688,7 @@ def _is_read(source: Published, uri: str) -> bool:
 
 
 def _link(inside: Path, outside: Path, name: str, blob: str, secret: str) -> None:
-    """Replace parts of this repository by links to another one."""
+    """Replace parts of this repository with links to another one."""
     pairs = [(inside / name, outside / name)]
     if name == "objects/xx":
         pairs = [(inside / "objects" / oid[:2], outside / "objects" / oid[:2]) for oid in (blob, secret)]
@@ -717,8 +717,8 @@ def _link(inside: Path, outside: Path, name: str, blob: str, secret: str) -> Non
         ".git/commondir", ".gitattributes", ".gitignore", ".gitmodules", ".mailmap", "hull.txt",
     ],
 )  # fmt: skip
-def test_a_pipe_instead_of_a_file_blocks_no_caller(work: Work, name: str) -> None:
-    """Opening a pipe would wait for a writer for ever."""
+def test_a_pipe_instead_of_a_file_does_not_block(work: Work, name: str) -> None:
+    """Opening a pipe waits until a program writes to it."""
     path = work.path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
@@ -789,7 +789,7 @@ def _number(value: int) -> bytes:
 
 
 def _copies(base: int, times: int) -> Packed:
-    """A delta that copies its whole base, this many times."""
+    """Return a delta that copies its whole base this many times."""
     if base > 0xFFFFFF:
         steps = range(0, base, 0xFFFFFF)
         copy = b"".join(
@@ -807,12 +807,12 @@ def _first(base: int, wanted: int) -> Packed:
 
 
 def _small_bomb() -> list[Packed]:
-    """Ten bytes, 64 KiB of them, 2 GiB of those, and of all that the first ten bytes again: some 200 bytes of pack."""
+    """A pack of some 200 bytes: 16 bytes grow to 64 KiB and 2 GiB; the result is the first ten bytes of those."""
     return [Packed("blob", 16, b"0123456789abcdef"), _copies(16, 4_096), _copies(65_536, 32_768), _first(1 << 31, 10)]
 
 
 def _wide_bomb() -> list[Packed]:
-    """32 MiB of zeros, and 64 deltas, each of the one before, that make 32 MiB each: 2 GiB on the way."""
+    """32 MiB of zeros and a chain of 64 deltas that make 32 MiB each: 2 GiB of intermediate objects."""
     size = 32 << 20
     return [Packed("blob", size, bytes(size)), *[_copies(size, 1) for _ in range(64)]]
 
@@ -847,11 +847,11 @@ with open("/proc/self/status") as status:  # ru_maxrss of a process counts the o
     own = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 print("peak", children >> 10, own >> 10)
 """
-"""Reads a bomb between two usual reads; prints MiB of memory, of the largest child and of itself."""
+"""Reads a bomb between two ordinary reads. Prints the peak MiB of memory of the largest child and of itself."""
 
 
 def measured(work: Work, *uris: str) -> tuple[list[str], int, int]:
-    """What is printed by reading these URIs in a process of its own, and the MiB that its children and it used."""
+    """Read these URIs in a separate process. Return its output, and the MiB that its children and the process used."""
     ran = subprocess.run(
         [sys.executable, "-c", MEASURED, str(work.path), *uris], capture_output=True, text=True, timeout=55, check=True
     )
@@ -877,8 +877,8 @@ def test_a_bomb_uses_little_memory_and_is_reported(work: Work, name: str) -> Non
     assert any(line.startswith("error") and target in line for line in lines), lines
 
 
-def test_the_bombs_work(work: Work) -> None:
-    """Check that the test above can fail: git without a limit needs 2 GiB for an object that declares ten bytes."""
+def test_git_without_a_limit_needs_2_gib_for_a_bomb(work: Work) -> None:
+    """The test above can fail: the object declares ten bytes."""
     names, size = write_pack(work.path / ".git/objects/pack", _small_bomb())
     assert size < 300
     checked = work.git("cat-file", "--batch-check", data=names[-1].encode())
@@ -907,7 +907,7 @@ REVISIONS = (
     "ORIG_HEAD",
     "contents hull.txt", "info HEAD", "flush", "worktrees/x/HEAD", "main-worktree/HEAD", "a" * 65, "0" * 40, "0" * 64,
 )  # fmt: skip
-"""Forms that git understands, or that look like options or commands; those that mean a commit to us are in GOOD."""
+"""Forms that git understands, or that look like options or commands. GOOD has those that the source accepts."""
 GOOD = ("HEAD~1~", "HEAD~", "@", "HEAD^{}", "HEAD^{commit}", "HEAD^{tree}", "v2^{object}")
 
 
@@ -918,10 +918,10 @@ GOOD = ("HEAD~1~", "HEAD~", "@", "HEAD^{}", "HEAD^{commit}", "HEAD^{tree}", "v2^
         "log/{}?path=hull.txt", "log/HEAD?after={}",
     ],
 )  # fmt: skip
-def test_revisions_are_names_and_never_options(
+def test_revisions_are_never_passed_as_options(
     work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Decided by us: security G01, G02: none of them is among the arguments of any git process."""
+    """Decided by us: security G01, G02: no git process has one of them among its arguments."""
     published = Recorder(tmp_path, monkeypatch)
     source = Published(work.path)
     source.read("git://repo/log/HEAD")
@@ -935,11 +935,11 @@ def test_revisions_are_names_and_never_options(
                 continue
             if "after=" not in kind or ask is source.read:
                 assert rev in GOOD, f"{rev!r} was taken for a revision"
-        published.look()
+        published.receive()
     assert time.monotonic() - began < 30
     source.close()
     assert not list(work.path.glob("stolen*"))
-    published.look()
+    published.receive()
     published.close()
     assert {"cat-file", "log", "for-each-ref"} <= published.arguments
     plain = {"--all", "--stdin", "--", "-", "0" * 40, "0" * 64}  # options of ours, and names of objects
@@ -947,7 +947,7 @@ def test_revisions_are_names_and_never_options(
 
 
 @pytest.mark.parametrize("tags", [0, 1])
-def test_git_is_asked_for_the_times_of_tags_only_if_there_are_any(
+def test_the_times_of_tags_are_read_only_if_there_are_tags(
     work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tags: int
 ) -> None:
     for name in work.git("tag").split():
@@ -958,14 +958,14 @@ def test_git_is_asked_for_the_times_of_tags_only_if_there_are_any(
     source = Published(work.path)
     uris = [resource.uri for resource in source.page(None, 100)[0]]
     source.close()
-    published.look()
+    published.receive()
     published.close()
     assert uris.count("git://repo/tree/v0") == tags
     assert ("--format=%(creatordate:unix) %(refname)" in published.arguments) == (tags > 0)
 
 
 class Recorder:
-    """A program called `git`, found before the others, that sends its arguments here and then runs git."""
+    """A program called `git`, first in the PATH, that sends its arguments here and then runs git."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.arguments: set[str] = set()
@@ -978,8 +978,8 @@ class Recorder:
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
 
-    def look(self) -> None:
-        """Return what has been received."""
+    def receive(self) -> None:
+        """Add the arguments received so far."""
         with suppress(BlockingIOError):
             while data := os.read(self._descriptor, 1 << 16):
                 self.arguments |= set(os.fsdecode(data).split("\0"))
@@ -1000,7 +1000,7 @@ class Recorder:
         "text=-f/etc/passwd", "text=--open-files-in-pager=touch stolen", "pickaxe=--output=stolen", "pickaxe=%0A--all",
     ],
 )  # fmt: skip
-def test_parameters_are_values_and_never_options(work: Work, query: str) -> None:
+def test_query_parameters_are_never_passed_as_options(work: Work, query: str) -> None:
     """Decided by us: security G01, G12."""
     source = Published(work.path)
     began = time.monotonic()
@@ -1024,7 +1024,7 @@ def test_parameters_are_values_and_never_options(work: Work, query: str) -> None
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_a_served_hostile_repository_runs_nothing(work: Work, tmp_path: Path, revision: str) -> None:
+def test_serving_a_hostile_repository_runs_no_program(work: Work, tmp_path: Path, revision: str) -> None:
     """`wharfinger serve git:PATH` with many traps at once, read by a client of either era."""
     names = ("core.fsmonitor", "diff.external", "diff.*.textconv", "filter.*.clean", "credential.helper")
     config = "".join(TRAPS[name].config for name in names) + "[log]\n\tshowSignature = true\n[gpg]\n\tprogram = {}\n"
@@ -1056,7 +1056,7 @@ def test_a_served_hostile_repository_runs_nothing(work: Work, tmp_path: Path, re
 
 @pytest.fixture(autouse=True)
 def _no_processes_are_left() -> Iterator[None]:
-    """Every git process that a source starts ends with it."""
+    """Every git process that a source starts ends when the source is closed."""
     yield
     close_all()
     deadline = time.monotonic() + 5
@@ -1066,7 +1066,7 @@ def _no_processes_are_left() -> Iterator[None]:
 
 
 def _children() -> list[str]:
-    """The commands of child processes that are called git."""
+    """Return the command lines of the child processes that run git."""
     found: list[str] = []
     for task in Path("/proc/self/task").glob("*/children"):
         for pid in task.read_text().split():

@@ -1,4 +1,4 @@
-"""Hostile repositories and requests (docs/source_git.md, security) are refused or harmless, and run no program."""
+"""Hostile repositories and requests (docs/source_git.md, security) are refused or harmless. They run no program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Publish = Callable[..., ServedGit]
 REFUSED = (ResourceNotFound, InvalidArgument)
 
 
-# What is asked for
+# Requests
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_only_plain_revisions_are_accepted(source: ServedGit, rev: str) -> None:
     assert not list(Path(source.location).glob("stolen*"))
 
 
-def test_options_in_the_rest_of_a_uri_are_refused(source: ServedGit, history: Work) -> None:
+def test_options_in_paths_and_queries_are_refused(source: ServedGit, history: Work) -> None:
     """Decided by us: security G01."""
     for uri in (
         "git://repo/log/HEAD?since=--output=x", "git://repo/log/HEAD?limit=--all", "git://repo/log/HEAD?path=--output=x",
@@ -71,14 +71,14 @@ def test_options_in_the_rest_of_a_uri_are_refused(source: ServedGit, history: Wo
     ]  # fmt: skip
 
 
-def test_a_reference_that_looks_like_an_option_is_only_a_name(history: Work, publish: Publish) -> None:
+def test_a_reference_that_looks_like_an_option_is_read_as_a_name(history: Work, publish: Publish) -> None:
     """Decided by us: security G01. git itself makes no such branch, but another program may."""
     history.write(".git/refs/heads/--output=x", history.head + "\n")
     source = publish(history, label="repo")
     assert source.version("git://repo/commit/--output%3Dx") == history.head
 
 
-def test_a_short_name_of_several_objects_is_refused(work: Work, publish: Publish) -> None:
+def test_an_ambiguous_short_object_name_is_refused(work: Work, publish: Publish) -> None:
     """Decided by us: security G02."""
     work.commit("Begin")
     by_start: dict[str, int] = {}
@@ -99,10 +99,12 @@ def test_a_short_name_of_several_objects_is_refused(work: Work, publish: Publish
         source.read(f"git://repo/commit/{start}")
 
 
-# What is configured
+# Configuration
 
 
-def test_nothing_that_a_repository_configures_is_run(history: Work, publish: Publish, tmp_path: Path) -> None:
+def test_programs_in_the_configuration_of_a_repository_are_not_run(
+    history: Work, publish: Publish, tmp_path: Path
+) -> None:
     """Decided by us: security G03."""
     trap = tmp_path / "sprung"
     script = tmp_path / "trap.sh"
@@ -162,8 +164,8 @@ def test_nothing_that_a_repository_configures_is_run(history: Work, publish: Pub
     assert not trap.exists()
 
 
-def test_the_environment_and_a_users_configuration_change_nothing(history: Work, tmp_path: Path) -> None:
-    """Decided by us: security G03, G11. The only program is git, and its environment names only our directory."""
+def test_the_environment_and_the_users_configuration_are_ignored(history: Work, tmp_path: Path) -> None:
+    """Decided by us: security G03, G11. Only git is run, and its environment names only the source's own directory."""
     home = tmp_path / "home"
     home.mkdir()
     (home / ".gitconfig").write_text("[include]\n\tpath = /dev/zero\n[core]\n\trepositoryformatversion = 99\n")
@@ -230,7 +232,7 @@ def test_git_files_planted_in_a_work_tree_are_not_read(history: Work, publish: P
     assert publish(history, label="repo").describe().startswith("main at")
 
 
-def test_a_worktree_or_submodule_is_refused_by_what_it_leads_to(history: Work, tmp_path: Path) -> None:
+def test_a_worktree_is_refused_with_the_directory_it_points_to(history: Work, tmp_path: Path) -> None:
     """Decided by us: security G05."""
     history.git("worktree", "add", "-q", str(tmp_path / "linked"), "-b", "other")
     with pytest.raises(UnusableSource, match=r"leads to .*worktrees/linked.*name that directory"):
@@ -240,7 +242,7 @@ def test_a_worktree_or_submodule_is_refused_by_what_it_leads_to(history: Work, t
 
 
 def _outside(directory: Path, tmp_path: Path) -> Path:
-    """The git directory of a worktree, outside its repository."""
+    """Copy the git directory of a worktree out of its repository."""
     copy = tmp_path / "copied"
     copy.mkdir()
     for name in ("objects", "refs"):
@@ -257,7 +259,7 @@ def test_borrowed_objects_are_refused(history: Work, tmp_path: Path) -> None:
         git(tmp_path / "shared")
 
 
-def test_alternates_that_come_later_are_not_followed(history: Work, publish: Publish, tmp_path: Path) -> None:
+def test_alternates_that_are_added_later_are_not_followed(history: Work, publish: Publish, tmp_path: Path) -> None:
     """Decided by us: security G05."""
     other = Work(tmp_path / "other").init()
     oid = other.commit("Secret", secret__txt="secret\n")
@@ -295,7 +297,7 @@ def test_links_among_references_and_objects_are_not_followed(history: Work, publ
     for uri in ("git://repo", "git://repo/tree/HEAD", "git://repo/commit/HEAD"):
         with pytest.raises(InvalidArgument, match=f"objects/{oid[:2]} is a symbolic link"):
             source.read(uri)
-    time.sleep(0.1)  # a URI that names only objects is answered without a look for so long
+    time.sleep(0.1)  # a URI that names only objects is answered from a cache for this long
     with pytest.raises(InvalidArgument, match="symbolic link"):
         source.read(f"git://repo/commit/{oid}")
 
@@ -324,8 +326,8 @@ def test_a_folder_without_a_repository_is_refused_with_advice(history: Work, tmp
         ("[core\n\0\n", "cannot be read"),
     ],
 )
-def test_formats_that_are_not_known_are_refused(history: Work, config: str, words: str) -> None:
-    """As in git: an unknown extension may change everything."""
+def test_unknown_repository_formats_are_refused(history: Work, config: str, words: str) -> None:
+    """As in git: an unknown extension may change the format of anything."""
     history.write(".git/config", config)
     with pytest.raises(UnusableSource, match=words):
         git(history.path)
@@ -340,7 +342,7 @@ def test_formats_that_are_not_known_are_refused(history: Work, config: str, word
         '\n# [extensions]\n; x = y\n[remote "o"]\n\turl = ../x[1]\n',
     ],
 )
-def test_formats_that_are_known_are_read(history: Work, publish: Publish, config: str) -> None:
+def test_known_repository_formats_are_read(history: Work, publish: Publish, config: str) -> None:
     """As git does."""
     history.write(".git/config", config)
     assert publish(history, label="repo").describe().startswith("main at")
@@ -353,8 +355,8 @@ def test_formats_that_are_known_are_read(history: Work, publish: Publish, config
         b"a" * 41, b"\xff\0", b"ref: HEAD", b"ref: refs/heads/none", b"0" * 40, b"ref: refs/heads/loop",
     ],
 )  # fmt: skip
-def test_whatever_head_says_is_only_a_name(history: Work, publish: Publish, head: bytes) -> None:
-    """Decided by us: no content of a file becomes a path."""
+def test_an_invalid_head_is_never_used_as_a_path(history: Work, publish: Publish, head: bytes) -> None:
+    """Decided by us: the content of a file never becomes a path."""
     history.write(".git/HEAD", head + b"\n")
     history.write(".git/refs/heads/loop", "ref: refs/heads/pool\n")
     history.write(".git/refs/heads/pool", "ref: refs/heads/loop\n")
@@ -370,10 +372,10 @@ def test_whatever_head_says_is_only_a_name(history: Work, publish: Publish, head
     assert source.documents(None, 5)[0] == []
 
 
-# What a repository holds
+# Contents of a repository
 
 
-def test_submodules_are_named_and_never_entered(history: Work, publish: Publish, tmp_path: Path) -> None:
+def test_submodules_are_named_and_not_read(history: Work, publish: Publish, tmp_path: Path) -> None:
     """Decided by us: security G07, G08."""
     other = Work(tmp_path / "other").init()
     oid = other.commit("Inside", inside__txt="inside\n")
@@ -389,7 +391,7 @@ def test_submodules_are_named_and_never_entered(history: Work, publish: Publish,
     assert f"+Subproject commit {oid}" in text_of(source, "git://repo/diff/HEAD")
 
 
-def test_links_in_trees_are_where_they_lead_as_text(history: Work, publish: Publish) -> None:
+def test_links_in_trees_are_read_as_the_text_of_their_target(history: Work, publish: Publish) -> None:
     """Decided by us: security G06."""
     (history.path / "passwd").symlink_to("/etc/passwd")
     (history.path / "up").symlink_to("..")
@@ -467,7 +469,7 @@ def test_a_bomb_of_trees_is_listed_in_pages(work: Work, publish: Publish) -> Non
     assert time.monotonic() - began < 40
 
 
-def test_deep_trees_end(work: Work, publish: Publish) -> None:
+def test_deep_trees_are_listed_to_a_limit(work: Work, publish: Publish) -> None:
     """Decided by us: security G10."""
     oid, kind = work.put("blob", b"deep"), b"100644"
     for _ in range(700):
@@ -479,11 +481,11 @@ def test_deep_trees_end(work: Work, publish: Publish) -> None:
     source.read("git://repo/diff/HEAD")
 
 
-# Objects that are not what they say
+# Damaged and forged objects
 
 
 def loose(work: Work, oid: str, data: bytes) -> None:
-    """Write the file of an object, whatever is in it."""
+    """Write this data as the file of an object."""
     path = work.path / ".git/objects" / oid[:2] / oid[2:]
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
@@ -533,7 +535,7 @@ def test_a_damaged_commit_or_tree_is_reported(work: Work, publish: Publish, kind
     assert source.documents(None, 100)[1] is None
 
 
-def test_one_damaged_folder_or_commit_hides_no_other(work: Work, publish: Publish) -> None:
+def test_a_damaged_folder_or_commit_does_not_hide_others(work: Work, publish: Publish) -> None:
     """Decided by us."""
     first = work.commit("Begin", z__txt="z")
     work.write("a/b.txt", "b")
@@ -573,7 +575,7 @@ def test_a_bomb_is_not_inflated(work: Work, publish: Publish) -> None:
 
 
 def packed(work: Work, objects: list[tuple[int, int, bytes, bytes]]) -> None:
-    """Write a pack of objects (kind, claimed size, what is before the data, data) and let git index nothing of it.
+    """Write a pack of objects (kind, declared size, bytes before the data, data) and an index that git has not made.
 
     The index names them 00…0, 00…1 and so on.
     """
@@ -597,7 +599,7 @@ def packed(work: Work, objects: list[tuple[int, int, bytes, bytes]]) -> None:
 
 
 def number(value: int) -> bytes:
-    """A size as deltas have it."""
+    """Return a size in the encoding of deltas."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -636,7 +638,7 @@ def test_bad_deltas_are_reported(work: Work, publish: Publish, name: str) -> Non
     assert time.monotonic() - began < 5
 
 
-def test_deltas_of_each_other_end(work: Work, publish: Publish) -> None:
+def test_a_cycle_of_deltas_is_refused(work: Work, publish: Publish) -> None:
     """Decided by us: security G10."""
     delta = number(5) + number(5) + b"\x90\x05"
     packed(
@@ -647,7 +649,7 @@ def test_deltas_of_each_other_end(work: Work, publish: Publish) -> None:
         publish(work, label="repo").read("git://repo/tree/" + "1".zfill(40))
 
 
-def test_a_chain_of_deltas_that_each_make_much_is_stopped(work: Work, publish: Publish) -> None:
+def test_a_chain_of_deltas_with_large_intermediate_objects_is_refused(work: Work, publish: Publish) -> None:
     """Decided by us: security G10: intermediate objects count, not only the result."""
     size = 30 << 20
     copies = (number(size) + number(size)) + b"".join(
@@ -663,7 +665,7 @@ def test_a_chain_of_deltas_that_each_make_much_is_stopped(work: Work, publish: P
     assert time.monotonic() - began < 40
 
 
-def test_damaged_packs_are_passed_over(history: Work, publish: Publish) -> None:
+def test_damaged_packs_are_skipped(history: Work, publish: Publish) -> None:
     """Decided by us: security G10."""
     history.git("gc", "-q")
     pack = next((history.path / ".git/objects/pack").glob("*.pack"))
@@ -684,8 +686,8 @@ def test_damaged_packs_are_passed_over(history: Work, publish: Publish) -> None:
         assert source.describe()
 
 
-def test_a_pack_that_is_cut_while_it_is_open_does_not_end_the_process(history: Work, publish: Publish) -> None:
-    """Decided by us: a mapped file that is cut is a SIGBUS, and a read one an error."""
+def test_a_pack_that_is_truncated_while_open_does_not_crash_the_process(history: Work, publish: Publish) -> None:
+    """Decided by us: truncating a mapped file raises SIGBUS; a file that is read only gives an error."""
     history.git("gc", "-q")
     source = publish(history, label="repo")
     source.version("git://repo/tree/HEAD/hull.txt")
@@ -697,7 +699,7 @@ def test_a_pack_that_is_cut_while_it_is_open_does_not_end_the_process(history: W
 
 
 def test_replacements_and_grafts_are_ignored(history: Work, publish: Publish) -> None:
-    """Decided by us: a name means the object of that name."""
+    """Decided by us: a name always means the object of that name."""
     first = history.git("rev-list", "--max-parents=0", "HEAD")
     evil = history.git("commit-tree", "HEAD^{tree}", "-m", "Evil")
     history.git("replace", history.head, evil)
@@ -707,7 +709,7 @@ def test_replacements_and_grafts_are_ignored(history: Work, publish: Publish) ->
     assert text_of(source, "git://repo/log/HEAD").startswith("3 commits")
 
 
-def test_a_shallow_clone_ends_where_it_is_cut(history: Work, publish: Publish, tmp_path: Path) -> None:
+def test_the_log_of_a_shallow_clone_ends_at_its_boundary(history: Work, publish: Publish, tmp_path: Path) -> None:
     """Decided by us."""
     history.git("clone", "-q", "--depth=1", f"file://{history.path}", str(tmp_path / "shallow"))
     source = publish(tmp_path / "shallow", label="repo")
@@ -717,8 +719,8 @@ def test_a_shallow_clone_ends_where_it_is_cut(history: Work, publish: Publish, t
         source.read("git://repo/commit/HEAD~1")
 
 
-def test_an_encoding_that_a_commit_names_is_only_used_where_it_is_one(work: Work, publish: Publish) -> None:
-    """Decided by us: some encodings of Python are slow, or not for text."""
+def test_a_commit_encoding_is_used_only_if_it_is_a_text_encoding(work: Work, publish: Publish) -> None:
+    """Decided by us: some codecs of Python are slow, or are not for text."""
     work.commit("Begin")
     tree = work.git("rev-parse", "HEAD^{tree}")
     for encoding, expected in (
@@ -737,7 +739,7 @@ def test_an_encoding_that_a_commit_names_is_only_used_where_it_is_one(work: Work
 @pytest.mark.parametrize(
     "when", ["9" * 30 + " +0000", "-99999999999 -9999", "1e9 +0000", "", "9" * 5_000 + " +1", "253402300800 +0000"]
 )
-def test_times_that_cannot_be_are_shown_as_far_as_they_can(work: Work, publish: Publish, when: str) -> None:
+def test_commits_with_impossible_times_are_read(work: Work, publish: Publish, when: str) -> None:
     """Decided by us: a commit may have any time."""
     work.commit("Begin")
     tree = work.git("rev-parse", "HEAD^{tree}")
@@ -752,7 +754,7 @@ def test_times_that_cannot_be_are_shown_as_far_as_they_can(work: Work, publish: 
 
 
 def test_reading_does_not_change_the_repository(history: Work, publish: Publish) -> None:
-    """Decided by us: not even the times of files change."""
+    """Decided by us: file times do not change either."""
 
     def state() -> dict[str, tuple[int, int]]:
         found = {}

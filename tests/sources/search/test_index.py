@@ -1,4 +1,4 @@
-"""The life of an index: built in the background, stored, updated, and never stale."""
+"""An index is built in the background, stored, updated, and never stale."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Shelf(Source):
 
 
 class AsyncShelf(Shelf):
-    """The same by coroutine functions, as a source over the network has them."""
+    """The same with coroutine functions, as in a source over the network."""
 
     async def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         await asyncio.sleep(0)
@@ -94,7 +94,7 @@ def run(use: Any) -> Any:
     return asyncio.run(use)
 
 
-def test_hits_are_shown_by_a_line_and_what_is_named_so_comes_first(tmp_path: Path, serving: Serving) -> None:
+def test_hits_have_a_snippet_and_matching_names_come_first(tmp_path: Path, serving: Serving) -> None:
     (tmp_path / "charts").mkdir()
     (tmp_path / "charts" / "depth.md").write_text("nothing")
     (tmp_path / "charts" / "hull.ts").write_text("// Hull\nexport const Depth = 4;\n")
@@ -152,7 +152,7 @@ def test_changed_added_and_removed_documents_are_noticed_soon(tmp_path: Path, se
     run(main())
 
 
-def test_an_index_is_kept_and_only_what_changed_is_read_again(cache: Path, serving: Serving) -> None:
+def test_a_stored_index_rereads_only_changed_documents(cache: Path, serving: Serving) -> None:
     first = Shelf(one="alpha", two="beta")
     second = Shelf(one="alpha", two="gamma")
 
@@ -171,7 +171,7 @@ def test_an_index_is_kept_and_only_what_changed_is_read_again(cache: Path, servi
     assert len(list(cache.glob("*.sqlite"))) == 1
 
 
-def test_until_the_index_is_complete_the_source_is_searched_and_that_is_reported(
+def test_an_incomplete_index_is_reported_and_the_source_is_searched(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "WAIT_SECONDS", 0.2)
@@ -216,8 +216,8 @@ def test_a_client_with_a_progress_token_gets_progress(cache: Path, monkeypatch: 
     assert reports[0].startswith("Indexing: ")
 
 
-def test_indexing_delays_no_caller(tmp_path: Path, serving: Serving) -> None:
-    """The event loop is not blocked while much is indexed."""
+def test_indexing_does_not_block_the_event_loop(tmp_path: Path, serving: Serving) -> None:
+    """400 files are indexed while the event loop runs."""
     root = tmp_path / "many"
     root.mkdir()
     for number in range(400):
@@ -235,7 +235,7 @@ def test_indexing_delays_no_caller(tmp_path: Path, serving: Serving) -> None:
     run(main())
 
 
-def test_a_failing_source_is_reported_and_delays_no_other(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_source_is_logged_and_others_are_searched(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Source):
         name = "broken"
 
@@ -254,7 +254,7 @@ def test_a_failing_source_is_reported_and_delays_no_other(serving: Serving, capl
     assert "broken cannot be indexed" in caplog.text
 
 
-def test_a_source_that_goes_down_hides_nothing_of_the_others(serving: Serving) -> None:
+def test_a_source_that_fails_later_is_reported_and_others_are_searched(serving: Serving) -> None:
     class Failing(Shelf):
         name, uri, down = "failing", "failing://", False
 
@@ -285,14 +285,14 @@ def test_a_source_that_goes_down_hides_nothing_of_the_others(serving: Serving) -
     run(main())
 
 
-def test_a_hook_that_only_looks_on_changes_no_hit(serving: Serving) -> None:
+def test_transparent_middleware_does_not_change_hits(serving: Serving) -> None:
     @transparent
-    async def looking_on(call: Call, next: Next) -> Result:
+    async def observe(call: Call, next: Next) -> Result:
         return await next(call)
 
     async def main() -> None:
         async with serving(Shelf(one="nothing\nalpha")) as searched:
-            searched.server.methods.add_middleware(looking_on, ("resources/read",))
+            searched.server.methods.add_middleware(observe, ("resources/read",))
             await searched.complete()
             assert [hit.snippet for hit in await searched.find("alpha")] == ["1- nothing\n2: alpha"]
 
@@ -370,7 +370,7 @@ def test_an_index_of_another_version_is_rebuilt_without_a_warning(
     assert [record.levelname for record in caplog.records if "rebuilt" in record.message] == ["INFO"]
 
 
-def test_two_servers_keep_an_index_of_their_own(cache: Path, serving: Serving) -> None:
+def test_two_servers_use_separate_indexes(cache: Path, serving: Serving) -> None:
     async def main() -> None:
         async with serving(Shelf(one="alpha")) as first, serving(Shelf(one="alpha")) as second:
             for searched in (first, second):
@@ -385,7 +385,7 @@ def test_two_servers_keep_an_index_of_their_own(cache: Path, serving: Serving) -
     run(main())
 
 
-def test_an_index_that_is_full_says_so_and_finds_by_name(serving: Serving) -> None:
+def test_a_full_index_is_reported_and_still_finds_names(serving: Serving) -> None:
     texts = {f"n{number}": os.urandom(40_000).hex() for number in range(30)}
 
     async def main() -> None:
@@ -398,7 +398,7 @@ def test_an_index_that_is_full_says_so_and_finds_by_name(serving: Serving) -> No
     run(main())
 
 
-def test_unused_indexes_of_other_sources_make_room(cache: Path, serving: Serving) -> None:
+def test_unused_indexes_of_other_sources_are_deleted_for_space(cache: Path, serving: Serving) -> None:
     class Other(Shelf):
         pass
 
@@ -427,7 +427,7 @@ def test_an_unusable_folder_is_reported_and_search_works(
     assert "The search index is not kept" in caplog.text
 
 
-def test_the_cache_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_cache_folder_follows_xdg_cache_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from wharfinger.sources.search.index_cache import cache_folder
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -436,7 +436,7 @@ def test_the_cache_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert cache_folder().is_absolute()
 
 
-def test_sources_of_parts_are_covered(cache: Path) -> None:
+def test_sources_of_included_servers_are_indexed(cache: Path) -> None:
     part, whole = Server("part"), Server("whole")
     part.include(Shelf(one="alpha"))
     whole.include(part)
@@ -481,7 +481,7 @@ def test_text_that_a_hook_refuses_or_changes_is_not_shown(serving: Serving) -> N
     run(main())
 
 
-def test_a_server_has_one_index(cache: Path) -> None:
+def test_a_second_index_is_refused(cache: Path) -> None:
     server = Server("one")
     index = search_index(cache)
     server.include(index)
@@ -491,7 +491,7 @@ def test_a_server_has_one_index(cache: Path) -> None:
         Server("two").include(index)
 
 
-def test_a_running_server_gets_an_index(cache: Path) -> None:
+def test_an_index_can_be_added_to_a_running_server(cache: Path) -> None:
     server = Server("late")
     server.include(Shelf(one="alpha"))
 
@@ -507,18 +507,18 @@ def test_a_running_server_gets_an_index(cache: Path) -> None:
     run(main())
 
 
-def test_an_index_that_is_locked_by_a_stranger_waits(cache: Path, serving: Serving) -> None:
-    """Another program that holds the file for a moment delays it, and breaks nothing."""
+def test_a_search_works_while_another_program_locks_the_index(cache: Path, serving: Serving) -> None:
+    """The index can be read while another program holds the write lock."""
 
     async def main() -> None:
         async with serving(Shelf(one="alpha")) as searched:
             await searched.complete()
             (path,) = cache.glob("*.sqlite")
-            stranger = sqlite3.connect(path, isolation_level=None)
-            stranger.execute("BEGIN IMMEDIATE")
+            other = sqlite3.connect(path, isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
             assert await searched.uris("alpha") == ["shelf://one"]
-            stranger.execute("COMMIT")
-            stranger.close()
+            other.execute("COMMIT")
+            other.close()
 
     run(main())
 
@@ -543,10 +543,10 @@ def test_an_index_with_mostly_removed_documents_is_rebuilt(serving: Serving, mon
     run(main())
 
 
-def test_documents_without_a_version_are_not_read_again_at_once(
+def test_documents_without_a_version_are_reread_only_after_an_interval(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A remote source, such as another server, is not asked for all of its texts repeatedly."""
+    """A remote source, such as another server, does not send all of its texts repeatedly."""
     monkeypatch.setattr(indexing, "WALK_SECONDS", 0.02)
 
     class Unversioned(Shelf):
@@ -585,7 +585,7 @@ def test_pictures_are_found_by_name_and_not_read(serving: Serving) -> None:
     run(main())
 
 
-def test_a_search_ends_in_time_and_says_what_it_left(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_ends_in_time_and_reports_unread_documents(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(index_search, "READING_SECONDS", 0.3)
 
@@ -609,7 +609,7 @@ def test_a_search_ends_in_time_and_says_what_it_left(serving: Serving, monkeypat
 def test_changes_of_a_watched_folder_are_found_at_once(
     tmp_path: Path, serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Long before the next walk."""
+    """The next walk is an hour away."""
     root = tmp_path / "charts"
     root.mkdir()
     (root / "log.txt").write_text("alpha")
@@ -631,7 +631,7 @@ def test_changes_of_a_watched_folder_are_found_at_once(
     run(main())
 
 
-def test_a_source_without_documents_is_asked_itself(serving: Serving) -> None:
+def test_a_source_without_documents_is_searched_by_its_own_search(serving: Serving) -> None:
     class Bare(Shelf):
         def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
             return [], None
@@ -654,8 +654,8 @@ HOSTILE = (
 )  # fmt: skip
 
 
-def test_any_query_is_answered_soon(serving: Serving) -> None:
-    """Within the bounds of a search, and only with hits that exist."""
+def test_hostile_queries_are_answered_within_the_time_limit(serving: Serving) -> None:
+    """All hits are existing documents."""
     text = "NEAR(a b) OR 'x' ^ * FooBarBazQux1Xyz heartbeat \0\n" * 50
     shelf = Shelf(one=text, two="x" * 100_000, three=" ".join("aBcDeFgH" for _ in range(10_000)))
 
@@ -672,7 +672,7 @@ def test_any_query_is_answered_soon(serving: Serving) -> None:
     run(main())
 
 
-def test_a_misspelled_word_is_read_as_the_nearest_one_and_the_answer_says_so(serving: Serving) -> None:
+def test_a_misspelled_word_is_replaced_by_the_nearest_one_and_reported(serving: Serving) -> None:
     shelf = Shelf(one="the heartbeat of it", two="a harbour", three="class HarbourMaster:\n    def call(self):")
 
     async def main() -> None:
@@ -691,7 +691,7 @@ def test_a_misspelled_word_is_read_as_the_nearest_one_and_the_answer_says_so(ser
     run(main())
 
 
-def test_a_definition_comes_before_mentions_in_any_document(tmp_path: Path, serving: Serving) -> None:
+def test_a_definition_ranks_above_all_mentions(tmp_path: Path, serving: Serving) -> None:
     root = tmp_path / "code"
     (root / "tests").mkdir(parents=True)
     for number in range(300):
@@ -710,7 +710,7 @@ def test_a_definition_comes_before_mentions_in_any_document(tmp_path: Path, serv
     run(main())
 
 
-def test_places_of_a_long_document_are_linked_by_their_windows(tmp_path: Path, serving: Serving) -> None:
+def test_hits_in_a_long_document_link_to_their_windows(tmp_path: Path, serving: Serving) -> None:
     root = tmp_path / "charts"
     root.mkdir()
     lines = ["nothing"] * 2_000
