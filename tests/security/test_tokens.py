@@ -1,4 +1,4 @@
-"""A01 to A20, A23, A25: callers with no token, another's token or a forged one, and traces of tokens."""
+"""A01 to A20, A23, A25: missing, stolen and forged tokens, and tokens in logs, errors and files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def free_port() -> int:
 
 
 class IssuerSite(Issuer):
-    """An issuer whose metadata and keys are on a real port; `wait` delays its answers."""
+    """An issuer that serves its metadata and keys over HTTP. Clearing `wait` delays its answers."""
 
     def __init__(self) -> None:
         site = self
@@ -86,11 +86,11 @@ class Guarded(Http):
         super().__init__("run", FIXTURE, *access, *options, address=address)
 
     def sign(self, *key: Any, header: dict[str, Any] | None = None, **changes: Any) -> str:
-        """A token of the issuer for this server, with changes of its claims and header."""
+        """Return a token of the issuer for this server, with changed claims and header."""
         return self.issuer.sign(*key, header=header or {}, **{"iss": self.issuer.name, "aud": self.url} | changes)
 
     def status(self, token: str | None, **headers: str | None) -> int:
-        """The status of a tool call with this token."""
+        """Return the status of a tool call with this token."""
         return self.tool_call(token, **headers).status
 
     def tool_call(self, token: str | None, tool: str = "quick", **headers: str | None) -> Reply:
@@ -100,7 +100,7 @@ class Guarded(Http):
             return wire.call("tools/call", params, **{"mcp_name": tool, "authorization": bearer, **headers})
 
     def challenge(self, *codes: str) -> str:
-        """The challenge of a 401."""
+        """Return the expected challenge of a 401."""
         metadata = self.url.replace("/mcp", METADATA)
         return "Bearer " + ", ".join([*codes, f'resource_metadata="{metadata}"', 'scope="docs.read"'])
 
@@ -119,8 +119,8 @@ def guarded(issuer: IssuerSite, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield server
 
 
-def ask_everything(wire: RawClient, *, sse: bool = True, **headers: str | None) -> Iterator[Reply]:
-    """Each kind of request; `/sse` answers a valid token with a stream that does not end."""
+def send_everything(wire: RawClient, *, sse: bool = True, **headers: str | None) -> Iterator[Reply]:
+    """Send each kind of request. `/sse` answers a valid token with an endless stream."""
     ways = (("GET", "/mcp"), ("DELETE", "/mcp"), ("GET", "/"), ("POST", "/messages"), ("GET", "/sse"))
     for verb, path in ways if sse else ways[:-1]:
         yield wire.ask(verb, path, accept="text/event-stream", **headers)
@@ -130,8 +130,8 @@ def ask_everything(wire: RawClient, *, sse: bool = True, **headers: str | None) 
     yield wire.ask("POST", body=b"not json", **headers)
 
 
-class EachOnItsOwn:
-    """A new connection for each request, since a refusal ends its connection."""
+class SeparateConnections:
+    """Opens a new connection for each request, since a refusal ends its connection."""
 
     def __init__(self, server: Http) -> None:
         self.server = server
@@ -144,9 +144,9 @@ class EachOnItsOwn:
         return ask
 
 
-def test_without_a_token_nothing_is_answered_but_where_to_get_one(guarded: Guarded) -> None:
+def test_requests_without_a_token_get_only_the_challenge(guarded: Guarded) -> None:
     """A01."""
-    for reply in ask_everything(EachOnItsOwn(guarded)):  # type: ignore[arg-type]
+    for reply in send_everything(SeparateConnections(guarded)):  # type: ignore[arg-type]
         assert (reply.status, reply.headers["www-authenticate"]) == (401, guarded.challenge())
         assert b"fixture" not in reply.body
 
@@ -156,7 +156,7 @@ def test_an_unknown_token_is_refused(guarded: Guarded, issuer: IssuerSite) -> No
     other = Issuer("https://other.example")
     id = guarded.tokens["ann"].rpartition("_")[0]
     for token in ("x" * 40, "wf_0123456789ab_" + "x" * 43, f"{id}_{'x' * 43}", other.sign(aud=guarded.url)):
-        for reply in ask_everything(EachOnItsOwn(guarded), authorization=f"Bearer {token}"):  # type: ignore[arg-type]
+        for reply in send_everything(SeparateConnections(guarded), authorization=f"Bearer {token}"):  # type: ignore[arg-type]
             assert reply.status == 401
             assert reply.headers["www-authenticate"] == guarded.challenge('error="invalid_token"')
 
@@ -166,7 +166,7 @@ def test_an_unknown_token_is_refused(guarded: Guarded, issuer: IssuerSite) -> No
     ["", "Bearer", "Bearer ", "Bearer é", "Bearer a b", 'Bearer "a"', "Bearer a,b", "Basic YTpi", "Bearer =", "Token x",
      "Bearer " + "x" * 17_000],
 )  # fmt: skip
-def test_a_malformed_header_is_refused(guarded: Guarded, value: str) -> None:
+def test_a_malformed_authorization_header_is_refused(guarded: Guarded, value: str) -> None:
     """A03."""
     with guarded.wire() as wire:
         assert wire.call("tools/list", authorization=value).status == 401
@@ -182,8 +182,8 @@ def test_an_expired_token_is_refused(guarded: Guarded) -> None:
 @pytest.mark.parametrize(
     "audience", ["https://other.example/mcp", "{}x", "x{}", "{}/", "x {} y", "", None, ["{}x"], [], 7]
 )
-def test_a_token_for_another_server_is_refused_without_any_setting(guarded: Guarded, audience: Any) -> None:
-    """A04: `aud` is compared as a whole, as one text or as a list."""
+def test_a_token_for_another_audience_is_refused_by_default(guarded: Guarded, audience: Any) -> None:
+    """A04: `aud` is compared exactly, as a string or as a list."""
     given = json.loads(json.dumps(audience).replace("{}", guarded.url))
     assert guarded.status(guarded.sign(aud=given)) == 401
     assert guarded.status(guarded.sign(aud=["https://other.example/mcp", guarded.url])) == 200
@@ -192,11 +192,11 @@ def test_a_token_for_another_server_is_refused_without_any_setting(guarded: Guar
 def test_a_missing_scope_is_forbidden(guarded: Guarded) -> None:
     """A05: for every request, before its body is read."""
     for token in (guarded.tokens["eve"], guarded.sign(scope="docs.reader docs"), guarded.sign(scope=None)):
-        for reply in ask_everything(EachOnItsOwn(guarded), authorization=f"Bearer {token}"):  # type: ignore[arg-type]
+        for reply in send_everything(SeparateConnections(guarded), authorization=f"Bearer {token}"):  # type: ignore[arg-type]
             assert reply.status == 403
 
 
-def test_a_missing_scope_is_named(guarded: Guarded) -> None:
+def test_the_challenge_names_a_missing_scope(guarded: Guarded) -> None:
     """A06."""
     reply = guarded.tool_call(guarded.tokens["eve"])
     metadata = guarded.url.replace("/mcp", METADATA)
@@ -216,7 +216,7 @@ def test_a_token_in_the_query_or_the_body_is_ignored(guarded: Guarded) -> None:
 
 
 def test_two_authorization_headers_are_refused(guarded: Guarded) -> None:
-    """A08: whichever comes first."""
+    """A08: in either order."""
     good = f"Authorization: Bearer {guarded.tokens['ann']}\r\n".encode()
     for both in (good + good, good + b"Authorization: Bearer x\r\n", b"authorization: Basic x\r\n" + good):
         with guarded.wire() as wire:
@@ -226,7 +226,7 @@ def test_two_authorization_headers_are_refused(guarded: Guarded) -> None:
 
 
 def test_a_stolen_session_id_is_useless(guarded: Guarded) -> None:
-    """A09, A10: with another's token it is not found; a caller without a token gets 401 first."""
+    """A09, A10: another caller gets 404, and a caller without a token gets 401."""
     ann, bob = (f"Bearer {guarded.tokens[name]}" for name in ("ann", "bob"))
     with guarded.wire() as wire:
         session = wire.initialize(authorization=ann)
@@ -243,14 +243,14 @@ def test_a_stolen_session_id_is_useless(guarded: Guarded) -> None:
         assert (answer.status, answer.body) == (unknown.status, unknown.body) == (404, answer.body)
         with guarded.wire() as thief:
             assert thief.in_session(session, "ping").status == 401
-        same = guarded.sign(sub="ann")  # another issuer's Ann is another principal
+        same = guarded.sign(sub="ann")  # the same `sub` of another issuer is another principal
         with guarded.wire() as thief:
             assert thief.in_session(session, "ping", authorization=f"Bearer {same}").status == 404
         assert wire.in_session(session, "ping", authorization=ann).status == 200
 
 
-def test_events_of_another_are_not_resumed(guarded: Guarded) -> None:
-    """A11: with ids of session and event, from another session and from the caller's own."""
+def test_events_of_another_caller_are_not_resumed(guarded: Guarded) -> None:
+    """A11: with the event id and the session id of the other caller, or with the caller's own session."""
     ann, bob = (f"Bearer {guarded.tokens[name]}" for name in ("ann", "bob"))
     with guarded.wire() as wire, guarded.wire() as other:
         session = wire.initialize(authorization=ann)
@@ -303,8 +303,8 @@ def test_no_spelling_of_the_path_is_served_without_a_token(guarded: Guarded, pat
     ["127.0.0.1/healthz?", "127.0.0.1/.well-known/oauth-protected-resource#", "evil.test", "127.0.0.1.evil.test",
      "127.0.0.1@evil.test", "", "127.0.0.1:x", "[::1", "a b"],
 )  # fmt: skip
-def test_no_host_header_leads_past_the_token(guarded: Guarded, host: str) -> None:
-    """A14: and no host is repeated in the metadata."""
+def test_no_host_header_bypasses_the_token(guarded: Guarded, host: str) -> None:
+    """A14: and the metadata never repeats the host."""
     assert 400 <= guarded.status(None, host=host) < 500
     assert 400 <= guarded.status(guarded.tokens["ann"], host=host) < 500
     with guarded.wire() as wire:
@@ -314,15 +314,15 @@ def test_no_host_header_leads_past_the_token(guarded: Guarded, host: str) -> Non
 
 
 def test_a_stateless_request_needs_a_token_too(guarded: Guarded) -> None:
-    """A15: each request, also on a connection whose last request had a token."""
+    """A15: also on a connection whose last request had a token."""
     with guarded.wire() as wire:
         bearer = f"Bearer {guarded.tokens['ann']}"
         assert wire.call("tools/list", authorization=bearer).status == 200
         assert wire.call("tools/list").status == 401
 
 
-def test_without_a_token_no_body_is_read(guarded: Guarded) -> None:
-    """A16: the refusal of 3 MiB comes before they are sent."""
+def test_a_request_without_a_token_is_refused_before_its_body_is_read(guarded: Guarded) -> None:
+    """A16: the refusal comes before any of the 3 MiB are sent."""
     for headers in ("", "Authorization: Bearer x\r\n", "Expect: 100-continue\r\n"):
         with guarded.wire() as wire:
             head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
@@ -331,17 +331,17 @@ def test_without_a_token_no_body_is_read(guarded: Guarded) -> None:
             assert (reply.status, reply.headers["connection"]) == (401, "close")
 
 
-def test_a_token_is_never_repeated(guarded: Guarded) -> None:
+def test_a_token_is_never_repeated_in_an_answer(guarded: Guarded) -> None:
     """A17."""
     for token in (guarded.tokens["ann"], guarded.tokens["eve"], "secret-of-somebody", guarded.sign(exp=1)):
-        asking = ask_everything(EachOnItsOwn(guarded), sse=False, authorization=f"Bearer {token}")  # type: ignore[arg-type]
+        asking = send_everything(SeparateConnections(guarded), sse=False, authorization=f"Bearer {token}")  # type: ignore[arg-type]
         for reply in asking:
             assert token not in f"{reply.headers}{reply.body!r}"
             assert token.rpartition(".")[2] not in f"{reply.headers}{reply.body!r}"
 
 
 @pytest.mark.parametrize("end", [b"\r\nX: 1", b"\rX: 1", b"\nX: 1", b"\0", b"\r\n X: 1", b"\x0b", b"\x7f"])
-def test_a_header_that_is_cut_in_two_is_ignored(guarded: Guarded, end: bytes) -> None:
+def test_a_header_with_an_injected_line_break_is_refused(guarded: Guarded, end: bytes) -> None:
     """A18."""
     with guarded.wire() as wire:
         head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 2\r\n"
@@ -360,7 +360,7 @@ def part(value: Any) -> str:
 
 
 def public_key_as_secret(server: Guarded, form: Callable[[Any], bytes]) -> str:
-    """RS/HS swap: an HMAC with the published key as its secret."""
+    """Return a token with an HMAC whose secret is the published key (RS/HS confusion)."""
     key = server.issuer.keys[0]
     head = part({"alg": "HS256", "kid": key.kid, "typ": "at+jwt"})
     payload = part(claims(iss=server.issuer.name, aud=server.url))
@@ -368,14 +368,14 @@ def public_key_as_secret(server: Guarded, form: Callable[[Any], bytes]) -> str:
 
 
 def with_parts(server: Guarded, **changes: Any) -> str:
-    """A valid token with another header or payload and the old signature."""
+    """Return a valid token with another header or payload and the old signature."""
     head, payload, signature = server.sign().split(".")
     parts = {"head": head, "payload": payload, "signature": signature}
     return ".".join((parts | {name: part(value) for name, value in changes.items()}).values())
 
 
 def with_own_key(server: Guarded, **header: Any) -> str:
-    """A token that is signed by a key of its sender."""
+    """Return a token that its sender has signed with a different key."""
     return server.sign(jwk.generate_key("EC", "P-256", {"kid": server.issuer.keys[0].kid}), header=header)
 
 
@@ -452,8 +452,8 @@ def test_a_forged_token_is_refused(guarded: Guarded, name: str) -> None:
 
 
 @pytest.mark.parametrize("case", ["down", "slow"])
-def test_an_issuer_that_does_not_answer_lets_no_caller_in(case: str, tmp_path: Path) -> None:
-    """A20: within the timeout, for many callers at once. Callers with tokens of the file are served meanwhile."""
+def test_callers_are_refused_while_the_issuer_is_down(case: str, tmp_path: Path) -> None:
+    """A20: within the timeout, for many callers at once. Callers with tokens from the file are served meanwhile."""
     issuer = IssuerSite()
     try:
         with Guarded(issuer, tmp_path) as server:
@@ -485,8 +485,8 @@ def test_an_issuer_that_does_not_answer_lets_no_caller_in(case: str, tmp_path: P
 # -- A23
 
 
-def test_a_state_is_of_no_use_to_another_or_changed_or_for_another_call(guarded: Guarded) -> None:
-    """A23: the requestState of a call that asks for input."""
+def test_a_request_state_is_valid_only_unchanged_for_its_caller_and_call(guarded: Guarded) -> None:
+    """A23: the requestState of a call that requires input."""
     capable = META | {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
 
     def ask(token: str, ship: str = "Elbe", **more: Any) -> Any:
@@ -505,7 +505,7 @@ def test_a_state_is_of_no_use_to_another_or_changed_or_for_another_call(guarded:
     state = ask(ann)["result"]["requestState"]
     answers = {"inputResponses": {"agree": {"action": "accept", "content": {"value": True}}}}
     changed = state[:-6] + ("A" if state[-6] != "A" else "B") + state[-5:]
-    same_name = guarded.sign(sub="ann")  # Ann of the issuer is not Ann of the file
+    same_name = guarded.sign(sub="ann")  # the same `sub` of the issuer and of the file are two principals
     for token, ship, used in (
         (bob, "Elbe", state), (same_name, "Elbe", state), (ann, "Weser", state), (ann, "Elbe", changed),
         (ann, "Elbe", state[:-1]), (ann, "Elbe", "x"),
@@ -525,8 +525,8 @@ def test_no_token_is_in_logs_tracebacks_or_the_process_table(issuer: IssuerSite,
         for token in (*good, *bad):
             for tool in ("quick", "raises", "recursion", "surrogate", "missing"):
                 server.tool_call(token, tool)
-            each = EachOnItsOwn(server)
-            for reply in ask_everything(each, sse=False, authorization=f"Bearer {token}"):  # type: ignore[arg-type]
+            each = SeparateConnections(server)
+            for reply in send_everything(each, sse=False, authorization=f"Bearer {token}"):  # type: ignore[arg-type]
                 assert reply.status
         assert within(5, lambda: b"hunter2" in server.errors), "the traceback of the tool is there"
         message = "".join(server.card).encode() + server.errors
@@ -550,8 +550,8 @@ def test_a_server_with_tokens_writes_no_core_file(issuer: IssuerSite, tmp_path: 
         resource.setrlimit(resource.RLIMIT_CORE, before)
 
 
-def test_secrets_are_not_in_the_text_of_objects() -> None:
-    """A25: such texts may get into a log or a traceback."""
+def test_secrets_are_not_in_the_repr_of_objects() -> None:
+    """A25: a repr may appear in a log or a traceback."""
     secret = "the-secret-of-the-client"
     introspection = IntrospectionVerifier(
         "https://id.example/introspect", issuer="https://id.example", client_id="a", client_secret=secret
@@ -563,8 +563,8 @@ def test_secrets_are_not_in_the_text_of_objects() -> None:
         assert encoded not in text
 
 
-def test_files_with_tokens_are_for_their_owner_alone(tmp_path: Path) -> None:
-    """A25: with any umask; the server's file has digests only."""
+def test_files_with_tokens_are_readable_only_by_their_owner(tmp_path: Path) -> None:
+    """A25: with any umask. The server's file has only digests."""
     file, saved = tmp_path / "tokens.json", tmp_path / "saved"
     command = [*COMMAND, "token", "create", "-q", str(file), "--sub", "ann"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT, umask=0)

@@ -33,7 +33,7 @@ AS_TEXT = "2023-11-14T22:13:20Z"
 
 
 def content(source: Folder, path: str) -> t.ResourceContents:
-    """What is read, with nothing but its version taken from `_meta`."""
+    """Read a file and return its content without the version in `_meta`."""
     return plain(source.read(f"{source.uri}/{path}").contents[0])
 
 
@@ -56,7 +56,7 @@ def plain(contents: t.ResourceContents) -> t.ResourceContents:
 # Listing
 
 
-def test_a_file_is_listed_with_all_that_is_known_of_it(source: Folder, charts: Path) -> None:
+def test_a_file_is_listed_with_title_type_size_time_and_version(source: Folder, charts: Path) -> None:
     os.utime(charts / "harbours" / "hull.ts", (MODIFIED, MODIFIED))
     os.utime(charts / "harbours", (MODIFIED, MODIFIED))
     listed = {resource.uri: resource for resource in source.page(None, 100)[0]}
@@ -98,7 +98,7 @@ def test_a_file_is_described_by_its_heading_in_every_list(source: Folder, charts
     ]
 
 
-def test_a_heading_changes_with_its_file_and_is_read_once_while_that_stays_the_same(
+def test_a_heading_is_read_again_only_when_its_file_changes(
     source: Folder, charts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = charts / "README.md"
@@ -112,7 +112,7 @@ def test_a_heading_changes_with_its_file_and_is_read_once_while_that_stays_the_s
     assert opened == ["README.md"]
 
 
-def test_a_list_that_takes_long_reads_no_more_headings_but_shows_those_it_knows(
+def test_a_list_out_of_time_shows_only_cached_headings(
     source: Folder, charts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tree_resources, "HEADING_SECONDS", 0)
@@ -121,7 +121,7 @@ def test_a_list_that_takes_long_reads_no_more_headings_but_shows_those_it_knows(
     assert listed(source)["file:///charts/README.md"].description == "Charts"
 
 
-def test_the_headings_that_are_kept_are_bounded(source: Folder, charts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_headings_is_bounded(source: Folder, charts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_content, "MAX_HEADINGS", 3)
     for number in range(5):
         (charts / f"{number}.md").write_text(f"# Page {number}\n")
@@ -130,7 +130,7 @@ def test_the_headings_that_are_kept_are_bounded(source: Folder, charts: Path, mo
     assert source.files._headings is not None and len(source.files._headings._known) == 3
 
 
-def test_annotations_name_what_to_read_first(source: Folder, charts: Path) -> None:
+def test_annotations_rank_what_to_read_first(source: Folder, charts: Path) -> None:
     for name in ("package-lock.json", "harbours/readme.txt", "harbours/app.min.js", "harbours/old.zip"):
         (charts / name).write_text("{}")
     shown = {
@@ -154,7 +154,7 @@ def test_annotations_name_what_to_read_first(source: Folder, charts: Path) -> No
     }
 
 
-def test_a_name_without_a_known_ending_is_listed_by_its_first_bytes(source: Folder, charts: Path) -> None:
+def test_the_type_of_a_name_without_a_known_suffix_comes_from_its_first_bytes(source: Folder, charts: Path) -> None:
     (charts / "picture").write_bytes(b"\x89PNG\r\n\x1a\n")
     (charts / "script").write_text("#!/bin/sh\n")
     (charts / "noise").write_bytes(b"\xff\0")
@@ -165,7 +165,7 @@ def test_a_name_without_a_known_ending_is_listed_by_its_first_bytes(source: Fold
     ]
 
 
-def test_stat_returns_the_same_as_the_list(source: Folder) -> None:
+def test_stat_returns_the_listed_resource(source: Folder) -> None:
     for resource in source.page(None, 100)[0]:
         found = source.stat(resource.uri)
         assert version_of(found)
@@ -174,7 +174,7 @@ def test_stat_returns_the_same_as_the_list(source: Folder) -> None:
         assert found == resource
 
 
-def test_pages_end_with_the_last_resource(source: Folder) -> None:
+def test_the_last_page_has_no_key(source: Folder) -> None:
     page, key = source.page(None, 8)
     assert (len(page), key) == (8, None)
     page, key = source.page(None, 7)
@@ -189,7 +189,7 @@ def test_an_invalid_key_is_an_invalid_argument(source: Folder) -> None:
         source.children(source.uri, "nonsense")
 
 
-def test_names_that_are_not_text_are_listed_read_and_shown(source: Folder, charts: Path) -> None:
+def test_names_that_are_not_utf8_are_listed_and_read(source: Folder, charts: Path) -> None:
     with open(os.fsencode(charts) + b"/\xff\n\x1b.md", "w") as file:
         file.write("odd")
     odd = next(resource for resource in source.page(None, 100)[0] if "%FF" in resource.uri)
@@ -206,7 +206,7 @@ def test_uris_may_be_the_real_paths(charts: Path) -> None:
     assert source.template == charts.as_uri() + "/{+path}"
 
 
-def test_the_label_is_written_as_a_uri_wants(charts: Path) -> None:
+def test_the_label_is_percent_encoded_in_uris(charts: Path) -> None:
     source = files(charts, label="Nord {see}")
     assert source.uri == "file:///Nord%20%7Bsee%7D"
     assert source.read(source.uri + "/README.md").contents[0].text
@@ -252,9 +252,7 @@ def test_text_is_served_unchanged(
         ("a.bin", bytes(range(256)), "application/octet-stream"),
     ],
 )
-def test_anything_else_is_served_as_its_bytes(
-    source: Folder, charts: Path, name: str, data: bytes, mime_type: str
-) -> None:
+def test_other_files_are_served_as_blobs(source: Folder, charts: Path, name: str, data: bytes, mime_type: str) -> None:
     (charts / name).write_bytes(data)
     assert content(source, name) == t.ResourceContents(uri=f"{source.uri}/{name}", mime_type=mime_type, blob=data)
 
@@ -274,7 +272,7 @@ def test_legacy_encodings_are_decoded_and_reported_as_a_guess(source: Folder, ch
     assert window.text == "höhe" and window.meta is not UNSET and window.meta[GUESSED] is True
 
 
-def test_the_answer_carries_the_uri_that_was_asked_for(source: Folder) -> None:
+def test_the_answer_has_the_requested_uri(source: Folder) -> None:
     uri = f"{source.uri}/%52EADME.md"
     assert source.read(uri).contents[0].uri == uri
     assert source.stat(uri).uri == uri
@@ -306,7 +304,7 @@ def test_a_large_sparse_file_is_not_loaded(source: Folder, charts: Path) -> None
 @pytest.mark.parametrize(
     ("query", "text"), [("lines=2-2", "port\n"), ("bytes=2-5", "a\npo"), ("tail=1", "quay"), ("lines=3-", "quay")]
 )
-def test_any_file_is_read_in_windows(source: Folder, charts: Path, query: str, text: str) -> None:
+def test_a_file_is_read_in_windows_of_lines_bytes_and_tail(source: Folder, charts: Path, query: str, text: str) -> None:
     (charts / "a b?.txt").write_text("a a\nport\nquay")
     uri = f"{source.uri}/a%20b%3F.txt?{query}"
     assert source.read(uri).contents[0].text == text
@@ -316,12 +314,12 @@ def test_any_file_is_read_in_windows(source: Folder, charts: Path, query: str, t
 
 
 @pytest.mark.parametrize("query", ["", "lines", "lines=2-1", "rows=1-2", "lines=9-", "bytes=99-"])
-def test_an_impossible_window_is_reported(source: Folder, charts: Path, query: str) -> None:
+def test_an_invalid_window_is_refused(source: Folder, charts: Path, query: str) -> None:
     with pytest.raises(InvalidArgument, match=r"lines=|lines|bytes"):
         source.read(f"{source.uri}/README.md?{query}")
 
 
-def test_a_folder_has_no_windows_and_what_is_missing_has_none_either(source: Folder) -> None:
+def test_windows_of_folders_and_missing_files_are_refused(source: Folder) -> None:
     with pytest.raises(InvalidArgument, match="folder"):
         source.read(f"{source.uri}/harbours?lines=1-2")
     for path in ("none.md", ".git/config", "../charts/README.md"):
@@ -348,7 +346,7 @@ def test_a_large_blob_stays_in_its_file_until_it_is_sent(source: Folder, charts:
         os.fstat(descriptor)
 
 
-def test_another_content_has_another_version_and_the_same_keeps_it(source: Folder, charts: Path) -> None:
+def test_the_version_changes_only_with_the_content(source: Folder, charts: Path) -> None:
     uri = f"{source.uri}/README.md"
     before = source.version(uri)
     assert before == source.version(uri) == version_of(listed(source)[uri])
@@ -370,7 +368,7 @@ def test_a_file_changed_long_ago_may_be_cached_and_one_changed_now_may_not(sourc
     assert directory is not UNSET and directory < 5_000
 
 
-def test_lines_of_a_log_that_grew_are_found_from_where_they_were_known(source: Folder, charts: Path) -> None:
+def test_the_line_index_of_a_file_that_grows_is_extended(source: Folder, charts: Path) -> None:
     line = b"2026-07-01 a line of a log that is not short\n"
     number = 100_000
     with (charts / "tides.log").open("wb") as file:
@@ -423,30 +421,30 @@ def test_documents_are_all_files_in_pages(source: Folder, charts: Path) -> None:
         (b"", ""),
     ],
 )
-def test_the_text_to_search_comes_in_pieces(source: Folder, charts: Path, data: bytes, text: str) -> None:
+def test_text_to_search_is_decoded_in_pieces(source: Folder, charts: Path, data: bytes, text: str) -> None:
     (charts / "x.txt").write_bytes(data)
     pieces = list(source.text(f"{source.uri}/x.txt"))
     assert "".join(pieces) == text
     assert all(len(piece) <= 300_000 for piece in pieces)
 
 
-def test_the_text_of_what_is_missing_is_not_found(source: Folder) -> None:
+def test_the_text_of_a_missing_file_is_not_found(source: Folder) -> None:
     with pytest.raises(ResourceNotFound):
         list(source.text(f"{source.uri}/none"))
 
 
-def test_a_folder_says_what_it_publishes(source: Folder, charts: Path) -> None:
+def test_a_folder_describes_what_it_publishes(source: Folder, charts: Path) -> None:
     assert source.describe().startswith("5 files, ")
     assert "watched by" in source.describe()
     assert (source.name, source.uri, source.location) == ("charts", "file:///charts", str(charts))
 
 
-def test_a_file_whose_size_is_a_lie_is_read_to_its_end() -> None:
+def test_a_file_with_a_wrong_size_is_read_to_its_end() -> None:
     source = files("/proc/self", label="proc", max_size=1 << 20)
     assert b"Name:" in (content(source, "status").text or "").encode()
 
 
-def test_a_file_that_grows_shrinks_and_vanishes_while_it_is_read_is_answered(charts: Path) -> None:
+def test_a_file_that_changes_during_a_read_is_read_or_not_found(charts: Path) -> None:
     source = files(charts, max_size=100_000)
     path = charts / "live.txt"
     stop = threading.Event()
@@ -474,7 +472,7 @@ def test_a_file_that_grows_shrinks_and_vanishes_while_it_is_read_is_answered(cha
     finally:
         stop.set()
         writer.join()
-    # A blob where the system showed zeros in place of what was being cut off.
+    # It is a blob if the system returned zeros for the part that was being truncated.
     assert answers <= {"text", "blob", "ResourceNotFound", "InvalidArgument"}
 
 
@@ -505,9 +503,9 @@ def test_a_directory_is_read_as_a_listing_and_one_content_for_each_child(source:
 
 
 def as_vscode(source: Folder, directory: str) -> dict[str, str]:
-    """What VS Code's file system makes of a directory (its mcpResourceFilesystem: `_decodeURI`, `_readURI`, `readdir`).
+    """List a directory as VS Code's file system does (its mcpResourceFilesystem: `_decodeURI`, `_readURI`, `readdir`).
 
-    It reads without the slash at the end, skips what is not below, and takes what is deeper or has no bytes for a
+    It reads without the slash at the end, skips what is not below, and treats what is deeper or has no bytes as a
     directory.
     """
     asked = directory.rstrip("/")
@@ -535,7 +533,7 @@ def test_vscode_shows_a_large_file_with_the_notice_of_the_next_window(charts: Pa
     )
 
 
-def test_vscode_sees_files_and_directories_as_what_they_are(source: Folder, charts: Path) -> None:
+def test_vscode_distinguishes_files_and_directories(source: Folder, charts: Path) -> None:
     assert as_vscode(source, f"{source.uri}/") == {
         "harbours": "directory", "README.md": "file", "empty.txt": "file", "tides.csv": "file",
     }  # fmt: skip
@@ -549,7 +547,7 @@ def test_vscode_can_open_a_directory_as_a_document(source: Folder) -> None:
     assert [part.uri for part in source.read(uri + "/").contents].count(uri + "/") == 1
 
 
-def test_a_slash_at_the_end_changes_nothing_but_the_uri(source: Folder) -> None:
+def test_a_trailing_slash_changes_only_the_uri(source: Folder) -> None:
     for path in ("", "/harbours"):
         plain, slashed = source.read(source.uri + path).contents, source.read(f"{source.uri}{path}/").contents
         assert slashed[0].uri == f"{source.uri}{path}/"
@@ -557,7 +555,7 @@ def test_a_slash_at_the_end_changes_nothing_but_the_uri(source: Folder) -> None:
         assert slashed[1:] == plain[1:]
 
 
-def test_a_directory_with_too_many_entries_says_so(source: Folder, charts: Path) -> None:
+def test_a_directory_with_too_many_entries_is_cut_and_reported(source: Folder, charts: Path) -> None:
     many = charts / "many"
     many.mkdir()
     many_names(many, [f"{number:04d}.txt" for number in range(MAX_CHILDREN + 5)])
@@ -623,7 +621,7 @@ def test_a_root_that_vanished_is_unavailable_and_not_empty(source: Folder, chart
         ("%zz", []),
     ],
 )
-def test_paths_complete_by_directory_then_by_any_part_of_the_name(
+def test_paths_complete_within_a_directory_then_by_any_part_of_the_name(
     source: Folder, value: str, expected: list[str]
 ) -> None:
     assert source.complete(source.template, "path", value, {}) == expected
@@ -647,7 +645,7 @@ def test_completions_are_bounded_and_only_for_the_path(source: Folder, charts: P
 
 
 @given(st.text(max_size=20))
-def test_completion_survives_whatever_is_typed(value: str) -> None:
+def test_completion_accepts_any_text(value: str) -> None:
     source = files(Path(__file__).parent)
     source.complete(source.template, "path", value, {})
 
@@ -667,7 +665,7 @@ def test_a_count_reports_published_and_unpublished_files(publish: Callable[..., 
     assert str(counted) == "4 files, 72 B (2 ignored by .gitignore, 2 hidden, 1 credential-like, 1 excluded)"
 
 
-def test_a_count_that_ran_out_of_time_says_so(source: Folder, charts: Path) -> None:
+def test_a_count_out_of_time_is_reported_as_incomplete(source: Folder, charts: Path) -> None:
     many_names(charts, [f"{number}.txt" for number in range(300)])
     counted = source.count(seconds=-1)
     assert not counted.complete
@@ -677,10 +675,10 @@ def test_a_count_that_ran_out_of_time_says_so(source: Folder, charts: Path) -> N
 @pytest.mark.parametrize(
     ("octets", "text"), [(0, "0 B"), (1023, "1023 B"), (2150, "2.1 KiB"), (38 << 20, "38 MiB"), (1 << 50, "1024 TiB")]
 )
-def test_sizes_are_written_for_people(octets: int, text: str) -> None:
+def test_sizes_are_formatted_for_people(octets: int, text: str) -> None:
     assert size_text(octets) == text
 
 
 @pytest.mark.parametrize("seconds", [1e30, -1e30, float(1 << 62)])
-def test_an_invalid_time_is_left_out(seconds: float) -> None:
+def test_an_invalid_time_is_formatted_as_empty(seconds: float) -> None:
     assert iso(seconds) == ""

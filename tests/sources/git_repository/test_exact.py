@@ -1,4 +1,4 @@
-"""Everything that is read is what git reads: each object, change and log of several histories, and `git apply`.
+"""Each object, change and log of several histories is what git reads, and git applies each patch.
 
 With WHARFINGER_REPOS, a folder of clones, its first three repositories are compared too; the names of the tests in the
 report say which histories were used.
@@ -50,7 +50,7 @@ from wharfinger.sources.git_repository.git_process import GitFailed
 from wharfinger.sources.windows.window import WINDOW
 from wharfinger.types import Resource
 
-SAMPLE = 300  # commits of a clone whose changes are compared
+SAMPLE = 300  # commits of a clone to compare
 LARGEST_PATCH = 2 << 20  # bytes of the patch of a binary file that are shown
 WHOLE = 32 << 20  # bytes that are read at once
 
@@ -145,7 +145,7 @@ def source(history: History) -> Iterator[Published]:
 # Objects
 
 
-@pytest.mark.timeout(1_800)  # of a large clone; those that are made take seconds
+@pytest.mark.timeout(1_800)  # for a large clone; the generated histories take seconds
 def test_every_object_is_what_git_reads(history: History, source: Published) -> None:
     """`git cat-file --batch-all-objects --batch`."""
     wrong: list[str] = []
@@ -243,7 +243,7 @@ def test_the_made_repository_has_objects_that_are_hard_to_read(tmp_path: Path) -
     assert len(silent) > 30
 
 
-def test_windows_of_files_are_the_bytes_that_git_has(history: History, source: Published) -> None:
+def test_windows_of_files_are_bytes_that_git_reads(history: History, source: Published) -> None:
     """`?bytes=`, `?lines=` and `?tail=` of some files."""
     chance = random.Random(5)
     form = "--batch-check=%(objecttype) %(objectname) %(objectsize)"
@@ -267,7 +267,7 @@ def test_windows_of_files_are_the_bytes_that_git_has(history: History, source: P
 
 
 def test_files_that_were_just_committed_are_read(tmp_path: Path) -> None:
-    """Loose objects, however their first bytes are packed."""
+    """Loose objects, however their first bytes are compressed."""
     if GIT is None:
         absent("git")
     history = History(tmp_path / "new")
@@ -297,7 +297,7 @@ def _changed(history: History, old: str, new: str) -> set[tuple[str, bytes]]:
 
 
 def _before(history: History, commit: str) -> str:
-    """The first parent, or the empty tree."""
+    """Return the first parent, or the empty tree."""
     found = history.lines("rev-list", "--parents", "-n", "1", commit)[0].split(" ")
     return found[1] if len(found) > 1 else history.output("hash-object", "-t", "tree", os.devnull).decode().strip()
 
@@ -311,7 +311,7 @@ _CHANGE = re.compile(r"^ *([ADMTRC])[0-9]*\s+(.*)$", re.MULTILINE)
 
 @pytest.mark.timeout(600)
 def test_a_commit_names_the_paths_that_git_names(history: History, source: Published) -> None:
-    """`git diff-tree`, against the first parent; names that are plain to see."""
+    """`git diff-tree` against the first parent, for printable names."""
     wrong: list[str] = []
     for commit in _commits(history):
         expected = _changed(history, _before(history, commit), commit)
@@ -332,9 +332,9 @@ def test_a_commit_names_the_paths_that_git_names(history: History, source: Publi
 
 @pytest.mark.timeout(900)
 def test_differences_are_patches_that_git_applies(history: History, source: Published, tmp_path: Path) -> None:
-    """`git apply` makes of the parent's files the commit's, whatever they are called, also if they are binary.
+    """`git apply` turns the parent's files into the commit's, whatever their names, also if they are binary.
 
-    Texts in encodings other than UTF-8 are decoded to be read, so what is made has none.
+    Files in encodings other than UTF-8 are excluded, because their patches are decoded for display.
     """
     wrong: list[str] = []
     for commit in _commits(history):
@@ -364,7 +364,7 @@ def _applied(history: History, source: Published, uri: str, old: str, new: str, 
     """Return why a difference does not turn one tree into the other; empty if it does, or if git cannot compare."""
     try:
         patch = b"".join(map(bytes_of, windows(source, uri)))
-    except GitFailed as error:  # an incomplete clone
+    except GitFailed as error:  # of an incomplete clone
         try:
             history.output("diff", "--binary", old, new)
         except AssertionError:
@@ -395,7 +395,7 @@ def _applied(history: History, source: Published, uri: str, old: str, new: str, 
 
 
 def _decoded_paths(history: History, old: str, new: str) -> set[str]:
-    """The changed files whose patch by git is not UTF-8. It is decoded for display, as the documentation says."""
+    """Return the changed files whose patch is not UTF-8. The source decodes it for display, as documented."""
     found: set[str] = set()
     own = history.output("diff", "--binary", "-M", old, new)
     for patch in re.split(rb"(?m)^(?=diff --git )", own):
@@ -412,7 +412,7 @@ _LINE = re.compile(r"^([0-9a-f]{7,64}) \d{4}-\d\d-\d\d ", re.MULTILINE)
 
 
 def _logged(source: Published, uri: str) -> list[str]:
-    """The commits of a log, by the beginnings of their names."""
+    """Return the short ids of the commits of a log."""
     return _LINE.findall(whole(source, uri))
 
 
@@ -432,8 +432,8 @@ def test_logs_have_the_commits_that_git_logs(history: History, source: Published
         assert any(_same(found, history.lines("rev-list", *order, oid)) for order in ((), ("--date-order",))), oid
 
 
-def test_the_log_of_a_path_is_that_of_git(tmp_path: Path) -> None:
-    """Before and after a move, which the log follows."""
+def test_the_log_of_a_path_is_the_log_of_git(tmp_path: Path) -> None:
+    """The log follows a rename."""
     if GIT is None:
         absent("git")
     history = History(tmp_path / "linear")
@@ -459,8 +459,8 @@ def test_the_log_of_a_path_is_that_of_git(tmp_path: Path) -> None:
 # References and names
 
 
-def test_every_reference_means_what_it_means_to_git(history: History, source: Published) -> None:
-    """`git rev-parse`, of branches and tags in full and of some with steps to parents. No other reference is known."""
+def test_references_resolve_as_in_git(history: History, source: Published) -> None:
+    """`git rev-parse` of branches and tags, and of some parents. Other references are not found."""
     names = history.lines("for-each-ref", "--format=%(refname)")
     known = [name for name in names if name.startswith(("refs/heads/", "refs/tags/", "refs/remotes/"))]
     for name in sorted(set(names) - set(known))[:20]:  # such as refs/pull/1/head
@@ -479,7 +479,7 @@ def test_every_reference_means_what_it_means_to_git(history: History, source: Pu
 
 
 def test_every_file_of_a_commit_has_a_uri(history: History, source: Published) -> None:
-    """`git ls-tree -r -z`: the URIs that are listed lead to these objects, whatever the names."""
+    """`git ls-tree -r -z`: each path has a URI, whatever its name."""
     for commit in history.commits(4):
         fields = history.output("ls-tree", "-r", "-z", commit).split(b"\0")[:-1]
         for field in random.Random(3).sample(fields, min(200, len(fields))):
@@ -496,7 +496,7 @@ def test_every_file_of_a_commit_has_a_uri(history: History, source: Published) -
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_a_client_of_the_served_repository_reads_what_git_reads(tmp_path: Path, revision: str) -> None:
-    """`wharfinger serve git:PATH` and a client of either era: odd names, binary files, changes."""
+    """`wharfinger serve git:PATH` and a client of either era: odd names, binary files and logs."""
     if GIT is None:
         absent("git")
     history = _odd(tmp_path / "odd")
@@ -517,7 +517,7 @@ def test_a_client_of_the_served_repository_reads_what_git_reads(tmp_path: Path, 
     asyncio.run(asyncio.wait_for(compare(), 50))
 
 
-def test_a_copy_of_a_repository_reads_alike(tmp_path: Path) -> None:
+def test_a_repacked_copy_gives_the_same_answers(tmp_path: Path) -> None:
     """No answer depends on where the repository is, or on how its objects are stored."""
     if GIT is None:
         absent("git")

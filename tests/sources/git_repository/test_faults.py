@@ -32,8 +32,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are c
 
 HULL = "git://repo/tree/main/hull.txt"
 TOP = "git://repo"
-MOST = 16  # processes that stay
-SOON = 10.0  # seconds until a fault has passed
+MAX_PERSISTENT_PROCESSES = 16  # persistent processes
+RECOVERY_SECONDS = 10.0  # seconds until the source has recovered
 
 
 # Processes
@@ -55,14 +55,14 @@ def git_processes(parent: int | None = None) -> dict[int, str]:
 
 
 def command_of(pid: int) -> str:
-    """What a process runs; empty if it has ended."""
+    """Return the command line of a process, or an empty string if it has ended."""
     try:
         return Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         return ""
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = SOON) -> None:
+def until(condition: Callable[[], object], what: str, seconds: float = RECOVERY_SECONDS) -> None:
     """Wait for a condition."""
     ends = time.monotonic() + seconds
     while not condition():
@@ -71,7 +71,7 @@ def until(condition: Callable[[], object], what: str, seconds: float = SOON) -> 
 
 
 def reads(source: Published, uri: str, text: str) -> bool:
-    """Return whether this text is read now."""
+    """Report whether this URI now reads as this text."""
     try:
         return source.first_text(uri) == text
     except WharfingerError:
@@ -80,7 +80,7 @@ def reads(source: Published, uri: str, text: str) -> bool:
 
 @pytest.fixture(autouse=True)
 def _no_processes_are_left() -> Iterator[None]:
-    """Every process that a source starts ends with it."""
+    """Every process that a source starts ends when the source is closed."""
     yield
     close_all()
     until(lambda: not git_processes(), "all processes of git have ended", 5)
@@ -93,11 +93,13 @@ def source(history: Work) -> Iterator[Published]:
         yield source
 
 
-# Repositories that go and come
+# Repositories that disappear and return
 
 
-def test_a_repository_that_is_moved_away_is_gone_and_returns(history: Work, source: Published, tmp_path: Path) -> None:
-    """It is reported as gone, with the reason; never as empty or without commits."""
+def test_a_moved_repository_is_reported_and_read_again_after_its_return(
+    history: Work, source: Published, tmp_path: Path
+) -> None:
+    """It is never reported as empty, damaged or without commits."""
     assert source.first_text(HULL) == "five\nfathoms\n"
     history.path.rename(tmp_path / "elsewhere")
     until(lambda: not reads(source, HULL, "five\nfathoms\n"), "the file is gone")
@@ -112,8 +114,10 @@ def test_a_repository_that_is_moved_away_is_gone_and_returns(history: Work, sour
     assert "main at" in source.first_text(TOP)
 
 
-def test_watchers_hear_that_a_repository_goes_and_returns(history: Work, source: Published, tmp_path: Path) -> None:
-    """Each time once."""
+def test_watchers_are_notified_when_a_repository_disappears_and_returns(
+    history: Work, source: Published, tmp_path: Path
+) -> None:
+    """They are notified each time."""
     recorder = ChangeRecorder()
     for uri in (HULL, TOP):
         source.stat(uri)
@@ -127,7 +131,7 @@ def test_watchers_hear_that_a_repository_goes_and_returns(history: Work, source:
 
 
 def test_a_recreated_repository_is_read(history: Work, source: Published, tmp_path: Path) -> None:
-    """Another repository at the same path, with other objects; the old one is not read any more."""
+    """A new repository at the same path has other objects. The old ones are not found."""
     old = history.head
     assert source.first_text(HULL) == "five\nfathoms\n"
     shutil.rmtree(history.path)
@@ -138,8 +142,8 @@ def test_a_recreated_repository_is_read(history: Work, source: Published, tmp_pa
         source.read(f"git://repo/commit/{old}")
 
 
-def test_a_branch_that_is_forced_back_is_read_at_its_new_commit(work: Work, tmp_path: Path) -> None:
-    """After a forced push, dropped commits stay until they are pruned."""
+def test_a_force_pushed_branch_is_read_at_its_new_commit(work: Work, tmp_path: Path) -> None:
+    """Dropped commits can be read until they are pruned."""
     work.commit("Begin", hull__txt="one\n")
     work.git("clone", "-q", "--bare", str(work.path), str(tmp_path / "served.git"))
     served = Work(tmp_path / "served.git")
@@ -185,13 +189,13 @@ PACKING: dict[str, list[list[str]]] = {
 
 
 @pytest.mark.parametrize("name", list(PACKING))
-def test_reads_are_right_while_git_packs_and_prunes(work: Work, name: str) -> None:
-    """For files that always exist, each read succeeds and is exact while commits arrive."""
+def test_reads_are_exact_while_git_packs_and_prunes(work: Work, name: str) -> None:
+    """Each read of a file that always exists succeeds while commits arrive."""
     contents = {f"part{number:02}.txt": (f"part {number}\n" * (number * 50 + 1)) for number in range(30)}
     for file, text in contents.items():
         work.write(file, text)
     first = work.commit("Begin")
-    work.git("config", "gc.auto", "0")  # what a commit starts in the background would pack at the same time
+    work.git("config", "gc.auto", "0")  # no background `git gc` after a commit
     stopped = threading.Event()
     wrong: list[str] = []
     counts: list[int] = []
@@ -232,11 +236,11 @@ def test_reads_are_right_while_git_packs_and_prunes(work: Work, name: str) -> No
     assert sum(counts) > 30
 
 
-# Processes that end, hang or are many
+# Processes that crash, hang or are numerous
 
 
-def test_reads_survive_that_processes_are_killed(history: Work, source: Published) -> None:
-    """Pending requests are sent again: a killed process costs no answer."""
+def test_reads_succeed_when_git_processes_are_killed(history: Work, source: Published) -> None:
+    """Pending requests are sent again to a new process."""
     blobs = {history.put("blob", b"%d\n" % number * 500): b"%d\n" % number * 500 for number in range(200)}
     source.read(HULL)
     for _ in range(5):
@@ -250,7 +254,7 @@ def test_reads_survive_that_processes_are_killed(history: Work, source: Publishe
 
 
 def test_a_process_that_hangs_is_replaced(history: Work, source: Published, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read has a deadline; the next one has a new process."""
+    """A read that exceeds its deadline is repeated with a new process."""
     from wharfinger.sources.git_repository import object_reader
 
     monkeypatch.setattr(object_reader, "OBJECT_SECONDS", 0.5)
@@ -269,7 +273,7 @@ def test_a_process_that_hangs_is_replaced(history: Work, source: Published, monk
 
 
 def _fake_git(folder: Path, script: str) -> Path:
-    """A program called git in a separate folder; `$GIT` is the real one."""
+    """Write a program called git to a separate folder. Its variable `$GIT` is the path of the real one."""
     folder.mkdir(exist_ok=True)
     program = folder / "git"
     program.write_text(f"#!/bin/sh\nGIT='{GIT}'\n{script}\n")
@@ -278,10 +282,10 @@ def _fake_git(folder: Path, script: str) -> Path:
 
 
 @pytest.mark.timeout(100)
-def test_a_command_that_hangs_is_ended_and_others_are_answered(
+def test_a_command_that_hangs_is_ended_and_other_reads_succeed(
     history: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An endless log: its reader gets an error, and files are read meanwhile."""
+    """The log ends with a notice after its time limit, and files are read meanwhile."""
     script = 'case " $* " in *" log "*|*" rev-list "*) exec sleep 1000;; esac\nexec "$GIT" "$@"'
     _fake_git(tmp_path / "bin", script)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
@@ -295,8 +299,8 @@ def test_a_command_that_hangs_is_ended_and_others_are_answered(
 
 
 @pytest.mark.timeout(120)
-def test_processes_that_stay_never_exceed_their_bound(work: Work, tmp_path: Path) -> None:
-    """Many repositories in one server, all read at once: the least recently used processes end first."""
+def test_persistent_processes_are_bounded(work: Work, tmp_path: Path) -> None:
+    """Many repositories of one server are read at once. The least recently used processes end first."""
     for number in range(20):
         work.write(f"file{number:02}.txt", f"{number}\n")
     work.commit("Begin")
@@ -335,7 +339,7 @@ def test_processes_that_stay_never_exceed_their_bound(work: Work, tmp_path: Path
         stopped.set()
         counter.join()
     print(f"{most[0]} processes")
-    assert 1 <= most[0] <= MOST
+    assert 1 <= most[0] <= MAX_PERSISTENT_PROCESSES
 
 
 def test_deleted_temporary_files_are_made_again(history: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +358,7 @@ def test_deleted_temporary_files_are_made_again(history: Work, tmp_path: Path, m
     assert list(folder.iterdir()) == []
 
 
-# Which git
+# Versions of git
 
 VERSIONS = {
     "git version 2.39.5": True,
@@ -376,7 +380,7 @@ VERSIONS = {
 def test_a_git_that_is_too_old_is_refused_in_one_line(
     history: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: str
 ) -> None:
-    """The oldest that will do is that of Debian 12."""
+    """The oldest supported version is that of Debian 12."""
     script = f"case $1 in version|--version) printf '%s\\n' '{printed}';; *) exec \"$GIT\" \"$@\";; esac"
     _fake_git(tmp_path / "bin", script)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
@@ -394,15 +398,15 @@ def test_a_git_that_is_too_old_is_refused_in_one_line(
         assert printed.split()[2].removesuffix(".1") in words
 
 
-def test_without_git_it_is_refused_in_one_line(history: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names what is needed."""
+def test_a_missing_git_is_reported_in_one_line(history: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the required version."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UnusableSource, match=r"needs git 2\.39\.5"):
         git(history.path)
 
 
-def test_the_command_line_says_so_in_one_line(history: Work, tmp_path: Path) -> None:
-    """`wharfinger serve git:PATH` without git: no traceback."""
+def test_the_command_line_reports_a_missing_git_in_one_line(history: Work, tmp_path: Path) -> None:
+    """`wharfinger serve git:PATH` without git prints no traceback."""
     ran = subprocess.run(
         [sys.executable, "-m", "wharfinger", "serve", "--stdio", f"git:{history.path}"],
         env={"PATH": str(tmp_path), "HOME": str(tmp_path)}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -414,10 +418,10 @@ def test_the_command_line_says_so_in_one_line(history: Work, tmp_path: Path) -> 
     assert len(ran.stderr.strip().splitlines()) <= 2, ran.stderr
 
 
-def test_a_git_that_disappears_is_reported_and_returns(
+def test_a_git_that_disappears_is_reported_and_used_again_after_its_return(
     history: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As while a package is upgraded."""
+    """As during an upgrade of its package."""
     program = _fake_git(tmp_path / "bin", 'exec "$GIT" "$@"')
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     with Published(history.path) as source:
@@ -468,16 +472,16 @@ def test_a_server_that_ends_leaves_no_process(history: Work, tmp_path: Path, end
         process.wait(10)
 
 
-def test_closing_and_opening_again_works(history: Work) -> None:
-    """The next read starts what `close` ended; a second source is not affected."""
+def test_a_closed_source_can_be_used_again(history: Work) -> None:
+    """The next read starts new processes. A second source is not affected."""
     with Published(history.path) as one, Published(history.path) as other:
         for _ in range(3):
             assert one.first_text(HULL) == other.first_text(HULL) == "five\nfathoms\n"
             one._result(one.source.close())
 
 
-def test_a_large_history_does_not_hold_up_small_reads(tmp_path: Path) -> None:
-    """Many logs and differences at once, and files between them."""
+def test_slow_logs_and_diffs_do_not_block_reads_of_files(tmp_path: Path) -> None:
+    """Files are read during many logs and differences."""
     if GIT is None:
         absent("git")
     from tests.sources.git_repository.histories import fill_with_deltas

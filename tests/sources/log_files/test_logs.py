@@ -1,4 +1,4 @@
-"""Logs as resources: their end, windows of lines, bytes and time, levels and texts, positions, safety and watching."""
+"""Logs as resources: the tail, windows of lines, bytes and time, levels, text, positions, safety and watching."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ APP = "log://boats/app.log"
 
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
-    """A log of ten minutes: a line each, every third an error with a traceback."""
+    """A log of ten minutes with one line each. Every third line is an error with a traceback."""
     path = tmp_path / "app.log"
     with path.open("w") as file:
         for minute in range(10):
@@ -67,7 +67,7 @@ def add(path: Path, data: bytes) -> None:
 # What is published
 
 
-def test_only_files_that_match_are_logs(tmp_path: Path, app: Path, boats: Logs) -> None:
+def test_only_regular_files_that_match_are_published(tmp_path: Path, app: Path, boats: Logs) -> None:
     (tmp_path / "notes.txt").write_text("no")
     (tmp_path / "link.log").symlink_to(app)
     os.mkfifo(tmp_path / "pipe.log")
@@ -80,7 +80,7 @@ def test_only_files_that_match_are_logs(tmp_path: Path, app: Path, boats: Logs) 
         assert time.monotonic() - began < 1
 
 
-def test_a_pattern_over_folders_publishes_only_what_is_on_its_way(tmp_path: Path) -> None:
+def test_a_pattern_over_folders_publishes_only_matches_and_their_folders(tmp_path: Path) -> None:
     for name in ("web-1/access.log", "web-2/access.log", "web-2/deep/access.log", "db/access.log"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x\n")
@@ -92,12 +92,12 @@ def test_a_pattern_over_folders_publishes_only_what_is_on_its_way(tmp_path: Path
 
 
 @pytest.mark.parametrize("pattern", ["none/*.log", "", "*/../*.log"])
-def test_a_pattern_that_cannot_be_is_refused(tmp_path: Path, pattern: str) -> None:
+def test_an_invalid_pattern_is_refused(tmp_path: Path, pattern: str) -> None:
     with pytest.raises(UnusableSource):
         logs(f"{tmp_path}/{pattern}")
 
 
-def test_an_unknown_zone_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_timezone_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnusableSource, match="UTC"):
         logs(tmp_path / "*.log", timezone="Mars/Olympus")
 
@@ -105,7 +105,7 @@ def test_an_unknown_zone_is_refused(tmp_path: Path) -> None:
 # Windows
 
 
-def test_a_log_reads_as_its_end_and_leads_to_what_is_before(app: Path, boats: Logs) -> None:
+def test_a_log_is_read_from_its_end_with_links_to_earlier_windows(app: Path, boats: Logs) -> None:
     app.write_text("".join([f"2026-11-20T10:00:00Z INFO line {number}\n" for number in range(20_000)]))
     found, uri = [], APP
     while uri:
@@ -146,16 +146,16 @@ def test_a_window_continues_backwards_in_rotated_files(app: Path, boats: Logs) -
         ("tail=3&until=2026-11-20T10:03:00Z", [1, 2]),
     ],
 )
-def test_a_window_has_what_was_asked_for(app: Path, boats: Logs, query: str, wanted: list[int]) -> None:
+def test_a_window_has_the_requested_lines(app: Path, boats: Logs, query: str, wanted: list[int]) -> None:
     assert numbers(text(boats, f"{APP}?{query}")) == wanted
 
 
-def test_lines_without_a_time_belong_to_the_one_before(app: Path, boats: Logs) -> None:
+def test_lines_without_a_time_belong_to_the_entry_before(app: Path, boats: Logs) -> None:
     found = text(boats, f"{APP}?level=error&since=2026-11-20T10:06:00Z&until=2026-11-20T10:07:00Z")
     assert found.splitlines()[1:] == ["Traceback (most recent call last):", "  Boat: sank at 6"]
 
 
-def test_the_rest_of_an_entry_that_came_later_has_its_level(app: Path, boats: Logs) -> None:
+def test_lines_appended_to_an_entry_keep_its_level(app: Path, boats: Logs) -> None:
     add(app, b"2026-11-20T10:20:00Z ERROR line 20\n")
     following = link(boats, f"{APP}?level=error")
     add(app, b"Traceback\n  late\n2026-11-20T10:21:00Z INFO line 21\nnot an error\n")
@@ -185,7 +185,7 @@ def test_unordered_times_are_scanned_and_reported(app: Path, boats: Logs) -> Non
     assert "not in order" in str(result.contents[1].text)
 
 
-def test_a_log_without_times_says_what_to_ask_for(app: Path, boats: Logs) -> None:
+def test_a_time_window_of_a_log_without_times_suggests_tail(app: Path, boats: Logs) -> None:
     app.write_text("no time\nat all\n")
     with pytest.raises(InvalidArgument, match="tail="):
         boats.read(f"{APP}?since=15m")
@@ -196,7 +196,7 @@ def test_a_log_without_times_says_what_to_ask_for(app: Path, boats: Logs) -> Non
     "query", ["tail=0", "tail=x", "lines=3-1", "lines=999-", "bytes=9999999-", "since=soon", "level=loud", "text=",
               "tail=1&lines=1-2", "nobody=knows", "after=x", "since=1h&until=2h", "lines=1-2&since=1h"],
 )  # fmt: skip
-def test_an_impossible_window_is_reported(app: Path, boats: Logs, query: str) -> None:
+def test_an_invalid_window_is_refused(app: Path, boats: Logs, query: str) -> None:
     with pytest.raises(InvalidArgument):
         boats.read(f"{APP}?{query}")
 
@@ -219,7 +219,7 @@ def test_new_lines_are_read_once_across_rotation(app: Path, boats: Logs) -> None
     assert text(boats, link(boats, uri)) == ""
 
 
-def test_a_position_of_another_log_is_lost_and_says_so(app: Path, boats: Logs) -> None:
+def test_a_position_in_a_replaced_log_is_reported_as_gone(app: Path, boats: Logs) -> None:
     uri = link(boats, APP)
     app.unlink()
     app.write_text("all is new line 1\n")
@@ -245,7 +245,7 @@ lines_of_logs = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(parts=st.lists(lines_of_logs, min_size=1, max_size=6), rotate=st.lists(st.sampled_from("rct-"), max_size=6))
-def test_positions_lose_and_repeat_nothing(
+def test_positions_read_each_line_once_across_rotation(
     tmp_path_factory: pytest.TempPathFactory, parts: list[list[bytes]], rotate: list[str]
 ) -> None:
     """Lines are written in parts; between two parts the log is renamed, copied and cut, or left (`-`)."""
@@ -282,7 +282,7 @@ def test_positions_lose_and_repeat_nothing(
 
 @settings(max_examples=60, deadline=None)
 @given(lines=lines_of_logs, size=st.integers(1, 400), kind=st.sampled_from(["lines", "bytes"]))
-def test_windows_joined_are_the_log(
+def test_joined_windows_are_the_log(
     tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], size: int, kind: str
 ) -> None:
     path = tmp_path_factory.mktemp("logs") / "app.log"
@@ -306,7 +306,7 @@ def test_windows_joined_are_the_log(
     behind=st.integers(0, 3),
     wide=st.booleans(),
 )
-def test_windows_of_time_joined_are_the_log(
+def test_joined_windows_of_time_are_the_log(
     tmp_path_factory: pytest.TempPathFactory, seconds: list[int], cuts: list[int], behind: int, wide: bool
 ) -> None:
     path = tmp_path_factory.mktemp("logs") / "app.log"
@@ -346,7 +346,7 @@ def test_a_line_of_100_mb_is_cut_and_marked(app: Path, boats: Logs) -> None:
     assert text(boats, APP).endswith("bytes more in this line]\n")
 
 
-def test_control_characters_are_written_out(app: Path, boats: Logs) -> None:
+def test_control_characters_are_escaped(app: Path, boats: Logs) -> None:
     app.write_bytes(b"\x1b[31mred\x07 \xff \xe2\x80\xae\r\nrow\tx\rback\n" + b"\0" * 5000 + b"end\n")
     assert text(boats, APP) == "\\x1b[31mred\\x07 \\xff \\u202e\r\nrow\tx\\rback\n[5000 NUL bytes]end\n"
 
@@ -357,14 +357,14 @@ def test_a_compressed_log_is_read_within_a_bound(tmp_path: Path) -> None:
     source = logs(tmp_path / "*.gz", label="boats")
     result = source.read(f"{APP}.1.gz?lines=1-1")
     assert result.contents[0].text == "0" * 1023 + "\n"
-    assert len(result.contents) == 1  # all that was asked for is there
+    assert len(result.contents) == 1  # the answer is complete
     assert "left out" in str(source.read(f"{APP}.1.gz?lines=1-").contents[-1].text)
     (tmp_path / "app.log.1.gz").write_bytes(gzip.compress(b"one line 1\n" * 100)[:-12])
     assert numbers(text(source, f"{APP}.1.gz?lines=1-1")) == [1]
 
 
-def test_empty_parts_of_a_compressed_log_end_somewhere(tmp_path: Path) -> None:
-    """They inflate to nothing, so that the bound of inflated bytes is never reached."""
+def test_empty_parts_of_a_compressed_log_are_read_to_a_limit(tmp_path: Path) -> None:
+    """They inflate to nothing, so the limit of inflated bytes is never reached."""
     (tmp_path / "app.log.1.gz").write_bytes(gzip.compress(b"one line 1\n") + gzip.compress(b"") * 1_000_000)
     began = time.process_time()
     source = logs(tmp_path / "*.gz", label="boats")
@@ -382,16 +382,16 @@ def test_entries_beside_a_log_that_are_not_files_are_ignored(tmp_path: Path, app
     assert numbers(text(boats, f"{APP}?since=2026-11-20T08:00:00Z")) == list(range(10))
 
 
-def test_a_log_that_goes_away_while_it_is_read_is_read_or_not_found(app: Path, boats: Logs) -> None:
+def test_a_log_deleted_during_a_read_is_read_or_not_found(app: Path, boats: Logs) -> None:
     content = app.read_bytes()
     ended = threading.Event()
 
-    def come_and_go() -> None:
+    def delete_and_rewrite() -> None:
         while not ended.is_set():
             app.unlink()
             app.write_bytes(content)
 
-    thread = threading.Thread(target=come_and_go)
+    thread = threading.Thread(target=delete_and_rewrite)
     thread.start()
     answers: set[str] = set()
     try:
@@ -451,13 +451,13 @@ def test_a_secret_is_not_shown_in_any_window(tmp_path: Path, app: Path, boats: L
 # Documents
 
 
-def test_a_hit_in_a_log_leads_to_its_line(app: Path, boats: Logs) -> None:
+def test_a_hit_in_a_log_links_to_the_window_of_its_line(app: Path, boats: Logs) -> None:
     app.write_text("".join([f"2026-11-20T10:00:00Z INFO line {number}\n" for number in range(4_000)]))
     for document in boats.documents(None, 100)[0]:
         assert "".join(boats.text(document.uri)) in text(boats, document.uri)
 
 
-def test_a_large_log_is_searched_in_windows_of_which_only_the_last_changes(app: Path, boats: Logs) -> None:
+def test_a_new_line_changes_only_the_last_document_of_a_large_log(app: Path, boats: Logs) -> None:
     app.write_text("".join([f"2026-11-20T10:00:00Z INFO line {number}\n" for number in range(20_000)]))
     before, _ = boats.documents(None, 100)
     assert len(before) == -(-app.stat().st_size // LOG_WINDOW_BYTES)
@@ -483,7 +483,7 @@ def test_a_large_log_is_searched_in_windows_of_which_only_the_last_changes(app: 
 # Watching
 
 
-def test_a_burst_is_reported_once_and_a_closed_window_never(app: Path, boats: Logs, recorder: Any) -> None:
+def test_changes_are_reported_for_open_windows_and_never_for_closed_ones(app: Path, boats: Logs, recorder: Any) -> None:
     over = f"{APP}?until=2026-11-20T10:02:00Z"
     tail = f"{APP}?tail=2"
     errors = f"{APP}?level=error"
@@ -503,7 +503,7 @@ def test_a_burst_is_reported_once_and_a_closed_window_never(app: Path, boats: Lo
     recorder.wait_for(tail)
 
 
-def test_no_change_of_a_thousand_is_lost(app: Path, boats: Logs) -> None:
+def test_a_thousand_lines_are_read_across_rotation_with_few_notifications(app: Path, boats: Logs) -> None:
     app.write_bytes(b"")
     uri = link(boats, APP)
     changes: list[str | None] = []
@@ -525,7 +525,7 @@ def test_no_change_of_a_thousand_is_lost(app: Path, boats: Logs) -> None:
     assert 1 <= len(changes) < 200
 
 
-def test_completion_knows_paths_and_levels(app: Path, boats: Logs) -> None:
+def test_paths_and_levels_are_completed(app: Path, boats: Logs) -> None:
     whole, filtered = [template.uri_template for template in boats.templates]
     assert boats.complete(whole, "path", "ap", {}) == ["app.log"]
     assert boats.complete(filtered, "level", "e", {}) == ["error"]
