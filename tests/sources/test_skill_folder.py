@@ -1,4 +1,4 @@
-"""Skills from a folder: which folders are skills, their manifests, and what is not published."""
+"""Skills from a folder: which folders are skills, their manifests, and which files are not published."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_each_folder_with_a_skill_md_is_listed_with_all_of_its_files(root:
 
 
 @looped
-async def test_the_extension_is_declared_with_reading_of_directories(root: Path) -> None:
+async def test_the_extension_is_declared_with_directory_read(root: Path) -> None:
     answer = await ask(server_of(skills(root)), "server/discover")
     capabilities = answer["result"]["capabilities"]
     assert capabilities["extensions"] == {"io.modelcontextprotocol/skills": {"directoryRead": True}}
@@ -91,7 +91,7 @@ async def test_the_extension_is_declared_with_reading_of_directories(root: Path)
 
 
 @looped
-async def test_a_list_has_pages_over_several_sources(root: Path, tmp_path: Path) -> None:
+async def test_the_skills_of_several_sources_are_listed_in_pages(root: Path, tmp_path: Path) -> None:
     more = tmp_path / "more"
     write(more, **{f"s{number}/SKILL.md": manual(f"s{number}") for number in range(5)})
     server = server_of(files(root), skills(root), skills(more, prefix="more"))
@@ -117,7 +117,7 @@ async def test_a_list_has_pages_over_several_sources(root: Path, tmp_path: Path)
 
 
 @looped
-async def test_one_skill_is_got_by_its_uri(root: Path) -> None:
+async def test_a_skill_is_returned_by_its_uri(root: Path) -> None:
     server = server_of(skills(root))
     result = (await ask(server, "skills/get", {"uri": "skill://pdf/SKILL.md"}))["result"]
     assert result["skill"] in (await ask(server, "skills/list"))["result"]["skills"]
@@ -140,7 +140,7 @@ async def test_an_unknown_skill_is_an_invalid_param_in_both_eras(root: Path, uri
 
 
 @looped
-async def test_its_files_are_read_and_nothing_else_in_the_folder_is(root: Path) -> None:
+async def test_only_files_of_skills_are_read(root: Path) -> None:
     server = server_of(skills(root))
     (contents,) = await read(server, "skill://pdf/SKILL.md")
     assert contents["mimeType"] == "text/markdown"
@@ -172,7 +172,7 @@ async def test_the_bytes_that_are_read_match_the_digest(root: Path) -> None:
 
 
 @looped
-async def test_resources_list_shows_each_skill_md_by_its_name_and_description(root: Path) -> None:
+async def test_resources_list_has_each_skill_md_with_name_and_description(root: Path) -> None:
     shown = await listed(server_of(skills(root)))
     assert [(r["uri"], r["name"], r["description"], r["mimeType"]) for r in shown] == [
         ("skill://acme/billing/refunds/SKILL.md", "refunds", "What it is for", "text/markdown"),
@@ -183,7 +183,7 @@ async def test_resources_list_shows_each_skill_md_by_its_name_and_description(ro
 
 
 @looped
-async def test_directories_are_read_in_and_above_skills(root: Path) -> None:
+async def test_directories_in_and_above_skills_are_read(root: Path) -> None:
     server = server_of(skills(root))
 
     async def children(uri: str) -> list[tuple[str, str]]:
@@ -211,7 +211,7 @@ async def test_reading_a_file_as_a_directory_is_an_invalid_param(root: Path, uri
 
 
 @looped
-async def test_folders_without_a_skill_are_also_read_as_directories_if_declared(root: Path, charts: Path) -> None:
+async def test_folders_of_other_sources_are_read_as_directories_if_skills_are_served(root: Path, charts: Path) -> None:
     server = server_of(files(charts), skills(root))
     result = (await ask(server, "resources/directory/read", {"uri": "file:///charts/harbours"}))["result"]
     assert [child["name"] for child in result["resources"]] == ["north", "hull.ts"]
@@ -220,7 +220,7 @@ async def test_folders_without_a_skill_are_also_read_as_directories_if_declared(
 
 
 @looped
-async def test_a_directory_has_pages(root: Path) -> None:
+async def test_a_directory_is_read_in_pages(root: Path) -> None:
     write(root, **{f"pdf/n{number}.txt": "" for number in range(5)})
     server = server_of(skills(root))
     for method in ("skills/list", "skills/get", "resources/directory/read"):
@@ -248,7 +248,7 @@ async def test_a_directory_has_pages(root: Path) -> None:
 
 
 @looped
-async def test_a_nested_skill_is_one_of_its_own_and_files_of_the_outer_one(root: Path) -> None:
+async def test_a_nested_skill_is_listed_and_its_files_belong_to_the_outer_one(root: Path) -> None:
     write(root, **{"pdf/ocr/SKILL.md": manual("ocr"), "pdf/ocr/data.txt": "x"})
     result = (await ask(server_of(skills(root)), "skills/list"))["result"]
     by_name = {skill["frontmatter"]["name"]: [file["uri"] for file in skill["resources"]] for skill in result["skills"]}
@@ -257,7 +257,7 @@ async def test_a_nested_skill_is_one_of_its_own_and_files_of_the_outer_one(root:
 
 
 @looped
-async def test_a_folder_that_is_a_skill_itself_is_published_by_its_name(root: Path) -> None:
+async def test_a_folder_that_is_a_skill_is_published_under_its_name(root: Path) -> None:
     server = server_of(skills(root / "pdf"), skills(root / "acme" / "billing", prefix="acme"))
     result = (await ask(server, "skills/list"))["result"]
     assert [skill["uri"] for skill in result["skills"]] == ["skill://pdf/SKILL.md", "skill://acme/refunds/SKILL.md"]
@@ -314,7 +314,7 @@ async def test_a_skill_over_the_limits_is_left_out(root: Path, caplog: pytest.Lo
 
 
 @looped
-async def test_links_and_hidden_names_are_not_files_of_a_skill(root: Path, tmp_path: Path) -> None:
+async def test_links_and_hidden_files_are_left_out(root: Path, tmp_path: Path) -> None:
     (tmp_path / "outside.txt").write_text("secret")
     (root / "pdf" / "link.txt").symlink_to(tmp_path / "outside.txt")
     (root / "linked").symlink_to(root / "pdf")
@@ -326,7 +326,7 @@ async def test_links_and_hidden_names_are_not_files_of_a_skill(root: Path, tmp_p
         source.read("skill://pdf/link.txt")
 
 
-def test_a_changed_file_has_another_digest_at_once(root: Path) -> None:
+def test_the_digest_of_a_changed_file_is_updated_at_once(root: Path) -> None:
     source = skills(root)
     uri = "skill://pdf/SKILL.md"
     digests = set()
@@ -338,7 +338,7 @@ def test_a_changed_file_has_another_digest_at_once(root: Path) -> None:
     assert source.skill(uri).frontmatter["description"] == "Something else"
 
 
-def test_digests_are_kept_as_long_as_a_file_stays_the_same(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digests_of_unchanged_files_are_cached(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from wharfinger.sources.folder import tree
 
     source = skills(root)
@@ -354,7 +354,7 @@ def test_digests_are_kept_as_long_as_a_file_stays_the_same(root: Path, monkeypat
     assert all(source._digests[parts] is digest for parts, digest in kept.items())
 
 
-def test_completion_and_search_know_skills_only(root: Path) -> None:
+def test_completion_and_search_are_limited_to_skills(root: Path) -> None:
     source = skills(root)
     assert source.complete(source.template, "path", "", {}) == ["acme/billing/refunds/SKILL.md", "pdf/SKILL.md"]
     assert source.complete(source.template, "path", "pd", {}) == ["pdf/SKILL.md"]
@@ -379,7 +379,9 @@ def test_watchers_are_notified_of_a_change(root: Path, uri: str | None, recorder
 
 @pytest.mark.parametrize("turned", [False, True])
 @looped
-async def test_skills_below_the_prefix_of_others_are_theirs(root: Path, tmp_path: Path, turned: bool) -> None:
+async def test_skills_below_the_prefix_of_another_source_belong_to_that_source(
+    root: Path, tmp_path: Path, turned: bool
+) -> None:
     write(tmp_path / "more", **{"s1/SKILL.md": manual("s1")})
     write(root, **{"acme/s1/SKILL.md": manual("s1", "Hidden by the other")})
     sources = [skills(root), skills(tmp_path / "more", prefix="acme")]
@@ -392,7 +394,7 @@ async def test_skills_below_the_prefix_of_others_are_theirs(root: Path, tmp_path
 
 
 @looped
-async def test_the_skills_of_a_part_are_skills_of_the_whole(root: Path, tmp_path: Path) -> None:
+async def test_skills_of_an_included_server_are_listed(root: Path, tmp_path: Path) -> None:
     write(tmp_path / "more", **{"s1/SKILL.md": manual("s1")})
     whole = server_of(skills(root, prefix="own"))
     whole.include(server_of(skills(tmp_path / "more", prefix="part")), prefix="part")
@@ -409,12 +411,12 @@ async def test_the_skills_of_a_part_are_skills_of_the_whole(root: Path, tmp_path
         assert [child["name"] for child in children["result"]["resources"]] == ["s1"]
 
 
-def test_it_says_what_it_is(root: Path) -> None:
+def test_the_repr_names_folder_and_prefix(root: Path) -> None:
     assert repr(skills(root, prefix="acme")) == f"skills({str(root)!r}) at skill://acme"
     assert isinstance(skills(root), Skills)
 
 
-def test_files_of_skills_are_read_in_windows_and_searched_and_nothing_else_is(root: Path) -> None:
+def test_only_files_of_skills_are_read_in_windows_and_searched(root: Path) -> None:
     write(
         root, **{"pdf/notes.txt": b"one\ntwo\nthr\xe9e\n", "pdf/plain.txt": b"one\ntwo\n", "apart/notes.txt": b"one\n"}
     )

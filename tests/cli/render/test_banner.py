@@ -1,4 +1,4 @@
-"""The banner that `serve` prints at a terminal: each of its lines is run or parsed, and does what it says."""
+"""The banner that `serve` prints at a terminal: each of its commands is run, and each configuration is parsed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOG = "file:///charts/tides.log"
 
 @pytest.fixture(scope="module")
 def shown(charts: Path) -> Iterator[Terminal]:
-    """A server on a terminal of its own that has printed its banner."""
+    """A server on its own terminal that has printed its banner."""
     one = Terminal("serve", "--http", "127.0.0.1:0", str(charts), cwd=charts.parent)
     one.wait_for("See it live")
     one.wait_for(".log\n")
@@ -54,7 +54,7 @@ def url(lines: list[str]) -> str:
 
 
 def text_of(line: str) -> str:
-    """Return what a row shows next to its title."""
+    """Return the text of a row after its title."""
     return line[18:].split("    (")[0]
 
 
@@ -68,7 +68,7 @@ def listed(url: str | list[str]) -> set[str]:
     return asyncio.run(work())
 
 
-def test_the_banner_has_the_shape_that_was_promised(lines: list[str], url: str, charts: Path) -> None:
+def test_the_banner_has_the_documented_lines(lines: list[str], url: str, charts: Path) -> None:
     folder = re.escape(str(charts))
     expected = [
         rf"Publishing {folder}  4 files, \d+ B \(1 ignored by \.gitignore, 2 hidden\), watched by \w+.*",
@@ -83,13 +83,13 @@ def test_the_banner_has_the_shape_that_was_promised(lines: list[str], url: str, 
         assert re.fullmatch(pattern, line), line
 
 
-def test_the_line_for_claude_code_is_its_command(lines: list[str]) -> None:
+def test_the_line_for_claude_code_is_a_command_with_a_working_url(lines: list[str]) -> None:
     words = shlex.split(text_of(lines[2]))
     assert words[:6] == ["claude", "mcp", "add", "--transport", "http", "charts"]
     assert LOG in listed(words[6])
 
 
-def test_the_line_for_vs_code_is_its_file(lines: list[str]) -> None:
+def test_the_line_for_vs_code_is_a_configuration_with_a_working_url(lines: list[str]) -> None:
     file, _, text = text_of(lines[3]).partition(" ")
     assert file == ".vscode/mcp.json"
     entry = json.loads(text)["servers"]["charts"]
@@ -97,7 +97,7 @@ def test_the_line_for_vs_code_is_its_file(lines: list[str]) -> None:
     assert LOG in listed(entry["url"])
 
 
-def test_the_line_for_cursor_is_its_file(lines: list[str]) -> None:
+def test_the_line_for_cursor_is_a_configuration_with_a_working_url(lines: list[str]) -> None:
     assert LOG in listed(json.loads(text_of(lines[4]))["mcpServers"]["charts"]["url"])
 
 
@@ -111,7 +111,7 @@ def test_the_line_for_claude_desktop_adds_a_server_that_works(lines: list[str], 
     assert LOG in listed([entry["command"], *entry["args"]])
 
 
-def test_the_line_to_see_it_live_shows_a_change_and_so_does_the_server(
+def test_the_watch_command_and_the_server_report_a_change(
     shown: Terminal, lines: list[str], charts: Path, start: Callable[..., subprocess.Popen[str]]
 ) -> None:
     watching = start(command=shlex.split(text_of(lines[6])))
@@ -126,7 +126,7 @@ def test_the_line_to_see_it_live_shows_a_change_and_so_does_the_server(
     )
 
 
-def test_each_read_and_client_is_a_line(shown: Terminal, url: str) -> None:
+def test_each_read_and_client_is_logged_in_a_line(shown: Terminal, url: str) -> None:
     async def work() -> None:
         async with Client(url) as client:
             await client.read_resource("file:///charts/notes.md")
@@ -140,7 +140,7 @@ def test_each_read_and_client_is_a_line(shown: Terminal, url: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/mcp"])
-def test_the_page_is_the_same_banner_for_a_browser(lines: list[str], url: str, path: str) -> None:
+def test_the_page_shows_the_lines_of_the_banner(lines: list[str], url: str, path: str) -> None:
     from html import unescape
 
     request = urllib.request.Request(url.removesuffix("/mcp") + path, headers={"Accept": "text/html,*/*"})
@@ -165,7 +165,7 @@ def get(url: str, token: str = "") -> str:
         return text
 
 
-def test_the_page_lists_what_is_published_with_the_command_that_reads_it(url: str, charts: Path) -> None:
+def test_the_page_lists_resources_with_the_command_that_reads_them(url: str, charts: Path) -> None:
     from html import unescape
 
     text = unescape(get(url.removesuffix("/mcp") + "/"))
@@ -185,7 +185,7 @@ def test_the_page_lists_what_is_published_with_the_command_that_reads_it(url: st
 
 
 def open_link(link: str, site: str | None = "same-origin", method: str = "GET") -> tuple[int, Any, bytes]:
-    """The site of a link to this page; None if a user typed the URL."""
+    """Open a link that is on a site of this relation. The site None stands for a client without Fetch Metadata."""
     headers = {} if site is None else {"Sec-Fetch-Site": site}
     try:
         with urllib.request.urlopen(urllib.request.Request(link, headers=headers, method=method)) as answer:
@@ -194,7 +194,7 @@ def open_link(link: str, site: str | None = "same-origin", method: str = "GET") 
         return error.code, error.headers, error.read()
 
 
-def test_the_page_of_a_resource_shows_its_content_and_runs_none_of_it(url: str, charts: Path) -> None:
+def test_the_page_of_a_resource_shows_its_content_in_a_sandbox(url: str, charts: Path) -> None:
     page_url = url.removesuffix("/mcp") + "/"
     names = {"a b&c.html": b"<script>1</script>", "dot.png": b"\x89PNG\r\n\x1a\n\0", "odd.bin": b"\0\xff\1"}
     for name, data in names.items():
@@ -223,8 +223,8 @@ def test_the_page_of_a_resource_shows_its_content_and_runs_none_of_it(url: str, 
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "", None])
-def test_no_other_site_can_have_a_resource_read(url: str, site: str | None) -> None:
-    """Images, forms and navigations of any web page are GETs without an Origin."""
+def test_links_from_other_sites_are_refused(url: str, site: str | None) -> None:
+    """Images, forms and navigations on any web page send GET requests without an Origin."""
     status, _, body = open_link(url.removesuffix("/mcp") + "/read?uri=file%3A%2F%2F%2Fcharts%2Fnotes.md", site)
     assert status == 403
     assert b"Notes" not in body
@@ -235,12 +235,12 @@ def test_no_other_site_can_have_a_resource_read(url: str, site: str | None) -> N
     [("uri=file:///charts/none.md", 404), ("uri=file:///charts/..%2F..%2Fetc%2Fpasswd", 404), ("uri=x", 404),
      ("", 400), ("uri=", 400), ("uri=a:&uri=b:", 400), ("url=a:", 400)],
 )  # fmt: skip
-def test_a_link_to_nothing_is_refused(url: str, query: str, status: int) -> None:
+def test_a_link_to_a_missing_resource_is_refused(url: str, query: str, status: int) -> None:
     found, _, body = open_link(url.removesuffix("/mcp") + f"/read?{query}")
     assert found == status, body
 
 
-def test_the_page_completes_a_template_with_a_command_that_works(url: str) -> None:
+def test_the_complete_command_on_the_page_works(url: str) -> None:
     from html import unescape
 
     text = unescape(get(url.removesuffix("/mcp") + "/"))
@@ -251,7 +251,7 @@ def test_the_page_completes_a_template_with_a_command_that_works(url: str) -> No
     assert "notes.md" in done.stdout.split()
 
 
-def test_changes_are_still_sent_after_the_page_was_opened(url: str, charts: Path) -> None:
+def test_changes_are_reported_after_the_page_was_opened(url: str, charts: Path) -> None:
     note = charts / "opened.md"
     note.write_text("fog")
     get(url.removesuffix("/mcp") + "/")
@@ -282,7 +282,7 @@ def log(name: str) -> str:
 """
 
 
-def test_the_page_shows_the_first_items_and_counts_the_rest_with_the_token(
+def test_the_page_needs_the_token_and_shows_the_first_50_items(
     start: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     (tmp_path / "many.py").write_text(MANY)
@@ -311,8 +311,8 @@ def test_the_page_shows_the_first_items_and_counts_the_rest_with_the_token(
         urllib.request.urlopen(urllib.request.Request(found[1], headers={"Host": "evil.test"}))
 
 
-def test_hostile_names_are_text_on_the_page() -> None:
-    """Users who may write into a folder choose names. Controls and direction marks are shown, not executed."""
+def test_hostile_names_are_escaped_on_the_page() -> None:
+    """Anyone who can write to a folder chooses its names. Control characters and direction marks are escaped."""
     odd = "file:///<script>alert(1)</script>\"'&\x1b[2J\u202e\u2066\u061c\x00"
     banner = make_banner("charts", [], ServerAddress("http://h/mcp", "http://h/"), ("/bin/w",), (), "")
     text = start_page(
@@ -323,7 +323,7 @@ def test_hostile_names_are_text_on_the_page() -> None:
     assert len(text) < 10_000
 
 
-def test_ctrl_c_ends_it_at_once_without_a_traceback(terminal: Callable[..., Terminal], charts: Path) -> None:
+def test_ctrl_c_stops_the_server_without_a_traceback(terminal: Callable[..., Terminal], charts: Path) -> None:
     one = terminal("serve", str(charts))
     one.wait_for("Ctrl-C stops")
     one.wait_for(".log\n")
@@ -348,7 +348,7 @@ def test_names_that_are_markup_or_shell_are_quoted() -> None:
     assert shlex.split(banner.rows[3].text) == ["/bin/w", "add", "claude-desktop", odd]
 
 
-def test_a_token_is_named_and_never_shown() -> None:
+def test_the_variable_of_the_token_is_named_and_its_value_never_shown() -> None:
     address = ServerAddress("http://h/mcp", "http://h/", "CHARTS_TOKEN")
     banner = make_banner("charts", [], address, ("/bin/w",), ("/charts",), LOG)
     claude, code, cursor, _, live = (row.text for row in banner.rows)
@@ -364,7 +364,7 @@ def test_a_token_is_named_and_never_shown() -> None:
 
 
 @pytest.mark.parametrize("tokens", ["", "/srv/tokens.json"])
-def test_where_hosts_sign_in_they_get_no_header_and_a_word_on_how(tokens: str) -> None:
+def test_hosts_that_sign_in_get_a_hint_and_no_header(tokens: str) -> None:
     url = "https://docs.example/mcp"
     token_env = "WHARFINGER_TOKEN" if tokens else ""
     address = ServerAddress(url, "https://docs.example/", token_env, ("https://id.example",), tokens)
@@ -385,13 +385,13 @@ def test_where_hosts_sign_in_they_get_no_header_and_a_word_on_how(tokens: str) -
     assert "/read?" not in start_page(banner)
 
 
-def test_a_host_on_this_machine_that_takes_stdio_only_needs_no_sign_in() -> None:
+def test_a_local_stdio_host_needs_no_sign_in() -> None:
     address = ServerAddress("http://127.0.0.1:1/mcp", "http://127.0.0.1:1/", "", ("https://id.example",))
     row = make_banner("docs", [], address, ("/bin/w",), ("/docs",), LOG).rows[3]
     assert shlex.split(row.text) == ["/bin/w", "add", "claude-desktop", "/docs"]
 
 
-def test_a_file_of_tokens_is_named_with_the_command_that_adds_one() -> None:
+def test_the_banner_has_the_command_that_creates_a_token() -> None:
     address = ServerAddress("http://h/mcp", "http://h/", "WHARFINGER_TOKEN", (), "/srv/my tokens.json")
     banner = make_banner("charts", [], address, ("/bin/w",), ("/charts",), LOG)
     assert banner.rows[0].text.endswith('--header "Authorization: Bearer $WHARFINGER_TOKEN"')

@@ -1,4 +1,4 @@
-"""What a repository publishes, by its URIs."""
+"""What a repository publishes at each of its URIs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from wharfinger.sources.windows.window import NEXT
 Publish = Callable[..., ServedGit]
 
 
-def test_the_list_is_top_branches_tags_commits_and_files(source: ServedGit, history: Work) -> None:
+def test_the_list_has_the_repository_branches_tags_commits_and_files(source: ServedGit, history: Work) -> None:
     """Decided by us."""
     oids = history.git("rev-list", "HEAD").split("\n")
     expected = ["", "/tree/HEAD", "/log/HEAD", "/tree/feature%2Flights", "/tree/main", "/tree/v2", "/tree/v1"]
@@ -33,7 +33,7 @@ def test_the_list_is_top_branches_tags_commits_and_files(source: ServedGit, hist
     assert [resource.uri for resource in source.page(None, 1_000)[0]] == ["git://repo" + path for path in expected]
 
 
-def test_the_top_says_what_there_is(source: ServedGit, history: Work) -> None:
+def test_the_uri_of_the_repository_summarizes_it(source: ServedGit, history: Work) -> None:
     """Decided by us."""
     result = source.read("git://repo")
     text = text_of(source, "git://repo")
@@ -50,7 +50,7 @@ def test_the_top_says_what_there_is(source: ServedGit, history: Work) -> None:
         "v2^0", "HEAD^^",
     ],
 )  # fmt: skip
-def test_revisions_mean_what_they_mean_to_git(source: ServedGit, history: Work, rev: str) -> None:
+def test_revisions_resolve_as_in_git(source: ServedGit, history: Work, rev: str) -> None:
     """gitrevisions(7)."""
     oid = history.git("rev-parse", f"{rev}^{{commit}}")
     assert source.version(f"git://repo/log/{quote(rev, safe='')}") == oid
@@ -75,15 +75,15 @@ def test_a_file_is_read_at_any_revision(source: ServedGit, history: Work) -> Non
             source.read(uri)
 
 
-def test_binary_files_are_whole(source: ServedGit) -> None:
+def test_binary_files_are_read_as_blobs(source: ServedGit) -> None:
     """Decided by us: never corrupted."""
     content = source.read("git://repo/tree/main/buoy.png").contents[0]
     assert content.blob == b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\xff\xfe"
     assert content.mime_type == "image/png"
 
 
-def test_windows_of_a_file(history: Work, publish: Publish) -> None:
-    """The windows of every file, also in UTF-16."""
+def test_a_file_is_read_in_windows(history: Work, publish: Publish) -> None:
+    """In UTF-8 and UTF-16."""
     text = "".join(f"{number} ⚓\n" for number in range(5_000))
     history.commit("Long", long__txt=text, wide__txt=b"\xff\xfe" + text.encode("utf-16-le"))
     source = publish(history, label="repo", max_size=20_000)
@@ -101,8 +101,8 @@ def test_windows_of_a_file(history: Work, publish: Publish) -> None:
         source.read("git://repo/tree/main?lines=1-2")
 
 
-def test_a_folder_says_what_is_in_it(source: ServedGit) -> None:
-    """As folders do."""
+def test_a_folder_is_read_as_a_listing(source: ServedGit) -> None:
+    """As in a folder source."""
     result = source.read("git://repo/tree/HEAD")
     assert "repo/ at HEAD holds " in str(result.contents[0].text)
     assert [content.uri for content in result.contents[1:]][:2] == [
@@ -121,8 +121,8 @@ def test_a_commit_has_author_time_message_and_changes(source: ServedGit, history
         assert words in text
 
 
-def test_a_move_is_reported_as_one(history: Work, publish: Publish) -> None:
-    """Decided by us: for files whose content stays."""
+def test_a_rename_is_reported_as_one_change(history: Work, publish: Publish) -> None:
+    """Decided by us: for files whose content is unchanged."""
     history.git("mv", "hull.txt", "keel.txt")
     history.commit("Rename")
     source = publish(history, label="repo")
@@ -130,7 +130,7 @@ def test_a_move_is_reported_as_one(history: Work, publish: Publish) -> None:
     assert "rename from hull.txt\nrename to keel.txt\n" in text_of(source, "git://repo/diff/HEAD")
 
 
-def test_differences_are_what_git_applies(source: ServedGit, history: Work, tmp_path: Path) -> None:
+def test_git_applies_a_difference(source: ServedGit, history: Work, tmp_path: Path) -> None:
     """A unified diff."""
     text = text_of(source, "git://repo/diff/v1..main")
     assert "-four\n+five\n fathoms\n" in text
@@ -145,7 +145,7 @@ def test_differences_are_what_git_applies(source: ServedGit, history: Work, tmp_
 
 
 def test_a_long_difference_is_read_in_windows(history: Work, publish: Publish) -> None:
-    """Each path once, in order; the windows stay the same while commits arrive."""
+    """Each path is listed once, in order. The windows stay the same while commits arrive."""
     for number in range(40):
         history.write(f"part{number % 4}/{number:02}.txt", f"line {number}\n" * 3_000)
     history.commit("Write much")
@@ -186,8 +186,8 @@ def test_a_log_is_read_by_path_and_time(source: ServedGit, history: Work) -> Non
             source.read("git://repo/log/HEAD?" + bad)
 
 
-def test_merges_are_walked_once(work: Work, publish: Publish) -> None:
-    """Each commit of several ways once, newest first."""
+def test_the_log_of_a_merge_lists_each_commit_once(work: Work, publish: Publish) -> None:
+    """Newest first."""
     work.commit("Begin", a__txt="a")
     work.git("checkout", "-q", "-b", "side")
     work.commit("Side", b__txt="b")
@@ -205,8 +205,8 @@ def test_merges_are_walked_once(work: Work, publish: Publish) -> None:
     assert source.version("git://repo/log/HEAD%5E2") == work.git("rev-parse", "side")
 
 
-def test_a_uri_with_an_object_id_never_changes(source: ServedGit, history: Work) -> None:
-    """ttlMs: a branch may move at any time, an object's name never means another."""
+def test_a_uri_with_an_object_id_has_the_ttl_of_immutable_content(source: ServedGit, history: Work) -> None:
+    """ttlMs: a branch may move at any time, but an object id always names the same object."""
     oid = history.head
     for uri in (
         f"tree/{oid}",
@@ -223,7 +223,7 @@ def test_a_uri_with_an_object_id_never_changes(source: ServedGit, history: Work)
         assert 0 <= ttl <= 10_000, uri
 
 
-def test_a_repository_without_commits_has_a_top(work: Work, publish: Publish) -> None:
+def test_a_repository_without_commits_can_be_read(work: Work, publish: Publish) -> None:
     """Decided by us."""
     source = publish(work, label="repo")
     assert [resource.uri for resource in source.page(None, 10)[0]] == ["git://repo"]
@@ -242,7 +242,7 @@ def test_a_detached_head_is_reported(history: Work, publish: Publish) -> None:
 
 
 def test_a_branch_and_a_tag_with_the_same_name_are_distinguished(history: Work, publish: Publish) -> None:
-    """gitrevisions(7): the tag is meant."""
+    """gitrevisions(7): the tag has precedence."""
     history.git("branch", "v1", "HEAD")
     history.git("branch", "a" * 40)
     source = publish(history, label="repo")
@@ -253,7 +253,7 @@ def test_a_branch_and_a_tag_with_the_same_name_are_distinguished(history: Work, 
     assert source.version("git://repo/log/heads%2Fv1") == history.head
 
 
-def test_everything_is_found_after_gc_and_with_packed_references(source: ServedGit, history: Work) -> None:
+def test_all_resources_are_read_after_gc_and_pack_refs(source: ServedGit, history: Work) -> None:
     """While the source is in use."""
     before = {resource.uri: version_of(resource) for resource in source.page(None, 1_000)[0]}
     history.git("gc", "-q", "--prune=now")
@@ -264,8 +264,8 @@ def test_everything_is_found_after_gc_and_with_packed_references(source: ServedG
         source.read(uri)
 
 
-def test_completion(source: ServedGit, history: Work) -> None:
-    """Revisions by name, paths by the revision that is chosen."""
+def test_revisions_and_paths_are_completed(source: ServedGit, history: Work) -> None:
+    """Revisions are completed by name, and paths within the chosen revision."""
     tree = "git://repo/tree/{rev}/{+path}"
     assert source.complete(tree, "rev", "", {}) == ["HEAD", "feature/lights", "main", "v2", "v1"]
     assert source.complete(tree, "rev", "light", {}) == ["feature/lights"]
@@ -297,7 +297,7 @@ def test_documents_are_files_and_messages(source: ServedGit, history: Work) -> N
 
 
 def test_differences_of_files_are_patches(work: Work, publish: Publish, tmp_path: Path) -> None:
-    """`git apply` makes the new content of the old one, whatever the last line ends with."""
+    """`git apply` turns the old content into the new one, with any line end at the end of the file."""
     pairs = [
         ("", "a\n"), ("a", "a\n"), ("a\n", "a"), ("a\nb\nc", "a\nb\nd"), ("x\n" * 50, "x\n" * 49), ("", "a"),
         ("a\n\n\n", "a\n\n"), ("".join(f"{n}\n" for n in range(60)), "".join(f"{n % 9}\n" for n in range(60))),
@@ -318,13 +318,13 @@ def test_differences_of_files_are_patches(work: Work, publish: Publish, tmp_path
 
 
 def log_subjects(source: ServedGit, query: str) -> list[str]:
-    """The first lines of the messages that a log shows."""
+    """Return the subjects of the commits that a log shows."""
     lines = text_of(source, "git://repo/log/HEAD" + query).split("\n")
     return [line.strip() for before, line in pairwise(lines) if re.match(r"[0-9a-f]{12} \d{4}-", before)]
 
 
-def test_a_log_has_whole_messages_and_selects_by_author_words_and_text(history: Work, publish: Publish) -> None:
-    """git log itself, with the same words."""
+def test_a_log_has_whole_messages_and_filters_by_author_message_and_pickaxe(history: Work, publish: Publish) -> None:
+    """As `git log` with the same options."""
     history.git("config", "user.name", "x")
     history.write("hull.txt", "five\nfathoms\nand Mary\n")
     history.git("add", "-A")
@@ -349,7 +349,7 @@ def test_a_log_has_whole_messages_and_selects_by_author_words_and_text(history: 
 
 
 def test_a_log_is_read_by_age(work: Work, publish: Publish) -> None:
-    """Ages count back from now, in the next window too."""
+    """An age is relative to the first request, also in the next windows."""
     for days in (40, 9, 6, 1):
         when = f"{int(time.time()) - days * 86_400} +0000"
         work.write("a.txt", str(days))
@@ -367,8 +367,8 @@ def test_a_log_is_read_by_age(work: Work, publish: Publish) -> None:
         source.read("git://repo/log/HEAD?since=7x")
 
 
-def test_the_log_of_a_file_follows_its_renames_and_says_where_it_ends(history: Work, publish: Publish) -> None:
-    """As `git log --follow`, also where the content changed with the name."""
+def test_the_log_of_a_file_follows_renames_and_reports_its_end(history: Work, publish: Publish) -> None:
+    """As `git log --follow`, also if a commit changes name and content."""
     lines = [f"line {number}\n" for number in range(100)]
     history.commit("Write", first__txt="".join(lines))
     history.git("mv", "first.txt", "second.txt")
@@ -394,8 +394,8 @@ def test_the_log_of_a_file_follows_its_renames_and_says_where_it_ends(history: W
     assert "Renames of folders are not followed" in text_of(source, "git://repo/log/HEAD?path=docs")
 
 
-def test_hunks_are_headed_by_their_function_and_changed_renames_are_found(work: Work, publish: Publish) -> None:
-    """git's own patterns, by the suffix of the file; the patch of a file that moved shows only what changed."""
+def test_hunk_headers_name_functions_and_renames_with_changes_are_detected(work: Work, publish: Publish) -> None:
+    """git's patterns for the suffix of the file are used. The patch of a renamed file shows only the changed lines."""
     body = "".join(f"        depth = {number}\n" for number in range(12))
     work.commit("Begin", hull__py=f"class Hull:\n    def sound(self):\n{body}        return depth\n")
     work.git("mv", "hull.py", "keel.py")
@@ -410,8 +410,8 @@ def test_hunks_are_headed_by_their_function_and_changed_renames_are_found(work: 
     ]  # fmt: skip
 
 
-def test_every_kind_of_change_applies(history: Work, publish: Publish) -> None:
-    """Binary, modes, links, submodules, other types, names of all kinds: `git apply` makes the newer tree."""
+def test_git_applies_every_kind_of_change(history: Work, publish: Publish) -> None:
+    """Binary files, modes, links, submodules, type changes and odd names."""
     history.write("old.bin", bytes(range(256)) * 300).write("gone.bin", b"\0gone").write("run.sh", "x\n")
     history.write("file.txt", "a file\n").write("a b/ü\tquoted.txt", "x\n").write("move.bin", bytes(range(255)) * 99)
     history.commit("Old")
@@ -432,8 +432,8 @@ def test_every_kind_of_change_applies(history: Work, publish: Publish) -> None:
     assert history.git("write-tree") == newer
 
 
-def test_tracked_files_are_published_although_ignored(work: Work, publish: Publish) -> None:
-    """What is in a commit is published, whatever `.gitignore` says."""
+def test_tracked_files_are_published_even_if_ignored(work: Work, publish: Publish) -> None:
+    """`.gitignore` does not apply to committed files."""
     work.write("kept.log", "tracked\n").write(".gitignore", "*.log\n").write("other.log", "untracked\n")
     work.git("add", ".gitignore")
     work.git("add", "-f", "kept.log")
@@ -445,8 +445,8 @@ def test_tracked_files_are_published_although_ignored(work: Work, publish: Publi
     assert [hit.uri for hit in source.found("tracked", 5)] == ["git://repo/tree/HEAD/kept.log"]
 
 
-def test_a_repository_of_sha256_is_read_like_any_other(tmp_path: Path, publish: Publish) -> None:
-    """Names of objects with 64 digits."""
+def test_a_sha256_repository_is_read(tmp_path: Path, publish: Publish) -> None:
+    """Object ids have 64 digits."""
     work = Work(tmp_path / "harbour").init("--object-format=sha256")
     work.commit("Begin", hull__txt="four\n")
     work.commit("Deepen", hull__txt="five\n")
@@ -462,8 +462,8 @@ def test_a_repository_of_sha256_is_read_like_any_other(tmp_path: Path, publish: 
     assert len(first) + len(source.page(key, 100)[0]) == 7
 
 
-def test_a_clone_that_becomes_deeper_shows_more_at_once(history: Work, publish: Publish, tmp_path: Path) -> None:
-    """The boundary of a shallow clone is copied again."""
+def test_an_unshallowed_clone_shows_its_history_at_once(history: Work, publish: Publish, tmp_path: Path) -> None:
+    """The boundary of a shallow clone is read again."""
     history.git("clone", "-q", "--depth=1", f"file://{history.path}", str(tmp_path / "shallow"))
     source = publish(tmp_path / "shallow", label="repo")
     assert "This is a shallow clone" in text_of(source, "git://repo/log/HEAD")
@@ -475,7 +475,7 @@ def test_a_clone_that_becomes_deeper_shows_more_at_once(history: Work, publish: 
 
 
 def test_a_repository_that_disappears_is_reported(history: Work, publish: Publish) -> None:
-    """Never as an empty one."""
+    """It is never reported as empty."""
     source = publish(history, label="repo")
     assert source.page(None, 10)[0]
     history.path.rename(history.path.with_name("elsewhere"))

@@ -1,4 +1,4 @@
-"""Tables in files: their contents and windows, and the errors of broken files."""
+"""Tables in files: their contents and windows, and the errors for broken files."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def rows(source: Tables, path: str) -> list[Any]:
 
 
 def everything(source: Tables, path: str) -> list[str]:
-    """All lines, by following the next windows."""
+    """Return the lines of all windows."""
     found: list[str] = []
     uri: str | None = source.uri + path
     while uri:
@@ -87,7 +87,7 @@ def test_only_tables_are_listed(source: Tables) -> None:
     assert [child.uri for child in source.children("table://sales/old")[0]] == ["table://sales/old/TIDES.CSV"]
 
 
-def test_an_overview_says_what_is_in_a_table(source: Tables) -> None:
+def test_an_overview_has_columns_rows_and_a_sample(source: Tables) -> None:
     overview = text(source, "/tides.csv")
     assert "CSV, 84 B, 4 columns, 3 rows." in overview
     assert "| high | DOUBLE |" in overview
@@ -97,7 +97,7 @@ def test_an_overview_says_what_is_in_a_table(source: Tables) -> None:
     assert "5,000 rows" in text(source, "/ports.parquet")
 
 
-def test_a_schema_is_json(source: Tables) -> None:
+def test_the_schema_is_json(source: Tables) -> None:
     schema = json.loads(text(source, "/tides.csv/schema"))
     assert schema["columns"][1] == {"name": "high", "type": "DOUBLE"}
     assert (schema["rows"], schema["delimiter"], schema["header"]) == (3, ",", True)
@@ -129,7 +129,7 @@ def test_every_type_of_parquet_is_valid_json(folder: Path, source: Tables) -> No
 
 @pytest.mark.parametrize("window", ["?rows=1-", "?rows=1-7", "?rows=1-999"])
 @pytest.mark.parametrize("name", ["tides.csv", "log.jsonl", "ports.parquet"])
-def test_windows_joined_are_the_whole(source: Tables, name: str, window: str) -> None:
+def test_joined_windows_are_the_table(source: Tables, name: str, window: str) -> None:
     if name == "ports.parquet" and window.endswith("7"):
         window = "?rows=4000-4007"
         assert len(everything(source, f"/{name}{window}")) == 1001
@@ -143,7 +143,7 @@ VALUES = st.text(st.sampled_from(["a", "b", "1", ",", '"', "\n", " ", "ø", ";",
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=30), width=st.integers(1, 7))
-def test_windows_of_any_csv_joined_are_its_rows(tmp_path: Path, table: list[tuple[str, str]], width: int) -> None:
+def test_joined_windows_of_any_csv_are_its_rows(tmp_path: Path, table: list[tuple[str, str]], width: int) -> None:
     written = io.StringIO()
     writer = csv.writer(written, quoting=csv.QUOTE_ALL, lineterminator="\n")
     writer.writerows([("left", "right"), *table])
@@ -153,7 +153,7 @@ def test_windows_of_any_csv_joined_are_its_rows(tmp_path: Path, table: list[tupl
     assert [tuple(str("" if cell is None else cell) for cell in row.values()) for row in found] == table
 
 
-def test_a_window_that_is_too_long_ends_early_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_that_is_too_long_ends_early_with_a_link(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_module, "WINDOW_CHARACTERS", 1000)
     source = tables(folder)
     contents = source.read("table://sales/ports.parquet?rows=1-500").contents
@@ -174,7 +174,7 @@ def test_a_window_that_is_too_long_ends_early_and_says_so(folder: Path, monkeypa
         ("rows=1-2&rows=1-2", "given twice"),
     ],
 )
-def test_an_impossible_query_is_reported(source: Tables, query: str, message: str) -> None:
+def test_an_invalid_query_is_refused(source: Tables, query: str, message: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         source.read(f"table://sales/tides.csv?{query}")
     assert message in str(caught.value)
@@ -253,7 +253,7 @@ def test_a_line_of_a_csv_is_bounded(encoding: str, end: bytes, size: int) -> Non
         formats._check_lines(file, encoding)
 
 
-def test_of_long_values_only_the_rows_of_a_window_are_taken(folder: Path, source: Tables) -> None:
+def test_a_window_of_long_values_is_read_in_little_memory(folder: Path, source: Tables) -> None:
     duckdb.execute(
         "COPY (SELECT repeat('x', 16000) AS v FROM range(4000)) "
         f"TO '{folder}/values.parquet' (FORMAT parquet, ROW_GROUP_SIZE 2048)"
@@ -266,7 +266,7 @@ def test_of_long_values_only_the_rows_of_a_window_are_taken(folder: Path, source
         tracemalloc.stop()
     assert len(found) == 512
     assert found[0]["v"] == {"text": "x" * 2_000, "cut": True, "characters": 16_000}
-    assert most < 16 << 20  # all of them are 64 MB
+    assert most < 16 << 20  # all values together have 64 MB
 
 
 def test_files_outside_are_never_read(tmp_path: Path, folder: Path, source: Tables) -> None:
@@ -304,12 +304,12 @@ def test_files_outside_are_never_read(tmp_path: Path, folder: Path, source: Tabl
         "RESET lock_configuration",
     ],
 )
-def test_the_engine_itself_reaches_nothing_else(folder: Path, statement: str) -> None:
+def test_the_engine_refuses_other_files_networks_and_settings(folder: Path, statement: str) -> None:
     with pytest.raises(UnreadableTable):
         duckdb_engine.DuckDBEngine(str(folder)).fetch_all("x", statement)
 
 
-def test_a_link_inside_leads_the_engine_nowhere(tmp_path: Path, folder: Path) -> None:
+def test_the_engine_does_not_follow_links(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "out.csv").write_text("secret\n1\n")
     (folder / "link.csv").symlink_to(tmp_path / "out.csv")
     with pytest.raises(UnreadableTable):
@@ -326,7 +326,7 @@ def test_a_statement_that_takes_too_long_is_ended(folder: Path, monkeypatch: pyt
     assert time.monotonic() - began < 5
 
 
-def test_a_file_that_changes_while_it_is_read_is_read_again(
+def test_a_file_that_changes_during_a_read_is_read_again(
     folder: Path, source: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = formats.Csv.rows
@@ -343,7 +343,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(
     assert rows(source, "/tides.csv?rows=1-") == [{"a": 7}]
 
 
-def test_a_pattern_and_a_file_publish_what_they_name(folder: Path) -> None:
+def test_a_pattern_or_a_file_publishes_only_its_matches(folder: Path) -> None:
     one = tables(folder / "tides.csv", label="one")
     assert [resource.uri for resource in one.page(None, 10)[0]] == ["table://one", "table://one/tides.csv"]
     some = tables(f"{folder}/t*.?sv")
@@ -393,7 +393,7 @@ def test_the_first_window_of_a_million_rows_is_quick(tmp_path: Path) -> None:
         began = time.perf_counter()
         assert len(rows(source, "/large.csv?rows=1-200")) == 200
         took.append(time.perf_counter() - began)
-    assert min(took) < 2.0  # how quick is what benchmarks/scale measures
+    assert min(took) < 2.0  # benchmarks/scale measures the time
     assert rows(source, "/large.csv?rows=999999-1000000")[1]["column0"] == 999_999
 
 
