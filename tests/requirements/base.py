@@ -196,7 +196,7 @@ STATELESS_HTTP: tuple[Row, ...] = (
          STATELESS + "test_invalid_headers_are_refused_before_the_handler_runs", "protocol/http/test_host_origin.py::test_page_may_call_its_own_origin_only",
          *suite("dns-rebinding-protection", R4, R5)),
     must("2.7-2", "2025-11-25 on: transports, HTTP security", "A bad Origin is HTTP 403.",
-         STATELESS + "test_invalid_headers_are_refused_before_the_handler_runs", SECURITY + "test_http.py::test_only_allowed_names_and_origins_open"),
+         STATELESS + "test_headers_decide_before_the_handler", SECURITY + "test_http.py::test_only_allowed_hosts_and_origins_are_served"),
     should("2.7-3", "all: transports, HTTP security", "A local server binds 127.0.0.1 alone.", "yes",
            RUNNER + "test_a_bind_beyond_loopback_needs_a_token_or_an_explicit_option"),
     should("2.7-4", "all: transports, HTTP security", "Connections are authenticated.",

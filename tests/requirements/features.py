@@ -248,7 +248,7 @@ UTILITIES: tuple[Row, ...] = (
     should("2.17-16", "all: logging, error handling", "An unknown level is -32602.", "yes", *transcripts("logging", *ALL)),
     must("2.17-17", "all: logging", "A level is one of the eight of syslog.", SCHEMA, *suite("tools-call-with-logging", R4)),
     must("2.17-18", "all: logging, security", "Logs hold no secrets: only what an author passes is sent, and faults go to the server's own log.",
-         CONTEXT + "test_a_session_gets_every_log_message_until_it_sets_a_level", "security/test_http.py::test_a_token_is_nowhere_but_in_its_variable"),
+         CONTEXT + "test_a_session_gets_every_log_message_until_it_sets_a_level", "security/test_http.py::test_a_token_is_neither_printed_nor_logged_nor_in_the_command_line"),
     should("2.17-19", "all: logging, security", "Log messages are rate-limited.", "partly: dropped if the reader is slow",
            STREAM + "test_notifications_are_dropped_above_the_water_mark_and_answers_are_not"),
 )  # fmt: skip

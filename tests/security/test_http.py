@@ -1,4 +1,4 @@
-"""H, X, A: the HTTP interface of a real process."""
+"""H, X, A: the HTTP interface of a server process."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ TOKEN = "0123456789abcdef0123"
         "application/json-seq", "application/json; charset=utf-16", "", None,
     ],
 )  # fmt: skip
-def test_bodies_that_a_page_can_send_unasked_are_refused(http: Http, kind: str | None) -> None:
+def test_content_types_that_a_page_can_send_without_preflight_are_refused(http: Http, kind: str | None) -> None:
     """H08, H09, H11."""
     with http.wire() as wire:
         assert wire.call("tools/list", content_type=kind).status == 415
 
 
-def test_no_text_makes_a_second_event(http: Http) -> None:
+def test_text_with_line_ends_stays_in_one_event(http: Http) -> None:
     """H31: line ends of both kinds, and text that looks like a field."""
     with http.wire() as wire:
         params = {"name": "chatter", "arguments": {"events": 3}, "_meta": {**META, "progressToken": "a\n\nb"}}
@@ -64,7 +64,7 @@ def test_extreme_numbers_and_invalid_text_are_answered_with_valid_json(http: Htt
         assert wire.reply().json["jsonrpc"] == "2.0"
 
 
-def test_blocked_calls_of_one_client_leave_threads_to_another_address() -> None:
+def test_blocked_calls_of_one_client_leave_threads_for_another_address() -> None:
     """H52, H53: without sign-in, the share belongs to the address."""
     with Http("run", FIXTURE) as server:
         with server.wire() as wire:
@@ -88,8 +88,8 @@ def test_blocked_calls_of_one_client_leave_threads_to_another_address() -> None:
         assert within(3, lambda: server.tool("quick")["content"][0]["text"] == "quick")
 
 
-def test_blocked_calls_of_one_application_leave_threads_to_another_on_the_same_host() -> None:
-    """In sessions, and for clients of different names without a session."""
+def test_blocked_calls_of_one_application_leave_threads_for_another_on_the_same_host() -> None:
+    """The applications have separate sessions, or different client names without a session."""
     with Http("run", FIXTURE) as server, server.wire() as wire:
         session, other = wire.initialize(), wire.initialize()
         blocked = [server.wire() for _ in range(60)]
@@ -107,7 +107,7 @@ def test_blocked_calls_of_one_application_leave_threads_to_another_on_the_same_h
             busy.close()
 
 
-def test_short_connections_leave_nothing_behind(http: Http) -> None:
+def test_closed_sessions_and_calls_release_their_memory(http: Http) -> None:
     """X01, X02, X07, H49: sessions and calls, scaled down."""
     with http.wire() as wire:
 
@@ -128,10 +128,10 @@ def test_short_connections_leave_nothing_behind(http: Http) -> None:
 
 
 @heavy
-def test_thousands_of_sessions_and_calls_leave_nothing() -> None:
+def test_thousands_of_sessions_and_calls_release_their_memory() -> None:
     """X01, X02, X05, X07 at full size except for the sessions: 2,000 of 10,000."""
     with Http("run", FIXTURE) as server, server.wire() as wire:
-        for _ in range(5_000):  # until the collector has seen all that a server comes to hold
+        for _ in range(5_000):  # until the memory of the server is stable
             call(wire, "quick")
         base = server.rss
         for _ in range(5_000):
@@ -148,7 +148,7 @@ def test_thousands_of_sessions_and_calls_leave_nothing() -> None:
         assert sorted(times)[1_980] < 0.05
 
 
-def test_without_descriptors_left_it_refuses_and_recovers(charts: Path) -> None:
+def test_a_server_without_free_descriptors_recovers(charts: Path) -> None:
     """X10: the answer reveals none of its paths."""
     if shutil.which("prlimit") is None:
         absent("prlimit")
@@ -157,7 +157,7 @@ def test_without_descriptors_left_it_refuses_and_recovers(charts: Path) -> None:
         limit = f"--nofile={server.descriptors() + 10}"
         subprocess.run(["prlimit", "--pid", str(server.process.pid), limit], check=True)
         wires = [server.wire() for _ in range(30)]
-        _, found = read_over(wires[0], A)  # where one was left after all, it is served
+        _, found = read_over(wires[0], A)  # it may be served with the last descriptor
         assert isinstance(found, list) or "charts" not in str(found)
         for wire in wires:
             wire.close()
@@ -173,7 +173,7 @@ def test_without_descriptors_left_it_refuses_and_recovers(charts: Path) -> None:
 
 
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio", "asyncio on a Unix socket"])
-def test_that_no_descriptors_are_left_is_logged_once_and_costs_no_time(tmp_path: Path, loop: str) -> None:
+def test_running_out_of_descriptors_is_logged_once_without_a_busy_loop(tmp_path: Path, loop: str) -> None:
     """X10: the message says what to change, and the service resumes."""
     if shutil.which("prlimit") is None:
         absent("prlimit")
@@ -215,7 +215,7 @@ def test_that_no_descriptors_are_left_is_logged_once_and_costs_no_time(tmp_path:
         held = [connect() for _ in range(40)]
         assert within(5, lambda: b"LimitNOFILE" in server.errors)
         before = server.processor_time
-        time.sleep(3)  # three times as long as it takes to try again
+        time.sleep(3)  # three times the interval of retries
         assert server.processor_time - before < 0.5
         assert server.errors.count(b"Connections cannot be accepted (Too many open files)") == 1
         assert b"Traceback" not in server.errors
@@ -224,8 +224,8 @@ def test_that_no_descriptors_are_left_is_logged_once_and_costs_no_time(tmp_path:
         assert within(15, served), server.errors
 
 
-def test_a_token_is_nowhere_but_in_its_variable(charts: Path) -> None:
-    """A01, A17, A18: and a header that is cut in two is ignored."""
+def test_a_token_is_neither_printed_nor_logged_nor_in_the_command_line(charts: Path) -> None:
+    """A01, A17, A18: and a header with an injected line break is refused."""
     with Http("serve", "--token-env", "T", str(charts), env={"T": TOKEN}) as server:
         given = {"": 401, f"Bearer {TOKEN}": 200, "Bearer x": 401, TOKEN: 401, f"Basic {TOKEN}": 401}
         for value, status in given.items():
@@ -245,7 +245,7 @@ def test_a_token_is_nowhere_but_in_its_variable(charts: Path) -> None:
         assert TOKEN not in Path(f"/proc/{server.process.pid}/cmdline").read_text()
 
 
-def test_only_allowed_names_and_origins_open(charts: Path) -> None:
+def test_only_allowed_hosts_and_origins_are_served(charts: Path) -> None:
     """H01 to H06, A14."""
     with Http("serve", "--allow-host", "charts.test", "--allow-origin", "https://app.test", str(charts)) as server:
         hosts = {
@@ -262,7 +262,7 @@ def test_only_allowed_names_and_origins_open(charts: Path) -> None:
             assert read_over(server.wire(), A, origin=origin)[0] == status, origin
 
 
-def test_a_bind_beyond_this_machine_needs_a_word_and_still_checks_names(charts: Path) -> None:
+def test_insecure_allows_a_public_address_and_still_checks_hosts(charts: Path) -> None:
     """A01, H03."""
     with Http("serve", "--insecure", str(charts), address="0.0.0.0:0") as server:
         assert read_over(server.wire(), A)[0] == 200
@@ -281,7 +281,7 @@ def test_a_bind_beyond_this_machine_needs_a_word_and_still_checks_names(charts: 
         (["--http", "127.0.0.1:0", "--tls-cert", FIXTURE], "both in PEM"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_one_line(
+def test_invalid_options_are_reported_in_one_line(
     charts: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", *options, str(charts)]) in (2, 3)
@@ -291,8 +291,8 @@ def test_settings_that_cannot_be_meant_are_one_line(
 
 
 @heavy
-def test_tls_serves_listens_and_ends_in_time(charts: Path, tmp_path: Path) -> None:
-    """Also if some clients never answer at the end, and others never begin a handshake."""
+def test_a_tls_server_answers_reports_changes_and_stops_in_time(charts: Path, tmp_path: Path) -> None:
+    """Some clients never answer the TLS shutdown, and others never begin a handshake."""
     if shutil.which("openssl") is None:
         absent("openssl")
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
@@ -325,8 +325,8 @@ def test_tls_serves_listens_and_ends_in_time(charts: Path, tmp_path: Path) -> No
         assert time.monotonic() - began < 3
 
 
-def test_folders_of_one_name_are_distinguished_and_a_name_leads_nowhere_else(charts: Path) -> None:
-    """A label is a name: a path in it is not followed."""
+def test_folders_with_the_same_name_get_distinct_labels_and_labels_are_not_paths(charts: Path) -> None:
+    """A label that is a path is refused."""
     other = charts.parent / "old" / "charts"
     other.mkdir(parents=True)
     (other / "z.txt").write_text("z")

@@ -1,4 +1,4 @@
-"""`wharfinger serve` with data of several kinds: what it publishes, prints, refuses and hides."""
+"""`wharfinger serve` with several kinds of data: what it publishes, prints, refuses and hides."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def shown(process: subprocess.Popen[str], lines: int) -> list[str]:
-    """The first lines of the banner."""
+    """Return the first lines of the banner."""
     assert process.stdout is not None
     return [process.stdout.readline().rstrip("\n") for _ in range(lines)]
 
 
-def test_each_source_has_a_line_of_its_own(start: Start, here: Path) -> None:
+def test_the_banner_has_a_line_for_each_source(start: Start, here: Path) -> None:
     process = start("serve", "--http", "127.0.0.1:0", "docs", "sqlite:///shop.db", "zip:old.zip")
     card = shown(process, 8)
     assert card[0].startswith(f"Publishing {here}/docs  1 file, 8 B, watched by ")
@@ -80,7 +80,7 @@ def test_each_source_has_a_line_of_its_own(start: Start, here: Path) -> None:
     assert card[7].endswith(again)
 
 
-def test_one_server_has_all_of_them(here: Path, executable: str) -> None:
+def test_one_server_publishes_all_sources(here: Path, executable: str) -> None:
     async def work() -> tuple[str, str, set[str], str]:
         async with Client([executable, "serve", "docs", "sqlite:///shop.db", "old=zip:old.zip"], cwd=here) as client:
             assert client.server_info is not None
@@ -104,12 +104,12 @@ def test_one_server_has_all_of_them(here: Path, executable: str) -> None:
     assert "zip://old/…?lines=1-200" in output
 
 
-def test_instructions_for_folders_only_are_a_sentence(here: Path) -> None:
+def test_instructions_for_folders_only_are_one_sentence(here: Path) -> None:
     output = instructions(make_sources(["docs"]))
     assert output.startswith("Files below file:///docs/, as they are now. List the resources, ")
 
 
-def test_a_long_list_of_sources_is_cut(here: Path) -> None:
+def test_a_long_list_of_sources_in_the_instructions_is_cut(here: Path) -> None:
     for number in range(30):
         (here / f"d{number}").mkdir()
     words = [f"d{number}" for number in range(30)]
@@ -140,7 +140,7 @@ def test_the_query_tool_exists_only_if_it_is_allowed(here: Path) -> None:
     assert tools_of("docs", query=True) == plain
 
 
-def test_a_search_index_is_kept_unless_it_is_not_wanted(here: Path) -> None:
+def test_no_search_disables_the_search_index(here: Path) -> None:
     for search in (True, False):
         server, _ = make_server(["docs"], {}, name=None, tools=False, search=search, query=False)
         assert (server.resources.index is not None) is search
@@ -169,7 +169,7 @@ def test_a_search_index_is_kept_unless_it_is_not_wanted(here: Path) -> None:
         (["x=docs", "x=zip:old.zip"], "'x' is given twice"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(
+def test_an_invalid_command_prints_one_line_and_exits_with_2(
     args: list[str], message: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", "--stdio", *args]) == 2
@@ -179,7 +179,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert output.out == ""
 
 
-def test_a_missing_library_is_reported_with_the_command_that_installs_it(here: Path, start: Start) -> None:
+def test_a_missing_library_is_reported_with_its_pip_command(here: Path, start: Start) -> None:
     code = (
         "import sys; sys.modules['fsspec'] = None\n"
         "from wharfinger.cli import main; sys.exit(main(['serve', '--stdio', 'memory://x']))"
@@ -230,7 +230,7 @@ def test_a_password_is_not_shown_and_a_source_that_is_down_does_not_stop_others(
     assert PASSWORD not in "\n".join(card) + out + err
 
 
-def test_a_host_is_not_given_a_password(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_password_is_not_written_to_the_file_of_a_host(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"postgresql://me:{PASSWORD}@db.test/shop"
     assert main(["add", "cursor", "--file", str(here / "mcp.json"), url]) == 2
     output = capsys.readouterr().err
@@ -242,7 +242,7 @@ def test_a_host_is_not_given_a_password(here: Path, capsys: pytest.CaptureFixtur
 # Adding the sources to a host.
 
 
-def test_any_word_can_be_added_to_a_host(here: Path) -> None:
+def test_every_kind_of_source_can_be_added_to_a_host(here: Path) -> None:
     file = here / "mcp.json"
     words = ["docs", "code=git:.", "sqlite:///shop.db", "log:logs/*.log", "s3://bucket/prefix", "system:"]
     assert main(["add", "cursor", "--file", str(file), *words]) == 0
@@ -265,7 +265,7 @@ def test_a_command_is_not_added_to_a_host_without_its_option(here: Path, capsys:
     assert "give the whole command" in capsys.readouterr().err
 
 
-def test_options_and_upstreams_make_it_a_whole_command(here: Path) -> None:
+def test_options_and_upstreams_are_added_as_a_whole_command(here: Path) -> None:
     made = make_sources(["docs", "http://127.0.0.1:9/mcp"], {"allow_private_networks": True})
     words = host_arguments({**PARAMS, "allow_private_networks": True}, made)
     assert words[-5:] == ("serve", "--stdio", "--allow-private-networks", f"{here}/docs", "http://127.0.0.1:9/mcp")
@@ -276,7 +276,7 @@ def test_options_and_upstreams_make_it_a_whole_command(here: Path) -> None:
     assert words[-4:] == ("--allow-command", "--every", "2", f"{here}/docs")
 
 
-def test_variables_that_a_source_looks_at_are_named_without_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_that_a_source_reads_are_named_without_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", PASSWORD)
     made = [PreparedSource(parse_word("s3://bucket/prefix"), Source())]
     assert "AWS_PROFILE" in omitted_secrets(made) and "--env NAME=VALUE" in omitted_secrets(made)
@@ -292,7 +292,7 @@ def test_nothing_is_omitted_without_a_password(here: Path) -> None:
 
 
 class Odd(Source):
-    """A source with a description of its own."""
+    """A source with the given description."""
 
     def __init__(self, facts: Callable[[], str]) -> None:
         self.location = "somewhere"
@@ -307,7 +307,7 @@ def failing() -> str:
     raise OSError(f"no way to postgresql://me:{PASSWORD}@db/x\n" + "very " * 200)
 
 
-def test_looking_at_sources_is_bounded_in_all() -> None:
+def test_the_time_to_describe_all_sources_is_bounded() -> None:
     began = time.monotonic()
     seen = collect_startup_info(made_of(lambda: "quick", failing, *[lambda: time.sleep(3) or "slow"] * 20), within=0.3)  # type: ignore[func-returns-value]
     assert time.monotonic() - began < 1.5
@@ -317,7 +317,7 @@ def test_looking_at_sources_is_bounded_in_all() -> None:
     assert len(seen.published[1].facts) <= FACTS_CHARACTERS
 
 
-def test_the_resource_most_likely_to_change_is_shown_live(here: Path) -> None:
+def test_the_watch_command_names_the_resource_most_likely_to_change(here: Path) -> None:
     made = make_sources(["docs", "zip:old.zip"])
     assert collect_startup_info(made, within=10).live == "file:///docs/notes.md"
     (here / "docs" / "tides.log").write_text("low\n")
@@ -325,7 +325,7 @@ def test_the_resource_most_likely_to_change_is_shown_live(here: Path) -> None:
     assert collect_startup_info(made_of(lambda: "nothing"), within=10).live == ""
 
 
-def test_patience_is_that_of_every_source_and_is_passed_to_hosts(here: Path) -> None:
+def test_patience_applies_to_every_source_and_is_passed_to_hosts(here: Path) -> None:
     _, sources = make_server(
         ["docs", "sqlite:///shop.db"], {"patience": 0.5}, name=None, tools=False, search=False, query=False
     )
@@ -335,8 +335,8 @@ def test_patience_is_that_of_every_source_and_is_passed_to_hosts(here: Path) -> 
     assert main(["serve", "--patience", "0", "docs"]) == 2
 
 
-def test_initialize_is_answered_while_an_endpoint_is_silent(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bucket of the process has an endpoint that accepts connections and never answers."""
+def test_initialize_is_answered_while_an_endpoint_does_not_answer(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The endpoint of the bucket accepts connections and never answers."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "reader")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")

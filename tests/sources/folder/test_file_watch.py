@@ -1,4 +1,4 @@
-"""Real changes of real files are reported soon, by inotify and by polling."""
+"""Changes of files are reported, by inotify and by polling."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Publish = Callable[..., Folder]
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reports do not depend on the delay."""
+def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the delays of the watcher."""
     for name, value in (("DEBOUNCE_MS", 10), ("STEP_MS", 5), ("RETRY_SECONDS", 0.1), ("LIST_DELAY_SECONDS", 0.03)):
         monkeypatch.setattr(file_watch, name, value)
 
@@ -35,7 +35,7 @@ def live(request: pytest.FixtureRequest, publish: Publish, charts: Path) -> Fold
 
 
 def ready(source: Folder, charts: Path, recorder: ChangeRecorder) -> None:
-    """Wait until the watcher is certainly polling, so that the next change is not found by the first look."""
+    """Wait until the watcher polls, so that its first scan does not find the next change."""
     (charts / "README.md").write_text(f"ready {os.urandom(4).hex()}")
     source.watch(f"{source.uri}/README.md", recorder)
     recorder.wait_for(f"{source.uri}/README.md")
@@ -57,10 +57,8 @@ def test_writing_a_watched_file_is_reported(live: Folder, charts: Path, recorder
     recorder.wait_for(uri)
 
 
-def test_a_change_between_the_acknowledgement_and_the_first_look_is_reported(
-    live: Folder, charts: Path, recorder: ChangeRecorder
-) -> None:
-    """A client writes as soon as its watch is acknowledged, long before a thread polls."""
+def test_a_change_before_the_first_scan_is_reported(live: Folder, charts: Path, recorder: ChangeRecorder) -> None:
+    """A client may write as soon as its watch is acknowledged, before the thread polls."""
     for path in ("tides.csv", "harbours/hull.ts"):
         live.watch(f"{live.uri}/{path}", recorder)
         (charts / path).write_text("quick")
@@ -138,10 +136,10 @@ def test_unpublished_changes_are_not_reported(live: Folder, charts: Path, record
     recorder.wait_for(None)
 
 
-def test_outside_of_the_folder_nothing_is_watched(
+def test_files_outside_of_the_folder_are_not_watched(
     publish: Publish, charts: Path, tmp_path: Path, recorder: ChangeRecorder
 ) -> None:
-    """Nor through links, which the system's watcher would follow."""
+    """Links are not followed either, although the system's watcher would follow them."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "ledger.txt").write_text("x")
     (charts / "link").symlink_to(tmp_path / "outside")
@@ -159,7 +157,7 @@ def test_outside_of_the_folder_nothing_is_watched(
     assert recorder.changes == []
 
 
-def test_names_that_are_not_utf8_do_not_blind_the_watcher(
+def test_changes_are_reported_beside_names_that_are_not_utf8(
     publish: Publish, charts: Path, recorder: ChangeRecorder
 ) -> None:
     root = os.fsencode(charts)
@@ -192,7 +190,7 @@ def test_a_root_that_disappears_and_returns_is_reported(live: Folder, charts: Pa
     recorder.wait_for(uri)
 
 
-def test_nothing_is_reported_after_the_last_watcher_leaves(
+def test_the_thread_ends_after_the_last_unwatch_and_starts_again(
     live: Folder, charts: Path, recorder: ChangeRecorder
 ) -> None:
     uri = f"{live.uri}/tides.csv"
@@ -206,19 +204,19 @@ def test_nothing_is_reported_after_the_last_watcher_leaves(
     assert not [thread for thread in threading.enumerate() if thread.name == "wharfinger-watch"]
     recorder.changes.clear()
     (charts / "tides.csv").write_text("2")
-    live.watch(uri, recorder)  # and it can start again
+    live.watch(uri, recorder)  # the thread starts again
     (charts / "tides.csv").write_text("3")
     recorder.wait_for(uri)
 
 
-def test_nothing_runs_before_the_first_watcher(source: Folder) -> None:
+def test_no_thread_runs_before_the_first_watch(source: Folder) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "wharfinger-watch"]
 
 
-def test_only_what_is_on_the_way_to_a_watched_file_is_watched(
+def test_only_the_folders_of_a_watched_file_are_watched(
     publish: Publish, charts: Path, recorder: ChangeRecorder
 ) -> None:
-    """A watch on one file of a large tree must not cost a walk of the tree, nor its number of inotify watches."""
+    """A watch on one file of a large tree needs no walk of the tree and few inotify watches."""
     for number in range(20):
         (charts / f"d{number}").mkdir()
     seen: list[list[str]] = []
@@ -239,7 +237,7 @@ def test_only_what_is_on_the_way_to_a_watched_file_is_watched(
     assert seen[-1] == ["", "harbours"]
 
 
-def test_without_watches_left_it_polls_and_says_so(
+def test_polling_is_used_and_reported_when_inotify_watches_run_out(
     publish: Publish,
     charts: Path,
     recorder: ChangeRecorder,
@@ -273,8 +271,8 @@ def test_the_watching_method_is_known_before_it_starts(publish: Publish, charts:
         assert publish(charts).watched_by == "inotify"
 
 
-def test_a_process_that_watches_ends_without_complaint(charts: Path) -> None:
-    """A thread that comes back from Rust into an interpreter that is gone would abort the process."""
+def test_a_process_that_watches_exits_cleanly(charts: Path) -> None:
+    """A thread that returns from Rust to a finalized interpreter would abort the process."""
     program = textwrap.dedent(
         """
         import sys, threading
@@ -294,7 +292,7 @@ def test_a_process_that_watches_ends_without_complaint(charts: Path) -> None:
 # Windows
 
 
-def test_a_window_is_reported_if_its_content_changes_and_not_if_the_file_only_grows(
+def test_a_window_is_reported_only_if_its_own_content_changes(
     live: Folder, charts: Path, recorder: ChangeRecorder
 ) -> None:
     path = charts / "tides.log"
@@ -307,7 +305,7 @@ def test_a_window_is_reported_if_its_content_changes_and_not_if_the_file_only_gr
     for watched in (f"{uri}?lines=1-2", f"{uri}?bytes=0-3"):
         live.watch(watched, still)
     ready(live, charts, recorder)
-    still.changes.clear()  # the first look reports what was written just before
+    still.changes.clear()  # the first scan reports the write just before it
     for number in range(3):
         with path.open("a") as file:
             file.write(f"{number}\n")
@@ -337,6 +335,6 @@ def test_many_windows_of_a_file_are_reported_on_any_change(
     recorder.wait_for(*uris)
 
 
-def test_a_window_that_cannot_be_is_not_watched(source: Folder, recorder: ChangeRecorder) -> None:
+def test_an_invalid_window_is_not_watched(source: Folder, recorder: ChangeRecorder) -> None:
     source.watch(f"{source.uri}/README.md?lines", recorder)
     assert not source._watch._watched

@@ -1,4 +1,4 @@
-"""The order, the pages and the bounds of walking a folder."""
+"""Walking a folder: its order, pages and limits."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def paths(tree: FileTree, after: TreePosition | None = None) -> list[str]:
     return ["/".join(entry.parts) + "/" * entry.is_directory for entry in tree.walk(after)]
 
 
-def test_a_directory_comes_first_then_its_files_then_its_directories(charts: Path) -> None:
+def test_a_directory_is_followed_by_its_files_and_then_its_directories(charts: Path) -> None:
     assert paths(FileTree(str(charts), PublishChoice())) == [
         "/", "README.md", "empty.txt", "tides.csv", "harbours/", "harbours/hull.ts", "harbours/north/",
         "harbours/north/buoy.png",
     ]  # fmt: skip
 
 
-def test_every_position_leads_to_the_rest(charts: Path) -> None:
+def test_a_walk_continues_after_any_position(charts: Path) -> None:
     tree = FileTree(str(charts), PublishChoice())
     whole = list(tree.walk())
     for at, entry in enumerate(whole):
@@ -53,7 +53,7 @@ def test_every_position_leads_to_the_rest(charts: Path) -> None:
         assert paths(tree, after) == paths(tree)[at + 1 :]
 
 
-def test_a_position_whose_entry_is_gone_still_leads_to_the_rest(charts: Path) -> None:
+def test_a_walk_continues_after_a_position_whose_entry_was_deleted(charts: Path) -> None:
     tree = FileTree(str(charts), PublishChoice())
     whole = paths(tree)
     (charts / "empty.txt").unlink()
@@ -68,14 +68,14 @@ def test_a_position_whose_entry_is_gone_still_leads_to_the_rest(charts: Path) ->
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1), max_size=4), st.booleans())
-def test_a_position_survives_the_way_to_a_key_and_back(parts: list[str], directory: bool) -> None:
+def test_a_position_is_written_as_a_key_and_read_back(parts: list[str], directory: bool) -> None:
     position = TreePosition(directory, tuple(parts))
     key = write_key(position)
     assert read_key(key) == position
     assert key.encode()
 
 
-def test_a_key_holds_names_that_are_not_utf8() -> None:
+def test_a_key_encodes_names_that_are_not_utf8() -> None:
     position = TreePosition(False, (os.fsdecode(b"\xff%41"), "a"))
     assert write_key(position) == "f:%FF%2541/a"
     assert read_key(write_key(position)) == position
@@ -103,11 +103,11 @@ def apply(root: bytes, change: tuple[str, bytes]) -> None:
             with open(target, "w"):
                 pass
     except OSError:
-        pass  # a file where a directory would have to be, or the other way round
+        pass  # a file in place of a directory, or a directory in place of a file
 
 
 def identity(resource: Resource) -> tuple[str, bool]:
-    """A file instead of a directory is another resource, at another position."""
+    """Return what identifies a resource: a file in place of a directory is another resource."""
     return resource.uri, resource.mime_type == DIRECTORY
 
 
@@ -117,11 +117,11 @@ def whole(source: Folder) -> list[tuple[str, bool]]:
 
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(PATHS, max_size=12), st.lists(CHANGES, max_size=5), st.integers(1, 4))
-@example([b"a/a", b"B.txt/a"], [[("remove", b"a"), ("add", b"a")]], 2)  # a directory becomes a file: it did not stay
-def test_pages_joined_hold_all_that_stayed_once_and_in_order(
+@example([b"a/a", b"B.txt/a"], [[("remove", b"a"), ("add", b"a")]], 2)  # a directory that becomes a file did not stay
+def test_joined_pages_have_each_entry_that_stayed_once_and_in_order(
     start: list[bytes], changes: list[list[tuple[str, bytes]]], limit: int
 ) -> None:
-    """While entries are added and removed between two pages."""
+    """Entries are added and removed between two pages."""
     with tempfile.TemporaryDirectory() as temporary:
         root = os.fsencode(temporary) + b"/root"
         os.mkdir(root)
@@ -146,7 +146,7 @@ def test_pages_joined_hold_all_that_stayed_once_and_in_order(
         assert [one for one in order if one in stayed] == [one for one in whole(source) if one in stayed]
 
 
-def test_a_listing_is_kept_until_the_directory_or_its_rules_change(
+def test_a_listing_is_cached_until_the_directory_or_its_rules_change(
     charts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trees, "SETTLED_NS", -(1 << 62))
@@ -168,7 +168,7 @@ def test_a_listing_is_kept_until_the_directory_or_its_rules_change(
     assert "tides.csv" in listing().files
 
 
-def test_a_directory_that_just_changed_is_not_trusted(charts: Path) -> None:
+def test_the_listing_of_a_directory_that_just_changed_is_not_cached(charts: Path) -> None:
     tree = FileTree(str(charts), PublishChoice())
     for number in range(20):
         (charts / f"new{number}.txt").write_text("")
@@ -176,7 +176,7 @@ def test_a_directory_that_just_changed_is_not_trusted(charts: Path) -> None:
             assert f"new{number}.txt" in tree.listing(place).files
 
 
-def test_the_listings_that_are_kept_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_listings_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trees, "SETTLED_NS", -(1 << 62))
     for number in range(50):
         directory = tmp_path / f"d{number}"
@@ -202,18 +202,20 @@ def test_a_path_deeper_than_the_bound_is_not_served(tmp_path: Path) -> None:
         pass
 
 
-def test_where_names_fold_only_the_real_name_is_served(charts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Security: R33. On a file system that takes README for readme, rules must see the one real name."""
+def test_only_the_real_name_is_served_on_a_case_insensitive_file_system(
+    charts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Security: R33. On a case-insensitive file system, the rules must see the real name."""
     monkeypatch.setattr(trees, "FOLDS_NAMES", True)
     tree = FileTree(str(charts), PublishChoice())
     with tree.file(("README.md",)), tree.directory(("harbours",)):
         pass
-    os.link(charts / "README.md", charts / "id_rsa")  # there under two names, of which one is not listed
+    os.link(charts / "README.md", charts / "id_rsa")  # a second name that is not listed
     with pytest.raises(NotServed), tree.file(("id_rsa",)):
         pass
 
 
-def test_a_link_in_place_of_gitignore_holds_nothing(charts: Path, tmp_path: Path) -> None:
+def test_a_gitignore_that_is_a_link_is_ignored(charts: Path, tmp_path: Path) -> None:
     (tmp_path / "rules").write_text("*.md\n")
     (charts / ".gitignore").symlink_to(tmp_path / "rules")
     assert "README.md" in paths(FileTree(str(charts), PublishChoice()))
@@ -226,7 +228,7 @@ def test_a_missing_root_is_empty(charts: Path) -> None:
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="/\0"), min_size=1), unique=True), st.text())
-def test_names_are_a_sorted_sequence(names: list[str], other: str) -> None:
+def test_names_is_a_sorted_sequence(names: list[str], other: str) -> None:
     packed = Names(list(names))
     assert list(packed) == sorted(names)
     assert packed[-3:] == sorted(names)[-3:]
@@ -236,7 +238,7 @@ def test_names_are_a_sorted_sequence(names: list[str], other: str) -> None:
 
 
 def make_files(root: Path, directories: int, each: int) -> None:
-    """Directories of empty files."""
+    """Create directories of empty files."""
     for number in range(directories):
         directory = root / f"d{number:04d}"
         directory.mkdir(parents=True)
@@ -258,7 +260,7 @@ def test_a_large_tree_is_listed_quickly_and_in_little_memory(
 ) -> None:
     """Issue: 100,000 files: first page < 1 s, later pages < 50 ms, RSS growth < 32 MiB. Smaller outside of CI.
 
-    In time of the processor, so that the neighbours of a busy machine do not count.
+    CPU time is measured, so that other processes on a busy machine do not count.
     """
     make_files(tmp_path / "big", directories, each)
     time.sleep(trees.SETTLED_NS / 1e9)
@@ -329,7 +331,7 @@ def test_the_directories_that_a_batch_keeps_open_are_bounded(tmp_path: Path) -> 
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_batches_of_two_threads_share_nothing(charts: Path) -> None:
+def test_threads_do_not_share_the_directories_of_a_batch(charts: Path) -> None:
     source = files(charts)
     before = len(os.listdir("/proc/self/fd"))
     with source.batch():

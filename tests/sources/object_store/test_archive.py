@@ -1,4 +1,4 @@
-"""Archives that try to escape or to fill the memory, and broken ones."""
+"""Archives that try to escape the source or to exhaust the memory, and broken archives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from wharfinger.sources.object_store import Objects, archive, objects
 
 
 def entry(name: str, mode: int = 0) -> zipfile.ZipInfo:
-    """A member with any name, which `zipfile` would correct."""
+    """Return a member with any name. `zipfile` itself would correct the name."""
     info = zipfile.ZipInfo("x", (2026, 7, 1, 12, 0, 0))
     info.filename = name
     info.external_attr = mode << 16
@@ -44,7 +44,7 @@ def listed(source: Objects) -> list[str]:
     return [resource.uri for resource in source.page(None, 1_000)[0]]
 
 
-def test_names_that_lead_out_are_withheld(tmp_path: Path) -> None:
+def test_names_that_leave_the_archive_are_withheld(tmp_path: Path) -> None:
     bad = ["../up", "a/../../up", "/etc/passwd", "C:/x", "C:x", "..\\up", "\\\\host\\x", "./x", "a//b", "..", "a/./b"]
     source = pack(tmp_path / "a.zip", (entry("in.txt"), b"in"), *((entry(name), b"out") for name in bad))
     assert listed(source) == ["zip://a.zip/", "zip://a.zip/in.txt"]
@@ -81,7 +81,7 @@ def test_a_zip_bomb_is_reported_and_not_inflated(tmp_path: Path) -> None:
 
 
 def forge_size(path: Path, name: bytes, size: int) -> None:
-    """Make the directory and the header of a member declare another size."""
+    """Declare another size in the directory and in the header of a member."""
     data = bytearray(path.read_bytes())
     local, central = data.index(b"PK\x03\x04"), data.rindex(b"PK\x01\x02")
     assert data[local + 30 : local + 30 + len(name)] == name
@@ -91,7 +91,7 @@ def forge_size(path: Path, name: bytes, size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
-def test_a_member_of_another_size_than_declared_is_reported(tmp_path: Path, size: int) -> None:
+def test_a_member_with_a_false_size_is_reported(tmp_path: Path, size: int) -> None:
     pack(tmp_path / "a.zip", (entry("liar"), os.urandom(500) * 40)).store.close()
     forge_size(tmp_path / "a.zip", b"liar", size)
     with pytest.raises(InvalidArgument, match="liar is damaged"):
@@ -100,7 +100,7 @@ def test_a_member_of_another_size_than_declared_is_reported(tmp_path: Path, size
 
 @cache
 def zeros(method: int, size: int) -> bytes:
-    """This many zeros in the raw form of a compression method."""
+    """Return this many zeros, compressed by this method without a container."""
     machine: Any = {
         zipfile.ZIP_STORED: lambda: None,
         zipfile.ZIP_DEFLATED: lambda: zlib.compressobj(9, zlib.DEFLATED, -15),
@@ -119,7 +119,7 @@ def zeros(method: int, size: int) -> bytes:
 def write_raw(
     path: Path, members: list[tuple[bytes, int, bytes, int]], overlap: bool = False, extra: bytes = b""
 ) -> None:
-    """An archive of members as declared: name, method, packed data, size."""
+    """Write an archive of members with a name, a method, packed data and a declared size."""
     body, directory = bytearray(), bytearray()
     at = 0
     for name, method, data, size in members:
@@ -137,7 +137,7 @@ def write_raw(
 
 
 def memory_of(code: str, *arguments: str) -> int:
-    """The MiB that a separate process needs for something, beyond its start; it may take 60 s."""
+    """Run code in a separate process, for at most 60 s. Return the MiB that it needs beyond its start."""
     program = f"""
 import resource, sys
 from wharfinger.sources.object_store import objects
@@ -163,7 +163,7 @@ OPEN = "source = objects('zip:' + sys.argv[1]); source.page(None, 500); source.c
 @pytest.mark.parametrize("size", [1_000, 1 << 20, 0xFFFFFFF])
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_bomb_with_a_false_size_is_never_inflated_in_memory(tmp_path: Path, method: int, size: int) -> None:
-    """An 861-byte file of bzip2 became 2,032 MiB; this test uses a quarter of that."""
+    """Regression: a bzip2 member of 861 bytes inflated to 2,032 MiB. This test uses 256 MiB."""
     write_raw(tmp_path / "a.zip", [(b"bomb", method, zeros(method, 256 << 20), size)])
     assert memory_of(READ, str(tmp_path / "a.zip")) < 64
 
@@ -171,7 +171,7 @@ def test_a_bomb_with_a_false_size_is_never_inflated_in_memory(tmp_path: Path, me
 @pytest.mark.parametrize(
     ("method", "named"), [(zipfile.ZIP_BZIP2, "bzip2"), (zipfile.ZIP_LZMA, "LZMA"), (98, "method 98")]
 )
-def test_a_compression_method_without_a_bound_is_reported(tmp_path: Path, method: int, named: str) -> None:
+def test_a_compression_method_other_than_deflate_is_reported(tmp_path: Path, method: int, named: str) -> None:
     write_raw(tmp_path / "a.zip", [(b"bomb", method, b"x", 1)])
     with pytest.raises(InvalidArgument, match=f"bomb is compressed by {named}, but only deflate is supported"):
         objects(f"zip:{tmp_path}/a.zip").read("zip://a.zip/bomb")
@@ -193,8 +193,8 @@ def test_extra_data_that_would_take_quadratic_time_is_refused(tmp_path: Path) ->
     assert time.process_time() - began < 5
 
 
-def test_members_that_share_their_bytes_are_withheld(tmp_path: Path) -> None:
-    """One bomb of 16 MiB that is listed 1,000 times would be inflated 1,000 times by the search's index."""
+def test_overlapping_members_are_withheld(tmp_path: Path) -> None:
+    """The search index would inflate one bomb that is listed 1,000 times 1,000 times."""
     shared = [(b"%d" % n, zipfile.ZIP_DEFLATED, zeros(zipfile.ZIP_DEFLATED, 1 << 20), 1 << 20) for n in range(1_000)]
     write_raw(tmp_path / "a.zip", shared, overlap=True)
     source = objects(f"zip:{tmp_path}/a.zip")
@@ -210,7 +210,7 @@ def test_a_huge_name_is_withheld(tmp_path: Path, length: int, shown: int) -> Non
     assert len(listed(objects(f"zip:{tmp_path}/a.zip"))) == shown
 
 
-def test_deeply_nested_names_are_listed_page_by_page(tmp_path: Path) -> None:
+def test_deeply_nested_names_are_listed_in_pages(tmp_path: Path) -> None:
     write_raw(tmp_path / "a.zip", [(b"%d/" % n + b"d/" * 500 + b"x", 0, b"", 0) for n in range(1_000)])
     source = objects(f"zip:{tmp_path}/a.zip")
     began = time.process_time()
@@ -233,7 +233,7 @@ def test_false_zip64_sizes_are_reported(tmp_path: Path, size: int) -> None:
         source.read("zip://a.zip/bomb")
 
 
-def test_data_beyond_the_bound_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_beyond_the_inflation_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "MAX_INFLATED_BYTES", 1 << 20)
     source = pack(tmp_path / "a.zip", (entry("long.txt"), os.urandom(1 << 20).hex().encode()))
     assert source.read("zip://a.zip/long.txt?bytes=0-9").contents[0].text
@@ -269,7 +269,7 @@ def test_an_invalid_archive_is_refused(tmp_path: Path, content: bytes) -> None:
         objects(f"zip:{tmp_path}/a.zip")
 
 
-def test_a_directory_that_claims_to_be_huge_is_not_loaded(tmp_path: Path) -> None:
+def test_a_directory_with_a_huge_declared_size_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     with path.open("wb") as file:
         file.truncate(200 << 20)
@@ -287,7 +287,7 @@ def test_a_path_that_is_not_a_file_is_refused(tmp_path: Path, path: str) -> None
         objects(f"zip:{tmp_path / path}")
 
 
-def test_an_archive_that_is_replaced_or_gone_is_seen_as_it_is(tmp_path: Path) -> None:
+def test_a_replaced_archive_is_read_again_and_a_missing_one_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     source = pack(path, (entry("a"), b"old"))
     assert source.read("zip://a.zip/a").contents[0].text == "old"
@@ -300,7 +300,7 @@ def test_an_archive_that_is_replaced_or_gone_is_seen_as_it_is(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_windows_of_a_large_member_cost_what_they_read(tmp_path: Path, method: int) -> None:
+def test_all_windows_of_a_large_member_are_read_in_time(tmp_path: Path, method: int) -> None:
     lines = b"".join(b"%07d fathoms\n" % number for number in range(400_000))
     source = pack(tmp_path / "a.zip", (entry("long.txt"), lines), method=method)
     began = time.monotonic()

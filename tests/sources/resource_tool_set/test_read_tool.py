@@ -1,4 +1,4 @@
-"""The read tool: text, pictures, linked parts, queries, and the bounds of an answer."""
+"""The read tool: text, pictures, linked parts, queries, and the size of an answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST = DEFAULT_TOKENS * 4
 
 
 def ask_of(*parts: Any) -> Ask:
-    """Run something with a client of a server that has these parts and the tools."""
+    """Return a function that runs a coroutine with a client of a server with these parts and the tools."""
     server = Server("asked")
     for part in (*parts, resource_tools(allow_query=True)):
         server.include(part)
@@ -39,7 +39,7 @@ def ask_of(*parts: Any) -> Ask:
 
 
 def texts(ask: Ask, tool: str, **arguments: Any) -> list[str]:
-    """The texts of an answer, which together are within the budget."""
+    """Return the texts of an answer, and check that they are within the budget."""
     _, blocks = call(ask, tool, **arguments)
     found = [block.text for block in blocks if isinstance(block, t.TextContent)]
     assert sum(map(len, found)) <= 4 * arguments.get("max_tokens", DEFAULT_TOKENS)
@@ -59,8 +59,8 @@ def next_call(text: str) -> tuple[str, dict[str, Any]] | None:
     return found[1], {name: int(value) if name in ("start", "max_tokens") else value for name, _, value in pairs}
 
 
-def read_on(ask: Ask, uri: str, **arguments: Any) -> list[str]:
-    """Return all parts of a resource, each by the call at the end of the one before it."""
+def read_all_parts(ask: Ask, uri: str, **arguments: Any) -> list[str]:
+    """Return all parts of a resource. Each part ends with the call for the next one."""
     parts: list[str] = []
     following: Any = ("read_resource", {"uri": uri, **arguments})
     while following:
@@ -71,13 +71,13 @@ def read_on(ask: Ask, uri: str, **arguments: Any) -> list[str]:
     return parts
 
 
-def test_binary_data_is_fetched_as_a_hint(ask: Ask, source: Folder) -> None:
+def test_fetching_binary_data_returns_a_hint(ask: Ask, source: Folder) -> None:
     fetched, _ = call(ask, "fetch", id=f"{source.uri}/harbours/north/buoy.png")
     assert fetched["metadata"] == {"mimeType": "image/png", "size": "16"}
     assert "read_resource" in fetched["text"]
 
 
-def test_reading_gives_text_pictures_and_whatever_else(ask: Ask, source: Folder, charts: Path) -> None:
+def test_text_and_pictures_are_read_and_other_data_on_request(ask: Ask, source: Folder, charts: Path) -> None:
     (charts / "a.zip").write_bytes(b"PK\x03\x04\xff")
     assert call(ask, "read_resource", uri=f"{source.uri}/README.md")[1] == [
         t.TextContent(text="# Charts\n\nSoundings in fathoms.\n")
@@ -104,13 +104,13 @@ def test_a_picture_that_is_too_large_is_returned_only_on_request(
     assert [type(block) for block in call(ask, "read_resource", uri=uri, binary=True)[1]] == [t.ImageContent]
 
 
-def test_a_directory_is_read_as_its_listing_with_what_can_be_asked(ask: Ask, source: Folder) -> None:
+def test_a_directory_is_read_as_a_listing_with_a_hint_about_queries(ask: Ask, source: Folder) -> None:
     listing, hint = texts(ask, "read_resource", uri=f"{source.uri}/harbours")
     assert listing.startswith("charts/harbours/ holds 1 folder and 1 file.")
     assert hint == "[Ask also for file:///charts/…?lines=1-200 ?tail=200 ?bytes=0-65535]"
 
 
-def test_an_empty_resource_says_so(ask: Ask, source: Folder) -> None:
+def test_an_empty_resource_is_reported_as_empty(ask: Ask, source: Folder) -> None:
     uri = f"{source.uri}/empty.txt"
     assert texts(ask, "read_resource", uri=uri) == [f"[{uri} is empty: it has 0 characters.]"]
     assert call(ask, "fetch", id=uri)[0]["text"] == f"[{uri} is empty: it has 0 characters.]"
@@ -120,16 +120,16 @@ def test_an_empty_resource_says_so(ask: Ask, source: Folder) -> None:
 
 
 @pytest.mark.parametrize("lines", [1, 400])
-def test_a_long_text_is_read_in_parts_that_are_linked(ask: Ask, source: Folder, charts: Path, lines: int) -> None:
-    """Joined, the parts are the whole; also of one long line."""
+def test_a_long_text_is_read_in_linked_parts(ask: Ask, source: Folder, charts: Path, lines: int) -> None:
+    """The joined parts are the whole text, also for one long line."""
     whole = "".join(f"{'x' * 2_000}{number}{'' if lines == 1 else chr(10)}" for number in range(400))
     (charts / "long.txt").write_text(whole)
-    parts = read_on(ask, f"{source.uri}/long.txt")
+    parts = read_all_parts(ask, f"{source.uri}/long.txt")
     assert len(parts) > 20
     assert "".join(parts) == whole
 
 
-def test_a_part_says_which_lines_it_has_and_how_to_ask_for_less(ask: Ask, source: Folder, charts: Path) -> None:
+def test_a_part_names_its_lines_and_the_queries_for_smaller_parts(ask: Ask, source: Folder, charts: Path) -> None:
     (charts / "long.txt").write_text("a line of the log\n" * 20_000)
     text, note, hint = texts(ask, "read_resource", uri=f"{source.uri}/long.txt")
     assert "lines 1-2,000" in note
@@ -139,20 +139,20 @@ def test_a_part_says_which_lines_it_has_and_how_to_ask_for_less(ask: Ask, source
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_a_text_that_just_fits_is_whole(ask: Ask, source: Folder, charts: Path, more: int) -> None:
+def test_a_text_that_just_fits_is_returned_whole(ask: Ask, source: Folder, charts: Path, more: int) -> None:
     uri = f"{source.uri}/fits.txt"
     whole = "x" * (Budget().room(uri) + more)
     (charts / "fits.txt").write_text(whole)
     found = texts(ask, "read_resource", uri=uri)
     assert (found == [whole]) is not more
-    assert "".join(read_on(ask, uri)) == whole
+    assert "".join(read_all_parts(ask, uri)) == whole
 
 
 @pytest.mark.parametrize("tokens", [500, 1_000, 100_000])
-def test_a_caller_asks_for_another_budget(ask: Ask, source: Folder, charts: Path, tokens: int) -> None:
+def test_max_tokens_sets_the_budget(ask: Ask, source: Folder, charts: Path, tokens: int) -> None:
     whole = "".join(f"line {number}\n" for number in range(9_000))
     (charts / "long.txt").write_text(whole)
-    parts = read_on(ask, f"{source.uri}/long.txt", max_tokens=tokens)
+    parts = read_all_parts(ask, f"{source.uri}/long.txt", max_tokens=tokens)
     assert "".join(parts) == whole
     assert len(parts) >= len(whole) // (tokens * 4)
     with pytest.raises(ToolError, match="max_tokens is 499: give a number from 500 to 100,000"):
@@ -160,7 +160,7 @@ def test_a_caller_asks_for_another_budget(ask: Ask, source: Folder, charts: Path
 
 
 @pytest.mark.parametrize("tool", ["read_resource", "fetch"])
-def test_a_long_text_of_a_function_is_read_on_by_characters(tool: str) -> None:
+def test_a_long_text_of_a_function_is_continued_by_characters(tool: str) -> None:
     server = Server("long")
     server.include(resource_tools())
     whole = '"quoted"\n\n' * 30_000
@@ -198,7 +198,7 @@ def test_a_long_text_of_a_function_is_read_on_by_characters(tool: str) -> None:
     assert len(calls) == (1 if tool == "read_resource" else 2)
 
 
-def test_several_contents_are_one_text_for_the_budget() -> None:
+def test_the_budget_applies_to_all_contents_together() -> None:
     server = Server("several")
     server.include(resource_tools())
 
@@ -222,8 +222,8 @@ def test_several_contents_are_one_text_for_the_budget() -> None:
     assert len(second) == 1
 
 
-def test_fetch_counts_what_it_returns_as_json(ask: Ask, source: Folder, charts: Path) -> None:
-    """Quotes and line ends take two characters in JSON, so fewer of them fit."""
+def test_the_budget_of_fetch_counts_its_json(ask: Ask, source: Folder, charts: Path) -> None:
+    """Quotes and line ends have two characters in JSON."""
     whole = '"\n' * 60_000
     (charts / "quotes.txt").write_text(whole)
     uri: str | None = f"{source.uri}/quotes.txt"
@@ -239,7 +239,7 @@ def test_fetch_counts_what_it_returns_as_json(ask: Ask, source: Folder, charts: 
     assert joined == whole
 
 
-# Logs and databases, which flooded
+# Large logs and databases
 
 
 @pytest.fixture
@@ -270,7 +270,7 @@ def test_a_log_is_read_from_its_end_within_the_budget(flood: Ask) -> None:
     assert before.endswith(f"request {first - 1} was served\n")
 
 
-def test_a_window_behind_a_hit_in_a_log_ends_within_the_budget(flood: Ask) -> None:
+def test_the_window_of_a_hit_in_a_log_is_cut_to_the_budget(flood: Ask) -> None:
     uri = "log://app/app.log?bytes=0-262143"
     text, note = texts(flood, "read_resource", uri=uri)
     assert text.startswith("2026-11-20T10:00:00Z INFO request 0 was served\n")
@@ -279,12 +279,12 @@ def test_a_window_behind_a_hit_in_a_log_ends_within_the_budget(flood: Ask) -> No
     texts(flood, "fetch", id=uri)
 
 
-def test_a_filter_that_matches_nothing_says_so(flood: Ask) -> None:
+def test_a_filter_without_matches_is_reported(flood: Ask) -> None:
     found = " ".join(texts(flood, "read_resource", uri="log://app/app.log?level=error"))
     assert "level=error" in found
 
 
-def test_rows_with_long_values_and_bytes_are_short(flood: Ask) -> None:
+def test_rows_with_long_values_and_bytes_are_shortened(flood: Ask) -> None:
     text, note = texts(flood, "read_resource", uri="sqlite://shop/notes/rows?limit=3")
     assert len(text) < 10_000
     assert text.count('"cut":true,"characters":51000,"read":"sqlite://shop/notes/rows/') == 3
@@ -294,23 +294,23 @@ def test_rows_with_long_values_and_bytes_are_short(flood: Ask) -> None:
     assert next_call(note)[1]["uri"] == "sqlite://shop/notes/rows?after=2&limit=3"  # type: ignore[index]
 
 
-def test_all_rows_are_reached_by_the_calls_that_answers_end_with(flood: Ask) -> None:
-    parts = read_on(flood, "sqlite://shop/notes/rows")
+def test_all_rows_are_read_by_the_calls_at_the_ends_of_answers(flood: Ask) -> None:
+    parts = read_all_parts(flood, "sqlite://shop/notes/rows")
     ids = [int(found) for found in re.findall(r'\{"id":(\d+)', "".join(parts))]
     assert ids == list(range(200))
     assert len(parts) > 4
 
 
 def test_a_long_value_is_read_whole_in_parts(flood: Ask) -> None:
-    assert "".join(read_on(flood, "sqlite://shop/notes/rows/2/body")) == "x" * 51_000
+    assert "".join(read_all_parts(flood, "sqlite://shop/notes/rows/2/body")) == "x" * 51_000
 
 
 def test_one_long_value_is_read_whole_in_parts(flood: Ask) -> None:
-    joined = "".join(read_on(flood, "sqlite://shop/notes/rows/2/body"))
+    joined = "".join(read_all_parts(flood, "sqlite://shop/notes/rows/2/body"))
     assert "x" * 51_000 in joined
 
 
-def test_a_database_that_is_down_is_an_error_that_the_model_sees(tmp_path: Path) -> None:
+def test_a_database_that_is_down_is_a_tool_error(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "shop.db") as made:
         made.execute("CREATE TABLE ports (name TEXT)")
     made.close()
@@ -337,6 +337,6 @@ def test_a_database_that_is_down_is_an_error_that_the_model_sees(tmp_path: Path)
 def test_a_large_folder_is_listed_in_parts(tmp_path: Path) -> None:
     for number in range(900):
         (tmp_path / f"a-rather-long-name-of-a-file-{number:04}.txt").touch()
-    parts = read_on(ask_of(files(tmp_path, label="many")), "file:///many")
+    parts = read_all_parts(ask_of(files(tmp_path, label="many")), "file:///many")
     assert len(parts) > 2
     assert len(set(re.findall(r"file:///many/(\S+)", "".join(parts)))) == 900

@@ -1,4 +1,4 @@
-"""What a caller's statement can do: read within bounds, and nothing else (security.md, group Q)."""
+"""Statements of callers can only read, within bounds (security.md, group Q)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wharfinger.sources.sql_database.database_engine import QueryRefused
 
 from .conftest import PostgresServer, Shop
 
-# Rows of group Q, and what each tries. `{new}` is a file that must not come to be.
+# Rows of group Q with their statements. `{new}` is a file that must not be created.
 BOTH = {
     "Q01 second statements": [
         "SELECT 1; DROP TABLE orders",
@@ -176,7 +176,7 @@ def cases(*tables: dict[str, list[str]]) -> list[object]:
 
 
 def state(source: Database, top: str) -> list[str]:
-    """The check: every row of every table."""
+    """Return every row of every table."""
     return [str(source.read(f"{top}/{table}/rows").contents[0].text) for table in ("orders", "customers")]
 
 
@@ -200,17 +200,17 @@ def postgres_canary(postgres: PostgresServer) -> str:
 
 
 @pytest.mark.parametrize("statement", cases(BOTH, SQLITE))
-def test_sqlite_refuses_what_does_more_than_reading(statement: str, sqlite_shop: Shop, tmp_path: Path) -> None:
-    """And the file is unchanged."""
+def test_sqlite_refuses_statements_that_do_more_than_read(statement: str, sqlite_shop: Shop, tmp_path: Path) -> None:
+    """The file is unchanged."""
     sqlite_shop.source.bounds = msgspec.structs.replace(sqlite_shop.source.bounds, seconds=0.4)
     check_refused(sqlite_shop.source, sqlite_shop.top, statement, tmp_path / "new")
 
 
 @pytest.mark.parametrize("statement", cases(BOTH, POSTGRES))
-def test_postgres_refuses_what_does_more_than_reading(
+def test_postgres_refuses_statements_that_do_more_than_read(
     statement: str, postgres: PostgresServer, postgres_canary: str, publish: Callable[..., Database], tmp_path: Path
 ) -> None:
-    """And the database is unchanged. Here the role may write, so that only transaction and checks protect it."""
+    """The database is unchanged. This role may write, so only the transaction and the checks protect it."""
     role = postgres.run("SELECT 1 FROM pg_roles WHERE rolname = 'clerk'")
     if not role:
         postgres.run("CREATE ROLE clerk LOGIN")
@@ -220,10 +220,10 @@ def test_postgres_refuses_what_does_more_than_reading(
 
 
 @pytest.mark.parametrize("role", ["postgres", "filer"])
-def test_a_role_that_reaches_beyond_the_database_runs_no_statements(
+def test_queries_of_a_superuser_or_file_reader_role_are_refused(
     role: str, postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:
-    """Not even a harmless one. The error says how to create a role that may."""
+    """Also a harmless query. The error says how to create a role for queries."""
     if role == "filer" and not postgres.run("SELECT 1 FROM pg_roles WHERE rolname = 'filer'"):
         postgres.run("CREATE ROLE filer LOGIN; GRANT pg_read_server_files TO filer")
     with pytest.raises(QueryRefused, match="CREATE ROLE reader"):
@@ -231,7 +231,7 @@ def test_a_role_that_reaches_beyond_the_database_runs_no_statements(
 
 
 def test_odd_but_harmless_statements_are_run(shop: Shop) -> None:
-    """Comments, trailing semicolons, VALUES and CTEs: a statement is refused for what it does, not for its form."""
+    """Comments, trailing semicolons, VALUES and CTEs: a statement is refused only for its effect."""
     query = shop.source.query
     for statement in (
         "SELECT 1;",
@@ -246,8 +246,8 @@ def test_odd_but_harmless_statements_are_run(shop: Shop) -> None:
         assert query(statement).rows == [[1]], statement
 
 
-def test_an_answer_is_cut_by_rows_and_by_size_and_says_so(shop: Shop) -> None:
-    """`cut` is empty if all rows are in the answer."""
+def test_an_answer_with_too_many_rows_or_bytes_is_cut_and_marked(shop: Shop) -> None:
+    """`truncated` is empty if all rows are in the answer."""
     series = "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q WHERE n < 50000000)"
     answer = shop.source.query(f"{series} SELECT n FROM q", limit=10)
     assert answer.rows == [[n] for n in range(1, 11)]
@@ -260,7 +260,7 @@ def test_an_answer_is_cut_by_rows_and_by_size_and_says_so(shop: Shop) -> None:
 
 
 def test_a_large_cell_is_cut_and_marked(shop: Shop) -> None:
-    """Whatever the rows contain, an answer is small and valid JSON."""
+    """The answer stays small."""
     wide = "hex(zeroblob(3000000))" if shop.source.engine.dialect == "SQLite" else "repeat('0', 10000000)"
     (row,) = shop.source.query(f"SELECT {wide} AS wide").rows
     assert row[0]["cut"] is True
@@ -271,14 +271,14 @@ def test_a_large_cell_is_cut_and_marked(shop: Shop) -> None:
 
 
 def test_an_answer_names_its_database_and_dialect(shop: Shop) -> None:
-    """So that a caller with several databases knows which SQL to write."""
+    """A caller with several databases needs the dialect to write SQL."""
     answer = shop.source.query("SELECT 1")
     assert (answer.database, answer.dialect) == (shop.source.name, shop.source.engine.dialect)
 
 
 @pytest.mark.parametrize("explain", ["EXPLAIN ", "explain query plan ", "EXPLAIN ANALYZE\n", ""])
-def test_a_plan_is_shown_and_nothing_is_run(shop: Shop, explain: str) -> None:
-    """With EXPLAIN before the statement, or by the argument."""
+def test_explain_returns_the_plan_and_runs_nothing(shop: Shop, explain: str) -> None:
+    """With EXPLAIN in the statement, or with the argument."""
     answer = shop.source.query(f"{explain}SELECT * FROM orders WHERE id = 2", explain=not explain)
     assert answer.columns == ["plan"]
     assert "orders" in str(answer.rows)
@@ -286,8 +286,8 @@ def test_a_plan_is_shown_and_nothing_is_run(shop: Shop, explain: str) -> None:
         shop.source.query("EXPLAIN DELETE FROM orders")
 
 
-def test_an_unknown_table_or_column_is_answered_with_those_that_exist(shop: Shop) -> None:
-    """And with a suggestion."""
+def test_the_error_for_an_unknown_table_or_column_lists_existing_ones(shop: Shop) -> None:
+    """It also suggests a similar name."""
     with pytest.raises(QueryRefused, match=r"Did you mean orders\? Tables: busy, customers, orders\."):
         shop.source.query("SELECT * FROM oders")
     with pytest.raises(QueryRefused, match=r"customers has id, name, town\."):
@@ -307,8 +307,8 @@ def test_values_are_valid_json(shop: Shop) -> None:
     assert row[4] in (1.5, "1.5")
 
 
-def test_parameters_are_values_and_never_text_of_the_statement(shop: Shop) -> None:
-    """As many as there are placeholders, each with the right type."""
+def test_parameters_are_bound_as_values(shop: Shop) -> None:
+    """Their number and types must match the placeholders."""
     mark = "?" if shop.source.engine.dialect == "SQLite" else "$1"
     query = shop.source.query
     assert query(f"SELECT id FROM customers WHERE name = {mark}", ["Ada"]).rows == [[1]]
@@ -319,8 +319,8 @@ def test_parameters_are_values_and_never_text_of_the_statement(shop: Shop) -> No
             query(f"SELECT id FROM customers WHERE id = {mark}", given)
 
 
-def test_names_in_uris_are_looked_up_and_never_pasted(shop: Shop) -> None:
-    """Q09: a table that is not in the catalogue is not found, whatever its name would mean in a statement."""
+def test_names_in_uris_are_never_inserted_into_statements(shop: Shop) -> None:
+    """Q09: a name that is not in the catalogue is not found."""
     from wharfinger.errors import ResourceNotFound
 
     for name in ("orders%22;DROP%20TABLE%20orders;--", "orders--", "orders%20WHERE%201=1", "sqlite_master", "pg_class"):
@@ -335,8 +335,10 @@ def test_names_in_uris_are_looked_up_and_never_pasted(shop: Shop) -> None:
     assert shop.source.query("SELECT count(*) FROM orders").rows == [[3]]
 
 
-def test_one_long_opcode_is_stopped(tmp_path: Path, publish: Callable[..., Database]) -> None:
-    """The progress handler is called only between opcodes, and counting a table is one opcode."""
+def test_a_statement_that_spends_its_time_in_one_opcode_is_stopped(
+    tmp_path: Path, publish: Callable[..., Database]
+) -> None:
+    """SQLite calls the progress handler only between opcodes, and counting a table is one opcode."""
     path = tmp_path / "long.db"
     writer = sqlite3.connect(path)
     writer.execute("CREATE TABLE t (a)")
@@ -362,7 +364,7 @@ def test_one_long_opcode_is_stopped(tmp_path: Path, publish: Callable[..., Datab
         "WITH t AS (SELECT ltrim(hex(zeroblob(100000)), hex(zeroblob(100000)))) SELECT * FROM t",
     ],
 )
-def test_a_function_that_would_run_for_hours_within_one_opcode_is_refused(statement: str, sqlite_shop: Shop) -> None:
+def test_a_slow_function_with_large_arguments_is_refused(statement: str, sqlite_shop: Shop) -> None:
     began = time.monotonic()
     with pytest.raises(QueryRefused, match="replace than 512 KiB"):
         sqlite_shop.source.query(statement)
@@ -372,20 +374,20 @@ def test_a_function_that_would_run_for_hours_within_one_opcode_is_refused(statem
     ]
 
 
-def test_a_type_that_only_postgres_knows_is_refused_in_a_sentence(
+def test_a_column_of_anyarray_is_refused_with_a_message(
     postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:
-    """Columns of `anyarray`, which the driver cannot describe, were an internal error."""
+    """Regression: the driver cannot describe `anyarray`, so this was an internal error."""
     source = publish(postgres.url(role="reader"))
     with pytest.raises(QueryRefused, match="cannot be run"):
         source.query("SELECT * FROM pg_stats")
     assert source.query("SELECT most_common_vals::text FROM pg_stats LIMIT 1").columns == ["most_common_vals"]
 
 
-def test_hashes_of_passwords_are_not_read_by_a_role_that_could(
+def test_password_hashes_are_refused_even_if_the_role_may_read_them(
     postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:
-    """A member of `pg_read_all_data` may read `pg_authid`, as PostgreSQL sees it."""
+    """PostgreSQL lets members of `pg_read_all_data` read `pg_authid`."""
     assert postgres.run("SELECT count(*) FROM pg_authid", role="reader")[0][0] > 0
     source = publish(postgres.url(role="reader"))
     for statement in ("SELECT * FROM pg_authid", "SELECT * FROM PG_AUTHID", 'SELECT * FROM "pg_catalog"."pg_authid"'):

@@ -1,4 +1,4 @@
-"""What is published of a database: definitions, directories, completions, documents, and facts."""
+"""What a database publishes: definitions, directories, completions, documents, and its description."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from wharfinger.sources.sql_database import Database, sql, sql_documents
 from .conftest import SHOP, PostgresServer, Shop
 
 
-def test_a_definition_has_columns_keys_and_the_tables_it_names(shop: Shop) -> None:
-    """As JSON, a line for each column, with URIs that can be read."""
+def test_a_definition_has_columns_keys_and_referenced_tables(shop: Shop) -> None:
+    """It is JSON with a line for each column, and with URIs of the other tables."""
     text = str(shop.source.read(f"{shop.top}/orders").contents[0].text)
     definition = json.loads(text)
     assert [column["name"] for column in definition["columns"]] == ["id", "customer", "pieces"]
@@ -38,7 +38,7 @@ def test_a_definition_has_columns_keys_and_the_tables_it_names(shop: Shop) -> No
 
 
 def test_tables_and_views_are_listed_and_rows_are_not(shop: Shop) -> None:
-    """After the database itself, whose text is its schema; in pages of any size."""
+    """They follow the database itself, in pages of any size."""
     wanted = [shop.source.uri, *(f"{shop.top}/{name}" for name in ("busy", "customers", "orders"))]
     listed, key = shop.source.page(None, 100)
     assert [item.uri for item in listed] == wanted
@@ -52,8 +52,8 @@ def test_tables_and_views_are_listed_and_rows_are_not(shop: Shop) -> None:
     assert found == wanted
 
 
-def test_a_row_and_a_window_say_what_comes_next(shop: Shop) -> None:
-    """Lines of JSON, and one row as JSON."""
+def test_rows_are_read_one_by_one_and_in_linked_windows(shop: Shop) -> None:
+    """A window is lines of JSON, and a row is one line."""
     first = shop.source.read(f"{shop.top}/orders/rows?limit=2")
     assert first.contents[0].mime_type == "application/x-ndjson"
     assert first.contents[0].text == '{"id":1,"customer":1,"pieces":2}\n{"id":2,"customer":1,"pieces":1}\n'
@@ -86,7 +86,7 @@ def test_directories_lead_to_every_table(shop: Shop) -> None:
 
 
 def test_schemas_tables_and_keys_are_completed(shop: Shop) -> None:
-    """Those that begin with the typed text come first."""
+    """Names that begin with the typed text come first."""
     complete = shop.source.complete
     schema = {"schema": "public"}
     assert complete("", "table", "", schema) == ["busy", "customers", "orders"]
@@ -110,7 +110,7 @@ def test_texts_in_rows_are_found_with_a_link_to_their_window(shop: Shop) -> None
 
 
 def test_documents_are_definitions_and_windows_up_to_a_bound(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same in pages of any size; each has the text that its version describes."""
+    """Pages of any size have the same documents, with the versions of their windows."""
     shop.run("CREATE TABLE many (id INTEGER PRIMARY KEY, n INTEGER)")
     numbers = "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q WHERE n < 3000)"
     shop.run(f"INSERT INTO many {numbers} SELECT n, n FROM q")
@@ -134,20 +134,20 @@ def test_documents_are_definitions_and_windows_up_to_a_bound(shop: Shop, monkeyp
     assert {shop.source.version(uri) for uri in many} == {one.split()[1] for one in whole if "/many/rows" in one}
 
 
-def test_facts_say_what_it_is(shop: Shop) -> None:
-    """In a few words, for the card of the command line."""
+def test_describe_counts_tables_and_names_the_access(shop: Shop) -> None:
+    """For the banner of the command line."""
     facts = shop.source.describe()
     assert facts.startswith("3 tables, ")
     assert ("opened read-only" in facts) or ("role reader, read-only, watched by polling" in facts)
 
 
-def test_facts_warn_of_a_role_that_may_write(postgres: PostgresServer, publish: Callable[..., Database]) -> None:
+def test_describe_warns_of_a_role_that_may_write(postgres: PostgresServer, publish: Callable[..., Database]) -> None:
     """The transaction is read-only anyway."""
     assert "a superuser: use a role that can only read" in publish(postgres.url()).describe()
 
 
 def test_a_role_sees_only_what_it_may_read(postgres: PostgresServer, publish: Callable[..., Database]) -> None:
-    """Tables, and columns; forbidden ones look like missing ones."""
+    """Forbidden tables and columns look like missing ones."""
     name = postgres.database(SHOP)
     if not postgres.run("SELECT 1 FROM pg_roles WHERE rolname = 'guest'"):
         postgres.run("CREATE ROLE guest LOGIN")
@@ -159,10 +159,8 @@ def test_a_role_sees_only_what_it_may_read(postgres: PostgresServer, publish: Ca
         source.read("postgres://shop/public/orders/rows")
 
 
-def test_only_the_schemas_that_were_asked_for_are_published(
-    postgres: PostgresServer, publish: Callable[..., Database]
-) -> None:
-    """`schemas=` selects some; partitions belong to their table and are not listed."""
+def test_only_the_configured_schemas_are_published(postgres: PostgresServer, publish: Callable[..., Database]) -> None:
+    """`schemas=` selects them. Partitions are not listed beside their table."""
     name = postgres.database(
         "CREATE SCHEMA one; CREATE SCHEMA two; CREATE TABLE two.a (id int PRIMARY KEY);"
         "CREATE TABLE one.t (id int PRIMARY KEY) PARTITION BY RANGE (id);"
@@ -192,7 +190,7 @@ ODD_NAMES = [
 
 
 def test_odd_names_have_uris(tmp_path: Path, publish: Callable[..., Database]) -> None:
-    """Of tables and of columns."""
+    """Odd names of tables and columns."""
     path = tmp_path / "odd name.db"
     writer = sqlite3.connect(path)
     for name in ODD_NAMES:
@@ -211,7 +209,7 @@ def test_odd_names_have_uris(tmp_path: Path, publish: Callable[..., Database]) -
 
 
 def test_values_of_every_kind_are_valid_json(tmp_path: Path, publish: Callable[..., Database]) -> None:
-    """Infinity, bytes, text that is no UTF-8, large integers, and columns whose names are the same."""
+    """Infinity, bytes, text that is not UTF-8, large integers, generated columns and an empty column name."""
     path = tmp_path / "values.db"
     writer = sqlite3.connect(path)
     writer.execute('CREATE TABLE t (id INTEGER PRIMARY KEY, a, b, c, d, e AS (id * 2), "" TEXT)')
@@ -227,7 +225,7 @@ def test_values_of_every_kind_are_valid_json(tmp_path: Path, publish: Callable[.
 
 
 def test_postgres_values_are_valid_json(postgres: PostgresServer, publish: Callable[..., Database]) -> None:
-    """Also numbers that would lose digits in a JSON client."""
+    """Numbers that would lose digits in a JSON client are strings."""
     name = postgres.database(
         "CREATE TYPE mood AS ENUM ('good'); CREATE TABLE t (id int PRIMARY KEY, f float8, n numeric, d date, "
         "s timestamptz, b bytea, j jsonb, k json, a int[], m mood, big bigint, r int4range, z text[]);"
@@ -259,7 +257,7 @@ def test_postgres_values_are_valid_json(postgres: PostgresServer, publish: Calla
     ],
 )
 def test_an_unusable_url_is_reported_without_the_password(url: str, why: str) -> None:
-    """When the source is created, not when it is first read."""
+    """It is reported when the source is created, not when it is first read."""
     with pytest.raises(UnusableSource, match=why) as error:
         sql(url)
     assert "hush" not in str(error.value)
@@ -273,8 +271,8 @@ def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path) -> None:
         sql(f"sqlite:///{path}")
 
 
-def test_another_database_is_read_by_sqlalchemy_if_its_author_vouches_for_the_role(tmp_path: Path) -> None:
-    """The other database is SQLite, by its dialect: tables and rows are read, and query() is refused."""
+def test_another_database_is_read_by_sqlalchemy_with_read_only_by_role(tmp_path: Path) -> None:
+    """The dialect of SQLite stands for another database. Tables and rows are read, and query() is refused."""
     from wharfinger.sources.sql_database.database_engine import QueryRefused
 
     path = tmp_path / "shop.db"
@@ -306,7 +304,7 @@ def test_another_database_is_read_by_sqlalchemy_if_its_author_vouches_for_the_ro
 
 
 def test_many_threads_read_at_once(shop: Shop) -> None:
-    """More than there are connections; each waits for its turn."""
+    """There are more threads than connections."""
     uris = [f"{shop.top}/{rest}" for rest in ("orders", "orders/rows", "orders/rows/2", "customers/rows?limit=2")] * 50
     wanted = {uri: shop.source.read(uri).contents[0].text for uri in uris}
     with ThreadPoolExecutor(16) as threads:
@@ -315,7 +313,7 @@ def test_many_threads_read_at_once(shop: Shop) -> None:
 
 
 def test_a_locked_file_is_reported_and_read_again_later(sqlite_shop: Shop, tmp_path: Path) -> None:
-    """The message says that it is locked, and the connection works afterwards."""
+    """The connection works after the lock is released."""
     writer = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
     writer.execute("BEGIN EXCLUSIVE")
     for uri in ("orders/rows", "orders", "orders/rows/1"):
@@ -327,10 +325,10 @@ def test_a_locked_file_is_reported_and_read_again_later(sqlite_shop: Shop, tmp_p
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs a process that can be stopped")
-def test_a_postgres_that_does_not_answer_delays_no_caller_for_long(
+def test_a_read_of_a_postgres_that_does_not_answer_fails_in_time(
     postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:
-    """Neither BEGIN nor ROLLBACK waits for it, and reads work again when it continues."""
+    """BEGIN and ROLLBACK do not wait for it, and reads work again when it continues."""
     source = publish(postgres.url(postgres.database(SHOP), role="reader"), seconds=0.5)
     uri = f"{source.uri}/public/customers/rows"
     source.read(uri)
@@ -349,10 +347,10 @@ def test_a_postgres_that_does_not_answer_delays_no_caller_for_long(
     assert "Ada" in str(source.read(uri).contents[0].text)
 
 
-def test_a_view_that_would_write_is_not_read_and_says_why(
+def test_reading_a_view_that_writes_fails_with_the_reason(
     postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:
-    """A view acts with the rights of its owner; the transaction only reads."""
+    """A view has the rights of its owner, but the transaction is read-only."""
     name = postgres.database(
         "CREATE TABLE log (n int); CREATE FUNCTION note() RETURNS int LANGUAGE sql SECURITY DEFINER "
         "AS 'INSERT INTO log VALUES (1) RETURNING n'; CREATE VIEW noting AS SELECT note() AS n"

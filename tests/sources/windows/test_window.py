@@ -1,4 +1,4 @@
-"""Windows: joined they are the whole content, and each names the next one."""
+"""Windows: joined they are the whole content, and each links to the next one."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window_reader, "_BLOCK_BYTES", 32)
 
 
-# What a URI asks for
+# Queries of URIs
 
 
 def test_a_query_is_split_from_its_uri() -> None:
@@ -89,7 +89,7 @@ def test_an_empty_or_repeated_parameter_is_refused(uri: str) -> None:
         ("tail=3", window.Window("tail", 3)),
     ],
 )
-def test_a_window_is_read_and_written_alike(text: str, expected: window.Window) -> None:
+def test_a_window_is_parsed_and_formatted(text: str, expected: window.Window) -> None:
     assert window.parse(split_query(f"x:///a?{text}")[1]) == expected
     assert str(expected) == text
 
@@ -99,12 +99,12 @@ def test_a_window_is_read_and_written_alike(text: str, expected: window.Window) 
     ["lines=0-5", "lines=5-4", "lines=-5", "lines=5", "lines=a-b", "bytes=5-4", "bytes=-1", "tail=0", "tail=-1",
      "tail=1-2", "rows=1-2", "lines=1-2&bytes=0-1", "lines=١-٢", "lines=1-2#a", "bytes=0-9999999999999999999"],
 )  # fmt: skip
-def test_an_invalid_window_is_refused_with_an_example_of_a_valid_one(text: str) -> None:
+def test_the_error_for_an_invalid_window_shows_a_valid_one(text: str) -> None:
     with pytest.raises(InvalidArgument, match=r"lines=1-200|bytes=0-65535|tail=200"):
         window.parse(split_query(f"x:///a?{text}")[1])
 
 
-# The whole
+# Without a query
 
 
 def test_a_small_text_is_read_whole_and_has_no_window() -> None:
@@ -127,7 +127,7 @@ def test_a_large_text_is_read_as_its_first_window_with_the_next_uri(small: None)
 # By lines
 
 
-def test_lines_count_from_one_and_their_ends_stay() -> None:
+def test_lines_count_from_one_and_keep_their_line_ends() -> None:
     data = b"one\r\ntwo\r\nthree"
     assert read(data, "lines=1-1")[0].text == "one\r\n"
     assert read(data, "lines=2-3")[0].text == "two\r\nthree"
@@ -143,7 +143,7 @@ def test_the_line_after_the_last_is_empty_and_the_next_one_is_an_error(data: byt
         read(data, f"lines={line + 1}-")
 
 
-def test_an_open_window_of_lines_ends_where_windows_do(small: None) -> None:
+def test_an_open_window_of_lines_ends_at_the_limit_of_a_window(small: None) -> None:
     data = b"x\n" * 12
     first = read(data, "lines=2-")
     assert first[0].text == "x\n" * 5
@@ -151,7 +151,7 @@ def test_an_open_window_of_lines_ends_where_windows_do(small: None) -> None:
     assert len(first) == 2
 
 
-def test_lines_that_were_asked_for_may_be_more_than_a_window_has(small: None) -> None:
+def test_requested_lines_may_exceed_the_limit_of_a_window(small: None) -> None:
     data = b"0123456789\n" * 100
     assert len(read(data, "lines=1-90")[0].text) == 990  # type: ignore[arg-type]
     cut, further = read(data, "lines=1-90", whole=100)
@@ -177,7 +177,7 @@ def test_binary_data_has_no_lines() -> None:
 # By bytes
 
 
-def test_bytes_are_exactly_those_that_were_asked_for() -> None:
+def test_a_window_of_bytes_has_exactly_the_requested_bytes() -> None:
     data = "a é b".encode()
     assert read(data, "bytes=0-1")[0].text == "a "
     assert read(data, "bytes=2-3")[0].text == "é"
@@ -201,7 +201,7 @@ def test_the_byte_after_the_last_is_empty_and_the_next_one_is_an_error() -> None
         read(b"abc", "bytes=4-")
 
 
-def test_a_window_of_bytes_is_at_most_what_is_read_at_once() -> None:
+def test_a_window_of_bytes_ends_at_max_bytes() -> None:
     first, further = read(b"0123456789" * 100, "bytes=0-899", whole=100)
     assert first.text == "0123456789" * 10
     assert further.uri == f"{URI}?bytes=100-899"
@@ -235,7 +235,7 @@ def test_the_text_before_a_tail_is_its_previous_window(small: None) -> None:
     assert str(pieces[1].text).startswith("line ")
 
 
-def test_a_tail_is_at_most_what_is_read_at_once(small: None) -> None:
+def test_a_tail_is_cut_to_max_bytes(small: None) -> None:
     data = b"".join(b"line %d\n" % number for number in range(1, 100))
     text = str(read(data, "tail=99", whole=70)[0].text)
     assert text.startswith("line ") and text.endswith("line 99\n") and len(text) <= 70
@@ -279,13 +279,13 @@ TEXTS = st.one_of(
 
 @settings(max_examples=400, deadline=None)
 @given(TEXTS, st.integers(1, 200), st.integers(1, 9), st.integers(40, 300))
-def test_windows_joined_are_the_whole(data: bytes, width: int, lines: int, whole: int) -> None:
+def test_joined_windows_are_the_whole_content(data: bytes, width: int, lines: int, whole: int) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         make_small(monkeypatch)
-        joined_is_whole(data, ["", f"bytes=0-{width - 1}", "bytes=0-", f"lines=1-{lines}", "lines=1-"], whole)
+        check_joined_windows(data, ["", f"bytes=0-{width - 1}", "bytes=0-", f"lines=1-{lines}", "lines=1-"], whole)
 
 
-def joined_is_whole(data: bytes, queries: list[str], whole: int) -> None:
+def check_joined_windows(data: bytes, queries: list[str], whole: int) -> None:
     for query in queries:
         try:
             pieces = list(chain(data, query, whole=whole))
@@ -305,7 +305,7 @@ def joined_is_whole(data: bytes, queries: list[str], whole: int) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(LINES.filter(bool), st.integers(1, 40), st.integers(1, 40), st.sampled_from(["utf-8", "utf-16-le", "utf-16-be"]))
-def test_lines_are_those_of_the_text(text: str, first: int, last: int, encoding: str) -> None:
+def test_windows_of_lines_match_the_lines_of_the_text(text: str, first: int, last: int, encoding: str) -> None:
     data = text.encode(encoding) if encoding == "utf-8" else ("\ufeff" + text).encode(encoding)
     expected = text.split("\n")
     expected = [line + "\n" for line in expected[:-1]] + ([expected[-1]] if expected[-1] else [])
@@ -317,7 +317,7 @@ def test_lines_are_those_of_the_text(text: str, first: int, last: int, encoding:
     assert read(data, f"tail={last}")[0].text == "".join(expected[-last:])
 
 
-def test_a_window_does_not_load_what_is_outside(small: None) -> None:
+def test_a_window_reads_little_more_than_its_own_bytes(small: None) -> None:
     class Counted(BytesContent):
         read_bytes = 0
 
@@ -335,7 +335,7 @@ def test_a_window_does_not_load_what_is_outside(small: None) -> None:
         assert content.read_bytes < most, query
 
 
-def test_a_line_that_is_far_and_not_reached_in_time_is_an_error_with_a_window_that_is() -> None:
+def test_the_error_for_a_line_not_reached_in_time_links_to_a_window_that_is() -> None:
     data = b"line\n" * (5 << 18)  # 6.25 MiB
     index = LineIndex()
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -349,13 +349,13 @@ def test_a_line_that_is_far_and_not_reached_in_time_is_an_error_with_a_window_th
     assert read_content(URI, URI, "a.log", BytesContent(data), window.Window("lines", 1_200_000), lines=index)[0].text
 
 
-def test_a_name_or_query_of_the_source_stays_in_the_windows_that_follow() -> None:
+def test_the_query_of_a_source_is_kept_in_the_next_window() -> None:
     base = "log://harbour?level=error"
     contents = read_content(base, base, "a.log", BytesContent(b"a\n" * 5_000), None, max_bytes=100)[0]
     assert meta_of(contents)[NEXT] == f"{base}&bytes=4000-"
 
 
-def test_the_notice_of_the_next_window_differs_from_content(small: None) -> None:
+def test_the_notice_of_the_next_window_is_recognized(small: None) -> None:
     first, further = read(b"line\n" * 100, whole=100)
     assert window.is_continuation(further)
     assert not window.is_continuation(first)
