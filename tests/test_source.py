@@ -1,4 +1,4 @@
-"""A source that defines almost nothing offers nothing, without an error."""
+"""The defaults of `Source`, and sources that are down or slow."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Buoys(Source):
         return t.ReadResourceResult(contents=contents, ttl_ms=5, cache_scope="public")
 
 
-def test_documents_are_what_is_listed_but_directories() -> None:
+def test_documents_are_the_listed_resources_without_directories() -> None:
     assert Buoys().documents(None, 2) == (
         [Document(uri="buoy:///1", title="One", version="a", mime_type="text/plain")],
         "2",
@@ -58,24 +58,24 @@ def test_documents_are_what_is_listed_but_directories() -> None:
     assert Buoys().documents("2", 2) == ([Document(uri="buoy:///2", title="2", version="")], None)
 
 
-def test_version_is_that_of_stat() -> None:
+def test_the_version_comes_from_stat() -> None:
     assert Buoys().version("buoy:///1") == "a"
     assert Buoys().version("buoy:///2") == ""
     with pytest.raises(ResourceNotFound):
         Buoys().version("buoy:///9")
 
 
-def test_text_is_what_is_read_and_nothing_of_a_blob() -> None:
+def test_the_text_comes_from_read_and_is_empty_for_a_blob() -> None:
     assert list(Buoys().text("buoy:///1")) == ["red"]
     assert list(Buoys().text("buoy:///2")) == []
 
 
-def test_source_without_directories_has_none() -> None:
+def test_children_of_a_source_without_directories_are_not_found() -> None:
     with pytest.raises(ResourceNotFound):
         Buoys().children("buoy:///")
 
 
-def test_source_that_defines_nothing_offers_nothing() -> None:
+def test_a_source_without_methods_publishes_nothing() -> None:
     source = Source()
     assert source.page(None, 10) == ([], None)
     assert source.documents(None, 10) == ([], None)
@@ -86,13 +86,13 @@ def test_source_that_defines_nothing_offers_nothing() -> None:
         source.read("x:1")
 
 
-def test_resource_without_version_has_the_empty_one() -> None:
+def test_the_version_of_a_resource_without_one_is_empty() -> None:
     assert version_of(t.Resource(uri="x:", name="x")) == ""
     assert version_of(t.Resource(uri="x:", name="x", meta={})) == ""
     assert document_of(t.Resource(uri="x:", name="x")).title == "x"
 
 
-def test_unusable_source_is_a_mistake_in_the_command() -> None:
+def test_the_exit_code_of_an_unusable_source_is_2() -> None:
     assert UnusableSource("no such folder").exit_code == 2
 
 
@@ -102,7 +102,7 @@ async def _scope(server: Server, principal: str = "") -> str:
 
 
 @looped
-async def test_answer_of_a_source_is_public_unless_it_may_depend_on_the_caller() -> None:
+async def test_an_answer_is_public_unless_it_may_depend_on_the_caller() -> None:
     server = Server("sea")
     server.include(Buoys())
     assert await _scope(server) == "public"
@@ -124,7 +124,7 @@ async def test_answer_of_a_source_is_public_unless_it_may_depend_on_the_caller()
 
 
 @looped
-async def test_hook_around_the_whole_makes_the_answers_of_a_part_private() -> None:
+async def test_middleware_of_a_server_makes_answers_of_an_included_server_private() -> None:
     whole, part = Server("sea"), Server("bay")
     part.include(Buoys())
     whole.include(part)
@@ -139,7 +139,7 @@ async def test_hook_around_the_whole_makes_the_answers_of_a_part_private() -> No
 
 
 @looped
-async def test_a_source_that_is_down_is_listed_by_its_top_and_hides_no_other() -> None:
+async def test_a_source_that_is_down_is_listed_by_its_uri_beside_other_sources() -> None:
     class Down(Buoys):
         name, uri, is_down = "wrecks", "wreck://", True
 
@@ -161,15 +161,15 @@ async def test_a_source_that_is_down_is_listed_by_its_top_and_hides_no_other() -
 
 
 @looped
-async def test_a_source_that_does_not_answer_holds_up_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_list_does_not_wait_for_a_source_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """The list of several sources waits for it once, and reports a change when it has answered (W05)."""
-    goes_on = threading.Event()
+    released = threading.Event()
 
     class Slow(Buoys):
         name, uri = "wrecks", "wreck://"
 
         def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-            goes_on.wait(20)
+            released.wait(20)
             return [t.Resource(uri="wreck://7", name="7")], None
 
     server, slow = Server("sea"), Slow()
@@ -188,21 +188,21 @@ async def test_a_source_that_does_not_answer_holds_up_no_list(monkeypatch: pytes
             assert [other["uri"] for other in others] == [resource.uri for resource in Buoys().page(None, 9)[0]]
         assert not reported.is_set()
     finally:
-        goes_on.set()
+        released.set()
     await asyncio.wait_for(reported.wait(), 5)
     assert (await ask(server, "resources/list"))["result"]["resources"][0]["uri"] == "wreck://7"
 
 
 @looped
-async def test_a_source_that_does_not_answer_holds_up_no_search() -> None:
-    """Sources are searched at the same time, and the answer names those that did not answer in time (W05)."""
-    goes_on = threading.Event()
+async def test_a_search_does_not_wait_for_a_source_that_does_not_answer() -> None:
+    """Sources are searched concurrently, and the result names those that did not answer in time (W05)."""
+    released = threading.Event()
 
     class Slow(Buoys):
         name, uri = "wrecks", "wreck://"
 
         def search(self, query: str, limit: int) -> list[Hit]:
-            goes_on.wait(20)
+            released.wait(20)
             return []
 
     class Quick(Buoys):
@@ -219,6 +219,6 @@ async def test_a_source_that_does_not_answer_holds_up_no_search() -> None:
         request, wanted = opened(server, "resources/list"), search.SearchRequest(query="one")
         hits = await search.search(server.services, server.resources, request, wanted, lambda *_: None)
     finally:
-        goes_on.set()
+        released.set()
     assert [hit.uri for hit in hits] == ["buoy:///1"]
     assert hits.truncated == "Not searched: wrecks cannot be reached now."

@@ -229,10 +229,10 @@ SHOWN: dict[str, str] = {
     "P03": POLICY + "test_policy_that_cannot_be_used_lets_nothing_through",  # a reload under load beside it
     "P04": POLICY + "test_every_other_spelling_of_an_allowed_uri_is_not_found",
     "P05": "policy/test_rule.py::test_level_allows_the_actions_of_those_up_to_itself",
-    "P06": POLICY + "test_caller_who_may_read_reaches_nothing_that_writes",
-    "P07": POLICY + "test_permission_that_was_lost_after_the_list_is_checked_at_the_call",
+    "P06": POLICY + "test_a_caller_who_may_only_read_cannot_call_anything_that_writes",
+    "P07": POLICY + "test_a_permission_removed_after_the_list_is_checked_at_the_call",
     "P08": POLICY + "test_no_protocol_version_gives_more_rights",
-    "P09": POLICY + "test_limit_of_a_caller_holds_over_sessions_connections_eras_and_clock_steps",
+    "P09": POLICY + "test_the_limit_of_a_caller_applies_across_sessions_eras_and_clock_changes",
     "P10": HERE + "test_record.py::test_hostile_text_makes_one_bounded_escaped_line",
     "P12": HERE + "test_record.py::test_a_full_disk_refuses_requests_and_the_process_lives",
     "W17": "sources/test_upstream_server.py::test_a_redirect_to_another_server_is_not_followed",

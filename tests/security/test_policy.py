@@ -1,4 +1,4 @@
-"""P01 to P09, and R33 and R34 under a policy: permissions on a server that runs as a process."""
+"""P01 to P09, and R33 and R34 with a policy: permissions on a server process."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ server.include(part, prefix="alias")
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A folder with an open and a private directory, and one beside it whose name begins in the same way."""
+    """A folder with an open and a private directory, beside a folder whose name has the same prefix."""
     for name in ("data/open/a.txt", "data/private/b.txt", "data-evil/c.txt", "data/open-evil/d.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"text of {name}")
@@ -78,7 +78,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def policy_file(folder: Path, text: str = POLICY) -> str:
-    """Write a policy."""
+    """Write a policy file. Return its path."""
     file = folder / "policy.toml"
     file.write_text(text)
     return str(file)
@@ -86,13 +86,13 @@ def policy_file(folder: Path, text: str = POLICY) -> str:
 
 @pytest.fixture
 def served(data: Path) -> Iterator[Stdio]:
-    """The folder, of which the local user may read one directory."""
+    """A server of the folder. The local user may read one directory of it."""
     with Stdio("serve", str(data), str(data.parent / "data-evil"), "--policy", policy_file(data.parent)) as running:
         yield running
 
 
 def shape(answer: Any, *texts: str) -> str:
-    """An answer without its id and without the requested URI or name."""
+    """Return an answer without its id and without the requested URI or name."""
     text = str({key: value for key, value in answer.items() if key != "id"})
     for one in texts:
         text = text.replace(one, "…")
@@ -114,7 +114,7 @@ def test_a_resource_that_no_rule_lists_is_refused_like_one_that_does_not_exist(s
     assert not [uri for uri in listed if "private" in uri or "evil" in uri]
 
 
-def test_root_whose_name_only_begins_alike_is_not_allowed(data: Path) -> None:
+def test_a_root_with_the_same_prefix_is_not_allowed(data: Path) -> None:
     """P02."""
     text = f'[[allow]]\nwho = "local"\nroots = "{data}"\n'
     arguments = (str(data), str(data.parent / "data-evil"), "--policy", policy_file(data.parent, text))
@@ -140,8 +140,8 @@ def test_root_whose_name_only_begins_alike_is_not_allowed(data: Path) -> None:
     ],
     ids=["missing", "empty", "broken", "wrong", "no roots", "failing test"],
 )
-def test_policy_that_cannot_be_used_lets_nothing_through(data: Path, text: str | None) -> None:
-    """P03: the server does not start or, without any rule, nothing can be read."""
+def test_an_unusable_policy_allows_nothing(data: Path, text: str | None) -> None:
+    """P03: the server does not start. With an empty policy, nothing can be read."""
     file = str(data.parent / "missing.toml") if text is None else policy_file(data.parent, text)
     if text == "":
         with Stdio("serve", str(data), "--policy", file) as running:
@@ -153,7 +153,7 @@ def test_policy_that_cannot_be_used_lets_nothing_through(data: Path, text: str |
         assert within(5, lambda: file.rpartition("/")[2].encode() in running.errors)
 
 
-def test_old_policy_stays_while_a_new_one_is_broken_and_is_replaced_under_load(data: Path, served: Stdio) -> None:
+def test_the_old_policy_applies_until_a_valid_one_replaces_it(data: Path, served: Stdio) -> None:
     """P03: broken, missing and correct files follow each other while requests are served."""
     private = "file:///data/private/b.txt"
     file = data.parent / "policy.toml"
@@ -176,7 +176,7 @@ def test_old_policy_stays_while_a_new_one_is_broken_and_is_replaced_under_load(d
 
 
 def test_every_other_spelling_of_an_allowed_uri_is_not_found(data: Path) -> None:
-    """P04: even if everything may be read; none of them reads anything of the private directory."""
+    """P04: also if everything else is allowed. None of them reads the private directory."""
     rules = '[[allow]]\nwho = "local"\n[[deny]]\nwho = "local"\nwhat = "file:///data/private/**"\n'
     with Stdio("serve", str(data), "--policy", policy_file(data.parent, rules)) as running:
         assert "result" in running.ask("resources/read", {"uri": FILE})
@@ -210,8 +210,8 @@ def writing(tmp_path: Path) -> Iterator[tuple[Stdio, Path]]:
         yield running, tmp_path / "written"
 
 
-def test_caller_who_may_read_reaches_nothing_that_writes(writing: tuple[Stdio, Path]) -> None:
-    """P06: by the tool, by its alias, by a prompt, a template or a completion."""
+def test_a_caller_who_may_only_read_cannot_call_anything_that_writes(writing: tuple[Stdio, Path]) -> None:
+    """P06: a tool, its alias, a prompt, a template or a completion."""
     server, written = writing
     assert "result" in server.ask("resources/read", {"uri": "open://a"})
     argument = {"name": "name", "value": ""}
@@ -227,8 +227,8 @@ def test_caller_who_may_read_reaches_nothing_that_writes(writing: tuple[Stdio, P
     assert not written.exists()
 
 
-def test_permission_that_was_lost_after_the_list_is_checked_at_the_call(tmp_path: Path) -> None:
-    """P07: and a tool that is in no list cannot be called by name."""
+def test_a_permission_removed_after_the_list_is_checked_at_the_call(tmp_path: Path) -> None:
+    """P07: and a tool that is not listed cannot be called."""
     (tmp_path / "app.py").write_text(WRITES)
     rules = '[[allow]]\nwho = "local"\nwhat = "tool:erase"\n'
     with Stdio("run", str(tmp_path / "app.py"), "--policy", policy_file(tmp_path, rules)) as server:
@@ -243,10 +243,10 @@ def test_permission_that_was_lost_after_the_list_is_checked_at_the_call(tmp_path
 
 
 @looped
-async def test_limit_of_a_caller_holds_over_sessions_connections_eras_and_clock_steps(
+async def test_the_limit_of_a_caller_applies_across_sessions_eras_and_clock_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """P09: in new sessions and at any time of day; others are not affected."""
+    """P09: in new sessions and at any time of day. Other callers are not affected."""
     server = Server("limited")
     server.resources.add("open://a", lambda: "open")
     server.policy = Policy(limits=[Limit(who="signed-in", do="read", calls="5/day")])
@@ -268,7 +268,7 @@ async def test_limit_of_a_caller_holds_over_sessions_connections_eras_and_clock_
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", "2026-07-28", "0", "9999-12-31", "2025-11-25x", ""])
 def test_no_protocol_version_gives_more_rights(served: Stdio, version: str) -> None:
-    """P08: a version must match exactly, and capabilities and names of the client give no rights."""
+    """P08: the version, capabilities and name of a client give no rights."""
     wanted = {
         "protocolVersion": version,
         "capabilities": {"experimental": {"policy": {"level": "admin"}}, "roots": {"listChanged": True}},

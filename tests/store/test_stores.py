@@ -1,4 +1,4 @@
-"""Both stores, and what only files have: other processes, kills and damage."""
+"""Both stores, and the cases of files only: other processes, kills and damage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from wharfinger.store.sqlite import SqliteStore
 
 
 class Clock:
-    """A clock that the test moves."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -91,7 +91,7 @@ def test_an_expired_value_is_gone(kind: Kind, tmp_path: Path) -> None:
     run(go())
 
 
-def test_put_instead_of_a_value_happens_only_where_it_is_still_that(kind: Kind, tmp_path: Path) -> None:
+def test_put_with_instead_of_writes_only_if_the_value_is_unchanged(kind: Kind, tmp_path: Path) -> None:
     async def go() -> None:
         clock = Clock()
         async with opened(kind(tmp_path, clock)) as store:
@@ -130,7 +130,7 @@ def test_a_scan_is_in_order_and_continues_after_a_key(kind: Kind, tmp_path: Path
     run(go())
 
 
-def test_calls_made_at_once_happen_in_their_order(kind: Kind, tmp_path: Path) -> None:
+def test_concurrent_calls_run_in_order(kind: Kind, tmp_path: Path) -> None:
     async def go() -> None:
         async with opened(kind(tmp_path, Clock())) as store:
             await asyncio.gather(*(store.put("a", b"%d" % number) for number in range(50)))
@@ -139,7 +139,7 @@ def test_calls_made_at_once_happen_in_their_order(kind: Kind, tmp_path: Path) ->
     run(go())
 
 
-def test_a_closed_store_may_be_used_again(kind: Kind, tmp_path: Path) -> None:
+def test_a_closed_store_can_be_used_again(kind: Kind, tmp_path: Path) -> None:
     async def go() -> None:
         async with opened(kind(tmp_path, Clock())) as store:
             await store.put("a", b"1")
@@ -150,7 +150,7 @@ def test_a_closed_store_may_be_used_again(kind: Kind, tmp_path: Path) -> None:
     run(go())
 
 
-def test_a_store_is_named_by_a_text(tmp_path: Path) -> None:
+def test_a_store_is_opened_by_its_url(tmp_path: Path) -> None:
     named = open_store("sqlite:///var/tasks.db")
     assert isinstance(named, SqliteStore)
     assert named.path == Path("var/tasks.db")
@@ -161,15 +161,15 @@ def test_a_store_is_named_by_a_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["tasks.db", "sqlite://tasks.db", "sqlite:///", "redis://here", ""])
-def test_a_text_that_names_no_store_is_refused(text: str) -> None:
+def test_an_invalid_store_url_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not the URL of a store"):
         open_store(text)
 
 
-# -- only a file
+# -- files only
 
 
-def test_a_file_is_read_by_its_owner_alone(tmp_path: Path) -> None:
+def test_a_file_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     async def go() -> None:
         async with opened(SqliteStore(tmp_path / "kept.db")) as store:
             await store.put("a", b"secret")
@@ -211,9 +211,7 @@ async def put_one(path: Path) -> None:
         (Path.mkdir, "cannot be opened"),
     ],
 )
-def test_a_file_of_another_program_is_refused_and_unchanged(
-    made: Callable[[Path], None], message: str, tmp_path: Path
-) -> None:
+def test_a_damaged_or_foreign_file_is_refused(made: Callable[[Path], None], message: str, tmp_path: Path) -> None:
     path = tmp_path / "kept.db"
     made(path)
     before = path.read_bytes() if path.is_file() else b""
@@ -230,7 +228,7 @@ def test_a_file_of_another_program_is_refused_and_unchanged(
         assert path.read_bytes() == before
 
 
-def test_a_folder_that_is_missing_is_reported(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     async def go() -> None:
         async with opened(SqliteStore(tmp_path / "missing" / "kept.db")) as store:
             with pytest.raises(StoreUnusable, match="No such file or directory"):
@@ -239,9 +237,9 @@ def test_a_folder_that_is_missing_is_reported(tmp_path: Path) -> None:
     run(go())
 
 
-def test_nothing_is_opened_and_no_thread_runs_before_the_first_use(tmp_path: Path) -> None:
+def test_the_file_is_opened_and_the_thread_started_at_the_first_use(tmp_path: Path) -> None:
     async def go() -> None:
-        before = set(threading.enumerate())  # those of other tests may end meanwhile
+        before = set(threading.enumerate())  # threads of other tests may end meanwhile
         async with opened(SqliteStore(tmp_path / "kept.db")) as store:
             assert list(tmp_path.iterdir()) == []
             assert set(threading.enumerate()) <= before
@@ -277,7 +275,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-def test_two_processes_write_at_once_and_lose_nothing_when_killed(tmp_path: Path) -> None:
+def test_two_processes_write_concurrently_and_lose_nothing_when_killed(tmp_path: Path) -> None:
     path = tmp_path / "kept.db"
 
     async def before() -> None:

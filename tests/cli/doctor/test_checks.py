@@ -1,4 +1,4 @@
-"""Each check of `wharfinger doctor` finds servers with the fault, and no others."""
+"""Each check of `wharfinger doctor` reports servers with its fault, and no others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def prompt(name: str = "brief_captain", **options: Any) -> t.Prompt:
 
 
 def survey(**options: Any) -> Survey:
-    """A correct server, with changes."""
+    """Return the survey of a correct server, with changes."""
     lists: dict[str, Any] = {"tools": [tool()], "prompts": [], "resources": [resource()], "templates": []}
     for name in lists:
         lists[name] = options.pop(name, lists[name])
@@ -146,7 +146,9 @@ def test_a_good_server_has_no_findings() -> None:
         ("app-of-another-type", "problem", {"resources": [resource("ui://a/b")]}, "ui://a/b (text/plain)"),
     ],
 )  # fmt: skip
-def test_a_fault_is_found_with_its_feature(name: str, severity: str, changed: dict[str, Any], where: str) -> None:
+def test_a_fault_is_reported_with_the_name_of_the_feature(
+    name: str, severity: str, changed: dict[str, Any], where: str
+) -> None:
     finding = found(survey(**changed))[name]
     assert (finding.severity, finding.where) == (severity, (where,))
     assert finding.change
@@ -154,8 +156,8 @@ def test_a_fault_is_found_with_its_feature(name: str, severity: str, changed: di
 
 
 @pytest.mark.parametrize("hints", [{"read_only_hint": False}, {"destructive_hint": True}, {"destructive_hint": False}])
-def test_a_tool_that_says_whether_it_destroys_says_whether_it_changes(hints: dict[str, bool]) -> None:
-    """This is what `destructive=True` declares: a destructive tool is not read-only."""
+def test_a_read_only_or_destructive_hint_is_enough_annotation(hints: dict[str, bool]) -> None:
+    """As with `destructive=True`: a destructive tool is not read-only."""
     assert "no-annotations" not in found(survey(tools=[tool(annotations=t.ToolAnnotations(**hints))]))
 
 
@@ -198,7 +200,7 @@ def test_a_tool_that_says_whether_it_destroys_says_whether_it_changes(hints: dic
         ),
     ],
 )
-def test_a_fault_of_the_server_is_found(name: str, changed: dict[str, Any], where: tuple[str, ...]) -> None:
+def test_a_fault_of_the_server_is_reported(name: str, changed: dict[str, Any], where: tuple[str, ...]) -> None:
     assert found(survey(**changed))[name].where == where
 
 
@@ -227,12 +229,12 @@ def test_a_value_just_within_a_bound_is_no_finding(name: str, changed: dict[str,
     assert name not in found(survey(**changed))
 
 
-def test_a_template_that_cannot_be_read_is_shown_with_the_reason() -> None:
+def test_an_invalid_template_is_reported_with_the_reason() -> None:
     (where,) = found(survey(templates=[template("a:{b")]))["invalid-template"].where
     assert where.startswith("a:{b ('{' without '}'")
 
 
-def test_every_check_has_its_own_name_for_each_kind_of_item() -> None:
+def test_each_check_is_unique_by_name_and_kind_of_item() -> None:
     assert len({(check.name, check.what) for check in CHECKS}) == len(CHECKS)
 
 
@@ -258,7 +260,7 @@ def test_every_check_has_its_own_name_for_each_kind_of_item() -> None:
         ),
     ],
 )
-def test_a_fault_of_what_was_read_is_found(name: str, read: SampleRead, where: str) -> None:
+def test_a_fault_of_a_read_is_reported(name: str, read: SampleRead, where: str) -> None:
     assert found(survey(reads={"harbour://tide": read}))[name].where == (where,)
 
 
@@ -270,18 +272,18 @@ def test_a_fault_of_what_was_read_is_found(name: str, read: SampleRead, where: s
         t.ResourceContents(uri="harbour://tide", text="12", meta={"wharfinger/window": {"begin": 0, "end": 2}}),
     ],
 )
-def test_a_read_that_agrees_with_the_list_is_not(contents: t.ResourceContents) -> None:
+def test_a_read_that_matches_the_list_is_not_reported(contents: t.ResourceContents) -> None:
     assert check(survey(reads={"harbour://tide": SampleRead(contents=(contents,))})) == []
 
 
-def test_a_page_that_a_tool_names_must_be_there() -> None:
+def test_a_missing_app_of_a_tool_is_reported() -> None:
     named = tool(meta={"ui": {"resourceUri": "ui://a/b"}})
     findings = found(survey(tools=[named], reads={"ui://a/b": SampleRead(error="not found")}))
     assert findings["missing-app"].where == ("assign_berth (ui://a/b)",)
     assert check(survey(tools=[tool(meta={"ui": "odd"})])) == []
 
 
-def test_problems_come_first() -> None:
+def test_problems_are_reported_before_advice() -> None:
     findings = check(survey(tools=[tool("get", description="")]))
     assert [finding.severity for finding in findings] == ["problem", "advice"]
 
@@ -293,7 +295,7 @@ def test_the_cost_of_definitions_is_estimated_by_length() -> None:
     assert (tokens(""), tokens("abc"), tokens("abcde")) == (0, 1, 2)
 
 
-def test_a_schema_as_deep_as_it_likes_is_looked_through() -> None:
+def test_a_deeply_nested_schema_is_checked() -> None:
     schema: dict[str, Any] = {"type": "object"}
     for _ in range(300):
         schema = {"type": "object", "properties": {"a": schema}}

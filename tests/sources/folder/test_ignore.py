@@ -1,4 +1,4 @@
-"""What is published of a folder: .gitignore as git means it, and no credentials by accident."""
+"""What a folder publishes: .gitignore as in git, and no credentials by accident."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def judge(path: str, choice: PublishChoice | None = None, **ignore_files: str) -
         ("plain.txt", ""),
     ],
 )
-def test_patterns_mean_what_git_means(path: str, verdict: Verdict) -> None:
+def test_patterns_match_as_in_git(path: str, verdict: Verdict) -> None:
     root = "\ufeff# comment\n*.log\r\n!keep.log\nbuild/\n/top\na/**/z.txt\n\\#odd\n\n   \n"
     assert judge(path, _=root) == verdict
 
 
-def test_a_deeper_file_overrules_a_higher_one() -> None:
+def test_a_deeper_gitignore_overrides_a_higher_one() -> None:
     assert judge("sub/a.log", _="*.log", sub="!a.log") == ""
     assert judge("sub/b.txt", sub="b.txt") == "ignored"
     assert judge("b.txt", sub="b.txt") == ""
@@ -79,7 +79,7 @@ def test_an_invalid_pattern_does_not_affect_the_others() -> None:
 
 @pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize("path", [".git/", ".git", ".GIT/", "sub/.git/", "git~1/"])
-def test_git_itself_is_never_published(path: str, hidden: bool) -> None:
+def test_git_directories_are_never_published(path: str, hidden: bool) -> None:
     assert judge(path, PublishChoice(include=[".git", "*"], hidden=hidden)) == "never"
 
 
@@ -100,7 +100,7 @@ def test_files_that_only_resemble_credentials_are_published(name: str) -> None:
     assert judge(name) == ""
 
 
-def test_a_name_spelled_out_is_published_against_every_rule() -> None:
+def test_an_included_name_without_wildcards_overrides_every_rule() -> None:
     choice = PublishChoice(include=["*", "certs/server.pem", ".env.example", "dist/app.js"])
     assert judge("certs/server.pem", choice) == ""
     assert judge("certs/other.pem", choice) == "secret"
@@ -110,11 +110,11 @@ def test_a_name_spelled_out_is_published_against_every_rule() -> None:
     assert judge("anything.txt", choice) == ""
 
 
-def test_a_wildcard_names_no_credentials() -> None:
+def test_an_included_wildcard_does_not_publish_credentials() -> None:
     assert judge("server.pem", PublishChoice(include=["*.pem"])) == "secret"
 
 
-def test_with_include_only_what_matches_is_published() -> None:
+def test_only_names_that_match_include_are_published() -> None:
     choice = PublishChoice(include=["*.md", "docs/"])
     assert judge("a.md", choice) == ""
     assert judge("a.txt", choice) == "excluded"
@@ -157,7 +157,7 @@ PIECES = ["a", "b", "c", ".", " ", "é", "*", "*", "**", "?", "/", "/", "**/", "
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Directories and files with every name, three levels deep where the names are short."""
+    """Directories and files with every name, three levels deep for short names."""
     root = tmp_path_factory.mktemp("ignored")
     subprocess.run(["git", "init", "-q", str(root)], check=True)
     for name in NAMES:
@@ -174,7 +174,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def published(directory: Path, rules: Rules, prefix: str = "") -> Iterator[str]:
-    """The paths below a directory that are published by their names."""
+    """Yield the paths below a directory whose names are published."""
     file = directory / ".gitignore"
     rules = rules.with_patterns(read_ignore_file(file.read_bytes())) if file.exists() else rules
     for child in directory.iterdir():
@@ -187,7 +187,7 @@ def published(directory: Path, rules: Rules, prefix: str = "") -> Iterator[str]:
 
 
 def seen_by_git(root: Path) -> set[str]:
-    """The paths below a directory that git does not ignore."""
+    """Return the paths below a directory that git does not ignore."""
     every = {str(path.relative_to(root)) for path in root.rglob("*") if ".git" not in path.parts[len(root.parts)]}
     every = {path for path in every if not path.endswith(".gitignore")}
     asked = subprocess.run(
@@ -221,8 +221,8 @@ def test_ignored_files_are_those_that_git_ignores(repository: Path, top: str, in
 
 @pytest.mark.parametrize("times", [1, 10, 70])
 @pytest.mark.parametrize("piece", ["*a", "**/a/", "a*", "[a-z]*", "*?"])
-def test_no_pattern_hangs_the_server(piece: str, times: int) -> None:
-    """`*a*a*a*a*a*a*a*a*a*a*a*a*b` took for ever, and blocked the interpreter meanwhile."""
+def test_hostile_patterns_are_matched_in_time(piece: str, times: int) -> None:
+    """Regression: `*a*a*a*a*a*a*a*a*a*a*a*a*b` blocked the interpreter."""
     began = time.process_time()
     for name in ("a" * 20, "a" * 250):
         assert judge(name, _=piece * 2 * times + "c\nc\n") == ""
@@ -230,7 +230,7 @@ def test_no_pattern_hangs_the_server(piece: str, times: int) -> None:
     assert time.process_time() - began < 5
 
 
-def test_as_many_patterns_as_are_allowed_cost_no_more_than_so_many_matches() -> None:
+def test_the_largest_number_of_patterns_is_matched_in_time() -> None:
     rules = Rules(PublishChoice()).with_patterns(
         read_ignore_file("\n".join(f"*a*{n}*a*?" for n in range(MAX_WILD_PATTERNS)).encode())
     )
@@ -252,21 +252,21 @@ def test_as_many_patterns_as_are_allowed_cost_no_more_than_so_many_matches() -> 
         (b"#" * IGNORE_FILE_BYTES + b"\na", "ignored"),
     ],
 )
-def test_beside_a_file_that_is_too_much_nothing_is_published(data: bytes, verdict: Verdict) -> None:
-    """A part of the file may lack the line that hides something."""
+def test_nothing_is_published_beside_a_gitignore_over_the_limits(data: bytes, verdict: Verdict) -> None:
+    """The part within the limits may lack the line that hides something."""
     rules = Rules(PublishChoice()).with_patterns(read_ignore_file(data))
     assert rules.judge("plain.txt", False) == verdict
 
 
-def test_the_bounds_hold_for_all_files_of_a_directory_together() -> None:
+def test_the_limits_apply_to_all_gitignore_files_of_a_path_together() -> None:
     rules = Rules(PublishChoice()).with_patterns(read_ignore_file(b"a?b\n" * MAX_WILD_PATTERNS))
     assert rules.judge("plain.txt", False) == ""
     deeper = rules.enter("sub").with_patterns(read_ignore_file(b"a?b\n"))
     assert deeper.judge("plain.txt", False) == "ignored"
 
 
-def test_a_hostile_file_in_a_published_folder_stops_no_caller(tmp_path: Path) -> None:
-    """Through the tree, as listings and reads do."""
+def test_a_hostile_gitignore_does_not_block_listings(tmp_path: Path) -> None:
+    """Listings and reads walk the same tree."""
     (tmp_path / ".gitignore").write_text("*a" * 12 + "*b\n")
     (tmp_path / ("a" * 200)).touch()
     (tmp_path / "plain.txt").touch()
@@ -281,13 +281,13 @@ def test_a_hostile_file_in_a_published_folder_stops_no_caller(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "patterns", [["*" + "a" * 999 + "?"], [f"{number}*?" for number in range(MAX_WILD_PATTERNS + 1)]]
 )
-def test_patterns_of_the_operator_that_are_too_much_are_refused(patterns: list[str]) -> None:
+def test_too_many_or_too_long_include_and_exclude_patterns_are_refused(patterns: list[str]) -> None:
     for included, excluded in ((patterns, []), ([], patterns)):
         with pytest.raises(UnusableSource, match="at most 1,000"):
             PublishChoice(included, excluded)
 
 
-def test_no_more_patterns_than_are_allowed_are_compiled() -> None:
+def test_the_number_of_compiled_patterns_is_bounded() -> None:
     assert len(Patterns(f"{number}*?" for number in range(2 * MAX_WILD_PATTERNS)).wild) == MAX_WILD_PATTERNS + 1
     made = read_ignore_file(b"".join(b"%d*?\n" % number for number in range(2 * MAX_WILD_PATTERNS)))
     assert made is not None and made.everything

@@ -27,7 +27,7 @@ SECRET = "the combination of the safe"
 
 @pytest.fixture
 def linked(history: Work, tmp_path: Path) -> Work:
-    """A worktree of the repository, on a branch of its own with one commit more."""
+    """A worktree of the repository on a separate branch, with one more commit."""
     linked = Work(tmp_path / "linked")
     history.git("worktree", "add", "-q", "-b", "other", str(linked.path), "v1")
     linked.seconds = history.seconds
@@ -36,7 +36,7 @@ def linked(history: Work, tmp_path: Path) -> Work:
 
 
 def own_directory(linked: Work) -> Path:
-    """The git directory of a worktree."""
+    """Return the git directory of a worktree."""
     return Path(linked.git("rev-parse", "--absolute-git-dir"))
 
 
@@ -52,8 +52,8 @@ def test_a_worktree_is_refused_until_its_directory_is_named(history: Work, linke
 
 
 @pytest.mark.parametrize("named", ["its directory", "the repository", "git_dir"])
-def test_a_worktree_that_is_named_is_published(history: Work, linked: Work, named: str) -> None:
-    """With its own HEAD, and the branches, tags and objects of the repository."""
+def test_a_worktree_with_a_named_git_directory_is_published(history: Work, linked: Work, named: str) -> None:
+    """It has its own HEAD, and the branches, tags and objects of the repository."""
     own = own_directory(linked)
     path, options = {
         "its directory": (own, {}),
@@ -81,8 +81,8 @@ def test_a_worktree_that_is_named_is_published(history: Work, linked: Work, name
         assert source.first_text("git://repo/tree/HEAD/only.txt") == "again\n"
 
 
-def test_the_repository_of_worktrees_is_published_as_itself(history: Work, linked: Work) -> None:
-    """Its HEAD is its own; what is committed in a worktree is a branch like any other."""
+def test_a_repository_with_worktrees_is_published_with_its_own_head(history: Work, linked: Work) -> None:
+    """The branch of a worktree is published like any other."""
     with Published(history.path) as source:
         assert source.version("git://repo/log/HEAD") == history.head
         assert source.first_text("git://repo/tree/other/only.txt") == "only here\n"
@@ -95,7 +95,7 @@ def test_the_repository_of_worktrees_is_published_as_itself(history: Work, linke
 
 
 def test_a_detached_worktree_is_described(history: Work, tmp_path: Path) -> None:
-    """HEAD is a commit there, and no branch."""
+    """Its HEAD is a commit, not a branch."""
     detached = Work(tmp_path / "detached")
     history.git("worktree", "add", "-q", "--detach", str(detached.path), "v1")
     with Published(own_directory(detached)) as source:
@@ -103,7 +103,7 @@ def test_a_detached_worktree_is_described(history: Work, tmp_path: Path) -> None
 
 
 def test_a_served_worktree_is_read_by_a_client(history: Work, linked: Work) -> None:
-    """`wharfinger serve git:DIRECTORY`; of the worktree itself the refusal is one line."""
+    """`wharfinger serve git:DIRECTORY`. Serving the worktree itself is refused without a traceback."""
     wharfinger = [sys.executable, "-m", "wharfinger", "serve", "--stdio"]
 
     async def read() -> object:
@@ -120,7 +120,7 @@ def test_a_served_worktree_is_read_by_a_client(history: Work, linked: Work) -> N
     assert "Traceback" not in refused.stderr
 
 
-# `.git` files that do not belong to where they are
+# `.git` files that point to another repository
 
 
 def _another(tmp_path: Path) -> Work:
@@ -129,7 +129,7 @@ def _another(tmp_path: Path) -> Work:
     return other
 
 
-def test_a_planted_file_publishes_no_other_repository(tmp_path: Path) -> None:
+def test_a_planted_git_file_is_refused(tmp_path: Path) -> None:
     """Decided by us: security G05: not even if that repository is named, since it does not point back."""
     other = _another(tmp_path)
     folder = tmp_path / "folder"
@@ -140,8 +140,8 @@ def test_a_planted_file_publishes_no_other_repository(tmp_path: Path) -> None:
             git(folder, **options)  # type: ignore[arg-type]
 
 
-def test_the_file_of_another_worktree_is_refused(history: Work, linked: Work, tmp_path: Path) -> None:
-    """A copy of a worktree: its directory points back to the first one."""
+def test_a_copied_worktree_is_refused(history: Work, linked: Work, tmp_path: Path) -> None:
+    """Its git directory points back to the original worktree."""
     shutil.copytree(linked.path, tmp_path / "copy")
     with pytest.raises(UnusableSource, match="leads to"):
         git(tmp_path / "copy", git_dir=history.path / ".git")
@@ -150,7 +150,7 @@ def test_the_file_of_another_worktree_is_refused(history: Work, linked: Work, tm
 
 
 def test_a_worktree_that_was_moved_is_refused_until_it_is_repaired(history: Work, linked: Work, tmp_path: Path) -> None:
-    """`git worktree repair` writes the pointer back."""
+    """`git worktree repair` updates the pointer."""
     own = own_directory(linked)
     linked.path.rename(tmp_path / "moved")
     with pytest.raises(UnusableSource, match="worktree repair"):
@@ -162,8 +162,8 @@ def test_a_worktree_that_was_moved_is_refused_until_it_is_repaired(history: Work
         assert source.first_text("git://repo/tree/HEAD/only.txt") == "only here\n"
 
 
-def test_objects_of_another_repository_are_not_common(history: Work, linked: Work, tmp_path: Path) -> None:
-    """Decided by us: security G05: `commondir` leads only to the directory that holds the worktree's own."""
+def test_a_commondir_of_another_repository_is_refused(history: Work, linked: Work, tmp_path: Path) -> None:
+    """Decided by us: security G05: `commondir` must be the directory above that of the worktree."""
     other = _another(tmp_path)
     (own_directory(linked) / "commondir").write_text(f"{other.path}/.git\n")
     for path, options in (
@@ -186,7 +186,7 @@ def test_a_git_directory_inside_the_published_folder_is_followed(work: Work) -> 
         assert source.first_text("git://repo/tree/HEAD/a.txt") == "a\n"
 
 
-def test_a_link_inside_the_published_folder_does_not_lead_out(tmp_path: Path) -> None:
+def test_a_link_to_a_git_directory_outside_of_the_folder_is_refused(tmp_path: Path) -> None:
     """Decided by us: security G05: the real location of the directory counts."""
     other = _another(tmp_path)
     folder = tmp_path / "folder"
@@ -208,8 +208,8 @@ def test_a_link_inside_the_published_folder_does_not_lead_out(tmp_path: Path) ->
         b"gitdir: " + b"x/" * 100_000, b"x" * (2 << 20), b"gitdir: ../harbour/.git\n", b"[core]\n",
     ],
 )  # fmt: skip
-def test_files_that_lead_nowhere_are_refused(history: Work, tmp_path: Path, content: bytes) -> None:
-    """As one printable line."""
+def test_invalid_git_files_are_refused(history: Work, tmp_path: Path, content: bytes) -> None:
+    """The error is one printable line."""
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / ".git").write_bytes(content)
@@ -242,8 +242,8 @@ def test_a_path_that_is_neither_file_nor_folder_is_refused(history: Work, tmp_pa
 # Submodules
 
 
-def test_a_submodule_is_published_where_its_directory_is_named(history: Work, tmp_path: Path) -> None:
-    """Its own repository, below `.git/modules`, which points back by `core.worktree`."""
+def test_a_submodule_with_a_named_git_directory_is_published(history: Work, tmp_path: Path) -> None:
+    """Its repository is below `.git/modules` and points back with `core.worktree`."""
     inner = Work(tmp_path / "inner").init()
     inner.commit("Inside", inside__txt="inside\n")
     history.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.path), "lib")
@@ -264,7 +264,7 @@ def test_a_submodule_is_published_where_its_directory_is_named(history: Work, tm
 
 
 def test_a_submodule_whose_directory_names_another_folder_is_refused(history: Work, tmp_path: Path) -> None:
-    """`core.worktree` is the only key of its configuration that is read, and it must agree."""
+    """Only the key `core.worktree` of its configuration is read, and it must match."""
     inner = Work(tmp_path / "inner").init()
     inner.commit("Inside", inside__txt="inside\n")
     history.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.path), "lib")
@@ -273,7 +273,7 @@ def test_a_submodule_whose_directory_names_another_folder_is_refused(history: Wo
         git(history.path / "lib", git_dir=history.path / ".git")
 
 
-# References in tables
+# Reftables
 
 
 def _version() -> tuple[int, ...]:
@@ -281,8 +281,8 @@ def _version() -> tuple[int, ...]:
     return tuple(int(part) for part in printed.split()[2].split(".")[:2])
 
 
-def test_references_in_tables_are_refused_by_name(history: Work) -> None:
-    """gitformat-reftable(5): git reads them from 2.45 on."""
+def test_a_reftable_is_refused_by_an_old_git(history: Work) -> None:
+    """gitformat-reftable(5): git 2.45 and later read them."""
     if _version() >= (2, 45):
         pytest.skip("this git reads them")
     head = history.head
@@ -300,8 +300,8 @@ def test_references_in_tables_are_refused_by_name(history: Work) -> None:
         git(history.path)
 
 
-def test_references_in_tables_are_read(tmp_path: Path) -> None:
-    """The same as those in files."""
+def test_a_reftable_is_read(tmp_path: Path) -> None:
+    """Its references are read like those in files."""
     if _version() < (2, 45):
         pytest.skip("this git cannot write them")
     work = Work(tmp_path / "tables").init("--ref-format=reftable")

@@ -19,7 +19,7 @@ from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS
 from wharfinger.sources.search import search_index
 
 
-def test_search_and_fetch_have_the_shapes_that_chatgpt_expects(ask: Ask, source: Folder) -> None:
+def test_search_and_fetch_return_the_format_of_chatgpt(ask: Ask, source: Folder) -> None:
     uri = f"{source.uri}/harbours/hull.ts"
     assert call(ask, "search", query="depth")[0] == {
         "results": [{"id": uri, "title": "harbours/hull.ts", "url": uri, "text": "1: export const depth = 4;"}]
@@ -35,7 +35,7 @@ def test_search_and_fetch_have_the_shapes_that_chatgpt_expects(ask: Ask, source:
     assert call(ask, "fetch", id="notes://today")[0]["text"] == "fog"
 
 
-def test_a_search_for_nothing_says_what_was_looked_through(ask: Ask) -> None:
+def test_a_search_without_hits_names_what_was_searched(ask: Ask) -> None:
     found, _ = call(ask, "search", query="nothing like it", path="*.md")
     assert found["results"] == []
     assert "Looked through the names and texts of charts, in paths like *.md." in found["note"]
@@ -68,14 +68,14 @@ def test_hits_that_do_not_fit_are_counted() -> None:
     )
 
 
-def test_a_search_answers_with_text_alone_unless_links_are_asked_for(ask: Ask) -> None:
-    """AutoGen 0.7 and Semantic Kernel 1.45 lose the whole answer if it has a link; LangChain makes a file of it."""
+def test_a_search_returns_links_only_on_request(ask: Ask) -> None:
+    """AutoGen 0.7 and Semantic Kernel 1.45 lose an answer that has a link, and LangChain turns it into a file."""
     for arguments in ({}, {"links": False}, {"source": "charts", "type": "text"}):
         _, blocks = call(ask, "search", query="depth", **arguments)
         assert [type(block) for block in blocks] == [t.TextContent]
 
 
-def test_hits_are_linked_with_the_line_that_shows_them(ask: Ask, source: Folder) -> None:
+def test_links_of_hits_have_the_matching_line(ask: Ask, source: Folder) -> None:
     _, blocks = call(ask, "search", query="depth", links=True)
     link = blocks[1]
     assert isinstance(link, t.ResourceLink)
@@ -91,7 +91,7 @@ def test_hits_are_linked_with_the_line_that_shows_them(ask: Ask, source: Folder)
 @pytest.mark.parametrize(
     ("longest", "filters"), [(2_000, "query"), (2_000, "source"), (2_000, "type"), (1_000, "path")]
 )
-def test_words_and_filters_of_a_search_are_bounded(ask: Ask, longest: int, filters: str) -> None:
+def test_the_length_of_queries_and_filters_is_limited(ask: Ask, longest: int, filters: str) -> None:
     if filters != "source":
         call(ask, "search", **{"query": "h", filters: "*a" * (longest // 2)})
     with pytest.raises(ToolError, match="Search for at most 2,000 characters, with a path of at most 1,000"):
@@ -99,8 +99,8 @@ def test_words_and_filters_of_a_search_are_bounded(ask: Ask, longest: int, filte
 
 
 @pytest.mark.parametrize("indexed", [False, True])
-def test_a_hostile_path_or_query_delays_no_caller(tmp_path: Path, indexed: bool) -> None:
-    """`*a*a…*b` over paths, and a word that nearly occurs everywhere: both needed backtracking."""
+def test_hostile_paths_and_queries_are_answered_in_time(tmp_path: Path, indexed: bool) -> None:
+    """Regression: `*a*a…*b` for paths, and a word that almost matches everywhere, needed backtracking."""
     folder = tmp_path / "charts"
     folder.mkdir()
     (folder / ("a" * 200)).write_text("tide")
@@ -115,8 +115,8 @@ def test_a_hostile_path_or_query_delays_no_caller(tmp_path: Path, indexed: bool)
         async with Client(server) as client:
             await client.call_tool("search", {"query": "tide"})
             began = time.process_time()
-            for asked in ({"query": "tide", "path": "*a" * 499 + "b"}, {"query": "ab" * 499 + "c"}):
-                found: Any = await client.call_tool("search", asked)
+            for arguments in ({"query": "tide", "path": "*a" * 499 + "b"}, {"query": "ab" * 499 + "c"}):
+                found: Any = await client.call_tool("search", arguments)
                 assert found.structured["results"] == []
             for words in ("a b " * 499, '"' * 2_000, '"a ' * 600):
                 await client.call_tool("search", {"query": words})
@@ -125,7 +125,7 @@ def test_a_hostile_path_or_query_delays_no_caller(tmp_path: Path, indexed: bool)
     asyncio.run(main())
 
 
-def test_a_search_is_narrowed(ask: Ask, source: Folder) -> None:
+def test_a_search_is_narrowed_by_type_path_and_source(ask: Ask, source: Folder) -> None:
     def found(**filters: str) -> list[str]:
         return [result["title"] for result in call(ask, "search", query="h", **filters)[0]["results"]]
 
@@ -136,7 +136,7 @@ def test_a_search_is_narrowed(ask: Ask, source: Folder) -> None:
         found(source="elsewhere")
 
 
-def test_a_hit_far_down_is_linked_by_a_window_that_holds_it(tmp_path: Path) -> None:
+def test_a_hit_in_a_long_file_links_to_its_window(tmp_path: Path) -> None:
     root = tmp_path / "logs"
     root.mkdir()
     (root / "big.log").write_text("all quiet\n" * 30_000 + "Collision at berth 4\n" + "all quiet\n" * 30_000)
@@ -158,7 +158,7 @@ def test_a_hit_far_down_is_linked_by_a_window_that_holds_it(tmp_path: Path) -> N
 
 
 class Ledger(Source):
-    """A source that accepts statements, as a database does."""
+    """A source that accepts statements, like a database."""
 
     name = "ledger"
     uri = "ledger://"
@@ -177,7 +177,7 @@ class Ledger(Source):
         )
 
 
-def asked(server: Server, **arguments: Any) -> Any:
+def run_query(server: Server, **arguments: Any) -> Any:
     async def main() -> Any:
         async with Client(server) as client:
             return (await client.call_tool("query", arguments)).structured
@@ -186,23 +186,23 @@ def asked(server: Server, **arguments: Any) -> Any:
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_database_is_asked_by_a_statement_where_that_is_allowed(first: bool) -> None:
+def test_the_query_tool_runs_statements_of_the_chosen_database(first: bool) -> None:
     server = Server("sql")
     for part in (resource_tools(allow_query=True), Ledger()) if first else (Ledger(), resource_tools(allow_query=True)):
         server.include(part)
-    assert asked(server, statement="SELECT 1") == {
+    assert run_query(server, statement="SELECT 1") == {
         "columns": ["port", "depth"],
         "rows": [["Hull", 6.1], ["Oslo", None]],
         "cut": "These are rows 1 to 2, and there are more: aggregate, or narrow the statement. To continue, call query "
         "with the same statement and skip=2.",
     }
     with pytest.raises(ToolError, match="Only reading"):
-        asked(server, statement="DROP TABLE ports")
+        run_query(server, statement="DROP TABLE ports")
     with pytest.raises(ToolError, match="Choose a database with `source`: ledger"):
-        asked(server, statement="SELECT 1", source="other")
+        run_query(server, statement="SELECT 1", source="other")
 
 
-def test_a_real_database_is_asked(tmp_path: Path) -> None:
+def test_the_query_tool_reads_a_sqlite_database_in_parts(tmp_path: Path) -> None:
     import sqlite3
 
     from wharfinger.sources import sql
@@ -214,24 +214,25 @@ def test_a_real_database_is_asked(tmp_path: Path) -> None:
     server = Server("shop")
     server.include(sql(f"sqlite:///{tmp_path}/shop.db", label="shop"))
     server.include(resource_tools(allow_query=True))
-    answer = asked(server, statement="SELECT name, depth FROM berths ORDER BY depth", source="shop")
+    answer = run_query(server, statement="SELECT name, depth FROM berths ORDER BY depth", source="shop")
     assert answer["columns"] == ["name", "depth"]
     assert len(answer["rows"]) == 100
     assert answer["rows"][3] == ["berth 3", 1.5]
     assert answer["cut"].endswith("To continue, call query with the same statement and skip=100.")
-    rest = asked(server, statement="SELECT name, depth FROM berths ORDER BY depth", skip=100)
+    rest = run_query(server, statement="SELECT name, depth FROM berths ORDER BY depth", skip=100)
     assert [row[0] for row in rest["rows"]] == [f"berth {number}" for number in range(100, 150)]
     assert "cut" not in rest
     assert (
-        asked(server, statement="SELECT name FROM berths WHERE depth > 900")["note"] == "No rows match the statement."
+        run_query(server, statement="SELECT name FROM berths WHERE depth > 900")["note"]
+        == "No rows match the statement."
     )
     with pytest.raises(ToolError, match="skip is 9,901: give a number from 0 to 9,900"):
-        asked(server, statement="SELECT 1", skip=9_901)
+        run_query(server, statement="SELECT 1", skip=9_901)
     with pytest.raises(ToolError):
-        asked(server, statement="DELETE FROM berths")
+        run_query(server, statement="DELETE FROM berths")
 
 
-def test_rows_with_long_values_fit_and_are_all_reached(tmp_path: Path) -> None:
+def test_all_rows_with_long_values_are_returned_in_parts(tmp_path: Path) -> None:
     import sqlite3
 
     from wharfinger.sources import sql
@@ -265,7 +266,7 @@ def test_rows_with_long_values_fit_and_are_all_reached(tmp_path: Path) -> None:
     assert ids == list(range(60))
 
 
-def test_an_answer_names_its_database_and_how_to_get_the_rest_of_values() -> None:
+def test_an_answer_names_its_database_and_how_to_read_shortened_values() -> None:
     class Named(NamedTuple):
         columns: list[str]
         rows: list[list[Any]]
@@ -283,7 +284,7 @@ def test_an_answer_names_its_database_and_how_to_get_the_rest_of_values() -> Non
     server = Server("spoken")
     server.include(Spoken())
     server.include(resource_tools(allow_query=True))
-    assert asked(server, statement="SELECT 1") == {
+    assert run_query(server, statement="SELECT 1") == {
         "columns": ["port"],
         "rows": [["Hull"]],
         "database": "ledger (SQLite)",
@@ -297,7 +298,7 @@ def test_an_answer_names_its_database_and_how_to_get_the_rest_of_values() -> Non
     assert asyncio.run(described()).endswith("Databases: ledger (SQLite).")
 
 
-def test_a_statement_with_very_many_columns_is_refused(tmp_path: Path) -> None:
+def test_a_statement_with_more_than_200_columns_is_refused(tmp_path: Path) -> None:
     from wharfinger.sources.sql_database.sql_query import QueryAnswer
 
     class Wide(Ledger):
@@ -308,6 +309,6 @@ def test_a_statement_with_very_many_columns_is_refused(tmp_path: Path) -> None:
     server = Server("wide")
     server.include(Wide())
     server.include(resource_tools(allow_query=True))
-    assert len(str(asked(server, statement="200"))) < DEFAULT_TOKENS * 4
+    assert len(str(run_query(server, statement="200"))) < DEFAULT_TOKENS * 4
     with pytest.raises(ToolError, match="returns 201 columns: name at most 200 of them"):
-        asked(server, statement="201")
+        run_query(server, statement="201")
