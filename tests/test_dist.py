@@ -1,4 +1,4 @@
-"""What is published: the wheel and source distribution that `make dist` builds, and what `uvx` runs from the wheel."""
+"""The wheel and the source distribution that `make dist` builds, and `uvx` with the wheel."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ UV_NAMES = {
     "find-links": "UV_FIND_LINKS",
     "cert": "SSL_CERT_FILE",
 }
-"""What pip calls the places that packages come from, and what uv does."""
+"""The options of pip for package indexes, with the variables of uv."""
 
 pytestmark = pytest.mark.timeout(300)  # wheels are built and downloaded
 
 
 class Dist(NamedTuple):
-    """The two files."""
+    """The wheel and the source distribution."""
 
     wheel: Path
     sdist: Path
 
 
 def build(folder: Path, *options: str) -> Dist:
-    """Build into a folder what `make dist` builds."""
+    """Build the files of `make dist` into a folder."""
     for module in ("build", "twine"):
         if find_spec(module) is None:
             absent(module)
@@ -69,7 +69,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Dist:
 
 
 def tracked() -> set[str]:
-    """The files of the project."""
+    """Return the files of the project that git tracks."""
     if not (ROOT / ".git").exists() or shutil.which("git") is None:
         absent("the git repository of the project")
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -77,22 +77,22 @@ def tracked() -> set[str]:
 
 
 def sdist_names(sdist: Path) -> set[str]:
-    """The files of the source distribution, relative to its folder."""
+    """Return the files of the source distribution, relative to its folder."""
     with tarfile.open(sdist) as archive:
         return {name.partition("/")[2] for name in archive.getnames()}
 
 
 def metadata(wheel: Path) -> Message:
-    """The METADATA of the wheel."""
+    """Return the METADATA of the wheel."""
     with zipfile.ZipFile(wheel) as archive:
         text = archive.read(f"wharfinger-{__version__}.dist-info/METADATA").decode()
     return email.message_from_string(text)
 
 
-# What is in them
+# Contents
 
 
-def test_wheel_holds_the_package_its_types_and_the_licence_and_nothing_else(dist: Dist) -> None:
+def test_the_wheel_has_only_the_package_its_types_and_the_licence(dist: Dist) -> None:
     names = set(zipfile.ZipFile(dist.wheel).namelist())
     modules = {name.removeprefix("src/") for name in tracked() if name.startswith(SOURCE)}
     info = f"wharfinger-{__version__}.dist-info"
@@ -103,8 +103,8 @@ def test_wheel_holds_the_package_its_types_and_the_licence_and_nothing_else(dist
     }
 
 
-def test_sdist_holds_every_file_of_the_project_and_none_that_was_built(dist: Dist) -> None:
-    """So that it can be used like a clone: `make test` works in it."""
+def test_the_sdist_has_every_tracked_file_and_no_built_one(dist: Dist) -> None:
+    """It can be used like a clone: `make test` works in it."""
     names = sdist_names(dist.sdist)
     files = tracked()
     assert files - names == set()
@@ -112,13 +112,13 @@ def test_sdist_holds_every_file_of_the_project_and_none_that_was_built(dist: Dis
     assert [name for name in names if "__pycache__" in name] == []
 
 
-def test_wheel_from_the_sdist_is_byte_for_byte_the_one_from_the_clone(dist: Dist, tmp_path: Path) -> None:
+def test_the_wheels_from_the_sdist_and_from_the_clone_are_identical(dist: Dist, tmp_path: Path) -> None:
     again = build(tmp_path, "--wheel")
     first, second = (hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in (dist.wheel, again.wheel))
     assert first == second
 
 
-# What they say of themselves
+# Metadata
 
 
 def test_metadata_is_complete(dist: Dist) -> None:
@@ -134,18 +134,18 @@ def test_metadata_is_complete(dist: Dist) -> None:
     assert [line for line in classifiers if line.startswith("License ::")] == []  # an expression replaces it (PEP 639)
 
 
-def test_an_index_accepts_metadata_and_description(dist: Dist) -> None:
+def test_twine_accepts_the_metadata_and_the_description(dist: Dist) -> None:
     command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, dist)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
-# What uvx runs from the wheel, in an environment that has nothing else
+# uvx with the wheel, in an empty environment
 
 
 @pytest.fixture(scope="session")
 def uvx(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment variables with which `uvx` finds what pip finds, without its cache."""
+    """The environment variables for `uvx`: the package indexes of pip, and an empty cache."""
     if shutil.which("uvx", path=uv_path()) is None:
         absent("uv")
     folder = tmp_path_factory.mktemp("uv")
@@ -164,17 +164,17 @@ def uvx(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def program(env: dict[str, str]) -> str:
-    """Where `uvx` is."""
+    """Return the path of `uvx`."""
     return shutil.which("uvx", path=env["PATH"]) or "uvx"
 
 
 def uv_path() -> str:
-    """The search path with the programs of this environment first."""
+    """Return the search path with the programs of this environment first."""
     return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
 
 
 def indexes_of_pip() -> dict[str, str]:
-    """Where pip is configured to look for packages, as variables of uv."""
+    """Return the package indexes of pip as variables of uv."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     found: dict[str, str] = {}
@@ -197,7 +197,7 @@ def notes(tmp_path: Path) -> Path:
 
 @contextmanager
 def served(command: list[str], env: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server in a process group of its own, as a terminal starts it, and the URL that it prints."""
+    """Start a server in a new process group, as a terminal does. Yield its process and the URL that it prints."""
     process = subprocess.Popen(
         command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         encoding="utf-8", start_new_session=True,
@@ -240,7 +240,9 @@ def test_uvx_serves_a_folder_over_stdio(dist: Dist, uvx: dict[str, str], notes: 
     assert asyncio.run(read(Client(command, env=uvx, open_timeout=120, probe_timeout=120))) == "high water 06:12\n"
 
 
-def test_the_command_that_uvx_adds_to_a_host_outlives_its_cache(dist: Dist, uvx: dict[str, str], notes: Path) -> None:
+def test_the_command_that_uvx_adds_to_a_host_works_without_its_cache(
+    dist: Dist, uvx: dict[str, str], notes: Path
+) -> None:
     requirement = f"wharfinger[skills] @ {dist.wheel.as_uri()}"
     config = notes.parent / "mcp.json"
     command = [program(uvx), "--from", requirement, "wharfinger", "add", "cursor", str(notes), "--file", str(config)]
@@ -253,7 +255,7 @@ def test_the_command_that_uvx_adds_to_a_host_outlives_its_cache(dist: Dist, uvx:
     assert asyncio.run(read(Client(added, env=uvx, open_timeout=120, probe_timeout=120))) == "high water 06:12\n"
 
 
-def test_uvx_names_the_extra_that_is_missing_and_takes_it(dist: Dist, uvx: dict[str, str]) -> None:
+def test_uvx_reports_a_missing_extra_and_accepts_it(dist: Dist, uvx: dict[str, str]) -> None:
     def run(requirement: str) -> subprocess.CompletedProcess[str]:
         command = [program(uvx), "--from", requirement, "wharfinger", "serve", "--stdio", "system:"]
         return subprocess.run(command, env=uvx, input="", capture_output=True, text=True, check=False)

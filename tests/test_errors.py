@@ -1,4 +1,4 @@
-"""The hierarchy of errors: codes and statuses, messages that say what to do, and both directions."""
+"""The hierarchy of errors: codes, statuses and messages, of local and of remote errors."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_exit_codes_are_those_of_the_command_line() -> None:
     }
 
 
-def test_one_instance_may_differ_from_its_class() -> None:
+def test_an_instance_may_override_the_values_of_its_class() -> None:
     error = errors.InvalidParams("Send _meta.", http_status=400, data={"a": 1}, id=7)
     assert (error.code, error.http_status, error.message, error.data, error.id) == (
         -32602,
@@ -110,34 +110,34 @@ def test_data_of_refusals_has_the_shape_of_the_schema() -> None:
         (5, "x", RemoteError),
     ],
 )
-def test_error_of_a_peer_is_raised_by_its_code(code: int, data: object, expected: type[RemoteError]) -> None:
+def test_the_class_of_a_remote_error_depends_on_its_code(code: int, data: object, expected: type[RemoteError]) -> None:
     error = remote_error(code, "No.", data)
     assert type(error) is expected
     assert (error.code, error.message, error.data, error.remote) == (code, "No.", data, True)
     assert str(error) == f"No. (error {code})"
 
 
-def test_missing_resource_is_caught_by_one_name_at_both_ends() -> None:
+def test_a_remote_missing_resource_is_a_resource_not_found() -> None:
     error = remote_error(-32002, "Gone.", {"uri": "a:b"})
     assert isinstance(error, errors.ResourceNotFound)
     assert error.uri == "a:b"
     assert not errors.ResourceNotFound.remote
 
 
-def test_last_words_of_a_child_process_are_part_of_the_message() -> None:
+def test_the_stderr_of_a_child_process_is_part_of_the_message() -> None:
     error = errors.ConnectionFailed("`harbour` ended at once.", stderr="Traceback\nKeyError: 'x'\n")
     assert str(error) == "`harbour` ended at once.\nTraceback\nKeyError: 'x'"
     assert isinstance(error, ConnectionError)
 
 
-def test_timeouts_are_timeouts_and_missing_extras_are_import_errors() -> None:
+def test_timeouts_are_timeout_errors_and_missing_extras_are_import_errors() -> None:
     assert isinstance(errors.RequestTimeout("Too slow."), TimeoutError)
     text = "git: needs the extra 'git'. Run pip install 'wharfinger[git]', or uvx --from 'wharfinger[git]' wharfinger"
     assert str(errors.MissingExtra("git", "git:")) == text
     assert isinstance(errors.MissingExtra("git", "git:"), ImportError)
 
 
-def test_the_command_that_installs_an_extra_is_not_taken_for_a_secret() -> None:
+def test_the_command_that_installs_an_extra_is_not_redacted() -> None:
     """`'auth': pip` looks like a password because of its name."""
     text = str(errors.MissingExtra("auth", "Verifying signed tokens"))
     assert redacted_text(text) == text

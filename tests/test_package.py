@@ -1,4 +1,4 @@
-"""The package: its size, dependencies and version, and that the default install is useful."""
+"""The package: its size, dependencies and version, and the default install."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import wharfinger
 from tests.conftest import absent
 
 ROOT = Path(__file__).resolve().parent.parent
-MOST_DISTRIBUTIONS = 19
-MOST_BYTES = 20 * 1024 * 1024  # 16 of the libraries, and ours: hosts, chat and the page take 0.6
+MAX_DISTRIBUTIONS = 19
+MAX_BYTES = 20 * 1024 * 1024  # 16 of the libraries, and ours: hosts, chat and the page take 0.6
 DEFAULT = {"msgspec", "httptools", "aiohttp", "watchfiles", "pybase64", "click"}
 
 
@@ -40,8 +40,8 @@ def test_the_default_install_is_small(installed: Path) -> None:
     distributions = sorted(path.name.split("-")[0] for path in installed.glob("*.dist-info"))
     size = sum(path.stat().st_size for path in installed.rglob("*") if path.is_file() and path.suffix != ".pyc")
     assert "wharfinger" in distributions
-    assert len(distributions) <= MOST_DISTRIBUTIONS, distributions
-    assert size <= MOST_BYTES, f"{size / 1024 / 1024:.1f} MiB"
+    assert len(distributions) <= MAX_DISTRIBUTIONS, distributions
+    assert size <= MAX_BYTES, f"{size / 1024 / 1024:.1f} MiB"
 
 
 @pytest.mark.timeout(180)
@@ -54,7 +54,7 @@ def test_the_wheel_is_typed_and_holds_nothing_but_the_package(installed: Path) -
 
 @pytest.mark.timeout(180)
 def test_the_default_install_serves_a_folder_over_stdio(installed: Path, tmp_path: Path) -> None:
-    """The main job needs no extra. Nothing of the environment that runs the tests is visible to it."""
+    """The main job needs no extra. The process does not see the environment of the tests."""
     (tmp_path / "tides.txt").write_text("high water 06:12\n")
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -81,14 +81,14 @@ def test_readme_names_the_wheel_of_this_version() -> None:
     assert set(named) == {wharfinger.__version__}
 
 
-def test_default_dependencies_are_the_ones_decided() -> None:
+def test_the_default_dependencies_are_those_of_the_design() -> None:
     """docs/design.md, Dependencies: the rest are extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     names = {re.split(r"[<>=!;\[ ]", line, maxsplit=1)[0] for line in project["dependencies"]}
     assert names == DEFAULT
 
 
-def test_constraints_hold_names_and_versions_only() -> None:
+def test_constraints_have_only_names_and_versions() -> None:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     wrong = [line for line in lines if not re.fullmatch(r"#.*|[a-z0-9-]+==[0-9][0-9a-z.]*", line)]
     assert wrong == []
@@ -101,7 +101,7 @@ def test_every_extra_is_in_all() -> None:
     assert set(listed[1].split(",")) == set(extras) - {"all"}
 
 
-def test_public_names_are_there_and_nothing_else() -> None:
+def test_public_names_exist_and_others_raise_attribute_error() -> None:
     for name in wharfinger.__all__:
         assert getattr(wharfinger, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):

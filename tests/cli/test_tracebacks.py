@@ -1,4 +1,4 @@
-"""An exception in a server that the command line starts is shown with its file, line and message."""
+"""The command line shows an exception in a server that it starts with file, line and message."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_result_that_cannot_be_sent_is_reported_with_its_function_in_one_line(
     ids=["import", "syntax", "top", "lifespan"],
 )
 @pytest.mark.parametrize("command", ["call", "ls", "doctor"])
-def test_a_file_that_does_not_start_says_where(
+def test_a_server_file_that_does_not_start_is_reported_with_its_line(
     start: Start, tmp_path: Path, code: str, place: str, raised: str, command: str
 ) -> None:
     (tmp_path / "server.py").write_text(code)
@@ -200,7 +200,7 @@ def test_a_lifespan_that_fails_at_the_end_is_reported(start: Start, tmp_path: Pa
     assert err.startswith("wharfinger: server.py, line 6: KeyError: 'database'")
 
 
-def test_the_doctor_and_inspect_say_where_a_list_or_resource_fails(start: Start, tmp_path: Path) -> None:
+def test_doctor_and_inspect_report_the_line_where_a_list_fails(start: Start, tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(
         "from wharfinger import Server\n\nserver = Server('a')\n\n@server.list_resources\nasync def every():\n"
         "    yield {}['listed']\n"
@@ -211,9 +211,7 @@ def test_the_doctor_and_inspect_say_where_a_list_or_resource_fails(start: Start,
         assert 'File "server.py", line 7, in every' in out
 
 
-def test_with_v_all_that_the_server_writes_comes_first_and_no_traceback_of_the_client(
-    start: Start, buggy: Path
-) -> None:
+def test_verbose_prints_all_output_of_the_server_before_the_error(start: Start, buggy: Path) -> None:
     _, err = start("call", "-v", "buggy.py", "broken").communicate(timeout=30)
     assert "  | Traceback (most recent call last):" in err
     assert "  | KeyError: 'mary'" in err
@@ -221,7 +219,7 @@ def test_with_v_all_that_the_server_writes_comes_first_and_no_traceback_of_the_c
     assert err.splitlines()[-1].startswith("wharfinger: ")
 
 
-def test_printed_text_comes_before_the_error_that_follows_it(start: Start, tmp_path: Path) -> None:
+def test_printed_text_is_shown_before_a_later_error(start: Start, tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(
         "from wharfinger import Server\n\nserver = Server('a')\n\n@server.tool\ndef t():\n"
         "    print('looking')\n    return 1 / 0\n"
@@ -232,7 +230,7 @@ def test_printed_text_comes_before_the_error_that_follows_it(start: Start, tmp_p
     assert err.splitlines()[-1] == "  |   return 1 / 0"
 
 
-def test_a_line_of_code_stays_though_the_message_has_a_part_of_it() -> None:
+def test_a_line_of_code_is_shown_even_if_the_message_has_part_of_it() -> None:
     lines = (
         'Traceback (most recent call last):\n  File "/a.py", line 1, in f\n    g({"a": 1})\nKeyError: 1'.splitlines()
     )
@@ -243,7 +241,7 @@ OLDER = 'Traceback (most recent call last):\n  File "/a.py", line 1, in f\n    x
 NEWER = 'Traceback (most recent call last):\n  File "/b.py", line 2, in g\n    y\nValueError: 2\n'
 
 
-def test_the_traceback_that_belongs_to_the_reference_is_taken() -> None:
+def test_the_traceback_of_the_reference_is_shown() -> None:
     text = f"10:00:00 error   failed (reference aaaaaaaa)\n{OLDER}10:00:00 error   failed (reference bbbbbbbb)\n{NEWER}"
     older = ['File "/a.py", line 1, in f', "  x", "KeyError: 1"]
     newer = ['File "/b.py", line 2, in g', "  y", "ValueError: 2"]

@@ -37,14 +37,14 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("text", WESTERN_TEXTS)
-def test_western_text_is_known_by_its_look(text: str) -> None:
+def test_western_text_is_recognized_by_its_letters(text: str) -> None:
     data = text.encode("cp1252")
     assert decode(data) == (text, WESTERN)
     assert encoding_of(data, True) == encoding_of(data, False) == WESTERN
 
 
 @pytest.mark.parametrize(("text", "encodings"), OTHERS)
-def test_text_of_other_encodings_is_not_taken_for_western(text: str, encodings: list[str]) -> None:
+def test_text_of_other_encodings_is_not_decoded_as_western(text: str, encodings: list[str]) -> None:
     for encoding in encodings:
         assert decode(text.encode(encoding)) is None
 
@@ -60,7 +60,7 @@ def test_a_byte_order_mark_decides_the_encoding(encoding: str) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_utf16_without_a_mark_is_known_where_it_is_sure(encoding: str) -> None:
+def test_utf16_without_a_mark_is_decoded_only_if_unambiguous(encoding: str) -> None:
     text = "Windows Registry Editor – Version 5.00\r\n\r\n[höhe]\r\n"
     data = text.encode(encoding)
     assert decode(data) == (text, encoding)
@@ -70,7 +70,7 @@ def test_utf16_without_a_mark_is_known_where_it_is_sure(encoding: str) -> None:
     assert decode("渡轮每天早上八点出发。 ".encode(encoding) * 5) is None
 
 
-def test_numbers_are_not_taken_for_text() -> None:
+def test_binary_numbers_are_not_decoded() -> None:
     for data in (
         struct.pack("<2000H", *range(2000)),
         struct.pack("<500h", *[number * 37 % 300 - 150 for number in range(500)]),
@@ -81,13 +81,13 @@ def test_numbers_are_not_taken_for_text() -> None:
         assert encoding_of(data, False) == ""
 
 
-def test_random_bytes_are_not_taken_for_text() -> None:
+def test_random_bytes_are_rarely_decoded() -> None:
     chance = random.Random(7)
     taken = {size: sum(decode(chance.randbytes(size)) is not None for _ in range(2_000)) for size in (16, 32, 64, 512)}
     assert taken[16] <= 4 and taken[32] <= 2 and taken[64] <= 2 and taken[512] == 0, taken
 
 
-def test_utf8_with_a_fault_is_not_taken_for_western() -> None:
+def test_invalid_utf8_is_not_decoded_as_western() -> None:
     assert decode("Die Fähre nach Norderney fährt täglich".encode() + b"\xff") is None
     assert decode("– The ferry leaves –".encode() + b" \xe9t\xe9") is None
 
@@ -103,7 +103,7 @@ def test_decoded_messages_can_be_encoded_again(data: bytes) -> None:
         assert encoding_of(data, True) == found[1]
 
 
-def test_much_is_judged_quickly() -> None:
+def test_a_long_text_is_decoded_quickly() -> None:
     data = ("Die Fähre nach Norderney fährt täglich. " * 200_000).encode("cp1252")
     began = time.monotonic()
     assert decode(data) is not None
@@ -126,9 +126,7 @@ def test_much_is_judged_quickly() -> None:
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_utf16_without_a_mark_is_known_from_eight_characters_nearly_all_latin(
-    text: str, known: bool, encoding: str
-) -> None:
+def test_utf16_without_a_mark_needs_eight_mostly_latin_characters(text: str, known: bool, encoding: str) -> None:
     assert (decode(text.encode(encoding)) is not None) is known
     assert encoding_of(text.encode(encoding), False) == (encoding if known else "")
 
@@ -153,7 +151,7 @@ def test_a_longer_western_text_needs_three_plain_letters_for_two_accents() -> No
     assert decode(("éaé " * 6).encode("latin-1")) is None
 
 
-def test_one_odd_byte_in_a_hundred_accents_may_be() -> None:
+def test_one_misplaced_accent_in_a_hundred_is_accepted() -> None:
     assert decode(("fährt " * 99 + "1ä1").encode("latin-1")) is not None
     assert decode(("fährt " * 98 + "1ä1").encode("latin-1")) is None
 
@@ -162,14 +160,14 @@ FOREIGN = [*(n for n in range(1, 32) if n not in (9, 10, 13)), 0x7F, 0x81, 0x8D,
 
 
 @pytest.mark.parametrize("byte", FOREIGN)
-def test_one_control_or_hole_of_the_encoding_means_no_western_text(byte: int) -> None:
+def test_a_control_or_undefined_byte_rules_out_western_text(byte: int) -> None:
     text = "Die Fähre fährt täglich nach Norderney. ".encode("latin-1") * 3
     assert decode(text) is not None
     assert decode(text + bytes([byte])) is None
 
 
 @pytest.mark.parametrize("sign", ["\t", "\n", "\r", " ", "€", "…", "’", "“"])
-def test_any_other_sign_may_stand_at_the_edge_of_a_western_text(sign: str) -> None:
+def test_a_western_text_may_end_with_any_other_sign(sign: str) -> None:
     text = "Die Fähre fährt täglich nach Norderney. " * 30 + "lang" + sign
     assert decode(text.encode("cp1252")) == (text, WESTERN)
 

@@ -1,4 +1,4 @@
-"""Patterns of any origin are matched in time linear in the text."""
+"""Patterns, also hostile ones, are matched in time linear in the text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOSTILE = [
 @pytest.mark.parametrize("path", [True, False])
 @pytest.mark.parametrize("pattern", HOSTILE)
 @pytest.mark.parametrize("times", [1, 10, 100])
-def test_no_pattern_takes_more_than_linear_time(pattern: str, path: bool, times: int) -> None:
+def test_hostile_patterns_are_matched_in_linear_time(pattern: str, path: bool, times: int) -> None:
     """A regular expression needs hours for the first of these."""
     matches = compile_glob(pattern, path=path)
     text = ("a" * 200 + "/a") * times
@@ -123,7 +123,7 @@ def test_patterns_of_paths(pattern: str, fits: list[str], others: list[str]) -> 
         (".", ".", "a"),
     ],
 )
-def test_one_character_of_a_pattern_matches_these(
+def test_a_character_class_matches_its_characters(
     path: bool, around: str, pattern: str, fits: str, others: str
 ) -> None:
     matches = compile_glob(around.format(pattern), path=path)
@@ -148,7 +148,7 @@ def test_one_character_of_a_pattern_matches_these(
         ("xdigit", "09afAF", "gG"),
     ],
 )
-def test_every_class_of_posix_has_its_characters(name: str, fits: str, others: str) -> None:
+def test_every_posix_class_matches_its_characters(name: str, fits: str, others: str) -> None:
     matches = compile_glob(f"[[:{name}:]]", path=False)
     assert [c for c in fits + others if matches(c)] == list(fits)
 
@@ -193,8 +193,8 @@ def test_stars_in_paths_match_as_in_git(pattern: str, fits: list[str], others: l
     pattern=st.lists(st.sampled_from(["**/", "*", "?", "a", "b", "[ab]", "/"]), max_size=6).map("".join),
     text=st.text("ab/", max_size=8),
 )
-def test_a_pattern_of_several_stars_means_what_its_parts_mean(pattern: str, text: str) -> None:
-    """Both ways of matching: step by step, and as one regular expression."""
+def test_a_pattern_matches_as_the_regular_expression_of_its_parts(pattern: str, text: str) -> None:
+    """With both matchers: step by step, and by one regular expression."""
     source, rest, at_edge = "", pattern, True
     while rest:
         if at_edge and (found := re.match(r"\*\*+/", rest)):
@@ -217,32 +217,32 @@ def test_a_pattern_of_several_stars_means_what_its_parts_mean(pattern: str, text
 
 
 class Counted(str):
-    """A text that counts how often its characters are read."""
+    """A text that counts the characters that are read."""
 
-    __slots__ = ("looks",)
+    __slots__ = ("read_characters",)
 
     def __iter__(self) -> Iterator[str]:
-        self.looks = 0
+        self.read_characters = 0
         for character in str.__iter__(self):
-            self.looks += 1
+            self.read_characters += 1
             yield character
 
 
 @pytest.mark.parametrize("path", [True, False])
 @pytest.mark.parametrize("pattern", HOSTILE)
-def test_a_pattern_of_several_stars_looks_at_each_character_once(pattern: str, path: bool) -> None:
-    """Counts characters instead of time: no step is repeated."""
+def test_a_pattern_of_several_stars_reads_each_character_once(pattern: str, path: bool) -> None:
+    """It counts characters instead of time."""
     steps = compile_glob(pattern, path=path).__self__  # type: ignore[attr-defined]
     assert isinstance(steps, _StepMatcher)
     text = Counted("a" * 5_000)
     assert not steps.matches(text)
-    assert text.looks <= 5_000
+    assert text.read_characters <= 5_000
     assert len(steps._known) == 1  # the steps that fit a character are found once for each character
 
 
 @given(pattern=st.text("ab/*?[]!-\\", max_size=30), path=st.booleans())
 def test_only_a_pattern_with_at_most_one_repetition_is_a_regular_expression(pattern: str, path: bool) -> None:
-    """One repetition is tried at each position of the text at most once; two would multiply."""
+    """One repetition is tried at most once at each position of the text. Two would multiply."""
     parts = _steps_of(pattern, path)
     if parts is None:
         return

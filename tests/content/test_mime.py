@@ -1,4 +1,4 @@
-"""MIME types: the bytes take precedence over the name, and the tables of the machine are not used."""
+"""MIME types: the content takes precedence over the name, and the tables of the system are not used."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
         ("hull.eml", "message/rfc822"),
     ],
 )
-def test_a_name_promises_a_type(name: str, expected: str) -> None:
+def test_the_type_of_a_name_comes_from_its_suffix(name: str, expected: str) -> None:
     assert mime.by_name(name) == expected
 
 
@@ -64,12 +64,12 @@ def test_a_name_promises_a_type(name: str, expected: str) -> None:
         ("a.db", b"SQLite format 3\0\xff", "application/vnd.sqlite3"),
     ],
 )  # fmt: skip
-def test_content_outweighs_the_name(name: str, data: bytes, expected: str) -> None:
+def test_the_content_takes_precedence_over_the_name(name: str, data: bytes, expected: str) -> None:
     assert mime.classify(name, data, mime.decode_text(data) is not None) == expected
 
 
 @pytest.mark.parametrize("text", ["", "a\r\nb\n\rc", "\ufeffmark", "日本語", "\x01\x1b["])
-def test_utf8_is_text_and_stays_as_it_is(text: str) -> None:
+def test_utf8_is_decoded_unchanged(text: str) -> None:
     assert mime.decode_text(text.encode()) == (text, "utf-8")
 
 
@@ -86,7 +86,7 @@ def test_data_with_a_signature_is_not_decoded_as_text() -> None:
     assert mime.encoding_of(b"AT&TFORM" + text, True) == mime.encoding_of(b"AT&TFORM" + text, False) == ""
 
 
-def test_a_guess_is_what_nothing_but_its_look_tells() -> None:
+def test_encodings_without_a_mark_are_guesses_except_utf8() -> None:
     assert mime.is_guess(b"F\xe4hre", "windows-1252")
     assert mime.is_guess(b"a\0b\0", "utf-16-le")
     assert not mime.is_guess(b"\xff\xfea\0", "utf-16-le")
@@ -98,7 +98,7 @@ def test_binary_data_is_not_decoded(data: bytes) -> None:
     assert mime.decode_text(data) is None
 
 
-def test_the_beginning_of_a_text_may_end_within_a_character() -> None:
+def test_a_text_cut_within_a_character_begins_text() -> None:
     assert mime.begins_text("é".encode()[:1])
     assert mime.begins_text(b"\xff\xfea\0b")
     assert not mime.begins_text(b"\xff\xff")
@@ -177,7 +177,7 @@ BEGINNINGS = [
 
 
 @pytest.mark.parametrize(("head", "expected"), BEGINNINGS)
-def test_every_signature_is_known_at_its_place_and_nowhere_else(head: bytes, expected: str) -> None:
+def test_every_signature_is_found_only_at_its_offset(head: bytes, expected: str) -> None:
     assert mime.by_signature(head) == expected
     assert mime.by_signature(head + b"\xfe" * 300) == expected
     assert mime.by_signature(b"\xfe" + head) == ""
@@ -203,11 +203,11 @@ def test_every_signature_is_known_at_its_place_and_nowhere_else(head: bytes, exp
         b"",
     ],
 )
-def test_a_partial_signature_proves_nothing(head: bytes) -> None:
+def test_a_partial_signature_has_no_type(head: bytes) -> None:
     assert mime.by_signature(head) == ""
 
 
-def test_the_bytes_around_those_that_prove_a_type_do_not_matter() -> None:
+def test_bytes_around_a_signature_are_ignored() -> None:
     assert mime.by_signature(b"BZh1\xff") == "application/x-bzip2"
     assert mime.by_signature(b"BZh9x") == "application/x-bzip2"
     assert mime.by_signature(b"BM\xff\xff\xff\xff\0\0\0\0\0") == "image/bmp"
@@ -231,7 +231,7 @@ def test_the_bytes_around_those_that_prove_a_type_do_not_matter() -> None:
         (b"python", "text/plain"),
     ],
 )
-def test_the_first_line_of_a_script_says_its_language(line: bytes, expected: str) -> None:
+def test_the_type_of_a_script_comes_from_its_first_line(line: bytes, expected: str) -> None:
     assert mime.classify("script", line, True) == expected
 
 
@@ -254,7 +254,7 @@ def test_the_first_line_of_a_script_says_its_language(line: bytes, expected: str
         ("", False),
     ],
 )
-def test_a_declared_type_is_text_or_not_whatever_its_parameters(type: str, text: bool) -> None:
+def test_parameters_of_a_declared_type_are_ignored(type: str, text: bool) -> None:
     assert mime.is_text(type) is text
 
 
@@ -274,13 +274,11 @@ def test_a_declared_type_is_text_or_not_whatever_its_parameters(type: str, text:
         ("a.png", b"x", True, "text/plain"),
     ],
 )
-def test_a_type_is_what_the_content_proves_then_what_the_name_promises(
-    name: str, head: bytes, text: bool, expected: str
-) -> None:
+def test_a_type_comes_from_the_signature_before_the_name(name: str, head: bytes, text: bool, expected: str) -> None:
     assert mime.classify(name, head, text) == expected
 
 
-def test_content_of_which_nothing_is_known_is_text_or_bytes_or_what_it_proves() -> None:
+def test_sniff_returns_the_type_of_content_without_a_name() -> None:
     assert mime.sniff(b"hello") == "text/plain"
     assert mime.sniff(b"\xfe\0\xff\0\x01") == "application/octet-stream"
     assert mime.sniff(PNG + b"\xfe") == "image/png"

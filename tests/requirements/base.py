@@ -169,7 +169,7 @@ ERAS: tuple[Row, ...] = (
     must("2.5-7", "2026-07-28: versioning, stdio", "The first stateless request is never answered with a demand to initialize.",
          PEER + "test_a_stateless_request_needs_no_handshake", *transcripts("opening", R5)),
     should("2.5-8", "2026-07-28: versioning, both eras", "A refusal of `initialize` names the supported versions.", "yes",
-           SECURITY + "test_messages.py::test_initialize_with_stateless_meta_names_what_is_spoken"),
+           SECURITY + "test_messages.py::test_initialize_with_stateless_meta_is_refused"),
 )  # fmt: skip
 
 STDIO_ROWS: tuple[Row, ...] = (
@@ -269,8 +269,8 @@ SESSION_ROWS: tuple[Row, ...] = (
     must("2.9-5", "2025-03-26 to 2025-11-25: transports, listening", "The GET stream has no answers, except when a stream is resumed.",
          SESSIONS + "test_messages_without_a_request_are_sent_on_the_session_stream"),
     must("2.9-6", "2025-03-26 to 2025-11-25: transports, streams", "Each message goes to exactly one stream.",
-         SESSIONS + "test_a_session_has_one_stream_at_a_time",
-         SECURITY + "test_subscriptions.py::test_one_change_reaches_both_eras_on_one_stream_once"),
+         SESSIONS + "test_session_has_one_stream_and_another_one_after_it",
+         SECURITY + "test_subscriptions.py::test_a_change_is_reported_once_to_each_era_on_one_stream"),
     must("2.9-7", "2025-03-26 to 2025-11-25: transports, sessions", "A session id is visible ASCII.",
          SESSIONS + "test_session_ids_are_unguessable_and_unordered"),
     should("2.9-8", "2025-03-26 to 2025-11-25: transports, sessions", "It is unguessable.", "yes",

@@ -50,10 +50,10 @@ JSONRPC: tuple[Row, ...] = (
     must("C2.1-6", "handshake: basic, error codes", "A method that the client does not have is answered with -32601.",
          PEER + "test_other_requests_of_the_server_are_refused", RESUMING + "test_requests_without_a_handler_are_refused_and_failures_are_reported_without_details"),
     should("C2.1-7", "2026-07-28: basic, error codes", "-32002 is a missing resource, as -32602 with its URI is.", "yes",
-           "test_errors.py::test_missing_resource_is_caught_by_one_name_at_both_ends"),
-    must("C2.1-9", "handshake: basic, responses", "An answer of the client carries the id of the question, unchanged.", RESUMING + "test_a_request_on_the_session_stream_is_answered"),
+           "test_errors.py::test_a_remote_missing_resource_is_a_resource_not_found"),
+    must("C2.1-9", "handshake: basic, responses", "An answer of the client carries the id of the question, unchanged.", RESUMING + "test_question_on_the_session_s_stream_is_answered"),
     must("C2.1-8", "2026-07-28: basic, error codes", "Codes from -32000 to -32019 mean only that there is an error.",
-         ERA + "test_anything_else_means_handshake", "test_errors.py::test_error_of_a_peer_is_raised_by_its_code"),
+         ERA + "test_anything_else_means_handshake", "test_errors.py::test_the_class_of_a_remote_error_depends_on_its_code"),
 )  # fmt: skip
 
 LIFECYCLE: tuple[Row, ...] = (

@@ -1,4 +1,4 @@
-"""R: a published folder of a real process, which changes during requests."""
+"""R: a folder of a server process that changes during requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def meanwhile(change: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-def test_no_spelling_leaves_the_folder_and_all_refusals_look_alike(charts: Path) -> None:
+def test_no_spelling_of_a_path_leaves_the_folder_and_all_errors_are_the_same(charts: Path) -> None:
     """R01 to R18, R20, R21, R27: also next to existing files."""
     (charts / "out").symlink_to(charts.parent / "charts-evil")
     (charts / "zero").symlink_to("/dev/zero")
@@ -64,7 +64,7 @@ def test_no_spelling_leaves_the_folder_and_all_refusals_look_alike(charts: Path)
 
 
 def test_undecodable_names_are_listed_and_read(charts: Path) -> None:
-    """H32: listed, read, found and shown without a byte that could harm a terminal."""
+    """H32: they are listed, read and found, and shown without control characters."""
     with Stdio("serve", str(charts)) as server:
         (odd,) = [r for r in server.ask("resources/list")["result"]["resources"] if "caf" in r["uri"]]
         assert odd["uri"] == "file:///charts/caf%E9%20%1B%5B31m%0A.txt"
@@ -121,7 +121,7 @@ def test_a_directory_swapped_for_a_link_is_never_followed(charts: Path) -> None:
         assert read_over(wire, "file:///charts/sub/b.txt")[1][0]["text"] == "inside"
 
 
-def test_a_file_that_changes_in_every_way_is_answered_every_time(charts: Path) -> None:
+def test_every_read_of_a_file_that_changes_is_answered(charts: Path) -> None:
     """R28: truncated, replaced, removed, made unreadable, a directory and a FIFO, during reads and watches."""
     path = charts / "grow.bin"
 
@@ -150,7 +150,7 @@ def test_a_file_that_changes_in_every_way_is_answered_every_time(charts: Path) -
 
 
 @heavy
-def test_2_000_reads_at_once_are_answered_or_refused_in_bounded_memory(charts: Path) -> None:
+def test_2_000_concurrent_reads_are_answered_or_refused_in_bounded_memory(charts: Path) -> None:
     """R31."""
     (charts / "middle.txt").write_text("x" * 10_000)
     with Stdio("serve", str(charts)) as server:
@@ -161,7 +161,7 @@ def test_2_000_reads_at_once_are_answered_or_refused_in_bounded_memory(charts: P
         assert server.peak - base < 128 * MIB
 
 
-def test_large_answers_beyond_what_a_reader_takes_are_refused_and_the_connection_stays(charts: Path) -> None:
+def test_large_answers_to_a_slow_reader_are_refused_and_the_connection_stays_open(charts: Path) -> None:
     """S06, R31: a client that pipelines 60 reads of 3 MiB gets an answer to each."""
     (charts / "large.bin").write_bytes(os.urandom(3 * MIB))
     with Stdio("serve", str(charts)) as server:
@@ -190,7 +190,7 @@ def test_invalid_uris_are_invalid_params_and_not_repeated(stdio: Stdio, uri: obj
     assert len(str(answer)) < 500
 
 
-def test_a_hard_link_is_a_file_of_the_folder(charts: Path) -> None:
+def test_a_hard_link_is_published(charts: Path) -> None:
     """R34, as documented: a user who may create hard links in the folder publishes their targets."""
     os.link(charts.parent / "charts-evil" / "b.txt", charts / "linked.txt")
     with Stdio("serve", str(charts)) as server:

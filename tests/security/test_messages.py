@@ -1,4 +1,4 @@
-"""J, L: messages and the lifecycle of a connection, with a real process."""
+"""J, L: messages and the lifecycle of a connection, with a server process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.security.places import COMMAND, FIXTURE, MIB, OPENING, Http, Stdio, h
 from wharfinger.protocol.methods import METHODS
 
 
-def test_64_mib_in_one_message_are_refused_in_bounded_memory(stdio: Stdio) -> None:
+def test_a_message_of_64_mib_is_refused_in_bounded_memory(stdio: Stdio) -> None:
     """J24, J25."""
     base = stdio.forget_peak()
     stdio.write(b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":"')
@@ -30,7 +30,7 @@ LISTENS = "subscriptions/listen"
 
 
 def test_every_method_with_an_id_is_answered_by_a_process(stdio: Stdio, http: Http) -> None:
-    """A bug: a notification's name with an id and `_meta` lost the rest of its chunk."""
+    """Regression: a request with the name of a notification and `_meta` lost the rest of its chunk."""
     names = [*METHODS, "nobody/knows"]
     asked: list[Any] = []
     for number, name in enumerate(names):
@@ -77,7 +77,7 @@ def test_a_request_over_a_limit_is_refused_by_its_id_in_time(stdio: Stdio, http:
 
 
 @heavy
-def test_64_mib_without_an_end_and_then_the_end_of_input_end_the_process() -> None:
+def test_the_process_ends_after_64_mib_without_a_line_end_and_the_end_of_input() -> None:
     """J25."""
     with Stdio("run", FIXTURE) as server:
         base = server.call("quick") and server.forget_peak()
@@ -90,7 +90,7 @@ def test_64_mib_without_an_end_and_then_the_end_of_input_end_the_process() -> No
 
 
 @heavy
-def test_20_000_calls_at_once_are_bounded_and_each_answered_once(stdio: Stdio) -> None:
+def test_20_000_concurrent_calls_are_limited_and_each_is_answered_once(stdio: Stdio) -> None:
     """L21, L22, L24: the limit is reported, and memory stays bounded."""
     base = stdio.forget_peak()
     stdio.send(*[stateless(number, "resources/read", {"uri": "fix://slow"}) for number in range(20_000)])
@@ -104,7 +104,7 @@ def test_20_000_calls_at_once_are_bounded_and_each_answered_once(stdio: Stdio) -
 
 
 def test_both_eras_share_one_stream_and_its_ids() -> None:
-    """J18, J19, L08, L10, L23: an id in flight is used for both eras, and each request gets its own answer."""
+    """J18, J19, L08, L10, L23: both eras use the id of a pending request, and each request gets its own answer."""
     with Stdio("run", FIXTURE) as server:
         server.open()
         server.send(message(7, "resources/read", {"uri": "fix://slow"}))
@@ -123,7 +123,7 @@ def test_cancelled_work_stops(stdio: Stdio) -> None:
     before = int(stdio.call("cancelled")["result"]["content"][0]["text"])
     stdio.send(stateless("w", "tools/call", {"name": "wait"}), notice("notifications/cancelled", {"requestId": "w"}))
     stdio.send(stateless("x", "tools/call", {"name": "wait"}))
-    assert "result" in stdio.call("quick")  # so that it runs
+    assert "result" in stdio.call("quick")  # the call runs by now
     stdio.send(notice("notifications/cancelled", {"requestId": "x"}))
     assert int(stdio.call("cancelled")["result"]["content"][0]["text"]) > before
 
@@ -138,7 +138,7 @@ def test_an_unexpected_response_and_progress_are_ignored(stdio: Stdio) -> None:
     assert stdio.receive()["id"] == 5
 
 
-def test_initialize_with_stateless_meta_names_what_is_spoken(stdio: Stdio) -> None:
+def test_initialize_with_stateless_meta_is_refused(stdio: Stdio) -> None:
     """L15."""
     error = stdio.ask("initialize", OPENING)["error"]
     assert error["code"] in (-32601, -32022)
@@ -146,7 +146,7 @@ def test_initialize_with_stateless_meta_names_what_is_spoken(stdio: Stdio) -> No
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_a_signal_ends_a_process_that_listens_and_blocks(number: signal.Signals, code: int) -> None:
-    """L19, L20: the listen gets its result on SIGTERM; a blocked thread delays nothing."""
+    """L19, L20: a blocked thread does not delay the end of the process."""
     with Stdio("run", FIXTURE) as server:
         server.send(stateless("b", "resources/read", {"uri": "fix://sleeps"}))
         server.send(
@@ -158,8 +158,8 @@ def test_a_signal_ends_a_process_that_listens_and_blocks(number: signal.Signals,
         assert b"Traceback" not in server.errors
 
 
-def test_every_malformed_line_is_answered_by_the_command_too() -> None:
-    """J01, J02, J10, S08: over HTTP, to one process."""
+def test_the_command_answers_every_malformed_line() -> None:
+    """J01, J02, J10, S08: over stdio, to one process."""
     lines = [
         b"\x00\x01\xff",
         b'{"jsonrpc": "2.0"',

@@ -1,4 +1,4 @@
-"""U: watching a real folder and a server with many changes, in both eras at once, over both transports."""
+"""U: watches of a folder and of a server with many changes, in both eras and over both transports."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_missing_or_outside_uri_is_not_acknowledged(charts: Path) -> None:
         assert {server.receive()["params"]["uri"] for _ in range(2)} == set(granted)
 
 
-def test_one_change_reaches_both_eras_on_one_stream_once(charts: Path) -> None:
+def test_a_change_is_reported_once_to_each_era_on_one_stream(charts: Path) -> None:
     """U03, L10: cancelling a listen ends it without an answer, and either era can use its id again."""
     with Stdio("serve", str(charts)) as server:
         server.open()
@@ -59,7 +59,7 @@ def test_one_change_reaches_both_eras_on_one_stream_once(charts: Path) -> None:
 
 
 @heavy
-def test_a_watched_file_that_goes_comes_and_turns_into_a_link_is_reported_and_nothing_else(charts: Path) -> None:
+def test_a_watched_file_that_is_deleted_created_or_replaced_by_a_link_is_reported(charts: Path) -> None:
     """R28, U02: also when the directory or the whole folder is moved away and back."""
     sub = "file:///charts/sub/b.txt"
     with Stdio("serve", str(charts)) as server:
@@ -94,7 +94,7 @@ def test_a_watched_file_that_goes_comes_and_turns_into_a_link_is_reported_and_no
         assert b"Traceback" not in server.errors
 
 
-def test_a_storm_of_changes_reaches_fifty_readers_coalesced(http: Http) -> None:
+def test_many_changes_reach_fifty_readers_coalesced(http: Http) -> None:
     """U07."""
     wires = [http.wire() for _ in range(50)]
     for number, wire in enumerate(wires):
@@ -109,7 +109,7 @@ def test_a_storm_of_changes_reaches_fifty_readers_coalesced(http: Http) -> None:
 
 
 def test_refused_uris_of_a_listen_are_not_kept(http: Http) -> None:
-    """U09: megabytes of refused URIs are not kept as long as the stream is open."""
+    """U09: megabytes of refused URIs are released while the stream is open."""
     vain = [f"gone://{number}/" + "u" * MIB for number in range(3)]
     wires = [http.wire() for _ in range(5)]
     wires[0].listen("fix://counter", *vain)
@@ -123,7 +123,7 @@ def test_refused_uris_of_a_listen_are_not_kept(http: Http) -> None:
         wire.close()
 
 
-def test_more_uris_than_one_may_watch_are_refused(stdio: Stdio) -> None:
+def test_a_listen_with_too_many_uris_is_refused(stdio: Stdio) -> None:
     """U09, U10."""
     stdio.send(listen(*[f"fix://any/{number}" for number in range(100_000)]))
     assert stdio.receive()["error"]["code"] == -32602
@@ -140,8 +140,8 @@ def test_more_uris_than_one_may_watch_are_refused(stdio: Stdio) -> None:
     stdio.send(notice("notifications/cancelled", {"requestId": "many"}))
 
 
-def test_sigint_ends_a_hundred_listens_and_session_streams_in_time(charts: Path) -> None:
-    """L20, U06: every listen gets its result, every GET its end."""
+def test_sigint_ends_a_hundred_listens_and_ten_session_streams_in_time(charts: Path) -> None:
+    """L20, U06: every listen gets its result, and every GET stream ends."""
     with Http("serve", str(charts)) as server:
         wires = [server.wire() for _ in range(100)]
         for number, wire in enumerate(wires):
@@ -163,15 +163,15 @@ def test_sigint_ends_a_hundred_listens_and_session_streams_in_time(charts: Path)
 
 
 def last(wire: RawClient) -> dict[str, object]:
-    """The last event of a stream that ends."""
+    """Return the last event of a stream that ends."""
     found: dict[str, object] = {}
     while (event := wire.event()) is not None:
         found = event
     return found
 
 
-def test_listeners_that_vanish_give_everything_back(http: Http) -> None:
-    """U06, X03, H27, H35: by a reset, in the middle of a request and of a stream."""
+def test_disconnected_listeners_release_their_descriptors(http: Http) -> None:
+    """U06, X03, H27, H35: after a reset during a request or a stream."""
     base = http.descriptors()
     for number in range(60):
         wire = http.wire()
@@ -185,7 +185,7 @@ def test_listeners_that_vanish_give_everything_back(http: Http) -> None:
 
 
 @heavy
-def test_10_000_files_are_watched_by_one_and_reported_soon(charts: Path) -> None:
+def test_one_client_watches_10_000_files_and_a_change_is_reported_in_time(charts: Path) -> None:
     """U09, X09."""
     many = charts / "many"
     many.mkdir()
@@ -204,7 +204,7 @@ def test_10_000_files_are_watched_by_one_and_reported_soon(charts: Path) -> None
 
 
 @heavy
-def test_a_session_stream_that_is_not_read_holds_up_nothing_else_of_its_session() -> None:
+def test_an_unread_stream_does_not_block_other_requests_of_its_session() -> None:
     """H33, H34."""
     with Http("run", FIXTURE) as server:
         with server.wire() as wire:

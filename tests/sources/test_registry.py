@@ -1,4 +1,4 @@
-"""Targets of the command line as sources: their kinds and labels, and secrets that are hidden."""
+"""Sources of the command line: their kinds, labels and hidden secrets."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("https://host.test/mcp?a=b", "https://HOST/mcp", None),
     ],
 )
-def test_a_word_says_what_kind_it_is(word: str, form: str, label: str | None, here: Path) -> None:
+def test_a_word_is_parsed_into_kind_and_label(word: str, form: str, label: str | None, here: Path) -> None:
     asked = parse_word(word)
     assert (asked.kind.form, asked.label) == (form, label)
 
 
-def test_a_path_that_exists_is_a_path_whatever_is_in_it(here: Path) -> None:
+def test_an_existing_path_is_never_parsed_as_a_scheme_or_label(here: Path) -> None:
     for name in ("a=b", "git:odd", "x=git:odd"):
         assert parse_word(name).kind is FILES
     assert (parse_word("a=b").rest, parse_word("a=b").label) == ("a=b", None)
@@ -79,13 +79,13 @@ def test_an_unknown_scheme_is_reported_with_the_known_ones(word: str, here: Path
     assert caught.value.exit_code == 2
 
 
-def test_every_source_gets_a_name_of_its_own(here: Path) -> None:
+def test_every_source_gets_a_unique_name(here: Path) -> None:
     made = make_sources(["one/docs", "two/docs", "docs-2=docs", "a=b", str(here / "a=b") + "/"][:4])
     assert [one.name for one in made] == ["docs", "two-docs", "docs-2", "a=b"]
     assert [one.source.uri for one in made[:2]] == ["file:///docs", "file:///two-docs"]
 
 
-def test_a_name_that_is_taken_says_where_it_is_from(here: Path) -> None:
+def test_a_duplicate_name_gets_the_names_of_its_parent_folders(here: Path) -> None:
     for path in ("flask/docs", "django/docs", "old/flask/docs", "old/flask/src/flask"):
         (here / path).mkdir(parents=True)
     words = ["docs", "flask/docs", "django/docs", "old/flask/docs", "flask", "old/flask", "old/flask/src/flask"]
@@ -94,14 +94,14 @@ def test_a_name_that_is_taken_says_where_it_is_from(here: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_name_that_another_kind_of_data_has_gets_the_kind(here: Path) -> None:
+def test_a_name_used_by_another_kind_of_data_gets_its_kind(here: Path) -> None:
     subprocess.run(["git", "init", "-q", "docs"], cwd=here, check=True)
     assert [one.name for one in make_sources(["docs", "git:docs"])] == ["docs", "docs-git"]
     assert [one.name for one in make_sources(["git:docs", "docs"])] == ["docs", "docs-files"]
     assert [one.name for one in make_sources(["docs", "one/docs", "git:docs"])] == ["docs", "one-docs", "docs-git"]
 
 
-def test_a_name_that_was_chosen_is_never_given_to_another(here: Path) -> None:
+def test_a_chosen_name_is_never_given_to_another_source(here: Path) -> None:
     assert [one.name for one in make_sources(["docs", "one/docs", "one-docs=two/docs"])] == [
         "docs",
         f"{here.name}-one-docs",
@@ -237,13 +237,13 @@ def test_words_are_shown_and_named_without_passwords(here: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.form)
-def test_every_factory_is_there_and_takes_its_options(kind: object) -> None:
+def test_every_factory_exists_and_accepts_its_options(kind: object) -> None:
     factory: Callable[..., Source] = getattr(sources, kind.factory)  # type: ignore[attr-defined]
     names = inspect.signature(factory).parameters
     assert set(kind.takes) <= set(names)  # type: ignore[attr-defined]
     assert ("label" in names) is kind.labelled  # type: ignore[attr-defined]
 
 
-def test_schemes_are_of_one_kind_each() -> None:
+def test_each_scheme_belongs_to_one_kind() -> None:
     schemes = [scheme for kind in KINDS for scheme in kind.schemes]
     assert len(set(schemes)) == len(schemes)

@@ -40,7 +40,7 @@ def address(process: subprocess.Popen[str]) -> str:
     raise AssertionError(process.communicate()[1])
 
 
-def test_on_pipes_it_speaks_stdio_and_nothing_else_is_on_stdout(start: Start, charts: Path) -> None:
+def test_serve_uses_stdio_on_pipes_and_writes_only_messages_to_stdout(start: Start, charts: Path) -> None:
     process = start("serve", str(charts))
     out, err = process.communicate(HELLO + "\n", timeout=20)
     assert (process.returncode, err) == (0, "")
@@ -48,7 +48,7 @@ def test_on_pipes_it_speaks_stdio_and_nothing_else_is_on_stdout(start: Start, ch
     assert json.loads(answer)["result"]["serverInfo"]["name"] == "charts"
 
 
-def test_at_a_terminal_stdio_can_be_forced(terminal: Callable[..., Terminal], charts: Path) -> None:
+def test_stdio_can_be_forced_at_a_terminal(terminal: Callable[..., Terminal], charts: Path) -> None:
     one = terminal("serve", "--stdio", str(charts))
     one.press(HELLO + "\n")
     assert '"serverInfo"' in one.wait_for('"serverInfo"')
@@ -58,14 +58,14 @@ def test_at_a_terminal_stdio_can_be_forced(terminal: Callable[..., Terminal], ch
     assert "Traceback" not in one.shown
 
 
-def test_a_default_port_in_use_moves_and_says_so(start: Start, charts: Path) -> None:
+def test_the_next_port_is_used_and_reported_if_the_default_is_in_use(start: Start, charts: Path) -> None:
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             taken.bind(("127.0.0.1", 8000))
             taken.listen(1)
         except OSError:
-            pass  # another process has it, which is as good
+            pass  # another process uses it already
         process = start("serve", "--http", str(charts))
         port = int(address(process).split(":")[2].split("/")[0])
         assert port > 8000
@@ -85,7 +85,7 @@ def test_a_chosen_port_in_use_is_an_error(charts: Path, capsys: pytest.CaptureFi
     assert message.count("\n") == 1
 
 
-def test_beyond_this_machine_it_wants_a_token(
+def test_a_public_address_requires_a_token(
     charts: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["serve", "--http", "0.0.0.0:0", str(charts)]) == 2
@@ -97,7 +97,7 @@ def test_beyond_this_machine_it_wants_a_token(
     assert "at least 16" in capsys.readouterr().err
 
 
-def test_a_token_is_asked_for(start: Start, charts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_without_the_token_are_refused(start: Start, charts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token = "0123456789abcdef0123"
     process = start("serve", "--http", "0.0.0.0:0", "--token-env", "T", str(charts), env={"T": token})
     url = address(process)
@@ -126,7 +126,7 @@ def test_a_target_that_cannot_be_published_is_reported_with_its_full_path(
     assert str(tmp_path) in message
 
 
-def test_several_folders_are_one_server_with_names_of_their_own(charts: Path, executable: str) -> None:
+def test_several_folders_are_one_server_with_a_label_each(charts: Path, executable: str) -> None:
     async def work() -> tuple[str, set[str]]:
         async with Client([executable, "serve", str(charts), f"old={charts / 'sub'}"]) as client:
             assert client.server_info is not None
@@ -137,7 +137,7 @@ def test_several_folders_are_one_server_with_names_of_their_own(charts: Path, ex
     assert {"file:///charts/sub/b.py", "file:///old/b.py"} <= uris
 
 
-def test_options_reach_the_folder_and_the_host_s_command(start: Start, charts: Path) -> None:
+def test_options_apply_to_the_folder_and_are_in_the_command_for_hosts(start: Start, charts: Path) -> None:
     process = start("serve", "--http", "127.0.0.1:0", "--include", "*.md", "--no-tools", str(charts))
     url = address(process)
 
@@ -166,7 +166,7 @@ def test_the_demo_is_a_copy_with_a_log(start: Start, charts: Path) -> None:
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_on_stdio_nothing_is_loaded_that_is_not_used(charts: Path, answers: bool) -> None:
+def test_unused_modules_are_not_imported_on_stdio(charts: Path, answers: bool) -> None:
     """The budget from the start to the first answer is 150 ms, and each of these modules takes a large part of it."""
     code = (
         "import sys; from wharfinger.cli import main; code = main(['serve', sys.argv[1]]);"
@@ -184,7 +184,7 @@ def test_on_stdio_nothing_is_loaded_that_is_not_used(charts: Path, answers: bool
     assert bool(done.stdout) is answers
 
 
-def test_quiet_shows_nothing_but_errors(start: Start, charts: Path) -> None:
+def test_quiet_prints_only_errors(start: Start, charts: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
