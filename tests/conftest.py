@@ -18,13 +18,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 CI = os.environ.get("CI") == "true"
 
-CACHE = tempfile.mkdtemp(prefix="wharfinger-cache-")  # a server keeps its search index there, and not in the user's
+CACHE = tempfile.mkdtemp(prefix="wharfinger-cache-")  # servers of tests keep their search index here
 os.environ["XDG_CACHE_HOME"] = CACHE
 atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 
 
 def examples(number: int) -> int:
-    """The number of examples for a property: this many in CI, a third elsewhere, with other examples each time."""
+    """Return the number of examples of a property: this many in CI, and a third elsewhere."""
     return number if CI else number // 3
 
 
@@ -33,7 +33,7 @@ settings.load_profile("wharfinger")
 
 
 def absent(what: str) -> None:
-    """Skip the running test because `what` is missing; in CI (`CI=true`) nothing may be missing, and it fails."""
+    """Skip the running test because `what` is missing. In CI (`CI=true`), fail it."""
     if CI:
         pytest.fail(f"{what}: absent, and in CI nothing may be")
     pytest.skip(f"{what}: absent")
@@ -47,7 +47,7 @@ def root() -> Path:
 
 @pytest.fixture(autouse=True)
 def _servers_unknown() -> None:
-    """Ports are reused, so clear what was remembered about the server behind one in another test."""
+    """Clear the cached revisions of servers, because tests reuse ports."""
     opening = sys.modules.get("wharfinger.client.connect")
     if opening is not None:
         opening.REVISION_CACHE.clear()
@@ -55,7 +55,7 @@ def _servers_unknown() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Keep what a test logged printable: reports travel between processes, and hostile input is not always UTF-8."""
+    """Escape log output that is not UTF-8, because reports are sent between processes."""
     report = yield
     report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
     return report

@@ -1,4 +1,4 @@
-"""The benchmark with models: its data stays the same, its verdicts are strict, and a model can take part."""
+"""The benchmark with models: its data, its verdicts, and the loop of a model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return make(tmp_path_factory.mktemp("agents"))
 
 
-def test_the_data_is_the_same_each_time_and_holds_the_facts(data: Dataset, tmp_path: Path) -> None:
+def test_the_data_is_reproducible_and_contains_the_facts(data: Dataset, tmp_path: Path) -> None:
     other = make(tmp_path)
     head = ["git", "rev-parse", "HEAD"]
     assert len({subprocess.check_output(head, cwd=each.repository) for each in (data, other)}) == 1
@@ -46,7 +46,7 @@ def test_the_data_is_the_same_each_time_and_holds_the_facts(data: Dataset, tmp_p
     assert (data.logs / "app.log").read_text().count("certificate of bank.example expired") == 1
 
 
-def test_every_question_has_both_callers_of_ours_and_of_a_peer() -> None:
+def test_every_task_has_both_callers_for_our_server_and_a_peer() -> None:
     for task in (*TASKS, POSTGRES_TASK):
         servers = {server for server, _ in task.scripts}
         assert OURS in servers
@@ -78,7 +78,7 @@ def test_a_result_worse_than_a_peers_or_wrong_is_a_fault(ours: Outcome, expected
     assert "| Why? | careful | peer | 1 | 100 | 100 |" in table([ours, outcome("peer", 1, 100, 100)])
 
 
-def test_thirty_questions_are_asked_and_each_through_two_servers(data: Dataset) -> None:
+def test_each_of_thirty_questions_has_two_servers(data: Dataset) -> None:
     asked = questions(data)
     assert len(asked) == len({question.text for question in asked}) == 30
     for question in asked:
@@ -88,7 +88,7 @@ def test_thirty_questions_are_asked_and_each_through_two_servers(data: Dataset) 
         assert question.is_right(" and ".join(forms[0] for forms in question.facts))
 
 
-def test_an_answer_is_right_however_it_is_written() -> None:
+def test_an_answer_is_right_in_any_format() -> None:
     question = Question("How many?", [["1234"], ["six", "6"]], ())
     assert question.is_right("There are **1,234**, in Six towns.")
     assert not question.is_right("There are 1,234.")
@@ -102,7 +102,7 @@ Reply = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 @pytest.fixture
 def endpoint() -> Iterator[Callable[[Reply], Endpoint]]:
-    """Starts an endpoint that answers with what a function returns for the request; None is refused."""
+    """Start an endpoint that answers with what a function returns for the request, or with 429 for None."""
     servers: list[HTTPServer] = []
 
     def start(reply: Reply) -> Endpoint:
@@ -132,7 +132,7 @@ def endpoint() -> Iterator[Callable[[Reply], Endpoint]]:
 
 
 def called(name: str, arguments: str) -> dict[str, Any]:
-    """The message of a model that calls a tool."""
+    """Return the message of a model that calls a tool."""
     function = {"name": name, "arguments": arguments}
     return {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": function}]}
 
@@ -168,7 +168,7 @@ def test_a_model_answers_from_what_the_tools_return(endpoint: Callable[[Reply], 
     assert transcript.calls[0].arguments == {"statement": "SELECT cents FROM orders WHERE id = 77777"}
 
 
-def test_a_model_that_calls_wrongly_gets_an_error_and_one_that_never_ends_is_stopped(
+def test_a_model_gets_errors_for_invalid_calls_and_is_stopped_after_15_turns(
     endpoint: Callable[[Reply], Endpoint], data: Dataset
 ) -> None:
     calls = iter(

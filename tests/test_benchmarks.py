@@ -24,7 +24,7 @@ def row(peer: str, mode: str = "stdio", workload: str = "static-32", turn: int =
 
 
 @pytest.mark.parametrize("era", [wire.HANDSHAKE, wire.STATELESS])
-def test_a_request_around_its_id_is_one_json_rpc_message(era: str) -> None:
+def test_the_parts_of_a_request_and_an_id_are_one_json_rpc_message(era: str) -> None:
     before, after = wire.request("resources/read", READ, era)
     message = json.loads(before + b"%d" % wire.FIRST_ID + after)
     assert (message["jsonrpc"], message["id"], message["method"]) == ("2.0", wire.FIRST_ID, "resources/read")
@@ -32,13 +32,13 @@ def test_a_request_around_its_id_is_one_json_rpc_message(era: str) -> None:
     assert ("_meta" in message["params"]) == (era == wire.STATELESS)
 
 
-def test_a_post_announces_the_length_that_it_has() -> None:
+def test_the_content_length_of_a_post_is_the_length_of_its_body() -> None:
     before, after = wire.post("localhost:1", "resources/read", READ, wire.STATELESS, b"")
     head, body = (before + b"%d" % wire.FIRST_ID + after).split(b"\r\n\r\n")
     assert f"Content-Length: {len(body)}".encode() in head.split(b"\r\n")
 
 
-def test_a_stateless_post_repeats_version_method_and_name_in_its_head() -> None:
+def test_a_stateless_post_has_version_method_and_name_headers() -> None:
     head = wire.head("localhost:1", "resources/read", READ, wire.STATELESS, b"", 2).decode().split("\r\n")
     assert {"MCP-Protocol-Version: 2026-07-28", "Mcp-Method: resources/read", "Mcp-Name: bench://static"} <= set(head)
 
@@ -85,7 +85,7 @@ def test_every_peer_is_pinned_to_names_and_versions() -> None:
             assert all(pin.count("==") == 1 and "/" not in pin.split("==")[1] for pin in pins), peer.name
 
 
-def test_every_server_file_is_there() -> None:
+def test_every_server_file_exists() -> None:
     for peer in PEERS:
         for face in ("stdio", "asgi"):
             folder = environments.BENCHMARKS / "servers" if peer.node else environments.BENCHMARKS
@@ -96,14 +96,14 @@ def test_everything_is_measured_unless_something_is_named() -> None:
     assert run.choose([]) == (list(run.ALL_MODES), list(WORKLOADS), True)
 
 
-def test_naming_one_kind_takes_the_other_kind_whole() -> None:
+def test_naming_workloads_or_modes_selects_all_of_the_other_kind() -> None:
     modes, workloads, starts = run.choose(["static-32"])
     assert (modes, [w.name for w in workloads], starts) == (list(run.ALL_MODES), ["static-32"], False)
     modes, workloads, starts = run.choose(["stdio"])
     assert (modes, workloads, starts) == (["stdio"], list(WORKLOADS), False)
 
 
-def test_naming_the_start_alone_measures_no_request() -> None:
+def test_naming_only_the_start_measures_no_requests() -> None:
     assert run.choose(["start"]) == ([], [], True)
 
 
@@ -120,7 +120,7 @@ def test_an_unknown_name_is_a_usage_error(flags: list[str], capsys: pytest.Captu
     assert "unknown" in capsys.readouterr().err
 
 
-def test_workloads_know_right_answers_from_wrong_ones() -> None:
+def test_workloads_check_their_answers() -> None:
     item = next(workload for workload in WORKLOADS if workload.name == "item")
     params = item.params[7]
     assert item.check({"contents": [{"text": '{"id": "007"}'}]}, params)
@@ -134,7 +134,7 @@ def test_every_peer_has_a_client_that_can_be_measured() -> None:
             assert (environments.BENCHMARKS / "clients" / name).exists()
 
 
-def test_answers_of_calls_that_clients_are_asked_for_are_alike_in_length() -> None:
+def test_answers_of_the_calls_of_clients_have_the_same_length() -> None:
     for workload in (WORKLOADS[4], WORKLOADS[5]):
         assert workload.method == "tools/call"
         sums = {len(str(sum(params["arguments"].values()))) for params in clients.asked(workload)}
@@ -150,37 +150,37 @@ def test_the_median_of_the_turns_is_reported_and_failures_are_left_out() -> None
     assert report.medians([*rows, failure])["stdio", "static-32", "ours"]["rate"] == 20
 
 
-def test_an_advantage_is_above_one_where_ours_is_better() -> None:
+def test_an_advantage_is_above_one_if_ours_is_better() -> None:
     known = report.medians([row("ours", rate=300, cpu_us=5), row("mcp2", rate=10, cpu_us=200)])
     assert report.advantage(known, "stdio", "static-32", "mcp2", "rate") == 30
     assert report.advantage(known, "stdio", "static-32", "mcp2", "cpu_us") == 40
     assert report.advantage(known, "stdio", "static-32", "ts1", "rate") is None
 
 
-def test_ours_is_compared_with_its_neighbours_in_time() -> None:
+def test_ours_is_compared_with_the_peer_of_the_same_turn() -> None:
     ours = [row("ours", turn=turn, rate=rate) for turn, rate in enumerate((100, 50))]  # the machine was disturbed once
     theirs = [row("mcp2", turn=turn, rate=rate) for turn, rate in enumerate((10, 5, 10))]
     assert report.advantage(report.medians([*ours, *theirs]), "stdio", "static-32", "mcp2", "rate") == 10
 
 
-def test_the_least_of_the_starts_is_reported() -> None:
+def test_the_shortest_start_is_reported() -> None:
     rows = [row("ours", "start", "spawn", turn, ms=ms) for turn, ms in enumerate((95, 90, 160))]
     assert report.medians(rows)["start", "spawn", "ours"]["ms"] == 90
 
 
 @pytest.mark.parametrize(("rate", "verdict"), [(300.0, "holds"), (299.0, "missed")])
-def test_a_bound_is_kept_from_the_bound_on(rate: float, verdict: str) -> None:
+def test_a_rule_holds_at_its_bound(rate: float, verdict: str) -> None:
     rule = report.RULES[0]
     known = report.medians([row("ours", rate=rate), row("mcp2", rate=10)])
     assert (rule.required, rule.bound, rule.verdict(known)) == (True, 30, verdict)
 
 
-def test_a_missing_measurement_is_marked_and_breaks_nothing() -> None:
+def test_a_missing_measurement_is_marked_and_does_not_fail_the_run() -> None:
     assert {rule.verdict({}) for rule in report.RULES} == {"not measured"}
     assert report.kept({})
 
 
-def test_only_a_missed_requirement_breaks_the_run() -> None:
+def test_only_a_missed_requirement_fails_the_run() -> None:
     slow_list = [row("ours", workload="list", rate=1), row("floor", workload="list", rate=100)]
     assert report.kept(report.medians(slow_list))
     slow_start = {"mode": "start", "workload": "serve", "peer": "ours", "turn": 0, "ms": 151.0}
@@ -218,7 +218,7 @@ def test_blobs_are_reported_in_megabytes() -> None:
     assert "105" in text
 
 
-def test_columns_stand_under_each_other() -> None:
+def test_columns_are_aligned() -> None:
     lines = report.table("x", ["ours", "mcp2"], [("heading of some length", ()), ("rate", ("1", "22"))]).splitlines()
     assert [len(line) for line in lines] == [34, 22, 34]
     assert lines[2].endswith("     1    22")

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a shell's scrip
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_names_are_shown_and_errors_and_the_exit_code_are_pip_s(tmp_path: Path, code: int) -> None:
+def test_package_names_are_shown_and_the_errors_and_exit_code_of_pip_are_kept(tmp_path: Path, code: int) -> None:
     python = tmp_path / "python"
     python.write_text(PIP.replace("CODE", str(code)))
     python.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Which addresses and proxies are used, and how much of a body is read."""
+"""Loopback and public addresses, proxies, and the limit of a body."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wharfinger.net import is_address, is_loopback, is_public, join_headers, mak
         ("127.0.0.1.evil.test", False), ("128.0.0.1", False), ("127.0.0.256", False), ("127.0.0.²", False),
     ],
 )  # fmt: skip
-def test_names_and_addresses_of_this_machine_are_known(host: str, expected: bool) -> None:
+def test_loopback_names_and_addresses_are_recognized(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
 
 
@@ -100,7 +100,7 @@ def set_proxies(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
         ("http", "::1", None),
     ],
 )
-def test_the_proxy_is_the_one_that_the_environment_names(
+def test_the_proxy_comes_from_the_environment(
     scheme: str, host: str, wanted: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_proxies(monkeypatch, http_proxy="http://one.test:1", https_proxy="two.test:2", no_proxy=".inner.test")
@@ -137,7 +137,7 @@ async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
         yield part
 
 
-def test_a_body_is_read_up_to_the_limit_and_no_further() -> None:
+def test_a_body_over_the_limit_is_refused() -> None:
     async def read(*parts: bytes) -> bytes | None:
         return await read_limited(chunks(*parts), 4)
 

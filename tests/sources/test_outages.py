@@ -1,7 +1,7 @@
-"""A folder, a database and another server that go away and come back, beside a healthy folder.
+"""A folder, a database and an upstream that disappear and return, beside a healthy folder.
 
-Their watchers hear of both. In between, lists and searches name them, and reads fail with the reason, at once; nothing
-is reported as empty.
+Their watchers are notified of both. Meanwhile, lists and searches name them, and reads fail at once with the reason.
+They are never reported as empty.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ async def until_gone(client: Client, uri: str, changes: Watch, reason: str) -> N
 
 
 @pytest.mark.parametrize("above", [False, True])
-def test_a_folder_that_is_renamed_away_is_gone_with_the_reason_and_then_back(
+def test_a_renamed_folder_is_unavailable_with_the_reason_until_it_returns(
     tmp_path: Path, docs: Path, above: bool
 ) -> None:
     """Also when a folder above it is renamed, which the system does not report."""
@@ -119,7 +119,7 @@ def test_a_folder_that_is_renamed_away_is_gone_with_the_reason_and_then_back(
     asyncio.run(test())
 
 
-def test_a_database_that_is_stopped_is_gone_with_the_reason_and_then_back(docs: Path) -> None:
+def test_a_stopped_database_is_unavailable_with_the_reason_until_it_returns(docs: Path) -> None:
     folder = tempfile.mkdtemp(prefix="wharfinger-pg-")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -161,7 +161,7 @@ server.run(http=f"127.0.0.1:{sys.argv[1]}")
 """
 
 
-def test_a_server_that_is_killed_is_gone_with_the_reason_and_then_back(tmp_path: Path, docs: Path) -> None:
+def test_a_killed_upstream_is_unavailable_with_the_reason_until_it_returns(tmp_path: Path, docs: Path) -> None:
     script = tmp_path / "tides.py"
     script.write_text(UPSTREAM)
     port = free_port()
@@ -199,7 +199,7 @@ def test_a_server_that_is_killed_is_gone_with_the_reason_and_then_back(tmp_path:
         process.wait()
 
 
-def test_a_silent_server_delays_no_caller_and_is_used_when_it_answers(tmp_path: Path, docs: Path) -> None:
+def test_a_silent_upstream_delays_no_other_source_and_is_used_when_it_answers(tmp_path: Path, docs: Path) -> None:
     script = tmp_path / "tides.py"
     script.write_text(UPSTREAM)
     port = free_port()
@@ -261,7 +261,7 @@ def free_port() -> int:
 # The start of a server
 
 
-def test_a_server_starts_although_a_source_does_not_and_waits_for_it_where_it_is_needed(docs: Path) -> None:
+def test_a_server_starts_without_a_slow_source_and_reads_of_it_wait(docs: Path) -> None:
     class Slow(Source):
         name, uri, patience = "slow", "slow:", 30.0
 
@@ -295,7 +295,7 @@ def test_a_server_starts_although_a_source_does_not_and_waits_for_it_where_it_is
     asyncio.run(test())
 
 
-def test_a_source_whose_start_fails_late_is_named_and_started_again(docs: Path) -> None:
+def test_a_source_whose_start_fails_is_reported_and_started_again(docs: Path) -> None:
     class Broken(Source):
         name, uri, noun = "broken", "broken:", "instrument"
         starts = 0

@@ -1,6 +1,6 @@
-"""What a client says in each family of transcripts, revision by revision; knows nothing of what it is answered.
+"""The messages that a client sends in each family of transcripts, by revision.
 
-A family is a generator: it yields what the client writes next, and gets what the server said since.
+A family is a generator. It yields the next message of the client, and receives the messages of the server since then.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Conversation = Generator[str, list[Any], None]
 
 
 class Client:
-    """Writes messages as a client of one revision does."""
+    """Writes the messages of a client of one revision."""
 
     def __init__(self, revision: str) -> None:
         self.revision = revision
@@ -37,7 +37,7 @@ class Client:
         """The id of the last request."""
 
     def ask(self, method: str, params: dict[str, Any] | None = None, **meta: Any) -> str:
-        """A request with the next id."""
+        """Return a request with the next id."""
         self.last += 1
         members: dict[str, Any] = {} if params is None else dict(params)
         if self.stateless:
@@ -49,26 +49,26 @@ class Client:
         return json.dumps(message | ({"params": members} if members else {}), separators=(",", ":"))
 
     def call(self, name: str, arguments: dict[str, Any] | None = None, **meta: Any) -> str:
-        """A `tools/call`."""
+        """Return a `tools/call`."""
         return self.ask("tools/call", {"name": name, "arguments": arguments or {}}, **meta)
 
     def notify(self, method: str, params: dict[str, Any] | None = None) -> str:
-        """A notification."""
+        """Return a notification."""
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         return json.dumps(message | ({"params": params} if params else {}), separators=(",", ":"))
 
     def answer(self, question: dict[str, Any], result: dict[str, Any]) -> str:
-        """The answer to a question of the server."""
+        """Return the response to a request of the server."""
         return json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": result}, separators=(",", ":"))
 
     def open(self) -> Conversation:
-        """The handshake, where there is one."""
+        """Open a session, if the revision has sessions."""
         if not self.stateless:
             yield self.initialize(self.revision)
             yield self.notify("notifications/initialized")
 
     def initialize(self, version: str) -> str:
-        """The request that opens a session."""
+        """Return the request that opens a session."""
         info = {"name": "transcript", "version": "1"}
         return self.ask(
             "initialize", {"protocolVersion": version, "capabilities": self.capabilities, "clientInfo": info}
@@ -76,7 +76,7 @@ class Client:
 
 
 def opening(client: Client) -> Conversation:
-    """Agree on a revision, or skip it."""
+    """Negotiate a revision, and requests without a negotiation."""
     if client.stateless:
         yield client.ask("server/discover")
         yield client.ask("resources/list", **{f"{META}clientInfo": {"name": "transcript", "version": "1"}})
@@ -281,12 +281,12 @@ ACCEPTED: dict[str, dict[str, Any]] = {
 
 
 def accepted(**content: Any) -> dict[str, Any]:
-    """The user filled in a form."""
+    """Return the response of a user who accepts a form."""
     return {"action": "accept", "content": content}
 
 
 def answered(client: Client, ask: Callable[..., str], *rounds: dict[str, Any]) -> Conversation:
-    """Make a request and answer its questions, round by round: forms as given, everything else in the same way."""
+    """Send a request and answer its input requests, round by round, with these forms or with ACCEPTED."""
     received = yield ask()
     for forms in rounds:
 
@@ -310,7 +310,7 @@ def answered(client: Client, ask: Callable[..., str], *rounds: dict[str, Any]) -
 
 
 def asking(client: Client) -> Conversation:
-    """Waiting for an answer, or called again: the same functions."""
+    """Input requests: sent while the request is pending, or returned for a retry."""
 
     def call(name: str, **arguments: Any) -> Callable[..., str]:
         return lambda **more: client.ask("tools/call", {"name": name, "arguments": arguments} | more)
@@ -368,7 +368,7 @@ def asking(client: Client) -> Conversation:
 
 
 def unable(client: Client) -> Conversation:
-    """A client without capabilities is not asked."""
+    """A client without capabilities gets no input requests."""
     client.capabilities = {}
     yield from client.open()
     yield client.call("test_sampling", {"prompt": "Say hello."})
@@ -467,4 +467,4 @@ FAMILIES: dict[tuple[str, str], Family] = {
 """By revision and name."""
 
 OPEN_THEMSELVES = (opening, version, unable)
-"""These begin before the session does; the others in an open one."""
+"""These families begin before the session is open."""

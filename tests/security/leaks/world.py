@@ -1,6 +1,6 @@
-"""Servers of things with unmistakable words, built whole or with a part of the things only.
+"""Servers of things with unique words, built with all or with some of the things.
 
-Everything hidden has words of its own in its name and in its content, which occur nowhere else. So an answer that has
+Each thing has words in its name and in its content that occur nowhere else. So an answer that has
 one of them has leaked it, whatever its form. A server that never had the hidden things is the second comparison.
 """
 
@@ -25,7 +25,7 @@ WHEN = 1_700_000_000
 
 
 def word(seed: str) -> str:
-    """A word of ten letters that no other seed gives, and that occurs nowhere else."""
+    """Return a word of ten letters that is unique to this seed."""
     digits = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:8], "big")
     letters = ""
     for _ in range(8):
@@ -40,7 +40,7 @@ class Thing(NamedTuple):
     action: str
     target: str
     words: tuple[str, ...]
-    """The words by which its being there, its name or its content would be noticed."""
+    """The words that reveal its existence, its name or its content."""
 
 
 Shape = tuple[tuple[int, ...], ...]
@@ -48,13 +48,13 @@ Shape = tuple[tuple[int, ...], ...]
 
 
 def file_path(path: tuple[int, ...]) -> str:
-    """The path of a file, each part with a word of its own."""
+    """Return the path of a file. Each part has a unique word."""
     parts = [word(f"directory {path[:depth]}") for depth in range(1, len(path))]
     return "/".join([*parts, f"{word(f'file {path}')}.md"])
 
 
 def file_text(path: tuple[int, ...], edition: int = 0) -> str:
-    """The content: a heading, a word that all files share, words of its own, and a link to nothing."""
+    """Return the content: a heading, a word that all files share, and unique words."""
     own = word(f"content {path} {edition}")
     return f"# Heading {word(f'heading {path} {edition}')}\n\nThe harbour of {own}.\n" + "More.\n" * (
         len(path) + edition
@@ -70,7 +70,7 @@ class World(NamedTuple):
     prompts: int = 2
 
     def things(self) -> list[Thing]:
-        """Everything that can be hidden, under every URI and name that it has."""
+        """Return everything that can be hidden, with each of its URIs and names."""
         found: list[Thing] = []
         for path in self.shape:
             place = file_path(path)
@@ -112,7 +112,7 @@ class World(NamedTuple):
 
 
 Keep = Callable[[str, str], bool]
-"""Whether a thing is there, by its action and its target."""
+"""Reports whether the server has a thing, by its action and its target."""
 
 
 class Recording(Source):
@@ -171,7 +171,7 @@ class Built(NamedTuple):
 
 
 def write_files(root: Path, shape: Iterable[tuple[int, ...]], edition: int = 0) -> None:
-    """Write a tree in which everything has the same date."""
+    """Write a tree in which all files and directories have the same date."""
     root.mkdir(parents=True, exist_ok=True)
     for path in shape:
         file = root / file_path(path)
@@ -181,7 +181,7 @@ def write_files(root: Path, shape: Iterable[tuple[int, ...]], edition: int = 0) 
 
 
 def settle(root: Path) -> None:
-    """Give everything in a tree the same date."""
+    """Set the same date on all files and directories of a tree."""
     for directory, _, names in os.walk(root, topdown=False):
         for name in names:
             os.utime(os.path.join(directory, name), (WHEN, WHEN))
@@ -204,7 +204,7 @@ def write_skills(root: Path, keep: Keep) -> None:
 
 
 def build(world: World, root: Path, keep: Keep, policy: Policy) -> Built:
-    """Build a server of the things that `keep` names."""
+    """Build a server with the things that `keep` accepts."""
     handled: list[str] = []
     labels = {
         label: [path for path in world.shape if keep("read", f"file:///{label}/{file_path(path)}")]
@@ -312,7 +312,7 @@ def add_names(server: Server, prefix: str, world: World, keep: Keep, handled: li
 
 
 def prompter(name: str, answer: str, handled: list[str]) -> Callable[[str], str]:
-    """Return a prompt that records its calls, and completes its argument."""
+    """Return a prompt that records its calls and completes its argument."""
 
     def prompt(text: str = "") -> str:
         handled.append(name)
@@ -353,5 +353,5 @@ class Sight:
         ]
 
     def sees(self, action: str, target: str) -> bool:
-        """Return whether the principal may do this. Files below a hidden directory may be visible."""
+        """Report whether the principal may do this. Files below a hidden directory may be visible."""
         return oracle.allowed(*self.rules, action, target)

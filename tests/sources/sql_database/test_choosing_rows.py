@@ -1,4 +1,4 @@
-"""Rows chosen without SQL: conditions, orders and columns of a URI against the same in SQL, window by window."""
+"""Conditions, orders and columns in URIs choose the same rows as SQL, window by window."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS = 200_000
 
 
 def walk(source: Database, uri: str, direction: str = NEXT, column: str = "n") -> list[Any]:
-    """A column of all rows, window by window, in their order."""
+    """Return one column of all rows, read window by window, in order."""
     found: list[Any] = []
     following: object = uri
     while following:
@@ -41,7 +41,7 @@ def check(source: Database, rows: str, query: str, wanted: list[int], size: int)
     assert walk(source, f"{rows}?tail={size}{mark}{query}", PREVIOUS) == wanted
 
 
-# The order is compared with the database's own, so collations, NULL and ties are decided by it.
+# The expected order comes from the database, with its collations, NULL and ties.
 CASES = [
     ("", "", "id"),
     ("order=-id", "", "id DESC"),
@@ -95,7 +95,7 @@ def check_case(source: Database, rows: str, query: str, wanted: list[int]) -> No
 
 
 @pytest.mark.parametrize(("query", "where", "order"), CASES)
-def test_200_000_rows_of_sqlite_are_paged_as_sql_orders_them(
+def test_200_000_rows_of_sqlite_are_paged_in_the_order_of_sql(
     query: str, where: str, order: str, large_sqlite: Path, publish: Callable[..., Database]
 ) -> None:
     """Forwards and backwards, with NULL and ties."""
@@ -107,7 +107,7 @@ def test_200_000_rows_of_sqlite_are_paged_as_sql_orders_them(
 
 
 @pytest.mark.parametrize(("query", "where", "order"), CASES)
-def test_200_000_rows_of_postgres_are_paged_as_sql_orders_them(
+def test_200_000_rows_of_postgres_are_paged_in_the_order_of_sql(
     query: str, where: str, order: str, postgres: PostgresServer, large_postgres: str, publish: Callable[..., Database]
 ) -> None:
     """Forwards and backwards, with NULL and ties, by the collation of the database."""
@@ -128,10 +128,10 @@ NULLABLE = {
 
 @pytest.mark.parametrize("nulls", [0, 1, 30])
 @pytest.mark.parametrize("table", NULLABLE)
-def test_a_primary_key_that_may_be_null_is_a_key(
+def test_a_nullable_primary_key_identifies_every_row(
     table: str, nulls: int, tmp_path: Path, publish: Callable[..., Database]
 ) -> None:
-    """Rows without NULL are read by their key alone, others by their rowid too; every row is shown once."""
+    """Rows without NULL are read by their key, and others by their key and rowid. Every row is shown once."""
     path = tmp_path / "t.db"
     writer = sqlite3.connect(path)
     writer.execute(f"CREATE TABLE t ({NULLABLE[table]})")
@@ -169,11 +169,11 @@ orders = st.lists(st.sampled_from(["a", "-a", "b", "-b", "n", "-n"]), max_size=3
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.tuples(cells, cells), max_size=30), order=orders, size=st.integers(1, 9), data=st.data())
-def test_any_values_in_any_order_are_shown_once_and_in_the_order_of_sql(
+def test_rows_with_any_values_are_shown_once_and_in_the_order_of_sql(
     rows: list[tuple[Any, Any]], order: list[str], size: int, data: st.DataObject, tmp_path: Path,
     publish: Callable[..., Database],
 ) -> None:  # fmt: skip
-    """Values of all types in one column; with a condition or without."""
+    """A column has values of all types. With and without a condition."""
     path = tmp_path / f"{time.monotonic_ns()}.db"
     writer = sqlite3.connect(path)
     writer.execute("CREATE TABLE t (n INTEGER PRIMARY KEY, a, b TEXT)")
@@ -191,8 +191,8 @@ def test_any_values_in_any_order_are_shown_once_and_in_the_order_of_sql(
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=st.text(max_size=30), operator=st.sampled_from(["", "eq.", "neq.", "gt.", "gte.", "lt.", "lte."]))
-def test_any_value_is_a_parameter_and_never_sql(value: str, operator: str, sqlite_shop: Shop) -> None:
-    """Quotes, comments and escapes are compared as they are."""
+def test_values_in_uris_are_bound_as_parameters(value: str, operator: str, sqlite_shop: Shop) -> None:
+    """Quotes, comments and escapes have no special meaning."""
     if operator == "" and value.partition(".")[0] in ("eq", "neq", "gt", "gte", "lt", "lte", "like", "is"):
         return
     uri = f"{sqlite_shop.top}/customers/rows?name={operator}{quote(value, safe='', errors='replace')}"
@@ -209,8 +209,8 @@ def test_any_value_is_a_parameter_and_never_sql(value: str, operator: str, sqlit
     assert walk(sqlite_shop.source, uri, column="name") == wanted
 
 
-def test_conditions_orders_and_columns_in_both_databases(shop: Shop) -> None:
-    """In the form that callers write."""
+def test_conditions_orders_and_columns_work_in_both_databases(shop: Shop) -> None:
+    """As callers write them."""
 
     def rows(query: str, table: str = "orders") -> list[Any]:
         text = str(shop.source.read(f"{shop.top}/{table}/rows?{query}").contents[0].text)
@@ -241,21 +241,21 @@ BAD = {
 
 
 @pytest.mark.parametrize("query", BAD)
-def test_a_choice_that_is_not_possible_says_what_is(query: str, shop: Shop) -> None:
-    """With the columns, and a similar one."""
+def test_the_error_for_an_invalid_choice_lists_the_valid_ones(query: str, shop: Shop) -> None:
+    """It names the columns, and a similar one."""
     with pytest.raises(InvalidArgument, match=BAD[query]):
         shop.source.read(f"{shop.top}/orders/rows?{query}")
 
 
-def test_a_choice_of_20_conditions_is_possible(shop: Shop) -> None:
+def test_20_conditions_are_accepted(shop: Shop) -> None:
     uri = f"{shop.top}/orders/rows?" + "&".join(["id=1"] * 20)
     assert walk(shop.source, uri, column="id") == [1]
 
 
-def test_a_condition_that_postgres_cannot_compare_is_refused_with_its_reason(
+def test_a_condition_that_postgres_rejects_is_refused_with_its_reason(
     postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:
-    """A text instead of a number, and an order of a type without one."""
+    """A text in place of a number, and an order by a type without one."""
     name = postgres.database("CREATE TABLE t (id int PRIMARY KEY, j json); INSERT INTO t VALUES (1, '{}')")
     source = publish(postgres.url(name, "reader"), label="t")
     with pytest.raises(InvalidArgument, match="invalid input syntax for type integer"):
@@ -265,7 +265,7 @@ def test_a_condition_that_postgres_cannot_compare_is_refused_with_its_reason(
 
 
 def test_a_view_without_a_key_is_read_whole_by_position(shop: Shop) -> None:
-    """Also rows that are equal in all columns."""
+    """Also with rows that are equal in all columns."""
     shop.run(
         "CREATE TABLE many (id INTEGER PRIMARY KEY, n INTEGER); CREATE VIEW halves AS SELECT n / 2 AS half FROM many;"
     )
@@ -281,8 +281,8 @@ def test_a_view_without_a_key_is_read_whole_by_position(shop: Shop) -> None:
     assert (first.meta or {})["wharfinger/next"] == f"{rows}?rows=201-400"
 
 
-def test_a_window_says_what_can_be_asked(shop: Shop) -> None:
-    """The first window, and one without rows, which is never an empty answer."""
+def test_a_window_has_a_hint_about_its_parameters(shop: Shop) -> None:
+    """Also a window without rows, so it is never an empty answer."""
     first, message = shop.source.read(f"{shop.top}/orders/rows").contents
     assert "order=-<column>&columns=a,b&limit=20" in str(message.text)
     assert (message.meta or {})[SUMMARY] is True
@@ -293,7 +293,7 @@ def test_a_window_says_what_can_be_asked(shop: Shop) -> None:
 
 
 def test_a_window_without_a_limit_is_about_10_000_tokens(shop: Shop) -> None:
-    """The next one follows it without a gap."""
+    """The windows have no gaps."""
     shop.run("CREATE TABLE wide (id INTEGER PRIMARY KEY, word TEXT)")
     numbers = "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q WHERE n < 900)"
     letters = "0123456789" * 10
@@ -303,8 +303,8 @@ def test_a_window_without_a_limit_is_about_10_000_tokens(shop: Shop) -> None:
     assert walk(shop.source, f"{shop.top}/wide/rows", column="id") == list(range(1, 901))
 
 
-def test_a_long_value_is_cut_and_its_own_uri_has_the_whole(shop: Shop) -> None:
-    """Bytes are shown by type and size; a text can be read in windows."""
+def test_a_long_value_is_cut_and_read_whole_at_its_own_uri(shop: Shop) -> None:
+    """Bytes are shown by type and size. A text can be read in windows."""
     text = "".join([f"line {number} é\n" for number in range(1_000)])
     png = b"\x89PNG\r\n\x1a\n" + bytes(5_000)
     blob = "BLOB" if shop.source.engine.dialect == "SQLite" else "bytea"
