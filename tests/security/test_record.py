@@ -1,4 +1,4 @@
-"""Hostile text in the record, a record that cannot be written, and secrets that must never be in it."""
+"""The audit log with hostile text, on a full disk, and without secrets."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def message(id: int, method: str, client: str = "c", **params: Any) -> bytes:
 
 
 def record_of(path: Path, *messages: bytes) -> list[dict[str, Any]]:
-    """Serve messages on a stream, and return the record."""
+    """Serve messages on a stream. Return the record."""
 
     async def run() -> None:
         server = served(AuditLog(path, queries=True))
@@ -90,7 +90,7 @@ def test_hostile_text_makes_one_bounded_escaped_line(tmp_path: Path, name: str) 
     for one in found:
         assert one["target"].removeprefix("notes://")[:1] == "x"
         if name != "mebibyte":
-            assert text in one["target"]  # escaped, and nothing of it lost
+            assert text in one["target"]  # escaped and complete
 
 
 @pytest.mark.parametrize("hostile", [bytes(range(0x80, 0x100)), b"x" * 60_000, b"notes://ann:hunter2@host/"])
@@ -121,7 +121,7 @@ def test_hostile_http_headers_make_one_bounded_escaped_line(tmp_path: Path, host
     assert (json.loads(line)["outcome"], json.loads(line)["status"]) == ("refused", 401)
 
 
-def test_a_full_disk_refuses_requests_and_the_process_lives() -> None:
+def test_requests_are_refused_when_the_disk_is_full() -> None:
     """By default a server refuses requests that it cannot record (fail closed)."""
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
@@ -135,7 +135,7 @@ def test_a_full_disk_refuses_requests_and_the_process_lives() -> None:
             assert time.monotonic() < end
             await asyncio.sleep(0.005)
         answers += [await post(app, b""), await post(app, b"")]
-        audit.file._queue.clear()  # or the end would wait for the disk
+        audit.file._queue.clear()  # otherwise closing waits for the disk
         await app.aclose(0)
         return answers
 

@@ -1,4 +1,4 @@
-"""What a tool or its caller can do to a server: F, and S01 to S13 where a tool takes part."""
+"""F, and S01 to S13 for tools: hostile tools and arguments."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def text(answer: Any) -> str:
 
 
 @pytest.mark.parametrize("value", ["1", True, " 7 ", 1.5, None, [1]])
-def test_nothing_but_an_integer_is_taken_for_one(stdio: Stdio, value: Any) -> None:
-    """F03, F13: the value is not repeated, and no library is named."""
+def test_only_integers_are_accepted_for_an_integer(stdio: Stdio, value: Any) -> None:
+    """F03, F13: the error repeats no value and names no library."""
     result = stdio.call("double", number=value)["result"]
     assert result["isError"]
     assert result["content"][0]["text"].startswith("Invalid arguments:\nnumber: expected an integer")
     assert "msgspec" not in str(result)
 
 
-def test_arguments_that_are_not_the_tools_are_refused(stdio: Stdio) -> None:
+def test_unknown_arguments_are_refused(stdio: Stdio) -> None:
     """F02, F04."""
     assert "x: no such argument" in text(stdio.call("double", number=1, x=2))
 
@@ -44,8 +44,8 @@ def test_unknown_tools_are_refused(stdio: Stdio, name: str) -> None:
 
 
 @pytest.mark.parametrize("tool", ["exits", "recursion", "raises", "surrogate"])
-def test_whatever_a_tool_does_is_an_error_of_its_call_without_details(stdio: Stdio, tool: str) -> None:
-    """F05, F06, F07, S07: the server continues, and reveals nothing."""
+def test_a_failing_tool_returns_an_error_without_details(stdio: Stdio, tool: str) -> None:
+    """F05, F06, F07, S07: the server continues to serve."""
     result = stdio.call(tool)["result"]
     assert result["isError"] is True
     expected = result["content"][0]["text"]
@@ -53,7 +53,7 @@ def test_whatever_a_tool_does_is_an_error_of_its_call_without_details(stdio: Std
     assert text(stdio.call("quick")) == "quick"
 
 
-def test_arguments_of_3_mib_and_lists_without_end_are_served(stdio: Stdio) -> None:
+def test_arguments_of_3_mib_and_500_lists_are_served(stdio: Stdio) -> None:
     """F11, F14."""
     large = (
         b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","_meta":%b,"arguments":{"value":"%b"}}}'
@@ -64,7 +64,7 @@ def test_arguments_of_3_mib_and_lists_without_end_are_served(stdio: Stdio) -> No
     assert len(stdio.until(499)[1]) == 499
 
 
-def test_published_schemas_refer_to_nothing_elsewhere(stdio: Stdio) -> None:
+def test_published_schemas_have_only_internal_references(stdio: Stdio) -> None:
     """F15."""
     listed = json.dumps(stdio.ask("tools/list")["result"])
     assert '"$ref": "#/' in listed or "$ref" not in listed
@@ -72,14 +72,14 @@ def test_published_schemas_refer_to_nothing_elsewhere(stdio: Stdio) -> None:
     assert FIXTURE not in listed
 
 
-def test_a_tool_that_floods_stderr_is_served_and_16_mib_arrive(stdio: Stdio) -> None:
+def test_a_flood_of_stderr_and_an_answer_of_16_mib_are_served(stdio: Stdio) -> None:
     """S11, S12."""
     assert text(stdio.call("floods", lines=5_000)) == "done"
     assert len(text(stdio.call("large", size=16 * MIB))) == 16 * MIB
 
 
-def test_a_number_too_large_comes_back_as_valid_json(stdio: Stdio) -> None:
-    """J11, H44, J06: a number that cannot be represented is refused, and the answer is valid JSON in both cases."""
+def test_numbers_too_large_for_json_are_answered_with_valid_json(stdio: Stdio) -> None:
+    """J11, H44, J06: a number that JSON cannot represent is refused."""
     for value in (b'{"a":1e400}', b'{"a":-1e999}', b'{"a":"\\ud800"}', b'{"a":1e308}'):
         params = b'{"name":"object_of","_meta":%b,"arguments":{"value":%b}}' % (json.dumps(META).encode(), value)
         stdio.send(b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":%b}' % params)
@@ -90,8 +90,8 @@ def test_a_number_too_large_comes_back_as_valid_json(stdio: Stdio) -> None:
 
 
 @heavy
-def test_blocking_calls_hold_up_neither_ping_nor_for_long_their_own_caller() -> None:
-    """F08, F09, F10: a call that finds no thread is refused in time, and cancelled calls free theirs."""
+def test_blocking_calls_delay_neither_ping_nor_other_calls_for_long() -> None:
+    """F08, F09, F10: a call without a free thread is refused in time, and cancelled calls release their threads."""
     with Stdio("run", FIXTURE) as server:
         server.open()
         server.send(*[stateless(f"b{number}", "tools/call", {"name": "block"}) for number in range(60)])
@@ -105,7 +105,7 @@ def test_blocking_calls_hold_up_neither_ping_nor_for_long_their_own_caller() -> 
         assert time.monotonic() - began < 3
 
 
-def test_progress_to_a_reader_that_is_slow_is_bounded() -> None:
+def test_progress_for_a_slow_reader_is_bounded() -> None:
     """S13."""
     with Stdio("run", FIXTURE) as server:
         server.call("quick")

@@ -1,4 +1,4 @@
-"""The output of commands as resources: run without a shell, bounded, and ended with their child processes."""
+"""Commands as resources run without a shell, with bounded output, and are ended with their child processes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def test_no_shell_reads_the_arguments(tmp_path: Path) -> None:
     assert not (tmp_path / "x").exists()
 
 
-def test_it_has_no_input_no_secrets_and_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_runs_without_input_and_secrets_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
     code = "import os, sys; print(sorted(os.environ), os.getcwd(), repr(sys.stdin.read()))"
     text = read(python(code, cwd=tmp_path))[0].text
@@ -67,7 +69,7 @@ def test_it_has_no_input_no_secrets_and_a_folder_of_its_own(tmp_path: Path, monk
     assert text.strip().endswith("''")
 
 
-def test_bytes_come_as_bytes() -> None:
+def test_binary_output_is_a_blob() -> None:
     content, _, _ = read(python(r"import sys; sys.stdout.buffer.write(b'\x89PNG\r\n\x1a\n\0\0\0\rIHDR')"))
     assert content.mime_type == "image/png"
     assert content.blob == b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
@@ -82,7 +84,7 @@ def test_an_endless_output_is_cut() -> None:
 
 @posix
 @pytest.mark.parametrize("stubborn", ["pass;", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);"])
-def test_an_endless_command_is_ended_with_what_it_started(tmp_path: Path, stubborn: str) -> None:
+def test_an_endless_command_is_ended_with_its_child_processes(tmp_path: Path, stubborn: str) -> None:
     child = (
         f"{stubborn} import os, time; open({str(tmp_path / 'child')!r}, 'w').write(str(os.getpid())); time.sleep(99)"
     )
@@ -99,7 +101,7 @@ def test_an_endless_command_is_ended_with_what_it_started(tmp_path: Path, stubbo
 
 
 @posix
-def test_processes_that_a_command_leaves_are_ended_without_waiting(tmp_path: Path) -> None:
+def test_processes_that_a_command_leaves_behind_are_ended(tmp_path: Path) -> None:
     child = f"import os, time; open({str(tmp_path / 'child')!r}, 'w').write(str(os.getpid())); time.sleep(99)"
     code = (
         f"import os, subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {child!r}]); print('up')\n"
@@ -114,7 +116,7 @@ def test_processes_that_a_command_leaves_are_ended_without_waiting(tmp_path: Pat
 
 
 def gone(process: int) -> bool:
-    """Return whether a killed process has ended, or is a zombie."""
+    """Report whether a killed process has ended or is a zombie."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         try:
@@ -127,7 +129,7 @@ def gone(process: int) -> bool:
     return False
 
 
-def test_readings_at_the_same_time_share_one_run(tmp_path: Path) -> None:
+def test_concurrent_reads_share_one_run(tmp_path: Path) -> None:
     code = f"import time; open({str(tmp_path / 'runs')!r}, 'a').write('x'); time.sleep(0.5); print('done')"
     source = python(code)
     found: list[str] = []
@@ -142,14 +144,14 @@ def test_readings_at_the_same_time_share_one_run(tmp_path: Path) -> None:
     assert (tmp_path / "runs").read_text() == "xx"
 
 
-def test_the_output_of_a_repeated_command_is_kept_until_the_next_run(tmp_path: Path) -> None:
+def test_the_output_of_a_repeated_command_is_cached_until_the_next_run(tmp_path: Path) -> None:
     source = python(f"open({str(tmp_path / 'runs')!r}, 'a').write('x')", every=60)
     assert source.read(source.uri).ttl_ms == 60_000
     assert source.read(source.uri).contents[0].text == ""
     assert (tmp_path / "runs").read_text() == "x"
 
 
-def test_without_every_nothing_runs_for_a_watcher_or_a_search(tmp_path: Path, recorder: Any) -> None:
+def test_watches_and_searches_run_no_command_without_every(tmp_path: Path, recorder: Any) -> None:
     source = python(f"open({str(tmp_path / 'runs')!r}, 'a').write('x')")
     source.watch(source.uri, recorder)
     source.page(None, 10)
@@ -167,13 +169,13 @@ def test_commands_that_cannot_run_are_refused(argv: Any) -> None:
 
 
 @pytest.mark.parametrize("options", [{"timeout": 0}, {"max_bytes": 0}, {"every": 0}, {"cwd": "/no/such/folder"}])
-def test_options_that_cannot_be_are_refused(options: Any) -> None:
+def test_invalid_options_are_refused(options: Any) -> None:
     with pytest.raises(UnusableSource):
         command([sys.executable], **options)
 
 
 def test_a_password_among_the_arguments_is_never_shown() -> None:
-    """It is an argument of the process, and appears in no resource, log or terminal."""
+    """It is passed to the process, but is in no resource, repr, search result or error."""
     source = command([sys.executable, "-c", "print(1)", "--password", "swordfish", "API_TOKEN=swordfish"])
     resource, _ = source.page(None, 1)
     found = search_documents(source, "print", 5)

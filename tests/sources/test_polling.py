@@ -1,4 +1,4 @@
-"""Polling reports every lasting state once, from the first watcher to the last."""
+"""Polling reports every lasting state once, from the first watch to the last unwatch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wharfinger.sources.polling import Polling
 
 
 class Sea:
-    """States by URI, which the test sets, and can wait for being seen."""
+    """States by URI. A test sets them, and waits until they are polled."""
 
     def __init__(self) -> None:
         self.states: dict[str | None, int | Exception] = {}
@@ -67,7 +67,7 @@ def test_change_is_reported_once(sea: Sea, watching: Callable[..., Polling], rec
     assert recorder.changes == []
 
 
-def test_list_and_gone_and_back_are_changes(
+def test_list_changes_deletions_and_returns_are_reported(
     sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder
 ) -> None:
     watch = watching()
@@ -80,7 +80,7 @@ def test_list_and_gone_and_back_are_changes(
     recorder.wait_for("sea:1")
 
 
-def test_failing_look_is_not_a_change_and_is_retried(
+def test_a_failed_poll_is_retried_and_not_reported(
     sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     watch = watching()
@@ -99,7 +99,7 @@ def test_failing_look_is_not_a_change_and_is_retried(
 def test_a_watch_compares_with_the_state_seen_before_it(
     sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder
 ) -> None:
-    """A change between the look of the subscription and the first one of the thread is not lost."""
+    """A change before the first poll of the thread is reported."""
     watch = watching()
     watch.record("sea:1", 0)
     sea.states["sea:1"] = 1
@@ -117,7 +117,7 @@ def test_recorded_versions_are_bounded_by_a_number_of_uris(
     assert list(watch._recorded) == ["sea:3", "sea:4"]
 
 
-def test_all_watchers_hear_once_that_the_data_is_unavailable_and_once_that_it_is_back(
+def test_all_watchers_are_notified_once_of_an_outage_and_once_of_its_end(
     sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     watch = watching()
@@ -129,16 +129,16 @@ def test_all_watchers_hear_once_that_the_data_is_unavailable_and_once_that_it_is
     sea.wait_for_looks(10)
     assert recorder.changes == []
     assert caplog.text.count("The tide is out.") == 1
-    sea.states = {}  # the same content as before: it was reported as gone, and so is reported as back
+    sea.states = {}  # the content is the same as before, but its return is reported
     recorder.wait_for(None, "sea:1", "sea:2")
     sea.wait_for_looks(6)
     assert recorder.changes == []
 
 
-def test_a_round_ends_at_the_first_look_that_finds_the_data_unavailable(
+def test_a_round_ends_at_the_first_poll_of_unavailable_data(
     sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder
 ) -> None:
-    """A hundred looks at a silent peer would take a hundred timeouts."""
+    """A hundred polls of a silent peer would take a hundred timeouts."""
     rounds = threading.Semaphore(0)
     watch = watching(prepare=rounds.release)
     sea.states = {f"sea:{number}": SourceUnavailable("silent") for number in range(100)}
@@ -171,10 +171,8 @@ def test_data_that_cannot_be_prepared_is_unavailable(
 
 
 @pytest.mark.parametrize(("rest", "longest"), [(0.0, 0.2), (1.0, 0.6)])
-def test_a_source_may_spend_a_larger_share_of_the_time_looking(
-    rest: float, longest: float, recorder: ChangeRecorder
-) -> None:
-    """After a round of 0.1 s, the thread sleeps no longer than `rest` times that, or until `every` is over."""
+def test_rest_limits_the_pause_between_rounds(rest: float, longest: float, recorder: ChangeRecorder) -> None:
+    """After a round of 0.1 s, the thread sleeps for at most `rest` times that, or until `every` has passed."""
     begins: list[float] = []
 
     def look(uri: str | None) -> int:
@@ -192,7 +190,7 @@ def test_a_source_may_spend_a_larger_share_of_the_time_looking(
     assert min(pauses) >= 0.1 * (1 + rest) - 0.01
 
 
-def test_look_now_looks_at_once(sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder) -> None:
+def test_look_now_polls_at_once(sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder) -> None:
     watch = watching(every=600)
     watch.watch("sea:1", recorder)
     sea.wait_for_looks(0)
@@ -203,7 +201,7 @@ def test_look_now_looks_at_once(sea: Sea, watching: Callable[..., Polling], reco
     recorder.wait_for("sea:1")
 
 
-def test_polling_stops_after_the_last_watcher_leaves(
+def test_polling_stops_after_the_last_unwatch_and_starts_again(
     sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder
 ) -> None:
     watch = watching()
@@ -221,9 +219,7 @@ def test_polling_stops_after_the_last_watcher_leaves(
     recorder.wait_for("sea:1")
 
 
-def test_round_begins_with_what_prepares_it(
-    sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder
-) -> None:
+def test_each_round_begins_with_prepare(sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder) -> None:
     prepared = threading.Semaphore(0)
     watch = watching(prepare=prepared.release)
     watch.watch("sea:1", recorder)

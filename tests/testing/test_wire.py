@@ -61,7 +61,7 @@ async def test_a_request_that_is_dropped_never_reaches_the_server(server: Server
 
 
 @looped
-async def test_an_answer_that_is_dropped_was_served(server: Server) -> None:
+async def test_a_call_whose_answer_is_dropped_was_served(server: Server) -> None:
     wire = Wire(server)
     async with Client(wire) as client:
         wire.drop("tools/call", answer=True)
@@ -96,7 +96,7 @@ async def test_a_cut_loses_the_call_and_the_next_one_is_served(server: Server, r
 
 
 @looped
-async def test_a_read_is_asked_again_after_a_cut(server: Server) -> None:
+async def test_a_read_is_retried_after_a_cut(server: Server) -> None:
     wire = Wire(server)
     async with Client(wire) as client:
         wire.cut("resources/read", answer=True)
@@ -105,7 +105,7 @@ async def test_a_read_is_asked_again_after_a_cut(server: Server) -> None:
 
 
 @looped
-async def test_a_cut_at_once_ends_what_is_open(server: Server) -> None:
+async def test_an_immediate_cut_ends_pending_calls(server: Server) -> None:
     wire = Wire(server)
     async with Client(wire) as client:
         wire.delay("tools/call", 10)

@@ -1,4 +1,4 @@
-"""Conditions, orders and tails of files, compared with the same computed in Python."""
+"""Conditions, orders and tails of files, compared with the same in Python."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def source(folder: Path) -> Iterator[Tables]:
 
 
 def walk(source: Tables, uri: str, direction: str = NEXT) -> list[int]:
-    """Column n of all rows, window by window."""
+    """Return column n of all rows, read window by window."""
     found: list[int] = []
     following: object = source.uri + uri
     while following:
@@ -74,7 +74,7 @@ def last(key: Callable[[Row], Any], *, down: bool = False) -> Callable[[list[Row
 
 
 def descending(key: Callable[[Row], Any]) -> Callable[[list[Row]], list[Row]]:
-    """`sorted(reverse=True)` keeps the order of equal rows, as the order of the file does."""
+    """Sort in descending order. `sorted(reverse=True)` keeps the order of equal rows."""
     return last(key, down=True)
 
 
@@ -96,7 +96,7 @@ CASES: dict[str, tuple[Callable[[Row], bool], Callable[[list[Row]], list[Row]]]]
 
 @pytest.mark.parametrize("name", ["sales.csv", "sales.jsonl", "sales.parquet"])
 @pytest.mark.parametrize("query", CASES)
-def test_windows_joined_are_the_chosen_rows(query: str, name: str, source: Tables) -> None:
+def test_joined_windows_are_the_chosen_rows(query: str, name: str, source: Tables) -> None:
     """In the requested order, forwards and backwards, in all formats."""
     condition, order = CASES[query]
     wanted = [row["n"] for row in order([row for row in SALES if condition(row)])]
@@ -106,8 +106,8 @@ def test_windows_joined_are_the_chosen_rows(query: str, name: str, source: Table
 
 
 @pytest.mark.parametrize("name", ["sales.csv", "sales.jsonl", "sales.parquet"])
-def test_the_last_rows_and_the_first_ones(name: str, source: Tables) -> None:
-    """Of the file, without a condition."""
+def test_rows_are_read_from_the_end_and_from_the_beginning(name: str, source: Tables) -> None:
+    """Without a condition."""
     assert walk(source, f"/{name}?tail=150", PREVIOUS) == [row["n"] for row in SALES]
     assert walk(source, f"/{name}?limit=150") == [row["n"] for row in SALES]
     content = source.read(f"{source.uri}/{name}?tail=3").contents[0]
@@ -116,7 +116,7 @@ def test_the_last_rows_and_the_first_ones(name: str, source: Tables) -> None:
 
 
 def test_the_last_line_needs_no_line_end(tmp_path: Path) -> None:
-    """And a file without lines has no rows."""
+    """A file without lines has no rows."""
     (tmp_path / "a.jsonl").write_text('{"n": 1}\n{"n": 2}')
     (tmp_path / "empty.jsonl").write_text("")
     source = tables(tmp_path, label="x")
@@ -136,7 +136,7 @@ values = st.one_of(st.none(), st.integers(-5, 5).map(str), st.sampled_from(["x",
 def test_any_values_of_a_csv_are_compared_as_text_or_number(
     cells: list[str | None], value: str, operator: str, tmp_path: Path
 ) -> None:
-    """Equal values are found, whatever type the column gets."""
+    """Equal values are found with any type of the column."""
     path = tmp_path / "a.csv"
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -172,14 +172,14 @@ BAD = {
 
 
 @pytest.mark.parametrize("query", BAD)
-def test_a_choice_that_is_not_possible_says_what_is(query: str, source: Tables) -> None:
-    """With the columns, and a similar one."""
+def test_the_error_for_an_invalid_choice_suggests_a_valid_one(query: str, source: Tables) -> None:
+    """It names a similar column or an example."""
     with pytest.raises(InvalidArgument, match=BAD[query]):
         source.read(f"{source.uri}/sales.csv?{query}")
 
 
-def test_no_answer_is_empty_and_a_table_says_what_can_be_asked(source: Tables) -> None:
-    """Under the overview, and instead of rows."""
+def test_overviews_and_answers_without_rows_have_a_hint(source: Tables) -> None:
+    """Below the overview, and in place of rows."""
     assert "?tail=20" in str(source.read(f"{source.uri}/sales.csv").contents[0].text)
     nothing, message = source.read(f"{source.uri}/sales.csv?town=Leeds").contents
     assert nothing.text == ""
