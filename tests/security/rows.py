@@ -158,7 +158,7 @@ SHOWN: dict[str, str] = {
     "T05": "protocol/uri/test_template.py::test_matches",
     "T06": "server/features/test_prompts.py::test_an_unknown_prompt_or_argument_is_an_invalid_param",
     "U01-U02": HERE + "test_subscriptions.py::test_a_missing_or_outside_uri_is_not_acknowledged",
-    "U03": HERE + "test_subscriptions.py::test_one_change_reaches_both_eras_on_one_stream_once",
+    "U03": HERE + "test_subscriptions.py::test_a_change_is_reported_once_to_each_era_on_one_stream",
     "U04": HERE + "test_subscriptions.py::test_a_missing_or_outside_uri_is_not_acknowledged",
     "U05": STREAMS + "test_streams_of_one_client_are_bounded",
     "U06": HERE + "test_subscriptions.py::test_disconnected_listeners_release_their_descriptors",
@@ -225,8 +225,8 @@ SHOWN: dict[str, str] = {
     "D03": LOGS + "test_a_secret_is_not_shown_in_any_window",
     "D05": SCREEN + "test_a_screen_that_is_too_large_is_refused_before_it_is_taken",
     "P01": POLICY + "test_a_resource_that_no_rule_lists_is_refused_like_one_that_does_not_exist",
-    "P02": POLICY + "test_root_whose_name_only_begins_alike_is_not_allowed",
-    "P03": POLICY + "test_policy_that_cannot_be_used_lets_nothing_through",  # a reload under load beside it
+    "P02": POLICY + "test_a_root_with_the_same_prefix_is_not_allowed",
+    "P03": POLICY + "test_an_unusable_policy_allows_nothing",  # a reload under load beside it
     "P04": POLICY + "test_every_other_spelling_of_an_allowed_uri_is_not_found",
     "P05": "policy/test_rule.py::test_level_allows_the_actions_of_those_up_to_itself",
     "P06": POLICY + "test_a_caller_who_may_only_read_cannot_call_anything_that_writes",
