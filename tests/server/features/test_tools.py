@@ -1,4 +1,4 @@
-"""Tools from a function to a result: listing, refusals, and each kind of result."""
+"""Tools: registration, listing, calls, errors, and each kind of result."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def wire(result: t.CallToolResult) -> Any:
     return msgspec.json.decode(msgspec.json.encode(result))
 
 
-def sealed(function: Callable[..., Any], revision: str) -> Any:
-    """Return the result of a tool in this revision, without what a revision adds to every result."""
+def result_in(function: Callable[..., Any], revision: str) -> Any:
+    """Return the result of a tool in this revision, without `resultType` and `_meta`."""
     server = Server("test")
     server.tools.add(function, name="it")
     result = asyncio.run(ask(server, "tools/call", {"name": "it"}, revision))["result"]
@@ -144,7 +144,7 @@ def test_results_of_a_function_without_annotation(value: Any, expected: dict[str
         return value
 
     assert wire(call(f)) == expected
-    older = sealed(f, "2025-11-25")
+    older = result_in(f, "2025-11-25")
     assert older["content"] == expected["content"]
     whole = expected.get("structuredContent", UNSET)
     wrapped = whole if whole is UNSET or isinstance(whole, dict) else {"result": whole}
@@ -182,13 +182,15 @@ def test_older_revisions_get_a_value_wrapped_in_an_object(
     function: Callable[[], Any], value: Any, revision: str
 ) -> None:
     """Their structured content and output schemas are objects; both official SDKs send this shape."""
-    assert sealed(function, revision)["structuredContent"] == {"result": value}
-    assert sealed(function, "2026-07-28")["structuredContent"] == value
+    assert result_in(function, revision)["structuredContent"] == {"result": value}
+    assert result_in(function, "2026-07-28")["structuredContent"] == value
 
 
 @pytest.mark.parametrize(("function", "value"), WRAPPED[:-1])
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
-def test_its_output_schema_is_listed_as_it_is_sent(function: Callable[[], Any], value: Any, revision: str) -> None:
+def test_the_listed_output_schema_matches_the_wrapped_value(
+    function: Callable[[], Any], value: Any, revision: str
+) -> None:
     from wharfinger.protocol.json_schema import CompiledSchema
 
     server = Server("s")
@@ -202,7 +204,7 @@ def test_its_output_schema_is_listed_as_it_is_sent(function: Callable[[], Any], 
     assert CompiledSchema(listed["outputSchema"], "it").fits(value)
 
 
-def test_references_of_a_schema_given_by_hand_still_lead_to_the_same_place_when_it_is_wrapped() -> None:
+def test_references_of_an_explicit_schema_resolve_after_wrapping() -> None:
     from wharfinger.protocol.json_schema import CompiledSchema
 
     tree = {
@@ -217,7 +219,7 @@ def test_references_of_a_schema_given_by_hand_still_lead_to_the_same_place_when_
 
 @pytest.mark.parametrize(("function", "value"), WRAPPED)
 @pytest.mark.parametrize("revision", ALL)
-def test_our_client_gives_the_value_in_every_revision(function: Callable[[], Any], value: Any, revision: str) -> None:
+def test_the_client_unwraps_the_value_in_every_revision(function: Callable[[], Any], value: Any, revision: str) -> None:
     server = Server("s")
     server.tools.add(function, name="it")
 
@@ -230,7 +232,7 @@ def test_our_client_gives_the_value_in_every_revision(function: Callable[[], Any
     asyncio.run(run())
 
 
-def test_an_object_whose_only_member_is_called_result_stays_whole() -> None:
+def test_the_client_does_not_unwrap_an_object_with_a_result_member() -> None:
     server = Server("s")
     server.tools.add(lambda: {"result": 3}, name="it")
 
@@ -241,7 +243,7 @@ def test_an_object_whose_only_member_is_called_result_stays_whole() -> None:
     asyncio.run(run())
 
 
-def test_null_is_structured_content_where_it_was_promised() -> None:
+def test_none_is_structured_content_if_the_annotation_is_optional() -> None:
     def maybe() -> int | None:
         return None
 
@@ -251,7 +253,7 @@ def test_null_is_structured_content_where_it_was_promised() -> None:
 @pytest.mark.parametrize(
     "annotation", [str, None, bytes, t.TextContent, list[t.TextContent | t.ImageContent], Any, str | None]
 )
-def test_text_and_content_promise_no_structure(annotation: Any) -> None:
+def test_text_and_content_annotations_have_no_output_schema(annotation: Any) -> None:
     def f():  # type: ignore[no-untyped-def]
         return "x"
 
@@ -259,7 +261,7 @@ def test_text_and_content_promise_no_structure(annotation: Any) -> None:
     assert tool(f).full_definition.output_schema is UNSET
 
 
-def test_a_result_unlike_its_annotation_is_a_fault_of_the_server() -> None:
+def test_a_result_that_does_not_match_its_annotation_raises_type_error() -> None:
     def f() -> Berth:
         return {"ship": 1}  # type: ignore[return-value]
 
@@ -267,7 +269,7 @@ def test_a_result_unlike_its_annotation_is_a_fault_of_the_server() -> None:
         call(f)
 
 
-def test_arguments_that_do_not_fit_are_reported_and_the_function_is_not_run() -> None:
+def test_invalid_arguments_are_reported_and_the_function_does_not_run() -> None:
     ran: list[int] = []
 
     def f(n: int) -> None:
@@ -295,14 +297,14 @@ def test_arguments_that_do_not_fit_are_reported_and_the_function_is_not_run() ->
         (ResourceNotFound("a://b"), "Resource not found: a://b"),
     ],
 )
-def test_errors_that_authors_raise_are_results(error: Exception, message: str) -> None:
+def test_tool_errors_are_results_with_is_error(error: Exception, message: str) -> None:
     def f() -> None:
         raise error
 
     assert wire(call(f)) == text(message) | {"isError": True}
 
 
-def test_any_other_exception_is_left_to_the_transport() -> None:
+def test_other_exceptions_propagate_to_the_transport() -> None:
     def f() -> None:
         raise KeyError("secret")
 
@@ -310,7 +312,7 @@ def test_any_other_exception_is_left_to_the_transport() -> None:
         call(f)
 
 
-def test_an_unknown_tool_is_an_invalid_param() -> None:
+def test_an_unknown_tool_raises_invalid_params() -> None:
     tools = Server("test", page_size=10).tools
     with pytest.raises(InvalidParams, match=r"Unknown tool: a\?b") as caught:
         asyncio.run(tools.call(request("tools/call", {"name": "a\nb"})))
@@ -318,7 +320,7 @@ def test_an_unknown_tool_is_an_invalid_param() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a\n", "ü", "x" * 129])
-def test_an_odd_name_is_refused_at_registration(name: str) -> None:
+def test_an_invalid_name_raises_value_error_at_registration(name: str) -> None:
     with pytest.raises(ValueError, match="name"):
         tool(lambda: None, name=name)
 
@@ -344,7 +346,7 @@ def test_an_async_function_gets_its_context() -> None:
     assert wire(call(f, {"n": 2})) == text("2 1")
 
 
-def test_a_fallback_gives_way() -> None:
+def test_a_fallback_tool_is_replaced_by_a_regular_one() -> None:
     def search(q: str) -> str:
         return "mine"
 
@@ -383,7 +385,7 @@ def test_bound_methods_partials_and_callable_objects_are_tools() -> None:
     assert tool(functools.partial(double, b=2)).name == "double"
 
 
-def test_a_method_without_its_object_is_refused_with_what_to_do() -> None:
+def test_an_unbound_method_is_refused_with_advice() -> None:
     with pytest.raises(TypeError, match="add the bound method"):
         tool(Harbour.where)
 
@@ -397,7 +399,7 @@ def test_a_method_without_its_object_is_refused_with_what_to_do() -> None:
         {"annotations": {"readOnlyHint": True}, "destructive": False},
     ],
 )
-def test_hints_are_written_as_people_write_them(options: dict[str, Any]) -> None:
+def test_hints_may_be_given_as_annotations_or_options(options: dict[str, Any]) -> None:
     def f() -> None: ...
 
     assert wire(tool(f, **options).definition.annotations) == {"readOnlyHint": True, "destructiveHint": False}
@@ -441,7 +443,7 @@ def test_a_disabled_tool_is_unknown_until_it_is_enabled_and_keeps_its_position()
     assert changes == ["tools"] * 4
 
 
-def test_json_in_strings_is_taken_where_the_tool_or_the_server_says_so() -> None:
+def test_json_strings_are_decoded_if_the_tool_or_the_server_enables_it() -> None:
     def count(names: list[str]) -> int:
         return len(names)
 
@@ -462,11 +464,11 @@ def cyclic() -> Any:
     return value
 
 
-def endless(n: int = 0) -> int:
-    return endless(n + 1)
+def recurse_forever(n: int = 0) -> int:
+    return recurse_forever(n + 1)
 
 
-def leave() -> None:
+def exit_process() -> None:
     sys.exit(3)
 
 
@@ -487,8 +489,8 @@ def deepest() -> Any:
 
 BROKEN: list[Callable[[], Any]] = [
     cyclic,
-    endless,
-    leave,
+    recurse_forever,
+    exit_process,
     deepest,
     high,
     lambda: "\ud800",
@@ -523,7 +525,7 @@ def test_a_failing_tool_is_an_error_of_its_own_call_only(
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_so_it_is_over_http(broken: Callable[[], Any]) -> None:
+def test_a_failing_tool_does_not_affect_later_calls_over_http(broken: Callable[[], Any]) -> None:
     server = Server("s")
     server.tools.add(broken, name="broken")
     server.tools.add(lambda: "fine", name="fine")
@@ -536,7 +538,7 @@ def test_so_it_is_over_http(broken: Callable[[], Any]) -> None:
     asyncio.run(asyncio.wait_for(run(), 20))
 
 
-def test_models_of_pydantic_are_results_with_their_schema() -> None:
+def test_pydantic_models_are_structured_results_with_a_schema() -> None:
     class Inner(pydantic.BaseModel):
         n: int
 
@@ -568,23 +570,23 @@ def test_models_of_pydantic_are_results_with_their_schema() -> None:
         call(wrong)
 
 
-def test_a_list_of_blocks_may_hold_anything_else_as_json_text() -> None:
+def test_other_values_in_a_list_of_blocks_are_sent_as_json_text() -> None:
     def f() -> Any:
         return [t.TextContent(text="x"), {"a": 1}, 3, b"bytes"]
 
     assert [block["text"] for block in wire(call(f))["content"]] == ["x", '{"a":1}', "3", "bytes"]
 
 
-def test_a_result_of_its_own_is_wrapped_where_the_revision_takes_only_objects() -> None:
+def test_the_structured_content_of_a_call_tool_result_is_wrapped_for_older_revisions() -> None:
     def f() -> t.CallToolResult:
         return t.CallToolResult(content=[], structured_content=[1])
 
     assert wire(call(f)) == {"content": [], "structuredContent": [1]}
-    assert sealed(f, "2025-11-25") == {"content": [], "structuredContent": {"result": [1]}}
+    assert result_in(f, "2025-11-25") == {"content": [], "structuredContent": {"result": [1]}}
 
 
-def test_a_quick_call_is_reported_like_any_other() -> None:
-    """Functions whose parameters are all arguments take a shorter path, with the same result."""
+def test_a_function_without_a_context_returns_the_same_results() -> None:
+    """Functions whose parameters are all arguments take a shorter path."""
 
     async def add(a: int, b: int) -> int:
         if a < 0:
@@ -605,7 +607,7 @@ def test_a_quick_call_is_reported_like_any_other() -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_a_tool_has_a_deadline_of_its_own(revision: str) -> None:
+def test_the_timeout_option_ends_a_call(revision: str) -> None:
     server = Server("s")
 
     @server.tool(timeout=0.01)
@@ -619,7 +621,7 @@ def test_a_tool_has_a_deadline_of_its_own(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ALL)
-def test_the_servers_deadline_is_reported_as_a_result_of_the_tool(revision: str) -> None:
+def test_the_handler_time_limit_is_reported_as_a_tool_result(revision: str) -> None:
     server = Server("s", limits=Limits(handler_time=0.01))
 
     @server.tool
@@ -636,7 +638,7 @@ def test_the_servers_deadline_is_reported_as_a_result_of_the_tool(revision: str)
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
-def test_a_list_has_the_order_of_registration_and_says_the_same_each_time(revision: str) -> None:
+def test_tools_are_listed_in_the_order_of_registration(revision: str) -> None:
     server = Server("s", page_size=2)
     for name in ("c", "a", "b", "d", "e"):
         server.tools.add(lambda: 1, name=name)
@@ -655,7 +657,7 @@ def test_a_list_has_the_order_of_registration_and_says_the_same_each_time(revisi
     assert asyncio.run(run()) == ["c", "a", "b", "d", "e"]
 
 
-def test_a_static_method_may_be_decorated_where_it_stands() -> None:
+def test_static_methods_can_be_decorated_in_the_class_body() -> None:
     server = Server("s")
 
     class Quay:
@@ -685,7 +687,7 @@ def test_a_static_method_may_be_decorated_where_it_stands() -> None:
                 return str(gate)
 
 
-def test_an_unknown_option_is_reported_in_the_words_of_the_decorator() -> None:
+def test_an_unknown_option_is_reported_with_the_nearest_option() -> None:
     server = Server("test")
     with pytest.raises(TypeError, match=r"A tool has no option 'descripton': did you mean 'description'\?"):
         server.tools.add(len, descripton="x")
@@ -698,7 +700,7 @@ def test_an_unknown_option_is_reported_in_the_words_of_the_decorator() -> None:
         decorate("high_water")
 
 
-def test_a_generator_is_refused_since_a_call_has_one_result() -> None:
+def test_generators_are_refused() -> None:
     def counted() -> Any:
         yield 1
 
@@ -732,7 +734,7 @@ def test_tool_errors_in_an_exception_group_are_reported(context: bool) -> None:
     assert (result["isError"], result["content"][0]["text"]) == (True, "The quay is taken.\nThe tide is out.")
 
 
-def test_a_fault_next_to_a_tool_error_is_reported_only_by_a_reference() -> None:
+def test_an_exception_group_with_an_unexpected_error_hides_its_message() -> None:
     server = Server("s")
 
     @server.tool
@@ -744,12 +746,12 @@ def test_a_fault_next_to_a_tool_error_is_reported_only_by_a_reference() -> None:
     assert "secret" not in str(answer)
 
 
-def test_a_hint_that_no_tool_has_is_refused() -> None:
+def test_an_unknown_annotation_is_refused() -> None:
     with pytest.raises(TypeError, match="'readOnly' is not an annotation of a tool: there are title, readOnlyHint"):
         Server("s").tools.add(lambda: "x", name="x", annotations={"readOnly": True})
 
 
-# -- what becomes of each kind of result
+# -- kinds of results
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff"
 WAV = b"RIFF\xff\0\0\0WAVE"
@@ -783,17 +785,17 @@ def returned(value: Any, annotation: Any = None, **options: Any) -> Any:
         ((t.TextContent(text="x"), 5), [{"type": "text", "text": "x"}, {"type": "text", "text": "5"}]),
     ],
 )
-def test_bytes_are_what_they_are_and_a_list_with_a_block_is_blocks(value: Any, content: Any) -> None:
+def test_bytes_are_sent_by_their_detected_type_and_lists_with_a_block_as_blocks(value: Any, content: Any) -> None:
     assert returned(value) == {"content": content}
 
 
-def test_bytes_that_are_nothing_known_are_refused() -> None:
+def test_bytes_of_an_unknown_type_are_refused() -> None:
     with pytest.raises(TypeError, match="bytes that are not an image, audio or text"):
         returned(b"\xff\x00\xfe")
 
 
 @pytest.mark.parametrize("inside", [True, False])
-def test_media_are_read_wherever_they_are_in_a_result(inside: bool, tmp_path: Path) -> None:
+def test_images_are_encoded_in_lists_and_in_call_tool_results(inside: bool, tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
     for image in (Image(data=PNG), Image(tmp_path / "a.png")):
         content: Any = [t.TextContent(text="x"), image]
@@ -808,20 +810,20 @@ class Depth:
     note: str | None = None
 
 
-NO_NUMBERS: list[Any] = [
+NOT_FINITE: list[Any] = [
     math.nan, math.inf, -math.inf, [math.nan], (1, math.inf), {math.nan}, frozenset([math.inf]), {"a": {"b": math.nan}},
     Depth(math.nan), [Depth(1.0), Depth(-math.inf)], Tide(math.inf), {"a": Tide(math.nan)}, {"a": [None, math.nan]},
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", NO_NUMBERS)
-def test_a_number_that_json_does_not_have_is_refused_wherever_it_is(value: Any) -> None:
+@pytest.mark.parametrize("value", NOT_FINITE)
+def test_nan_and_infinity_are_refused_at_any_depth(value: Any) -> None:
     with pytest.raises(TypeError, match=r"(nan|inf), which JSON does not have"):
         returned(value)
 
 
 @pytest.mark.parametrize("value", [[None], {"a": None}, [None, 1.5], Depth(1.0), [Depth(2.5)], {"a": [None, -1e308]}])
-def test_null_instead_of_a_number_is_reported(value: Any) -> None:
+def test_null_and_finite_numbers_are_sent_unchanged(value: Any) -> None:
     assert returned(value)["structuredContent"] == msgspec.to_builtins(value)
 
 
@@ -844,7 +846,7 @@ def test_null_instead_of_a_number_is_reported(value: Any) -> None:
         (t.TextContent, False),
     ],
 )
-def test_nothing_is_returned_only_where_the_annotation_permits_it(annotation: Any, allowed: bool) -> None:
+def test_none_is_refused_unless_the_annotation_allows_it(annotation: Any, allowed: bool) -> None:
     if allowed:
         assert returned(None, annotation) == {"content": []}
     else:
@@ -852,7 +854,7 @@ def test_nothing_is_returned_only_where_the_annotation_permits_it(annotation: An
             returned(None, annotation)
 
 
-def test_a_result_declared_as_text_is_text_or_content() -> None:
+def test_a_function_annotated_with_str_returns_text_or_content() -> None:
     for value in (5, ["x"], {"a": 1}, Berth("Mary")):
         with pytest.raises(TypeError, match=f"{type(value).__name__}, and its return annotation is str"):
             returned(value, str)
@@ -860,7 +862,7 @@ def test_a_result_declared_as_text_is_text_or_content() -> None:
     assert returned([t.TextContent(text="x")], str) == text("x")
 
 
-def test_a_result_unlike_its_annotation_says_how() -> None:
+def test_the_error_for_a_mismatched_result_names_the_annotation_and_the_reason() -> None:
     with pytest.raises(TypeError, match=r"what its return annotation \(int\) says: Expected `int`, got `str`$"):
         returned("x", int)
     with pytest.raises(TypeError, match=r"\(Berth\) says: .* \(is a return missing\?\)$"):
@@ -874,7 +876,7 @@ def test_a_result_unlike_its_annotation_says_how() -> None:
 GIVEN = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
-def test_every_result_is_checked_against_an_explicit_schema() -> None:
+def test_results_are_validated_against_an_explicit_output_schema() -> None:
     assert returned({"n": 1}, output_schema=GIVEN)["structuredContent"] == {"n": 1}
     good = t.CallToolResult(content=[], structured_content={"n": 1})
     assert returned(good, output_schema=GIVEN) == {"content": [], "structuredContent": {"n": 1}}
@@ -896,7 +898,7 @@ def test_every_result_is_checked_against_an_explicit_schema() -> None:
         assert returned(missing)["content"] == []
 
 
-def test_a_result_of_its_own_has_blocks_as_its_content() -> None:
+def test_a_call_tool_result_with_invalid_content_is_refused() -> None:
     with pytest.raises(TypeError, match="whose content is not a list of blocks"):
         returned(t.CallToolResult(content="x"))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="a CallToolResult with str in its content"):
@@ -908,14 +910,14 @@ def test_a_result_of_its_own_has_blocks_as_its_content() -> None:
 
 class Node(msgspec.Struct):
     value: int
-    next: "Node | None" = None  # noqa: UP037  # named before it is there
+    next: "Node | None" = None  # noqa: UP037  # a forward reference
 
 
 class Fleet(msgspec.Struct):
     ships: list[Berth]
 
 
-def test_schemas_of_results_hold_what_they_refer_to_and_no_more() -> None:
+def test_output_schemas_contain_only_referenced_definitions() -> None:
     def fleet() -> Fleet:
         return Fleet([Berth("Mary")])
 
@@ -940,7 +942,7 @@ class Other(msgspec.Struct):
 
 
 @pytest.mark.parametrize("annotation", [Berth | Other, Callable[[], int]])
-def test_an_annotation_that_cannot_be_checked_promises_nothing(annotation: Any) -> None:
+def test_an_annotation_that_cannot_be_checked_has_no_output_schema(annotation: Any) -> None:
     def f():  # type: ignore[no-untyped-def]
         return {"a": 1}
 
@@ -957,7 +959,7 @@ def test_an_annotation_that_cannot_be_checked_promises_nothing(annotation: Any) 
         (dict[str, Any], True), (Berth, True), (dict, True),
     ],
 )  # fmt: skip
-def test_structure_is_promised_by_what_is_neither_text_nor_content(annotation: Any, promises: bool) -> None:
+def test_only_annotations_of_data_have_an_output_schema(annotation: Any, promises: bool) -> None:
     def f():  # type: ignore[no-untyped-def]
         return "x"
 
@@ -965,7 +967,7 @@ def test_structure_is_promised_by_what_is_neither_text_nor_content(annotation: A
     assert (tool(f).full_definition.output_schema is not UNSET) is promises
 
 
-def test_a_wrapped_schema_keeps_its_references_and_the_values_in_it() -> None:
+def test_wrapping_a_schema_rewrites_references_but_not_literal_values() -> None:
     def schema_of(given: dict[str, Any]) -> Any:
         return tool(lambda: 1, name="it", output_schema=given).definition.output_schema
 
@@ -1002,7 +1004,7 @@ def test_an_object_result_is_the_same_in_every_revision(revision: str) -> None:
     server.tools.add(berth)
     (listed,) = asyncio.run(ask(server, "tools/list", {}, revision))["result"]["tools"]
     assert set(listed["outputSchema"]["properties"]) == {"ship", "quay"}
-    assert sealed(berth, revision)["structuredContent"] == {"ship": "Mary", "quay": 1}
+    assert result_in(berth, revision)["structuredContent"] == {"ship": "Mary", "quay": 1}
 
 
 class Model(pydantic.BaseModel):
@@ -1029,15 +1031,15 @@ def test_an_async_function_returns_models_and_checked_values_like_any_other() ->
     async def hole() -> Tide:
         return Tide(math.nan)
 
-    assert sealed(model, "2026-07-28")["structuredContent"] == {"fullName": "Mary", "left": None}
-    assert sealed(pair, "2026-07-28")["structuredContent"] == {"a": 1, "b": 2}
-    assert sealed(flag, "2026-07-28") == text("true") | {"structuredContent": True}
-    assert sealed(flag, "2025-11-25") == text("true") | {"structuredContent": {"result": True}}
+    assert result_in(model, "2026-07-28")["structuredContent"] == {"fullName": "Mary", "left": None}
+    assert result_in(pair, "2026-07-28")["structuredContent"] == {"a": 1, "b": 2}
+    assert result_in(flag, "2026-07-28") == text("true") | {"structuredContent": True}
+    assert result_in(flag, "2025-11-25") == text("true") | {"structuredContent": {"result": True}}
     for function in (wrong, empty, hole):
-        assert "internal error" in sealed(function, "2026-07-28")["content"][0]["text"].lower()
+        assert "internal error" in result_in(function, "2026-07-28")["content"][0]["text"].lower()
 
 
-def test_text_in_angle_brackets_is_sent_and_the_text_of_a_coroutine_is_not() -> None:
+def test_the_repr_of_a_coroutine_is_an_error_and_other_text_in_angle_brackets_is_sent() -> None:
     waiting = asyncio.sleep(0)
     waiting.close()
     formatted = repr(waiting)
@@ -1054,10 +1056,10 @@ def test_text_in_angle_brackets_is_sent_and_the_text_of_a_coroutine_is_not() -> 
     async def fine() -> Sentence:
         return Sentence("1 < 2, null")
 
-    assert sealed(signs, "2026-07-28") == text("1 < 2, <b>")
-    assert sealed(fine, "2026-07-28")["structuredContent"] == {"text": "1 < 2, null"}
+    assert result_in(signs, "2026-07-28") == text("1 < 2, <b>")
+    assert result_in(fine, "2026-07-28")["structuredContent"] == {"text": "1 < 2, null"}
     for function in (unsaid, words, lambda: formatted):
-        assert "Internal error (reference" in sealed(function, "2026-07-28")["content"][0]["text"]
+        assert "Internal error (reference" in result_in(function, "2026-07-28")["content"][0]["text"]
 
 
 class Sentence(msgspec.Struct):
@@ -1077,34 +1079,34 @@ def test_a_result_of_an_async_function_is_checked_against_its_annotation() -> No
     async def untrue() -> int:
         return True
 
-    assert sealed(number, "2026-07-28") == text("5") | {"structuredContent": 5}
-    assert [block["text"] for block in sealed(blocks, "2026-07-28")["content"]] == ["x", "y"]
-    assert sealed(nothing, "2026-07-28") == {"content": []}
-    assert sealed(untrue, "2026-07-28")["isError"] is True
+    assert result_in(number, "2026-07-28") == text("5") | {"structuredContent": 5}
+    assert [block["text"] for block in result_in(blocks, "2026-07-28")["content"]] == ["x", "y"]
+    assert result_in(nothing, "2026-07-28") == {"content": []}
+    assert result_in(untrue, "2026-07-28")["isError"] is True
 
 
 @pytest.mark.parametrize("group", [[ToolError("notices"), LookupError("secret")], [LookupError("secret")]])
-def test_a_group_with_any_fault_is_reported_by_its_reference_alone(group: list[Exception]) -> None:
+def test_a_group_with_an_unexpected_error_is_reported_only_by_reference(group: list[Exception]) -> None:
     async def raises() -> None:
         raise ExceptionGroup("several", group)
 
-    words = sealed(raises, "2026-07-28")["content"][0]["text"]
+    words = result_in(raises, "2026-07-28")["content"][0]["text"]
     assert words.startswith("Internal error (reference")
     assert "told" not in words
 
 
-def test_groups_in_groups_are_reported_in_their_order() -> None:
+def test_tool_errors_in_nested_groups_are_reported_in_order() -> None:
     inner = ExceptionGroup("inner", [ToolError("two"), InvalidArgument("three")])
 
     async def raises() -> None:
         raise ExceptionGroup("outer", [ToolError("one"), inner, ResourceNotFound("a:b"), ToolError("five")])
 
-    result = sealed(raises, "2026-07-28")
+    result = result_in(raises, "2026-07-28")
     assert result["isError"] is True
     assert result["content"][0]["text"] == "one\ntwo\nthree\nResource not found: a:b\nfive"
 
 
-def test_refusals_of_another_server_are_not_repeated_as_our_own() -> None:
+def test_an_error_of_another_server_is_not_passed_to_the_client() -> None:
     from wharfinger.errors import RemoteResourceNotFound
 
     async def raises() -> None:
@@ -1134,7 +1136,7 @@ def test_refusals_of_another_server_are_not_repeated_as_our_own() -> None:
         ({"read_only": True, "annotations": {"readOnlyHint": False}}, {"readOnlyHint": True}),
     ],
 )
-def test_hints_are_those_that_were_given_and_no_others(options: dict[str, Any], expected: Any) -> None:
+def test_annotations_contain_only_the_hints_that_were_given(options: dict[str, Any], expected: Any) -> None:
     annotations = tool(lambda: "x", name="x", **options).definition.annotations
     assert (None if annotations is UNSET else wire(annotations)) == expected
 
@@ -1152,17 +1154,17 @@ def test_error_for_a_mistyped_option_suggests_the_nearest_or_lists_all() -> None
 
 
 @pytest.mark.parametrize("name", ["x", "x" * 128, "a.b-c/d_e", "0"])
-def test_a_name_of_up_to_128_signs_is_one(name: str) -> None:
+def test_a_name_of_up_to_128_characters_is_accepted(name: str) -> None:
     assert tool(lambda: "x", name=name).name == name
 
 
 @pytest.mark.parametrize("name", ["", "x" * 129, "a b", "é", "a\n", "x:y"])
-def test_an_overlong_or_odd_name_is_refused(name: str) -> None:
+def test_an_overlong_or_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be the name of a tool"):
         tool(lambda: "x", name=name)
 
 
-def test_the_headers_of_a_tool_are_those_of_the_one_that_is_there() -> None:
+def test_header_params_follow_the_registered_tool() -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string", "x-mcp-header": "City"}}}
     plain = {"type": "object", "properties": {"city": {"type": "string"}}}
     server = Server("s")
@@ -1179,7 +1181,7 @@ def test_the_headers_of_a_tool_are_those_of_the_one_that_is_there() -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], "x", 5, None])
-def test_arguments_that_are_not_an_object_are_an_invalid_call(arguments: Any) -> None:
+def test_arguments_that_are_not_an_object_are_invalid_params(arguments: Any) -> None:
     server = Server("s")
     server.tools.add(lambda n: n, name="it")
     for function in (lambda: "x", plain_async):
@@ -1192,7 +1194,7 @@ async def plain_async(n: int = 1) -> str:
     return str(n)
 
 
-def test_json_in_strings_is_taken_of_an_async_function_too() -> None:
+def test_json_strings_are_decoded_for_async_functions_if_enabled() -> None:
     async def count(names: list[str]) -> int:
         return len(names)
 

@@ -1,4 +1,4 @@
-"""Questions of a handler to its caller: one function for every revision, and each answer at its question."""
+"""Input requests of handlers in every revision: rounds and their state, replay, limits and refusals."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from wharfinger.protocol.request import InputNeeded
 from wharfinger.server.input import round_trips as rounds
 from wharfinger.server.input.input_requests import ElicitUrl
 
-FORMS = ("2025-06-18", "2025-11-25", STATELESS)
+FORM_REVISIONS = ("2025-06-18", "2025-11-25", STATELESS)
 """The revisions that have elicitation."""
-WITH_URLS = ("2025-11-25", STATELESS)
+URL_REVISIONS = ("2025-11-25", STATELESS)
 
 
 class Who(msgspec.Struct):
     name: str
 
 
-def filled(question: Any) -> Any:
-    """The answer of a user who agrees."""
+def accept_all(question: Any) -> Any:
+    """Return the answer of a user who accepts every input request."""
     if question["method"] == "roots/list":
         return ROOTS
     if question["method"] == "sampling/createMessage":
@@ -58,7 +58,7 @@ def _value(schema: Any) -> Any:
 
 
 def tool(**options: Any) -> Callable[[Any], Server]:
-    """A server with one tool, `it`."""
+    """Return a decorator that makes a server with one tool, `it`."""
 
     def make(function: Any) -> Server:
         server = Server("s", **options)
@@ -71,9 +71,9 @@ def tool(**options: Any) -> Callable[[Any], Server]:
 # -- one function in every revision
 
 
-@pytest.mark.parametrize("revision", FORMS)
+@pytest.mark.parametrize("revision", FORM_REVISIONS)
 @looped
-async def test_a_form_is_answered_with_a_typed_value(revision: str) -> None:
+async def test_elicit_returns_a_value_of_the_requested_type(revision: str) -> None:
     seen: list[Any] = []
 
     @tool()
@@ -81,7 +81,7 @@ async def test_a_form_is_answered_with_a_typed_value(revision: str) -> None:
         seen.append(await ctx.elicit("Who are you?", Who, key="user_name"))
         return f"Hello, {seen[-1].name}!"
 
-    async with FakeClient(server, revision, filled) as client:
+    async with FakeClient(server, revision, accept_all) as client:
         assert await client.text("it") == "Hello, Ann!"
     assert seen == [Who("Ann")]
     assert client.questions == [
@@ -117,10 +117,12 @@ SCHEMAS: list[tuple[Any, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("revision", FORMS)
+@pytest.mark.parametrize("revision", FORM_REVISIONS)
 @pytest.mark.parametrize(("schema", "content", "value"), SCHEMAS, ids=[str(schema)[:20] for schema, *_ in SCHEMAS])
 @looped
-async def test_every_kind_of_schema_gives_its_own_value(revision: str, schema: Any, content: Any, value: Any) -> None:
+async def test_elicit_decodes_the_answer_for_each_kind_of_schema(
+    revision: str, schema: Any, content: Any, value: Any
+) -> None:
     seen: list[Any] = []
 
     @tool()
@@ -135,14 +137,14 @@ async def test_every_kind_of_schema_gives_its_own_value(revision: str, schema: A
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_a_model_and_roots_are_asked_in_every_revision(revision: str) -> None:
+async def test_sampling_and_roots_work_in_every_revision(revision: str) -> None:
     @tool()
     async def server(ctx: Context) -> str:
         answer = await ctx.sample("What is the capital of France?", max_tokens=100, system="Be short.")
         (root,) = await ctx.roots()
         return f"{answer.text} {answer.model} {root.uri} {root.name}"
 
-    async with FakeClient(server, revision, filled) as client:
+    async with FakeClient(server, revision, accept_all) as client:
         assert await client.text("it") == "Paris m file:///home Home"
     assert client.questions[0]["params"] == {
         "messages": [{"role": "user", "content": {"type": "text", "text": "What is the capital of France?"}}],
@@ -152,9 +154,9 @@ async def test_a_model_and_roots_are_asked_in_every_revision(revision: str) -> N
     assert client.questions[1] == {"method": "roots/list", "params": {}}
 
 
-@pytest.mark.parametrize("revision", FORMS)
+@pytest.mark.parametrize("revision", FORM_REVISIONS)
 @looped
-async def test_several_are_asked_at_once(revision: str) -> None:
+async def test_ask_sends_several_input_requests_at_once(revision: str) -> None:
     @tool()
     async def server(ctx: Context) -> str:
         got = await ctx.ask(
@@ -162,14 +164,14 @@ async def test_several_are_asked_at_once(revision: str) -> None:
         )
         return f"{got['user_name'].name} {got['greeting'].text} {len(got['client_roots'])}"
 
-    async with FakeClient(server, revision, filled) as client:
+    async with FakeClient(server, revision, accept_all) as client:
         assert await client.text("it") == "Ann Paris 1"
     assert len(client.questions) == 3
     assert client.rounds in (0, 2)
 
 
 @looped
-async def test_questions_that_wait_in_place_wait_together() -> None:
+async def test_answers_of_concurrent_input_requests_may_arrive_in_any_order() -> None:
     @tool()
     async def server(ctx: Context) -> str:
         await ctx.ask(a=Roots(), b=Roots())
@@ -185,9 +187,9 @@ async def test_questions_that_wait_in_place_wait_together() -> None:
         assert (await client.wire.answer(id))["result"]["content"][0]["text"] == "done"
 
 
-@pytest.mark.parametrize("revision", FORMS)
+@pytest.mark.parametrize("revision", FORM_REVISIONS)
 @looped
-async def test_prompts_and_resources_ask_as_tools_do(revision: str) -> None:
+async def test_prompts_and_resources_can_send_input_requests(revision: str) -> None:
     server = Server("s")
 
     @server.prompt
@@ -198,7 +200,7 @@ async def test_prompts_and_resources_ask_as_tools_do(revision: str) -> None:
     async def log(x: str, ctx: Context) -> str:
         return f"{x} {await ctx.elicit('How?', str)}"
 
-    async with FakeClient(server, revision, filled) as client:
+    async with FakeClient(server, revision, accept_all) as client:
         reply = await client.request("prompts/get", {"name": "briefing"})
         assert reply["result"]["messages"][0]["content"]["text"] == "about Ann"
         reply = await client.request("resources/read", {"uri": "log:1"})
@@ -208,10 +210,12 @@ async def test_prompts_and_resources_ask_as_tools_do(revision: str) -> None:
 # -- refusals
 
 
-@pytest.mark.parametrize("revision", FORMS)
+@pytest.mark.parametrize("revision", FORM_REVISIONS)
 @pytest.mark.parametrize(("action", "error"), [("decline", Declined), ("cancel", Cancelled)])
 @looped
-async def test_a_refusal_is_an_error_or_none(revision: str, action: str, error: type[Exception]) -> None:
+async def test_a_refusal_raises_or_returns_none_with_or_none(
+    revision: str, action: str, error: type[Exception]
+) -> None:
     caught: list[Any] = []
 
     @tool()
@@ -236,11 +240,11 @@ async def test_a_refusal_is_an_error_or_none(revision: str, action: str, error: 
         reply = await client.request("prompts/get", {"name": "briefing"})
         assert reply["error"] == {"code": -32603, "message": f"The user {word}: Fourth?"}
     assert caught[-2:] == [None, error]
-    assert len(client.questions) == 4  # a refusal is an answer too, and asked for once
+    assert len(client.questions) == 4  # a refusal is not requested again
 
 
 @looped
-async def test_one_of_several_may_be_refused() -> None:
+async def test_one_of_several_input_requests_may_be_refused() -> None:
     @tool()
     async def server(ctx: Context) -> str:
         got = await ctx.ask(a=Elicit("A?", str, or_none=True), b=Elicit("B?", str))
@@ -249,7 +253,7 @@ async def test_one_of_several_may_be_refused() -> None:
     def answer(question: Any) -> Any:
         return {"action": "decline"} if question["params"]["message"] == "A?" else accepted(value="b")
 
-    for revision in FORMS:
+    for revision in FORM_REVISIONS:
         async with FakeClient(server, revision, answer) as client:
             assert await client.text("it") == "None b"
 
@@ -262,7 +266,7 @@ async def test_one_of_several_may_be_refused() -> None:
     ],
 )
 @looped
-async def test_an_error_for_an_answer_is_reported(error: Rejected, text: str) -> None:
+async def test_an_error_response_of_the_client_fails_the_call(error: Rejected, text: str) -> None:
     @tool()
     async def server(ctx: Context) -> str:
         return (await ctx.sample("?")).text
@@ -275,7 +279,7 @@ async def test_an_error_for_an_answer_is_reported(error: Rejected, text: str) ->
         assert (result["isError"], result["content"][0]["text"]) == (True, text)
 
 
-# -- what a client can be asked
+# -- client capabilities and revisions
 
 NEEDS: list[tuple[Any, dict[str, Any], dict[str, Any]]] = [
     (lambda ctx: ctx.elicit("?", str), {}, {"elicitation": {}}),
@@ -292,7 +296,7 @@ NEEDS: list[tuple[Any, dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize("number", range(len(NEEDS)))
 @looped
-async def test_only_what_the_client_declares_is_asked(number: int) -> None:
+async def test_an_input_request_without_the_client_capability_fails(number: int) -> None:
     ask, declared, required = NEEDS[number]
     caught: list[Any] = []
 
@@ -326,7 +330,7 @@ async def test_only_what_the_client_declares_is_asked(number: int) -> None:
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18"])
 @looped
-async def test_a_question_that_a_revision_does_not_have_is_not_asked(revision: str) -> None:
+async def test_an_input_request_that_the_revision_lacks_is_not_sent(revision: str) -> None:
     asks = {
         "elicit": lambda ctx: ctx.elicit("?", str),
         "url": lambda ctx: ctx.elicit_url("?", "https://x"),
@@ -339,8 +343,8 @@ async def test_a_question_that_a_revision_does_not_have_is_not_asked(revision: s
             await ask(ctx)
             return "asked"
 
-        server.tools.add(functools.partial(_asks, ask), name=name)
-    async with FakeClient(server, revision, filled) as client:
+        server.tools.add(functools.partial(_call_with_context, ask), name=name)
+    async with FakeClient(server, revision, accept_all) as client:
         for name in asks:
             if (name, revision) == ("elicit", "2025-06-18"):
                 continue
@@ -350,13 +354,13 @@ async def test_a_question_that_a_revision_does_not_have_is_not_asked(revision: s
         assert client.questions == []
 
 
-async def _asks(ask: Any, ctx: Context) -> str:
+async def _call_with_context(ask: Any, ctx: Context) -> str:
     await ask(ctx)
     return "asked"
 
 
 @looped
-async def test_only_tools_prompts_and_resources_may_ask() -> None:
+async def test_subscribing_sends_no_input_requests() -> None:
     server = Server("s")
 
     @server.resource("log:{x}")
@@ -364,13 +368,13 @@ async def test_only_tools_prompts_and_resources_may_ask() -> None:
         return str(await ctx.elicit("?", str))
 
     async with FakeClient(server, "2025-11-25") as client:
-        # A resource that would ask is there, and can be watched.
+        # A resource whose function elicits can be subscribed to.
         assert "result" in await client.raw("resources/subscribe", {"uri": "log:1"})
         assert client.questions == []
 
 
 @looped
-async def test_a_plain_function_cannot_ask() -> None:
+async def test_a_sync_function_cannot_send_input_requests() -> None:
     server = Server("s")
     caught: list[str] = []
 
@@ -399,7 +403,7 @@ async def test_a_plain_function_cannot_ask() -> None:
 
 
 @looped
-async def test_code_before_a_question_runs_again_except_in_once() -> None:
+async def test_code_before_an_input_request_runs_again_except_in_once() -> None:
     runs: list[str] = []
 
     @tool()
@@ -415,13 +419,13 @@ async def test_code_before_a_question_runs_again_except_in_once() -> None:
         runs.append("charge")
         return 5
 
-    async with FakeClient(server, STATELESS, filled) as client:
+    async with FakeClient(server, STATELESS, accept_all) as client:
         assert await client.text("it") == "5 5"
         assert (client.rounds, runs) == (3, ["begin", "charge", "begin", "begin"])
         runs.clear()
         assert await client.text("it") == "5 5"
         assert runs.count("charge") == 1
-    async with FakeClient(server, "2025-11-25", filled) as client:
+    async with FakeClient(server, "2025-11-25", accept_all) as client:
         runs.clear()
         assert await client.text("it") == "5 5"
         assert runs == ["begin", "charge"]
@@ -433,7 +437,7 @@ class Quote(msgspec.Struct):
 
 @pytest.mark.parametrize("revision", ["2025-11-25", STATELESS])
 @looped
-async def test_kept_values_come_back_in_their_types(revision: str) -> None:
+async def test_once_restores_values_in_their_types(revision: str) -> None:
     seen: list[Any] = []
 
     def annotated() -> Quote:
@@ -451,13 +455,13 @@ async def test_kept_values_come_back_in_their_types(revision: str) -> None:
         await ctx.elicit("?", str)
         return ""
 
-    async with FakeClient(server, revision, filled) as client:
+    async with FakeClient(server, revision, accept_all) as client:
         await client.call("it")
     assert seen == [[Quote(1), Quote(2), {"price": 3}, None]] * len(seen)
 
 
 @looped
-async def test_a_value_without_a_json_form_cannot_be_kept() -> None:
+async def test_once_raises_for_values_that_json_cannot_encode() -> None:
     @tool()
     async def server(ctx: Context) -> str:
         with pytest.raises(TypeError, match=r"result of once\('x', …\) must be encodable as JSON"):
@@ -471,7 +475,7 @@ async def test_a_value_without_a_json_form_cannot_be_kept() -> None:
 
 
 @looped
-async def test_once_is_once_for_all_tasks_of_a_call() -> None:
+async def test_once_runs_once_for_concurrent_tasks_of_a_call() -> None:
     calls: list[int] = []
 
     async def slow() -> int:
@@ -487,9 +491,9 @@ async def test_once_is_once_for_all_tasks_of_a_call() -> None:
         assert await client.text("it") == "[1, 1, 1]"
 
 
-@pytest.mark.parametrize("revision", FORMS)
+@pytest.mark.parametrize("revision", FORM_REVISIONS)
 @looped
-async def test_questions_in_a_task_group_are_questions(revision: str) -> None:
+async def test_input_requests_in_a_task_group_are_sent_together(revision: str) -> None:
     @tool()
     async def server(ctx: Context) -> str:
         async with asyncio.TaskGroup() as group:
@@ -497,7 +501,7 @@ async def test_questions_in_a_task_group_are_questions(revision: str) -> None:
             two = group.create_task(ctx.elicit("Two?", str))
         return f"{one.result()} {two.result()}"
 
-    async with FakeClient(server, revision, filled) as client:
+    async with FakeClient(server, revision, accept_all) as client:
         assert await client.text("it") == "Ann Ann"
         assert len(client.questions) == 2
         assert client.rounds in (0, 2)
@@ -519,8 +523,8 @@ async def test_progress_grows_and_logs_are_sent_once_over_all_runs() -> None:
         ctx.report_progress(3)
         return "done"
 
-    for revision in FORMS:
-        async with FakeClient(server, revision, filled) as client:
+    for revision in FORM_REVISIONS:
+        async with FakeClient(server, revision, accept_all) as client:
             meta = {"progressToken": 1, f"{META}logLevel": "debug"}
             reply = await client.request("tools/call", {"name": "it", "_meta": meta})
             assert reply["result"]["content"][0]["text"] == "done"
@@ -528,9 +532,9 @@ async def test_progress_grows_and_logs_are_sent_once_over_all_runs() -> None:
             assert reported == [1, "begin", "inside", "middle", 2, "end", 3]
 
 
-@pytest.mark.parametrize("revision", FORMS)
+@pytest.mark.parametrize("revision", FORM_REVISIONS)
 @looped
-async def test_a_resource_read_within_a_call_asks_beside_it(revision: str) -> None:
+async def test_a_resource_read_within_a_call_has_input_requests_of_its_own(revision: str) -> None:
     server = Server("s")
 
     @server.resource("in:{x}")
@@ -565,7 +569,7 @@ async def test_keys_are_readable_and_stable() -> None:
 
     def answer(question: Any) -> Any:
         keys.append(question["key"])
-        return filled(question)
+        return accept_all(question)
 
     async with FakeClient(server, STATELESS, answer) as client:
         await client.call("it")
@@ -597,7 +601,7 @@ YES = {"inputResponses": {"confirm": accepted(value=True)}}
 
 
 @looped
-async def test_a_state_is_good_for_its_own_call_only() -> None:
+async def test_a_state_is_valid_only_for_its_own_call() -> None:
     server = guarded(secret="s")
     async with (
         FakeClient(server, principal="ann") as ann,
@@ -628,7 +632,7 @@ async def test_a_state_is_good_for_its_own_call_only() -> None:
 
 @given(st.data())
 @settings(max_examples=examples(60), deadline=None)
-def test_no_bit_of_a_state_can_be_changed(data: st.DataObject) -> None:
+def test_a_state_with_a_changed_bit_is_refused(data: st.DataObject) -> None:
     async def run() -> None:
         server = guarded(secret="s")
         async with FakeClient(server) as client:
@@ -644,7 +648,7 @@ def test_no_bit_of_a_state_can_be_changed(data: st.DataObject) -> None:
 
 
 @looped
-async def test_an_old_state_is_refused_before_anything_runs() -> None:
+async def test_an_expired_state_is_refused_before_the_function_runs() -> None:
     runs: list[int] = []
 
     @tool(limits=Limits(state_time=-1.0))
@@ -662,31 +666,31 @@ async def test_an_old_state_is_refused_before_anything_runs() -> None:
 
 
 @looped
-async def test_rounds_are_bounded() -> None:
+async def test_the_number_of_rounds_is_limited() -> None:
     @tool(limits=Limits(rounds=3))
     async def server(ctx: Context) -> str:
         for number in range(10):
             await ctx.elicit(f"{number}?", str)
         return ""
 
-    async with FakeClient(server, STATELESS, filled) as client:
+    async with FakeClient(server, STATELESS, accept_all) as client:
         error = await client.call("it")
         assert error["code"] == -32603
         assert "asked 3 times" in error["message"]
         assert client.rounds == 4
-    async with FakeClient(server, "2025-11-25", filled) as client:
+    async with FakeClient(server, "2025-11-25", accept_all) as client:
         assert "content" in await client.call("it")
 
 
 @looped
-async def test_questions_that_a_call_waits_for_are_bounded() -> None:
+async def test_the_number_of_input_requests_of_a_session_call_is_limited() -> None:
     @tool(limits=Limits(questions=3))
     async def server(ctx: Context) -> str:
         for number in range(10):
             await ctx.elicit(f"{number}?", str)
         return ""
 
-    async with FakeClient(server, "2025-11-25", filled) as client:
+    async with FakeClient(server, "2025-11-25", accept_all) as client:
         error = await client.call("it")
         assert error["code"] == -32603
         assert "asked 3 questions" in error["message"]
@@ -694,21 +698,21 @@ async def test_questions_that_a_call_waits_for_are_bounded() -> None:
 
 
 @looped
-async def test_the_state_is_bounded() -> None:
+async def test_the_size_of_the_state_is_limited() -> None:
     @tool(limits=Limits(state=2000))
     async def server(ctx: Context, size: int) -> str:
         await ctx.once("x", lambda: "x" * size)
         await ctx.elicit("?", str)
         return "done"
 
-    async with FakeClient(server, STATELESS, filled) as client:
+    async with FakeClient(server, STATELESS, accept_all) as client:
         assert await client.text("it", size=500) == "done"
         error = await client.call("it", size=2000)
         assert (error["code"], "limits.state" in error["message"]) == (-32603, True)
 
 
 @looped
-async def test_answers_that_are_missing_or_unusable_are_asked_for_again() -> None:
+async def test_missing_and_invalid_answers_are_requested_again() -> None:
     server = guarded()
     async with FakeClient(server) as client:
         first = await first_round(client)
@@ -728,7 +732,7 @@ async def test_answers_that_are_missing_or_unusable_are_asked_for_again() -> Non
 
 
 @looped
-async def test_answers_may_come_along_at_once_for_keys_of_the_author() -> None:
+async def test_answers_for_explicit_keys_may_be_sent_with_the_first_call() -> None:
     @tool()
     async def server(ctx: Context) -> str:
         await ctx.elicit("A?", bool, key="confirm")
@@ -742,7 +746,7 @@ async def test_answers_may_come_along_at_once_for_keys_of_the_author() -> None:
 
 
 @looped
-async def test_an_answer_to_another_question_is_ignored() -> None:
+async def test_an_answer_to_a_different_input_request_is_ignored() -> None:
     asked: list[str] = ["A?", "B?"]
 
     @tool()
@@ -757,8 +761,8 @@ async def test_an_answer_to_another_question_is_ignored() -> None:
 
 
 @looped
-async def test_the_handshake_era_reads_no_state_and_no_answers() -> None:
-    async with FakeClient(guarded(), "2025-11-25", filled) as client:
+async def test_sessions_ignore_request_state_and_input_responses() -> None:
+    async with FakeClient(guarded(), "2025-11-25", accept_all) as client:
         reply = await client.request("tools/call", {"name": "it", "requestState": "x", **YES})
         assert reply["result"]["content"][0]["text"] == "state-ok"
         assert len(client.questions) == 1
@@ -783,12 +787,12 @@ async def test_each_round_has_a_state_of_its_own() -> None:
         assert "ttlMs" not in one
 
 
-# -- URLs
+# -- URL elicitation
 
 
-@pytest.mark.parametrize("revision", WITH_URLS)
+@pytest.mark.parametrize("revision", URL_REVISIONS)
 @looped
-async def test_a_url_is_agreed_to(revision: str) -> None:
+async def test_elicit_url_returns_true_when_the_user_accepts(revision: str) -> None:
     server = Server("s")
 
     @server.tool
@@ -797,7 +801,7 @@ async def test_a_url_is_agreed_to(revision: str) -> None:
         server.elicitation_complete("id-1")
         return str(agreed)
 
-    async with FakeClient(server, revision, filled) as client:
+    async with FakeClient(server, revision, accept_all) as client:
         assert await client.text("it") == "True"
         params = {"message": "Sign in", "mode": "url", "url": "https://example.test/in"}
         done = []
@@ -811,7 +815,7 @@ async def test_a_url_is_agreed_to(revision: str) -> None:
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_a_required_url_is_reported_as_the_revision_has_it(revision: str) -> None:
+async def test_url_elicitation_required_is_reported_as_the_revision_defines_it(revision: str) -> None:
     signed_in: list[int] = []
     server = Server("s")
 
@@ -857,7 +861,7 @@ async def test_a_required_url_is_reported_as_the_revision_has_it(revision: str) 
             assert [question["params"] for question in client.questions] == [reported]
         else:
             assert f"which {revision} does not have" in reply["result"]["content"][0]["text"]
-        for name in ("bare", "direct"):  # which take nothing but arguments, and are called by a shorter way
+        for name in ("bare", "direct"):  # functions without a context take a shorter path
             signed_in.clear()
             reply = await client.request("tools/call", {"name": name})
             if revision == "2025-11-25":
@@ -876,7 +880,7 @@ async def test_a_required_url_is_reported_as_the_revision_has_it(revision: str) 
 
 
 @looped
-async def test_a_required_url_is_asked_for_again_until_it_is_refused() -> None:
+async def test_a_required_url_elicitation_is_sent_again_until_it_is_declined() -> None:
     actions = ["accept", "accept", "decline"]
 
     @tool()
@@ -893,10 +897,10 @@ async def test_a_required_url_is_asked_for_again_until_it_is_refused() -> None:
         assert reported[0] != reported[1]
 
 
-# -- models
+# -- sampling
 
 
-def test_uses_of_tools_and_their_results_belong_together() -> None:
+def test_sample_refuses_tool_uses_without_matching_results() -> None:
     use = t.ToolUseContent(id="1", name="x", input={})
     result = t.ToolResultContent(tool_use_id="1", content=[])
     question = t.SamplingMessage(role="user", content=t.TextContent(text="?"))
@@ -920,14 +924,14 @@ def test_uses_of_tools_and_their_results_belong_together() -> None:
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_messages_have_the_form_of_the_revision(revision: str) -> None:
+async def test_sampling_messages_are_encoded_for_the_revision(revision: str) -> None:
     @tool()
     async def server(ctx: Context) -> str:
         blocks = [t.TextContent(text="a"), t.ImageContent(data=b"b", mime_type="image/png")]
         await ctx.sample(["one", t.SamplingMessage(role="user", content=blocks)], model_preferences="small")
         return "done"
 
-    async with FakeClient(server, revision, filled) as client:
+    async with FakeClient(server, revision, accept_all) as client:
         assert await client.text("it") == "done"
         params = client.questions[0]["params"]
         kinds = [
@@ -936,26 +940,26 @@ async def test_messages_have_the_form_of_the_revision(revision: str) -> None:
             else message["content"]["type"]
             for message in params["messages"]
         ]
-        assert kinds == (["text", ["text", "image"]] if revision in WITH_URLS else ["text", "text", "image"])
+        assert kinds == (["text", ["text", "image"]] if revision in URL_REVISIONS else ["text", "text", "image"])
         assert params["modelPreferences"] == {"hints": [{"name": "small"}]}
 
 
 @looped
-async def test_the_oldest_revision_has_no_sound() -> None:
+async def test_audio_in_sampling_fails_in_2024_11_05() -> None:
     @tool()
     async def server(ctx: Context) -> str:
         await ctx.sample(t.AudioContent(data=b"b", mime_type="audio/wav"))
         return "done"
 
-    async with FakeClient(server, "2024-11-05", filled) as client:
+    async with FakeClient(server, "2024-11-05", accept_all) as client:
         assert (await client.call("it"))["isError"]
-    async with FakeClient(server, "2025-03-26", filled) as client:
+    async with FakeClient(server, "2025-03-26", accept_all) as client:
         assert await client.text("it") == "done"
 
 
 @pytest.mark.parametrize("answer", [{"roots": [{"uri": "https://x"}]}, {"roots": 1}, {}])
 @looped
-async def test_invalid_roots_are_an_error_or_asked_for_again(answer: Any) -> None:
+async def test_invalid_roots_fail_the_call_or_are_requested_again(answer: Any) -> None:
     @tool()
     async def server(ctx: Context) -> str:
         return str(await ctx.roots())
@@ -967,11 +971,11 @@ async def test_invalid_roots_are_an_error_or_asked_for_again(answer: Any) -> Non
         assert client.rounds == server.limits.rounds + 1
 
 
-# -- waiting in place
+# -- waiting in a session
 
 
 @looped
-async def test_a_client_that_vanishes_leaves_nothing_behind() -> None:
+async def test_a_lost_connection_cancels_the_call_and_its_input_requests() -> None:
     ended: list[str] = []
 
     @tool()
@@ -994,7 +998,7 @@ async def test_a_client_that_vanishes_leaves_nothing_behind() -> None:
 
 
 @looped
-async def test_input_that_ends_during_a_question_is_not_logged_as_a_fault(caplog: pytest.LogCaptureFixture) -> None:
+async def test_end_of_input_during_an_input_request_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     @tool()
     async def server(ctx: Context) -> str:
         return str(await ctx.elicit("?", str))
@@ -1009,7 +1013,7 @@ async def test_input_that_ends_during_a_question_is_not_logged_as_a_fault(caplog
 
 
 @looped
-async def test_cancelling_a_call_withdraws_its_questions() -> None:
+async def test_cancelling_a_call_cancels_its_input_requests() -> None:
     @tool()
     async def server(ctx: Context) -> str:
         await ctx.ask(a=Roots(), b=Elicit("?", str))
@@ -1029,7 +1033,7 @@ async def test_cancelling_a_call_withdraws_its_questions() -> None:
 
 
 @looped
-async def test_cancelling_a_call_in_the_turn_that_it_asks_in_leaves_nothing() -> None:
+async def test_cancelling_a_call_as_it_sends_input_requests_leaves_no_tasks() -> None:
     @tool()
     async def server(ctx: Context) -> str:
         await ctx.ask(a=Roots(), b=Elicit("?", str))
@@ -1051,7 +1055,7 @@ async def test_cancelling_a_call_in_the_turn_that_it_asks_in_leaves_nothing() ->
 
 
 @looped
-async def test_a_handlers_own_time_stands_still_while_it_asks() -> None:
+async def test_the_timeout_of_a_handler_is_paused_while_it_waits_for_input() -> None:
     server = Server("s")
 
     @server.tool(timeout=0.05)
@@ -1078,12 +1082,12 @@ async def test_a_handlers_own_time_stands_still_while_it_asks() -> None:
                 json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": ROOTS}).encode() + b"\n"
             )
         assert (await client.wire.answer(id))["result"]["content"][0]["text"] == "done"
-    async with FakeClient(server, "2025-11-25", filled) as client:
+    async with FakeClient(server, "2025-11-25", accept_all) as client:
         assert "took longer than 0.05 s" in (await client.call("slow"))["content"][0]["text"]
 
 
 @looped
-async def test_no_answer_in_time_is_an_error() -> None:
+async def test_a_call_fails_if_the_client_does_not_answer_in_time() -> None:
     @tool(limits=Limits(answer_time=0.02))
     async def server(ctx: Context) -> str:
         await ctx.roots()
@@ -1095,8 +1099,8 @@ async def test_no_answer_in_time_is_an_error() -> None:
         assert client.wire.stream.peer._awaited == {}
 
 
-class Closed:
-    """A channel that refuses questions, which no transport of the handshake era should do."""
+class ClosedChannel:
+    """A channel that refuses requests, which no transport of the handshake era does."""
 
     multiplexed = True
 
@@ -1108,20 +1112,23 @@ class Closed:
 
 
 @looped
-async def test_where_nothing_can_be_asked_the_handshake_era_gets_an_error() -> None:
+async def test_input_requests_on_a_channel_without_requests_fail_in_sessions() -> None:
     @tool()
     async def server(ctx: Context) -> str:
         await ctx.roots()
         return ""
 
-    request = opened(server, "tools/call", {"name": "it"}, "2025-11-25", channel=Closed())
+    request = opened(server, "tools/call", {"name": "it"}, "2025-11-25", channel=ClosedChannel())
     request.caller = msgspec.structs.replace(
         request.caller, capabilities=msgspec.convert(EVERYTHING, t.ClientCapabilities)
     )
     result = await server.handlers["tools/call"](request)
     assert "does not carry requests" in result.content[0].text
     stateless = opened(
-        server, "tools/call", {"name": "it", "_meta": {f"{META}clientCapabilities": EVERYTHING}}, channel=Closed()
+        server,
+        "tools/call",
+        {"name": "it", "_meta": {f"{META}clientCapabilities": EVERYTHING}},
+        channel=ClosedChannel(),
     )
     with pytest.raises(InputNeeded):
         await server.handlers["tools/call"](stateless)
@@ -1130,7 +1137,7 @@ async def test_where_nothing_can_be_asked_the_handshake_era_gets_an_error() -> N
 # -- replay
 
 
-@pytest.mark.parametrize("revision", FORMS)
+@pytest.mark.parametrize("revision", FORM_REVISIONS)
 @looped
 async def test_replay_runs_again_in_every_revision(revision: str) -> None:
     runs: list[int] = []
@@ -1150,7 +1157,7 @@ async def test_replay_runs_again_in_every_revision(revision: str) -> None:
     def answer(question: Any) -> Any:
         if question["method"] == "sampling/createMessage" and revision != STATELESS:
             raise Rejected(-1)
-        return filled(question)
+        return accept_all(question)
 
     async with FakeClient(server, revision, answer) as client:
         word = "sampled" if revision == STATELESS else "declined"
@@ -1179,15 +1186,15 @@ async def test_dependencies_are_closed_when_a_run_ends_with_a_question() -> None
     async def server(ctx: Context, db: Annotated[str, Depends(database)]) -> str:
         return f"{db} {await ctx.elicit('?', str)}"
 
-    async with FakeClient(server, STATELESS, filled) as client:
+    async with FakeClient(server, STATELESS, accept_all) as client:
         assert await client.text("it") == "db Ann"
     assert events == ["open", "closed", "open", "closed"]
 
 
-@pytest.mark.parametrize("revision", FORMS)
+@pytest.mark.parametrize("revision", FORM_REVISIONS)
 @pytest.mark.parametrize("replay", [False, True])
 @looped
-async def test_a_part_of_a_server_asks_as_the_whole_does(revision: str, replay: bool) -> None:
+async def test_tools_of_an_included_server_send_input_requests(revision: str, replay: bool) -> None:
     runs: list[int] = []
 
     @tool()
@@ -1197,12 +1204,12 @@ async def test_a_part_of_a_server_asks_as_the_whole_does(revision: str, replay: 
 
     whole = Server("whole", replay=replay)
     whole.include(part, prefix="part")
-    async with FakeClient(whole, revision, filled) as client:
+    async with FakeClient(whole, revision, accept_all) as client:
         assert await client.text("part_it") == "AnnAnn"
     assert len(runs) == (3 if replay or revision == STATELESS else 1)
 
 
-# -- the state, whatever is in it
+# -- generated states
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
@@ -1213,7 +1220,7 @@ JSON = st.recursive(
 
 @given(JSON, JSON, st.lists(JSON, max_size=3), st.text(max_size=5), st.text(max_size=5))
 @settings(max_examples=examples(60), deadline=None)
-def test_a_state_restores_everything_and_opens_only_for_its_principal(
+def test_a_state_restores_all_values_and_is_valid_only_for_its_principal(
     argument: Any, other: Any, kept: list[Any], principal: str, stranger: str
 ) -> None:
     runs: list[list[Any]] = []
@@ -1227,7 +1234,7 @@ def test_a_state_restores_everything_and_opens_only_for_its_principal(
         return "done"
 
     async def run() -> None:
-        async with FakeClient(server, STATELESS, filled, principal=principal) as client:
+        async with FakeClient(server, STATELESS, accept_all, principal=principal) as client:
             assert await client.text("it", x=argument) == "done"
             assert runs == [[*kept, "Ann"]] * 2
             state = (await first_round(client, x=argument))["requestState"]
@@ -1240,10 +1247,10 @@ def test_a_state_restores_everything_and_opens_only_for_its_principal(
     asyncio.run(run())
 
 
-# -- each bound and each refusal
+# -- limits and refusals
 
 
-def test_a_url_is_more_than_a_scheme_and_a_model_needs_a_token() -> None:
+def test_invalid_urls_and_max_tokens_of_zero_are_refused() -> None:
     for url in ("", "https", "https:"):
         with pytest.raises(ValueError, match="is not a URL that a user can open"):
             ElicitUrl("Sign in", url)
@@ -1253,7 +1260,7 @@ def test_a_url_is_more_than_a_scheme_and_a_model_needs_a_token() -> None:
     Sample("?", max_tokens=1)
 
 
-def test_a_sample_names_the_tool_results_that_do_not_fit() -> None:
+def test_sample_names_the_tool_results_that_do_not_match() -> None:
     question = t.SamplingMessage(role="user", content=t.TextContent(text="?"))
 
     def uses(*ids: str) -> t.SamplingMessage:
@@ -1275,9 +1282,9 @@ def test_a_sample_names_the_tool_results_that_do_not_fit() -> None:
             Sample(messages, tools=[])
 
 
-@pytest.mark.parametrize("revision", FORMS)
+@pytest.mark.parametrize("revision", FORM_REVISIONS)
 @looped
-async def test_an_answer_with_an_unknown_action_is_ignored(revision: str) -> None:
+async def test_an_answer_with_an_unknown_action_is_refused_or_requested_again(revision: str) -> None:
     actions = ["perhaps", "accept"]
 
     @tool()
@@ -1288,7 +1295,7 @@ async def test_an_answer_with_an_unknown_action_is_ignored(revision: str) -> Non
         server, revision, lambda question: {"action": actions.pop(0), "content": {"value": "x"}}
     ) as client:
         said = await client.text("it")
-    if revision == STATELESS:  # it is asked again
+    if revision == STATELESS:  # the input is requested again
         assert (said, len(client.questions)) == ("x", 2)
     else:
         assert "action: must be one of accept, decline, cancel" in said
@@ -1299,7 +1306,7 @@ class Model(pydantic.BaseModel):
 
 
 @looped
-async def test_models_are_kept_and_come_back_as_models_and_what_json_cannot_say_as_json() -> None:
+async def test_once_restores_pydantic_models_and_returns_other_values_as_json() -> None:
     seen: list[Any] = []
 
     def model() -> Model:
@@ -1314,13 +1321,13 @@ async def test_models_are_kept_and_come_back_as_models_and_what_json_cannot_say_
         await ctx.elicit("?", str)
         return ""
 
-    async with FakeClient(server, STATELESS, filled) as client:
+    async with FakeClient(server, STATELESS, accept_all) as client:
         await client.call("it")
     assert seen == [[Model(full_name="Ann"), {"a": [1]}, [1, "x"]]] * 2
 
 
 @looped
-async def test_urls_that_wait_to_be_done_are_bounded_and_the_oldest_is_forgotten(
+async def test_pending_url_elicitations_are_limited_and_the_oldest_is_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rounds, "MAX_OPEN_URLS", 2)
@@ -1340,8 +1347,8 @@ async def test_urls_that_wait_to_be_done_are_bounded_and_the_oldest_is_forgotten
     assert server.services.open_urls == {}
 
 
-class Half:
-    """A channel that accepts one question."""
+class AcceptingChannel:
+    """A channel that counts requests and returns no answer."""
 
     multiplexed = False
 
@@ -1357,12 +1364,12 @@ class Half:
 
 
 @looped
-async def test_where_replay_cannot_ask_it_is_an_error() -> None:
+async def test_replay_fails_on_a_channel_that_carries_no_requests() -> None:
     @tool(replay=True)
     async def server(ctx: Context) -> str:
         return await ctx.elicit("?", str)
 
-    request = opened(server, "tools/call", {"name": "it"}, "2025-11-25", channel=Half())
+    request = opened(server, "tools/call", {"name": "it"}, "2025-11-25", channel=AcceptingChannel())
     request.caller = msgspec.structs.replace(
         request.caller, capabilities=msgspec.convert(EVERYTHING, t.ClientCapabilities)
     )
@@ -1371,7 +1378,7 @@ async def test_where_replay_cannot_ask_it_is_an_error() -> None:
 
 
 @looped
-async def test_a_replayed_run_gets_each_answer_that_is_an_error_or_a_refusal() -> None:
+async def test_a_replayed_run_receives_errors_and_refusals() -> None:
     @tool(replay=True)
     async def server(ctx: Context) -> str:
         said = []
@@ -1396,7 +1403,7 @@ async def test_a_replayed_run_gets_each_answer_that_is_an_error_or_a_refusal() -
 
 
 @looped
-async def test_names_of_questions_never_meet() -> None:
+async def test_keys_of_input_requests_are_unique() -> None:
     seen: list[str] = []
 
     @tool()
@@ -1416,14 +1423,14 @@ async def test_names_of_questions_never_meet() -> None:
 
 
 @looped
-async def test_a_state_has_as_many_characters_as_the_limit_and_not_one_more() -> None:
+async def test_a_state_of_exactly_the_limit_is_accepted_and_one_character_more_fails() -> None:
     async def asked(limit: int) -> Any:
         @tool(limits=Limits(state=limit))
         async def server(ctx: Context) -> str:
             await ctx.once("x", lambda: "x" * 500)
             return await ctx.elicit("?", str)
 
-        async with FakeClient(server, STATELESS, filled) as client:
+        async with FakeClient(server, STATELESS, accept_all) as client:
             return await client.raw("tools/call", {"name": "it", "arguments": {}})
 
     size = len((await asked(100_000))["result"]["requestState"])
@@ -1433,7 +1440,7 @@ async def test_a_state_has_as_many_characters_as_the_limit_and_not_one_more() ->
 
 
 @looped
-async def test_logs_are_sent_once_though_a_part_of_the_run_is_skipped() -> None:
+async def test_logs_are_sent_once_although_replayed_code_is_skipped() -> None:
     @tool()
     async def server(ctx: Context) -> str:
         def work() -> int:
@@ -1451,7 +1458,7 @@ async def test_logs_are_sent_once_though_a_part_of_the_run_is_skipped() -> None:
         ctx.info("after two")
         return "done"
 
-    async with FakeClient(server, STATELESS, filled) as client:
+    async with FakeClient(server, STATELESS, accept_all) as client:
         result = await client.request(
             "tools/call", {"name": "it", "arguments": {}, "_meta": {f"{META}logLevel": "debug"}}
         )

@@ -1,4 +1,4 @@
-"""Each change reaches every watcher of either era once, from any thread, and failures affect only one watcher."""
+"""Notifications of changes in every revision: coalescing, threads, limits, and failures of single watchers."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ UPDATED = "notifications/resources/updated"
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Coalesce for 2 ms: these tests are about order, not time."""
+def short_coalescing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coalesce for 2 ms, since these tests check order and not time."""
     monkeypatch.setattr(watching, "COALESCE_SECONDS", 0.002)
 
 
@@ -69,7 +69,7 @@ async def after(server: Server, wire: Wire) -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_one_call_reaches_a_watcher_of_every_revision(revision: str) -> None:
+async def test_resource_updated_notifies_watchers_of_every_revision(revision: str) -> None:
     server = notes()
     await server.start()
     async with Wire(server, revision) as wire:
@@ -103,7 +103,7 @@ async def after_again(server: Server, wire: Wire) -> list[tuple[str, Any]]:
 
 
 @looped
-async def test_changes_come_from_any_thread() -> None:
+async def test_changes_may_be_reported_from_any_thread() -> None:
     server = notes()
     await server.start()
     async with Wire(server) as wire:
@@ -129,7 +129,7 @@ async def test_changes_come_from_any_thread() -> None:
 
 
 @looped
-async def test_changes_before_the_start_after_the_end_and_without_watchers_are_nothing() -> None:
+async def test_changes_outside_the_servers_run_and_without_watchers_are_ignored() -> None:
     server = notes()
     server.resource_updated("note://a")
     server.list_changed("tools")
@@ -147,7 +147,7 @@ async def test_changes_before_the_start_after_the_end_and_without_watchers_are_n
 
 
 def test_a_restarted_server_reports_changes_again() -> None:
-    """A change that waited at the end of the first run must not block those of the second."""
+    """A change that was pending when the server closed must not block later ones."""
     server = notes()
 
     async def run() -> None:
@@ -164,7 +164,7 @@ def test_a_restarted_server_reports_changes_again() -> None:
 
 
 @looped
-async def test_watching_twice_notifies_once_and_unsubscribing_ends_it() -> None:
+async def test_a_repeated_subscription_notifies_once_and_unsubscribing_ends_it() -> None:
     server = notes()
     await server.start()
     async with Wire(server, "2025-11-25") as wire:
@@ -183,7 +183,7 @@ async def test_watching_twice_notifies_once_and_unsubscribing_ends_it() -> None:
 
 @pytest.mark.parametrize("id", [1, "1"])
 @looped
-async def test_the_acknowledgement_comes_first_and_every_notice_has_the_ids_own_type(id: Any) -> None:
+async def test_the_acknowledgement_is_sent_first_and_subscription_ids_keep_their_type(id: Any) -> None:
     server = notes()
     await server.start()
     async with Wire(server) as wire:
@@ -247,7 +247,7 @@ async def test_two_listens_on_one_stream_are_distinguished_and_cancelling_one_ke
 
 
 @looped
-async def test_the_number_of_listens_and_of_watched_resources_has_a_bound() -> None:
+async def test_the_number_of_listens_and_of_watched_resources_is_limited() -> None:
     """security U05, U09"""
     server = notes(limits=Limits(listens=2, watched=2))
     await server.start()
@@ -271,7 +271,7 @@ async def test_the_number_of_listens_and_of_watched_resources_has_a_bound() -> N
 
 
 @looped
-async def test_all_together_watch_no_more_than_the_total_and_everybody_an_equal_part() -> None:
+async def test_the_total_of_watched_resources_is_limited_and_shared_equally() -> None:
     server = notes(limits=Limits(watched_total=3))
     await server.start()
     async with Wire(server, "2025-11-25") as newcomer:
@@ -301,7 +301,7 @@ async def test_a_listen_that_cannot_be_acknowledged_is_refused() -> None:
 
 
 @looped
-async def test_draining_gives_every_listen_its_result() -> None:
+async def test_drain_completes_every_listen() -> None:
     server = notes()
     await server.start()
     async with Wire(server) as one, Wire(server) as other:
@@ -314,7 +314,7 @@ async def test_draining_gives_every_listen_its_result() -> None:
     await server.close()
 
 
-# -- what may be watched
+# -- resources that may be watched
 
 
 def guarded() -> Server:
@@ -349,7 +349,7 @@ MISSING = ["note://gone", "page://10", "page://ten", "secret://x", "secret:stati
 @pytest.mark.parametrize("uri", MISSING)
 @pytest.mark.parametrize("revision", HANDSHAKE)
 @looped
-async def test_a_subscription_to_what_is_missing_or_forbidden_is_refused_as_missing(revision: str, uri: str) -> None:
+async def test_subscribing_to_a_missing_or_forbidden_resource_reports_it_as_missing(revision: str, uri: str) -> None:
     """security U01, U02: watching a resource that may not be read would reveal its changes."""
     server = guarded()
     answer = await ask(server, "resources/subscribe", {"uri": uri}, revision)
@@ -358,7 +358,7 @@ async def test_a_subscription_to_what_is_missing_or_forbidden_is_refused_as_miss
 
 
 @looped
-async def test_a_listen_leaves_out_what_is_missing_forbidden_or_broken(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_listen_omits_missing_forbidden_and_failing_resources(caplog: pytest.LogCaptureFixture) -> None:
     server = guarded()
     await server.start()
     async with Wire(server) as wire:
@@ -372,7 +372,7 @@ async def test_a_listen_leaves_out_what_is_missing_forbidden_or_broken(caplog: p
 
 
 @looped
-async def test_a_subscription_to_no_uri_is_an_invalid_param() -> None:
+async def test_subscribing_to_an_invalid_uri_fails_with_invalid_params() -> None:
     for uri in ("not a uri", "x" * 10_000):
         answer = await ask(notes(), "resources/subscribe", {"uri": uri}, "2025-11-25")
         assert answer["error"]["code"] == -32602
@@ -383,7 +383,7 @@ async def test_a_subscription_to_no_uri_is_an_invalid_param() -> None:
 
 
 @looped
-async def test_the_end_of_a_session_drops_all_it_watched() -> None:
+async def test_the_end_of_a_session_drops_its_watches() -> None:
     server = notes()
     await server.start()
     async with Wire(server, "2025-11-25") as wire:
@@ -396,7 +396,7 @@ async def test_the_end_of_a_session_drops_all_it_watched() -> None:
 
 
 @looped
-async def test_a_session_that_subscribes_before_it_has_confirmed_leaves_nothing_behind() -> None:
+async def test_a_subscription_before_initialized_is_dropped_with_the_connection() -> None:
     server = notes()
     wire = Wire(server, "2025-11-25")
     await wire.ask("initialize", hello("2025-11-25"))
@@ -409,7 +409,7 @@ async def test_a_session_that_subscribes_before_it_has_confirmed_leaves_nothing_
 # -- attaching
 
 
-class Quay(Source):
+class RecordingSource(Source):
     """A source that records what is watched."""
 
     def __init__(self, scheme: str = "quay:", fails: bool = False) -> None:
@@ -439,7 +439,7 @@ class Quay(Source):
 @looped
 async def test_a_source_is_attached_by_the_first_watcher_and_detached_after_the_last() -> None:
     server = notes()
-    quay, other = Quay(), Quay("other:")
+    quay, other = RecordingSource(), RecordingSource("other:")
     server.include(quay)
     server.include(other)
     await server.start()
@@ -463,11 +463,11 @@ async def test_a_source_is_attached_by_the_first_watcher_and_detached_after_the_
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_a_hook_that_raises_is_logged_and_the_watch_stands(
+async def test_a_source_whose_watch_raises_is_logged_and_the_watch_remains(
     revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = notes()
-    bad, good = Quay(fails=True), Quay("good:")
+    bad, good = RecordingSource(fails=True), RecordingSource("good:")
     server.include(bad)
     server.include(good)
     await server.start()
@@ -514,7 +514,7 @@ async def test_failing_delivery_callbacks_and_watchers_affect_no_other_watcher(
 
 
 @looped
-async def test_a_follower_runs_from_the_first_watcher_to_the_last() -> None:
+async def test_a_watcher_function_runs_from_the_first_watcher_to_the_last() -> None:
     server = notes()
     running: dict[str, bool] = {}
     changed = asyncio.Event()
@@ -550,7 +550,7 @@ async def test_a_follower_runs_from_the_first_watcher_to_the_last() -> None:
 
 
 @looped
-async def test_a_follower_that_raises_is_logged_and_nothing_else_ends(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_watcher_function_that_raises_is_logged_and_the_watch_remains(caplog: pytest.LogCaptureFixture) -> None:
     server = notes()
 
     @server.watcher("note://a")
@@ -568,7 +568,7 @@ async def test_a_follower_that_raises_is_logged_and_nothing_else_ends(caplog: py
     ]
 
 
-def test_a_follower_must_be_async() -> None:
+def test_a_watcher_function_must_be_async() -> None:
     with pytest.raises(TypeError, match="must be an async function"):
         Server("s").watcher("note://a")(lambda uri: None)
 
@@ -590,7 +590,7 @@ async def test_adding_and_removing_notifies_the_watchers_of_the_list(revision: s
             (lambda: server.resources.remove("new://x"), "resources"),
             (lambda: server.resources.add("new://{x}", lambda x: ""), "resources"),
             (lambda: server.resources.remove("new://{x}"), "resources"),
-            (lambda: server.include(Quay()), "resources"),
+            (lambda: server.include(RecordingSource()), "resources"),
             (lambda: server.tools.add(lambda: "x", name="second"), "tools"),
             (lambda: server.tools.remove("second"), "tools"),
             (lambda: server.prompts.add(lambda: "x", name="second"), "prompts"),
@@ -620,7 +620,7 @@ async def test_a_session_gets_no_list_changes_before_it_confirms_the_handshake()
 
 
 @looped
-async def test_a_reader_that_is_behind_does_not_hold_up_the_others(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_slow_reader_does_not_delay_other_watchers(caplog: pytest.LogCaptureFixture) -> None:
     """security U07, U08"""
     caplog.set_level(logging.WARNING)
     server = notes(limits=Limits(backlog=200))
@@ -640,7 +640,7 @@ async def test_a_reader_that_is_behind_does_not_hold_up_the_others(caplog: pytes
     assert caplog.records == []
 
 
-def test_a_source_that_comes_late_is_started_and_attached_to_the_watched_list() -> None:
+def test_a_source_included_in_a_running_server_is_started_and_attached() -> None:
     """Adding a source to a running server must not need a restart."""
 
     class Late(Source):
@@ -671,7 +671,7 @@ def test_a_source_that_comes_late_is_started_and_attached_to_the_watched_list() 
     asyncio.run(run())
 
 
-class Seen(Source):
+class CallRecorder(Source):
     """Records its calls."""
 
     def __init__(self) -> None:
@@ -696,15 +696,15 @@ class Seen(Source):
 @pytest.mark.parametrize("revision", ERAS)
 @pytest.mark.parametrize(("hook", "asked"), [(None, []), ("transparent", []), ("plain", ["read"])])
 @looped
-async def test_a_watch_begins_with_stat_whatever_is_around_reads(
+async def test_a_watch_calls_stat_before_it_attaches_with_any_middleware(
     hook: str | None, asked: list[str], revision: str
 ) -> None:
-    """A requirement of ours: `watch` is when a source begins to compare, and no later change is lost."""
+    """A source compares with the state at `watch`, so no later change may be lost."""
 
     async def around(call: Call, next: Next) -> Any:
         return await next(call)
 
-    server, source = Server("s"), Seen()
+    server, source = Server("s"), CallRecorder()
     server.include(source)
     if hook:
         server.methods.add_middleware(transparent(around) if hook == "transparent" else around, ("resources/read",))
@@ -712,34 +712,34 @@ async def test_a_watch_begins_with_stat_whatever_is_around_reads(
         assert source.asked == [*asked, "stat", "attach"]
 
 
-# -- how soon, and in which order
+# -- time and order
 
 
-class Ear:
+class RecordingWatcher:
     """A watcher of a `Watching`, with the methods and URIs of its notices."""
 
-    def __init__(self, received: list[tuple[Ear, str]]) -> None:
+    def __init__(self, received: list[tuple[RecordingWatcher, str]]) -> None:
         self.received = received
-        self.acts: Callable[[], object] = lambda: None
+        self.on_send: Callable[[], object] = lambda: None
 
     def send(self, message: Callable[[bytes | None], bytes]) -> bool:
         notice = json.loads(message(None))
         self.received.append((self, notice.get("params", {}).get("uri") or notice["method"]))
-        self.acts()
+        self.on_send()
         return True
 
 
-class Hall:
+class Watchers:
     """A running `Watching` with this many watchers of `a:`, `b:` and the resources."""
 
     def __init__(self, number: int) -> None:
         self.watching = Watching(lambda uri: None, lambda uri: None)
-        self.received: list[tuple[Ear, str]] = []
-        self.ears = [Ear(self.received) for _ in range(number)]
-        for ear in self.ears:
-            self.watching.watch(ear, "a:")
-            self.watching.watch(ear, "b:")
-            self.watching.watch_list(ear, "resources")
+        self.received: list[tuple[RecordingWatcher, str]] = []
+        self.members = [RecordingWatcher(self.received) for _ in range(number)]
+        for member in self.members:
+            self.watching.watch(member, "a:")
+            self.watching.watch(member, "b:")
+            self.watching.watch_list(member, "resources")
         self.watching.start(asyncio.get_running_loop())
 
     async def turns(self, number: int) -> None:
@@ -751,185 +751,187 @@ class Hall:
         while len(self.received) < number:
             await asyncio.sleep(0.001)
 
-    def notices_of(self, ear: int) -> list[str]:
-        return [what for who, what in self.received if who is self.ears[ear]]
+    def notices_of(self, member: int) -> list[str]:
+        return [what for who, what in self.received if who is self.members[member]]
 
 
 @looped
-async def test_a_change_after_a_pause_is_sent_in_the_next_turn_and_later_ones_wait(
+async def test_the_first_change_is_sent_in_the_next_turn_and_later_ones_are_coalesced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A single change is not delayed."""
     monkeypatch.setattr(watching, "COALESCE_SECONDS", 3600.0)
-    hall = Hall(2)
-    hall.watching.updated("a:")
-    assert hall.received == []  # a handler may continue to change it in this turn
-    hall.watching.updated("a:")
-    await hall.turns(2)
-    assert [what for _, what in hall.received] == ["a:", "a:"]
-    hall.watching.updated("a:")
-    hall.watching.updated("b:")
-    hall.watching.list_changed("resources")
-    await hall.turns(5)
-    assert hall.notices_of(0) == ["a:", "b:", "notifications/resources/list_changed"]
-    hall.watching.stop()
+    group = Watchers(2)
+    group.watching.updated("a:")
+    assert group.received == []  # a handler may change it again in this turn
+    group.watching.updated("a:")
+    await group.turns(2)
+    assert [what for _, what in group.received] == ["a:", "a:"]
+    group.watching.updated("a:")
+    group.watching.updated("b:")
+    group.watching.list_changed("resources")
+    await group.turns(5)
+    assert group.notices_of(0) == ["a:", "b:", "notifications/resources/list_changed"]
+    group.watching.stop()
 
 
 @looped
-async def test_a_second_change_is_sent_once_and_then_nothing_more() -> None:
-    hall = Hall(1)
-    hall.watching.updated("a:")
-    await hall.turns(2)
+async def test_changes_during_the_coalescing_time_are_sent_once() -> None:
+    group = Watchers(1)
+    group.watching.updated("a:")
+    await group.turns(2)
     for _ in range(100):
-        hall.watching.updated("a:")
-        await hall.turns(1)
-    await hall.until(2)
+        group.watching.updated("a:")
+        await group.turns(1)
+    await group.until(2)
     await asyncio.sleep(watching.COALESCE_SECONDS * 5)
-    notices = len(hall.received)
+    notices = len(group.received)
     assert 2 <= notices <= 5  # under load the hundred turns may take longer than COALESCE
     await asyncio.sleep(watching.COALESCE_SECONDS * 5)
-    assert len(hall.received) == notices
-    hall.watching.updated("a:")
-    await hall.turns(2)
-    assert len(hall.received) == notices + 1
-    hall.watching.stop()
+    assert len(group.received) == notices
+    group.watching.updated("a:")
+    await group.turns(2)
+    assert len(group.received) == notices + 1
+    group.watching.stop()
 
 
 @pytest.mark.parametrize("threaded", [False, True])
 @looped
-async def test_a_storm_gives_few_notices_and_the_last_change_is_seen(threaded: bool) -> None:
-    hall = Hall(1)
+async def test_many_changes_are_coalesced_and_the_last_one_is_sent(threaded: bool) -> None:
+    group = Watchers(1)
     state, seen = 0, []
-    hall.ears[0].acts = lambda: seen.append(state)
+    group.members[0].on_send = lambda: seen.append(state)
 
-    def storm() -> None:
+    def change_often() -> None:
         nonlocal state
         for number in range(1, 1001):
             state = number
-            hall.watching.updated("a:")
+            group.watching.updated("a:")
 
     if threaded:
-        await asyncio.to_thread(storm)
+        await asyncio.to_thread(change_often)
     else:
-        storm()
+        change_often()
     while not seen or seen[-1] != 1000:
         await asyncio.sleep(0.001)
     await asyncio.sleep(watching.COALESCE_SECONDS * 5)
     assert len(seen) < 100
-    hall.watching.stop()
+    group.watching.stop()
 
 
 @looped
-async def test_many_watchers_are_notified_in_slices_with_other_work_between(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_watchers_are_notified_in_slices_over_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "WATCHERS_PER_TURN", 3)
-    hall = Hall(10)
-    hall.watching.updated("a:")
-    hall.watching.updated("b:")
+    group = Watchers(10)
+    group.watching.updated("a:")
+    group.watching.updated("b:")
     numbers = []
-    while len(hall.received) < 20:
-        await hall.turns(1)
-        numbers.append(len(hall.received))
+    while len(group.received) < 20:
+        await group.turns(1)
+        numbers.append(len(group.received))
     assert numbers == [3, 6, 9, 12, 15, 18, 20]
-    assert all(hall.notices_of(ear) == ["a:", "b:"] for ear in range(10))
-    hall.watching.stop()
+    assert all(group.notices_of(member) == ["a:", "b:"] for member in range(10))
+    group.watching.stop()
 
 
 @pytest.mark.parametrize("number", [2, 3, 4])
 @looped
-async def test_a_full_slice_is_not_the_last(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+async def test_every_watcher_is_notified_once_around_the_size_of_a_slice(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     monkeypatch.setattr(watching, "WATCHERS_PER_TURN", 3)
-    hall = Hall(number)
+    group = Watchers(number)
     for times in (1, 2, 3):
-        hall.watching.updated("a:")
-        await hall.until(number * times)
+        group.watching.updated("a:")
+        await group.until(number * times)
         await asyncio.sleep(watching.COALESCE_SECONDS * 5)
-    assert len(hall.received) == number * 3
-    hall.watching.stop()
+    assert len(group.received) == number * 3
+    group.watching.stop()
 
 
 @looped
-async def test_a_watcher_that_leaves_while_a_slice_waits_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_watcher_dropped_before_its_slice_is_not_notified(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "WATCHERS_PER_TURN", 1)
-    hall = Hall(4)
-    hall.ears[1].acts = lambda: hall.watching.drop(hall.ears[3])
-    hall.watching.updated("a:")
-    await hall.turns(1)
-    hall.watching.unwatch(hall.ears[2], "a:")
-    await hall.turns(10)
-    assert [hall.notices_of(ear) for ear in range(4)] == [["a:"], ["a:"], [], []]
-    hall.watching.stop()
+    group = Watchers(4)
+    group.members[1].on_send = lambda: group.watching.drop(group.members[3])
+    group.watching.updated("a:")
+    await group.turns(1)
+    group.watching.unwatch(group.members[2], "a:")
+    await group.turns(10)
+    assert [group.notices_of(member) for member in range(4)] == [["a:"], ["a:"], [], []]
+    group.watching.stop()
 
 
 @looped
-async def test_a_change_while_slices_wait_reaches_watchers_that_were_already_notified(
+async def test_a_change_between_slices_is_sent_to_watchers_notified_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watching, "WATCHERS_PER_TURN", 1)
-    hall = Hall(3)
-    hall.watching.updated("a:")
-    await hall.turns(2)
-    assert hall.notices_of(0) == ["a:"]
-    hall.watching.updated("a:")
-    await hall.until(6)
-    assert all(hall.notices_of(ear) == ["a:", "a:"] for ear in range(3))
-    hall.watching.stop()
+    group = Watchers(3)
+    group.watching.updated("a:")
+    await group.turns(2)
+    assert group.notices_of(0) == ["a:"]
+    group.watching.updated("a:")
+    await group.until(6)
+    assert all(group.notices_of(member) == ["a:", "a:"] for member in range(3))
+    group.watching.stop()
 
 
 @looped
 async def test_a_watcher_that_fails_affects_no_other_watcher(caplog: pytest.LogCaptureFixture) -> None:
-    hall = Hall(3)
+    group = Watchers(3)
 
     def fail() -> None:
         raise RuntimeError("broken")
 
-    hall.ears[1].acts = fail
+    group.members[1].on_send = fail
     notices: list[int] = []
-    hall.watching.on_sent = lambda uri, number: notices.append(number)
-    hall.watching.updated("a:")
-    await hall.turns(2)
-    assert [hall.notices_of(ear) for ear in range(3)] == [["a:"]] * 3
+    group.watching.on_sent = lambda uri, number: notices.append(number)
+    group.watching.updated("a:")
+    await group.turns(2)
+    assert [group.notices_of(member) for member in range(3)] == [["a:"]] * 3
     assert notices == [2]
     assert "The change of a: could not be sent to a watcher" in caplog.text
-    hall.watching.stop()
+    group.watching.stop()
 
 
 @looped
 async def test_a_uri_that_cannot_be_sent_affects_no_other_uri(caplog: pytest.LogCaptureFixture) -> None:
-    hall = Hall(1)
-    hall.watching.watch(hall.ears[0], "a:\ud800")
-    hall.watching.updated("a:\ud800")
-    hall.watching.updated("b:")
-    await hall.turns(3)
-    assert hall.notices_of(0) == ["b:"]
+    group = Watchers(1)
+    group.watching.watch(group.members[0], "a:\ud800")
+    group.watching.updated("a:\ud800")
+    group.watching.updated("b:")
+    await group.turns(3)
+    assert group.notices_of(0) == ["b:"]
     assert "updated failed" in caplog.text
-    hall.watching.stop()
+    group.watching.stop()
 
 
 @looped
-async def test_stopping_drops_the_waiting_slices_and_a_new_start_works(
+async def test_stop_drops_pending_slices_and_watching_can_start_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(watching, "WATCHERS_PER_TURN", 1)
-    hall = Hall(3)
-    hall.watching.updated("a:")
-    hall.watching.updated("b:")
-    await hall.turns(1)
-    hall.watching.stop()
-    await hall.turns(10)
-    assert len(hall.received) == 1
-    hall.watching.start(asyncio.get_running_loop())
-    hall.watching.updated("a:")
-    await hall.until(4)
+    group = Watchers(3)
+    group.watching.updated("a:")
+    group.watching.updated("b:")
+    await group.turns(1)
+    group.watching.stop()
+    await group.turns(10)
+    assert len(group.received) == 1
+    group.watching.start(asyncio.get_running_loop())
+    group.watching.updated("a:")
+    await group.until(4)
     await asyncio.sleep(watching.COALESCE_SECONDS * 5)
-    assert [what for _, what in hall.received] == ["a:"] * 4
-    hall.watching.stop()
+    assert [what for _, what in group.received] == ["a:"] * 4
+    group.watching.stop()
 
 
-# -- each bound at its value and one beyond
+# -- limits
 
 
 @looped
-async def test_a_listen_watches_as_many_as_the_limit_and_not_one_more() -> None:
+async def test_a_listen_may_watch_up_to_the_limit() -> None:
     server = notes(limits=Limits(watched=3, listens=2))
     await server.start()
     async with Wire(server) as wire:
@@ -952,7 +954,7 @@ async def test_a_listen_watches_as_many_as_the_limit_and_not_one_more() -> None:
 
 
 @looped
-async def test_far_too_many_uris_are_refused_before_any_is_checked() -> None:
+async def test_a_listen_above_the_total_is_refused_before_any_uri_is_read() -> None:
     server = notes(limits=Limits(watched_total=2))
     looked: list[str] = []
 
@@ -1003,7 +1005,7 @@ async def test_dropped_watches_no_longer_count_and_can_be_added_again() -> None:
 
 
 @looped
-async def test_a_watcher_that_left_and_watches_again_is_notified_once() -> None:
+async def test_a_watcher_that_subscribes_again_is_notified_once() -> None:
     server = notes()
     await server.start()
     async with Wire(server, "2025-11-25") as wire:
@@ -1032,7 +1034,7 @@ async def test_a_drained_listen_is_cancelled_before_its_result() -> None:
 
 
 @looped
-async def test_a_watcher_function_ends_with_its_server_although_a_client_still_watches() -> None:
+async def test_close_cancels_watcher_functions_that_clients_still_watch() -> None:
     server = notes(limits=Limits(drain=20))
     seen: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Calls that become tasks: what clients see until the end of a task, and what a server keeps of it."""
+"""Tool calls that run as tasks: the states that clients receive, and the records that a server stores."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Confirmation:
 
 
 class Client:
-    """A client on bare lines that declares the extension in every request; `told` has its notifications about tasks."""
+    """A client on bare lines that declares the extension in every request."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
         self.reported: list[Any] = []
 
     async def ask(self, method: str, params: dict[str, Any] | None = None) -> Any:
-        """The whole answer."""
+        """Send a request and return the whole response."""
         return await self.wire.ask(method, declared(params))
 
     async def result(self, method: str, params: dict[str, Any] | None = None) -> Any:
@@ -57,7 +57,7 @@ class Client:
         return await self.result("tools/call", {"name": name, "arguments": arguments})
 
     async def start(self, name: str, **arguments: Any) -> str:
-        """Call a tool that becomes a task; the task's id."""
+        """Call a tool that becomes a task and return the id of the task."""
         started = await self.call(name, **arguments)
         assert started["resultType"] == "task", started
         id: str = started["taskId"]
@@ -66,8 +66,8 @@ class Client:
     async def get(self, id: str) -> Any:
         return await self.result("tasks/get", {"taskId": id})
 
-    async def until(self, id: str, true: Callable[[Any], bool]) -> Any:
-        """Listen to a task until it has this status."""
+    async def until(self, id: str, matches: Callable[[Any], bool]) -> Any:
+        """Listen to a task and return its first state that matches."""
         number = self.wire.put("subscriptions/listen", declared({"notifications": {"taskIds": [id]}}))
         found: list[Any] = []
 
@@ -78,7 +78,7 @@ class Client:
                 if notice["method"] == "notifications/tasks"
                 and notice["params"]["taskId"] == id
                 and notice["params"]["_meta"][f"{META}subscriptionId"] == number
-                and true(notice["params"])
+                and matches(notice["params"])
             ]
             return bool(found)
 
@@ -90,8 +90,8 @@ class Client:
         """Return how a task ended."""
         return await self.until(id, lambda state: state["status"] in ("completed", "failed", "cancelled"))
 
-    async def asked(self, id: str, number: int = 1) -> Any:
-        """Wait until this many questions of a task are open."""
+    async def input_requests(self, id: str, number: int = 1) -> Any:
+        """Wait until this many input requests of a task are open, and return them."""
         state = await self.until(id, lambda state: len(state.get("inputRequests", ())) == number)
         return state["inputRequests"]
 
@@ -108,12 +108,12 @@ async def client_of(server: Server, principal: str = "") -> AsyncGenerator[Clien
     await server.close()
 
 
-def says(text: str, state: Any) -> bool:
+def contains(text: str, state: Any) -> bool:
     return text in str(state)
 
 
 def plain(state: Any) -> Any:
-    """A state without what differs from run to run."""
+    """Return a state without the members that differ from run to run."""
     return {
         name: value
         for name, value in state.items()
@@ -122,7 +122,7 @@ def plain(state: Any) -> Any:
 
 
 class Harbour:
-    """A server whose tools wait for `go` and record what happened to them."""
+    """A server whose tools wait for `go` and record how they ended."""
 
     def __init__(self, **options: Any) -> None:
         options = {"limits": Limits(drain=0.05), **options}
@@ -152,11 +152,11 @@ class Harbour:
         self.seen.append("done")
 
 
-# -- from the first answer to the result
+# -- from the call to the result
 
 
 @looped
-async def test_a_call_is_answered_with_a_task_that_has_the_result_when_it_is_done() -> None:
+async def test_a_call_returns_a_task_that_completes_with_the_result() -> None:
     harbour = Harbour()
     async with client_of(harbour.server) as client:
         started = await client.call("dredge", metres=3)
@@ -197,7 +197,7 @@ async def test_a_client_without_the_extension_waits_for_the_result(revision: str
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_a_tool_that_requires_a_task_is_refused_to_clients_without_the_extension(revision: str) -> None:
+async def test_calling_a_tool_that_requires_tasks_fails_without_the_extension(revision: str) -> None:
     harbour = Harbour()
     error = (await ask(harbour.server, "tools/call", {"name": "must"}, revision))["error"]
     assert (error["code"], error["data"]) == (-32021, REQUIRED)
@@ -209,7 +209,7 @@ async def test_a_tool_that_requires_a_task_is_refused_to_clients_without_the_ext
 
 
 @looped
-async def test_the_extension_is_declared_to_the_revision_that_has_it() -> None:
+async def test_the_extension_is_declared_only_in_the_stateless_revision() -> None:
     server = Harbour().server
     discovered = await ask(server, "server/discover")
     assert discovered["result"]["capabilities"]["extensions"] == {TASKS: {}}
@@ -221,7 +221,7 @@ async def test_the_extension_is_declared_to_the_revision_that_has_it() -> None:
 
 
 @looped
-async def test_a_server_without_task_tools_neither_declares_nor_serves_any() -> None:
+async def test_a_server_without_task_tools_has_no_task_methods_or_capability() -> None:
     server = Server("plain")
 
     @server.tool
@@ -235,7 +235,7 @@ async def test_a_server_without_task_tools_neither_declares_nor_serves_any() -> 
         assert answer["error"]["code"] == -32601
 
 
-def test_a_server_without_task_tools_loads_nothing_of_them() -> None:
+def test_a_server_without_task_tools_imports_no_task_modules() -> None:
     program = (
         "import sys\nfrom wharfinger import Server\nserver = Server('plain')\n"
         "@server.tool\ndef quick() -> str: ...\n"
@@ -248,7 +248,7 @@ def test_a_server_without_task_tools_loads_nothing_of_them() -> None:
 
 @pytest.mark.parametrize("method", ["tasks/list", "tasks/result"])
 @looped
-async def test_methods_of_the_older_tasks_are_not_found(method: str) -> None:
+async def test_task_methods_of_2025_11_25_are_not_found(method: str) -> None:
     answer = await ask(Harbour().server, method, declared({"taskId": "x"}))
     assert answer["error"]["code"] == -32601
 
@@ -256,20 +256,20 @@ async def test_methods_of_the_older_tasks_are_not_found(method: str) -> None:
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 @pytest.mark.parametrize("revision", HANDSHAKE)
 @looped
-async def test_sessions_have_no_tasks(method: str, revision: str) -> None:
+async def test_task_methods_are_not_found_in_sessions(method: str, revision: str) -> None:
     answer = await ask(Harbour().server, method, {"taskId": "x"}, revision)
     assert answer["error"]["code"] == -32601
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 @looped
-async def test_the_methods_are_refused_to_clients_without_the_extension(method: str) -> None:
+async def test_task_methods_fail_for_clients_without_the_extension(method: str) -> None:
     answer = await ask(Harbour().server, method, {"taskId": "x", "inputResponses": {}})
     assert (answer["error"]["code"], answer["error"]["data"]) == (-32021, REQUIRED)
 
 
 @looped
-async def test_invalid_arguments_are_reported_without_a_task() -> None:
+async def test_invalid_arguments_are_reported_without_creating_a_task() -> None:
     harbour = Harbour()
     async with client_of(harbour.server) as client:
         result = await client.call("dredge", metres="3")
@@ -279,7 +279,7 @@ async def test_invalid_arguments_are_reported_without_a_task() -> None:
 
 
 @looped
-async def test_a_task_tool_of_an_included_server_makes_tasks_of_the_whole() -> None:
+async def test_tasks_of_an_included_server_belong_to_the_including_server() -> None:
     harbour, whole = Harbour(), Server("whole")
     whole.include(harbour.server, prefix="tides")
     async with client_of(whole) as client:
@@ -291,7 +291,7 @@ async def test_a_task_tool_of_an_included_server_makes_tasks_of_the_whole() -> N
 
 
 @looped
-async def test_a_hook_sees_the_task_that_a_call_becomes() -> None:
+async def test_middleware_receives_the_created_task_as_the_result() -> None:
     harbour = Harbour()
     seen: list[Any] = []
 
@@ -306,7 +306,7 @@ async def test_a_hook_sees_the_task_that_a_call_becomes() -> None:
         assert seen == ["task"]
 
 
-# -- how it can end
+# -- how tasks end
 
 
 def failing(error: BaseException) -> Server:
@@ -320,7 +320,7 @@ def failing(error: BaseException) -> Server:
 
 
 @looped
-async def test_a_tool_that_fails_completes_its_task() -> None:
+async def test_a_tool_error_completes_its_task_with_is_error() -> None:
     async with client_of(failing(ToolError("No crane."))) as client:
         state = await client.end(await client.start("job"))
         assert plain(state) == {
@@ -334,7 +334,7 @@ async def test_a_tool_that_fails_completes_its_task() -> None:
 
 
 @looped
-async def test_a_request_that_fails_fails_its_task_with_the_error() -> None:
+async def test_a_protocol_error_fails_its_task() -> None:
     error = InternalError("The crane fell.", data={"crane": 3})
     async with client_of(failing(error)) as client:
         state = await client.end(await client.start("job"))
@@ -347,7 +347,7 @@ async def test_a_request_that_fails_fails_its_task_with_the_error() -> None:
 
 @pytest.mark.parametrize("error", [ValueError("secret"), SystemExit(3), asyncio.CancelledError(), KeyboardInterrupt()])
 @looped
-async def test_any_other_exception_is_a_result_with_is_error_of_its_task(error: BaseException) -> None:
+async def test_an_unexpected_exception_completes_its_task_with_is_error(error: BaseException) -> None:
     async with client_of(failing(error)) as client:
         state = await client.end(await client.start("job"))
         assert (state["status"], state["result"]["isError"]) == ("completed", True)
@@ -357,7 +357,7 @@ async def test_any_other_exception_is_a_result_with_is_error_of_its_task(error: 
 
 
 @looped
-async def test_a_result_that_has_no_form_on_the_wire_is_an_error_of_the_tool() -> None:
+async def test_a_result_that_cannot_be_encoded_is_an_error_of_the_tool() -> None:
     server = Server("odd")
 
     @server.tool(task=True)
@@ -371,7 +371,7 @@ async def test_a_result_that_has_no_form_on_the_wire_is_an_error_of_the_tool() -
 
 @pytest.mark.parametrize("error", [InternalError("\udcff"), InternalError("odd", data={"crane": "\udcff"})])
 @looped
-async def test_an_error_that_has_no_form_on_the_wire_fails_its_task(error: InternalError) -> None:
+async def test_an_error_that_cannot_be_encoded_fails_its_task(error: InternalError) -> None:
     server = failing(error)
     async with client_of(server) as client:
         state = await client.end(await client.start("job"))
@@ -380,7 +380,7 @@ async def test_an_error_that_has_no_form_on_the_wire_fails_its_task(error: Inter
 
 
 @looped
-async def test_words_that_have_no_form_on_the_wire_are_mended() -> None:
+async def test_characters_that_cannot_be_encoded_are_replaced_in_status_messages() -> None:
     server, go = Server("odd"), asyncio.Event()
 
     @server.tool(task=True)
@@ -398,7 +398,7 @@ async def test_words_that_have_no_form_on_the_wire_are_mended() -> None:
 
 
 @looped
-async def test_a_plain_function_can_be_a_task() -> None:
+async def test_a_sync_function_can_run_as_a_task() -> None:
     server = Server("threads")
 
     @server.tool(task=True)
@@ -413,7 +413,7 @@ async def test_a_plain_function_can_be_a_task() -> None:
 
 
 @looped
-async def test_the_tools_own_time_ends_a_task_and_the_servers_does_not() -> None:
+async def test_the_timeout_of_a_tool_ends_its_task_but_handler_time_does_not() -> None:
     server = Server("slow", limits=Limits(handler_time=0.0))
 
     @server.tool(task=True)
@@ -438,7 +438,7 @@ async def test_the_tools_own_time_ends_a_task_and_the_servers_does_not() -> None
 
 
 @looped
-async def test_a_cancelled_task_stops_its_handler_and_settles() -> None:
+async def test_cancelling_a_task_cancels_its_handler() -> None:
     harbour = Harbour()
     async with client_of(harbour.server) as client:
         id = await client.start("dredge")
@@ -452,7 +452,7 @@ async def test_a_cancelled_task_stops_its_handler_and_settles() -> None:
 
 
 @looped
-async def test_cancelling_what_is_over_is_acknowledged_and_changes_nothing() -> None:
+async def test_cancelling_a_completed_task_is_acknowledged_and_changes_nothing() -> None:
     harbour = Harbour()
     harbour.go.set()
     async with client_of(harbour.server) as client:
@@ -463,7 +463,7 @@ async def test_cancelling_what_is_over_is_acknowledged_and_changes_nothing() -> 
 
 
 @looped
-async def test_a_handler_that_finishes_although_it_was_cancelled_completes() -> None:
+async def test_a_cancelled_handler_that_returns_a_result_completes_its_task() -> None:
     server, begun = Server("stubborn"), asyncio.Event()
 
     @server.tool(task=True)
@@ -483,7 +483,7 @@ async def test_a_handler_that_finishes_although_it_was_cancelled_completes() -> 
 
 
 @looped
-async def test_an_error_of_a_cancelled_handler_is_a_cancelled_task() -> None:
+async def test_a_task_is_cancelled_even_if_its_handler_raises_during_cleanup() -> None:
     server, begun = Server("messy"), asyncio.Event()
 
     @server.tool(task=True)
@@ -501,10 +501,10 @@ async def test_an_error_of_a_cancelled_handler_is_a_cancelled_task() -> None:
         assert (await client.end(id))["status"] == "cancelled"
 
 
-# -- questions within a task
+# -- input requests of a task
 
 
-def asking() -> Server:
+def eliciting() -> Server:
     server = Server("asking")
 
     @server.tool(task=True)
@@ -543,16 +543,16 @@ def accept(sure: bool) -> dict[str, Any]:
 
 
 @looped
-async def test_a_question_waits_in_its_task_for_an_update() -> None:
-    async with client_of(asking()) as client:
+async def test_an_input_request_is_answered_by_an_update_of_its_task() -> None:
+    async with client_of(eliciting()) as client:
         id = await client.start("one")
-        questions = await client.asked(id)
-        ((key, question),) = questions.items()
-        assert question["method"] == "elicitation/create"
-        assert question["params"]["message"] == "Sure?"
-        assert question["params"]["requestedSchema"]["properties"] == {"sure": {"type": "boolean"}}
+        requests = await client.input_requests(id)
+        ((key, request),) = requests.items()
+        assert request["method"] == "elicitation/create"
+        assert request["params"]["message"] == "Sure?"
+        assert request["params"]["requestedSchema"]["properties"] == {"sure": {"type": "boolean"}}
         state = await client.get(id)
-        assert (state["status"], state["inputRequests"]) == ("input_required", questions)
+        assert (state["status"], state["inputRequests"]) == ("input_required", requests)
         assert "requestState" not in state
         done = await client.result("tasks/update", {"taskId": id, "inputResponses": {key: accept(True)}})
         assert done.keys() == {"resultType", "_meta"}
@@ -562,11 +562,11 @@ async def test_a_question_waits_in_its_task_for_an_update() -> None:
 
 
 @looped
-async def test_questions_are_answered_one_by_one_and_no_key_is_used_twice() -> None:
-    async with client_of(asking()) as client:
+async def test_input_requests_are_answered_one_by_one_and_keys_are_never_reused() -> None:
+    async with client_of(eliciting()) as client:
         id = await client.start("two")
-        questions = await client.asked(id, 2)
-        keys = {question["params"]["message"]: key for key, question in questions.items()}
+        requests = await client.input_requests(id, 2)
+        keys = {request["params"]["message"]: key for key, request in requests.items()}
         update = {"taskId": id, "inputResponses": {keys["First?"]: accept(True), "unknown": {"ignored": 1}}}
         await client.result("tasks/update", update)
         assert (await client.get(id))["inputRequests"].keys() == {keys["Second?"]}
@@ -582,17 +582,17 @@ async def test_questions_are_answered_one_by_one_and_no_key_is_used_twice() -> N
 
 
 @looped
-async def test_a_refusal_reaches_the_asking_tool() -> None:
-    async with client_of(asking()) as client:
+async def test_a_declined_elicitation_raises_in_the_tool() -> None:
+    async with client_of(eliciting()) as client:
         id = await client.start("refused")
-        (key,) = await client.asked(id)
+        (key,) = await client.input_requests(id)
         await client.result("tasks/update", {"taskId": id, "inputResponses": {key: {"action": "decline"}}})
         assert (await client.end(id))["result"]["content"][0]["text"] == "declined"
 
 
 @looped
-async def test_a_question_without_a_waiting_tool_is_withdrawn() -> None:
-    async with client_of(asking()) as client:
+async def test_an_input_request_is_removed_when_the_tool_stops_waiting() -> None:
+    async with client_of(eliciting()) as client:
         id = await client.start("impatient")
         state = await client.until(id, lambda state: "Slow?" in str(state))
         ((key, _),) = state["inputRequests"].items()
@@ -601,18 +601,18 @@ async def test_a_question_without_a_waiting_tool_is_withdrawn() -> None:
 
 
 @looped
-async def test_a_task_that_waits_for_an_answer_can_be_cancelled() -> None:
-    async with client_of(asking()) as client:
+async def test_a_task_that_waits_for_input_can_be_cancelled() -> None:
+    async with client_of(eliciting()) as client:
         id = await client.start("one")
-        (key,) = await client.asked(id)
+        (key,) = await client.input_requests(id)
         await client.result("tasks/cancel", {"taskId": id})
         assert plain(await client.end(id)) == {"status": "cancelled"}
         await client.result("tasks/update", {"taskId": id, "inputResponses": {key: accept(True)}})
 
 
 @looped
-async def test_a_client_that_cannot_be_asked_is_not_asked() -> None:
-    server = asking()
+async def test_a_task_fails_if_the_client_lacks_the_capability_of_its_input_request() -> None:
+    server = eliciting()
     await server.start()
     async with Wire(server) as wire:
         only: dict[str, Any] = {"_meta": {f"{META}clientCapabilities": {"extensions": {TASKS: {}}}}}
@@ -623,7 +623,7 @@ async def test_a_client_that_cannot_be_asked_is_not_asked() -> None:
 
 
 @looped
-async def test_a_task_of_a_server_that_replays_runs_again_with_the_answers() -> None:
+async def test_a_replaying_server_runs_a_task_again_with_the_answers() -> None:
     server = Server("replaying", replay=True)
     runs: list[int] = []
 
@@ -637,14 +637,14 @@ async def test_a_task_of_a_server_that_replays_runs_again_with_the_answers() -> 
     async with client_of(server) as client:
         id = await client.start("job")
         for message, sure in (("First?", True), ("Second?", False)):
-            state = await client.until(id, partial(says, message))
+            state = await client.until(id, partial(contains, message))
             ((key, _),) = state["inputRequests"].items()
             await client.result("tasks/update", {"taskId": id, "inputResponses": {key: accept(sure)}})
         assert (await client.end(id))["result"]["content"][0]["text"] == "True False"
         assert len(runs) == 3
 
 
-# -- its status messages
+# -- status messages
 
 
 @looped
@@ -666,7 +666,7 @@ async def test_a_task_sends_neither_progress_nor_logs() -> None:
 
 
 @looped
-async def test_a_task_can_say_in_words_how_it_stands() -> None:
+async def test_a_task_reports_its_status_message_while_it_runs() -> None:
     server, go = Server("telling"), asyncio.Event()
 
     @server.tool(task=True)
@@ -685,16 +685,16 @@ async def test_a_task_can_say_in_words_how_it_stands() -> None:
 
 
 @looped
-async def test_a_task_may_end_while_its_listener_catches_up() -> None:
+async def test_a_task_that_ends_while_its_listener_catches_up_is_dropped() -> None:
     tasks = Harbour().server.serve_tasks()
 
-    class Ear:
+    class Listener:
         def send(self, message: Any) -> bool:
             return True
 
-    ear = Ear()
-    tasks._listeners["tasks/a/b"] = {ear: None}
-    tasks._keys_by_listener[ear] = {"tasks/a/b"}
+    listener = Listener()
+    tasks._listeners["tasks/a/b"] = {listener: None}
+    tasks._keys_by_listener[listener] = {"tasks/a/b"}
 
     class EndsMeanwhile(MemoryStore):
         async def get(self, key: str) -> bytes | None:
@@ -702,13 +702,13 @@ async def test_a_task_may_end_while_its_listener_catches_up() -> None:
             return b'{"worker":"","state":{}}'
 
     tasks.store = EndsMeanwhile()
-    await tasks.catch_up(ear)
+    await tasks.catch_up(listener)
     assert not tasks._keys_by_listener
     assert not tasks._listeners
     assert not tasks._last_sent
 
 
-# -- tasks that the function starts
+# -- tasks that functions start
 
 
 class Later:
@@ -748,7 +748,7 @@ class Later:
 
 
 @looped
-async def test_a_function_decides_when_its_call_becomes_a_task() -> None:
+async def test_a_call_becomes_a_task_when_its_function_calls_start_task() -> None:
     later = Later()
     async with client_of(later.server) as client:
         meta = {**declared()["_meta"], "progressToken": 1}
@@ -779,7 +779,7 @@ async def test_start_task_returns_false_if_the_client_does_not_support_tasks(rev
 
 
 @looped
-async def test_a_function_that_starts_no_task_is_answered_as_any_other() -> None:
+async def test_a_function_that_does_not_start_its_task_returns_a_plain_result() -> None:
     later = Later()
     later.go.set()
     async with client_of(later.server) as client:
@@ -791,7 +791,7 @@ async def test_a_function_that_starts_no_task_is_answered_as_any_other() -> None
 
 
 @looped
-async def test_a_call_that_is_cancelled_before_it_is_a_task_leaves_nothing() -> None:
+async def test_a_call_cancelled_before_its_task_starts_stores_nothing() -> None:
     later = Later()
     async with client_of(later.server) as client:
         number = client.wire.put("tools/call", declared({"name": "survey"}))
@@ -805,7 +805,7 @@ async def test_a_call_that_is_cancelled_before_it_is_a_task_leaves_nothing() -> 
 
 
 @looped
-async def test_questions_before_a_task_are_rounds_of_its_call_and_those_after_wait_in_it() -> None:
+async def test_input_requests_before_start_task_are_rounds_and_later_ones_belong_to_the_task() -> None:
     async with client_of(Later().server) as client:
         first = await client.call("named")
         assert first["resultType"] == "input_required"
@@ -816,14 +816,14 @@ async def test_questions_before_a_task_are_rounds_of_its_call_and_those_after_wa
         assert started["resultType"] == "task"
         assert started.keys().isdisjoint({"requestState", "inputRequests"})
         id = started["taskId"]
-        ((key, question),) = (await client.asked(id)).items()
-        assert question["params"]["message"] == "After?"
+        ((key, request),) = (await client.input_requests(id)).items()
+        assert request["params"]["message"] == "After?"
         await client.result("tasks/update", {"taskId": id, "inputResponses": {key: accept(False)}})
         assert (await client.end(id))["result"]["content"][0]["text"] == "True False"
 
 
 @looped
-async def test_starting_a_task_in_a_tool_that_is_registered_for_none_is_an_error() -> None:
+async def test_start_task_in_a_tool_without_the_task_option_is_an_error() -> None:
     server = Server("wrong")
 
     @server.tool
@@ -844,7 +844,7 @@ async def test_starting_a_task_in_a_tool_that_is_registered_for_none_is_an_error
 
 
 @pytest.mark.parametrize("options", [{"task": "sometimes"}, {"task": True, "task_ttl": 0}, {"task": 1.5}])
-def test_options_that_mean_nothing_are_refused(options: dict[str, Any]) -> None:
+def test_invalid_task_options_are_refused(options: dict[str, Any]) -> None:
     server = Server("wrong")
 
     async def job() -> str:
@@ -859,11 +859,11 @@ def test_an_invalid_store_is_refused_when_the_server_is_created() -> None:
         Server("wrong", task_store="tasks.db")
 
 
-# -- whose it is
+# -- other principals
 
 
 @looped
-async def test_another_principal_finds_no_task_by_any_method() -> None:
+async def test_tasks_of_another_principal_are_not_found_by_any_method() -> None:
     harbour = Harbour()
     async with client_of(harbour.server, "ann") as ann:
         id = await ann.start("dredge")
@@ -889,7 +889,7 @@ async def test_another_principal_finds_no_task_by_any_method() -> None:
 
 
 @looped
-async def test_a_listener_gets_each_change_with_the_whole_state_and_its_own_id() -> None:
+async def test_a_listener_receives_each_change_with_the_full_state_and_its_subscription_id() -> None:
     harbour = Harbour()
     async with client_of(harbour.server) as client:
         id = await client.start("dredge")
@@ -911,7 +911,7 @@ async def test_a_listener_gets_each_change_with_the_whole_state_and_its_own_id()
 
 
 @looped
-async def test_listening_to_tasks_is_refused_to_clients_without_the_extension() -> None:
+async def test_listening_to_tasks_fails_without_the_extension() -> None:
     harbour = Harbour()
     recorder = Recorder()
     params = {"notifications": {"taskIds": ["x"]}}
@@ -921,7 +921,7 @@ async def test_listening_to_tasks_is_refused_to_clients_without_the_extension() 
 
 
 @looped
-async def test_a_listen_that_ends_leaves_nothing() -> None:
+async def test_a_cancelled_listen_removes_its_listeners() -> None:
     harbour = Harbour()
     async with client_of(harbour.server) as client:
         id = await client.start("dredge")
@@ -935,7 +935,7 @@ async def test_a_listen_that_ends_leaves_nothing() -> None:
 
 
 @looped
-async def test_more_tasks_than_one_caller_may_run_are_refused() -> None:
+async def test_the_number_of_running_tasks_per_principal_is_limited() -> None:
     harbour = Harbour(limits=Limits(tasks=3, tasks_each=2, drain=0.05))
     async with client_of(harbour.server, "ann") as ann, Wire(harbour.server, principal="bob") as wire:
         first = await ann.start("dredge")
@@ -954,7 +954,7 @@ async def test_more_tasks_than_one_caller_may_run_are_refused() -> None:
 
 
 @looped
-async def test_more_tasks_than_are_kept_are_refused_and_one_principal_has_half() -> None:
+async def test_the_number_of_stored_tasks_is_limited_and_one_principal_has_half() -> None:
     harbour = Harbour(limits=Limits(tasks_kept=4))
     harbour.go.set()
     async with client_of(harbour.server, "ann") as ann, Wire(harbour.server, principal="bob") as wire:
@@ -986,7 +986,7 @@ async def test_a_result_that_is_too_large_fails_its_task(limits: Limits) -> None
 
 
 @looped
-async def test_tasks_that_are_over_leave_nothing_but_what_is_stored() -> None:
+async def test_ended_tasks_leave_only_their_stored_records() -> None:
     harbour = Harbour()
     harbour.go.set()
     async with client_of(harbour.server) as client:
@@ -999,11 +999,11 @@ async def test_tasks_that_are_over_leave_nothing_but_what_is_stored() -> None:
         assert tasks._heartbeat_task is None  # a store in memory is not shared
 
 
-# -- how long
+# -- time to live
 
 
 @looped
-async def test_a_task_that_is_not_done_within_its_time_fails() -> None:
+async def test_a_task_that_exceeds_its_ttl_fails() -> None:
     server = Server("slow")
 
     @server.tool(task=True, task_ttl=0.05)
@@ -1020,7 +1020,7 @@ async def test_a_task_that_is_not_done_within_its_time_fails() -> None:
 
 
 @looped
-async def test_a_result_is_forgotten_when_its_time_is_over() -> None:
+async def test_a_result_is_deleted_after_its_ttl() -> None:
     later = [0.0]
     store = MemoryStore(lambda: time.time() + later[0])
     harbour = Harbour(task_store=store, task_ttl=1000.0)
@@ -1036,7 +1036,7 @@ async def test_a_result_is_forgotten_when_its_time_is_over() -> None:
 
 
 @looped
-async def test_a_task_may_be_kept_for_ever() -> None:
+async def test_a_task_without_a_ttl_never_expires() -> None:
     later = [0.0]
     server = Server("eternal", task_store=MemoryStore(lambda: time.time() + later[0]))
 
@@ -1055,7 +1055,7 @@ async def test_a_task_may_be_kept_for_ever() -> None:
 # -- the store
 
 
-class Slow(MemoryStore):
+class SlowStore(MemoryStore):
     """A store whose first write waits."""
 
     def __init__(self) -> None:
@@ -1070,7 +1070,7 @@ class Slow(MemoryStore):
 
 @looped
 async def test_a_task_is_stored_before_its_call_is_answered_and_before_its_function_runs() -> None:
-    store = Slow()
+    store = SlowStore()
     harbour = Harbour(task_store=store)
     async with client_of(harbour.server) as client:
         number = client.wire.put("tools/call", declared({"name": "dredge"}))
@@ -1083,8 +1083,8 @@ async def test_a_task_is_stored_before_its_call_is_answered_and_before_its_funct
         await harbour.begun.wait()
 
 
-class Broken(MemoryStore):
-    """A store that fails when the test says so."""
+class BrokenStore(MemoryStore):
+    """A store whose writes fail while `broken` is true."""
 
     broken = False
 
@@ -1096,7 +1096,7 @@ class Broken(MemoryStore):
 
 @looped
 async def test_a_task_that_cannot_be_stored_is_not_created() -> None:
-    store = Broken()
+    store = BrokenStore()
     store.broken = True
     harbour = Harbour(task_store=store)
     async with client_of(harbour.server) as client:
@@ -1108,8 +1108,8 @@ async def test_a_task_that_cannot_be_stored_is_not_created() -> None:
 
 
 @looped
-async def test_a_result_that_cannot_be_stored_is_still_reported_by_its_process() -> None:
-    store = Broken()
+async def test_a_result_that_cannot_be_stored_is_still_served_by_its_process() -> None:
+    store = BrokenStore()
     harbour = Harbour(task_store=store)
     async with client_of(harbour.server) as client:
         id = await client.start("dredge")
@@ -1122,18 +1122,18 @@ async def test_a_result_that_cannot_be_stored_is_still_reported_by_its_process()
 
 
 @looped
-async def test_a_store_that_cannot_be_opened_is_reported_at_the_start() -> None:
+async def test_start_raises_if_the_store_cannot_be_opened() -> None:
     harbour = Harbour(task_store="sqlite:////nowhere/at/all/tasks.db")
     with pytest.raises(StoreUnusable, match=r"/nowhere/at/all/tasks\.db: it cannot be opened"):
         await harbour.server.start()
     await harbour.server.close()
 
 
-# -- the end
+# -- shutdown
 
 
 @looped
-async def test_a_server_that_closes_lets_tasks_finish_and_fails_the_rest() -> None:
+async def test_close_lets_tasks_finish_within_the_drain_time_and_fails_the_rest() -> None:
     store = MemoryStore()
     harbour = Harbour(task_store=store, limits=Limits(drain=0.2))
 
@@ -1159,7 +1159,7 @@ async def test_a_server_that_closes_lets_tasks_finish_and_fails_the_rest() -> No
 
 
 @looped
-async def test_a_closing_server_waits_neither_for_answers_nor_for_tasks_that_do_not_end() -> None:
+async def test_close_fails_tasks_that_wait_for_input_or_ignore_cancellation() -> None:
     server = Server("stubborn", limits=Limits(drain=0.05), task_store=MemoryStore())
     asked, begun, free = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -1215,7 +1215,7 @@ async def outcome_of(server: Server) -> Any:
 
 
 @looped
-async def test_a_result_may_have_as_many_bytes_as_the_limit_and_not_one_more() -> None:
+async def test_a_result_of_exactly_the_limit_is_accepted_and_one_byte_more_fails() -> None:
     size = len(msgspec.json.encode((await outcome_of(large()))["result"]))
     assert (await outcome_of(large(task_result=size)))["status"] == "completed"
     state = await outcome_of(large(task_result=size - 1))
@@ -1226,7 +1226,7 @@ async def test_a_result_may_have_as_many_bytes_as_the_limit_and_not_one_more() -
 
 
 @looped
-async def test_the_results_of_one_principal_may_take_half_of_the_room_and_not_one_byte_more() -> None:
+async def test_the_results_of_one_principal_may_take_half_of_the_limit() -> None:
     class Sized(MemoryStore):
         used = 0
 
@@ -1244,7 +1244,7 @@ async def test_the_results_of_one_principal_may_take_half_of_the_room_and_not_on
 
 
 @looped
-async def test_the_last_task_that_is_kept_still_completes() -> None:
+async def test_the_last_task_within_the_limit_completes() -> None:
     harbour = Harbour(limits=Limits(tasks_kept=4))
     harbour.go.set()
     async with client_of(harbour.server) as client:
@@ -1254,7 +1254,7 @@ async def test_the_last_task_that_is_kept_still_completes() -> None:
 
 
 @looped
-async def test_a_task_that_ends_makes_room_for_one_and_no_more() -> None:
+async def test_a_task_that_ends_frees_one_slot() -> None:
     harbour = Harbour(limits=Limits(tasks_each=2, drain=0.05))
     async with client_of(harbour.server) as client:
         first = await client.start("dredge")
@@ -1266,7 +1266,7 @@ async def test_a_task_that_ends_makes_room_for_one_and_no_more() -> None:
 
 
 @looped
-async def test_a_late_failure_is_kept_for_five_minutes_after_it() -> None:
+async def test_a_timed_out_task_is_kept_for_five_minutes() -> None:
     server = Server("slow")
 
     @server.tool(task=True, task_ttl=0.05)
@@ -1280,7 +1280,7 @@ async def test_a_late_failure_is_kept_for_five_minutes_after_it() -> None:
 
 
 @looped
-async def test_a_task_that_runs_is_stored_for_a_minute_longer_than_its_time() -> None:
+async def test_a_running_task_is_stored_for_a_minute_longer_than_its_ttl() -> None:
     later = [0.0]
     store = MemoryStore(lambda: time.time() + later[0])
     harbour = Harbour(task_store=store, task_ttl=1000.0)
@@ -1293,16 +1293,16 @@ async def test_a_task_that_runs_is_stored_for_a_minute_longer_than_its_time() ->
 
 
 @pytest.mark.parametrize("ttl", [0, -2, 0.0])
-def test_a_time_of_nothing_is_refused(ttl: float) -> None:
+def test_a_ttl_that_is_not_positive_is_refused(ttl: float) -> None:
     with pytest.raises(ValueError, match="write more than 0 seconds, or None"):
         Server("s").tools.add(lambda: "x", name="x", task=True, task_ttl=ttl)
 
 
-# -- each thing that can fail on the way
+# -- failures of the store and of handlers
 
 
 @looped
-async def test_a_task_that_was_stored_and_refused_is_stored_no_more() -> None:
+async def test_a_task_whose_creation_fails_after_the_write_is_deleted() -> None:
     class Uncertain(MemoryStore):
         """Fails after it has written."""
 
@@ -1325,8 +1325,8 @@ async def test_a_task_that_was_stored_and_refused_is_stored_no_more() -> None:
 
 
 @looped
-async def test_a_task_of_a_server_that_closes_before_it_is_stored_never_runs() -> None:
-    store = Slow()
+async def test_a_task_stored_after_its_server_closed_never_runs() -> None:
+    store = SlowStore()
     harbour = Harbour(task_store=store)
     async with client_of(harbour.server) as client:
         number = client.wire.put("tools/call", declared({"name": "dredge"}))
@@ -1349,7 +1349,7 @@ async def test_a_task_of_a_server_that_closes_before_it_is_stored_never_runs() -
 
 
 @looped
-async def test_a_task_that_ends_after_its_server_gave_it_up_changes_nothing() -> None:
+async def test_a_handler_that_returns_after_close_does_not_change_its_failed_task() -> None:
     store = MemoryStore()
     server = Server("stubborn", limits=Limits(drain=0.01), task_store=store)
     begun, free, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -1380,11 +1380,11 @@ async def test_a_task_that_ends_after_its_server_gave_it_up_changes_nothing() ->
 
 
 @looped
-async def test_a_task_whose_end_cannot_be_stored_is_kept_for_a_while_and_logged(
+async def test_a_task_whose_end_cannot_be_stored_is_logged_and_kept_in_memory(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(serving, "MIN_KEPT_SECONDS", 0.02)
-    store = Broken()
+    store = BrokenStore()
     harbour = Harbour(task_store=store, task_ttl=None)
     async with client_of(harbour.server) as client:
         id = await client.start("dredge")
@@ -1400,10 +1400,10 @@ async def test_a_task_whose_end_cannot_be_stored_is_kept_for_a_while_and_logged(
 
 
 @looped
-async def test_a_change_that_cannot_be_stored_is_logged_and_still_reported(
+async def test_a_change_that_cannot_be_stored_is_logged_and_still_sent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    store = Broken()
+    store = BrokenStore()
     server, go, on = Server("telling", task_store=store), asyncio.Event(), asyncio.Event()
 
     @server.tool(task=True)
@@ -1426,7 +1426,7 @@ async def test_a_change_that_cannot_be_stored_is_logged_and_still_reported(
 
 
 @looped
-async def test_a_fault_of_a_task_is_in_the_log_with_its_reference_and_what_is_raised_on_purpose_is_not(
+async def test_unexpected_errors_of_tasks_are_logged_with_their_reference_and_tool_errors_are_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     state = await outcome_of(failing(ValueError("secret")))
@@ -1445,11 +1445,11 @@ async def test_a_fault_of_a_task_is_in_the_log_with_its_reference_and_what_is_ra
 
 
 @looped
-async def test_an_unexpected_answer_and_a_second_answer_change_nothing() -> None:
-    async with client_of(asking()) as client:
+async def test_unknown_and_repeated_input_responses_are_ignored() -> None:
+    async with client_of(eliciting()) as client:
         tools = [tool["name"] for tool in (await client.result("tools/list"))["tools"]]
         id = await client.start(tools[0])
-        ((key, _),) = (await client.asked(id)).items()
+        ((key, _),) = (await client.input_requests(id)).items()
         before = await client.get(id)
         await client.result("tasks/update", {"taskId": id, "inputResponses": {"question-99": accept(True)}})
         assert (await client.get(id))["inputRequests"].keys() == before["inputRequests"].keys()
@@ -1481,7 +1481,7 @@ async def test_a_repeated_status_is_not_a_change() -> None:
 
 
 @looped
-async def test_a_listen_leaves_out_the_tasks_that_there_are_not() -> None:
+async def test_a_listen_omits_unknown_tasks() -> None:
     harbour = Harbour()
     async with client_of(harbour.server) as client:
         id = await client.start("dredge")
@@ -1503,7 +1503,7 @@ async def statuses(client: Client, id: str, last: str) -> None:
 
 @pytest.mark.parametrize("answers", [True, False])
 @looped
-async def test_a_listener_is_notified_of_a_question_and_of_its_end(answers: bool) -> None:
+async def test_a_listener_is_notified_when_an_input_request_opens_and_closes(answers: bool) -> None:
     server, withdraw, go = Server("asking"), asyncio.Event(), asyncio.Event()
 
     @server.tool(task=True)
@@ -1531,7 +1531,7 @@ async def test_a_listener_is_notified_of_a_question_and_of_its_end(answers: bool
 
 
 @looped
-async def test_times_of_tasks_are_sent_in_milliseconds_and_never_as_none() -> None:
+async def test_task_times_are_sent_in_milliseconds_and_are_at_least_one() -> None:
     later = [0.0]
     store = MemoryStore(lambda: time.time() + later[0])
     server = Server("quick", task_poll=0.0001, task_ttl=1_000_000.0, task_store=store)
