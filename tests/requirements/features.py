@@ -35,7 +35,7 @@ RESOURCE_ROWS: tuple[Row, ...] = (
     must("2.11-2", "all: server/resources, capabilities", "Without the declaration, its methods are unknown.",
          RESOURCES + "test_an_empty_server_has_no_resource_methods"),
     must("2.11-3", "2026-07-28: server/resources, capabilities", "With the declaration, `resources/list` is served, even if it is empty.",
-         RESOURCES + "test_a_catalogue_alone_serves_what_is_never_registered", *suite("resources-list", R4, R5)),
+         RESOURCES + "test_a_catalogue_lists_resources_that_are_not_registered", *suite("resources-list", R4, R5)),
     must("2.11-4", "all: server/resources, data types", "A resource has a URI, a name, and only members of its schema.",
          RESOURCES + "test_a_resource_is_listed_with_all_its_registered_fields", SCHEMA),
     must("2.11-5", "all: server/resources, templates", "Templates follow RFC 6570, and have a separate list.",
@@ -66,7 +66,7 @@ RESOURCE_ROWS: tuple[Row, ...] = (
     must("2.11-18", "all: server/resources, security", "Bytes are properly encoded.",
          "types/test_content.py::test_bytes_are_base64_on_the_wire_only", PEER + "test_large_contents_are_the_same_in_pieces"),
     should("2.11-19", "all: server/resources, security", "A caller without permission is refused.", "yes",
-           RESOURCES + "test_a_missing_and_a_forbidden_resource_look_the_same"),
+           RESOURCES + "test_missing_and_forbidden_resources_return_the_same_error"),
     must("2.11-20", "all: server/resources, URI schemes", "Custom schemes follow RFC 3986.",
          RESOURCES + "test_an_invalid_uri_cannot_be_registered"),
     should("2.11-21", "all: server/resources, URI schemes", "`https` only where a client can fetch it alone.",
@@ -122,7 +122,7 @@ CACHING: tuple[Row, ...] = (
          "requirements/test_features.py::test_nothing_is_public_unless_the_author_says_so"),
     must("2.13-7", "2026-07-28: caching", "A result that used answers is not cached: its hints forbid it.",
          "requirements/test_features.py::test_a_resource_may_ask_for_input"),
-    must("2.13-6", "2026-07-28: caching", "Public is not a permission.", RESOURCES + "test_a_missing_and_a_forbidden_resource_look_the_same"),
+    must("2.13-6", "2026-07-28: caching", "Public is not a permission.", RESOURCES + "test_missing_and_forbidden_resources_return_the_same_error"),
 )  # fmt: skip
 
 ROUNDS: tuple[Row, ...] = (
@@ -186,8 +186,8 @@ TOOL_ROWS: tuple[Row, ...] = (
     should("2.15-18", "all: server/tools, list changed", "With `listChanged` declared, a changed list is reported.", "yes",
            WATCHING + "test_adding_and_removing_notifies_the_watchers_of_the_list", *transcripts("watching", *ALL)),
     should("2.15-20", "all: server/tools, names", "A server that combines others keeps their names apart by a prefix.",
-           "yes: the author chooses the prefix, and collisions are refused", "server/test_mounting.py::test_prefixes_add_up_and_may_be_none",
-           "server/test_mounting.py::test_a_collision_is_reported_with_both_servers_and_nothing_is_included"),
+           "yes: the author chooses the prefix, and collisions are refused", "server/test_mounting.py::test_prefixes_are_joined_and_may_be_empty",
+           "server/test_mounting.py::test_include_refuses_a_collision_and_names_both_servers"),
     must("2.15-19", "2026-07-28: server/tools, task support", "`execution.taskSupport` is not sent.", SCHEMA),
 )  # fmt: skip
 

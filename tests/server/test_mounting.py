@@ -1,4 +1,4 @@
-"""Mounted servers: names, changes, lifecycle, watches, and nearly no extra calls."""
+"""Mounted servers: names, changes, lifecycle, watches, and the cost of each level."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from wharfinger.types.task_extension import TASKS
 
 
 class Rows(Source):
-    """Two rows that are listed, read, completed, searched and watched."""
+    """A source of two rows that supports lists, reads, completion, search and watches."""
 
     templates = (t.ResourceTemplate(uri_template="row://{n}", name="row"),)
 
@@ -116,7 +116,7 @@ async def names(server: Server, kind: str) -> list[str]:
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_features_of_a_part_are_the_wholes(revision: str) -> None:
+async def test_features_of_a_mounted_server_are_served_by_the_parent(revision: str) -> None:
     server = harbour((tides(), "tides"))
     assert await names(server, "tools") == ["tides_height", "tides_whose"]
     assert await names(server, "prompts") == ["tides_report"]
@@ -132,7 +132,7 @@ async def test_features_of_a_part_are_the_wholes(revision: str) -> None:
 
 
 @looped
-async def test_prefixes_add_up_and_may_be_none() -> None:
+async def test_prefixes_are_joined_and_may_be_empty() -> None:
     middle = Server("middle")
     middle.include(tides(), prefix="tides")
     other = Server("other")
@@ -146,7 +146,7 @@ async def test_prefixes_add_up_and_may_be_none() -> None:
 
 @pytest.mark.parametrize("deep", [False, True])
 @looped
-async def test_completion_asks_the_part(deep: bool) -> None:
+async def test_completion_is_answered_by_the_mounted_server(deep: bool) -> None:
     part = tides()
     part.include(Rows())
     server = harbour((part, "tides"))
@@ -167,7 +167,7 @@ async def test_completion_asks_the_part(deep: bool) -> None:
 
 @pytest.mark.parametrize("deep", [False, True])
 @looped
-async def test_sources_and_catalogues_of_a_part_are_the_wholes_also_later_ones(deep: bool) -> None:
+async def test_sources_and_catalogues_of_a_mounted_server_are_served_even_if_added_later(deep: bool) -> None:
     part = Server("part")
     part.include(Rows())
     server = harbour((part, "part"))
@@ -221,7 +221,7 @@ async def test_later_changes_of_a_mounted_server_are_visible() -> None:
 
 
 @looped
-async def test_a_part_that_was_empty_brings_its_methods_with_its_first_feature() -> None:
+async def test_the_first_feature_of_a_mounted_server_adds_its_methods() -> None:
     leaf, middle = Server("leaf"), Server("middle")
     middle.include(leaf)
     server = harbour((middle, ""))
@@ -234,7 +234,7 @@ async def test_a_part_that_was_empty_brings_its_methods_with_its_first_feature()
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_changes_of_a_parts_lists_are_reported(revision: str) -> None:
+async def test_list_changes_of_a_mounted_server_are_reported(revision: str) -> None:
     part = tides()
     server = Server("whole")
     server.include(harbour((part, "tides")))
@@ -256,7 +256,7 @@ async def test_changes_of_a_parts_lists_are_reported(revision: str) -> None:
 
 
 @looped
-async def test_a_fallback_of_a_part_gives_way_in_the_whole_too() -> None:
+async def test_a_fallback_of_a_mounted_server_is_replaced_by_a_tool_of_the_parent() -> None:
     part = Server("part")
     server = harbour((part, ""))
     part.tools.add(lambda: "fallback", name="search", fallback=True)
@@ -271,7 +271,7 @@ async def test_a_fallback_of_a_part_gives_way_in_the_whole_too() -> None:
 
 
 @looped
-async def test_arguments_that_headers_repeat_are_known_to_the_whole() -> None:
+async def test_header_params_of_a_mounted_server_are_included_in_the_parent() -> None:
     part = Server("part")
 
     @part.tool
@@ -314,7 +314,7 @@ async def test_pages_continue_at_their_position_while_mounted_servers_change() -
 
 
 @looped
-async def test_pages_of_the_whole_are_encoded_again_only_after_a_change_of_any_part() -> None:
+async def test_pages_are_cached_until_a_mounted_server_changes() -> None:
     leaf, part, server = Server("leaf"), Server("part"), Server("whole")
     part.include(leaf)
     server.include(part)
@@ -327,7 +327,7 @@ async def test_pages_of_the_whole_are_encoded_again_only_after_a_change_of_any_p
 
 @pytest.mark.parametrize("kind", ["tool", "resource", "template"])
 @looped
-async def test_the_whole_hides_a_feature_of_a_part_from_its_own_clients_only(kind: str) -> None:
+async def test_a_feature_disabled_in_the_parent_is_still_served_by_the_mounted_server(kind: str) -> None:
     middle, part, server = Server("middle"), tides(), Server("whole")
     middle.include(part, prefix="p")
     server.include(middle, prefix="m")
@@ -363,7 +363,7 @@ async def test_the_whole_hides_a_feature_of_a_part_from_its_own_clients_only(kin
 
 
 @looped
-async def test_a_removed_name_is_free_until_the_part_registers_it_again() -> None:
+async def test_a_removed_name_may_be_reused_until_the_mounted_server_registers_it_again() -> None:
     part = Server("part")
     server = harbour((part, "p"))
     part.tools.add(lambda: "part", name="a")
@@ -378,7 +378,7 @@ async def test_a_removed_name_is_free_until_the_part_registers_it_again() -> Non
 
 
 @looped
-async def test_a_fallback_of_the_whole_gives_way_to_a_tool_of_a_part() -> None:
+async def test_a_fallback_of_the_parent_is_replaced_by_a_tool_of_a_mounted_server() -> None:
     part = Server("part")
     server = harbour((part, ""))
     server.tools.add(lambda: "fallback", name="search", fallback=True)
@@ -392,7 +392,7 @@ async def test_a_fallback_of_the_whole_gives_way_to_a_tool_of_a_part() -> None:
 
 
 @looped
-async def test_the_most_specific_template_wins_whichever_server_has_it() -> None:
+async def test_the_most_specific_template_of_all_servers_is_used() -> None:
     part = Server("part")
     part.resources.add("tide://{place}/high", lambda place: f"part {place}")
     server = harbour((part, "p"))
@@ -404,10 +404,10 @@ async def test_the_most_specific_template_wins_whichever_server_has_it() -> None
     assert (await read(server, "tide://mary/high"))[0]["text"] == "part mary"
 
 
-# -- what cannot be
+# -- refused includes
 
 
-def test_a_collision_is_reported_with_both_servers_and_nothing_is_included() -> None:
+def test_include_refuses_a_collision_and_names_both_servers() -> None:
     one, other = tides("one"), tides("other")
     server = harbour((one, "a"))
     with pytest.raises(ValueError, match=r"'one' and 'other' both have the resource 'tide://now': remove one"):
@@ -448,7 +448,7 @@ def test_a_later_collision_is_refused_when_the_feature_is_added() -> None:
     part.resources.add("tide://other/{y}", lambda y: y)
 
 
-def test_invalid_names_are_refused() -> None:
+def test_invalid_prefixes_are_refused() -> None:
     with pytest.raises(ValueError, match="is not a valid prefix"):
         Server("s").include(tides(), prefix="the tides")
     with pytest.raises(ValueError, match="pass a shorter prefix"):
@@ -459,7 +459,7 @@ def test_invalid_names_are_refused() -> None:
         Server("s").include(Rows(), prefix="rows")
 
 
-def test_circles_and_second_times_are_refused() -> None:
+def test_cycles_and_repeated_includes_are_refused() -> None:
     one, two, three = Server("one"), Server("two"), Server("three")
     one.include(two)
     two.include(three)
@@ -470,11 +470,11 @@ def test_circles_and_second_times_are_refused() -> None:
         one.include(two, prefix="again")
 
 
-# -- hooks
+# -- middleware
 
 
 @looped
-async def test_hooks_of_a_part_run_around_its_features_only_and_know_its_names() -> None:
+async def test_middleware_of_a_mounted_server_runs_for_its_features_with_its_own_names() -> None:
     part = tides()
     part.include(Rows())
     server = Server("whole")
@@ -483,12 +483,12 @@ async def test_hooks_of_a_part_run_around_its_features_only_and_know_its_names()
     seen: list[str] = []
 
     def hook(name: str) -> Callable[..., Any]:
-        async def sees(call: Call, next: Next) -> Result:
+        async def records(call: Call, next: Next) -> Result:
             subject = getattr(call.params, "name", None) or getattr(call.params, "uri", "")
             seen.append(f"{name} {call.method} {subject}".strip())
             return await next(call)
 
-        return sees
+        return records
 
     assert await call(server, "harbour_tides_height", place="mary") == "mary 3 m"
     part.add_middleware(hook("part"))
@@ -540,7 +540,7 @@ async def test_a_resource_that_middleware_forbids_cannot_be_watched(revision: st
     await server.close()
 
 
-# -- life
+# -- lifecycle
 
 
 def lifespan(events: list[str], name: str, fails: str = "") -> Any:
@@ -560,7 +560,7 @@ def lifespan(events: list[str], name: str, fails: str = "") -> Any:
 
 
 @looped
-async def test_lifespans_nest_and_each_state_is_its_servers() -> None:
+async def test_lifespans_are_nested_and_each_server_has_its_own_state() -> None:
     events: list[str] = []
     part, last = tides(lifespan=lifespan(events, "part")), Server("last", lifespan=lifespan(events, "last"))
     rows = Rows()
@@ -580,7 +580,7 @@ async def test_lifespans_nest_and_each_state_is_its_servers() -> None:
 
 
 @looped
-async def test_a_part_that_does_not_start_ends_what_has_begun() -> None:
+async def test_servers_that_started_are_closed_if_a_later_one_fails_to_start() -> None:
     events: list[str] = []
     server = Server("whole", lifespan=lifespan(events, "whole"))
     server.include(Server("part", lifespan=lifespan(events, "part")))
@@ -592,7 +592,7 @@ async def test_a_part_that_does_not_start_ends_what_has_begun() -> None:
 
 
 @looped
-async def test_a_part_that_fails_to_end_is_logged_and_the_others_end() -> None:
+async def test_close_raises_the_error_of_a_mounted_server_after_the_others_ended() -> None:
     events: list[str] = []
     server = Server("whole", lifespan=lifespan(events, "whole"))
     server.include(Server("part", lifespan=lifespan(events, "part")))
@@ -604,7 +604,7 @@ async def test_a_part_that_fails_to_end_is_logged_and_the_others_end() -> None:
 
 
 @looped
-async def test_a_part_with_other_owners_continues_for_them() -> None:
+async def test_a_server_mounted_twice_runs_until_its_last_parent_closes() -> None:
     events: list[str] = []
     part = Server("part", lifespan=lifespan(events, "part"))
     one, two = Server("one"), Server("two")
@@ -621,7 +621,7 @@ async def test_a_part_with_other_owners_continues_for_them() -> None:
 
 
 @looped
-async def test_a_part_that_comes_while_the_whole_runs_is_started_and_watched() -> None:
+async def test_a_server_included_in_a_running_server_is_started_and_watched() -> None:
     events: list[str] = []
     server = Server("whole")
     server.include(tides("first"), prefix="first")
@@ -647,7 +647,7 @@ async def test_a_part_that_comes_while_the_whole_runs_is_started_and_watched() -
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_watches_are_passed_on_and_sources_work_only_while_a_client_watches(revision: str) -> None:
+async def test_watches_reach_mounted_servers_and_end_with_the_client(revision: str) -> None:
     part, rows = tides(), Rows()
     part.include(rows)
     followed: list[str] = []
@@ -682,11 +682,11 @@ def reported(wire: Wire) -> set[str]:
     return {n["params"]["uri"] for n in wire.notices if n["method"] == "notifications/resources/updated"}
 
 
-# -- what stands in, and dependencies
+# -- dependencies and secrets
 
 
 @looped
-async def test_dependencies_of_a_part_are_its_own() -> None:
+async def test_dependencies_are_overridden_only_in_the_server_that_has_the_tool() -> None:
     part = Server("part")
 
     def who(ctx: Context[Any]) -> str:
@@ -704,7 +704,7 @@ async def test_dependencies_of_a_part_are_its_own() -> None:
         assert await call(server, "part_tool") == "fake"
 
 
-def test_a_part_without_a_secret_seals_with_the_wholes() -> None:
+def test_a_mounted_server_without_a_secret_uses_the_keys_of_the_parent() -> None:
     part, own = Server("part"), Server("own", secret="own")
     server = Server("whole", secret="whole")
     server.include(part)
@@ -713,12 +713,12 @@ def test_a_part_without_a_secret_seals_with_the_wholes() -> None:
     assert own.services.keys is not server.services.keys
 
 
-# -- questions
+# -- input requests
 
 
 @pytest.mark.parametrize("hooked", [False, True])
 @looped
-async def test_a_tool_of_a_part_asks_and_runs_again_with_the_answer(hooked: bool) -> None:
+async def test_a_tool_of_a_mounted_server_receives_the_answer_to_its_input_request(hooked: bool) -> None:
     part = Server("part")
 
     @part.tool
@@ -750,7 +750,7 @@ async def test_a_tool_of_a_part_asks_and_runs_again_with_the_answer(hooked: bool
 
 @pytest.mark.parametrize("later", [False, True])
 @looped
-async def test_tasks_of_a_part_are_the_wholes(later: bool) -> None:
+async def test_tasks_of_a_mounted_server_are_served_by_the_parent(later: bool) -> None:
     part, server = Server("part"), Server("whole")
     middle = Server("middle")
     server.include(middle)
@@ -776,14 +776,14 @@ async def test_tasks_of_a_part_are_the_wholes(later: bool) -> None:
     await server.close()
 
 
-# -- how far it is
+# -- cost of each level
 
 
 PACKAGE = str(Path(wharfinger.__file__).parent)
 
 
-async def crossed(server: Server, method: str, params: dict[str, Any]) -> list[str]:
-    """Return the calls of our functions that one request makes, in order."""
+async def calls_of(server: Server, method: str, params: dict[str, Any]) -> list[str]:
+    """Return the functions of the package that one request calls, in order."""
     request = opened(server, method, params)
     handler = server.handlers[method]
     await handler(request)
@@ -808,12 +808,12 @@ async def crossed(server: Server, method: str, params: dict[str, Any]) -> list[s
 @looped
 async def test_three_levels_add_at_most_three_calls(method: str, params: dict[str, Any]) -> None:
     server = tides()
-    before = await crossed(server, method, params)
+    before = await calls_of(server, method, params)
     for level in range(3):
         whole = Server(str(level))
         whole.include(server)
         server = whole
-    after = await crossed(server, method, params)
+    after = await calls_of(server, method, params)
     assert 0 <= len(after) - len(before) <= 3, (before, after)
 
 
@@ -837,7 +837,7 @@ async def test_a_feature_disabled_in_a_mounted_server_is_hidden_until_it_is_enab
 
 
 @looped
-async def test_two_parts_complete_each_their_own() -> None:
+async def test_each_mounted_server_completes_its_own_arguments() -> None:
     def part(name: str) -> Server:
         server = Server(name)
 
@@ -871,7 +871,7 @@ async def test_two_parts_complete_each_their_own() -> None:
         assert await values({"type": "ref/resource", "uri": f"{scheme}://{{place}}"}) == [expected]
 
 
-def test_a_server_that_runs_on_another_thread_takes_no_part() -> None:
+def test_including_in_a_server_of_another_event_loop_changes_nothing() -> None:
     server, part = Server("whole"), tides()
     asyncio.run(server.start())
     with pytest.raises(RuntimeError):
@@ -879,7 +879,7 @@ def test_a_server_that_runs_on_another_thread_takes_no_part() -> None:
     assert (server.mounts, part.parents, list(server.tools.features)) == ([], [], [])
 
 
-def test_circles_are_reported_with_the_names_in_their_order() -> None:
+def test_the_error_for_a_cycle_names_the_servers_in_order() -> None:
     one, two = Server("one"), Server("two")
     one.include(two)
     with pytest.raises(ValueError, match=r"^'two' cannot include 'one': it is the same server, or contains it"):
@@ -889,12 +889,12 @@ def test_circles_are_reported_with_the_names_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["", "a", "a" * 64, "A-1_b.c"])
-def test_a_prefix_has_up_to_64_signs(prefix: str) -> None:
+def test_a_prefix_of_up_to_64_characters_is_accepted(prefix: str) -> None:
     Server("whole").include(tides(), prefix=prefix)
 
 
 @pytest.mark.parametrize("prefix", ["a" * 65, "a b", "a/b", "é", "a\n"])
-def test_a_longer_or_odd_prefix_is_refused(prefix: str) -> None:
+def test_an_overlong_or_invalid_prefix_is_refused(prefix: str) -> None:
     server = Server("whole")
     with pytest.raises(ValueError, match="prefix"):
         server.include(tides(), prefix=prefix)
@@ -902,7 +902,7 @@ def test_a_longer_or_odd_prefix_is_refused(prefix: str) -> None:
 
 
 @looped
-async def test_watchers_are_notified_of_the_lists_of_a_new_part() -> None:
+async def test_including_a_server_notifies_watchers_of_its_lists() -> None:
     server = Server("whole")
     server.tools.add(lambda: "x", name="x")
     await server.start()
@@ -916,7 +916,7 @@ async def test_watchers_are_notified_of_the_lists_of_a_new_part() -> None:
 
 
 @looped
-async def test_after_the_end_nothing_of_a_part_is_watched() -> None:
+async def test_close_ends_the_watches_of_mounted_servers() -> None:
     part = tides()
     part.include(Rows())
     server = harbour((part, "tides"))

@@ -1,4 +1,4 @@
-"""Resources from registration to what a client of every revision reads, and the errors for missing ones."""
+"""Resources: registration, lists, reads in every revision, templates, and errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def calm() -> str:
     return "calm"
 
 
-# -- what lists show
+# -- lists
 
 
 @pytest.mark.parametrize("revision", ALL)
@@ -91,7 +91,7 @@ async def test_computed_annotations_are_computed_for_every_list(caplog: pytest.L
     server.resource("weather://today", name="w", annotations=annotations)(calm)
     server.resource("weather://{day}", name="w", annotations=annotations)(lambda day: day)
     assert [(await listed(server))[0]["annotations"] for _ in range(2)] == [{"priority": 0.1}, {"priority": 0.2}]
-    # One that fails is left out, and logged; the list is there.
+    # Annotations that fail to compute are omitted and logged.
     assert (await listed(server))[0].keys() == {"uri", "name", "description"}
     assert "'w'" in caplog.text
     assert (await listed(server, "resources/templates/list"))[0]["annotations"] == {"priority": 0.4}
@@ -102,7 +102,7 @@ def hints(answer: Any) -> tuple[Any, Any]:
 
 
 @looped
-async def test_caching_hints_are_the_resources_own_else_the_servers_and_sent_in_the_stateless_era_only() -> None:
+async def test_caching_hints_default_to_the_servers_and_are_sent_only_in_the_stateless_revision() -> None:
     server = Server("s", ttl=60, cache_scope="public")
     server.resources.add("a:own", calm, ttl=0.5, cache_scope="private")
     server.resources.add("a:none", calm)
@@ -114,7 +114,7 @@ async def test_caching_hints_are_the_resources_own_else_the_servers_and_sent_in_
 
     server.resources.add("b:zero", lambda: result(ttl_ms=0, result_type="complete"))
     server.resources.add("b:silent", result)
-    server.include(Shelf(result))
+    server.include(CachingSource(result))
     expected = {
         "a:own": (500, "private"),
         "a:none": (60_000, "public"),
@@ -136,8 +136,8 @@ async def test_caching_hints_are_the_resources_own_else_the_servers_and_sent_in_
         assert hints(await ask(server, method, revision="2025-11-25")) == (None, None)
 
 
-class Shelf(Source):
-    """One source, with reads that carry hints or none."""
+class CachingSource(Source):
+    """A source whose results have caching hints for one URI and none for others."""
 
     def __init__(self, result: Callable[..., t.ReadResourceResult]) -> None:
         self.result = result
@@ -245,7 +245,7 @@ async def test_async_iterators_are_joined() -> None:
 
 
 @looped
-async def test_a_path_is_read_as_its_bytes_and_a_missing_one_is_not_found(tmp_path: Path) -> None:
+async def test_a_returned_path_is_read_and_a_missing_file_is_not_found(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"\xff\0")
     server = Server("s")
     server.resource("x:y")(lambda: tmp_path / "a")
@@ -271,7 +271,7 @@ async def test_a_path_is_read_as_its_bytes_and_a_missing_one_is_not_found(tmp_pa
     ids=lambda value: type(value).__name__,
 )
 @looped
-async def test_a_value_without_a_form_is_an_internal_error(value: Any) -> None:
+async def test_a_value_that_cannot_be_encoded_is_an_internal_error(value: Any) -> None:
     server = Server("s")
     server.resources.add("x:y", lambda: value, inline=True)
     assert (await read(server, "x:y"))["code"] == -32603
@@ -291,7 +291,7 @@ async def test_a_pydantic_model_is_read_as_json() -> None:
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_variables_are_converted_and_what_cannot_be_is_not_found(revision: str) -> None:
+async def test_variables_are_converted_and_invalid_values_are_not_found(revision: str) -> None:
     server = Server("s")
 
     @server.resource("log://{vessel}/{day}")
@@ -346,7 +346,7 @@ def shelf(folder: Path) -> Server:
     return server
 
 
-OUT = [
+TRAVERSALS = [
     "../secret",
     "..%2Fsecret",
     "%2e%2e%2fsecret",
@@ -356,17 +356,17 @@ OUT = [
     "a.md%00",
     "./a.md",
 ]
-"""Each leads out of the folder, or into it by a way that is none."""
+"""Paths that leave the folder, or name a file in it by an invalid path."""
 
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_a_path_that_leaves_its_folder_reaches_no_template(revision: str, tmp_path: Path) -> None:
-    """A bug: `{name}` got text that was escaped in the URI, separators included."""
+async def test_a_path_that_leaves_its_folder_is_not_found(revision: str, tmp_path: Path) -> None:
+    """A regression: `{name}` matched escaped separators in the URI."""
     server = shelf(tmp_path)
     for uri in ("notes://a.md", "tree://a.md", "parts://x/a.md"):
         assert (await read(server, uri, revision))[0]["text"] == "inside"
-    for way in OUT:
+    for way in TRAVERSALS:
         for begin in ("notes://", "tree://", "parts://x/"):
             error = await read(server, begin + way, revision)
             assert error["code"] == (-32602 if revision == STATELESS else -32002), begin + way
@@ -374,7 +374,7 @@ async def test_a_path_that_leaves_its_folder_reaches_no_template(revision: str, 
 
 
 @looped
-async def test_a_uri_that_one_template_refuses_goes_to_the_next() -> None:
+async def test_a_uri_refused_by_one_template_is_read_by_the_next() -> None:
     server = Server("s")
     server.resources.add("a://x/{name}", lambda name: "part")
     server.resources.add("a://{+path}", lambda path: "path")
@@ -384,7 +384,7 @@ async def test_a_uri_that_one_template_refuses_goes_to_the_next() -> None:
 
 
 @pytest.mark.parametrize("uri", ["a://{name}", "a://x", "a://x{/path*}{?q}"])
-def test_allowing_traversal_where_none_could_be_is_refused(uri: str) -> None:
+def test_allow_traversal_is_refused_for_templates_without_reserved_expansion(uri: str) -> None:
     server = Server("s")
     with pytest.raises(ValueError, match="allow_traversal"):
         server.resources.add(uri, lambda name="", path="", q="": "", allow_traversal=True)
@@ -393,7 +393,7 @@ def test_allowing_traversal_where_none_could_be_is_refused(uri: str) -> None:
 
 
 @looped
-async def test_a_client_expands_what_a_server_refuses(tmp_path: Path) -> None:
+async def test_the_client_expands_a_traversal_that_the_server_refuses(tmp_path: Path) -> None:
     async with Client(shelf(tmp_path)) as client:
         template = client.template("notes://{name}")
         assert await template.uri(name="../secret") == "notes://..%2Fsecret"
@@ -403,7 +403,7 @@ async def test_a_client_expands_what_a_server_refuses(tmp_path: Path) -> None:
 
 
 @looped
-async def test_a_registered_resource_comes_before_a_template_and_the_closest_template_first() -> None:
+async def test_a_static_resource_is_preferred_to_templates_and_the_most_specific_template_to_others() -> None:
     server = Server("s")
     server.resources.add("a:{x}/{y}", lambda x, y: "two")
     server.resources.add("a:b/{y}", lambda y: "one")
@@ -422,7 +422,7 @@ def test_an_ambiguous_template_is_refused_with_both_names() -> None:
 
 
 @pytest.mark.parametrize("uri", ["a:b", "a:{x}"])
-def test_a_uri_that_is_registered_already_is_refused(uri: str) -> None:
+def test_registering_a_uri_twice_is_refused(uri: str) -> None:
     server = Server("s")
     server.resources.add(uri, lambda **_: "")
     with pytest.raises(ValueError, match="is registered already") as refused:
@@ -444,7 +444,7 @@ def test_a_template_has_no_size_and_a_decorator_needs_a_uri() -> None:
 
 
 @looped
-async def test_a_removed_resource_is_gone_and_may_be_added_again() -> None:
+async def test_a_removed_resource_is_not_found_and_may_be_added_again() -> None:
     server = Server("s")
     server.resources.add("a:b", lambda: "first")
     server.resources.add("a:{x}", lambda x: "second")
@@ -484,7 +484,7 @@ async def test_an_empty_server_has_no_resource_methods(revision: str) -> None:
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_a_missing_and_a_forbidden_resource_look_the_same(revision: str) -> None:
+async def test_missing_and_forbidden_resources_return_the_same_error(revision: str) -> None:
     server = Server("s")
     server.resources.add("a:b", calm)
 
@@ -540,7 +540,7 @@ async def test_an_error_of_a_handler_hides_its_details(revision: str) -> None:
 
 
 class Fleet(Source):
-    """A source of plain functions, with one more that fails."""
+    """A source whose methods are sync functions."""
 
     templates = (t.ResourceTemplate(uri_template="ship:{name}", name="ship"),)
 
@@ -585,7 +585,7 @@ async def test_a_source_lists_and_reads_in_threads(revision: str) -> None:
 
 
 @looped
-async def test_a_catalogue_alone_serves_what_is_never_registered() -> None:
+async def test_a_catalogue_lists_resources_that_are_not_registered() -> None:
     server = Server("s")
 
     @server.list_resources
@@ -615,7 +615,7 @@ def test_a_catalogue_that_is_not_an_async_generator_is_refused() -> None:
 
 
 @looped
-async def test_a_search_finds_registered_resources_first_then_each_sources() -> None:
+async def test_search_returns_registered_resources_before_those_of_sources() -> None:
     server = Server("s")
     server.resources.add("a:b", calm, title="Annual report")
     server.resources.add("a:c", calm, name="other")
@@ -627,11 +627,11 @@ async def test_a_search_finds_registered_resources_first_then_each_sources() -> 
     assert [hit.uri for hit in await search(request, "ann", 2)] == ["a:b", "ship:ann"]
 
 
-# -- size
+# -- scaling
 
 
-def test_registering_is_linear(caplog: pytest.LogCaptureFixture) -> None:
-    """Ten thousand resources: twice as many need twice the calls."""
+def test_registering_resources_takes_linear_time(caplog: pytest.LogCaptureFixture) -> None:
+    """Twice as many resources need about twice as many function calls."""
     caplog.set_level(logging.ERROR)
 
     def calls(number: int) -> int:
@@ -665,7 +665,7 @@ async def test_ten_thousand_resources_are_listed_page_by_page() -> None:
 
 
 @looped
-async def test_a_disabled_resource_or_template_is_not_there_until_it_is_enabled() -> None:
+async def test_a_disabled_resource_or_template_is_hidden_until_it_is_enabled() -> None:
     server = Server("s")
     for name in "abc":
         server.resources.add(f"x://{name}", lambda: "text")
@@ -691,10 +691,10 @@ async def test_a_disabled_resource_or_template_is_not_there_until_it_is_enabled(
                 refused(uri)
 
 
-# -- each bound at its value and one beyond, and each way to fail
+# -- limits and failures
 
 
-class Stone:
+class Blob:
     """Stored bytes."""
 
     def __init__(self, size: int) -> None:
@@ -705,13 +705,13 @@ class Stone:
 
 
 @looped
-async def test_a_stored_blob_is_loaded_up_to_the_limit_if_it_is_needed_as_a_whole() -> None:
+async def test_a_stored_blob_is_loaded_up_to_the_content_limit() -> None:
     class Store(Source):
         def matches(self, uri: str) -> bool:
             return uri.startswith("stone:")
 
         def read(self, uri: str) -> t.ReadResourceResult:
-            blob = t.stored_blob(Stone(int(uri[6:])))
+            blob = t.stored_blob(Blob(int(uri[6:])))
             return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, blob=blob)])
 
     server = Server("s", limits=Limits(content=20))
@@ -723,7 +723,7 @@ async def test_a_stored_blob_is_loaded_up_to_the_limit_if_it_is_needed_as_a_whol
 
 
 @looped
-async def test_yielded_content_may_have_as_many_bytes_as_the_limit() -> None:
+async def test_yielded_chunks_are_joined_up_to_the_content_limit() -> None:
     server = Server("s", limits=Limits(content=20))
 
     @server.resource("a:{size}")
@@ -742,7 +742,7 @@ async def test_yielded_content_may_have_as_many_bytes_as_the_limit() -> None:
 
 
 @looped
-async def test_a_uri_has_as_many_characters_as_the_limit() -> None:
+async def test_a_uri_may_have_up_to_8192_characters() -> None:
     server = Server("s")
     server.resources.add("a:{+rest}", lambda rest: str(len(rest)))
     assert (await read(server, "a:" + "x" * 8190))[0]["text"] == "8190"
@@ -766,7 +766,7 @@ async def test_ttl_is_sent_in_milliseconds() -> None:
 
 
 @looped
-async def test_a_template_that_could_not_be_added_leaves_nothing() -> None:
+async def test_a_template_refused_as_a_duplicate_does_not_change_the_first() -> None:
     server = Server("s")
     server.resources.add("a:{x}", lambda x: x)
     server.resources.disable("a:{x}")
@@ -778,7 +778,7 @@ async def test_a_template_that_could_not_be_added_leaves_nothing() -> None:
 
 
 @looped
-async def test_an_unlisted_template_may_be_removed_and_come_back() -> None:
+async def test_an_unlisted_template_may_be_removed_and_added_again() -> None:
     server = Server("s")
     for answer in ("one", "two"):
         server.read_resource("a:{x}")(lambda x, answer=answer: answer)
@@ -789,7 +789,7 @@ async def test_an_unlisted_template_may_be_removed_and_come_back() -> None:
 
 
 @looped
-async def test_adding_sources_and_catalogues_reports_that_the_list_has_changed() -> None:
+async def test_adding_sources_and_catalogues_reports_a_list_change() -> None:
     server = Server("s")
     server.resources.add("a:b", calm)
     changes: list[str] = []
@@ -805,7 +805,7 @@ async def test_adding_sources_and_catalogues_reports_that_the_list_has_changed()
 
 
 @looped
-async def test_text_with_signs_is_read_as_it_is_and_the_text_of_a_coroutine_is_not() -> None:
+async def test_the_repr_of_a_coroutine_is_an_error_and_other_text_is_read_unchanged() -> None:
     server = Server("s")
     server.resources.add("a:signs", lambda: "1 < 2, a <b> and object at 0x1")
     server.resources.add("a:coroutine", lambda: coroutine_text())
@@ -826,7 +826,7 @@ def coroutine_text() -> str:
 
 
 @looped
-async def test_a_result_of_its_own_may_say_how_long_it_is_kept_in_part() -> None:
+async def test_a_read_resource_result_may_override_one_caching_hint() -> None:
     server = Server("s", ttl=2.0, cache_scope="private")
 
     def result(**caching: Any) -> t.ReadResourceResult:
@@ -846,7 +846,7 @@ async def test_a_result_of_its_own_may_say_how_long_it_is_kept_in_part() -> None
 
 
 @looped
-async def test_contents_may_be_several_with_their_own_uris_and_types() -> None:
+async def test_a_list_of_contents_keeps_their_uris_and_types() -> None:
     server = Server("s")
     server.resources.add(
         "a:list", lambda: [Content("x"), Content(b"y", uri="a:2", mime_type="text/x-y", meta={"k": 1})]
@@ -865,7 +865,7 @@ async def test_contents_may_be_several_with_their_own_uris_and_types() -> None:
 
 @pytest.mark.parametrize("uri", ["a:x", "a:", "1:x", "a b:x", "a:x y", "x", ""])
 @looped
-async def test_only_what_is_a_uri_and_there_may_be_watched(uri: str) -> None:
+async def test_only_existing_resources_may_be_subscribed_to(uri: str) -> None:
     server = Server("s")
     server.resources.add("a:x", calm)
     await server.start()
