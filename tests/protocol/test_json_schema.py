@@ -1,4 +1,4 @@
-"""Explicit schemas: which are refused at registration and why, and the errors for invalid values."""
+"""Explicit JSON Schemas: schemas refused at registration, limits, and errors for invalid values."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 def doubling(times: int, inside: str = "") -> dict[str, Any]:
-    """Few schemas that would be applied very often to one value, or along one path."""
+    """Return a small schema whose parts are applied 2**times times to one value, or along one path."""
     following = [{"$ref": f"#/$defs/s{n + 1}"} for n in range(times)]
     steps: dict[str, Any] = {
         f"s{n}": {"anyOf": [{inside: {"a": step}}, {inside: {"a": step}}] if inside else [step, step]}
@@ -99,14 +99,16 @@ def test_a_schema_that_cannot_be_used_is_refused_with_its_reason(schema: dict[st
 
 
 @pytest.mark.parametrize("dialect", [*DRAFTS, *(f"{name}#" for name in DRAFTS)])
-def test_the_dialect_that_a_schema_names_is_honoured(dialect: str) -> None:
+def test_the_declared_dialect_is_used(dialect: str) -> None:
     schema = CompiledSchema({"$schema": dialect, "type": "object", "properties": {"n": {"type": "integer"}}}, "schema")
     assert schema.faults({"n": 1}) == []
     assert schema.faults({"n": "1"}) == ["n: expected an integer"]
 
 
-def test_without_a_dialect_it_is_2020_12() -> None:
-    schema = CompiledSchema({"prefixItems": [{"type": "integer"}], "items": False}, "schema")  # 2020-12 alone has these
+def test_the_default_dialect_is_2020_12() -> None:
+    schema = CompiledSchema(
+        {"prefixItems": [{"type": "integer"}], "items": False}, "schema"
+    )  # only 2020-12 has prefixItems
     assert schema.fits([1])
     assert not schema.fits([1, 2])
 
@@ -129,7 +131,7 @@ def test_a_schema_may_refer_to_its_own_parts() -> None:
     ]
 
 
-def test_a_pattern_that_backtracks_takes_no_time() -> None:
+def test_a_backtracking_pattern_is_evaluated_in_bounded_time() -> None:
     for pattern in ("^(a+)+$", "^(?=a)(a+)+$", r"^(a|a)*\1$"):
         schema = CompiledSchema({"pattern": pattern}, "schema")
         started = time.monotonic()
@@ -137,7 +139,7 @@ def test_a_pattern_that_backtracks_takes_no_time() -> None:
         assert time.monotonic() - started < 5
 
 
-def test_a_pattern_that_is_tried_at_each_character_is_fast() -> None:
+def test_long_texts_are_refused_for_unanchored_patterns_with_look_around() -> None:
     """A pattern with look-around is searched for in quadratic time, unless it is anchored at the start."""
     for value in ("a" * 200_000, ["a" * 9_000] * 400, {"a" * 200_000: 1}):
         schema = CompiledSchema({"$ref": "#/$defs/deep", "$defs": {"deep": DEEP}}, "schema")
@@ -158,7 +160,7 @@ DEEP: dict[str, Any] = {
 }
 
 
-def test_every_fault_is_one_line_with_its_path_and_without_the_value() -> None:
+def test_each_fault_is_one_line_with_its_path_and_without_the_value() -> None:
     given = {"ship": "s3cret", "crew": [{"age": 1}, {}, {"age": "s3cret"}], "flag": "s3cret", "s3cret": 1}
     assert CompiledSchema(CREW, "schema").faults(given) == [
         "ship: must match the pattern ^[A-Z]",
@@ -183,8 +185,8 @@ def test_every_fault_is_one_line_with_its_path_and_without_the_value() -> None:
         ),
     ],
 )
-def test_a_large_value_with_many_faults_is_refused_in_little_time(count: int, inner: Any, fault: str) -> None:
-    """A bug: all faults were collected to report sixteen of them, 100,000 of them in seconds."""
+def test_a_large_value_with_many_faults_is_refused_within_a_second(count: int, inner: Any, fault: str) -> None:
+    """A regression: all faults were collected to report sixteen, which took seconds for 100,000."""
     schema = CompiledSchema({"type": "object", "properties": {"v": inner}}, "schema")
     started = time.perf_counter()
     found = schema.faults({"v": ["x"] * count})
@@ -192,7 +194,7 @@ def test_a_large_value_with_many_faults_is_refused_in_little_time(count: int, in
     assert found[0] == fault if count > 2_000 else len(found) > 0
 
 
-def test_alternatives_inside_of_alternatives_take_no_time() -> None:
+def test_nested_alternatives_are_refused_in_bounded_time() -> None:
     """Each level doubles the number of faults."""
     again = {"type": "object", "properties": {"a": {"$ref": "#"}}}
     schema = CompiledSchema({"anyOf": [again, again | {"minProperties": 1}]}, "schema")
@@ -214,7 +216,7 @@ def test_the_missing_extra_is_reported_with_its_command(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_a_schema_by_hand_is_listed_byte_for_byte(revision: str) -> None:
+async def test_an_explicit_input_schema_is_listed_unchanged(revision: str) -> None:
     server = Server("s")
 
     @server.tool(input_schema=FULL)
@@ -237,7 +239,7 @@ async def result_text(server: Server, arguments: Any, name: str = "berth") -> An
 
 
 @looped
-async def test_a_function_takes_the_properties_by_name_or_in_one_dict_or_as_the_rest() -> None:
+async def test_a_function_receives_properties_by_name_as_one_dict_or_as_keyword_arguments() -> None:
     server = Server("s")
 
     def by_name(ship: str, crew: list[dict[str, int]] = [], flag: str = "none") -> str:  # noqa: B006
@@ -269,18 +271,20 @@ async def test_a_function_takes_the_properties_by_name_or_in_one_dict_or_as_the_
         (lambda ship, crew, flag, mast: "", "takes 'mast', which is not a property"),
     ],
 )
-def test_a_function_that_takes_something_else_is_refused_at_registration(function: Any, words: str) -> None:
+def test_a_function_whose_parameters_do_not_match_the_schema_is_refused_at_registration(
+    function: Any, words: str
+) -> None:
     with pytest.raises(TypeError, match=words):
         Server("s").tools.add(function, name="berth", input_schema=CREW)
 
 
-def test_arguments_are_always_an_object() -> None:
+def test_an_input_schema_of_another_type_than_object_is_refused() -> None:
     with pytest.raises(ValueError, match='must have "type": "object"'):
         Server("s").tools.add(lambda arguments: "", name="berth", input_schema={"properties": {}})
 
 
 @looped
-async def test_a_result_conforms_to_the_output_schema_given_by_hand() -> None:
+async def test_results_are_validated_against_an_explicit_output_schema() -> None:
     server = Server("s")
     answers: list[Any] = [{"quay": 3}, {"quay": "three"}, "text"]
 
@@ -298,7 +302,7 @@ async def test_a_result_conforms_to_the_output_schema_given_by_hand() -> None:
 
 
 @looped
-async def test_an_output_schema_of_another_kind_is_wrapped_where_the_revision_takes_only_objects() -> None:
+async def test_output_schemas_of_other_types_are_wrapped_for_older_revisions() -> None:
     server = Server("s")
 
     @server.tool(output_schema={"type": "array", "items": {"type": "integer"}})
@@ -322,10 +326,10 @@ def given(schema: Any, **options: Any) -> CompiledSchema:
     return CompiledSchema(schema, "schema", **options)
 
 
-# --- bounds, each at its value and one beyond
+# --- limits
 
 
-def described_in(size: int) -> dict[str, Any]:
+def schema_of_size(size: int) -> dict[str, Any]:
     return {"description": "x" * (size - len('{"description":""}'))}
 
 
@@ -337,7 +341,7 @@ def nested_in_lists(depth: int) -> dict[str, Any]:
 
 
 def applied(times: int) -> dict[str, Any]:
-    """A schema of which this many parts are applied to one value."""
+    """Return a schema of which this many parts are applied to one value."""
     many, rest = divmod(times - 1, 500)
     return {"$defs": {"a": {"allOf": [{}] * 498}}, "allOf": [{"$ref": "#/$defs/a"}] * many + [{}] * rest}
 
@@ -345,7 +349,7 @@ def applied(times: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fits", "beyond", "words"),
     [
-        (described_in(262_144), described_in(262_145), "has 262145 bytes; the limit is 262144"),
+        (schema_of_size(262_144), schema_of_size(262_145), "has 262145 bytes; the limit is 262144"),
         (nested(63), nested(64), "more than 64 nested schemas"),
         (nested_in_lists(63), nested_in_lists(64), "more than 64 nested schemas"),
         (
@@ -357,7 +361,7 @@ def applied(times: int) -> dict[str, Any]:
     ],
     ids=["bytes", "depth", "depth in lists", "schemas", "applied"],
 )
-def test_bound_of_a_schema_is_exact(fits: dict[str, Any], beyond: dict[str, Any], words: str) -> None:
+def test_each_limit_of_a_schema_is_exact(fits: dict[str, Any], beyond: dict[str, Any], words: str) -> None:
     given(fits)
     with pytest.raises(InvalidSchema, match=words):
         given(beyond)
@@ -390,7 +394,7 @@ def test_bound_of_a_schema_is_exact(fits: dict[str, Any], beyond: dict[str, Any]
         ),
     ],
 )
-def test_weight_is_how_many_schemas_one_value_may_pass(schema: dict[str, Any], weight: int) -> None:
+def test_weight_counts_the_schemas_applied_to_one_value(schema: dict[str, Any], weight: int) -> None:
     assert given(schema).weight == weight
 
 
@@ -403,7 +407,7 @@ def test_alternatives_are_explained_for_up_to_2000_schemas() -> None:
         assert schema.faults(3) == [f"arguments: {expected}"]
 
 
-def test_members_below_count_among_what_is_explained() -> None:
+def test_schemas_of_members_count_towards_the_limit_of_explained_schemas() -> None:
     """The members of a value are visited once for each schema that applies to it."""
     for schemas, explained in ((1999, True), (2000, False)):
         refs, rest = divmod(schemas - 2, 2)
@@ -430,8 +434,8 @@ def test_alternatives_are_explained_for_up_to_10000_members_times_schemas() -> N
 @pytest.mark.parametrize("kind", ["members", "items"])
 @pytest.mark.parametrize("end", [1, "x", {}, []])
 @pytest.mark.parametrize("levels", [0, 1, 2, 3])
-def test_only_schemas_that_a_value_is_deep_enough_for_are_counted(kind: str, end: Any, levels: int) -> None:
-    """An object or an array is one level, also an empty one."""
+def test_schemas_below_the_depth_of_a_value_are_not_counted(kind: str, end: Any, levels: int) -> None:
+    """An object or an array is one level, even if it is empty."""
     heavy = [{"$ref": "#/$defs/a"}] * 999 + [{}]
     inner: dict[str, Any] = {"allOf": heavy, "anyOf": [{}]}
     value = end
@@ -445,7 +449,7 @@ def test_only_schemas_that_a_value_is_deep_enough_for_are_counted(kind: str, end
     assert schema.faults(value) == [f"arguments: {message}"]
 
 
-def test_value_too_deep_for_its_schemas_to_be_counted_is_reported_without_alternatives() -> None:
+def test_a_value_too_deep_to_count_its_schemas_is_reported_without_alternatives() -> None:
     chain: dict[str, Any] = {f"s{n}": {"$ref": f"#/$defs/s{n + 1}"} for n in range(100)}
     last = {"type": "array", "items": {"$ref": "#/$defs/s0"}}
     value: Any = 3
@@ -463,7 +467,7 @@ def size_of(value: Any) -> int:
 
 
 @pytest.mark.parametrize("shape", ["text", "list", "name"])
-def test_texts_are_searched_up_to_the_square_of_10000(shape: str) -> None:
+def test_texts_for_patterns_with_look_around_are_limited_by_the_sum_of_their_squares(shape: str) -> None:
     schema = given({"pattern": "(?!x)b", "patternProperties": {"(?!x)b": {}}, "items": {"pattern": "(?!x)b"}})
     assert schema.faults(["a" * 10_000, 1, None, True]) != schema.faults("a" * 10_001)
     for last, searched in ((0, True), (1, False)):
@@ -480,12 +484,12 @@ def test_texts_are_searched_up_to_the_square_of_10000(shape: str) -> None:
     ("pattern", "bounded"),
     [("^(?=a)b", False), ("(?=a)b", True), ("^(?=a)b|c", True), ("a", False), ("a|b", False)],
 )
-def test_only_what_backtracks_from_each_character_bounds_the_texts(pattern: str, bounded: bool) -> None:
+def test_only_unanchored_patterns_with_look_around_limit_the_texts(pattern: str, bounded: bool) -> None:
     schema = given({"anyOf": [{"type": "string"}, {"pattern": pattern}]})
     assert (schema.faults("x" * 10_001) != []) is bounded
 
 
-def test_sixteen_faults_are_reported_and_all_of_the_last_one() -> None:
+def test_reporting_stops_after_sixteen_faults_of_the_validator() -> None:
     required = [f"m{number}" for number in range(20)]
     assert len(given({"required": required}).faults({})) == 16
     assert len(given({"required": required[:15]}).faults({})) == 15
@@ -495,22 +499,22 @@ def test_sixteen_faults_are_reported_and_all_of_the_last_one() -> None:
     assert len(faults) == 23
 
 
-# --- what a schema may be
+# --- valid and invalid schemas
 
 
 @pytest.mark.parametrize("schema", [[], "x", 3, None, True])
-def test_schema_is_an_object(schema: Any) -> None:
+def test_a_schema_that_is_not_an_object_is_refused(schema: Any) -> None:
     with pytest.raises(InvalidSchema, match="must be a JSON object"):
         given(schema)
 
 
 @pytest.mark.parametrize("schema", [{"const": "\ud800"}, {"const": object()}])
-def test_schema_without_a_form_in_json_is_refused(schema: Any) -> None:
+def test_a_schema_that_cannot_be_encoded_is_refused(schema: Any) -> None:
     with pytest.raises(InvalidSchema, match="cannot be encoded as JSON"):
         given(schema)
 
 
-def test_schema_is_copied() -> None:
+def test_a_compiled_schema_is_a_copy() -> None:
     schema: dict[str, Any] = {"type": "object", "properties": {}}
     kept = given(schema)
     schema["properties"]["a"] = {"type": "ship"}
@@ -532,7 +536,7 @@ def test_schema_is_copied() -> None:
         ("https://json-schema.org/draft/2020-13/schema", False),
     ],
 )
-def test_reference_stays_inside(reference: str, inside: bool) -> None:
+def test_references_outside_the_schema_are_refused(reference: str, inside: bool) -> None:
     schema = {"$id": "https://a.test/x/tree#", "$defs": {"a": {}}, "properties": {"b": {"$ref": reference}}}
     if inside:
         try:
@@ -545,7 +549,7 @@ def test_reference_stays_inside(reference: str, inside: bool) -> None:
 
 
 @pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef", "$recursiveRef"])
-def test_every_kind_of_reference_stays_inside(keyword: str) -> None:
+def test_outside_references_of_every_keyword_are_refused(keyword: str) -> None:
     with pytest.raises(InvalidSchema, match="refers to"):
         given({"items": {keyword: "https://a.test"}})
 
@@ -554,7 +558,7 @@ def test_every_kind_of_reference_stays_inside(keyword: str) -> None:
     "pointer",
     ["#/$defs/a~1b", "#/$defs/c~0d", "#/$defs/e%20f", "#/$defs/%C3%BC", "#/anyOf/1", "#/$defs/~01"],
 )
-def test_loop_is_found_behind_every_pointer(pointer: str) -> None:
+def test_loops_through_escaped_pointers_are_refused(pointer: str) -> None:
     """RFC 6901."""
     loop = {"$ref": pointer}
     with pytest.raises(InvalidSchema, match="leads back to itself"):
@@ -570,8 +574,8 @@ def test_loop_is_found_behind_every_pointer(pointer: str) -> None:
     "pointer",
     ["#/$defs/gone", "#/anyOf/2", "#/anyOf/x", "#/anyOf/²", "#/anyOf/" + "9" * 5000, "#/type/x", "#gone", "#/title"],
 )
-def test_pointer_to_nothing_is_not_a_schema(pointer: str) -> None:
-    """A bug: a number that Python cannot hold, or that is too long, was an error of another kind."""
+def test_a_pointer_to_a_missing_schema_is_refused(pointer: str) -> None:
+    """A regression: an array index that int() refuses raised another error."""
     with pytest.raises(InvalidSchema, match="not a valid JSON Schema"):
         given({"$defs": {}, "anyOf": [{}, {}], "type": "string", "title": "x", "not": {"$ref": pointer}})
 
@@ -593,7 +597,7 @@ def test_patterns_are_counted() -> None:
     assert given({"properties": {"pattern": {}, "patternProperties": {}}, "default": {"pattern": "a"}}).patterns == 0
 
 
-def test_schema_of_a_stranger_has_patterns_of_linear_time_only() -> None:
+def test_untrusted_schemas_may_only_have_patterns_of_linear_time() -> None:
     look_ahead = {"pattern": "^(?=a)b"}
     given(look_ahead)
     with pytest.raises(InvalidSchema, match="not a valid JSON Schema"):
@@ -666,8 +670,8 @@ def test_fault_is_reported_in_words(schema: dict[str, Any], value: Any, fault: s
     assert given({**dialect, "properties": {"a": schema}}).faults({"a": value}) == [f"a: {fault}"]
 
 
-def test_member_that_is_forbidden_must_not_be_there() -> None:
-    """A bug: the error only said that it is not valid."""
+def test_a_forbidden_member_is_reported_as_not_allowed() -> None:
+    """A regression: the error did not report that the member is not allowed."""
     assert given({"properties": {"a": False}}).faults({"a": 1}) == ["a: is not allowed"]
 
 
@@ -701,6 +705,6 @@ def test_path_is_written_as_in_code(path: list[str | int], start: str, text: str
 @pytest.mark.parametrize(
     ("text", "shown"), [("x" * 64, "x" * 64), ("x" * 65, "x" * 64 + "…"), ("a\nb\u2028ü", "a?b?ü"), ("", "")]
 )
-def test_text_of_a_caller_is_made_fit_for_one_line(text: str, shown: str) -> None:
+def test_printable_replaces_control_characters_and_shortens_text(text: str, shown: str) -> None:
     assert printable(text) == shown
     assert printable(text, 1) == (shown if len(text) <= 1 else text[:1] + "…")

@@ -1,4 +1,4 @@
-"""The server's peer: bytes in, events and bytes out, without a loop."""
+"""ServerPeer, which turns received bytes into events and results into bytes, without I/O."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def test_a_stateless_request_needs_no_handshake() -> None:
     assert event.caller.info is not None and event.caller.info.name == "t"
 
 
-def test_era_is_a_property_of_a_request() -> None:
-    """One connection may carry both (2026-07-28, versioning)."""
+def test_one_connection_may_carry_requests_of_both_eras() -> None:
+    """2026-07-28, versioning."""
     one = opened("2025-06-18")
     stateless = as_request(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
     handshake = as_request(one.receive(request(2, "resources/read", {"uri": "a:b"})))
@@ -78,7 +78,7 @@ def test_era_is_a_property_of_a_request() -> None:
     assert handshake.caller.rules.name == "2025-06-18"
 
 
-def test_a_call_before_the_handshake_is_refused() -> None:
+def test_a_request_before_initialize_is_refused() -> None:
     assert error(peer().receive(request(1, "resources/list"))) == (1, -32600)
 
 
@@ -94,8 +94,8 @@ def test_ping_is_served_before_the_handshake() -> None:
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
-def test_a_second_initialize_changes_nothing_of_the_first_agreement(confirmed: bool) -> None:
-    """Another revision is refused; the same one is answered as the first time."""
+def test_a_second_initialize_does_not_change_the_session(confirmed: bool) -> None:
+    """Another revision is refused, and the same one is accepted with the first client info."""
     one = opened("2025-03-26") if confirmed else peer()
     if not confirmed:
         params = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
@@ -111,7 +111,7 @@ def test_a_second_initialize_changes_nothing_of_the_first_agreement(confirmed: b
     assert (one.session.caller, one.session.phase) == (before, phase)
 
 
-def test_a_failed_initialize_can_be_tried_again() -> None:
+def test_a_failed_initialize_leaves_the_session_new() -> None:
     one = peer()
     assert error(one.receive(request(1, "initialize", {}))) == (1, -32602)
     assert one.session.phase is Phase.NEW
@@ -126,12 +126,12 @@ def test_initialized_without_initialize_opens_nothing() -> None:
 @pytest.mark.parametrize("left_out", ["protocolVersion", "clientCapabilities"])
 def test_a_stateless_request_without_a_required_field_is_refused(left_out: str) -> None:
     meta = {k: v for k, v in META.items() if not k.endswith(left_out)}
-    code = -32600 if left_out == "protocolVersion" else -32602  # without its version it is a call before initialize
+    code = -32600 if left_out == "protocolVersion" else -32602  # without a version, it is a request before initialize
     assert error(peer().receive(request(1, "resources/list", {"_meta": meta}))) == (1, code)
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "1900-01-01", "2099-01-01"])
-def test_a_revision_that_is_not_stateless_is_refused_with_what_is_spoken(version: str) -> None:
+def test_an_unsupported_stateless_revision_is_refused_with_the_supported_ones(version: str) -> None:
     meta = META | {"io.modelcontextprotocol/protocolVersion": version}
     event = peer().receive(request(1, "resources/list", {"_meta": meta}))
     assert error(event) == (1, -32022)
@@ -142,7 +142,7 @@ def test_a_revision_that_is_not_stateless_is_refused_with_what_is_spoken(version
 @pytest.mark.parametrize(
     "method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"]
 )
-def test_a_method_of_the_handshake_era_has_no_row_in_the_stateless_one(method: str) -> None:
+def test_methods_of_the_handshake_era_are_unknown_to_stateless_requests(method: str) -> None:
     params = {
         "initialize": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     }
@@ -150,7 +150,7 @@ def test_a_method_of_the_handshake_era_has_no_row_in_the_stateless_one(method: s
     assert as_request(peer().receive(request(1, method, {**extra, "_meta": META}))).row is None
 
 
-def test_the_second_use_of_an_id_is_refused_without_it() -> None:
+def test_a_duplicate_id_in_flight_is_refused_without_an_id() -> None:
     """The first request keeps its answer."""
     one = opened()
     first = as_request(one.receive(request(1, "resources/list")))
@@ -158,7 +158,7 @@ def test_the_second_use_of_an_id_is_refused_without_it() -> None:
     assert one.respond(first, t.EmptyResult()) is not None
 
 
-def test_ids_one_and_the_text_one_are_two_requests() -> None:
+def test_the_ids_1_and_the_string_1_are_distinct() -> None:
     one = opened()
     number, text = as_request(one.receive(request(1, "ping"))), as_request(one.receive(request("1", "ping")))
     assert json.loads(bytes(one.respond(number, t.EmptyResult()) or b""))["id"] == 1
@@ -180,14 +180,14 @@ def test_a_cancelled_request_is_never_answered() -> None:
 
 
 @pytest.mark.parametrize("params", [{"requestId": 99}, {"requestId": "1"}, {"requestId": None}, {}, {"requestId": [1]}])
-def test_cancelling_what_is_not_in_flight_is_ignored(params: Any) -> None:
+def test_a_cancellation_of_an_unknown_request_is_ignored(params: Any) -> None:
     one = opened()
     as_request(one.receive(request(1, "resources/list")))
     assert one.receive(notice("notifications/cancelled", params)) is None
     assert list(one.in_flight) == [1]
 
 
-def test_a_late_cancellation_does_not_hit_the_next_request_of_that_id() -> None:
+def test_a_late_response_does_not_answer_a_later_request_with_the_same_id() -> None:
     one = opened()
     first = as_request(one.receive(request(1, "ping")))
     one.respond(first, t.EmptyResult())
@@ -196,7 +196,7 @@ def test_a_late_cancellation_does_not_hit_the_next_request_of_that_id() -> None:
     assert one.respond(second, t.EmptyResult()) is not None
 
 
-def test_initialize_is_not_cancelled() -> None:
+def test_initialize_cannot_be_cancelled() -> None:
     one = peer()
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     as_request(one.receive(request(1, "initialize", params)))
@@ -215,12 +215,12 @@ def test_unknown_and_misplaced_notifications_are_ignored(method: str) -> None:
     assert opened().receive(notice(method)) is None
 
 
-def test_a_known_notification_is_handed_on() -> None:
+def test_a_known_notification_becomes_an_event() -> None:
     event = opened().receive(notice("notifications/roots/list_changed"))
     assert isinstance(event, Notification) and event.message.method == "notifications/roots/list_changed"
 
 
-def test_an_answer_finds_its_question_once() -> None:
+def test_a_response_is_matched_to_its_request_once() -> None:
     one = opened()
     id, data = one.request("roots/list", {}, "token")
     asked = json.loads(data)
@@ -231,17 +231,17 @@ def test_an_answer_finds_its_question_once() -> None:
     assert one.receive(answer) is None
 
 
-def test_unexpected_answers_are_ignored() -> None:
+def test_unexpected_responses_are_ignored() -> None:
     one = opened()
     for id in (1, "x", 99):
         assert one.receive(json.dumps({"jsonrpc": "2.0", "id": id, "result": {}}).encode()) is None
 
 
-def test_an_overlong_line_is_answered() -> None:
+def test_an_overlong_line_is_refused_with_an_error() -> None:
     assert error(peer().receive(OVERLONG)) == (None, -32600)
 
 
-def test_closing_gives_back_what_is_in_flight() -> None:
+def test_close_returns_the_requests_in_flight() -> None:
     one = opened()
     event = as_request(one.receive(request(1, "ping")))
     assert one.close() == [event]
@@ -249,7 +249,7 @@ def test_closing_gives_back_what_is_in_flight() -> None:
     assert one.respond(event, t.EmptyResult()) is None
 
 
-# -- sealing
+# -- results and errors
 
 
 def sealed(one: ServerPeer, event: Request, result: Any) -> Any:
@@ -258,7 +258,7 @@ def sealed(one: ServerPeer, event: Request, result: Any) -> Any:
     return json.loads(b"".join(data) if isinstance(data, ChunkedMessage) else data)["result"]
 
 
-def test_the_stateless_era_gets_its_stamps() -> None:
+def test_stateless_results_have_result_type_caching_hints_and_server_info() -> None:
     one = peer()
     event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
     event.ttl_ms, event.cache_scope = 5000, "public"
@@ -271,20 +271,20 @@ def test_the_stateless_era_gets_its_stamps() -> None:
     }
 
 
-def test_stamps_never_reach_the_handshake_era() -> None:
+def test_results_of_sessions_have_no_stateless_fields() -> None:
     one = opened()
     event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b"})))
     event.ttl_ms = 5000
     assert sealed(one, event, t.ReadResourceResult(contents=[])) == {"contents": []}
 
 
-def test_caching_hints_are_only_on_what_can_be_kept() -> None:
+def test_caching_hints_are_only_on_cacheable_results() -> None:
     one = peer()
     event = as_request(one.receive(request(1, "tools/call", {"name": "x", "_meta": META})))
     assert set(sealed(one, event, t.CallToolResult(content=[]))) == {"resultType", "_meta", "content"}
 
 
-def test_the_results_own_meta_is_kept_and_the_authors_object_unchanged() -> None:
+def test_meta_of_a_result_is_merged_without_changing_the_result() -> None:
     one = peer()
     result = t.ReadResourceResult(contents=[], meta={"mine": 1})
     event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
@@ -293,7 +293,7 @@ def test_the_results_own_meta_is_kept_and_the_authors_object_unchanged() -> None
 
 
 @pytest.mark.parametrize("stateless", [False, True])
-def test_large_contents_are_the_same_in_pieces(stateless: bool) -> None:
+def test_large_blobs_are_encoded_in_chunks(stateless: bool) -> None:
     import base64
 
     blob = bytes(range(256)) * 2000
@@ -320,7 +320,7 @@ def test_large_contents_are_the_same_in_pieces(stateless: bool) -> None:
     assert ("resultType" in got) == stateless
 
 
-def test_large_text_is_the_same_in_pieces() -> None:
+def test_large_text_is_encoded_in_chunks() -> None:
     one = opened()
     event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b"})))
     text = "ä€" * 100_000
@@ -329,21 +329,21 @@ def test_large_text_is_the_same_in_pieces() -> None:
     assert json.loads(b"".join(data))["result"]["contents"][0]["text"] == text
 
 
-def test_raw_results_pass_as_they_are() -> None:
+def test_raw_results_keep_unknown_members() -> None:
     one = peer()
     event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
     assert sealed(one, event, msgspec.Raw(b'{"contents":[],"new":1}'))["new"] == 1
 
 
 @pytest.mark.parametrize(("version", "code"), [("2024-11-05", -32002), ("2025-11-25", -32002), ("", -32602)])
-def test_not_found_has_the_code_of_the_revision(version: str, code: int) -> None:
+def test_resource_not_found_has_the_error_code_of_the_revision(version: str, code: int) -> None:
     one = opened(version) if version else peer()
     event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b"} | ({} if version else {"_meta": META}))))
     message = json.loads(one.fail(event, ResourceNotFound("a:b")) or b"")
     assert (message["error"]["code"], message["error"]["data"]) == (code, {"uri": "a:b"})
 
 
-def test_a_forbidden_resource_looks_like_a_missing_one() -> None:
+def test_forbidden_and_missing_resources_return_the_same_error() -> None:
     one = opened()
     missing = one.fail(as_request(one.receive(request(1, "resources/read", {"uri": "a:b"}))), ResourceNotFound("a:b"))
     forbidden = one.fail(
@@ -352,7 +352,7 @@ def test_a_forbidden_resource_looks_like_a_missing_one() -> None:
     assert missing == forbidden
 
 
-def test_a_result_without_a_json_form_leaves_the_id_in_flight_for_its_error() -> None:
+def test_a_request_whose_result_cannot_be_encoded_can_still_be_failed() -> None:
     one = opened()
     event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b"})))
     with pytest.raises(UnicodeEncodeError):
@@ -360,7 +360,7 @@ def test_a_result_without_a_json_form_leaves_the_id_in_flight_for_its_error() ->
     assert one.fail(event, InternalError()) is not None
 
 
-# -- two readings of one message
+# -- repeated members
 
 
 @pytest.mark.parametrize(
@@ -379,7 +379,7 @@ def test_a_repeated_member_is_refused(line: bytes) -> None:
     assert error(opened().receive(line))[1] == -32600
 
 
-def test_a_repeated_uri_is_refused_although_meta_has_the_name_of_the_client() -> None:
+def test_a_repeated_uri_is_refused_in_a_request_with_meta() -> None:
     params = json.dumps({"uri": "a:b", "_meta": META}).replace('{"uri": "a:b"', '{"uri": "a:b", "uri": "a:c"')
     line = f'{{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{params}}}'.encode()
     assert error(opened().receive(line))[1] == -32600
@@ -394,13 +394,13 @@ def test_a_repeated_meta_field_is_refused(twice: str) -> None:
     assert error(peer().receive(line.encode()))[1] == -32600
 
 
-def test_the_name_of_the_client_is_not_the_name_of_the_tool() -> None:
+def test_the_client_name_in_meta_is_not_a_repeated_member() -> None:
     as_request(peer().receive(request(1, "tools/call", {"name": "x", "_meta": META})))
     line = request(1, "tools/call", {"name": "x", "_meta": META}).replace(b'"name": "x"', b'"name": "x", "name": "y"')
     assert error(peer().receive(line))[1] == -32600
 
 
-def test_arguments_may_have_the_names_of_members_that_route_a_message() -> None:
+def test_arguments_may_have_the_names_of_message_members() -> None:
     one = opened()
     as_request(
         one.receive(
@@ -421,7 +421,7 @@ def batch(event: Any) -> Batch:
     return event
 
 
-def test_a_batch_gives_its_events_in_order_and_one_array_of_answers() -> None:
+def test_a_batch_yields_events_in_order_and_one_array_of_responses() -> None:
     one = opened("2025-03-26")
     event = batch(
         one.receive(array(request(1, "ping"), notice("notifications/roots/list_changed"), request(2, "ping")))
@@ -435,7 +435,7 @@ def test_a_batch_gives_its_events_in_order_and_one_array_of_answers() -> None:
     assert not one.in_flight
 
 
-def test_each_invalid_entry_of_a_batch_gets_its_own_answer() -> None:
+def test_each_invalid_entry_of_a_batch_has_its_own_error() -> None:
     one = opened("2025-03-26")
     wrong = (b"1", b"{}", request(1, "no/such"), request(2, "initialize", {}), b'{"jsonrpc":"2.0","id":3}')
     event = batch(one.receive(b" \t" + array(*wrong)))
@@ -452,7 +452,7 @@ def test_each_invalid_entry_of_a_batch_gets_its_own_answer() -> None:
     assert (unknown.id, unknown.row) == (1, None)
 
 
-def test_an_id_twice_in_a_batch_is_served_once() -> None:
+def test_a_duplicate_id_in_a_batch_is_refused() -> None:
     event = batch(opened("2025-03-26").receive(array(request(1, "ping"), request(1, "ping"), request("1", "ping"))))
     assert [e.id for e in event.events] == [1, "1"]
     (refused,) = event.answers
@@ -460,14 +460,14 @@ def test_an_id_twice_in_a_batch_is_served_once() -> None:
     assert "id" not in json.loads(refused)
 
 
-def test_a_request_cancelled_in_its_own_batch_is_never_begun() -> None:
+def test_a_request_cancelled_in_its_own_batch_is_not_started() -> None:
     one = opened("2025-03-26")
     event = batch(one.receive(array(request(1, "ping"), notice("notifications/cancelled", {"requestId": 1}))))
     assert (event.events, event.left, event.array()) == ([], 0, None)
     assert not one.in_flight
 
 
-def test_answers_in_a_batch_find_their_questions() -> None:
+def test_responses_in_a_batch_are_matched_to_their_requests() -> None:
     one = opened("2025-03-26")
     id, _ = one.request("roots/list", {}, "token")
     event = batch(one.receive(array(b'{"jsonrpc":"2.0","id":%d,"result":{}}' % id)))
@@ -475,7 +475,7 @@ def test_answers_in_a_batch_find_their_questions() -> None:
 
 
 @pytest.mark.parametrize("data", [b"[]", b"[ ]", array(*[b"1"] * 9), b"[" * 200 + b"]" * 200])
-def test_a_batch_of_nothing_too_much_or_too_deep_is_refused_whole(data: bytes) -> None:
+def test_an_empty_too_long_or_too_deep_batch_is_refused_as_a_whole(data: bytes) -> None:
     assert error(opened("2025-03-26", batch=8).receive(data)) == (None, -32600)
 
 
@@ -485,7 +485,7 @@ def test_a_broken_array_is_a_parse_error(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25"])
-def test_an_array_is_refused_in_other_revisions(version: str) -> None:
+def test_batches_are_refused_in_other_revisions(version: str) -> None:
     assert error(opened(version).receive(array(request(1, "ping")))) == (None, -32600)
     assert error(peer().receive(array(request(1, "ping")))) == (None, -32600)
 
@@ -528,7 +528,7 @@ PARAMS: dict[str, Any] = {
 @pytest.mark.parametrize("params", PARAMS)
 @pytest.mark.parametrize("method", [*sorted(CORE), "nobody/knows", "notifications/nobody/knows"])
 def test_every_method_is_served_or_refused_with_and_without_an_id(method: str, params: str) -> None:
-    """A bug: a notification's name with an id and `_meta` raised, and the rest of its chunk was lost."""
+    """A regression: a notification method with an id and `_meta` raised, and the rest of the chunk was lost."""
     for one in (peer(), opened("2025-03-26"), opened("2025-11-25")):
         phase = one.session.phase
         event = one.receive(request(1, method, PARAMS[params]))
@@ -545,7 +545,7 @@ def test_every_method_is_served_or_refused_with_and_without_an_id(method: str, p
 
 
 class Explosive(msgspec.Struct):
-    """Params of an extension whose check has a fault that is no refusal."""
+    """Params of an extension whose validation raises an unexpected error."""
 
     value: int = 0
 
@@ -557,7 +557,7 @@ add_method(Method("x.test/explosive", "client", Explosive, t.EmptyResult))
 add_method(Method("notifications/x.test/explosive", "client", Explosive))
 
 
-def test_an_exception_while_a_message_is_decoded_becomes_its_error() -> None:
+def test_an_unexpected_exception_during_decoding_is_an_internal_error() -> None:
     reported: list[str] = []
 
     def report(fault: Exception) -> InternalError:
@@ -585,7 +585,7 @@ def test_an_exception_while_a_message_is_decoded_becomes_its_error() -> None:
 
 
 @pytest.mark.parametrize("blank", [b" ", b"\t", b" \t \r", b"\r", b"\t" * 100_000])
-def test_a_line_of_nothing_but_blanks_is_ignored(blank: bytes) -> None:
+def test_a_blank_line_is_ignored(blank: bytes) -> None:
     assert opened().receive(blank) is None
     assert error(opened().receive(blank + b"\x0b")) == (None, -32700)
 
@@ -598,7 +598,7 @@ def status(event: Any) -> int:
     return event.status
 
 
-def test_refusal_has_the_status_of_its_error() -> None:
+def test_a_refusal_has_the_http_status_of_its_error() -> None:
     one = opened(in_flight=1)
     one.report = lambda fault: InternalError()
     no_bytes: Any = 5
@@ -611,7 +611,7 @@ def test_refusal_has_the_status_of_its_error() -> None:
     assert status(one.receive(request(4, "ping"))) == 503
 
 
-def test_peer_that_refuses_begins_nothing_new() -> None:
+def test_a_refusing_peer_accepts_cancellations_but_no_requests() -> None:
     one = opened()
     first = as_request(one.receive(request(1, "ping")))
     one.refusing = True
@@ -623,20 +623,20 @@ def test_peer_that_refuses_begins_nothing_new() -> None:
     assert as_request(one.receive(request(2, "ping"))).id != first.id
 
 
-def test_refusal_of_an_overlong_line_names_the_limit() -> None:
+def test_the_error_for_an_overlong_line_names_the_limit() -> None:
     refused = peer(message=1234).receive(OVERLONG)
     assert isinstance(refused, Reply)
     assert "1234 bytes" in json.loads(refused.data)["error"]["message"]
 
 
-def test_questions_are_numbered_from_one() -> None:
+def test_requests_to_the_client_are_numbered_from_one() -> None:
     one = opened()
     for number in (1, 2, 3):
         id, data = one.request("roots/list", {}, number)
         assert (id, json.loads(data)["id"]) == (number, number)
 
 
-def test_question_that_has_no_encoding_takes_no_id() -> None:
+def test_a_request_that_cannot_be_encoded_uses_no_id() -> None:
     one = opened()
     with pytest.raises(TypeError):
         one.request("roots/list", {"a": object()}, "bad")
@@ -644,7 +644,7 @@ def test_question_that_has_no_encoding_takes_no_id() -> None:
     assert one.forget_all() == ["good"]
 
 
-def test_answer_that_is_forgotten_is_not_awaited() -> None:
+def test_a_forgotten_request_is_no_longer_awaited() -> None:
     one = opened()
     first, _ = one.request("roots/list", {}, "first")
     second, _ = one.request("roots/list", {}, "second")
@@ -657,7 +657,7 @@ def test_answer_that_is_forgotten_is_not_awaited() -> None:
     assert not one.forget(second)
 
 
-def test_closing_leaves_the_questions_of_the_rest_to_be_forgotten() -> None:
+def test_close_keeps_requests_to_the_client_for_forget_all() -> None:
     one = opened()
     one.request("roots/list", {}, "asked")
     as_request(one.receive(request(1, "ping")))

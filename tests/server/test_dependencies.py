@@ -21,12 +21,12 @@ from wharfinger.server.input.request_state import CannotAsk
 from wharfinger.server.signature.complete import Complete
 from wharfinger.server.threads import Pool
 
-HAPPENED: list[str] = []
+EVENTS: list[str] = []
 
 
 @pytest.fixture(autouse=True)
-def _nothing_happened() -> None:
-    HAPPENED.clear()
+def _clear_events() -> None:
+    EVENTS.clear()
 
 
 def plain() -> str:
@@ -38,25 +38,25 @@ async def coroutine() -> str:
 
 
 def generator() -> Iterator[str]:
-    HAPPENED.append("open")
+    EVENTS.append("open")
     try:
         yield "generator"
     except BaseException as error:
-        HAPPENED.append(type(error).__name__)
+        EVENTS.append(type(error).__name__)
         raise
     finally:
-        HAPPENED.append("close")
+        EVENTS.append("close")
 
 
 async def async_generator() -> AsyncIterator[str]:
-    HAPPENED.append("open")
+    EVENTS.append("open")
     try:
         yield "async_generator"
     except BaseException as error:
-        HAPPENED.append(type(error).__name__)
+        EVENTS.append(type(error).__name__)
         raise
     finally:
-        HAPPENED.append("close")
+        EVENTS.append("close")
 
 
 manager = contextmanager(generator)
@@ -69,7 +69,7 @@ class Settings:
         self.name = name
 
 
-class Making:
+class CallableObject:
     async def __call__(self) -> str:
         return "called"
 
@@ -78,12 +78,12 @@ class Making:
 
 
 async def call(server: Server, name: str = "tool", revision: str = "2026-07-28", **arguments: Any) -> Any:
-    """The text of a tool's result, or the error."""
+    """Return the text of a tool's result, or the error."""
     answer = await ask(server, "tools/call", {"name": name, "arguments": arguments}, revision)
     return answer["result"]["content"][0]["text"] if "result" in answer else answer["error"]
 
 
-# -- what fills a parameter
+# -- kinds of dependencies
 
 
 @pytest.mark.parametrize("revision", ALL)
@@ -96,14 +96,14 @@ async def call(server: Server, name: str = "tool", revision: str = "2026-07-28",
         (async_generator, "async_generator"),
         (manager, "generator"),
         (async_manager, "async_generator"),
-        (Making(), "called"),
-        (Making().method, "method"),
+        (CallableObject(), "called"),
+        (CallableObject().method, "method"),
         (functools.partial(Settings, "given"), "given"),
         (Settings, "settings"),
     ],
 )
 @looped
-async def test_every_kind_of_function_fills_a_parameter(function: Any, value: str, revision: str) -> None:
+async def test_every_kind_of_callable_can_be_a_dependency(function: Any, value: str, revision: str) -> None:
     server = Server("s")
 
     @server.tool
@@ -119,7 +119,7 @@ async def test_every_kind_of_function_fills_a_parameter(function: Any, value: st
 
 
 @looped
-async def test_a_plain_dependency_runs_in_a_thread_unless_it_is_inline() -> None:
+async def test_a_sync_dependency_runs_in_a_thread_unless_it_is_inline() -> None:
     server = Server("s")
 
     def ident() -> int:
@@ -141,7 +141,7 @@ async def test_a_plain_dependency_runs_in_a_thread_unless_it_is_inline() -> None
 
 
 @looped
-async def test_dependencies_take_the_context_and_dependencies() -> None:
+async def test_dependencies_may_take_the_context_and_other_dependencies() -> None:
     server = Server("s")
 
     def principal(ctx: Context[Any]) -> str:
@@ -160,7 +160,7 @@ async def test_dependencies_take_the_context_and_dependencies() -> None:
 
 
 @looped
-async def test_one_context_serves_a_request_so_that_progress_only_grows() -> None:
+async def test_all_dependencies_of_a_request_share_one_context() -> None:
     server = Server("s")
 
     async def step(ctx: Context[Any]) -> Context[Any]:
@@ -179,7 +179,7 @@ async def test_one_context_serves_a_request_so_that_progress_only_grows() -> Non
 
 
 @looped
-async def test_a_function_is_called_once_per_request_however_many_ask() -> None:
+async def test_a_dependency_is_called_once_per_request_unless_cache_is_false() -> None:
     server = Server("s")
     made: list[int] = []
 
@@ -204,14 +204,14 @@ async def test_a_function_is_called_once_per_request_however_many_ask() -> None:
 
 
 @looped
-async def test_prompts_templates_and_completers_have_dependencies() -> None:
+async def test_prompts_templates_and_completers_may_have_dependencies() -> None:
     server = Server("s")
     names = ["mary", "anna"]
 
     async def table() -> AsyncIterator[list[str]]:
-        HAPPENED.append("open")
+        EVENTS.append("open")
         yield list(names)
-        HAPPENED.append("close")
+        EVENTS.append("close")
 
     Table = Annotated[list[str], Depends(table)]
 
@@ -242,11 +242,11 @@ async def test_prompts_templates_and_completers_have_dependencies() -> None:
     params["ref"] = {"type": "ref/resource", "uri": "log://{ship}"}
     params["context"] = {"arguments": {"x": "y"}}
     assert (await ask(server, "completion/complete", params))["result"]["completion"]["values"] == ["x", *names]
-    assert HAPPENED == ["open", "close"] * 4
+    assert EVENTS == ["open", "close"] * 4
 
 
 @looped
-async def test_dependencies_are_in_no_schema() -> None:
+async def test_dependencies_are_not_in_the_input_schema() -> None:
     server = Server("s")
 
     @server.tool
@@ -261,7 +261,7 @@ async def test_dependencies_are_in_no_schema() -> None:
 
 
 @looped
-async def test_functions_that_a_loop_makes_keep_their_own_dependencies() -> None:
+async def test_functions_created_in_a_loop_keep_their_own_dependencies() -> None:
     server = Server("s")
 
     def make(number: int) -> None:
@@ -288,17 +288,17 @@ async def test_dependencies_are_closed_after_the_function(function: Callable[[],
 
     @server.tool
     async def tool(it: Annotated[str, Depends(function)]) -> str:
-        HAPPENED.append("run")
+        EVENTS.append("run")
         return it
 
     await call(server)
-    assert HAPPENED == ["open", "run", "close"]
+    assert EVENTS == ["open", "run", "close"]
 
 
 @pytest.mark.parametrize("function", OPENS)
 @pytest.mark.parametrize("error", [ValueError, ToolError, SystemExit, InputNeeded])
 @looped
-async def test_dependencies_see_an_error_and_are_closed_after_it(function: Any, error: Any) -> None:
+async def test_an_error_is_raised_in_dependencies_before_they_are_closed(function: Any, error: Any) -> None:
     server = Server("s")
 
     @server.resource("a:b")
@@ -308,7 +308,7 @@ async def test_dependencies_see_an_error_and_are_closed_after_it(function: Any, 
     request = opened(server, "resources/read", {"uri": "a:b"})
     with pytest.raises(error):
         await server.handlers["resources/read"](request)
-    assert list(HAPPENED) == ["open", error.__name__, "close"]
+    assert list(EVENTS) == ["open", error.__name__, "close"]
 
 
 @pytest.mark.parametrize("function", OPENS)
@@ -328,7 +328,7 @@ async def test_dependencies_are_closed_after_a_cancellation(function: Any) -> No
         task = wire.stream.peer.in_flight[id].task
         wire.notify("notifications/cancelled", {"requestId": id})
         await asyncio.wait([task])
-        assert HAPPENED == ["open", "CancelledError", "close"]
+        assert EVENTS == ["open", "CancelledError", "close"]
 
 
 @looped
@@ -356,33 +356,33 @@ async def test_a_dependency_opened_in_a_thread_is_closed_after_a_cancellation() 
 
 
 @looped
-async def test_dependencies_are_closed_in_reverse_after_those_that_need_them() -> None:
+async def test_dependencies_are_closed_in_reverse_order() -> None:
     server = Server("s")
 
     def opens(name: str) -> Callable[..., Any]:
         async def opened() -> AsyncIterator[str]:
-            HAPPENED.append(f"open {name}")
+            EVENTS.append(f"open {name}")
             yield name
-            HAPPENED.append(f"close {name}")
+            EVENTS.append(f"close {name}")
 
         return opened
 
     first, second = opens("first"), opens("second")
 
     def third(needs: Annotated[str, Depends(first)]) -> Iterator[str]:
-        HAPPENED.append("open third")
+        EVENTS.append("open third")
         yield needs
-        HAPPENED.append("close third")
+        EVENTS.append("close third")
 
     @server.tool
     async def tool(c: Annotated[str, Depends(third)], b: Annotated[str, Depends(second)]) -> None: ...
 
     await ask(server, "tools/call", {"name": "tool"})
-    assert HAPPENED == ["open first", "open third", "open second", "close second", "close third", "close first"]
+    assert EVENTS == ["open first", "open third", "open second", "close second", "close third", "close first"]
 
 
 @looped
-async def test_a_dependency_that_fails_closes_those_before_it() -> None:
+async def test_a_failing_dependency_closes_those_opened_before_it() -> None:
     server = Server("s")
 
     def failing(before: Annotated[str, Depends(generator)]) -> str:
@@ -392,7 +392,7 @@ async def test_a_dependency_that_fails_closes_those_before_it() -> None:
     async def tool(it: Annotated[str, Depends(failing)]) -> None: ...
 
     assert await call(server) == "no database"
-    assert HAPPENED == ["open", "ToolError", "close"]
+    assert EVENTS == ["open", "ToolError", "close"]
 
 
 @looped
@@ -428,7 +428,7 @@ async def test_errors_of_dependencies_are_reported_as_those_of_the_function() ->
 
 
 @looped
-async def test_a_dependency_may_turn_an_error_into_another_but_hides_none() -> None:
+async def test_a_dependency_may_replace_an_error_but_not_suppress_it() -> None:
     server = Server("s")
 
     async def turns() -> AsyncIterator[None]:
@@ -441,7 +441,7 @@ async def test_a_dependency_may_turn_an_error_into_another_but_hides_none() -> N
         try:
             yield
         except KeyError:
-            HAPPENED.append("swallowed")
+            EVENTS.append("swallowed")
 
     @server.tool
     async def turned(it: Annotated[None, Depends(turns)]) -> None:
@@ -453,11 +453,11 @@ async def test_a_dependency_may_turn_an_error_into_another_but_hides_none() -> N
 
     assert await call(server, "turned") == "no such key"
     assert "Internal error (reference " in await call(server, "hidden")
-    assert HAPPENED == ["swallowed"]
+    assert EVENTS == ["swallowed"]
 
 
 @looped
-async def test_content_is_read_while_what_it_comes_from_is_open() -> None:
+async def test_streamed_content_is_read_before_its_dependencies_are_closed() -> None:
     server = Server("s")
     state = {"open": False}
 
@@ -477,7 +477,7 @@ async def test_content_is_read_while_what_it_comes_from_is_open() -> None:
 
 
 @looped
-async def test_the_time_of_a_function_is_that_of_its_dependencies_too() -> None:
+async def test_the_timeout_of_a_function_includes_its_dependencies() -> None:
     server = Server("s")
 
     async def forever(before: Annotated[str, Depends(async_generator)]) -> None:
@@ -487,11 +487,11 @@ async def test_the_time_of_a_function_is_that_of_its_dependencies_too() -> None:
     async def tool(it: Annotated[None, Depends(forever)]) -> None: ...
 
     assert "longer than" in str(await call(server))
-    assert HAPPENED == ["open", "CancelledError", "close"]
+    assert EVENTS == ["open", "CancelledError", "close"]
 
 
 @looped
-async def test_closing_needs_no_free_thread() -> None:
+async def test_dependencies_are_closed_even_if_no_thread_is_free() -> None:
     server = Server("s", pool=Pool(size=1, share=1, queue=0))
     release, busy = threading.Event(), threading.Event()
 
@@ -508,14 +508,14 @@ async def test_closing_needs_no_free_thread() -> None:
         return it
 
     assert await call(server) == "generator"
-    assert HAPPENED == ["open", "close"]
+    assert EVENTS == ["open", "close"]
     release.set()
 
 
 # -- errors at registration
 
 
-def test_circles_are_reported_at_registration() -> None:
+def test_cycles_are_reported_at_registration() -> None:
     def one(two: Any) -> str:
         return str(two)
 
@@ -532,7 +532,7 @@ def test_circles_are_reported_at_registration() -> None:
         Server("s").tools.add(tool)
 
 
-def test_a_parameter_that_nothing_fills_is_reported_at_registration() -> None:
+def test_a_parameter_without_a_source_is_reported_at_registration() -> None:
     def database(url: str) -> str:
         return url
 
@@ -554,7 +554,7 @@ def test_a_parameter_that_nothing_fills_is_reported_at_registration() -> None:
 
 
 @looped
-async def test_only_an_async_dependency_can_ask() -> None:
+async def test_only_an_async_dependency_can_send_input_requests() -> None:
     def asks(ctx: Context[Any]) -> Any:
         return ctx.elicit("Sure?", bool)
 
@@ -567,7 +567,7 @@ async def test_only_an_async_dependency_can_ask() -> None:
     for function, error in (
         (asks, CannotAsk),
         (opens, CannotAsk),
-        (may, MissingClientCapability),  # which it finds out by asking
+        (may, MissingClientCapability),  # raised by elicit()
         (asynccontextmanager(may), MissingClientCapability),
     ):
 
@@ -580,7 +580,7 @@ async def test_only_an_async_dependency_can_ask() -> None:
 
 
 @looped
-async def test_a_dependency_may_ask_and_all_are_created_again_when_the_call_runs_again() -> None:
+async def test_dependencies_are_created_again_after_an_input_request() -> None:
     server = Server("s")
 
     async def sure(ctx: Context[Any]) -> bool:
@@ -595,14 +595,14 @@ async def test_a_dependency_may_ask_and_all_are_created_again_when_the_call_runs
     request = opened(server, "tools/call", params)
     with pytest.raises(InputNeeded) as stopped:
         await server.handlers["tools/call"](request)
-    assert list(HAPPENED) == ["open", "InputNeeded", "close"]
+    assert list(EVENTS) == ["open", "InputNeeded", "close"]
     params |= {
         "requestState": stopped.value.result.request_state,
         "inputResponses": {"sure": {"action": "accept", "content": {"value": True}}},
     }
     answer = await ask(server, "tools/call", params)
     assert answer["result"]["content"][0]["text"] == "true"
-    assert list(HAPPENED) == ["open", "InputNeeded", "close", "open", "close"]
+    assert list(EVENTS) == ["open", "InputNeeded", "close", "open", "close"]
 
 
 def test_only_functions_are_dependencies() -> None:
@@ -610,11 +610,11 @@ def test_only_functions_are_dependencies() -> None:
         Depends("database")  # type: ignore[arg-type]
 
 
-# -- standing in for them
+# -- overrides
 
 
 @looped
-async def test_another_function_stands_in_while_a_test_wants_it() -> None:
+async def test_override_replaces_a_dependency_within_its_block() -> None:
     server = Server("s")
 
     async def inner() -> str:
@@ -633,7 +633,7 @@ async def test_another_function_stands_in_while_a_test_wants_it() -> None:
             assert await call(server) == "generator, none"
         assert await call(server) == "fake, outer fake"
     assert await call(server) == "real, outer real"
-    assert HAPPENED == ["open", "close"]
+    assert EVENTS == ["open", "close"]
     server.overrides[inner] = coroutine
     assert await call(server) == "coroutine, outer coroutine"
     assert dict(server.overrides) == {inner: coroutine}
@@ -641,7 +641,7 @@ async def test_another_function_stands_in_while_a_test_wants_it() -> None:
     assert await call(server) == "real, outer real"
 
 
-def test_overrides_are_checked_too() -> None:
+def test_overrides_are_validated() -> None:
     server = Server("s")
 
     def fake(url: str) -> str:
@@ -652,7 +652,7 @@ def test_overrides_are_checked_too() -> None:
     assert not server.overrides
 
 
-def test_a_marker_as_a_default_is_refused_since_callers_could_set_it() -> None:
+def test_depends_as_a_default_value_is_refused() -> None:
     def database() -> int:
         return 1
 

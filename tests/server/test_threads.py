@@ -1,4 +1,4 @@
-"""Blocking functions in threads: shared fairly, bounded, with their context, and isolated from each other."""
+"""The thread pool: shares, queues, limits, contexts, and batches of brief calls."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ NAME: contextvars.ContextVar[str] = contextvars.ContextVar("NAME", default="nobo
 
 
 class Gate:
-    """A gate that blocks threads, and waits until this many are blocked."""
+    """A gate that blocks threads until it opens."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
         self.blocked = threading.Semaphore(0)
 
     def wait(self) -> str:
-        """Block until it opens."""
+        """Block until the gate opens."""
         self.blocked.release()
         assert self.open.wait(20)
         return "through"
 
-    async def hold(self, number: int) -> None:
+    async def until_blocked(self, number: int) -> None:
         """Wait until this many more threads block here."""
         for _ in range(number):
-            # Never for ever: asyncio waits for its threads at the end, and no time limit of a test ends that.
+            # The timeout is needed: asyncio.run joins its threads, and the time limit of a test does not stop that.
             assert await asyncio.to_thread(self.blocked.acquire, timeout=20)
 
 
 @asynccontextmanager
-async def gated(**options: Any) -> AsyncIterator[tuple[Pool, Gate]]:
-    """A pool and a gate that opens in the end."""
+async def pool_and_gate(**options: Any) -> AsyncIterator[tuple[Pool, Gate]]:
+    """Yield a pool and a gate, and open the gate on exit."""
     pool, gate = Pool(**options), Gate()
     try:
         yield pool, gate
@@ -56,8 +56,8 @@ def start(pool: Pool, owner: str, gate: Gate, number: int = 1) -> list[asyncio.T
 
 
 @looped
-async def test_a_call_has_its_arguments_and_its_callers_context() -> None:
-    async with gated() as (pool, _):
+async def test_a_call_receives_its_arguments_and_the_callers_context() -> None:
+    async with pool_and_gate() as (pool, _):
         NAME.set("ann")
         assert await pool.run("", lambda a, *, b: (a, b, NAME.get()), 1, b=2) == (1, 2, "ann")
         token = NAME.set("bob")
@@ -68,22 +68,22 @@ async def test_a_call_has_its_arguments_and_its_callers_context() -> None:
 
 
 @looped
-async def test_one_owner_has_no_more_than_its_share() -> None:
+async def test_an_owner_uses_at_most_its_share_of_threads() -> None:
     """security H53, F09: sixty blocked calls of one client, and a short call of another."""
-    async with gated(size=4, share=3, max_wait=20) as (pool, gate):
+    async with pool_and_gate(size=4, share=3, max_wait=20) as (pool, gate):
         greedy = start(pool, "greedy", gate, 60)
-        await gate.hold(3)
+        await gate.until_blocked(3)
         assert await pool.run("modest", lambda: "served") == "served"
         gate.open.set()
         assert await asyncio.gather(*greedy) == ["through"] * 60
 
 
 @looped
-async def test_owners_that_wait_take_turns() -> None:
-    async with gated(size=1, share=1, max_wait=20) as (pool, gate):
+async def test_waiting_owners_take_turns() -> None:
+    async with pool_and_gate(size=1, share=1, max_wait=20) as (pool, gate):
         order: list[str] = []
         held = start(pool, "first", gate)
-        await gate.hold(1)
+        await gate.until_blocked(1)
         calls = [pool.run(name, order.append, name) for name in ("a", "a", "a", "b", "b", "c")]
         waiting = [asyncio.create_task(call) for call in calls]
         await asyncio.sleep(0)
@@ -93,11 +93,11 @@ async def test_owners_that_wait_take_turns() -> None:
 
 
 @looped
-async def test_more_than_the_queue_holds_is_refused_at_once_and_what_was_given_up_does_not_count() -> None:
+async def test_a_full_queue_refuses_calls_and_cancelled_calls_free_their_slot() -> None:
     """security L22"""
-    async with gated(size=1, queue=2, max_wait=20) as (pool, gate):
+    async with pool_and_gate(size=1, queue=2, max_wait=20) as (pool, gate):
         held = start(pool, "", gate)
-        await gate.hold(1)
+        await gate.until_blocked(1)
         waiting = start(pool, "", gate, 2)
         await asyncio.sleep(0)
         with pytest.raises(Overloaded):
@@ -113,10 +113,10 @@ async def test_more_than_the_queue_holds_is_refused_at_once_and_what_was_given_u
 
 
 @looped
-async def test_a_call_that_waits_too_long_is_refused() -> None:
-    async with gated(size=1, max_wait=0.01) as (pool, gate):
+async def test_a_call_that_exceeds_max_wait_is_refused() -> None:
+    async with pool_and_gate(size=1, max_wait=0.01) as (pool, gate):
         held = start(pool, "", gate)
-        await gate.hold(1)
+        await gate.until_blocked(1)
         with pytest.raises(Overloaded):
             await pool.run("", lambda: "never")
         gate.open.set()
@@ -125,11 +125,11 @@ async def test_a_call_that_waits_too_long_is_refused() -> None:
 
 
 @looped
-async def test_a_cancelled_call_is_replaced_at_once_and_counted_back_when_it_returns() -> None:
+async def test_the_thread_of_a_cancelled_call_is_replaced_until_the_call_returns() -> None:
     """security F10"""
-    async with gated(size=1, max_wait=20) as (pool, gate):
+    async with pool_and_gate(size=1, max_wait=20) as (pool, gate):
         (lost,) = start(pool, "", gate)
-        await gate.hold(1)
+        await gate.until_blocked(1)
         waits = asyncio.create_task(pool.run("", lambda: "served"))
         await asyncio.sleep(0)
         lost.cancel()
@@ -142,11 +142,11 @@ async def test_a_cancelled_call_is_replaced_at_once_and_counted_back_when_it_ret
 
 
 @looped
-async def test_an_owner_may_lose_half_of_the_threads_and_other_owners_continue() -> None:
-    async with gated(size=2, share=2, max_lost=4, max_wait=20) as (pool, gate):
+async def test_an_owner_may_lose_at_most_half_of_max_lost() -> None:
+    async with pool_and_gate(size=2, share=2, max_lost=4, max_wait=20) as (pool, gate):
         for _ in range(2):
             (task,) = start(pool, "bad", gate)
-            await gate.hold(1)
+            await gate.until_blocked(1)
             task.cancel()
             await asyncio.wait([task])
         with pytest.raises(Overloaded):
@@ -154,7 +154,7 @@ async def test_an_owner_may_lose_half_of_the_threads_and_other_owners_continue()
         assert await pool.run("good", lambda: "served") == "served"
         for _ in range(2):
             (task,) = start(pool, "worse", gate)
-            await gate.hold(1)
+            await gate.until_blocked(1)
             task.cancel()
             await asyncio.wait([task])
         with pytest.raises(Overloaded):
@@ -167,13 +167,13 @@ async def test_an_owner_may_lose_half_of_the_threads_and_other_owners_continue()
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), ValueError("no"), asyncio.CancelledError()])
 @looped
-async def test_an_exception_reaches_its_caller_and_the_thread_lives(error: BaseException) -> None:
+async def test_an_exception_is_raised_to_the_caller_and_its_thread_is_reused(error: BaseException) -> None:
     """security F06"""
 
     def fail() -> None:
         raise error
 
-    async with gated(size=1) as (pool, _):
+    async with pool_and_gate(size=1) as (pool, _):
         with pytest.raises(type(error)):
             await pool.run("", fail)
         assert await pool.run("", lambda: "alive") == "alive"
@@ -181,17 +181,17 @@ async def test_an_exception_reaches_its_caller_and_the_thread_lives(error: BaseE
 
 
 @looped
-async def test_stop_iteration_is_an_error_like_others() -> None:
-    async with gated() as (pool, _):
+async def test_stop_iteration_is_raised_as_a_runtime_error() -> None:
+    async with pool_and_gate() as (pool, _):
         with pytest.raises(RuntimeError, match="StopIteration"):
             await pool.run("", lambda: next(iter(())))
 
 
 @looped
 async def test_closing_refuses_waiting_jobs_and_does_not_wait_for_blocked_ones() -> None:
-    async with gated(size=1, max_wait=20) as (pool, gate):
+    async with pool_and_gate(size=1, max_wait=20) as (pool, gate):
         (held,) = start(pool, "", gate)
-        await gate.hold(1)
+        await gate.until_blocked(1)
         (waiting,) = start(pool, "", gate)
         await asyncio.sleep(0)
         pool.close()
@@ -203,12 +203,12 @@ async def test_closing_refuses_waiting_jobs_and_does_not_wait_for_blocked_ones()
         assert pool._busy.owners == pool._busy.groups == {}
 
 
-def test_a_pool_serves_on_another_loop_after_the_first_is_gone() -> None:
+def test_a_pool_works_on_a_second_event_loop() -> None:
     pool, gate = Pool(size=2), Gate()
 
     async def blocked() -> None:
         start(pool, "", gate)
-        await gate.hold(1)
+        await gate.until_blocked(1)
         assert await pool.run("", lambda: 1) == 1
         pool.close()
 
@@ -223,8 +223,8 @@ def test_a_pool_serves_on_another_loop_after_the_first_is_gone() -> None:
 
 
 @looped
-async def test_two_thousand_short_calls_need_no_more_threads_than_there_are() -> None:
-    async with gated(size=3, share=3, queue=2_000, max_wait=20) as (pool, _):
+async def test_many_short_calls_use_at_most_the_size_of_the_pool() -> None:
+    async with pool_and_gate(size=3, share=3, queue=2_000, max_wait=20) as (pool, _):
         results = await asyncio.gather(*(pool.run(str(n % 7), lambda n=n: n) for n in range(2_000)))
         assert results == list(range(2_000))
         assert pool._threads <= 3
@@ -235,13 +235,13 @@ async def test_two_thousand_short_calls_need_no_more_threads_than_there_are() ->
 
 
 @looped
-async def test_one_session_leaves_threads_to_another_of_its_address_and_both_leave_some_to_others() -> None:
-    async with gated(size=8, share=6, member_share=4, max_wait=20) as (pool, gate):
+async def test_members_of_a_group_leave_threads_to_each_other_and_to_other_groups() -> None:
+    async with pool_and_gate(size=8, share=6, member_share=4, max_wait=20) as (pool, gate):
         one = start(pool, f"host{MEMBER_SEPARATOR}one", gate, 60)
-        await gate.hold(4)
+        await gate.until_blocked(4)
         assert await pool.run(f"host{MEMBER_SEPARATOR}two", lambda: "served") == "served"
         two = start(pool, f"host{MEMBER_SEPARATOR}two", gate, 60)
-        await gate.hold(2)
+        await gate.until_blocked(2)
         await asyncio.sleep(0)
         assert (pool._busy.total, pool._busy.groups["host"]) == (6, 6)
         assert await pool.run("elsewhere", lambda: "served") == "served"
@@ -251,10 +251,10 @@ async def test_one_session_leaves_threads_to_another_of_its_address_and_both_lea
 
 
 @looped
-async def test_many_sessions_of_one_address_have_no_more_than_its_share() -> None:
-    async with gated(size=8, share=6, member_share=4, max_wait=20) as (pool, gate):
+async def test_many_members_of_a_group_use_at_most_its_share() -> None:
+    async with pool_and_gate(size=8, share=6, member_share=4, max_wait=20) as (pool, gate):
         held = [task for number in range(50) for task in start(pool, f"host{MEMBER_SEPARATOR}{number}", gate)]
-        await gate.hold(6)
+        await gate.until_blocked(6)
         await asyncio.sleep(0)
         assert pool._busy.total == 6
         assert await pool.run("elsewhere", lambda: "served") == "served"
@@ -263,11 +263,11 @@ async def test_many_sessions_of_one_address_have_no_more_than_its_share() -> Non
 
 
 @looped
-async def test_members_of_a_group_take_turns_and_groups_too() -> None:
-    async with gated(size=1, share=1, member_share=1, max_wait=20) as (pool, gate):
+async def test_groups_and_their_members_take_turns() -> None:
+    async with pool_and_gate(size=1, share=1, member_share=1, max_wait=20) as (pool, gate):
         order: list[str] = []
         held = start(pool, "first", gate)
-        await gate.hold(1)
+        await gate.until_blocked(1)
         names = ["h\n1", "h\n1", "h\n1", "h\n2", "h\n2", "k\n1"]
         waiting = [asyncio.create_task(pool.run(name, order.append, name)) for name in names]
         await asyncio.sleep(0)
@@ -277,11 +277,11 @@ async def test_members_of_a_group_take_turns_and_groups_too() -> None:
 
 
 @looped
-async def test_threads_lost_by_one_session_do_not_keep_another_out() -> None:
-    async with gated(size=2, share=2, member_share=2, max_lost=8, max_wait=20) as (pool, gate):
+async def test_threads_lost_by_one_member_do_not_block_another() -> None:
+    async with pool_and_gate(size=2, share=2, member_share=2, max_lost=8, max_wait=20) as (pool, gate):
         for _ in range(4):
             (task,) = start(pool, f"host{MEMBER_SEPARATOR}bad", gate)
-            await gate.hold(1)
+            await gate.until_blocked(1)
             task.cancel()
             await asyncio.wait([task])
         with pytest.raises(Overloaded):
@@ -291,10 +291,10 @@ async def test_threads_lost_by_one_session_do_not_keep_another_out() -> None:
 
 
 @looped
-async def test_a_job_that_timed_out_or_was_cancelled_is_forgotten_at_once() -> None:
-    async with gated(size=1, max_wait=0.01) as (pool, gate):
+async def test_a_job_that_timed_out_or_was_cancelled_is_dropped_from_the_queue() -> None:
+    async with pool_and_gate(size=1, max_wait=0.01) as (pool, gate):
         held = start(pool, "first", gate)
-        await gate.hold(1)
+        await gate.until_blocked(1)
         waiting = start(pool, f"host{MEMBER_SEPARATOR}one", gate, 5)
         await asyncio.sleep(0)
         assert pool._queued == {"host": 5}
@@ -308,19 +308,19 @@ async def test_a_job_that_timed_out_or_was_cancelled_is_forgotten_at_once() -> N
 
 
 @looped
-async def test_a_call_that_was_cancelled_while_it_waited_never_runs() -> None:
-    """Also if its turn comes before its task notices the cancellation."""
-    async with gated(size=1) as (pool, gate):
+async def test_a_call_cancelled_in_the_queue_never_runs() -> None:
+    """This holds even if its turn comes before its task handles the cancellation."""
+    async with pool_and_gate(size=1) as (pool, gate):
         loop = asyncio.get_running_loop()
         ran: list[str] = []
 
         def cancel() -> None:
             gate.open.set()
-            time.sleep(0.1)  # the loop stands still while the thread reports its end, which is then handled first
+            time.sleep(0.1)  # blocks the loop, so that the end of the first call is handled before the cancellation
             waiting.cancel()
 
         first = start(pool, "ann", gate)[0]
-        await gate.hold(1)
+        await gate.until_blocked(1)
         waiting = asyncio.create_task(pool.run("ann", ran.append, "cancelled"))
         after = asyncio.create_task(pool.run("ann", ran.append, "after"))
         await asyncio.sleep(0)
@@ -331,14 +331,14 @@ async def test_a_call_that_was_cancelled_while_it_waited_never_runs() -> None:
         assert ran == ["after"]
 
 
-# -- each bound at its value and one beyond
+# -- limits
 
 
 @looped
-async def test_as_many_calls_run_at_once_as_there_are_threads() -> None:
-    async with gated(size=3, share=3, member_share=3, max_wait=20) as (pool, gate):
+async def test_the_size_of_the_pool_limits_concurrent_calls() -> None:
+    async with pool_and_gate(size=3, share=3, member_share=3, max_wait=20) as (pool, gate):
         held = start(pool, "a", gate, 3)
-        await gate.hold(3)
+        await gate.until_blocked(3)
         late = start(pool, "b", gate)
         for _ in range(3):
             await asyncio.sleep(0)
@@ -349,10 +349,10 @@ async def test_as_many_calls_run_at_once_as_there_are_threads() -> None:
 
 @pytest.mark.parametrize(("share", "each", "most"), [(2, 9, 2), (9, 1, 1), (3, 2, 2)])
 @looped
-async def test_a_member_runs_as_many_as_its_own_part_and_its_groups(share: int, each: int, most: int) -> None:
-    async with gated(size=9, share=share, member_share=each, max_wait=20) as (pool, gate):
+async def test_a_member_is_limited_by_its_own_share_and_that_of_its_group(share: int, each: int, most: int) -> None:
+    async with pool_and_gate(size=9, share=share, member_share=each, max_wait=20) as (pool, gate):
         calls = start(pool, f"ann{MEMBER_SEPARATOR}one", gate, most + 1)
-        await gate.hold(most)
+        await gate.until_blocked(most)
         assert await pool.run("bob", lambda: "served") == "served"
         for _ in range(3):
             await asyncio.sleep(0)
@@ -362,27 +362,27 @@ async def test_a_member_runs_as_many_as_its_own_part_and_its_groups(share: int, 
 
 
 @looped
-async def test_who_has_no_members_has_the_share_of_its_group() -> None:
-    async with gated(size=9, share=3, member_share=1, max_wait=20) as (pool, gate):
+async def test_an_owner_without_members_has_the_share_of_a_group() -> None:
+    async with pool_and_gate(size=9, share=3, member_share=1, max_wait=20) as (pool, gate):
         calls = start(pool, "ann", gate, 4)
-        await gate.hold(3)
+        await gate.until_blocked(3)
         gate.open.set()
         assert await asyncio.gather(*calls) == ["through"] * 4
 
 
 @looped
-async def test_threads_are_used_again() -> None:
-    async with gated(size=8) as (pool, _):
+async def test_idle_threads_are_reused() -> None:
+    async with pool_and_gate(size=8) as (pool, _):
         names = {await pool.run("", lambda: threading.current_thread().name) for _ in range(20)}
         assert len(names) == 1
         assert all(name.startswith("wharfinger-") for name in names)
 
 
 async def lose(pool: Pool, owner: str, gate: Gate, number: int) -> None:
-    """Cancel this many calls that continue to block."""
+    """Start and cancel this many calls, whose threads stay blocked."""
     for _ in range(number):
         (call,) = start(pool, owner, gate)
-        await gate.hold(1)
+        await gate.until_blocked(1)
         call.cancel()
         await asyncio.wait((call,))
 
@@ -408,10 +408,10 @@ async def refused(pool: Pool, owner: str) -> bool:
     ],
 )
 @looped
-async def test_lost_threads_are_bounded_for_all_for_a_group_and_for_one(
+async def test_lost_threads_are_limited_in_total_per_group_and_per_member(
     lost: dict[str, int], bounded: list[str], free: list[str]
 ) -> None:
-    async with gated(size=9, share=9, member_share=9, max_lost=8, max_wait=20) as (pool, gate):
+    async with pool_and_gate(size=9, share=9, member_share=9, max_lost=8, max_wait=20) as (pool, gate):
         for owner, number in lost.items():
             await lose(pool, owner, gate, number)
         assert [await refused(pool, owner) for owner in bounded] == [True] * len(bounded)
@@ -422,10 +422,10 @@ async def test_lost_threads_are_bounded_for_all_for_a_group_and_for_one(
 
 
 @looped
-async def test_a_queue_of_one_group_is_not_anothers() -> None:
-    async with gated(size=1, queue=1, max_wait=20) as (pool, gate):
+async def test_each_group_has_its_own_queue() -> None:
+    async with pool_and_gate(size=1, queue=1, max_wait=20) as (pool, gate):
         held = start(pool, "ann", gate)
-        await gate.hold(1)
+        await gate.until_blocked(1)
         waiting = start(pool, "ann", gate) + start(pool, "bob", gate)
         for _ in range(2):
             await asyncio.sleep(0)
@@ -438,9 +438,9 @@ async def test_a_queue_of_one_group_is_not_anothers() -> None:
 
 @looped
 async def test_a_closed_pool_refuses_waiting_jobs_with_a_message_and_can_start_again() -> None:
-    async with gated(size=1, max_wait=0.05) as (pool, gate):
+    async with pool_and_gate(size=1, max_wait=0.05) as (pool, gate):
         held = start(pool, "ann", gate)
-        await gate.hold(1)
+        await gate.until_blocked(1)
         waiting = start(pool, "ann", gate, 2)
         await asyncio.sleep(0)
         pool.close()
@@ -456,10 +456,10 @@ async def test_a_closed_pool_refuses_waiting_jobs_with_a_message_and_can_start_a
 
 
 @looped
-async def test_a_call_that_waited_too_long_gets_an_error() -> None:
-    async with gated(size=1, max_wait=0.01) as (pool, gate):
+async def test_the_error_for_exceeding_max_wait_advises_to_try_again() -> None:
+    async with pool_and_gate(size=1, max_wait=0.01) as (pool, gate):
         held = start(pool, "", gate)
-        await gate.hold(1)
+        await gate.until_blocked(1)
         with pytest.raises(Overloaded, match="No thread became free for this blocking call: try again later"):
             await pool.run("", lambda: "never")
         gate.open.set()
@@ -469,8 +469,8 @@ async def test_a_call_that_waited_too_long_gets_an_error() -> None:
 # -- brief calls share a thread
 
 
-class Shelf(Source):
-    """A source whose short reads are recorded with their batch."""
+class BatchedSource(Source):
+    """A source that records its brief reads by batch."""
 
     def __init__(self, gate: Gate | None = None) -> None:
         self.gate = gate
@@ -497,13 +497,13 @@ class Shelf(Source):
 
 
 @looped
-async def test_brief_calls_that_wait_are_made_in_one_thread_and_each_has_its_own_context_and_error() -> None:
-    async with gated() as (pool, _):
-        shelf = Shelf()
+async def test_brief_calls_share_a_thread_and_keep_their_own_context_and_error() -> None:
+    async with pool_and_gate() as (pool, _):
+        source = BatchedSource()
 
         async def read(name: str, uri: str) -> Any:
             NAME.set(name)
-            return await pool.call("", shelf.read, uri)
+            return await pool.call("", source.read, uri)
 
         reads = [read("ann", "a"), read("bob", "bad"), read("cy", "c")]
         first, second, third = await asyncio.gather(
@@ -511,15 +511,15 @@ async def test_brief_calls_that_wait_are_made_in_one_thread_and_each_has_its_own
         )
         assert (first, third) == ("ann reads a", "cy reads c")
         assert isinstance(second, ValueError)
-        assert shelf.batches == [["a", "bad", "c"]]
-        assert len(set(shelf.threads)) == 1
+        assert source.batches == [["a", "bad", "c"]]
+        assert len(set(source.threads)) == 1
         assert (pool._busy.total, pool._running, pool._collecting) == (0, {}, {})
 
 
 @looped
 async def test_owners_and_functions_do_not_share_a_batch() -> None:
-    async with gated() as (pool, _):
-        one, two = Shelf(), Shelf()
+    async with pool_and_gate() as (pool, _):
+        one, two = BatchedSource(), BatchedSource()
         await asyncio.gather(
             pool.run("ann", one.read, "a"), pool.run("bob", one.read, "b"), pool.run("ann", two.read, "c")
         )
@@ -529,104 +529,104 @@ async def test_owners_and_functions_do_not_share_a_batch() -> None:
 
 @pytest.mark.parametrize(("number", "sizes"), [(BATCH_CALLS, [BATCH_CALLS]), (BATCH_CALLS + 1, [1, BATCH_CALLS])])
 @looped
-async def test_a_batch_has_a_bound(number: int, sizes: list[int]) -> None:
-    async with gated() as (pool, _):
-        shelf = Shelf()
-        found = await asyncio.gather(*(pool.run("", shelf.read, str(at)) for at in range(number)))
+async def test_the_size_of_a_batch_is_limited(number: int, sizes: list[int]) -> None:
+    async with pool_and_gate() as (pool, _):
+        source = BatchedSource()
+        found = await asyncio.gather(*(pool.run("", source.read, str(at)) for at in range(number)))
         assert found == [f"nobody reads {at}" for at in range(number)]
-        assert sorted(map(len, shelf.batches)) == sizes
+        assert sorted(map(len, source.batches)) == sizes
 
 
 @looped
-async def test_jobs_that_arrive_during_a_batch_are_the_next_batch() -> None:
-    async with gated() as (pool, gate):
-        shelf = Shelf(gate)
-        held = asyncio.create_task(pool.run("", shelf.read, "stuck"))
-        await gate.hold(1)
-        waiting = [asyncio.create_task(pool.run("", shelf.read, uri)) for uri in "abc"]
+async def test_jobs_that_arrive_during_a_batch_run_after_it_in_order() -> None:
+    async with pool_and_gate() as (pool, gate):
+        source = BatchedSource(gate)
+        held = asyncio.create_task(pool.run("", source.read, "stuck"))
+        await gate.until_blocked(1)
+        waiting = [asyncio.create_task(pool.run("", source.read, uri)) for uri in "abc"]
         await asyncio.sleep(0)
         gate.open.set()
         await asyncio.gather(held, *waiting)
-        assert [uri for batch in shelf.batches for uri in batch] == ["stuck", "a", "b", "c"]
+        assert [uri for batch in source.batches for uri in batch] == ["stuck", "a", "b", "c"]
 
 
 @looped
-async def test_a_call_that_blocks_holds_up_no_other_and_those_after_it_have_threads_of_their_own() -> None:
-    """A disk that does not answer: the calls of its batch, those that wait for it, and later ones."""
-    async with gated(max_wait=20) as (pool, gate):
-        shelf = Shelf(gate)
-        before = asyncio.create_task(pool.run("", shelf.read, "before"))
-        held = asyncio.create_task(pool.run("", shelf.read, "stuck"))
-        same = [asyncio.create_task(pool.run("", shelf.read, uri)) for uri in "ab"]
-        await gate.hold(1)
-        behind = [asyncio.create_task(pool.run("", shelf.read, uri)) for uri in "cd"]
-        assert await asyncio.wait_for(asyncio.gather(before, *same, *behind), 10) == [
+async def test_a_blocking_brief_call_delays_no_other_and_later_calls_get_their_own_threads() -> None:
+    """As when a disk hangs: this covers the calls of its batch, the queued ones and later ones."""
+    async with pool_and_gate(max_wait=20) as (pool, gate):
+        source = BatchedSource(gate)
+        before = asyncio.create_task(pool.run("", source.read, "before"))
+        held = asyncio.create_task(pool.run("", source.read, "stuck"))
+        same = [asyncio.create_task(pool.run("", source.read, uri)) for uri in "ab"]
+        await gate.until_blocked(1)
+        queued = [asyncio.create_task(pool.run("", source.read, uri)) for uri in "cd"]
+        assert await asyncio.wait_for(asyncio.gather(before, *same, *queued), 10) == [
             f"nobody reads {uri}" for uri in ("before", "a", "b", "c", "d")
         ]
         assert pool._slow
-        again = [asyncio.create_task(pool.run("", shelf.read, "stuck")) for _ in range(3)]
-        await gate.hold(3)  # each in a thread, at the same time
+        again = [asyncio.create_task(pool.run("", source.read, "stuck")) for _ in range(3)]
+        await gate.until_blocked(3)  # each in a thread of its own
         assert not held.done()
         gate.open.set()
         await asyncio.gather(held, *again)
         assert pool._busy.total == 0
         while pool._slow:
             await asyncio.sleep(0.01)
-        shelf.batches.clear()
-        await asyncio.gather(pool.run("", shelf.read, "a"), pool.run("", shelf.read, "b"))
-        assert shelf.batches == [["a", "b"]]
+        source.batches.clear()
+        await asyncio.gather(pool.run("", source.read, "a"), pool.run("", source.read, "b"))
+        assert source.batches == [["a", "b"]]
 
 
 @looped
-async def test_a_brief_call_that_was_cancelled_before_its_turn_never_runs() -> None:
-    async with gated() as (pool, _):
-        shelf = Shelf()
-        reads = [asyncio.create_task(pool.run("", shelf.read, uri)) for uri in "abc"]
+async def test_a_brief_call_cancelled_before_its_batch_never_runs() -> None:
+    async with pool_and_gate() as (pool, _):
+        source = BatchedSource()
+        reads = [asyncio.create_task(pool.run("", source.read, uri)) for uri in "abc"]
         await asyncio.sleep(0)
         reads[1].cancel()
         await asyncio.wait(reads)
         assert reads[1].cancelled()
-        assert shelf.batches == [["a", "c"]]
+        assert source.batches == [["a", "c"]]
 
 
 @looped
-async def test_cancelling_a_running_call_loses_its_thread_and_the_others_continue_in_another() -> None:
-    async with gated(size=1, max_wait=20) as (pool, gate):
-        shelf = Shelf(gate)
-        reads = [asyncio.create_task(pool.run("", shelf.read, uri)) for uri in ("before", "stuck", "a", "b")]
-        await gate.hold(1)
+async def test_cancelling_a_running_brief_call_moves_the_rest_of_its_batch_to_another_thread() -> None:
+    async with pool_and_gate(size=1, max_wait=20) as (pool, gate):
+        source = BatchedSource(gate)
+        reads = [asyncio.create_task(pool.run("", source.read, uri)) for uri in ("before", "stuck", "a", "b")]
+        await gate.until_blocked(1)
         reads[1].cancel()
         assert await asyncio.gather(reads[0], *reads[2:]) == [f"nobody reads {uri}" for uri in ("before", "a", "b")]
         assert (pool._lost.total, pool._busy.total, pool._running) == (1, 0, {})
         gate.open.set()
         while pool._lost.total:
             await asyncio.sleep(0.001)
-        assert await pool.run("", shelf.read, "c") == "nobody reads c"
+        assert await pool.run("", source.read, "c") == "nobody reads c"
 
 
 @looped
-async def test_a_batch_that_no_thread_takes_in_time_is_refused_as_a_whole() -> None:
-    async with gated(size=1, max_wait=0.01) as (pool, gate):
+async def test_a_batch_that_exceeds_max_wait_is_refused_as_a_whole() -> None:
+    async with pool_and_gate(size=1, max_wait=0.01) as (pool, gate):
         held = start(pool, "", gate)
-        await gate.hold(1)
-        shelf = Shelf()
-        reads = await asyncio.gather(*(pool.run("", shelf.read, uri) for uri in "abc"), return_exceptions=True)
+        await gate.until_blocked(1)
+        source = BatchedSource()
+        reads = await asyncio.gather(*(pool.run("", source.read, uri) for uri in "abc"), return_exceptions=True)
         assert [type(read) for read in reads] == [Overloaded] * 3
         gate.open.set()
         await asyncio.gather(*held)
-        assert await pool.run("", shelf.read, "a") == "nobody reads a"
+        assert await pool.run("", source.read, "a") == "nobody reads a"
         assert (pool._waiting, pool._queued, pool._running, pool._collecting) == ({}, {}, {}, {})
 
 
 @looped
-async def test_calls_that_arrive_in_the_next_turns_of_the_loop_are_in_the_same_batch() -> None:
-    async with gated() as (pool, _):
-        shelf = Shelf()
-        reads = [asyncio.create_task(pool.run("", shelf.read, "a"))]
+async def test_a_batch_collects_calls_for_several_turns_of_the_loop() -> None:
+    async with pool_and_gate() as (pool, _):
+        source = BatchedSource()
+        reads = [asyncio.create_task(pool.run("", source.read, "a"))]
         await asyncio.sleep(0)
         (batch,) = pool._collecting.values()
         for turn in range(COLLECTING_TURNS - 1):
-            reads.append(asyncio.create_task(pool.run("", shelf.read, str(turn))))
+            reads.append(asyncio.create_task(pool.run("", source.read, str(turn))))
             await asyncio.sleep(0)
             assert len(batch.jobs) == len(reads)
         await asyncio.sleep(0)
@@ -635,12 +635,12 @@ async def test_calls_that_arrive_in_the_next_turns_of_the_loop_are_in_the_same_b
 
 
 @looped
-async def test_the_calls_of_waiting_batches_count_towards_the_queue() -> None:
-    async with gated(size=1, queue=3, max_wait=20) as (pool, gate):
+async def test_calls_of_waiting_batches_count_towards_the_queue() -> None:
+    async with pool_and_gate(size=1, queue=3, max_wait=20) as (pool, gate):
         held = start(pool, "", gate)
-        await gate.hold(1)
-        shelf = Shelf()
-        reads = [asyncio.create_task(pool.run("", shelf.read, uri)) for uri in "abc"]
+        await gate.until_blocked(1)
+        source = BatchedSource()
+        reads = [asyncio.create_task(pool.run("", source.read, uri)) for uri in "abc"]
         for _ in range(1 + COLLECTING_TURNS):
             await asyncio.sleep(0)
         assert pool._queued == {"": 3}
@@ -652,17 +652,17 @@ async def test_the_calls_of_waiting_batches_count_towards_the_queue() -> None:
 
 
 @looped
-async def test_closing_refuses_the_calls_that_collect_and_the_pool_can_be_used_again() -> None:
-    async with gated() as (pool, gate):
-        shelf = Shelf(gate)
-        held = asyncio.create_task(pool.run("", shelf.read, "stuck"))
-        await gate.hold(1)
-        waiting = asyncio.create_task(pool.run("", shelf.read, "a"))
+async def test_close_refuses_collecting_calls_and_the_pool_can_be_used_again() -> None:
+    async with pool_and_gate() as (pool, gate):
+        source = BatchedSource(gate)
+        held = asyncio.create_task(pool.run("", source.read, "stuck"))
+        await gate.until_blocked(1)
+        waiting = asyncio.create_task(pool.run("", source.read, "a"))
         await asyncio.sleep(0)
         pool.close()
         with pytest.raises(Overloaded):
             await waiting
-        assert await pool.run("", shelf.read, "b") == "nobody reads b"
+        assert await pool.run("", source.read, "b") == "nobody reads b"
         gate.open.set()
         assert await held == "nobody reads stuck"
         assert (pool._busy.total, pool._running, pool._slow) == (0, {}, {})
@@ -670,8 +670,8 @@ async def test_closing_refuses_the_calls_that_collect_and_the_pool_can_be_used_a
 
 @looped
 async def test_a_thousand_brief_calls_of_many_owners_are_all_answered() -> None:
-    async with gated(max_wait=20) as (pool, _):
-        shelf = Shelf()
-        found = await asyncio.gather(*(pool.run(str(at % 7), shelf.read, str(at)) for at in range(1_000)))
+    async with pool_and_gate(max_wait=20) as (pool, _):
+        source = BatchedSource()
+        found = await asyncio.gather(*(pool.run(str(at % 7), source.read, str(at)) for at in range(1_000)))
         assert found == [f"nobody reads {at}" for at in range(1_000)]
         assert (pool._busy.total, pool._running, pool._collecting, pool._queued) == (0, {}, {}, {})
