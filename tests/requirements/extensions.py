@@ -59,7 +59,7 @@ SKILLS: tuple[Row, ...] = (
 
 SCHEMAS: tuple[Row, ...] = (
     must("2.22-1", "2025-11-25 on: basic, JSON Schema", "Without `$schema` a schema is of 2020-12.", "protocol/test_json_schema.py::test_the_default_dialect_is_2020_12",
-         SIGNATURE + "test_the_schema_accepts_what_the_decoder_accepts"),
+         SIGNATURE + "test_the_schema_and_the_decoder_accept_the_same_arguments"),
     must("2.22-2", "2025-11-25 on: basic, JSON Schema", "A schema of an unknown dialect is refused with a clear error.", "protocol/test_json_schema.py::test_the_declared_dialect_is_used", "protocol/test_json_schema.py::test_a_schema_that_cannot_be_used_is_refused_with_its_reason"),
     must("2.22-3", "2026-07-28: basic, JSON Schema", "No `$ref` is fetched; external references are refused.", "protocol/test_json_schema.py::test_a_schema_that_cannot_be_used_is_refused_with_its_reason",
          HOSTILE + "test_published_schemas_refer_to_nothing_elsewhere"),

@@ -1,4 +1,4 @@
-"""URI templates in both directions: the RFC's own tables, rules of matching, and time linear in the URI."""
+"""URI templates: the examples of RFC 6570, matching, unsafe paths, and linear time."""
 
 from __future__ import annotations
 
@@ -179,13 +179,13 @@ ROWS = [pytest.param(*row, id=f"{section} {row[0]}") for section, rows in EXAMPL
 
 
 @pytest.mark.parametrize(("text", "uri"), ROWS)
-def test_expands_as_the_rfc_shows(text: str, uri: str) -> None:
+def test_the_examples_of_the_rfc_are_expanded(text: str, uri: str) -> None:
     assert UriTemplate(text).expand(VALUES) == uri
 
 
 @pytest.mark.parametrize(("text", "uri"), [row for row in ROWS if row.values[0] != "up{+path}{var}/here"])
-def test_every_example_matches_its_template_and_expands_back(text: str, uri: str) -> None:
-    """Lists and maps that are not exploded come back as the text they were joined to, so they are left out here."""
+def test_the_examples_of_the_rfc_are_matched_and_expanded_again(text: str, uri: str) -> None:
+    """Lists and maps that are not exploded are matched as text, and are listed in LOSSY."""
     template = UriTemplate(text, maps={"keys"})
     found = template.match(uri, check=False)
     if uri in LOSSY.get(text, ()):
@@ -195,7 +195,7 @@ def test_every_example_matches_its_template_and_expands_back(text: str, uri: str
     assert template.expand(found) == uri
 
 
-# Text that a comma joined is read as one value, and a comma in a value is escaped: the URI comes out in another form.
+# Text joined by commas is matched as one value, whose commas are then escaped: the URI expands to another form.
 LOSSY: dict[str, set[str]] = {
     "'{count}'": {"'one,two,three'"},
     "O{empty}X": {"OX"},  # `{x}` is at least one character
@@ -220,7 +220,7 @@ LOSSY: dict[str, set[str]] = {
 }
 
 
-def test_a_value_may_be_a_number_and_what_has_no_form_in_a_uri_is_refused() -> None:
+def test_numbers_are_expanded_and_other_types_are_refused() -> None:
     assert UriTemplate("{a}/{b}/{c}").expand({"a": 1, "b": 2.5, "c": True}) == "1/2.5/true"
     with pytest.raises(TypeError, match="variable 'a': bytes"):
         UriTemplate("{a}").expand({"a": b"x"})
@@ -230,11 +230,11 @@ def test_a_value_may_be_a_number_and_what_has_no_form_in_a_uri_is_refused() -> N
         UriTemplate("{a:3}").expand({"a": ["x"]})
 
 
-def test_none_inside_of_lists_and_maps_is_left_out() -> None:
+def test_none_in_lists_and_maps_is_omitted() -> None:
     assert UriTemplate("{?a*,b*}").expand({"a": [None, "x"], "b": {"k": None, "l": "y"}}) == "?a=x&l=y"
 
 
-def test_escapes_stay_whole_in_reserved_expansion() -> None:
+def test_reserved_expansion_keeps_valid_escapes() -> None:
     assert UriTemplate("{+a}").expand({"a": "50%25 %zz"}) == "50%25%20%25zz"
 
 
@@ -400,8 +400,8 @@ SAFE = [
 
 @pytest.mark.parametrize("text", [*PARTS, *LISTS])
 @pytest.mark.parametrize("value", UNSAFE)
-def test_one_part_of_a_path_never_holds_what_leads_out(text: str, value: str) -> None:
-    """A bug: `notes://%2Fetc%2Fhostname` gave `{name}` the value `/etc/hostname`."""
+def test_a_variable_for_one_segment_does_not_match_unsafe_values(text: str, value: str) -> None:
+    """A regression: `notes://%2Fetc%2Fhostname` gave `{name}` the value `/etc/hostname`."""
     template = UriTemplate(text)
     one: Any = [value] if "*" in text else value
     uri = template.expand({"v": one})
@@ -421,7 +421,7 @@ def test_safe_values_are_matched(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", PATHS)
-def test_several_parts_of_a_path_lead_out_only_where_the_author_allows_it(text: str) -> None:
+def test_a_variable_for_a_path_matches_traversals_only_with_allow_traversal(text: str) -> None:
     template, allowed = UriTemplate(text), UriTemplate(text, allow_traversal=True)
     begin = text.partition("{")[0] + ("#" if "#" in text else "")
     for path in ("a", "a/b", "a//b", "a/", "", "a/...", "..a/b..", ".git/config", "a%20b", "https://a/b", "a%252Fb"):
@@ -432,15 +432,15 @@ def test_several_parts_of_a_path_lead_out_only_where_the_author_allows_it(text: 
         assert allowed.match(begin + path) is not None, path
 
 
-def test_a_list_of_parts_never_begins_like_an_absolute_path() -> None:
-    """Joined with slashes, ["", "etc"] would be one."""
+def test_a_list_of_segments_does_not_match_an_absolute_path() -> None:
+    """Joined with slashes, ["", "etc"] is an absolute path."""
     template = UriTemplate("x{/v*}")
     assert template.match("x//etc") is None
     assert template.match("x/") == {"v": [""]}
     assert template.match("x/a//b/") == {"v": ["a", "", "b", ""]}
 
 
-def test_names_and_values_of_a_map_are_parts_of_a_path() -> None:
+def test_unsafe_names_and_values_of_a_map_do_not_match() -> None:
     for text in ("x{/m*}", "x{;m*}", "x{.m*}", "{m*}"):
         template = UriTemplate(text, maps={"m"})
         for values in ({"a": ".."}, {"..": "a"}, {"a/b": "c"}, {"a": "b", "c": "d/e"}):
@@ -452,7 +452,7 @@ def test_matches(text: str, uri: str, values: dict[str, Any] | None) -> None:
     assert UriTemplate(text).match(uri) == values
 
 
-def test_an_unnamed_map_is_read_if_the_template_was_created_so() -> None:
+def test_path_segments_are_read_as_a_map_if_declared_in_maps() -> None:
     template = UriTemplate("x{/path*}", maps={"path"})
     assert template.match("x/a=1/b=%40=") == {"path": {"a": "1", "b": "@="}}
     assert template.match("x/a=1/b=%2F=", check=False) == {"path": {"a": "1", "b": "/="}}
@@ -492,7 +492,7 @@ def test_overlaps(one: str, other: str, expected: bool) -> None:
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 FILLED = TEXT.filter(bool)
-WHOLE = [
+REVERSIBLE = [
     "log://{a}/today",
     "x/{a}/{b}",
     "{a,b}",
@@ -508,8 +508,8 @@ WHOLE = [
 ]
 
 
-@given(st.sampled_from(WHOLE), st.fixed_dictionaries(dict.fromkeys("abcd", FILLED)))
-def test_text_comes_back_from_its_expansion(text: str, values: dict[str, str]) -> None:
+@given(st.sampled_from(REVERSIBLE), st.fixed_dictionaries(dict.fromkeys("abcd", FILLED)))
+def test_text_is_restored_from_its_expansion(text: str, values: dict[str, str]) -> None:
     if "#" in text:  # "#" and "+" keep what looks like an escape: RFC 6570 §3.2.3
         values = {name: value.replace("%", "") or "x" for name, value in values.items()}
     template = UriTemplate(text)
@@ -518,21 +518,21 @@ def test_text_comes_back_from_its_expansion(text: str, values: dict[str, str]) -
 
 
 @given(st.lists(TEXT, min_size=1), st.sampled_from(["x{/a*}", "x{?a*}", "x{&a*}", "x{;a*}", "x{/a*}/y", "{?b,a*}"]))
-def test_a_list_comes_back_from_its_expansion(values: list[str], text: str) -> None:
+def test_a_list_is_restored_from_its_expansion(values: list[str], text: str) -> None:
     template = UriTemplate(text)
     assert template.match(template.expand({"a": values}), check=False) == {"a": values}
 
 
 @given(st.dictionaries(FILLED, TEXT, min_size=1), st.sampled_from(["x{/m*}", "x{?m*}", "x{&m*}", "x{;m*}", "{m*}"]))
-def test_a_map_comes_back_from_its_expansion(values: dict[str, str], text: str) -> None:
+def test_a_map_is_restored_from_its_expansion(values: dict[str, str], text: str) -> None:
     template = UriTemplate(text, maps={"m"})
     values.pop("m", None)
     if values:
         assert template.match(template.expand({"m": values}), check=False) == {"m": values}
 
 
-@given(st.sampled_from([*WHOLE, "file:///{+a}", "{a}{.b}", "x{/a*}", "x{?a*}", "{a*}"]), st.data())
-def test_an_expanded_uri_that_matches_expands_to_itself(text: str, data: st.DataObject) -> None:
+@given(st.sampled_from([*REVERSIBLE, "file:///{+a}", "{a}{.b}", "x{/a*}", "x{?a*}", "{a*}"]), st.data())
+def test_values_matched_from_a_canonical_uri_expand_to_it(text: str, data: st.DataObject) -> None:
     template = UriTemplate(text)
     values = {name: data.draw(FILLED | st.none()) for name in template.variables}
     uri = template.expand(values)
@@ -543,14 +543,14 @@ def test_an_expanded_uri_that_matches_expands_to_itself(text: str, data: st.Data
         assert template.match(again) == found
 
 
-NASTY = st.text(st.sampled_from("./\\%25EFfCc\0\n:a?#&=;,*+"), max_size=12)
+HOSTILE_TEXT = st.text(st.sampled_from("./\\%25EFfCc\0\n:a?#&=;,*+"), max_size=12)
 GUARDED = ["a://{v}", "a://{v}/{w}", "a://{v}.{w}", "a://{v,w}", "a:{/v}{/w}", "a:{/v*}", "a:{v*}{.w}",
            "a:x{;v,w}", "a:{v:3}/{w}", "a://{v}{?q}", "a:x{.v*}{/w*}"]  # fmt: skip
 
 
 @settings(max_examples=examples(500))
-@given(st.sampled_from(GUARDED), st.dictionaries(st.sampled_from("vwq"), TEXT | NASTY), st.none() | NASTY)
-def test_no_value_of_one_part_ever_holds_a_separator(text: str, values: dict[str, str], tail: str | None) -> None:
+@given(st.sampled_from(GUARDED), st.dictionaries(st.sampled_from("vwq"), TEXT | HOSTILE_TEXT), st.none() | HOSTILE_TEXT)
+def test_values_of_one_segment_never_contain_a_separator(text: str, values: dict[str, str], tail: str | None) -> None:
     template = UriTemplate(text)
     uri = template.expand(values) if tail is None else text.partition("{")[0] + tail
     for name, value in (template.match(uri) or {}).items():
@@ -559,8 +559,8 @@ def test_no_value_of_one_part_ever_holds_a_separator(text: str, values: dict[str
 
 
 @settings(max_examples=examples(500))
-@given(st.sampled_from(["a://{+v}", "a://x{#v}", "a://{+v}{?q}", "a://{+v}.md", "a://{+v}{.w}"]), NASTY)
-def test_no_path_ever_leads_out(text: str, tail: str) -> None:
+@given(st.sampled_from(["a://{+v}", "a://x{#v}", "a://{+v}{?q}", "a://{+v}.md", "a://{+v}{.w}"]), HOSTILE_TEXT)
+def test_matched_paths_never_leave_their_folder(text: str, tail: str) -> None:
     begin = text.partition("{")[0] + ("#" if "#" in text else "")
     found = UriTemplate(text).match(begin + tail)
     if found is not None:
@@ -583,7 +583,7 @@ def test_templates_that_match_one_uri_overlap(one: str, other: str, data: st.Dat
 
 # --- time -------------------------------------------------------------------------------------------------------------
 
-HARD = [
+COSTLY = [
     "{/p*}/x{s}/y{t}",
     "{+p}.{a}/{b}-{c}",
     "{x*}.{y}",
@@ -604,8 +604,8 @@ LONG = ["/a" * 50_000, "/a" * 50_000 + "!", "-a" * 50_000, "a" * 100_000, "a," *
 LONG += ["%C3%BC" * 20_000, "x:///" + "a/" * 50_000, "/" * 100_000]
 
 
-@pytest.mark.parametrize("text", HARD)
-def test_a_long_uri_takes_linear_time(text: str) -> None:
+@pytest.mark.parametrize("text", COSTLY)
+def test_matching_a_long_uri_takes_linear_time(text: str) -> None:
     """CVE-2026-0621: nested quantifiers in exploded templates. 50,000 segments in far less than a second."""
     template = UriTemplate(text)
     for uri in LONG:
@@ -628,7 +628,7 @@ def test_long_templates_are_parsed_in_linear_time() -> None:
         assert time.perf_counter() - start < 1
 
 
-# --- where templates and URIs are at the edge of what they may be
+# --- edge cases
 
 
 @pytest.mark.parametrize(
@@ -654,7 +654,7 @@ def test_uri_has_one_canonical_form_or_none(uri: str, canonical: str | None) -> 
 
 @pytest.mark.parametrize("value", [None, [], [None], {}, {"k": None}, ()])
 @pytest.mark.parametrize("text", [f"{{{operator}{name}}}" for operator in ["", *"+#./;?&"] for name in ("a", "a*")])
-def test_undefined_values_leave_nothing(text: str, value: object) -> None:
+def test_undefined_values_expand_to_nothing(text: str, value: object) -> None:
     """RFC 6570 §2.3."""
     assert UriTemplate(text).expand({"a": value}) == ""
     assert UriTemplate(text).expand({}) == ""
@@ -662,7 +662,7 @@ def test_undefined_values_leave_nothing(text: str, value: object) -> None:
 
 @pytest.mark.parametrize("value", [["x"], [], {"k": "x"}, {}])
 @pytest.mark.parametrize("text", ["{a:3}", "{?a:3}", "{/a:1}"])
-def test_prefix_is_taken_of_text_only(text: str, value: object) -> None:
+def test_a_prefix_of_a_list_or_map_is_refused(text: str, value: object) -> None:
     with pytest.raises(TypeError, match="prefix"):
         UriTemplate(text).expand({"a": value})
 
@@ -719,7 +719,7 @@ EDGES: list[tuple[str, str, dict[str, Any] | None]] = [
 
 
 @pytest.mark.parametrize(("text", "uri", "values"), EDGES)
-def test_matches_at_the_edge(text: str, uri: str, values: dict[str, Any] | None) -> None:
+def test_matches_of_edge_cases(text: str, uri: str, values: dict[str, Any] | None) -> None:
     assert UriTemplate(text).match(uri) == values
 
 
@@ -735,7 +735,7 @@ def test_matches_at_the_edge(text: str, uri: str, values: dict[str, Any] | None)
         ("x{/a}/b/{c}", "a"),
     ],
 )
-def test_template_that_does_not_say_where_a_variable_ends_expands_and_matches_nothing(text: str, variable: str) -> None:
+def test_an_ambiguous_template_expands_but_cannot_match(text: str, variable: str) -> None:
     template = UriTemplate(text)
     assert template.expand(dict.fromkeys(template.variables, "x"))
     for _ in range(2):
@@ -743,7 +743,7 @@ def test_template_that_does_not_say_where_a_variable_ends_expands_and_matches_no
             template.match("a://xy")
 
 
-def test_templates_differ_from_their_text() -> None:
+def test_a_template_is_not_equal_to_its_text() -> None:
     assert UriTemplate("{a}") != "{a}"
     assert repr(UriTemplate("{a}")) == "UriTemplate('{a}')"
 

@@ -1,4 +1,4 @@
-"""Forms from types, and typed values from their answers."""
+"""Conversion of types to form schemas, and of answers to typed values."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ _DEFS = {"2025-06-18": "definitions", "2025-11-25": "$defs", "2026-07-28": "$def
 
 
 def form_schema(schema: Any, revision: str = "2025-11-25") -> Any:
-    """The form as JSON says it."""
+    """Return the JSON Schema of a form."""
     return msgspec.to_builtins(form_of(schema).schema_for(REVISIONS[revision]))
 
 
-def test_a_struct_says_all_that_a_form_can() -> None:
+def test_a_struct_is_converted_to_a_form_schema() -> None:
     assert form_schema(Everything) == {
         "type": "object",
         "properties": {
@@ -93,7 +93,7 @@ def test_a_struct_says_all_that_a_form_can() -> None:
     }
 
 
-def test_the_first_revision_with_forms_gets_what_it_knows() -> None:
+def test_the_form_schema_is_reduced_for_2025_06_18() -> None:
     fields = form_schema(Everything, "2025-06-18")["properties"]
     assert fields["quay"] == {"type": "string", "enum": ["n", "s"], "enumNames": ["North quay", "South quay"]}
     assert fields["some"] == {"type": "string", "description": "Any of x, y; with commas between them."}
@@ -102,7 +102,7 @@ def test_the_first_revision_with_forms_gets_what_it_knows() -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
-def test_a_form_is_what_the_published_schema_of_its_revision_says(revision: str) -> None:
+def test_a_form_is_valid_by_the_published_schema_of_its_revision(revision: str) -> None:
     params = {"message": "?", "requestedSchema": form_schema(Everything, revision)}
     jsonschema_rs = pytest.importorskip("jsonschema_rs")
     schema = json.loads((spec_folder() / f"schema-{revision}.json").read_text())
@@ -111,7 +111,7 @@ def test_a_form_is_what_the_published_schema_of_its_revision_says(revision: str)
     assert [error.message for error in validator.iter_errors(request)] == []
 
 
-def test_an_answer_becomes_the_type() -> None:
+def test_an_answer_is_converted_to_the_type() -> None:
     content = {"mail": "a@b", "since": "2026-01-02", "quay": "s", "some": ["x"], "tugs": 7.0, "other": 1, "colour": ""}
     assert form_of(Everything).read(content) == Everything(
         mail="a@b", since=date(2026, 1, 2), quay=Quay.SOUTH_QUAY, some=["x"], tugs=7
@@ -173,7 +173,7 @@ NO_FORMS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("schema", "message"), NO_FORMS, ids=[message[:20] for _, message in NO_FORMS])
-def test_a_type_without_a_form_field_is_refused_by_name(schema: Any, message: str) -> None:
+def test_a_type_that_a_form_cannot_represent_is_refused_by_name(schema: Any, message: str) -> None:
     with pytest.raises(TypeError) as caught:
         form_of(schema)
     assert message.lower() in str(caught.value).lower()
@@ -194,7 +194,7 @@ def test_a_typed_dict_and_single_values_have_forms() -> None:
     assert form_of(date).read({"value": "2026-07-28"}) == date(2026, 7, 28)
 
 
-def test_a_form_by_hand_keeps_its_own_words() -> None:
+def test_an_explicit_form_schema_is_sent_unchanged() -> None:
     legacy = {"type": "string", "enum": ["opt1", "opt2"], "enumNames": ["One", "Two"], "default": "opt1"}
     schema = {"type": "object", "properties": {"legacy": legacy}, "required": ["legacy"]}
     assert form_schema(schema) == schema
@@ -245,7 +245,7 @@ JSON = st.recursive(
 
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,6}", fullmatch=True), KINDS, min_size=1, max_size=4), st.data())
 @settings(max_examples=examples(60), deadline=None)
-def test_any_flat_type_has_a_form_and_reads_only_what_fits(members: dict[str, Any], data: st.DataObject) -> None:
+def test_any_flat_type_has_a_form_that_reads_only_valid_answers(members: dict[str, Any], data: st.DataObject) -> None:
     names = {name if not keyword.iskeyword(name) else f"{name}_": kind for name, kind in members.items()}
     kind = msgspec.defstruct("Drawn", list(names.items()))
     form = form_of(kind)
@@ -262,11 +262,11 @@ def test_any_flat_type_has_a_form_and_reads_only_what_fits(members: dict[str, An
     assert msgspec.convert(msgspec.to_builtins(value), kind) == value
 
 
-# -- each bound, each way to write a field, each refusal
+# -- constraints, fields and refusals
 
 
 class Written:
-    """A class with its own JSON Schema, as a model of pydantic has."""
+    """A class with the JSON Schema methods of a pydantic model."""
 
     def __init__(self, properties: dict[str, Any], *required: str, **more: Any) -> None:
         self.schema = {"type": "object", "properties": properties, "required": list(required), **more}
@@ -283,7 +283,7 @@ class Written:
 
 
 def field_of(raw: dict[str, Any], **more: Any) -> Any:
-    """Return how a form shows the one field of a schema."""
+    """Return the form field of a schema with one property."""
     return form_schema(Written({"a": raw}, **more))["properties"]["a"]
 
 
@@ -303,7 +303,7 @@ BOUNDS: list[tuple[Any, Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "fits", "beyond", "fault"), BOUNDS)
-def test_a_value_at_a_bound_fits_and_one_beyond_does_not(kind: Any, fits: Any, beyond: Any, fault: str) -> None:
+def test_each_constraint_of_a_field_is_exact(kind: Any, fits: Any, beyond: Any, fault: str) -> None:
     assert form_of(kind).read({"value": fits}) == fits
     with pytest.raises(InvalidAnswer) as caught:
         form_of(kind).read({"value": beyond})
@@ -319,7 +319,7 @@ def test_a_value_at_a_bound_fits_and_one_beyond_does_not(kind: Any, fits: Any, b
         ("date-time", ["2026-07-28T10:00:00Z", "2026-07-28T10:00:00"], ["10:00", "2026-07-28T25:00:00Z"]),
     ],
 )
-def test_a_format_takes_what_is_written_in_it_and_nothing_else(format: str, fits: list[str], not_so: list[str]) -> None:
+def test_each_string_format_is_validated(format: str, fits: list[str], not_so: list[str]) -> None:
     form = form_of({"properties": {"a": {"type": "string", "format": format}}, "required": ["a"]})
     for text in fits:
         assert form.read({"a": text}) == {"a": text}
@@ -329,7 +329,7 @@ def test_a_format_takes_what_is_written_in_it_and_nothing_else(format: str, fits
         assert str(caught.value) == f"a: is not a valid {format}"
 
 
-def test_an_empty_answer_is_an_empty_form() -> None:
+def test_missing_content_is_read_as_an_empty_form() -> None:
     assert form_of(int | None).read(msgspec.UNSET) is None
     with pytest.raises(InvalidAnswer, match="mail: missing"):
         form_of(Everything).read(msgspec.UNSET)
@@ -337,7 +337,7 @@ def test_an_empty_answer_is_an_empty_form() -> None:
         form_of(int | None).read(None)
 
 
-def test_an_empty_answer_counts_as_missing_unless_text_is_allowed() -> None:
+def test_an_empty_string_counts_as_missing_unless_text_is_allowed() -> None:
     empty = {"since": "", "quay": "", "colour": "", "some": "", "tugs": "", "draught": "", "kind": "", "at": ""}
     assert form_of(Everything).read({"mail": "a@b", **empty}) == Everything(mail="a@b", since=None)
     assert form_of(str).read({"value": ""}) == ""
@@ -349,13 +349,13 @@ def test_an_empty_answer_counts_as_missing_unless_text_is_allowed() -> None:
 
 
 @pytest.mark.parametrize("value", [None, {}, "x", [1]])
-def test_a_required_field_that_is_null_is_missing_and_every_other_is_checked(value: Any) -> None:
+def test_null_in_a_required_field_is_reported_as_missing(value: Any) -> None:
     with pytest.raises(InvalidAnswer) as caught:
         form_of(int).read({"value": value})
     assert str(caught.value) == ("value: missing" if value is None else "value: must be a number")
 
 
-def test_a_field_that_may_be_null_is_null_where_nothing_is_filled_in() -> None:
+def test_an_optional_field_without_an_answer_is_none() -> None:
     class Maybe(msgspec.Struct):
         needed: int | None
         other: int | None = 5
@@ -372,7 +372,7 @@ class Ship:
     colours: list[Colour] = dataclasses.field(default_factory=lambda: [Colour.BLUE])
 
 
-def test_a_dataclass_says_its_defaults_and_what_is_required() -> None:
+def test_a_form_of_a_dataclass_has_its_defaults_and_required_fields() -> None:
     assert form_schema(Ship) == {
         "type": "object",
         "properties": {
@@ -401,12 +401,12 @@ class Strict(TypedDict):
 
 
 @pytest.mark.parametrize("kind", [Loose, Strict])
-def test_marks_of_a_typed_dict_say_what_is_required_also_as_text(kind: Any) -> None:
+def test_required_and_not_required_of_a_typed_dict_are_followed_in_string_annotations(kind: Any) -> None:
     assert form_schema(kind)["required"] == ["needed"]
     assert form_of(kind).read({"needed": "x"}) == {"needed": "x"}
 
 
-def test_descriptions_come_from_the_annotation_the_docstring_and_not_from_what_dataclass_writes() -> None:
+def test_descriptions_come_from_annotations_and_docstrings_but_not_from_generated_ones() -> None:
     class Said(msgspec.Struct):
         """Some fields.
 
@@ -433,7 +433,7 @@ def test_descriptions_come_from_the_annotation_the_docstring_and_not_from_what_d
     assert plain == {"type": "string", "description": "Which Any of x; with commas between them."}
 
 
-def test_a_default_is_shown_as_json_unless_it_is_none_or_empty() -> None:
+def test_defaults_are_sent_as_json_unless_they_are_none_or_empty() -> None:
     class Defaults(msgspec.Struct):
         on: date = date(2026, 7, 28)
         many: set[Literal["a"]] = msgspec.field(default_factory=lambda: {"a"})
@@ -453,7 +453,7 @@ def test_a_default_is_shown_as_json_unless_it_is_none_or_empty() -> None:
     assert {name: field["default"] for name, field in older.items() if "default" in field} == {"no": False}
 
 
-def test_a_default_that_does_not_fit_its_field_is_refused_by_name() -> None:
+def test_an_invalid_default_is_refused_by_name() -> None:
     class Wrong(msgspec.Struct):
         size: Annotated[int, msgspec.Meta(ge=3)] = 2
 
@@ -475,13 +475,13 @@ class Checked(msgspec.Struct):
 
 
 @pytest.mark.parametrize(("size", "fault"), [(1, "value: One is too few"), (2, "value: Two of what")])
-def test_errors_of_the_authors_checks_are_reported_in_their_words(size: int, fault: str) -> None:
+def test_errors_raised_in_post_init_are_reported_with_their_message(size: int, fault: str) -> None:
     with pytest.raises(InvalidAnswer) as caught:
         form_of(Checked).read({"size": size})
     assert str(caught.value) == fault
 
 
-def test_a_class_whose_annotations_name_what_is_not_there_is_refused_by_name() -> None:
+def test_a_class_with_an_undefined_annotation_is_refused_by_name() -> None:
     @dataclasses.dataclass
     class Lost:
         a: Nowhere  # type: ignore[name-defined]  # noqa: F821
@@ -490,7 +490,7 @@ def test_a_class_whose_annotations_name_what_is_not_there_is_refused_by_name() -
         form_of(Lost)
 
 
-def test_choices_have_titles_only_where_they_say_more_than_the_values() -> None:
+def test_choices_have_titles_only_if_they_differ_from_the_values() -> None:
     class Same(Enum):
         NORTH_QUAY = "north-quay"
 
@@ -507,7 +507,7 @@ def test_choices_have_titles_only_where_they_say_more_than_the_values() -> None:
     assert given == {"type": "string", "oneOf": [{"const": "z", "title": "Last"}, {"const": "a", "title": "a"}]}
 
 
-def test_choices_keep_the_order_in_which_they_are_written() -> None:
+def test_choices_keep_their_order() -> None:
     class Late(Enum):
         Z = "z"
         A = "a"
@@ -519,7 +519,7 @@ def test_choices_keep_the_order_in_which_they_are_written() -> None:
     assert [option["const"] for option in titled] == ["z", "a"]
 
 
-def test_null_among_choices_means_that_none_may_be_chosen() -> None:
+def test_none_among_choices_makes_the_field_optional() -> None:
     assert form_schema(Literal["b", "a", None]) == {
         "type": "object",
         "properties": {"value": {"type": "string", "enum": ["b", "a"]}},
@@ -530,17 +530,17 @@ def test_null_among_choices_means_that_none_may_be_chosen() -> None:
 
 
 @pytest.mark.parametrize("kind", [datetime, datetime | None, Annotated[datetime, "When"]])
-def test_a_moment_has_its_format_with_and_without_a_time_zone(kind: Any) -> None:
+def test_datetime_fields_have_the_date_time_format(kind: Any) -> None:
     assert form_schema(kind)["properties"]["value"]["format"] == "date-time"
     assert "format" not in form_schema(str)["properties"]["value"]
 
 
-def test_a_union_with_one_kind_and_no_null_must_be_answered() -> None:
+def test_a_union_without_null_is_required() -> None:
     assert form_of(Written({"a": {"anyOf": [{"type": "string"}]}}, "a")).required == ["a"]
     assert form_of(Written({"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}, "a")).required == []
 
 
-def test_a_schema_is_followed_through_references_and_single_arms() -> None:
+def test_references_and_single_alternatives_of_a_schema_are_resolved() -> None:
     shared = {"Size": {"type": "integer", "title": "Size", "description": "Of the class", "minimum": 1}}
     assert field_of({"$ref": "#/$defs/Size"}, **{"$defs": shared}) == {"type": "integer", "minimum": 1}
     assert field_of({"allOf": [{"$ref": "#/$defs/Size"}], "description": "Own"}, **{"$defs": shared}) == {
@@ -591,7 +591,7 @@ def test_a_schema_is_followed_through_references_and_single_arms() -> None:
         ({"type": "string", "minLength": 1, "maxLength": 2}, {"minLength": 1, "maxLength": 2}),
     ],
 )
-def test_a_field_has_of_its_schema_what_a_form_knows_of_its_type(raw: dict[str, Any], field: dict[str, Any]) -> None:
+def test_a_field_keeps_only_the_keywords_of_its_type(raw: dict[str, Any], field: dict[str, Any]) -> None:
     assert field_of(raw) == {"type": raw.get("type", "string")} | field
 
 
@@ -607,14 +607,14 @@ def test_a_field_has_of_its_schema_what_a_form_knows_of_its_type(raw: dict[str, 
         ({"const": 1}, "the choices of a form are text, not [1]."),
     ],
 )
-def test_a_field_that_no_form_has_is_refused_with_what_it_is(raw: dict[str, Any], message: str) -> None:
+def test_an_unsupported_field_is_refused_with_its_kind(raw: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError) as caught:
         field_of(raw)
     assert str(caught.value).startswith("Written.a: ")
     assert message in str(caught.value)
 
 
-def test_a_model_requires_what_it_names_unless_null_will_do() -> None:
+def test_required_fields_of_a_model_are_optional_if_they_allow_null() -> None:
     null = {"anyOf": [{"type": "string"}, {"type": "null"}]}
     form = form_of(Written({"a": null, "b": null, "c": {"type": "string"}, "d": {"type": "string"}}, "a", "c"))
     assert form.required == ["c"]
@@ -623,7 +623,7 @@ def test_a_model_requires_what_it_names_unless_null_will_do() -> None:
     assert form_of(Written({"a": {"type": "string"}})).required == []
 
 
-def test_an_answer_that_a_model_class_refuses_is_reported_by_field_or_as_a_whole() -> None:
+def test_validation_errors_of_a_model_are_reported_by_field_or_for_the_whole() -> None:
     with pytest.raises(InvalidAnswer, match=r"^content: does not fit$"):
         form_of(Written({"refused": {"type": "boolean"}})).read({"refused": True})
     pydantic = pytest.importorskip("pydantic")
@@ -656,14 +656,14 @@ def test_an_answer_that_a_model_class_refuses_is_reported_by_field_or_as_a_whole
         ({"properties": {"a": {"type": "string"}}, "required": ["a", "b", "c"]}, "The form requires 'b', which"),
     ],
 )
-def test_a_form_by_hand_that_the_protocol_does_not_have_is_refused(schema: Any, message: str) -> None:
+def test_an_invalid_explicit_form_schema_is_refused(schema: Any, message: str) -> None:
     with pytest.raises(TypeError) as caught:
         form_of(schema)
     assert message in str(caught.value)
     assert form_of({"properties": {}}).read({}) == {}
 
 
-def test_several_choices_may_come_as_one_text_where_the_form_asked_for_text() -> None:
+def test_several_choices_may_be_answered_as_comma_separated_text() -> None:
     form = form_of(list[Literal["x", "y"]])
     assert form.read({"value": " x ,, y,"}) == ["x", "y"]
     with pytest.raises(InvalidAnswer, match=r"^value: must be some of x, y$"):
@@ -673,7 +673,7 @@ def test_several_choices_may_come_as_one_text_where_the_form_asked_for_text() ->
     assert form_schema(list[Quay], "2025-06-18")["properties"]["value"]["description"].startswith("Any of n, s;")
 
 
-def test_numbers_may_be_whole_though_written_with_a_point_and_nothing_else_is_a_number() -> None:
+def test_only_numbers_are_accepted_and_whole_floats_are_integers() -> None:
     value = form_of(int).read({"value": 7.0})
     assert (value, type(value)) == (7, int)
     assert form_of(float).read({"value": 7}) == 7.0

@@ -1,4 +1,4 @@
-"""Signatures as schema and decoder: strict types, one readable line for each fault, without values."""
+"""Signatures: the schema and the decoder of a function's arguments, and the errors for invalid arguments."""
 
 from __future__ import annotations
 
@@ -138,12 +138,12 @@ def test_every_kind_of_parameter_is_decoded() -> None:
     }
 
 
-def test_omitted_variables_keep_the_defaults_of_the_function() -> None:
+def test_omitted_arguments_keep_the_default_of_the_function() -> None:
     assert "tags" not in decode(everything, GOOD)
     assert decode(everything, GOOD | {"maybe": None, "loose": None, "level": 5})["level"] == 5
 
 
-def test_the_schema_says_it_all() -> None:
+def test_the_schema_has_types_descriptions_defaults_and_constraints() -> None:
     schema = Signature(everything).schema
     properties = schema["properties"]
     assert (schema["type"], schema["additionalProperties"]) == ("object", False)
@@ -167,7 +167,7 @@ def test_the_schema_says_it_all() -> None:
     assert b"tests" not in msgspec.json.encode(schema)
 
 
-def test_the_schema_accepts_what_the_decoder_accepts() -> None:
+def test_the_schema_and_the_decoder_accept_the_same_arguments() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     schema = Signature(everything).schema
     jsonschema.Draft202012Validator.check_schema(schema)
@@ -178,7 +178,7 @@ def test_the_schema_accepts_what_the_decoder_accepts() -> None:
         faults(everything, GOOD | {name: value})
 
 
-def test_no_parameters_is_an_empty_closed_object() -> None:
+def test_a_function_without_parameters_accepts_only_an_empty_object() -> None:
     def nothing() -> None: ...
 
     assert Signature(nothing).schema == {"type": "object", "properties": {}, "additionalProperties": False}
@@ -187,7 +187,7 @@ def test_no_parameters_is_an_empty_closed_object() -> None:
 
 
 @pytest.mark.parametrize("value", ["1", True, " 7 ", 1.5, None, [], {}])
-def test_only_an_integer_is_an_integer(value: Any) -> None:
+def test_values_of_other_types_are_not_converted_to_integers(value: Any) -> None:
     def f(count: int) -> None: ...
 
     (line,) = faults(f, {"count": value})
@@ -214,7 +214,7 @@ def test_only_an_integer_is_an_integer(value: Any) -> None:
         ("s3cret\n" * 20, 1, None),
     ],
 )
-def test_a_fault_is_one_line_with_its_path_and_without_the_value(name: str, value: Any, line: str | None) -> None:
+def test_each_fault_is_one_line_with_its_path_and_without_the_value(name: str, value: Any, line: str | None) -> None:
     (found,) = faults(everything, GOOD | {name: value})
     if line is not None:
         assert found == line
@@ -234,7 +234,7 @@ def test_all_faults_are_reported_at_once() -> None:
     assert faults(f, [1]) == ["arguments: expected an object"]
 
 
-def test_an_authors_own_check_is_reported_in_the_authors_words() -> None:
+def test_errors_raised_in_post_init_are_reported_with_their_message() -> None:
     class Even(msgspec.Struct):
         n: int
 
@@ -269,7 +269,7 @@ def test_partials_and_callable_objects_have_signatures() -> None:
     assert list(Signature(functools.partial(f, b="x")).parameters) == ["a", "b"]
 
 
-def test_completers_stand_beside_parameters() -> None:
+def test_completers_are_read_from_annotations_and_choices() -> None:
     def f(
         vessel: Annotated[str, Complete(vessels), "Which."], mode: Literal["in", "out"], side: Side | None = None
     ) -> None: ...
@@ -281,7 +281,7 @@ def test_completers_stand_beside_parameters() -> None:
     assert signature.schema["properties"]["vessel"] == {"type": "string", "description": "Which."}
 
 
-def test_a_parameter_that_json_cannot_fill_is_refused_at_registration() -> None:
+def test_a_parameter_without_a_json_type_is_refused_at_registration() -> None:
     def stars(*names: str) -> None: ...
     def words(**names: str) -> None: ...
     def positional(a: int, /) -> None: ...
@@ -294,7 +294,7 @@ def test_a_parameter_that_json_cannot_fill_is_refused_at_registration() -> None:
             Signature(function)
 
 
-def test_prompt_arguments_are_read_from_strings() -> None:
+def test_prompt_arguments_are_decoded_from_strings() -> None:
     def f(
         a: str, n: int, x: float = 0, yes: bool = False, names: list[str] | None = None, side: Side = Side.PORT
     ) -> None: ...
@@ -319,7 +319,7 @@ def test_prompt_arguments_are_read_from_strings() -> None:
     ]
 
 
-def test_a_docstring_is_text_and_sections() -> None:
+def test_a_google_style_docstring_is_parsed() -> None:
     assert parse_docstring(everything)[0] == "Do it.\n\nMore about it."
     assert set(parse_docstring(everything)[1]) == {"text", "count", "level"}
     assert parse_docstring(lambda: None) == ("", {})
@@ -360,11 +360,11 @@ def sphinx_style(ship: str, quay: int) -> None:
         (sphinx_style, {"ship": "Name of the ship, as painted.", "quay": "The quay."}),
     ],
 )
-def test_docstrings_of_numpy_and_sphinx_are_read_too(function: Any, found: dict[str, str]) -> None:
+def test_numpy_and_sphinx_docstrings_are_parsed(function: Any, found: dict[str, str]) -> None:
     assert parse_docstring(function) == ("Assign a berth.", found)
 
 
-def test_a_colon_in_prose_begins_no_section() -> None:
+def test_a_colon_in_prose_does_not_start_a_section() -> None:
     def f() -> None:
         """Say: hello.
 
@@ -377,7 +377,7 @@ def test_a_colon_in_prose_begins_no_section() -> None:
 
 
 @pytest.mark.parametrize("value", [3.0, 3e0])
-def test_a_number_without_a_fraction_is_an_integer_as_in_json_schema(value: float) -> None:
+def test_a_float_without_a_fraction_is_accepted_as_an_integer(value: float) -> None:
     def f(n: int, at: list[int] | None = None, berth: Berth | None = None) -> None: ...
 
     taken = Signature(f).decode(b'{"n": %a, "at": [1.0, 2], "berth": {"quay": 4.0}}' % value)
@@ -387,7 +387,7 @@ def test_a_number_without_a_fraction_is_an_integer_as_in_json_schema(value: floa
     assert faults(f, {"n": 1e300}) == ["n: expected an integer, got a number"]
 
 
-def test_arrays_and_objects_may_be_strings_only_where_that_was_asked_for() -> None:
+def test_json_strings_are_decoded_to_arrays_and_objects_only_if_enabled() -> None:
     def f(names: list[str], berth: Berth, text: str = "", n: int = 0, any: Any = None) -> None: ...
 
     signature = Signature(f)
@@ -425,7 +425,7 @@ class Person(NamedTuple):
         (Annotated[str, msgspec.Meta(pattern="^a", max_length=2)], "ab", "ab"),
     ],
 )
-def test_types_of_the_standard_library_are_read_from_their_json(kind: Any, value: Any, wanted: Any) -> None:
+def test_types_of_the_standard_library_are_decoded(kind: Any, value: Any, wanted: Any) -> None:
     def f(it): ...  # type: ignore[no-untyped-def]
 
     f.__annotations__["it"] = kind
@@ -455,7 +455,7 @@ class Manifest(pydantic.BaseModel):
 def hire(manifest: Manifest, more: list[Crew], by_name: dict[str, Crew] | None = None) -> None: ...
 
 
-def test_models_of_pydantic_are_read_wherever_they_stand() -> None:
+def test_pydantic_models_are_decoded_at_any_depth() -> None:
     given = {
         "manifest": {"shipName": "Mary", "crew": [{"name": "a", "kids": [{"name": "b"}], "since": "2026-07-28"}]},
         "more": [{"name": "c", "age": 17}],
@@ -467,7 +467,7 @@ def test_models_of_pydantic_are_read_wherever_they_stand() -> None:
     assert (taken["more"], taken["by_name"]) == ([Crew(name="c", age=17)], {"d": Crew(name="d")})
 
 
-def test_a_models_schema_is_part_of_the_functions() -> None:
+def test_the_schema_of_a_pydantic_model_is_included() -> None:
     schema = Signature(hire).schema
     assert schema["properties"]["manifest"]["properties"]["shipName"]["description"] == "Which ship."
     assert schema["properties"]["manifest"]["properties"]["crew"]["items"] == {"$ref": "#/$defs/Crew"}
@@ -475,7 +475,7 @@ def test_a_models_schema_is_part_of_the_functions() -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
 
 
-def test_a_models_faults_are_reported_like_all_others() -> None:
+def test_faults_in_pydantic_models_are_reported_by_path() -> None:
     given = {
         "manifest": {"shipName": "s3cret", "crew": [{"name": "a", "age": 3}, {"name": 7, "kids": [{"age": "s3cret"}]}]},
         "more": [{}],
@@ -492,7 +492,7 @@ def test_a_models_faults_are_reported_like_all_others() -> None:
     assert "pydantic" not in str(reported)
 
 
-def test_fields_of_pydantic_describe_and_bound_a_parameter() -> None:
+def test_pydantic_field_describes_and_constrains_a_parameter() -> None:
     def f(
         ship: Annotated[str, pydantic.Field(description="Which ship.", min_length=2, pattern="^[A-Z]", title="Ship")],
         quay: int = pydantic.Field(default=3, description="Which quay.", ge=1, lt=9),
@@ -536,7 +536,7 @@ def test_an_alias_of_a_parameter_is_refused() -> None:
         Signature(f)
 
 
-def test_two_types_of_one_name_are_refused_by_their_name() -> None:
+def test_two_types_with_the_same_name_are_refused() -> None:
     first = pydantic.create_model("Inner", a=(int, 1))
     second = pydantic.create_model("Inner", b=(int, 1))
     outer_a = pydantic.create_model("A", inner=(first, ...))
@@ -562,7 +562,7 @@ class Harbour:
         return day
 
 
-def test_methods_are_registered_bound() -> None:
+def test_unbound_methods_are_refused() -> None:
     assert list(Signature(Harbour().berth).parameters) == ["ship"]
     assert list(Signature(Harbour.open).parameters) == ["day"]
     assert list(Signature(Harbour.close).parameters) == ["day"]
@@ -572,13 +572,13 @@ def test_methods_are_registered_bound() -> None:
         Signature(Harbour.__dict__["open"])
 
 
-def test_a_function_of_its_own_may_call_its_argument_self() -> None:
+def test_a_function_may_have_an_argument_named_self() -> None:
     def f(self: str) -> None: ...
 
     assert list(Signature(f).parameters) == ["self"]
 
 
-def test_an_annotation_in_text_means_what_it_meant_at_registration() -> None:
+def test_string_annotations_are_resolved_at_registration() -> None:
     scope: dict[str, Any] = {"Kind": int}
     exec("def make():\n  def f(a: 'Kind') -> None: ...\n  return f", scope)
     first = Signature(scope["make"]())
@@ -587,7 +587,7 @@ def test_an_annotation_in_text_means_what_it_meant_at_registration() -> None:
     assert first.schema["properties"]["a"]["type"] == "integer"
 
 
-def test_functions_with_equal_parameters_share_a_decoder_and_no_schema() -> None:
+def test_functions_with_equal_parameters_keep_their_own_schemas() -> None:
     def one(a: int, b: str = "x") -> None:
         """
         Args:
@@ -603,7 +603,7 @@ def test_functions_with_equal_parameters_share_a_decoder_and_no_schema() -> None
     assert [signature.schema["properties"]["b"]["default"] for signature in (first, second)] == ["x", "y"]
 
 
-def test_the_order_of_a_union_is_the_functions_own() -> None:
+def test_the_order_of_a_union_is_kept_in_the_schema() -> None:
     def one(a: int | str) -> None: ...
     def other(a: str | int) -> None: ...
 
@@ -611,7 +611,7 @@ def test_the_order_of_a_union_is_the_functions_own() -> None:
     assert kinds == [["integer", "string"], ["string", "integer"]]
 
 
-def test_constraints_inside_a_type_count_too() -> None:
+def test_constraints_inside_a_type_are_applied() -> None:
     def f(
         region: Annotated[str, Header("Region"), "Where to.", Complete(["north"])] | None = None,
         basin: Annotated[str, pydantic.Field(description="Which.", max_length=3), Header("Basin")] | None = None,
@@ -636,7 +636,7 @@ def test_constraints_inside_a_type_count_too() -> None:
     ]
 
 
-def test_a_type_that_cannot_be_is_reported_with_its_parameter() -> None:
+def test_an_unsupported_type_is_reported_with_its_parameter() -> None:
     class Place:
         pass
 
@@ -650,7 +650,7 @@ def test_a_type_that_cannot_be_is_reported_with_its_parameter() -> None:
         Signature(moor)
 
 
-def test_an_object_is_anything() -> None:
+def test_a_parameter_annotated_with_object_accepts_any_value() -> None:
     def keep(thing: object, more: dict[str, object], last: list[object] | None = None) -> None: ...
 
     signature = Signature(keep)
@@ -658,7 +658,7 @@ def test_an_object_is_anything() -> None:
     assert signature.schema["properties"]["thing"] == {}
 
 
-def test_a_partial_is_described_by_its_function() -> None:
+def test_a_partial_has_the_description_of_its_function() -> None:
     def lock(name: str, gate: int) -> None:
         """State of a gate.
 
@@ -672,7 +672,7 @@ def test_a_partial_is_described_by_its_function() -> None:
 
 
 def reported(function: Any, arguments: Any, **options: Any) -> str:
-    """Return the result of a tool that is called with this."""
+    """Return the text of a tool's result for these arguments."""
     server = Server("s")
     server.tools.add(function, name="it", **options)
     answer = asyncio.run(ask(server, "tools/call", {"name": "it", "arguments": arguments}))
@@ -680,7 +680,7 @@ def reported(function: Any, arguments: Any, **options: Any) -> str:
 
 
 @pytest.mark.parametrize(("number", "lines"), [(1, 1), (8, 8), (9, 8), (20, 8)])
-def test_up_to_eight_arguments_that_there_are_not_are_named(number: int, lines: int) -> None:
+def test_up_to_eight_unknown_arguments_are_named(number: int, lines: int) -> None:
     def it(a: int = 1) -> str:
         return str(a)
 
@@ -688,7 +688,7 @@ def test_up_to_eight_arguments_that_there_are_not_are_named(number: int, lines: 
     assert shown[1:] == [f"x{n}: no such argument; the arguments are a" for n in range(lines)]
 
 
-def test_each_unknown_argument_of_a_prompt_is_named_once_where_it_stands() -> None:
+def test_each_unknown_argument_of_a_prompt_is_named_once_in_order() -> None:
     server = Server("s")
     server.prompts.add(lambda a, b="": a, name="it")
     params = {"name": "it", "arguments": {"x": "1", "b": "2", "y": "3"}}
@@ -712,7 +712,7 @@ def test_each_unknown_argument_of_a_prompt_is_named_once_where_it_stands() -> No
         (True, "Invalid arguments"),
     ],
 )
-def test_a_whole_number_may_be_written_with_a_point_as_long_as_it_is_exact(value: Any, shown: str) -> None:
+def test_a_whole_float_is_accepted_as_an_integer_up_to_2_53(value: Any, shown: str) -> None:
     def it(a: int) -> str:
         return f"{type(a).__name__} {a}"
 
@@ -741,7 +741,9 @@ def test_a_whole_number_may_be_written_with_a_point_as_long_as_it_is_exact(value
         ("port", Side, "Side Side.PORT"),
     ],
 )
-def test_a_prompts_text_becomes_its_parameters_type(text: str, kind: Any, expected: str | None) -> None:
+def test_a_prompt_argument_is_converted_to_the_type_of_its_parameter(
+    text: str, kind: Any, expected: str | None
+) -> None:
     def it(a):  # type: ignore[no-untyped-def]
         return f"{type(a).__name__} {a}"
 
@@ -755,7 +757,7 @@ def test_a_prompts_text_becomes_its_parameters_type(text: str, kind: Any, expect
         assert answer["result"]["messages"][0]["content"]["text"] == expected
 
 
-def test_strings_that_hold_no_json_stay_what_they_are() -> None:
+def test_only_valid_json_strings_are_decoded() -> None:
     def it(a: str | list[int]) -> str:
         return f"{type(a).__name__} {a}"
 
