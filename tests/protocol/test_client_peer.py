@@ -1,4 +1,4 @@
-"""The client's peer on bare bytes: what each message means for waiting requests, and what is sent back."""
+"""ClientPeer on bare bytes: responses, errors without ids, requests of the server, and batches."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def ask(asked: ClientPeer[str], waiter: str, method: str = "tools/list") -> int:
 
 
 def answers(asked: ClientPeer[str], data: bytes) -> list[tuple[str, Any]]:
-    """The requests that one message answers."""
+    """Return the requests that one message answers."""
     events = asked.receive(data)
     assert all(type(event) is Response for event in events)
     return [(event.waiter, event.message.id) for event in events if type(event) is Response]
@@ -57,7 +57,7 @@ def test_request_is_one_message_with_a_new_id() -> None:
     assert asked.awaited == {first: "one", second: "two"}
 
 
-def test_answers_in_any_order_reach_their_requests() -> None:
+def test_responses_in_any_order_are_matched_to_their_requests() -> None:
     asked = peer()
     first, second = ask(asked, "one"), ask(asked, "two")
     assert answers(asked, wire(id=second, result={})) == [("two", second)]
@@ -66,7 +66,7 @@ def test_answers_in_any_order_reach_their_requests() -> None:
 
 
 @pytest.mark.parametrize("id", [2, "1", "", -1, 10**17])
-def test_answer_with_another_id_is_ignored(id: object) -> None:
+def test_a_response_with_an_unknown_id_is_ignored(id: object) -> None:
     """Security C11: `1` is not `"1"`, and an answer to no request is ignored."""
     asked = peer()
     ask(asked, "one")
@@ -74,7 +74,7 @@ def test_answer_with_another_id_is_ignored(id: object) -> None:
     assert list(asked.awaited.values()) == ["one"]
 
 
-def test_second_answer_to_one_request_is_ignored() -> None:
+def test_a_second_response_to_a_request_is_ignored() -> None:
     """Security C12."""
     asked = peer()
     id = ask(asked, "one")
@@ -82,7 +82,7 @@ def test_second_answer_to_one_request_is_ignored() -> None:
     assert asked.receive(wire(id=id, result={"a": 2})) == ()
 
 
-def test_late_answer_to_a_cancelled_request_is_ignored() -> None:
+def test_a_response_to_a_cancelled_request_is_ignored() -> None:
     asked = peer()
     id = ask(asked, "one")
     notice = asked.cancel(id, "enough")
@@ -96,7 +96,7 @@ def test_late_answer_to_a_cancelled_request_is_ignored() -> None:
     assert asked.cancel(id, "enough") is None
 
 
-def test_initialize_is_given_up_without_a_word() -> None:
+def test_cancelling_initialize_sends_no_notification() -> None:
     """Spec: `initialize` must not be cancelled."""
     asked = peer()
     id = ask(asked, "one", "initialize")
@@ -104,8 +104,8 @@ def test_initialize_is_given_up_without_a_word() -> None:
     assert asked.awaited == {}
 
 
-def nameless(asked: ClientPeer[str], code: int = -32700, **members: Any) -> str | None:
-    """The requests that an error without an id may be about."""
+def suspect_of_error(asked: ClientPeer[str], code: int = -32700, **members: Any) -> str | None:
+    """Receive an error without an id, and return the request that it may answer."""
     (event,) = asked.receive(wire(error={"code": code, "message": "no"}, **members))
     assert type(event) is UnattributedError
     return event.suspect
@@ -117,38 +117,38 @@ def test_error_without_an_id_answers_no_request(members: dict[str, Any]) -> None
     asked = peer()
     id = ask(asked, "one")
     for code in (-32700, -32600, -32601, -32603, 1):
-        nameless(asked, code, **members)
+        suspect_of_error(asked, code, **members)
     assert answers(asked, wire(id=id, result={})) == [("one", id)]
-    assert nameless(asked, **members) is None
+    assert suspect_of_error(asked, **members) is None
 
 
 @pytest.mark.parametrize(("code", "suspect"), [(-32700, "one"), (-32600, "one"), (-32601, None), (-32603, None)])
-def test_only_an_error_for_what_cannot_be_read_may_leave_the_id_out(code: int, suspect: str | None) -> None:
+def test_only_parse_and_invalid_request_errors_without_an_id_name_a_suspect(code: int, suspect: str | None) -> None:
     """JSON-RPC 2.0, §5."""
     asked = peer()
     ask(asked, "one")
-    assert nameless(asked, code) == suspect
+    assert suspect_of_error(asked, code) == suspect
 
 
-def test_request_is_suspect_only_if_every_other_message_was_read() -> None:
+def test_a_request_is_suspect_only_if_all_other_messages_were_read() -> None:
     asked = peer()
     first, second = ask(asked, "one"), ask(asked, "two")
-    assert nameless(asked) is None  # either of them
+    assert suspect_of_error(asked) is None  # either of them
     asked.receive(wire(id=second, result={}))
-    assert nameless(asked) is None  # what was sent before the second was read as well
+    assert suspect_of_error(asked) is None  # what was sent before the second was read as well
     third = ask(asked, "three")
-    assert nameless(asked) == "three"
+    assert suspect_of_error(asked) == "three"
     asked.record_one_way()
-    assert nameless(asked) is None  # a notification may be meant
+    assert suspect_of_error(asked) is None  # a notification may be meant
     asked.receive(wire(id=third, result={}))
     fourth = ask(asked, "four")
-    assert nameless(asked) is None
+    assert suspect_of_error(asked) is None
     asked.receive(wire(id=fourth, result={}))
     fifth = ask(asked, "five")
-    assert nameless(asked) == "five"
+    assert suspect_of_error(asked) == "five"
     asked.cancel(fifth, "")
     ask(asked, "six")
-    assert nameless(asked) is None
+    assert suspect_of_error(asked) is None
     assert list(asked.awaited) == [first, fifth + 1]
 
 
@@ -168,8 +168,8 @@ def test_other_requests_of_the_server_are_refused(method: str) -> None:
     assert (refusal["id"], refusal["error"]["code"]) == (7, -32601)
 
 
-def test_peer_that_answers_gets_requests_and_cancellations() -> None:
-    """The ids of the two directions are unrelated: the server withdraws its own request."""
+def test_a_peer_that_handles_requests_receives_requests_and_cancellations() -> None:
+    """The ids of the two directions are unrelated: the server cancels its own request."""
     asked = peer("2025-11-25")
     asked.handles_requests = True
     number = ask(asked, "mine")
@@ -182,12 +182,12 @@ def test_peer_that_answers_gets_requests_and_cancellations() -> None:
     assert type(asked.receive(wire(id=9, method="ping"))[0]) is Reply
 
 
-def test_stateless_server_that_asks_is_ignored() -> None:
+def test_requests_of_a_stateless_server_are_ignored() -> None:
     """Spec: in the stateless era clients send no answers."""
     assert peer("2026-07-28").receive(wire(id=7, method="ping")) == ()
 
 
-def test_notifications_are_distinguished_by_their_request() -> None:
+def test_notifications_are_attributed_to_their_request() -> None:
     asked = peer()
     first, second = ask(asked, "one"), ask(asked, "two", "subscriptions/listen")
     tag = {"io.modelcontextprotocol/subscriptionId": second}
@@ -206,7 +206,7 @@ def test_notifications_are_distinguished_by_their_request() -> None:
         assert (event.message.method, event.waiter) == (method, waiter)
 
 
-def test_subscription_tag_of_the_wrong_type_still_finds_its_request() -> None:
+def test_a_subscription_id_sent_back_as_a_string_is_matched() -> None:
     """Some servers turn our integer into a string."""
     asked = peer()
     id = ask(asked, "one", "subscriptions/listen")
@@ -228,7 +228,7 @@ def test_subscription_tag_of_the_wrong_type_still_finds_its_request() -> None:
         ("notifications/resources/updated", {"uri": "a:b", "_meta": 3}),
     ],
 )
-def test_notification_for_no_request_of_ours_is_ignored(method: str, params: dict[str, Any]) -> None:
+def test_a_notification_for_an_unknown_request_is_ignored(method: str, params: dict[str, Any]) -> None:
     asked = peer()
     ask(asked, "one")
     assert asked.receive(wire(method=method, params=params)) == ()
@@ -238,7 +238,7 @@ def test_notification_for_no_request_of_ours_is_ignored(method: str, params: dic
     "data",
     [b"INFO starting", b"\xff\xfe\x00", b"[1]", b"42", b'"x"', b"{}", b'{"jsonrpc":"1.0","id":1}', b"{", b"null"],
 )
-def test_invalid_message_is_garbage(data: bytes) -> None:
+def test_invalid_messages_are_reported_as_not_a_message(data: bytes) -> None:
     """Security C03, C04, C16: a line of a log, in any encoding, ends no request."""
     assert [type(event) for event in peer().receive(data)] == [NotAMessage]
 
@@ -256,7 +256,7 @@ def test_invalid_message_is_garbage(data: bytes) -> None:
         b',"result":',
     ],
 )
-def test_broken_answer_fails_its_request_at_once(rest: bytes) -> None:
+def test_a_malformed_response_fails_its_request_at_once(rest: bytes) -> None:
     """Security C08, C15, C24: the caller gets an error at once, instead of a timeout."""
     asked = peer()
     id = ask(asked, "one")
@@ -266,14 +266,14 @@ def test_broken_answer_fails_its_request_at_once(rest: bytes) -> None:
     assert asked.awaited == {}
 
 
-def test_documents_may_hold_members_that_look_like_an_envelope() -> None:
+def test_members_named_id_and_method_in_a_result_are_ignored() -> None:
     asked = peer()
     id = ask(asked, "one")
     result = {"contents": [{"uri": "a:b", "text": json.dumps({"id": 1, "method": "x"})}, {"id": 5, "method": "y"}]}
     assert answers(asked, wire(id=id, result=result)) == [("one", id)]
 
 
-def test_batch_is_read_only_in_the_revision_that_has_it() -> None:
+def test_batches_are_read_only_in_2025_03_26() -> None:
     """2025-03-26: batches must be received."""
     asked = peer("2025-03-26")
     first, second = ask(asked, "one"), ask(asked, "two")
@@ -286,7 +286,7 @@ def test_batch_is_read_only_in_the_revision_that_has_it() -> None:
     assert [type(event) for event in other.receive(batch)] == [NotAMessage]
 
 
-def test_progress_is_asked_for_with_the_id_as_token() -> None:
+def test_the_progress_token_is_the_request_id() -> None:
     asked = peer()
     meta = t.RequestMeta(protocol_version="2026-07-28")
     id, data = asked.request("tools/call", t.CallToolRequestParams(name="x", meta=meta), "one", progress=True)
@@ -307,27 +307,27 @@ def test_close_returns_all_waiting_requests() -> None:
     assert asked.close() == []
 
 
-def test_close_leaves_nothing_that_a_later_request_could_be_suspected_for() -> None:
+def test_a_request_after_close_is_not_suspect() -> None:
     """Any request may be meant, since no caller waits for an earlier one any more."""
     asked = peer()
     ask(asked, "one")
     asked.close()
     ask(asked, "two")
-    assert nameless(asked) is None
+    assert suspect_of_error(asked) is None
 
 
-def test_notification_before_the_first_request_is_forgotten_after_its_answer() -> None:
+def test_a_sent_notification_is_no_longer_considered_after_the_next_response() -> None:
     asked = peer()
     asked.record_one_way()
     id = ask(asked, "one")
-    assert nameless(asked) is None
+    assert suspect_of_error(asked) is None
     asked.receive(wire(id=id, result={}))
     ask(asked, "two")
-    assert nameless(asked) == "two"
+    assert suspect_of_error(asked) == "two"
 
 
 @pytest.mark.parametrize("error", [3, "no", None, [], {}, {"code": "x"}, {"code": None}, {"message": "no"}])
-def test_error_without_an_id_or_a_code_is_about_no_request(error: object) -> None:
+def test_an_error_without_an_id_or_a_code_names_no_suspect(error: object) -> None:
     asked = peer()
     ask(asked, "one")
     (event,) = asked.receive(wire(error=error))
@@ -342,7 +342,7 @@ def test_result_without_an_id_is_ignored() -> None:
     assert list(asked.awaited.values()) == ["one"]
 
 
-def test_error_with_a_null_id_that_nests_too_deeply_is_garbage() -> None:
+def test_a_too_deeply_nested_error_is_not_a_message() -> None:
     asked: ClientPeer[str] = ClientPeer(Limits(message=1_000_000, depth=20))
     deep = b"[" * 200_000 + b"]" * 200_000
     data = b'{"jsonrpc":"2.0","error":{"code":-32700,"data":' + deep + b'},"id":null}'
@@ -361,7 +361,7 @@ def test_error_with_a_null_id_that_nests_too_deeply_is_garbage() -> None:
         ("", None),
     ],
 )
-def test_id_that_comes_back_as_text_has_at_most_18_ascii_digits(token: int | str, waiter: str | None) -> None:
+def test_ids_sent_back_as_strings_have_at_most_18_ascii_digits(token: int | str, waiter: str | None) -> None:
     asked: ClientPeer[str] = ClientPeer(LIMITS, ids=iter([10**17, 10**18]))
     ask(asked, "one")
     ask(asked, "two")
@@ -384,7 +384,9 @@ def test_progress_of_a_task_belongs_to_the_connection() -> None:
 @pytest.mark.parametrize(
     ("revision", "answering"), [("2026-07-28", True), ("2026-07-28", False), ("2025-11-25", False)]
 )
-def test_cancellation_ends_a_request_of_ours_where_the_server_asks_nothing(revision: str, answering: bool) -> None:
+def test_a_cancellation_ends_a_client_request_if_the_server_cannot_send_requests(
+    revision: str, answering: bool
+) -> None:
     asked = peer(revision)
     asked.handles_requests = answering
     id = ask(asked, "one", "subscriptions/listen")
@@ -393,7 +395,7 @@ def test_cancellation_ends_a_request_of_ours_where_the_server_asks_nothing(revis
     assert event.waiter == "one"
 
 
-def test_withdrawing_nothing_is_ignored() -> None:
+def test_a_cancellation_without_an_id_is_ignored() -> None:
     asked = peer("2025-11-25")
     asked.handles_requests = True
     ask(asked, "one")
@@ -401,7 +403,7 @@ def test_withdrawing_nothing_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("id", [1, "x"])
-def test_invalid_answer_fails_the_request_with_its_id(id: int | str) -> None:
+def test_an_invalid_response_fails_the_request_with_its_id(id: int | str) -> None:
     asked = peer()
     number = ask(asked, "one")
     bad = json.dumps({"jsonrpc": "1.0", "id": id, "result": {}}).encode()
@@ -426,7 +428,7 @@ def test_invalid_answer_fails_the_request_with_its_id(id: int | str) -> None:
         b'{"result":{},"id":1',
     ],
 )
-def test_broken_bytes_that_do_not_begin_like_an_answer_fail_no_request(data: bytes) -> None:
+def test_malformed_bytes_that_do_not_start_like_a_response_fail_no_request(data: bytes) -> None:
     asked = peer()
     ask(asked, "one")
     assert asked.receive(data) == (NotAMessage(data),)
@@ -434,7 +436,7 @@ def test_broken_bytes_that_do_not_begin_like_an_answer_fail_no_request(data: byt
 
 
 @pytest.mark.parametrize(("digits", "found"), [(18, True), (19, False)])
-def test_id_of_a_broken_answer_has_at_most_18_digits(digits: int, found: bool) -> None:
+def test_the_id_of_a_malformed_response_has_at_most_18_digits(digits: int, found: bool) -> None:
     asked: ClientPeer[str] = ClientPeer(LIMITS, ids=iter([10 ** (digits - 1)]))
     id = ask(asked, "one")
     (event,) = asked.receive(b'{"id":%d,"result":' % id)
@@ -448,7 +450,7 @@ def batch_of(asked: ClientPeer[str], data: bytes) -> list[type]:
     return [type(event) for event in asked.receive(data)]
 
 
-def test_bytes_of_a_batch_are_bounded_like_those_of_a_message() -> None:
+def test_the_size_of_a_batch_is_limited_like_that_of_a_message() -> None:
     asked = peer("2025-03-26")
     ask(asked, "one")
     answer = wire(id=1, result={})
@@ -457,7 +459,7 @@ def test_bytes_of_a_batch_are_bounded_like_those_of_a_message() -> None:
     assert batch_of(asked, whole) == [Response]
 
 
-def test_messages_of_a_batch_are_bounded() -> None:
+def test_the_number_of_messages_in_a_batch_is_limited() -> None:
     large = Limits(message=1_000_000)
     notice = b'{"jsonrpc":"2.0","method":"a/b"}'
     asked: ClientPeer[str] = ClientPeer(large)
@@ -480,27 +482,27 @@ def test_entries_of_a_large_batch_must_all_be_messages(commas: int, read: bool) 
 
 
 @pytest.mark.parametrize("data", [b"[", b"[1,", b'[{"jsonrpc":"2.0"]', b"[" * 200_000])
-def test_broken_batch_is_garbage(data: bytes) -> None:
+def test_a_malformed_batch_is_not_a_message(data: bytes) -> None:
     asked: ClientPeer[str] = ClientPeer(Limits(message=1_000_000))
     asked.rules = REVISIONS["2025-03-26"]
     ask(asked, "one")
     assert batch_of(asked, data) == [NotAMessage]
 
 
-def test_arrays_inside_a_batch_are_left_out() -> None:
+def test_arrays_inside_a_batch_are_ignored() -> None:
     asked = peer("2025-03-26")
     answer = wire(id=ask(asked, "one"), result={})
     assert batch_of(asked, b"[[" + answer + b"]]") == []
     assert batch_of(asked, b"  [[]," + answer + b"]") == [Response]
 
 
-def test_array_is_garbage_before_a_revision_is_agreed_on() -> None:
+def test_a_batch_before_the_handshake_is_not_a_message() -> None:
     asked = peer()
     answer = wire(id=ask(asked, "one"), result={})
     assert batch_of(asked, b"[" + answer + b"]") == [NotAMessage]
 
 
-def test_initialize_alone_is_never_cancelled() -> None:
+def test_requests_other_than_initialize_can_be_cancelled() -> None:
     asked = peer()
     first = ask(asked, "one", "initialize")
     second = ask(asked, "two", "ping")

@@ -42,7 +42,7 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Site:
-    """A web site with these pages, which counts the requests for each path."""
+    """A web site that records the path of each request."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -80,7 +80,7 @@ async def site(tls: ssl.SSLContext | None = None) -> AsyncIterator[Site]:
 async def published(
     path: str = "", metadata: str = OAUTH, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[Site, Issuer]]:
-    """An issuer with its metadata at one well-known path, and its keys at `/keys`."""
+    """Serve an issuer with its metadata at one well-known path and its keys at `/keys`."""
     async with site(tls) as served:
         issuer = Issuer(served.url + path)
         served.pages[metadata] = {"issuer": issuer.name, "jwks_uri": f"{served.url}/keys"}
@@ -101,7 +101,7 @@ async def authenticate(auth: TokenAuth, token: str) -> Principal:
     return found if isinstance(found, Principal) else await found
 
 
-# -- where the metadata is
+# -- metadata
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ async def authenticate(auth: TokenAuth, token: str) -> Principal:
     [("", OAUTH, 1), ("", OPENID, 2), ("/tenant/a", f"{OAUTH}/tenant/a", 1), ("/tenant/a", f"{OPENID}/tenant/a", 2),
      ("/tenant/a", f"/tenant/a{OPENID}", 3)],
 )  # fmt: skip
-def test_keys_are_found_at_each_well_known_url_of_an_issuer(path: str, metadata: str, asked: int) -> None:
+def test_metadata_is_read_from_each_well_known_url_of_an_issuer(path: str, metadata: str, asked: int) -> None:
     async def main() -> None:
         async with published(path, metadata) as (served, issuer):
             principal = await verifier(issuer).verify(signed(issuer))
@@ -135,7 +135,7 @@ def test_metadata_of_another_tenant_is_not_used() -> None:
 @pytest.mark.parametrize(
     "where", ["http://169.254.169.254/keys", "https://10.0.0.1/keys", "file:///etc/passwd", "/keys"]
 )
-def test_keys_are_not_fetched_from_a_private_place_or_over_plain_http(where: str) -> None:
+def test_keys_are_not_fetched_from_private_addresses_or_over_plain_http(where: str) -> None:
     async def main() -> None:
         async with published() as (served, issuer):
             served.pages[OAUTH]["jwks_uri"] = where
@@ -161,7 +161,7 @@ def test_a_redirect_to_other_keys_is_not_followed() -> None:
     asyncio.run(main())
 
 
-def test_a_token_never_says_where_its_keys_are() -> None:
+def test_key_urls_and_keys_in_token_headers_are_ignored() -> None:
     async def main() -> None:
         async with site() as evil, published() as (_, issuer):
             own = jwk.generate_key("RSA", 2048, {"kid": issuer.keys[0].kid})
@@ -183,10 +183,10 @@ def test_a_token_never_says_where_its_keys_are() -> None:
     asyncio.run(main())
 
 
-# -- fifty requests at once
+# -- concurrent requests
 
 
-def test_fifty_requests_at_once_fetch_the_keys_once() -> None:
+def test_concurrent_requests_fetch_the_keys_once() -> None:
     async def main() -> None:
         async with published() as (served, issuer):
             auth = TokenAuth(verifier(issuer))
@@ -198,7 +198,7 @@ def test_fifty_requests_at_once_fetch_the_keys_once() -> None:
     asyncio.run(main())
 
 
-def test_forged_key_ids_make_no_further_requests() -> None:
+def test_unknown_key_ids_do_not_fetch_the_keys_again() -> None:
     async def main() -> None:
         async with published() as (served, issuer):
             auth = TokenAuth(verifier(issuer))
@@ -211,7 +211,7 @@ def test_forged_key_ids_make_no_further_requests() -> None:
     asyncio.run(main())
 
 
-def test_after_a_rotation_the_new_key_counts_and_the_old_one_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_of_the_old_key_are_refused_after_a_rotation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_set, "COOLDOWN_SECONDS", 0.0)
 
     async def main() -> None:
@@ -231,7 +231,7 @@ def test_after_a_rotation_the_new_key_counts_and_the_old_one_no_more(monkeypatch
     asyncio.run(main())
 
 
-# -- slow or unreachable issuers: every caller is refused, in time
+# -- slow or unreachable issuers
 
 
 async def silence(request: web.Request) -> web.Response:
@@ -241,7 +241,7 @@ async def silence(request: web.Request) -> web.Response:
 
 
 async def drip(request: web.Request) -> web.StreamResponse:
-    """Send a byte now and then, for ever."""
+    """Send a byte every 20 ms without end."""
     response = web.StreamResponse()
     await response.prepare(request)
     while True:
@@ -251,7 +251,7 @@ async def drip(request: web.Request) -> web.StreamResponse:
 
 @pytest.mark.parametrize("page", [OAUTH, "/keys"])
 @pytest.mark.parametrize("answer", [silence, drip])
-def test_a_slow_issuer_is_given_up_in_time(page: str, answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_to_a_slow_issuer_time_out(page: str, answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jwt_verifier, "FETCH_SECONDS", 0.3)
 
     async def main() -> None:
@@ -270,7 +270,7 @@ def test_a_slow_issuer_is_given_up_in_time(page: str, answer: Answer, monkeypatc
     asyncio.run(main())
 
 
-def test_an_unreachable_issuer_lets_no_new_key_in_and_known_keys_stay_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_keys_remain_valid_while_the_issuer_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_set, "COOLDOWN_SECONDS", 0.0)
 
     async def main() -> None:
@@ -286,7 +286,7 @@ def test_an_unreachable_issuer_lets_no_new_key_in_and_known_keys_stay_in_use(mon
     asyncio.run(main())
 
 
-# -- poisoned keys
+# -- invalid key sets
 
 EC, RSA = jwk.generate_key("EC", "P-256", {"kid": "same"}), jwk.generate_key("RSA", 2048, {"kid": "same"})
 PADDING = "x" * MAX_BODY_BYTES
@@ -307,7 +307,7 @@ async def compressed(request: web.Request) -> web.Response:
      ({"keys": [RSA.as_dict(private=False) | {"n": "AQAB"}]}, "no key"),
      ({"keys": {"same": EC.as_dict(private=False)}}, "no key"), ({"keys": [[EC.as_dict(private=False)]]}, "no key")],
 )  # fmt: skip
-def test_poisoned_keys_let_no_caller_in(page: Any, reason: str) -> None:
+def test_invalid_key_sets_are_refused(page: Any, reason: str) -> None:
     async def main() -> None:
         async with published() as (served, issuer):
             served.pages["/keys"] = page
@@ -317,7 +317,7 @@ def test_poisoned_keys_let_no_caller_in(page: Any, reason: str) -> None:
     asyncio.run(main())
 
 
-def test_the_largest_set_of_keys_is_read() -> None:
+def test_a_key_set_of_the_maximum_size_is_accepted() -> None:
     async def main() -> None:
         async with published() as (served, issuer):
             small = json.dumps(issuer.published() | {"x": ""}).encode()
@@ -356,7 +356,7 @@ def test_a_published_private_key_is_used_as_its_public_one() -> None:
 # -- introspection
 
 
-def test_opaque_tokens_are_verified_over_http_and_each_only_once_a_minute() -> None:
+def test_introspection_results_are_cached() -> None:
     async def main() -> None:
         async with site() as served:
             forms: list[Any] = []
@@ -384,7 +384,7 @@ async def redirect_away(request: web.Request) -> web.Response:
 
 
 @pytest.mark.parametrize("page", [silence, drip, redirect_away, b"<html>", {"active": True, "x": PADDING}, [1], None])
-def test_a_broken_introspection_endpoint_lets_no_caller_in(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_introspection_endpoint_refuses_all_tokens(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(introspection, "FETCH_SECONDS", 0.3)
 
     async def main() -> None:
@@ -465,7 +465,7 @@ except VerifierUnavailable as error:
 """
 
 
-def test_an_issuer_over_tls_is_trusted_by_its_certificate_only(tmp_path: Path) -> None:
+def test_an_issuer_over_tls_needs_a_trusted_certificate(tmp_path: Path) -> None:
     """SSL_CERT_FILE names a private certificate authority, as for other programs that use OpenSSL."""
     authority, context = certificate(tmp_path)
 

@@ -1,4 +1,4 @@
-"""Invalid results of authors' functions are never sent, and the log names the value and the line."""
+"""Invalid results of handlers are not sent, and the log names the value and the line."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ MISTAKES: list[tuple[Callable[..., Any], str]] = [
 @pytest.mark.parametrize(("mistake", "shown"), MISTAKES)
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_a_result_that_cannot_be_sent_is_named_in_the_log_and_not_to_the_caller(
+async def test_an_invalid_tool_result_is_described_in_the_log_but_not_to_the_client(
     mistake: Callable[..., Any], shown: str, revision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("s")
@@ -154,7 +154,7 @@ RESOURCES: list[tuple[Callable[..., Any], str]] = [
 
 @pytest.mark.parametrize(("mistake", "shown"), RESOURCES)
 @looped
-async def test_so_it_is_with_resources(
+async def test_an_invalid_resource_result_is_described_in_the_log(
     mistake: Callable[..., Any], shown: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("s")
@@ -171,7 +171,9 @@ async def test_so_it_is_with_resources(
     ("mistake", "shown"), [MISTAKES[0], MISTAKES[2], (forgets_to_return, "NoneType: return text, PromptMessage")]
 )
 @looped
-async def test_so_it_is_with_prompts(mistake: Callable[..., Any], shown: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_invalid_prompt_result_is_described_in_the_log(
+    mistake: Callable[..., Any], shown: str, caplog: pytest.LogCaptureFixture
+) -> None:
     server = Server("s")
     server.prompts.add(mistake, name="it")
     async with Wire(server) as wire:
@@ -196,7 +198,7 @@ async def test_text_that_only_mentions_a_coroutine_is_sent() -> None:
 
 
 @looped
-async def test_an_exception_is_logged_with_the_authors_line_and_not_the_librarys(
+async def test_an_exception_is_logged_with_the_line_of_the_handler(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server("s")
@@ -214,7 +216,7 @@ async def test_an_exception_is_logged_with_the_authors_line_and_not_the_librarys
 
 
 @looped
-async def test_a_lifespan_that_fails_is_logged_with_its_line(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_lifespan_is_logged_with_its_line(caplog: pytest.LogCaptureFixture) -> None:
     @asynccontextmanager
     async def lifespan(server: Server) -> AsyncIterator[None]:
         raise LookupError("no database")
@@ -228,7 +230,7 @@ async def test_a_lifespan_that_fails_is_logged_with_its_line(caplog: pytest.LogC
 
 
 @looped
-async def test_hooks_see_the_exception_of_a_tool() -> None:
+async def test_the_exception_of_a_tool_is_raised_in_middleware() -> None:
     server, seen = Server("s"), list[BaseException]()
 
     @server.tool
@@ -248,7 +250,7 @@ async def test_hooks_see_the_exception_of_a_tool() -> None:
     assert [type(error) for error in seen] == [LookupError]
 
 
-def test_a_process_on_stdio_says_on_stderr_where_it_failed(tmp_path: Path) -> None:
+def test_a_stdio_server_logs_the_failing_line_to_stderr(tmp_path: Path) -> None:
     file = tmp_path / "server.py"
     file.write_text(
         "from wharfinger import Server\nserver = Server('s')\n\n@server.tool\ndef divide(by: int) -> float:\n"
@@ -265,7 +267,7 @@ def test_a_process_on_stdio_says_on_stderr_where_it_failed(tmp_path: Path) -> No
         assert f"tools/call 'divide' failed at {file}:6, in divide: ZeroDivisionError".encode() in done.stderr
 
 
-def test_our_client_raises_the_failure_as_an_error_of_the_tool() -> None:
+def test_the_client_raises_tool_error_for_an_invalid_result() -> None:
     from wharfinger import Client
 
     server = Server("s")
@@ -312,7 +314,7 @@ def test_an_unsupported_signature_is_refused_with_its_location(function: Callabl
 SENTINEL: Any = object()
 
 
-def test_defaults_that_only_look_odd_are_fine() -> None:
+def test_unusual_but_valid_defaults_are_accepted() -> None:
     def tool(
         a: int = None,  # type: ignore[assignment]  # noqa: RUF013
         b: float = 1,
@@ -345,7 +347,7 @@ def test_a_resource_without_a_scheme_is_refused_with_its_location(uri: str, func
 
 
 @pytest.mark.parametrize("uri", ["notes:{name}", "{+name}", "file{+name}", "my.app+x://{name}"])
-def test_a_template_whose_scheme_may_be_a_variable_is_fine(uri: str) -> None:
+def test_templates_with_a_variable_scheme_are_accepted(uri: str) -> None:
     Server("s").resource(uri)(named)
 
 
@@ -357,7 +359,7 @@ def test_a_generator_is_refused_as_a_plain_resource() -> None:
         Server("s").resource("a:b")(lines)
 
 
-def test_an_update_of_what_is_not_a_uri_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_resource_updated_warns_once_about_an_invalid_uri(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
     for _ in range(3):
         server.resource_updated("not a uri, warned of once")
@@ -369,7 +371,7 @@ def test_an_update_of_what_is_not_a_uri_is_warned_of_once(caplog: pytest.LogCapt
 
 
 @looped
-async def test_a_hook_that_returns_nothing_is_an_error_that_says_so(caplog: pytest.LogCaptureFixture) -> None:
+async def test_middleware_that_returns_none_is_reported_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
     server.tools.add(forgets_to_return_text, name="it")
 
@@ -383,7 +385,7 @@ async def test_a_hook_that_returns_nothing_is_an_error_that_says_so(caplog: pyte
 
 
 @looped
-async def test_a_completer_that_returns_one_text_is_an_error_and_not_its_letters() -> None:
+async def test_a_completer_that_returns_a_string_is_an_error() -> None:
     server = Server("s")
 
     @server.prompt
@@ -425,7 +427,7 @@ async def test_a_nested_form_names_its_field_in_the_log(caplog: pytest.LogCaptur
 # -- at a terminal, and in development
 
 
-def test_a_server_at_a_terminal_says_what_it_waits_for_and_others_do_not(tmp_path: Path) -> None:
+def test_a_server_prints_a_notice_only_at_a_terminal(tmp_path: Path) -> None:
     file = tmp_path / "server.py"
     file.write_text(
         "from wharfinger import Server\nserver = Server('harbour')\n@server.tool\ndef tide() -> int:\n    return 1\n"
@@ -449,7 +451,7 @@ def test_a_server_at_a_terminal_says_what_it_waits_for_and_others_do_not(tmp_pat
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_in_development_a_blocked_event_loop_is_reported_with_its_line(tmp_path: Path) -> None:
+def test_dev_mode_reports_the_line_that_blocks_the_event_loop(tmp_path: Path) -> None:
     file = tmp_path / "server.py"
     file.write_text(
         "import time\nfrom wharfinger import Server\nserver = Server('s')\n\n@server.tool\nasync def slow() -> str:\n"
@@ -465,11 +467,11 @@ def test_in_development_a_blocked_event_loop_is_reported_with_its_line(tmp_path:
         assert (shown in done.stderr.decode()) is expected
 
 
-# -- where a value is that cannot be sent
+# -- paths of invalid values
 
 
-def unsent(value: Any, function: Any = None) -> str:
-    """Return what the log says about a tool that returned this."""
+def error_for(value: Any, function: Any = None) -> str:
+    """Return the error for a tool that returns this value, or an empty string."""
 
     async def run() -> str:
         server = Server("s")
@@ -517,14 +519,14 @@ def nested(depth: int, inside: Any) -> Any:
         (nested(101, Half()), "is nested too deeply."),
     ],
 )
-def test_the_place_and_the_problem_of_a_value_are_reported(value: Any, shown: str) -> None:
-    assert shown in unsent(value)
+def test_the_path_and_the_problem_of_an_invalid_value_are_reported(value: Any, shown: str) -> None:
+    assert shown in error_for(value)
 
 
-def test_a_value_that_can_be_sent_is_not_blamed() -> None:
+def test_valid_values_are_not_reported() -> None:
     fine = {1: "a", 2.5: ["é", None, True], "b": (1, {"x"}), "c": Record({"d": 1})}
-    assert unsent(fine) == ""
-    assert "the result['z']" in unsent({**fine, "z": Half()})
+    assert error_for(fine) == ""
+    assert "the result['z']" in error_for({**fine, "z": Half()})
 
 
 class Harbour:
@@ -544,23 +546,23 @@ def test_the_line_of_every_kind_of_function_is_reported() -> None:
 
     line_of_bad = Harbour.bad.__code__.co_firstlineno
     line_of_call = Harbour.__call__.__code__.co_firstlineno
-    assert f"bad() ({__file__}:{line_of_bad}) returned" in unsent(None, Harbour().bad)
-    assert f"bad() ({__file__}:{line_of_bad}) returned" in unsent(None, functools.partial(Harbour().bad))
-    assert f"Harbour() ({__file__}:{line_of_call}) returned" in unsent(None, Harbour())
+    assert f"bad() ({__file__}:{line_of_bad}) returned" in error_for(None, Harbour().bad)
+    assert f"bad() ({__file__}:{line_of_bad}) returned" in error_for(None, functools.partial(Harbour().bad))
+    assert f"Harbour() ({__file__}:{line_of_call}) returned" in error_for(None, Harbour())
 
     @functools.wraps(Harbour.still)
     def wrapper() -> Any:
         return Harbour.still()
 
-    assert f"still() ({__file__}:{Harbour.still.__code__.co_firstlineno}) returned" in unsent(None, wrapper)
+    assert f"still() ({__file__}:{Harbour.still.__code__.co_firstlineno}) returned" in error_for(None, wrapper)
 
 
-def test_the_text_of_a_coroutine_is_refused_and_what_contains_it_is_sent() -> None:
+def test_the_repr_of_a_coroutine_is_refused_but_text_that_contains_it_is_sent() -> None:
     waiting = tide()
     formatted = repr(waiting)
     waiting.close()
-    assert "await tide(…)" in unsent(formatted)
-    assert "await tide(…)" in unsent([t.TextContent(text=formatted)])
-    assert unsent(f"The log says {formatted}.") == ""
-    assert unsent(f"{formatted}.") == ""
-    assert "returned a TextContent whose text is int" in unsent([t.TextContent(text=5)])  # type: ignore[arg-type]
+    assert "await tide(…)" in error_for(formatted)
+    assert "await tide(…)" in error_for([t.TextContent(text=formatted)])
+    assert error_for(f"The log says {formatted}.") == ""
+    assert error_for(f"{formatted}.") == ""
+    assert "returned a TextContent whose text is int" in error_for([t.TextContent(text=5)])  # type: ignore[arg-type]
