@@ -15,7 +15,7 @@ def keywords(function: object) -> set[str]:
 
 
 def test_options_of_http_are_those_of_serve_http_that_concern_authors() -> None:
-    assert keywords(serve_http) - HttpRunOptions.__annotations__.keys() == {"contents"}
+    assert keywords(serve_http) - HttpRunOptions.__annotations__.keys() == {"contents", "site"}
     assert keywords(serve_http) >= HttpRunOptions.__annotations__.keys()
 
 

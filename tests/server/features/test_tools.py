@@ -1092,7 +1092,7 @@ def test_a_group_with_an_unexpected_error_is_reported_only_by_reference(group: l
 
     words = result_in(raises, "2026-07-28")["content"][0]["text"]
     assert words.startswith("Internal error (reference")
-    assert "told" not in words
+    assert "notices" not in words
 
 
 def test_tool_errors_in_nested_groups_are_reported_in_order() -> None:
