@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from wharfinger import Host, Server
-from wharfinger.upstreams import InvalidConfiguration, ServerConfig, read_config, read_host_config
+from wharfinger.upstreams import InvalidConfiguration, ServerConfig, UpstreamUnreachable, read_config, read_host_config
 from wharfinger.upstreams.config import MAX_SECONDS, MAX_SERVERS
 
 HERE = Path(__file__).parent
@@ -172,12 +172,47 @@ def test_our_own_keys_are_read() -> None:
         ({"command": "x", "args": ["${input:key}"]}, "input 'key' .*WHARFINGER_INPUT_KEY"),
         ({"command": "x", "args": ["${TOKN}"]}, "needs the variable TOKN"),
         ({"command": "x", "envFile": "none.env"}, "cannot read its envFile"),
-        ("npx", "is not an object"),
+        ("npx", 'needs an object with either "url" or "command"'),
     ],
 )
 def test_a_mistake_is_named_with_what_to_change(entry: Any, says: str) -> None:
     with pytest.raises(InvalidConfiguration, match=says):
         read(entry, environ={})
+
+
+def test_entries_with_a_mistake_cost_only_themselves() -> None:
+    good = {"command": sys.executable, "args": ["-m", "wharfinger", "serve", "--stdio", str(Path.cwd())]}
+    mistakes = {
+        "unset": ({"command": "x", "env": {"KEY": "${TOKN}"}}, "needs the variable TOKN (env KEY), which is not set"),
+        "asks": ({"command": "x", "args": ["${input:key}"]}, "set WHARFINGER_INPUT_KEY"),
+        "slip": ({"comand": "x"}, "Did you mean 'command'?"),
+        "text": ("npx", 'an object with either "url" or "command"'),
+        "empty": ({"command": ""}, '"url" or "command"'),
+    }
+    entries = {"good": good, **{name: entry for name, (entry, _) in mistakes.items()}}
+    Path("mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    Path("note.md").write_text("# Tide\n")
+
+    async def test() -> None:
+        async with Host.from_config("mcp.json", environ={}) as host:
+            await host.ready(timeout=30)
+            assert host.servers["good"].status == "ready"
+            assert "note.md" in " ".join(one.resource.uri for one in await host.upstreams.resources())
+            for name, (_, says) in mistakes.items():
+                assert host.servers[name].status == "down"
+                assert f"{name!r} in mcp.json" in host.servers[name].error
+                assert says in host.servers[name].error
+                with pytest.raises(UpstreamUnreachable, match=f"{name} cannot be reached: '{name}' in mcp.json"):
+                    await host.read("file:///note.md", server=name)
+
+    asyncio.run(test())
+
+
+def test_a_file_without_a_usable_entry_is_refused_with_each_mistake() -> None:
+    entries = {"one": {"comand": "x"}, "two": {"command": "x", "args": ["${TOKN}"]}}
+    Path("mcp.json").write_text(json.dumps({"mcpServers": entries}))
+    with pytest.raises(InvalidConfiguration, match=r"'one' in mcp\.json has .*\n'two' in mcp\.json needs the variable"):
+        read_config("mcp.json", environ={})
 
 
 def test_a_file_without_servers_and_too_many_are_refused() -> None:

@@ -24,6 +24,10 @@ MAX_SERVERS = 1_000
 MAX_PATTERNS = 1_000
 MAX_SECONDS = 86_400.0
 MAX_PREFIX_CHARACTERS = 32
+MAX_NAMED = 10
+"""Entries that the error about a file without a usable one names."""
+UNUSABLE = ["false"]
+"""The target of a server that is not started."""
 
 HOST_KEYS = frozenset(
     {
@@ -74,6 +78,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the host believes the annotations of its tools, such as `readOnlyHint`."""
     file: str = ""
     """The file that configures it, or an empty string."""
+    invalid: str = ""
+    """Why its entry cannot be used; such a server is down. Empty if it can."""
 
 
 class OwnKeys(msgspec.Struct, frozen=True, rename="camel"):
@@ -98,8 +104,10 @@ def read_config(
     Placeholders are filled in from `environ`. `inputs` has the values of `${input:id}`, or is a function that is called
     with the id and the description of each; else they come from `WHARFINGER_INPUT_ID`. Disabled servers need no values.
 
+    An entry that cannot be used costs only itself: its `invalid` says what to change.
+
     Raises:
-        InvalidConfiguration: the file, or one of its entries, cannot be used.
+        InvalidConfiguration: the file cannot be used, or none of its entries.
     """
     file = Path(path)
     try:
@@ -112,7 +120,10 @@ def read_config(
         raise InvalidConfiguration(f"{file} configures {len(found):,} servers: {MAX_SERVERS:,} are allowed.")
     ask: Ask = inputs if callable(inputs) else no_answer
     answered: dict[str, str] = dict(inputs) if isinstance(inputs, Mapping) else {}  # pyright: ignore[reportUnknownArgumentType]
-    return [configured(server, environ, ask, answered) for server in found]
+    configs = [configured_or_invalid(server, environ, ask, answered) for server in found]
+    if all(config.invalid for config in configs):
+        raise InvalidConfiguration("\n".join(config.invalid for config in configs[:MAX_NAMED]))
+    return configs
 
 
 def read_host_config(name: str, **options: Any) -> list[ServerConfig]:
@@ -143,6 +154,16 @@ def configured(
     return server_config(server.name, server.entry, placeholders=placeholders, server=server)
 
 
+def configured_or_invalid(
+    server: ConfiguredServer, environ: Mapping[str, str], ask: Ask, answered: dict[str, str]
+) -> ServerConfig:
+    """Return the configuration of one entry of a file; if the entry cannot be used, one that says why."""
+    try:
+        return configured(server, environ, ask, answered)
+    except InvalidConfiguration as error:
+        return ServerConfig(name=server.name, target=UNUSABLE, file=str(server.file), invalid=str(error))
+
+
 def server_config(
     name: str,
     entry: Mapping[str, Any],
@@ -166,7 +187,7 @@ def server_config(
     except ValueError as error:
         if not disabled:
             raise InvalidConfiguration(f"{owner}: {error}") from None
-        reached = read_entry({"command": "false"})
+        reached = read_entry({"command": UNUSABLE[0]})
     include = names(owner, entry, "includeTools", "enabled_tools")
     return ServerConfig(
         name=name,

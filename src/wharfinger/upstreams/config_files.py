@@ -68,8 +68,7 @@ def servers_in(file: Path, *, all_entries: bool = False) -> list[ConfiguredServe
 
     Raises:
         FileNotFoundError: there is no such file.
-        InvalidConfiguration: the file cannot be read, or is not JSON (or TOML, for a file named `.toml`). With
-            `all_entries` also if an entry is not an object.
+        InvalidConfiguration: the file cannot be read, or is not JSON (or TOML, for a file named `.toml`).
     """
     try:
         with file.open("rb") as opened:
@@ -85,8 +84,6 @@ def servers_in(file: Path, *, all_entries: bool = False) -> list[ConfiguredServe
     found: dict[str, ConfiguredServer] = {}
     for path in (*SERVER_TABLES, ("projects", str(Path.cwd()), "mcpServers")):
         for name, entry in table_at(config, path).items():
-            if all_entries and not isinstance(entry, dict):
-                raise InvalidConfiguration(f"{name!r} in {file} is not an object.")
             server = ConfiguredServer(
                 name, file, cast("dict[str, Any]", entry if isinstance(entry, dict) else {}), inputs
             )
@@ -158,7 +155,7 @@ def expanded(server: ConfiguredServer, placeholders: Placeholders) -> dict[str, 
         return {"url": fill(server.address, "url"), "headers": headers(placeholders, entry)}
     command: object = entry.get("command")
     if not command or not isinstance(command, str | list):
-        raise InvalidConfiguration(f'{placeholders.owner} needs either "url" or "command".')
+        raise InvalidConfiguration(f'{placeholders.owner} needs an object with either "url" or "command".')
     args: object = entry.get("args") or []
     words: list[object] = [*(cast("list[object]", command) if isinstance(command, list) else [command])]
     if not isinstance(args, list):

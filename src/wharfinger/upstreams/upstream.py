@@ -107,8 +107,8 @@ class Upstream:
         """
         self.config = config
         self.name = config.name
-        self.status: Status = "disabled" if config.disabled else "starting"
-        self.error = ""
+        self.status: Status = "down" if config.invalid else "disabled" if config.disabled else "starting"
+        self.error = _brief(config.invalid)
         """Why it is down, or ended the last time; empty if it is ready."""
         self.restarts = 0
         """How often it was started again after it had ended, or after its connection was lost."""
@@ -302,8 +302,10 @@ class Upstream:
     # Starting and stopping.
 
     def start(self) -> None:
-        """Start it, unless it is disabled or was started."""
-        if self.status != "disabled" and self._runner is None:
+        """Start it, unless it is disabled or was started, or its configuration cannot be used."""
+        if self.config.invalid:
+            log.warning("%s is not started: %s", self.name, self.error)
+        elif self.status != "disabled" and self._runner is None:
             self._runner = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
@@ -317,7 +319,7 @@ class Upstream:
         await self._background.cancel()
         with suppress(WharfingerError):
             await self._client.close()
-        if self.status != "disabled":
+        if self.status != "disabled" and not self.config.invalid:
             self._set("down", "it was stopped.")
 
     async def _run(self) -> None:
@@ -542,7 +544,7 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _brief(error: BaseException) -> str:
+def _brief(error: BaseException | str) -> str:
     """Return the start of an error's message as one line, without control characters and secrets."""
     text = redacted_text(" ".join(str(error)[: 4 * MAX_ERROR_CHARACTERS].split()))
     text = "".join(character for character in text if character.isprintable())
