@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from wharfinger import types as t
 from wharfinger.client import CallOptions, ReadResult, ToolResult
+from wharfinger.host.catalogue import Catalogue
 from wharfinger.host.function_calls import AnswerOptions, FunctionCalls
 from wharfinger.host.model_apis import ModelToolCall, ToolDefinitions, ToolOutput, model_api
 from wharfinger.host.resource_tools import HostResourceTools
@@ -24,6 +25,7 @@ class FunctionCalling(ABC):
     """Tools for a model API, and calls in its answers; the base class of `Host`."""
 
     upstreams: Upstreams
+    catalogue: Catalogue
 
     @abstractmethod
     async def call_tool(self, name: str, arguments: Any = None, **options: Unpack[CallOptions]) -> ToolResult[Any]:
@@ -41,7 +43,7 @@ class FunctionCalling(ABC):
 
     @cached_property
     def _function_calls(self) -> FunctionCalls:
-        resource_tools = HostResourceTools(self.upstreams, lambda uri, server: self.read(uri, server=server))
+        resource_tools = HostResourceTools(self.catalogue, lambda uri, server: self.read(uri, server=server))
         return FunctionCalls(self.upstreams, self.call_tool, resource_tools)
 
     async def tools(

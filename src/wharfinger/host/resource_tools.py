@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -18,16 +18,21 @@ from wharfinger.client import ReadResult
 from wharfinger.client.results import text_of
 from wharfinger.content.text import printable, size_text
 from wharfinger.errors import InvalidArgument
+from wharfinger.host.catalogue import Catalogue
+from wharfinger.host.catalogue_lists import CatalogueEntry
 from wharfinger.host.model_apis.definitions import OfferedTool
-from wharfinger.upstreams import Upstreams
 
-__all__ = ["LIST_RESOURCES", "READ_RESOURCE", "READ_RESULT", "SEARCH_RESOURCES", "FoundResource", "HostResourceTools"]
+__all__ = ["LIST_RESOURCES", "READ_RESOURCE", "READ_RESULT", "SEARCH_RESOURCES", "HostResourceTools"]
 
 LIST_RESOURCES, SEARCH_RESOURCES = "list_resources", "search_resources"
 READ_RESOURCE, READ_RESULT = "read_resource", "read_result"
 
 ROWS_PER_PAGE = 100
 FOUND_ROWS = 20
+MAX_TEXT_CHARACTERS = 300
+"""Characters of a description, a passage or a note in a row."""
+MAX_NOTES = 10
+"""Notes about servers that could not be listed or searched."""
 MAX_KEPT_RESULTS = 32
 MAX_KEPT_CHARACTERS = 16_000_000
 """Characters of all results that are kept for `read_result`; the oldest are forgotten."""
@@ -76,45 +81,18 @@ _TOOLS = (
 )
 
 
-class FoundResource(NamedTuple):
-    """A resource, or a template, of a server."""
-
-    server: str
-    uri: str
-    resource: t.Resource | t.ResourceTemplate
-    snippet: str = ""
-
-    def row(self, *, with_server: bool) -> str:
-        """Describe it in one line, with the URI first."""
-        resource = self.resource
-        title = resource.title if isinstance(resource.title, str) else resource.name
-        facts = [resource.mime_type if isinstance(resource.mime_type, str) else ""]
-        if isinstance(resource, t.Resource) and isinstance(resource.size, int):
-            facts.append(size_text(resource.size))
-        if with_server:
-            facts.append(f"server {self.server}")
-        about = ", ".join(filter(None, facts))
-        text = self.snippet or (resource.description if isinstance(resource.description, str) else "")
-        line = f"{printable(self.uri, 2_000)} {printable(title, 200)}" + (
-            f" ({printable(about, 200)})" if about else ""
-        )
-        return f"{line}: {printable(text.replace(chr(10), ' '), 300)}" if text else line
-
-
-Search = Callable[[str, int], Awaitable[Sequence[FoundResource]]]
 Read = Callable[[str, str | None], Awaitable[ReadResult]]
 
 
 class HostResourceTools:
     """The tools for resources, and the cut results of which they return the rest.
 
-    `search` is called with words and a number of results; `read` with a URI and the name of a server or None.
+    `catalogue` is listed and searched; `read` is called with a URI and the name of a server or None.
     """
 
-    def __init__(self, upstreams: Upstreams, read: Read, search: Search | None = None) -> None:
-        self._upstreams = upstreams
+    def __init__(self, catalogue: Catalogue, read: Read) -> None:
+        self._catalogue = catalogue
         self._read = read
-        self._search = search or self._search_names
         self._kept: OrderedDict[str, str] = OrderedDict()
         self._number = 0
 
@@ -153,7 +131,7 @@ class HostResourceTools:
         if name == LIST_RESOURCES:
             return _text(await self._list(_given(arguments, _ListArguments)))
         if name == SEARCH_RESOURCES:
-            return _text(await self._found(_given(arguments, _SearchArguments).query))
+            return _text(await self._search(_given(arguments, _SearchArguments).query))
         if name == READ_RESOURCE:
             asked = _given(arguments, _ReadArguments)
             return _from(_contents(await self._read(asked.uri, asked.server or None)), asked.start)
@@ -163,45 +141,44 @@ class HostResourceTools:
         return _from(_text(self._kept[rest.id]), rest.start)
 
     async def _list(self, asked: _ListArguments) -> str:
-        if asked.server and asked.server not in self._upstreams:
-            raise InvalidArgument(f"There is no server {asked.server[:100]!r}: there is {', '.join(self._upstreams)}.")
-        found = [
-            one for one in await self._all() if asked.server in ("", one.server) and one.uri.startswith(asked.under)
-        ]
+        listed = await self._catalogue.entries(server=asked.server)
+        found = [entry for entry in listed if entry.uri.startswith(asked.under)]
         first = (asked.page - 1) * ROWS_PER_PAGE
-        rows = [one.row(with_server=len(self._upstreams) > 1) for one in found[first : first + ROWS_PER_PAGE]]
+        rows = [self._row(entry, entry.uri) for entry in found[first : first + ROWS_PER_PAGE]]
         if not rows:
-            return "There are no such resources." if not found else f"There are only {len(found)} resources."
-        if first + len(rows) < len(found):
+            rows = ["There are no such resources." if not found else f"There are only {len(found)} resources."]
+        elif first + len(rows) < len(found):
             rows.append(f"[{first + 1} to {first + len(rows)} of {len(found):,}. Continue with page {asked.page + 1}.]")
-        return "\n".join(rows)
+        return "\n".join([*rows, *_remarks(listed.notes)])
 
-    async def _all(self) -> list[FoundResource]:
-        resources = [
-            FoundResource(one.server, one.resource.uri, one.resource) for one in await self._upstreams.resources()
-        ]
-        templates = [
-            FoundResource(one.server, one.template.uri_template, one.template)
-            for one in await self._upstreams.templates()
-        ]
-        return [*resources, *templates]
+    async def _search(self, words: str) -> str:
+        hits = await self._catalogue.search(words, limit=FOUND_ROWS)
+        rows: list[str] = []
+        for hit in hits:
+            listed = await self._catalogue.find(hit.base, server=hit.server)
+            entry = listed[0] if listed else CatalogueEntry(hit.server, t.Resource(uri=hit.uri, name=hit.title))
+            rows.append(self._row(entry, hit.uri, hit.snippet))
+        if not rows:
+            rows.append(f"Nothing was found for {words[:200]!r}. Try other words, or list_resources.")
+        return "\n".join([*rows, *_remarks(hits.notes)])
 
-    async def _found(self, words: str) -> str:
-        found = await self._search(words, FOUND_ROWS)
-        rows = [one.row(with_server=len(self._upstreams) > 1) for one in found]
-        return "\n".join(rows) or f"Nothing was found for {words[:200]!r}. Try other words, or list_resources."
+    def _row(self, entry: CatalogueEntry, uri: str, snippet: str = "") -> str:
+        """Describe an entry in one line, with the URI to read first."""
+        size = entry.resource.size if isinstance(entry.resource, t.Resource) else UNSET
+        facts = [entry.mime_type, size_text(size) if isinstance(size, int) else ""]
+        if len(self._catalogue.servers) > 1:
+            facts.append(f"server {entry.server}")
+        about = ", ".join(filter(None, facts))
+        text = " ".join((snippet or entry.resource.description or "").split())
+        line = f"{printable(uri, 2_000)} {printable(entry.title, 200)}" + (
+            f" ({printable(about, 200)})" if about else ""
+        )
+        return f"{line}: {printable(text, MAX_TEXT_CHARACTERS)}" if text else line
 
-    async def _search_names(self, words: str, limit: int) -> list[FoundResource]:
-        """Search names, titles, descriptions and URIs: those with most of the words come first."""
-        wanted = {word for word in words.casefold().split()[:20] if word}
-        scored: list[tuple[int, int, FoundResource]] = []
-        for number, one in enumerate(await self._all()):
-            texts = (one.uri, one.resource.name, one.resource.title, one.resource.description)
-            text = " ".join(part for part in texts if isinstance(part, str)).casefold()
-            score = sum(word in text for word in wanted)
-            if score:
-                scored.append((-score, number, one))
-        return [one for _, _, one in sorted(scored)[:limit]]
+
+def _remarks(notes: Sequence[str]) -> list[str]:
+    """Return notes about what is missing as lines."""
+    return [f"[{printable(note, MAX_TEXT_CHARACTERS)}]" for note in notes[:MAX_NOTES]]
 
 
 class _ListArguments(msgspec.Struct):
