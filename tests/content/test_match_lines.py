@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from wharfinger.content import match_lines
 from wharfinger.content.folding import fold
-from wharfinger.content.match_lines import LINE_LENGTH, MAX_COUNT, MAX_PASSAGES, Passage, TextMatch, match_text
+from wharfinger.content.match_lines import (
+    LINE_LENGTH,
+    MAX_COUNT,
+    MAX_PASSAGES,
+    MAX_PLACES,
+    Passage,
+    TextMatch,
+    match_text,
+)
 from wharfinger.content.search_query import query_of
 
 
@@ -93,6 +101,13 @@ def test_a_very_long_line_is_shown_in_part() -> None:
 
 def test_a_frequent_word_of_a_line_hides_no_other_word() -> None:
     assert best("depth " * 500 + "tide", "depth tide").evidence == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("number", [MAX_PLACES - 1, MAX_PLACES, MAX_PLACES + 1, 3 * MAX_PLACES])
+def test_a_rare_word_is_found_beside_a_word_of_every_line(number: int) -> None:
+    text = "".join(f"harbour {each}\n" for each in range(1, 3 * MAX_PLACES + 1))
+    assert best(text, f"harbour {number}").line == number
+    assert best(text, f"{number} harbour").line == number
 
 
 def test_a_few_places_are_returned_that_are_apart() -> None:

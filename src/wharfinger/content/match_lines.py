@@ -238,6 +238,21 @@ class _Block:
         self.starts = list(accumulate((len(line) + 1 for line in self.lines), initial=0))
         for number, (word, found) in enumerate(zip(query.words, occurrences, strict=True)):
             self._grade(number, word, found)
+        for number, (word, found) in enumerate(zip(query.words, occurrences, strict=True)):
+            if len(found) >= MAX_PLACES:
+                self._grade(number, word, list(self._places_beside_others(number, word)))
+
+    def _places_beside_others(self, number: int, word: Word) -> Iterator[tuple[int, str]]:
+        """Yield where a frequent word first occurs in lines that another word was found in.
+
+        Most of its places are not graded, but a line that also has a rare word of the query is one of the best.
+        """
+        for row, line in self.found.items():
+            if not line.graded[number]:
+                for probe in word.probes:
+                    at = self.folded.find(probe, self.starts[row], self.starts[row + 1])
+                    if at >= 0:
+                        yield at, probe
 
     def _places(self, word: Word) -> Iterator[tuple[int, str]]:
         """Yield the positions at which a word occurs, each with the probe that found it."""
