@@ -429,5 +429,5 @@ async def test_each_api_takes_the_blocks_as_the_content_of_a_message(folder: Pat
 async def test_an_unknown_format_is_an_error_that_names_the_known_ones(folder: Path) -> None:
     async with host_of(folder) as host:
         context = await host.context(QUESTION, select=["@alarm.log"])
-    with pytest.raises(ValueError, match="anthropic, openai, openai-responses, gemini"):
+    with pytest.raises(ValueError, match="openai, openai-responses, anthropic, gemini"):
         context.for_api("mistral")  # type: ignore[arg-type]

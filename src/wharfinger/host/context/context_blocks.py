@@ -6,7 +6,6 @@ the text for a model each block is enclosed in an element, and the closing tag i
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, overload
 
@@ -14,6 +13,8 @@ import msgspec
 
 from wharfinger.content.mime import by_signature
 from wharfinger.content.text import many, printable
+from wharfinger.host.model_apis import model_api
+from wharfinger.host.model_apis.tool_outputs import FileOutput
 
 __all__ = ["Block", "ContextBlocks", "LeftOut", "block_text", "lines_text"]
 
@@ -118,14 +119,12 @@ class ContextBlocks(Sequence[Block]):
         Raises:
             ValueError: there is no such format.
         """
-        if format not in _PARTS:
-            raise ValueError(f"There is no format {format!r}; the formats are {', '.join(_PARTS)}.")
-        text_part, file_part = _PARTS[format]
+        api = model_api(format)
         parts: list[Message] = []
         for block in self.blocks if blocks is None else blocks:
-            parts.append(text_part(block_text(block)))
-            if block.data and (part := file_part(block)) is not None:
-                parts.append(part)
+            parts.append(api.part(block_text(block)))
+            if block.data and (file := _file(block)).mime_type in api.message_file_types:
+                parts.append(api.part(file))
         return parts
 
     async def changed(self) -> list[Block]:
@@ -171,61 +170,6 @@ def _without_closing(text: str) -> str:
     return text.replace(_CLOSING, "<\\/resource") if _CLOSING in text else text
 
 
-# The parts of messages
-
-_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-_PDF = "application/pdf"
-
-
-def _kind(block: Block) -> str:
-    """Return the MIME type that the bytes show: APIs refuse the whole request for a file of another type."""
-    return by_signature(block.data)
-
-
-def _data_url(block: Block) -> str:
-    return f"data:{_kind(block)};base64,{_base64(block)}"
-
-
-def _base64(block: Block) -> str:
-    return base64.b64encode(block.data).decode()
-
-
-def _chat_file(block: Block) -> Message | None:
-    if _kind(block) in _IMAGES:
-        return {"type": "image_url", "image_url": {"url": _data_url(block)}}
-    if _kind(block) == _PDF:
-        return {"type": "file", "file": {"filename": _file_name(block), "file_data": _data_url(block)}}
-    return None
-
-
-def _responses_file(block: Block) -> Message | None:
-    if _kind(block) in _IMAGES:
-        return {"type": "input_image", "detail": "auto", "image_url": _data_url(block)}
-    if _kind(block) == _PDF:
-        return {"type": "input_file", "filename": _file_name(block), "file_data": _data_url(block)}
-    return None
-
-
-def _anthropic_file(block: Block) -> Message | None:
-    if _kind(block) not in _IMAGES and _kind(block) != _PDF:
-        return None
-    source = {"type": "base64", "media_type": _kind(block), "data": _base64(block)}
-    return {"type": "document" if _kind(block) == _PDF else "image", "source": source}
-
-
-def _gemini_file(block: Block) -> Message | None:
-    taken = _kind(block) in _IMAGES - {"image/gif"} or _kind(block) == _PDF
-    return {"inlineData": {"mimeType": _kind(block), "data": _base64(block)}} if taken else None
-
-
-def _file_name(block: Block) -> str:
-    return printable(block.title.rpartition("/")[2], 100) or "document.pdf"
-
-
-_PARTS: dict[str, tuple[Callable[[str], Message], Callable[[Block], Message | None]]] = {
-    "anthropic": (lambda text: {"type": "text", "text": text}, _anthropic_file),
-    "openai": (lambda text: {"type": "text", "text": text}, _chat_file),
-    "openai-responses": (lambda text: {"type": "input_text", "text": text}, _responses_file),
-    "gemini": (lambda text: {"text": text}, _gemini_file),
-}
-"""For each format, the part of a text, and the part of a file or None if the API does not take it."""
+def _file(block: Block) -> FileOutput:
+    """Return the bytes as a file of the type that they show: APIs refuse the whole request for one of another type."""
+    return FileOutput(block.data, by_signature(block.data), printable(block.title.rpartition("/")[2], 100))

@@ -90,8 +90,12 @@ class ModelAPI(msgspec.Struct, frozen=True, kw_only=True):
     """Returns the calls of a plain value, or None if it is not of this API."""
     messages: Callable[[list[ToolOutput]], list[Message]]
     """Returns the messages with the results of all calls of an answer."""
+    part: Callable[[str | FileOutput], Message]
+    """Returns a text or a file as a part of the content of a message."""
     file_types: frozenset[str]
     """MIME types of files in results."""
+    message_file_types: frozenset[str]
+    """MIME types of files in messages of the user."""
     max_tools: int | None = None
     max_description_characters: int | None = None
 
@@ -129,6 +133,48 @@ def _gemini_tool(declarations: list[Message]) -> list[Message]:
     return [{"functionDeclarations": declarations}] if declarations else []
 
 
+# --- parts of messages ------------------------------------------------------------------------------------------------
+
+_FILE_NAME = "document.pdf"
+
+
+def _chat_part(part: str | FileOutput) -> Message:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if part.mime_type == PDF:
+        return {"type": "file", "file": {"filename": part.name or _FILE_NAME, "file_data": _data_url(part)}}
+    return {"type": "image_url", "image_url": {"url": _data_url(part)}}
+
+
+def _responses_part(part: str | FileOutput) -> Message:
+    if isinstance(part, str):
+        return {"type": "input_text", "text": part}
+    if part.mime_type == PDF:
+        return {"type": "input_file", "filename": part.name or _FILE_NAME, "file_data": _data_url(part)}
+    return {"type": "input_image", "detail": "auto", "image_url": _data_url(part)}
+
+
+def _anthropic_part(part: str | FileOutput) -> Message:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    source = {"type": "base64", "media_type": part.mime_type, "data": _base64(part)}
+    return {"type": "document" if part.mime_type == PDF else "image", "source": source}
+
+
+def _gemini_part(part: str | FileOutput) -> Message:
+    if isinstance(part, str):
+        return {"text": part}
+    return {"inlineData": {"mimeType": part.mime_type, "data": _base64(part)}}
+
+
+def _base64(file: FileOutput) -> str:
+    return base64.b64encode(file.data).decode()
+
+
+def _data_url(file: FileOutput) -> str:
+    return f"data:{file.mime_type};base64,{_base64(file)}"
+
+
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 
@@ -140,8 +186,8 @@ def _chat_messages(outputs: list[ToolOutput]) -> list[Message]:
         text = f"Error: {output.text}" if output.is_error else output.text
         if output.files:
             text = "\n".join(filter(None, [text, f"[{_count(output.files)}: see the next message of the user]"]))
-            files.append({"type": "text", "text": f"{_count(output.files)} in the result of {output.call.name}:"})
-            files += [{"type": "image_url", "image_url": {"url": _data_url(file)}} for file in output.files]
+            files.append(_chat_part(f"{_count(output.files)} in the result of {output.call.name}:"))
+            files += map(_chat_part, output.files)
         messages.append({"role": "tool", "tool_call_id": output.call.id, "content": text})
     return [*messages, {"role": "user", "content": files}] if files else messages
 
@@ -158,19 +204,11 @@ def _responses_items(outputs: list[ToolOutput]) -> list[Message]:
     return items
 
 
-def _responses_part(part: str | FileOutput) -> Message:
-    if isinstance(part, str):
-        return {"type": "input_text", "text": part}
-    if part.mime_type == PDF:
-        return {"type": "input_file", "filename": part.name or "document.pdf", "file_data": _data_url(part)}
-    return {"type": "input_image", "image_url": _data_url(part)}
-
-
 def _anthropic_messages(outputs: list[ToolOutput]) -> list[Message]:
     """Return one message of the user with all results, in the order of the calls."""
     results: list[Message] = []
     for output in outputs:
-        content = [_anthropic_block(part) for part in output.parts]
+        content = [_anthropic_part(part) for part in output.parts]
         result: Message = {"type": "tool_result", "tool_use_id": output.call.id, "content": content}
         if output.is_error:
             left_out = [f"[{_count(output.files)}: not sent with an error]"] if output.files else []
@@ -178,13 +216,6 @@ def _anthropic_messages(outputs: list[ToolOutput]) -> list[Message]:
             result |= {"content": [{"type": "text", "text": text}], "is_error": True}
         results.append(result)
     return [{"role": "user", "content": results}] if results else []
-
-
-def _anthropic_block(part: str | FileOutput) -> Message:
-    if isinstance(part, str):
-        return {"type": "text", "text": part}
-    source = {"type": "base64", "media_type": part.mime_type, "data": _base64(part)}
-    return {"type": "document" if part.mime_type == PDF else "image", "source": source}
 
 
 def _gemini_contents(outputs: list[ToolOutput]) -> list[Message]:
@@ -196,9 +227,7 @@ def _gemini_contents(outputs: list[ToolOutput]) -> list[Message]:
         if output.call.id:
             response["id"] = output.call.id
         if output.files:
-            response["parts"] = [
-                {"inlineData": {"mimeType": file.mime_type, "data": _base64(file)}} for file in output.files
-            ]
+            response["parts"] = [_gemini_part(file) for file in output.files]
         parts.append({"functionResponse": response})
     return [{"role": "user", "parts": parts}] if parts else []
 
@@ -207,15 +236,10 @@ def _count(files: list[FileOutput]) -> str:
     return "1 file" if len(files) == 1 else f"{len(files)} files"
 
 
-def _base64(file: FileOutput) -> str:
-    return base64.b64encode(file.data).decode()
-
-
-def _data_url(file: FileOutput) -> str:
-    return f"data:{file.mime_type};base64,{_base64(file)}"
-
-
 # --- the table --------------------------------------------------------------------------------------------------------
+
+_FILES = frozenset((*IMAGES, PDF))
+_GEMINI_FILES = _FILES - {"image/gif"}
 
 MODEL_APIS = {
     row.name: row
@@ -228,7 +252,9 @@ MODEL_APIS = {
             define=_chat_tool,
             calls=chat_calls,
             messages=_chat_messages,
+            part=_chat_part,
             file_types=frozenset(IMAGES),
+            message_file_types=_FILES,
             max_tools=128,
             max_description_characters=1_024,
         ),
@@ -240,7 +266,9 @@ MODEL_APIS = {
             define=_responses_tool,
             calls=response_calls,
             messages=_responses_items,
-            file_types=frozenset((*IMAGES, PDF)),
+            part=_responses_part,
+            file_types=_FILES,
+            message_file_types=_FILES,
             max_tools=128,
         ),
         ModelAPI(
@@ -251,7 +279,9 @@ MODEL_APIS = {
             define=_anthropic_tool,
             calls=anthropic_calls,
             messages=_anthropic_messages,
-            file_types=frozenset((*IMAGES, PDF)),
+            part=_anthropic_part,
+            file_types=_FILES,
+            message_file_types=_FILES,
         ),
         ModelAPI(
             name="gemini",
@@ -262,7 +292,9 @@ MODEL_APIS = {
             gather=_gemini_tool,
             calls=gemini_calls,
             messages=_gemini_contents,
-            file_types=frozenset(("image/png", "image/jpeg", "image/webp", PDF)),
+            part=_gemini_part,
+            file_types=_GEMINI_FILES,
+            message_file_types=_GEMINI_FILES,
         ),
     )
 }

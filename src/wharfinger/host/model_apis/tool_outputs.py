@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
+from wharfinger.content.mime import by_signature
 from wharfinger.content.text import printable, size_text
 from wharfinger.host.model_apis.tool_calls import ModelToolCall
 
@@ -120,28 +121,15 @@ def _parts_of(block: Any, limits: OutputLimits, how_to_read: Callable[[str], str
 
 def _file(data: bytes, declared: str, name: str, limits: OutputLimits) -> str | FileOutput:
     """Return the file, or a text that says why it is not sent."""
-    kind = _kind_of(data)
+    kind = by_signature(data)
     described = " ".join(filter(None, [name, f"({_label(declared)}, {size_text(len(data))})"]))
-    if not kind and declared.partition(";")[0].strip().lower() in (*IMAGES, PDF):
+    if kind not in (*IMAGES, PDF) and declared.partition(";")[0].strip().lower() in (*IMAGES, PDF):
         return f"[{described} is not sent: its bytes are of another type.]"
     if kind not in limits.file_types:
         return f"[{described} is not sent: this model takes no such file as the result of a tool.]"
     if len(data) > limits.max_file_bytes:
         return f"[{described} is not sent: the limit is {size_text(limits.max_file_bytes)}.]"
     return FileOutput(data, kind, name)
-
-
-def _kind_of(data: bytes) -> str:
-    """Return the MIME type that the first bytes show; empty if models do not take such files."""
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if data.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if data.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return "image/webp"
-    return PDF if data.startswith(b"%PDF-") else ""
 
 
 def _link(link: t.ResourceLink) -> str:
