@@ -6,6 +6,7 @@ the text for a model each block is enclosed in an element, and the closing tag i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, overload
 
@@ -22,7 +23,7 @@ Format = Literal["anthropic", "openai", "openai-responses", "gemini"]
 Message = dict[str, Any]
 
 MAX_LABEL_CHARACTERS = 2_000
-_CLOSING = "</resource"
+_CLOSING = re.compile(r"<\s{0,8}/\s{0,8}(resource)", re.IGNORECASE)
 
 
 class Block(msgspec.Struct, kw_only=True):
@@ -167,7 +168,7 @@ def _quoted(value: str) -> str:
 
 def _without_closing(text: str) -> str:
     """Return the text with `<\\/resource` for each `</resource`, so that it cannot end its own block."""
-    return text.replace(_CLOSING, "<\\/resource") if _CLOSING in text else text
+    return _CLOSING.sub(r"<\\/\1", text)
 
 
 def _file(block: Block) -> FileOutput:
