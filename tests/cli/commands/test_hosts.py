@@ -80,6 +80,27 @@ def test_each_file_is_listed_with_its_servers(home: Path) -> None:
     assert "error" in found[f"{home}/.gemini/settings.json"]
 
 
+def test_entries_that_cannot_be_used_are_listed_with_the_reason(home: Path) -> None:
+    servers = {
+        "good": {"command": "npx"},
+        "slip": {"comand": "npx"},
+        "unset": {"command": "npx", "env": {"KEY": "${NO_SUCH_VARIABLE}"}},
+        "off": {"command": "npx", "args": ["${NO_SUCH_VARIABLE}"], "disabled": True},
+        "address": {"url": "ftp://me:hunter2@example.com"},
+    }
+    write(home, ".claude.json", json.dumps({"mcpServers": servers}))
+    shown = run(home).stdout
+    lines = {line.split()[0]: line for line in shown.splitlines() if line.startswith("  ")}
+    assert lines["good"].split() == ["good", "npx"]
+    assert lines["slip"].endswith("(has the unknown key 'comand'. Did you mean 'command'?)")
+    assert lines["unset"].endswith("(needs the variable NO_SUCH_VARIABLE (env KEY), which is not set)")
+    assert lines["off"].endswith("(disabled)")
+    assert "http:// or https://" in lines["address"] and "hunter2" not in shown
+    found = json.loads(run(home, "--json").stdout)
+    errors = {one["name"]: one.get("error", "") for one in found["servers"]}
+    assert [name for name, error in errors.items() if error] == ["slip", "unset", "address"]
+
+
 def test_secrets_are_hidden_and_control_characters_escaped(home: Path) -> None:
     servers = {
         "a\x1b[2J": {"url": "https://me:s3cret@x.test/mcp?token=s3cret"},

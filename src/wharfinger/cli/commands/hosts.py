@@ -35,8 +35,9 @@ Examples:
 def hosts(ctx: click.Context, as_json: bool) -> None:
     """List the servers that are configured for hosts on this machine, and in this folder.
 
-    No server is started. Passwords and tokens are hidden. In Python, Host.from_config("claude-desktop") uses the
-    servers of a host, by its name in the first column, and Host.from_config("path/mcp.json") those of a file.
+    No server is started. An entry that cannot be used is listed with the reason. Passwords and tokens are hidden. In
+    Python, Host.from_config("claude-desktop") uses the servers of a host, by its name in the first column, and
+    Host.from_config("path/mcp.json") those of a file.
     """
     found = configurations()
     if as_json:
@@ -55,12 +56,7 @@ def hosts(ctx: click.Context, as_json: bool) -> None:
             click.echo(f"  cannot be read: {printable(one.error)}")
         elif not one.servers:
             click.echo("  no server")
-        print_rows(
-            [
-                ("  " + server.name, shown_target(server), "(disabled)" if is_disabled(server) else "")
-                for server in one.servers
-            ]
-        )
+        print_rows([("  " + server.name, shown_target(server), remark(server)) for server in one.servers])
     quiet = isinstance(ctx.obj, Verbosity) and ctx.obj.quiet
     if not found and not quiet:
         from wharfinger.upstreams.config_files import config_files
@@ -82,7 +78,7 @@ def configurations() -> list[HostConfiguration]:
     for file in sorted(config_files(), key=lambda file: file not in known):
         host, title = described.get(file, ("", "This folder" if file == Path("mcp.json") else "Wharfinger"))
         try:
-            found.append(HostConfiguration(host, title, file, servers_in(file), ""))
+            found.append(HostConfiguration(host, title, file, servers_in(file, all_entries=True), ""))
         except FileNotFoundError:
             continue
         except InvalidConfiguration as error:
@@ -98,10 +94,29 @@ def shown_target(server: Any) -> str:
         return redacted(server.address)
     entry: Mapping[str, Any] = server.entry
     words: list[Any] = []
-    parts: list[Any] = [entry["command"], entry.get("args") or []]
+    parts: list[Any] = [entry.get("command") or [], entry.get("args") or []]
     for part in parts:
         words += part if isinstance(part, list) else [part]  # pyright: ignore[reportUnknownArgumentType]
     return redacted_command([str(word) for word in words])
+
+
+def remark(server: Any) -> str:
+    """Return whether a server is disabled, or else why its entry cannot be used."""
+    if is_disabled(server):
+        return "(disabled)"
+    mistake = mistake_in(server)
+    return f"({mistake.removesuffix('.')})" if mistake else ""
+
+
+def mistake_in(server: Any) -> str:
+    """Return why the entry of a server cannot be used, or an empty string if it can."""
+    import os
+
+    from wharfinger.content.redaction import redacted_text
+    from wharfinger.upstreams.config import configured_or_invalid, no_answer
+
+    invalid = configured_or_invalid(server, os.environ, no_answer, {}).invalid
+    return redacted_text(invalid).removeprefix(server.owner).lstrip(": ")
 
 
 def is_disabled(server: Any) -> bool:
@@ -112,7 +127,13 @@ def is_disabled(server: Any) -> bool:
 def as_object(one: HostConfiguration) -> dict[str, Any]:
     """Return a configuration as one JSON object."""
     servers = [
-        {"name": server.name, "target": shown_target(server), "disabled": is_disabled(server)} for server in one.servers
+        {
+            "name": server.name,
+            "target": shown_target(server),
+            "disabled": is_disabled(server),
+            **({"error": mistake} if (mistake := mistake_in(server)) else {}),
+        }
+        for server in one.servers
     ]
     error = {"error": one.error} if one.error else {}
     return {"host": one.host, "title": one.title, "file": str(one.file), "servers": servers, **error}
