@@ -109,11 +109,14 @@ async def test_a_mention_that_fits_nothing_or_several_is_an_error_that_names_the
 
 async def test_a_uri_of_two_servers_is_an_error_that_says_how_to_name_the_server(folder: Path) -> None:
     uri = "file:///harbour/README.md"
-    async with Host({"one": server_of(folder), "two": server_of(folder)}) as host:
-        with pytest.raises(InvalidArgument, match=f"@one:{uri}, @two:{uri}"):
+    async with Host({"one": server_of(folder), "number two": server_of(folder)}) as host:
+        with pytest.raises(InvalidArgument, match=f'@one:{uri}, @"number two:{uri}"'):
             await host.context(QUESTION, select=[uri])
-        context = await host.context(QUESTION, select=[f"@two:{uri}"])
-    assert [block.server for block in context] == ["two"]
+        for context in (
+            await host.context(QUESTION, select=[f'@"number two:{uri}"']),
+            await host.context(f'{QUESTION} See @"number two:{uri}".'),
+        ):
+            assert [block.server for block in context] == ["number two"]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,11 @@ def find_mentions(text: str) -> list[str]:
 
 def mention_of(entry: CatalogueEntry) -> str:
     """Return an unambiguous mention of an entry, with the `@`."""
-    name = f"{entry.server}:{entry.uri}"
+    return _mention(entry.server, entry.uri)
+
+
+def _mention(server: str, uri: str) -> str:
+    name = f"{server}:{printable(uri, 2_000)}"
     return f'@"{name}"' if re.search(r"[\s\"@]", name) or name[-1] in ".,;:!?)]}'" else f"@{name}"
 
 
@@ -58,7 +62,7 @@ async def choice_of(catalogue: Catalogue, mention: str, servers: Sequence[str]) 
     reason = "chosen by the user"
     if ":" in rest and (owners := await catalogue.servers_of(rest, server=server)):
         if len(owners) > 1:
-            names = ", ".join(f"@{name}:{printable(rest)}" for name in owners[:MAX_NAMED])
+            names = ", ".join(_mention(name, rest) for name in owners[:MAX_NAMED])
             raise InvalidArgument(f"Several servers have {printable(rest)!r}: write {names}.")
         return Choice(rest, owners[0], reason)
     if server and not rest:
