@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -45,3 +47,57 @@ def test_calls_give_their_results_in_order_without_an_api() -> None:
                 await host.run_calls(calls, "openai", max_characters=0)
 
     asyncio.run(asyncio.wait_for(run(), 30))
+
+
+DYING = """
+import os, sys
+from wharfinger import Server
+
+server = Server("dying")
+
+@server.tool
+def sink() -> str:
+    print("a line for people, with password=hunter2", file=sys.stderr, flush=True)
+    os._exit(7)
+
+server.run()
+"""
+
+
+def test_a_model_learns_that_a_server_died_but_nothing_of_its_stderr(tmp_path: Path) -> None:
+    program = tmp_path / "dying.py"
+    program.write_text(DYING)
+
+    async def run() -> None:
+        async with Host({"dying": [sys.executable, str(program)]}) as host:
+            await host.ready(30)
+            (output,) = await host.run_calls([ModelToolCall("1", "sink", {})], "openai")
+            assert output.is_error
+            assert "ended with exit code 7" in output.text
+            assert output.text.endswith("It is not known whether the call had an effect.")
+            assert "people" not in output.text and "hunter2" not in output.text
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_an_unknown_tool_names_the_servers_that_are_down() -> None:
+    harbour = Server("harbour")
+
+    @harbour.tool
+    def berth() -> str:
+        return "4"
+
+    async def run() -> None:
+        down = {f"down{number:02}": [sys.executable, "-c", "raise SystemExit(3)"] for number in range(2)}
+        async with Host({"harbour": harbour, **down}) as host:
+            await host.ready(30)
+            (output,) = await host.run_calls([ModelToolCall("1", "down00_query", {})], "openai")
+            assert output.text == (
+                "There is no tool 'down00_query' now. These servers cannot be reached now: down00, down01."
+            )
+        async with Host({"harbour": harbour}) as host:
+            await host.ready(30)
+            (output,) = await host.run_calls([ModelToolCall("1", "query", {})], "openai")
+            assert output.text == "There is no tool 'query' now."
+
+    asyncio.run(asyncio.wait_for(run(), 60))

@@ -14,8 +14,9 @@ import msgspec
 from wharfinger import types as t
 from wharfinger.client import ToolResult
 from wharfinger.client.concurrency import gather_limited
+from wharfinger.content.redaction import redacted_text
 from wharfinger.content.text import printable
-from wharfinger.errors import ToolError, WharfingerError
+from wharfinger.errors import ConnectionFailed, ConnectionLost, ToolError, WharfingerError
 from wharfinger.host.model_apis import (
     MAX_RESULT_CHARACTERS,
     ModelAPI,
@@ -41,6 +42,9 @@ CONCURRENT_CALLS = 16
 """Calls of one answer that run at the same time."""
 MAX_CALLS = 128
 """Calls of one answer that are run; models get an error for any others."""
+MAX_NAMED = 10
+"""Servers that an error for a model names."""
+UNKNOWN_EFFECT = "It is not known whether the call had an effect."
 _SELECTING = ("limit", "offset", "page", "cursor", "start", "end", "head", "tail", "count", "max_results", "per_page")
 """Arguments that select a part of a result in many tools."""
 
@@ -160,7 +164,8 @@ class FunctionCalls:
 
             near = get_close_matches(call.name[:128], names, 1)
             hint = f" Did you mean {near[0]!r}?" if near and near[0] != call.name else ""
-            return failed_output(call, f"There is no tool {printable(call.name, 128)!r} now.{hint}", limits)
+            reason = f"There is no tool {printable(call.name, 128)!r} now.{hint}{self._missing()}"
+            return failed_output(call, reason, limits)
         if call.fault:
             return failed_output(call, call.fault, limits)
         how_to_read, how_to_continue = self._hints(call, name, known, given)
@@ -177,9 +182,20 @@ class FunctionCalls:
             if not isinstance(error.result, t.CallToolResult):
                 return failed_output(call, str(error), limits)
             result = error.result
+        except (ConnectionLost, ConnectionFailed) as error:
+            # The rest of the message is what the server wrote to stderr, which is for people.
+            reason = redacted_text(str(error)).partition("\n")[0]
+            unknown = isinstance(error, ConnectionLost) and not error.unsent and name in known.tools
+            return failed_output(call, f"{reason} {UNKNOWN_EFFECT}" if unknown else reason, limits)
         except WharfingerError as error:
-            return failed_output(call, str(error), limits)
+            return failed_output(call, redacted_text(str(error)), limits)
         return tool_output(call, result, limits, how_to_read=how_to_read, how_to_continue=how_to_continue)
+
+    def _missing(self) -> str:
+        """Return a sentence that names servers whose tools may be missing, or an empty string."""
+        down = [name for name, server in self._upstreams.items() if server.status == "down"]
+        more = f" and {len(down) - MAX_NAMED} more" if len(down) > MAX_NAMED else ""
+        return f" These servers cannot be reached now: {', '.join(down[:MAX_NAMED])}{more}." if down else ""
 
     def _hints(
         self, call: ModelToolCall, name: str, known: _Known, given: ToolDefinitions | None
