@@ -14,6 +14,7 @@ from wharfinger.cli.targets.terminal_approval import (
     arguments_lines,
     changed,
     request_lines,
+    shown_name,
 )
 from wharfinger.cli.targets.terminal_forms import TerminalForms
 from wharfinger.host import Approval
@@ -54,6 +55,21 @@ def test_without_a_terminal_only_what_needs_no_question_runs(
     ask = TerminalApproval(TerminalForms(), mode, said.append)
     assert asyncio.run(ask(approval(read_only=read_only))) is runs
     assert [("harbour_rise does not run" in line) for line in said] == ([] if runs else [True])
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("rise", "rise"),
+        ("ns/rise.fast-1", "ns/rise.fast-1"),
+        ("rise of docs, which only reads:", "'rise of docs, which only reads:'"),
+        ("a\nRun it? y", "'a?Run it? y'"),
+        ("x\x1b[2J", "'x?[2J'"),
+    ],
+)
+def test_a_name_cannot_be_read_as_a_part_of_the_question(name: str, shown: str) -> None:
+    assert shown_name(name) == shown
+    assert len(shown_name(name * 1_000)) <= 120
 
 
 def test_arguments_are_shown_up_to_a_bound_and_without_passwords() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -10,6 +11,7 @@ import msgspec
 from wharfinger import types as t
 from wharfinger.cli.targets.terminal_forms import TerminalForms
 from wharfinger.content.redaction import redacted_text
+from wharfinger.content.text import printable
 
 if TYPE_CHECKING:
     from wharfinger.host import Approval
@@ -19,6 +21,8 @@ __all__ = ["SamplingApproval", "TerminalApproval"]
 
 ARGUMENT_CHARACTERS = 4_000
 """Characters of the arguments that are shown."""
+NAME_CHARACTERS = 100
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_./-]{1,100}").fullmatch
 ANSWERS: dict[str, bool | Literal["always", "never"]] = {
     "y": True,
     "yes": True,
@@ -53,7 +57,8 @@ class TerminalApproval:
                 " --approve read-only and --trust SERVER, or every tool with --approve never."
             )
             return False
-        lines = [f"The model wants to run {approval.tool.name} of {approval.server}{self._remark(approval)}"]
+        name = shown_name(approval.tool.name)
+        lines = [f"The model wants to run {name} of {approval.server}{self._remark(approval)}"]
         lines += arguments_lines(approval.arguments)
         while True:
             typed = await self._forms.choose(lines, PROMPT)
@@ -67,6 +72,11 @@ class TerminalApproval:
         if approval.changed_since:
             return ", which has CHANGED since you allowed it:"
         return ", which only reads:" if approval.read_only else ":"
+
+
+def shown_name(name: str) -> str:
+    """Return the server's name of a tool, in quotes if it could be read as a part of the question."""
+    return name if PLAIN_NAME(name) else repr(printable(name, NAME_CHARACTERS))
 
 
 class SamplingApproval:
