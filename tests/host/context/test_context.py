@@ -391,6 +391,25 @@ async def test_a_change_that_makes_a_text_longer_stays_within_the_budget(folder:
     assert context.tokens <= 700
 
 
+async def test_a_long_line_that_is_cut_is_not_called_whole() -> None:
+    server = Server("words")
+
+    @server.resource("words://one", mime_type="text/plain")
+    def one() -> str:
+        return "calm " * 50_000 + "storm" + " calm" * 50_000
+
+    @server.resource("words://few", mime_type="text/plain")
+    def few() -> str:
+        return "calm\n" + "calm " * 50_000
+
+    async with Host({"words": server}) as host:
+        (block,) = await host.context("Where is the storm?", select=["words://one"], budget=1_000)
+        assert "storm" in block.text
+        assert block.cut == "Only a part of each long line is here."
+        (block,) = await host.context("What?", select=["words://few"], budget=200)
+        assert block.text == "calm" and block.cut == "Only lines 1 of 2 are here."
+
+
 # Formats
 
 

@@ -316,7 +316,10 @@ class _Building:
             if not windows.whole:
                 shown = lines_text(windows.lines)
                 total = max(_last_line(segment) for segment in reading.segments)
-                cut = f"Only lines {shown} of {total:,} are here. {reading.rest}".strip()
+                missing = sum(last - first + 1 for first, last in windows.lines) < total
+                lines = f"Only lines {shown} of {total:,} are here." if missing else ""
+                part = "Only a part of each long line is here." if windows.shortened else ""
+                cut = " ".join(filter(None, (lines, part, reading.rest)))
             block = self._described(reading, text=windows.text, lines=windows.lines, cut=cut)
             block.tokens = self.count(block_text(block))
             if block.tokens <= int(share):

@@ -43,6 +43,8 @@ class TextWindows(NamedTuple):
     lines: tuple[tuple[int, int], ...]
     whole: bool
     """Whether they are all lines, in full."""
+    shortened: bool = False
+    """Whether only a part of a long line is there."""
 
 
 def cut_windows(
@@ -68,7 +70,8 @@ def cut_windows(
             break
         shown = _joined(short, chosen)
         if (tokens := count(shown)) <= budget:
-            return TextWindows(shown, _runs(short, chosen), False)
+            shortened = any(short[at] != numbered[at] for at in chosen)
+            return TextWindows(shown, _runs(short, chosen), False, shortened)
         room *= min(0.95, budget / tokens)
     return TextWindows("", (), False)
 
