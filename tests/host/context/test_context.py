@@ -145,7 +145,7 @@ async def test_the_rules_choose_what_matches_with_its_reason(folder: Path) -> No
     log = next(block for block in context if block.uri.endswith("alarm.log"))
     assert "matches the question" in log.reason
     assert "line 1" in log.reason
-    assert "changed 0 hours ago" in log.reason
+    assert "changed less than an hour ago" in log.reason
 
 
 async def test_required_resources_are_included_and_those_for_the_user_are_not() -> None:

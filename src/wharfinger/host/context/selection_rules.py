@@ -148,7 +148,8 @@ def _reason(
     if entry.priority is not None:
         parts.append(f"priority {entry.priority:g}")
     if days is not None and days < 2:
-        parts.append(f"changed {many(round(days * 24), 'hour')} ago")
+        hours = round(days * 24)
+        parts.append(f"changed {many(hours, 'hour')} ago" if hours else "changed less than an hour ago")
     elif days is not None:
         parts.append(f"changed {many(round(days), 'day')} ago")
     return "; ".join(parts)
