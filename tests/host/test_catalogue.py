@@ -28,6 +28,8 @@ from wharfinger.host.catalogue import MAX_CHANGED_URIS, Catalogue, CatalogueChan
 from wharfinger.host.catalogue_lists import CatalogueEntry, CatalogueFilter, ServerList, TreeNode, read_server_list
 from wharfinger.host.catalogue_search import search_names
 from wharfinger.sources import files, resource_tools
+from wharfinger.upstreams.config import ServerConfig
+from wharfinger.upstreams.upstreams import Upstreams
 
 
 @pytest.fixture
@@ -435,6 +437,27 @@ async def test_a_server_that_is_down_does_not_affect_the_others(folder: Path) ->
     assert {entry.server for entry in entries} == {"harbour"}
     assert [hit.server for hit in hits] == ["harbour"]
     assert any(note.startswith("broken: ") for note in entries.notes)
+
+
+async def test_without_patience_a_call_uses_the_lists_that_there_are(folder: Path) -> None:
+    sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
+    off = ServerConfig(name="off", target=sleeping, disabled=True)
+    async with Upstreams([ServerConfig(name="slow", target=sleeping), off]) as servers:
+        catalogue = Catalogue(servers, patience=0)
+        began = time.monotonic()
+        assert await catalogue.search("gauge") == []
+        assert time.monotonic() - began < 1
+        assert catalogue.notes() == ["slow: its list is still being read."]
+        await catalogue.close()
+
+
+async def test_the_first_list_of_a_server_is_a_change_that_names_no_uri(folder: Path) -> None:
+    config = ServerConfig(name="harbour", target=server_of(folder, "harbour"))
+    async with Upstreams([config]) as servers:
+        catalogue = Catalogue(servers, patience=0)
+        assert await next_change(catalogue.changes()) == CatalogueChange("harbour", many=True)
+        assert await catalogue.find("file:///harbour/README.md")
+        await catalogue.close()
 
 
 # Hostile servers

@@ -106,7 +106,10 @@ class CatalogueEntries(list[CatalogueEntry]):
 
 
 class CatalogueChange(msgspec.Struct, frozen=True):
-    """The list of a server has changed. If more than `MAX_CHANGED_URIS` have, `many` is true and no URI is named."""
+    """The list of a server has changed.
+
+    `many` is true, and no URI is named, if more than `MAX_CHANGED_URIS` have changed, or if this is its first list.
+    """
 
     server: str
     added: frozenset[str] = frozenset()
@@ -168,8 +171,12 @@ class Catalogue:
         *,
         index: bool = False,
         search_tools: Mapping[str, str | None] | None = None,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         """`servers` may change. Entries are in the order of the servers.
+
+        A call waits at most `patience` seconds for lists that are being read, and then uses what there is. A user
+        interface that follows `changes()` sets it to 0.
 
         With `index`, all text of servers that have no search of their own is read once and indexed, so that searches
         are complete and quick. `search_tools` has the name of the tool with which a server is searched, or None for a
@@ -182,6 +189,7 @@ class Catalogue:
         self._search_tools = dict(search_tools or {})
         self._wants_index = index
         self._index: ListIndex | None = None
+        self._patience = patience
         self._closed = False
 
     # Entries
@@ -252,7 +260,7 @@ class Catalogue:
         notes: list[str] = []
         for name in self._names(server):
             known = self._known.get(name)
-            if known is None:
+            if known is None or self._servers[name].status == "disabled":
                 continue
             if known.error:
                 notes.append(f"{name}: {known.error}" + (" Its last list is used." if known.list is not None else ""))
@@ -412,8 +420,8 @@ class Catalogue:
         """Return the lists, and read those again that are out of date."""
         names = self._names(server)
         reading = [task for name in names if (task := self._refresh(name)) is not None]
-        if reading:
-            await asyncio.wait(reading, timeout=PATIENCE_SECONDS)
+        if reading and self._patience > 0:
+            await asyncio.wait(reading, timeout=self._patience)
         if self._wants_index and self._index is None:
             await self._begin_index()
         return [known.list for name in names if (known := self._known.get(name)) is not None and known.list is not None]
@@ -479,7 +487,7 @@ class Catalogue:
         added, removed, changed = found.difference(old)
         if not (added or removed or changed):
             return
-        many = len(added) + len(removed) + len(changed) > MAX_CHANGED_URIS
+        many = old is None or len(added) + len(removed) + len(changed) > MAX_CHANGED_URIS
         change = (
             CatalogueChange(name, many=True)
             if many

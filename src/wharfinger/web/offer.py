@@ -26,7 +26,7 @@ class Offer:
         self.read_only = read_only
         self.questions = CallQuestions()
         self.upstreams = Upstreams(list(configs), options=self._options)
-        self.catalogue = Catalogue(self.upstreams)
+        self.catalogue = Catalogue(self.upstreams, patience=0)  # the page follows its changes
         self._stop = self.upstreams.on_change(self._changed)
         self.listeners: list[Callable[[UpstreamChange], None]] = []
         """Called when the state of a server, or a list of tools or prompts has changed."""

@@ -15,6 +15,7 @@ from nicegui import Client
 
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, WharfingerError
+from wharfinger.host.catalogue_search import CatalogueHits
 from wharfinger.policy.policy import principal_of
 from wharfinger.policy.rule import UnusablePolicy
 from wharfinger.protocol.inspection import Inspection
@@ -32,7 +33,7 @@ from wharfinger.web.schema_fields import FormField, arguments_of
 from wharfinger.web.token_costs import show_costs
 from wharfinger.web.tree_rows import RowKey, TreeRows, decode_key, encode_key, row_of_entry
 from wharfinger.web.visitors import Visitor
-from wharfinger.web.vue_elements import CallForm, ResourceTree, SearchBox
+from wharfinger.web.vue_elements import CallForm, ResourceTree, SearchBox, TreeRow
 
 __all__ = ["Workbench", "WorkbenchSite"]
 
@@ -40,8 +41,8 @@ log = logging.getLogger("wharfinger.web")
 
 MAX_FOUND = 200
 """Results of a search that are shown."""
-LIST_SECONDS = 60.0
-"""How long the tree is looked at again while the lists of servers are still being read."""
+NOTES_SECONDS = 0.5
+"""How often the notes of the catalogue are looked at: no event reports that a list could not be read."""
 REFRESH_SECONDS = 0.1
 """Changes of a list within this time are one refresh of the tree."""
 
@@ -68,7 +69,7 @@ class Workbench:
         self._own_offer = self._offer = offer
         self._chosen: RowKey | None = None
         self._panel: ResourcePanel | CallPanel | None = None
-        self._found: list[Any] | None = None
+        self._found: list[TreeRow] | None = None
         self._searches = 0
         self._work = BackgroundTasks(report_failures=True)
         self._refreshing: dict[str, bool] = {}
@@ -123,7 +124,7 @@ class Workbench:
         loop = asyncio.get_running_loop()
         self._following = [
             loop.create_task(self._follow_lists(offer)),
-            loop.create_task(self._follow_reading(offer)),
+            loop.create_task(self._follow_notes(offer)),
         ]
         await self._rows.begin()
         self._show_tree()
@@ -161,8 +162,7 @@ class Workbench:
     def _show_tree(self) -> None:
         rows = self._rows.rows() if self._found is None else self._found
         self._tree.show(rows, "" if self._chosen is None else encode_key(self._chosen))
-        notes = self._offer.catalogue.notes()
-        self._notes.text = " ".join(name_text(note) for note in notes[:10])
+        self._show_notes(self._offer)
         visible = self._rows.visible(MAX_WATCHED) if not self._offer.read_only else {}
         chosen = self._chosen
         shown = (chosen[1], chosen[2]) if chosen is not None and chosen[0] == "resource" else None
@@ -219,16 +219,16 @@ class Workbench:
             self._rows.note(change)
             self._refresh(change.server, features=False)
 
-    async def _follow_reading(self, offer: Offer) -> None:
-        """Show the lists of slow servers as soon as they have been read."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + LIST_SECONDS
-        while loop.time() < end:
-            await offer.catalogue.tree("")
-            for name in offer.upstreams:
-                self._refresh(name, features=False)
-            if not any("still being read" in note for note in offer.catalogue.notes()):
-                return
+    async def _follow_notes(self, offer: Offer) -> None:
+        """Show which lists are still being read, or could not be."""
+        while True:
+            self._show_notes(offer)
+            await asyncio.sleep(NOTES_SECONDS)
+
+    def _show_notes(self, offer: Offer) -> None:
+        text = " ".join(name_text(note) for note in offer.catalogue.notes()[:10])
+        if text != self._notes.text:
+            self._notes.text = text
 
     def _server_changed(self, change: UpstreamChange) -> None:
         self._refresh(change.server, features=change.kind in ("tools", "prompts", "status"))
@@ -258,7 +258,10 @@ class Workbench:
     # -- search
 
     async def _search(self, words: str, contents: bool) -> None:
-        """Show what fits the words instead of the tree; an older search that ends later is dropped."""
+        """Show what fits the words instead of the tree: first the names that fit, then contents if they are wanted.
+
+        A search that ends after a newer one has begun is dropped.
+        """
         self._searches += 1
         number = self._searches
         if not words.strip():
@@ -267,15 +270,26 @@ class Workbench:
             self._show_tree()
             return
         self._search_box.say("Searching …")
-        try:
-            hits = await self._offer.catalogue.search(words, contents=contents, limit=MAX_FOUND)
-        except (InvalidArgument, WharfingerError) as error:
-            if number == self._searches:
-                self._search_box.say(name_text(str(error)))
-            return
-        if number != self._searches:
-            return
-        rows: list[Any] = []
+        for with_contents in (False, True) if contents else (False,):
+            try:
+                hits = await self._offer.catalogue.search(words, contents=with_contents, limit=MAX_FOUND)
+            except (InvalidArgument, WharfingerError) as error:
+                if number == self._searches:
+                    self._search_box.say(name_text(str(error)))
+                return
+            rows = await self._rows_of(hits)
+            if number != self._searches:
+                return
+            self._found = rows
+            said = [f"{len(rows)}{' or more' if len(hits) >= MAX_FOUND else ''} found."]
+            if contents and not with_contents:
+                said.append("Searching contents …")
+            self._search_box.say(" ".join([*said, *(name_text(note) for note in hits.notes[:5])]))
+            self._show_tree()
+
+    async def _rows_of(self, hits: CatalogueHits) -> list[TreeRow]:
+        """Return the rows of the resources that a search has found."""
+        rows: dict[str, TreeRow] = {}
         for hit in hits:
             entries = await self._offer.catalogue.find(hit.base, server=hit.server)
             badge = self._rows.badges.get((hit.server, hit.base), "")
@@ -286,11 +300,8 @@ class Workbench:
             if not entries or not entries[0].is_template:
                 row["key"] = encode_key(("resource", hit.server, hit.uri))
             row["title"] = name_text(f"{hit.uri}\n{hit.snippet}", 1000)
-            rows.append(row)
-        self._found = list({row["key"]: row for row in rows}.values())
-        number_found = f"{len(self._found)}{' or more' if len(hits) >= MAX_FOUND else ''} found"
-        self._search_box.say(" ".join([f"{number_found}.", *(name_text(note) for note in hits.notes[:5])]))
-        self._show_tree()
+            rows[row["key"]] = row
+        return list(rows.values())
 
     # -- other views
 
