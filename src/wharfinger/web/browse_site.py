@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+from wharfinger.client import ClientOptions
 from wharfinger.errors import MissingExtra, Overloaded
 from wharfinger.protocol.inspection import Inspection
 from wharfinger.protocol.principal import Principal
@@ -68,13 +69,18 @@ class BrowseSite:
         inspection: Inspection | None = None,
         directory: Path | None = None,
         asks_for_token: bool = False,
+        options: ClientOptions | None = None,
     ) -> None:
-        """`asks_for_token` says that visitors sign in with a token of the server; `directory` is for `Visitors`."""
+        """`asks_for_token` says that visitors sign in with a token of the server; `directory` is for `Visitors`.
+
+        `options` are those of the clients that connect to the servers.
+        """
         self.name = name
         self.inspection = inspection
         self.shelf = ContentShelf()
         self.visitors = Visitors(directory)
         self._configs_for = configs_for
+        self._options = options
         self._shared: Offer | None = None
         self._is_shared = shared
         self._asks_for_token = asks_for_token
@@ -118,7 +124,9 @@ class BrowseSite:
         if self._is_shared:
             from wharfinger.protocol.principal import ANONYMOUS
 
-            self._shared = await self._stack.enter_async_context(Offer(self._configs_for(ANONYMOUS)))
+            self._shared = await self._stack.enter_async_context(
+                Offer(self._configs_for(ANONYMOUS), options=self._options)
+            )
 
     async def close(self) -> None:
         """Close every tab, and end the connections; does nothing the second time."""
@@ -169,7 +177,9 @@ class BrowseSite:
         async with AsyncExitStack() as stack:
             offer = self._shared
             if offer is None:
-                offer = await stack.enter_async_context(Offer(self._configs_for(visitor.principal)))
+                offer = await stack.enter_async_context(
+                    Offer(self._configs_for(visitor.principal), options=self._options)
+                )
             bench = Workbench(client, self, visitor, offer)
             stack.push_async_callback(bench.close)
             bench.build()

@@ -21,9 +21,15 @@ __all__ = ["Offer"]
 class Offer:
     """The servers of one caller. `async with` connects to them, and ends them."""
 
-    def __init__(self, configs: Sequence[ServerConfig], *, read_only: bool = False) -> None:
-        """With `read_only` it is another principal's view: nothing may be called, and no question is answered."""
+    def __init__(
+        self, configs: Sequence[ServerConfig], *, read_only: bool = False, options: ClientOptions | None = None
+    ) -> None:
+        """With `read_only` it is another principal's view: nothing may be called, and no question is answered.
+
+        `options` are further options of the clients. Its `auth` is for servers without an Authorization header.
+        """
         self.read_only = read_only
+        self._given = options or ClientOptions()
         self.questions = CallQuestions()
         self.upstreams = Upstreams(list(configs), options=self._options)
         self.catalogue = Catalogue(self.upstreams, patience=0)  # the page follows its changes
@@ -32,11 +38,14 @@ class Offer:
         """Called when the state of a server, or a list of tools or prompts has changed."""
 
     def _options(self, config: ServerConfig) -> ClientOptions:
-        info = t.Implementation(name="wharfinger browse", version=__version__)
-        if self.read_only:
-            return ClientOptions(info=info)
-        questions = self.questions.of(config.name)
-        return ClientOptions(info=info, elicitation=questions.ask, consent=questions.ask_to_open)
+        options = self._given.copy()
+        options["info"] = t.Implementation(name="wharfinger browse", version=__version__)
+        if any(name.lower() == "authorization" for name in config.headers):
+            options.pop("auth", None)
+        if not self.read_only:
+            questions = self.questions.of(config.name)
+            options["elicitation"], options["consent"] = questions.ask, questions.ask_to_open
+        return options
 
     def _changed(self, change: UpstreamChange) -> None:
         if change.kind == "resources":

@@ -14,6 +14,7 @@ import pytest
 
 from tests.auth.authority import Authority, Guarded, harbour
 from tests.cli.conftest import COMMAND, ENVIRONMENT
+from tests.web.conftest import serving, wait_until
 from wharfinger.cli import main
 
 
@@ -109,6 +110,15 @@ def test_another_command_takes_the_token(servers: tuple[Guarded, Authority], tmp
     assert done.returncode == 0, done.stderr
     assert authority.paths().count("authorize") == 1
     assert "token-0" in guarded.seen
+
+
+def test_the_page_of_browse_takes_the_token(servers: tuple[Guarded, Authority], tmp_path: Path) -> None:
+    guarded, authority = servers
+    login(guarded.url, tmp_path)
+    env = {**ENVIRONMENT, "XDG_DATA_HOME": str(tmp_path)}
+    with serving("browse", "--no-open", "--port", "0", guarded.url, cwd=tmp_path, env=env):
+        wait_until(lambda: "token-0" in guarded.seen, "the token was not sent")
+    assert authority.paths().count("authorize") == 1
 
 
 @pytest.mark.parametrize("args", [["explain", "ftp://x"], ["login", "x"], ["logout", "./charts"]])

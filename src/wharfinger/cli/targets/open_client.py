@@ -159,10 +159,7 @@ def on_ctrl_c(interrupted: list[bool]) -> None:
 
 def make_client(ctx: click.Context, target: Target, options: ConnectionOptions, **handlers: Any) -> Client:
     """Make the client; an invalid option is a usage error."""
-    from wharfinger.protocol.revisions import REVISIONS
-
-    if options.revision is not None and options.revision not in REVISIONS:
-        raise click.UsageError(f"No revision {options.revision!r}: choose one of {', '.join(sorted(REVISIONS))}.", ctx)
+    check_revision(ctx, options)
     if not target.url.startswith("http") and (options.headers or options.token_env):
         raise click.UsageError("--header and --token-env are for a URL; for a command use --env.", ctx)
     if target.url and options.env:
@@ -182,6 +179,14 @@ def make_client(ctx: click.Context, target: Target, options: ConnectionOptions, 
         )
     except (TypeError, ValueError) as error:
         raise click.UsageError(str(error), ctx) from None
+
+
+def check_revision(ctx: click.Context, options: ConnectionOptions) -> None:
+    """Raise click.UsageError if there is no such revision."""
+    from wharfinger.protocol.revisions import REVISIONS
+
+    if options.revision is not None and options.revision not in REVISIONS:
+        raise click.UsageError(f"No revision {options.revision!r}: choose one of {', '.join(sorted(REVISIONS))}.", ctx)
 
 
 def saved_sign_in(target: Target, given: Mapping[str, str]) -> Authorize | None:
