@@ -109,6 +109,23 @@ def test_only_the_paths_of_the_page_exist(page: RunningPage, cookie: dict[str, s
         assert ask(page, path, {**cookie, **OWN})[0] == 404, path
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["../" * 12 + "etc/passwd", "..%2f" * 12 + "etc/passwd", "%2e%2e/nicegui.py", "/etc/passwd", "nicegui.js%00.css"],
+)
+def test_no_file_outside_of_the_static_files_is_sent(page: RunningPage, cookie: dict[str, str], path: str) -> None:
+    home = ask(page, "/", {**cookie, **OWN})[2].decode()
+    static = re.search(r"/_nicegui/[^/]+/static/", home)
+    assert static is not None
+    assert ask(page, static[0] + "nicegui.js", {**cookie, **OWN})[0] == 200
+    assert ask(page, static[0] + path, {**cookie, **OWN})[0] == 404
+
+
+def test_an_address_with_a_script_gets_no_nonce(page: RunningPage, cookie: dict[str, str]) -> None:
+    _, _, body = ask(page, "/_nicegui/%3Cscript%3Ealert(1)%3C/script%3E?%3Cscript%3E", {**cookie, **OWN})
+    assert b"alert(1)</script>" not in body
+
+
 def test_a_message_may_have_a_mebibyte_and_no_more(page: RunningPage, cookie: dict[str, str]) -> None:
     head = {**cookie, **OWN}
     assert ask(page, SOCKET, head, "POST", b"x" * (1024 * 1024))[0] != 413
