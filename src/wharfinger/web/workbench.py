@@ -300,7 +300,7 @@ class Workbench:
             if not entries or not entries[0].is_template:
                 row["key"] = encode_key(("resource", hit.server, hit.uri))
             row["title"] = name_text(f"{hit.uri}\n{hit.snippet}", 1000)
-            rows[row["key"]] = row
+            rows[str(row["key"])] = row
         return list(rows.values())
 
     # -- other views
