@@ -77,7 +77,8 @@ def signed_in(new_tab: NewTab, page: RunningPage, token: str) -> Tab:
 
 def uris_on_page(tab: Tab) -> set[str]:
     """The URIs of all resources in the tree, with every folder open."""
-    tab.page.locator(".row-folder").first.wait_for()
+    # Tools may be there before the list of resources; the key of a folder of resources has its URI.
+    tab.page.locator('[data-key*="file:"]').first.wait_for()
     for _ in range(20):
         closed = tab.page.locator('.row-folder[aria-expanded="false"]')
         if not closed.count():
