@@ -22,11 +22,21 @@ RETRY_SECONDS = 5.0
 
 
 class LiveChanges:
-    """The watches of one page; `changed` is called with the server and the URI."""
+    """The watches of one page.
 
-    def __init__(self, offer: Offer, changed: Callable[[str, str], Awaitable[None]]) -> None:
+    `changed` is called with the server and the URI of a change. `began` is called with the server whenever a watch of
+    it has begun: what changed before that, also between two watches, is not reported.
+    """
+
+    def __init__(
+        self,
+        offer: Offer,
+        changed: Callable[[str, str], Awaitable[None]],
+        began: Callable[[str], Awaitable[None]],
+    ) -> None:
         self._offer = offer
         self._changed = changed
+        self._began = began
         self._wanted: dict[str, tuple[str, ...]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -64,6 +74,7 @@ class LiveChanges:
                 return
             try:
                 async with upstream.client.watch(*uris) as changes:
+                    await self._began(server)
                     async for change in changes:
                         await self._changed(server, change.uri)
             except WharfingerError as error:

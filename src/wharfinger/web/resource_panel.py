@@ -38,6 +38,9 @@ class ResourcePanel:
         self._previews: list[ContentPreview] = []
         self._reading = asyncio.Lock()
         self._changes = 0
+        self._shown: list[t.ResourceContents] | None = None
+        self._window = ""
+        """The URI of the window that is shown; empty for the first one, or for the whole."""
 
     async def show(self) -> None:
         """Read the resource, and show it."""
@@ -58,29 +61,33 @@ class ResourcePanel:
         await self.read()
 
     async def read(self, uri: str = "") -> None:
-        """Read it again, or a window of it. Several requests at a time become one more reading."""
+        """Read again what is shown, or another window. Several requests at a time become one more reading."""
+        self._window = uri or self._window
         if self._reading.locked() and not uri:
             return
         async with self._reading:
             before = -1
             while before != self._changes:
                 before = self._changes
-                await self._read(uri)
+                await self._read()
 
-    async def _read(self, uri: str) -> None:
+    async def _read(self) -> None:
         upstream = self._offer.server(self.server)
         if upstream is None:
             return
         began = time.perf_counter()
         try:
-            target = uri or await self._first_window(upstream.client)
+            target = self._window or await self._first_window(upstream.client)
             result = await upstream.client.read_resource(target, bypass_cache=True)
         except WharfingerError as error:
             self._facts.text = f"This cannot be read: {name_text(str(error), 1000)}"
             return
         self._facts.text = _facts_of(result.contents, time.perf_counter() - began, self._changes)
-        self._show_windows(result.contents[0] if result.contents else None)
         shown = result.contents[:MAX_CONTENTS]
+        if shown == self._shown:  # the visitor may have gone on in it
+            return
+        self._shown = shown
+        self._show_windows(shown[0] if shown else None)
         if len(self._previews) != len(shown):
             self.close()
             self._body.clear()

@@ -74,7 +74,7 @@ class Workbench:
         self._work = BackgroundTasks(report_failures=True)
         self._refreshing: dict[str, bool] = {}
         self._rows = TreeRows(offer)
-        self._live = LiveChanges(offer, self._resource_changed)
+        self._live = LiveChanges(offer, self._resource_changed, self._watch_began)
         self._following: list[asyncio.Task[Any]] = []
 
     # -- the page
@@ -119,7 +119,7 @@ class Workbench:
         await self._leave()
         self._offer = offer
         self._rows = TreeRows(offer)
-        self._live = LiveChanges(offer, self._resource_changed)
+        self._live = LiveChanges(offer, self._resource_changed, self._watch_began)
         offer.listeners.append(self._server_changed)
         loop = asyncio.get_running_loop()
         self._following = [
@@ -246,6 +246,12 @@ class Workbench:
             self._show_tree()
 
         self._within(work)
+
+    async def _watch_began(self, server: str) -> None:
+        """Read the resource that is shown again, because it may have changed before its watch began."""
+        panel = self._panel
+        if isinstance(panel, ResourcePanel) and panel.server == server:
+            self._within(panel.read)
 
     async def _resource_changed(self, server: str, uri: str) -> None:
         panel = self._panel
