@@ -201,6 +201,10 @@ class Terminal:
         os.close(self.fd)
 
 
+_EXPORT = re.compile(r"export( [A-Z_]+=[^\s;$`]+)+").fullmatch
+"""A command that only sets variables, to values that the shell does not compute."""
+
+
 class PageRun:
     """Runs the blocks of one page in one folder; `close` ends its background processes."""
 
@@ -269,7 +273,7 @@ class PageRun:
     def run_console(self, block: Block, text: str) -> None:
         steps = list(steps_of(text))
         for number, (command, printed) in enumerate(steps, 1):
-            if command.startswith("export "):
+            if _EXPORT(command):
                 self.environment |= dict(word.split("=", 1) for word in shlex.split(command)[1:])
                 continue
             directory = self.project if command.startswith("make") else self.folder
