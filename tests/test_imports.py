@@ -18,7 +18,7 @@ PACKAGE = ROOT / "src" / "wharfinger"
 # Every layer may import those above it in this list (lower in the house), and itself. Siblings share a row.
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"types", "errors", "version"}),
-    frozenset({"content", "net"}),
+    frozenset({"content", "net", "private_files"}),
     frozenset({"protocol"}),
     frozenset({"transports", "auth", "policy", "record", "bus", "store"}),
     frozenset({"source"}),

@@ -12,6 +12,7 @@ import msgspec
 
 from wharfinger.chat.conversation import Conversation
 from wharfinger.errors import StoreUnusable
+from wharfinger.private_files import is_private, replace_privately
 
 __all__ = ["ConversationStore", "state_folder"]
 
@@ -29,7 +30,7 @@ class ConversationStore:
         self._file: Path | None = None
 
     def last(self) -> Conversation | None:
-        """Return the conversation that was saved last, which `save` then replaces; None if there is none.
+        """Return the conversation that was saved last, or None. The next `save` replaces it.
 
         Raises:
             StoreUnusable: it cannot be read.
@@ -95,28 +96,16 @@ class ConversationStore:
         return [self.folder / name for _, name in sorted(found)]
 
     def _write(self, path: Path, data: bytes) -> None:
-        temporary = self.folder / f".{secrets.token_hex(8)}"
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check()
-            opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                with os.fdopen(opened, "wb") as file:
-                    file.write(data)
-                os.replace(temporary, path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    temporary.unlink()
-                raise
+            replace_privately(path, data)
         except OSError as error:
             raise self._unusable(error) from None
 
     def _check(self) -> None:
         """Raise StoreUnusable if others may enter the folder: they could read conversations, or replace them."""
-        if not hasattr(os, "getuid"):
-            return
-        status = self.folder.stat()
-        if status.st_uid != os.getuid() or status.st_mode & 0o077:
+        if not is_private(self.folder):
             raise StoreUnusable(
                 f"Conversations are not stored in {self.folder}, because others may enter it."
                 f" Run: chmod 700 {self.folder}"

@@ -43,7 +43,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
     public_name: str
     """The name under which the host offers it."""
     arguments: Any
-    """The arguments exactly as they would be sent; None if there are none."""
+    """The arguments that will be sent, or None if the call has none."""
     read_only: bool
     """Whether a trusted server says that the tool changes nothing. Always False if the server is not trusted."""
     changed_since: bool

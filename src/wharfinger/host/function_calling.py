@@ -72,7 +72,7 @@ class FunctionCalling(ABC):
 
         Raises:
             ValueError: it is not one call of a known API.
-            TypeError: it is no object of an API's client, dict or JSON.
+            TypeError: it is neither an object of an API's client, nor a dict or JSON.
         """
         return await self._function_calls.messages(tool_call, format, single=True, **options)
 
@@ -86,7 +86,7 @@ class FunctionCalling(ABC):
 
         Raises:
             ValueError: the answer is of no known API.
-            TypeError: it is no object of an API's client, dict or JSON.
+            TypeError: it is neither an object of an API's client, nor a dict or JSON.
         """
         return await self._function_calls.messages(response, format, single=False, **options)
 

@@ -190,7 +190,7 @@ class Store(Protocol):
     shared: bool
 
     async def get(self, key: str) -> bytes | None:
-        """Return the value of a key; None if there is none, or it has expired."""
+        """Return the value of a key, or None if the key is missing or has expired."""
         ...
 
     async def put(

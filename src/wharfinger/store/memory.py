@@ -28,7 +28,7 @@ class MemoryStore:
         """Number of keys and bytes by prefix, for each prefix that ends with a slash, and the empty one."""
 
     async def get(self, key: str) -> bytes | None:
-        """Return the value of a key; None if there is none, or it has expired."""
+        """Return the value of a key, or None if the key is missing or has expired."""
         self._sweep()
         found = self._values.get(key)
         return None if found is None else found[0]

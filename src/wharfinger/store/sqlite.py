@@ -77,7 +77,7 @@ class SqliteStore:
         self._next_sweep = 0.0
 
     async def get(self, key: str) -> bytes | None:
-        """Return the value of a key; None if there is none, or it has expired."""
+        """Return the value of a key, or None if the key is missing or has expired."""
         now = self._clock()
 
         def job(connection: Connection) -> bytes | None:

@@ -19,7 +19,7 @@ def show_activity(place: HtmlElement, inspection: Inspection, viewer: Principal)
     with place:
         node("h2", "Activity")
         node("h3", "Watched now")
-        _table(("Resource", "Watched by"), [(one.uri, ", ".join(one.principals) or "somebody") for one in watched])
+        _table(("Resource", "Watched by"), [(one.uri, ", ".join(one.principals) or "anonymous") for one in watched])
         node("h3", "Last requests")
         rows = [
             (

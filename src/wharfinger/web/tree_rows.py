@@ -44,7 +44,7 @@ def encode_key(key: RowKey) -> str:
 
 
 def decode_key(text: str) -> RowKey | None:
-    """Return the key that a browser sent; None if it is none."""
+    """Return the key that a browser sent; None if it is not one."""
     parts = text.split("\n", 2)
     return (parts[0], parts[1], parts[2]) if len(parts) == 3 else None
 

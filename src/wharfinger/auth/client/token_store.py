@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import os
-import secrets
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -15,6 +13,7 @@ import msgspec
 from wharfinger.auth.client.grants import Grant
 from wharfinger.auth.client.registration import RegisteredClient
 from wharfinger.errors import StoreUnusable
+from wharfinger.private_files import is_private, replace_privately
 
 __all__ = ["FileTokens", "MemoryTokens", "Tokens", "default_folder"]
 
@@ -177,21 +176,10 @@ class FileTokens:
             raise self._unusable(error) from None
 
     def _write(self, name: str, data: bytes) -> None:
-        temporary = self.folder / f".{secrets.token_hex(8)}"
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check()
-            opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                with os.fdopen(opened, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(temporary, self.folder / name)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    temporary.unlink()
-                raise
+            replace_privately(self.folder / name, data)
         except OSError as error:
             raise self._unusable(error) from None
 
@@ -203,13 +191,11 @@ class FileTokens:
 
     def _check(self) -> None:
         """Raise StoreUnusable if others may enter the folder: they could read tokens, or replace them."""
-        if not hasattr(os, "getuid"):
-            return
         try:
-            status = self.folder.stat()
+            private = is_private(self.folder)
         except FileNotFoundError:
             return
-        if status.st_uid != os.getuid() or status.st_mode & 0o077:
+        if not private:
             raise StoreUnusable(
                 f"Tokens are not stored in {self.folder}, because others may enter it. Run: chmod 700 {self.folder}"
             )

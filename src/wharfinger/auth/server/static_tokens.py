@@ -20,6 +20,7 @@ import msgspec
 
 from wharfinger.auth.server.token_verifier import InvalidToken, VerifierUnavailable
 from wharfinger.errors import WharfingerError
+from wharfinger.private_files import replace_privately
 from wharfinger.protocol.principal import Principal
 
 __all__ = ["IssuedToken", "StaticTokens", "TokenFileError", "create_token", "read_tokens", "revoke_token"]
@@ -222,19 +223,8 @@ def _write(file: Path, tokens: Sequence[IssuedToken]) -> None:
     """Replace the file atomically: a reader sees the old file or the new one."""
     lines = [msgspec.json.encode(record).decode() for record in tokens]
     text = '{"tokens": [\n' + ",\n".join(lines) + "\n]}\n"
-    temporary = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
     try:
-        opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            with os.fdopen(opened, "w") as out:
-                out.write(text)
-                out.flush()
-                os.fsync(out.fileno())
-            os.replace(temporary, file)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
+        replace_privately(file, text.encode())
     except OSError as error:
         raise _unusable(file, error.strerror or str(error)) from None
 

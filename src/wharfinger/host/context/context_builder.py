@@ -243,7 +243,7 @@ class _Building:
             following = _next(result.contents) if "?" not in uri else ""
             if sum(len(content.text or "") for content in contents) >= MAX_TEXT_CHARACTERS:
                 break
-        rest = f"It goes on at {printable(following, 300)}." if following and following not in seen else ""
+        rest = f"It continues at {printable(following, 300)}." if following and following not in seen else ""
         return contents, rest
 
     def _leave_out(self, choice: Choice, reason: str) -> None:

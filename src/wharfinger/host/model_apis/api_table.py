@@ -317,7 +317,7 @@ def find_calls(answer: Any, format: str | None = None) -> tuple[ModelAPI, list[M
 
     Raises:
         ValueError: the answer is of no known API, or not of the one that `format` names.
-        TypeError: it is no object of a client, dict or JSON.
+        TypeError: it is neither an object of an API's client, nor a dict or JSON.
     """
     plain = plain_value(answer)
     for api in MODEL_APIS.values() if format is None else [model_api(format)]:

@@ -48,7 +48,7 @@ def plain_value(value: Any, depth: int = 0) -> Any:
 
     Raises:
         ValueError: it is a text that is not JSON, or is nested too deeply.
-        TypeError: it is none of these.
+        TypeError: it has another type.
     """
     if depth > MAX_DEPTH:
         raise ValueError("The answer has more than 64 levels of objects.")

@@ -1,0 +1,38 @@
+"""Files that only their owner may read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from wharfinger.private_files import is_private, replace_privately
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="Windows has no such modes")
+@pytest.mark.parametrize(("mode", "expected"), [(0o700, True), (0o500, True), (0o701, False), (0o740, False)])
+def test_a_folder_is_private_if_others_have_no_right_in_it(tmp_path: Path, mode: int, expected: bool) -> None:
+    tmp_path.chmod(mode)
+    assert is_private(tmp_path) is expected
+    tmp_path.chmod(0o700)
+
+
+def test_a_file_is_replaced_with_private_modes_and_leaves_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.json"
+    file.write_text("old")
+    file.chmod(0o644)
+    replace_privately(file, b"new")
+    assert file.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["tokens.json"]
+    if hasattr(os, "getuid"):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_if_a_file_cannot_be_replaced_nothing_is_left(tmp_path: Path) -> None:
+    folder = tmp_path / "tokens.json"
+    folder.mkdir()
+    with pytest.raises(OSError):
+        replace_privately(folder, b"new")
+    assert os.listdir(tmp_path) == ["tokens.json"]
