@@ -1,22 +1,17 @@
 """No API refuses a definition that is made from the tools of servers that people have.
 
-The lists were recorded from the published servers (record_servers.py); those that are installed for the tests of
-interoperability are also asked now.
+The lists were recorded from the published servers (record_servers.py). tests/interop/test_recorded_servers.py compares
+them with the servers that are installed there.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.host.model_apis.checkers import tool_faults
 from tests.host.model_apis.record_servers import RECORDED, SERVERS, recorded_tools
-from tests.interop.places import SLOW, installed, node
-from wharfinger import Client
 from wharfinger import types as t
 from wharfinger.host.model_apis import MODEL_APIS, OfferedTool, define_tools
 from wharfinger.host.model_apis.narrowing import narrow
@@ -90,26 +85,3 @@ def test_few_keywords_of_them_are_dropped_and_all_are_stated_in_words(format: st
         assert set(given) <= {narrowed.renamed.get(name, name) for name in narrowed.schema["properties"]}
         for each in narrowed.dropped:
             assert each.reason and (each.keyword or each.path)
-
-
-INSTALLED = {
-    "filesystem": lambda folder: [*node("servers_js", "@modelcontextprotocol/server-filesystem/dist/index.js"), folder],
-    "memory": lambda folder: node("servers_js", "@modelcontextprotocol/server-memory/dist/index.js"),
-    "git": lambda folder: [installed("mcp2", "bin/mcp-server-git")],
-    "time": lambda folder: [installed("mcp2", "bin/mcp-server-time")],
-    "sqlite": lambda folder: [installed("mcp1", "bin/mcp-server-sqlite")],
-}
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("server", INSTALLED)
-def test_an_installed_server_still_has_these_tools(server: str, tmp_path: Path) -> None:
-    async def listed() -> list[t.Tool]:
-        variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-        command = INSTALLED[server](str(tmp_path))
-        async with Client(command, cwd=tmp_path, env=variables, probe_timeout=SLOW) as client:
-            return await client.list_tools()
-
-    tools = asyncio.run(listed())
-    check(tools)
-    assert {tool.name for tool in tools} == {tool.name for tool in LISTS[server]}

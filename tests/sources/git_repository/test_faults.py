@@ -22,6 +22,7 @@ import pytest
 from tests.conftest import absent
 from tests.sources.conftest import ChangeRecorder
 from tests.sources.git_repository.conftest import GIT, Work
+from tests.sources.git_repository.git_processes import command_of, git_processes
 from tests.sources.git_repository.histories import History, Published, bytes_of, close_all
 from wharfinger import Client
 from wharfinger.errors import ResourceNotFound, WharfingerError
@@ -37,29 +38,6 @@ RECOVERY_SECONDS = 10.0  # seconds until the source has recovered
 
 
 # Processes
-
-
-def git_processes(parent: int | None = None) -> dict[int, str]:
-    """The processes called git that this or another process has started, and their commands."""
-    found: dict[int, str] = {}
-    for children in Path("/proc", str(parent or os.getpid()), "task").glob("*/children"):
-        try:
-            pids = children.read_text().split()
-        except OSError:
-            continue
-        for pid in pids:
-            command = command_of(int(pid))
-            if os.path.basename(command.split(" ")[0]) == "git":
-                found[int(pid)] = command
-    return found
-
-
-def command_of(pid: int) -> str:
-    """Return the command line of a process, or an empty string if it has ended."""
-    try:
-        return Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = RECOVERY_SECONDS) -> None:

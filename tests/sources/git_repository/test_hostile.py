@@ -28,6 +28,7 @@ from msgspec import UNSET
 
 from tests.conftest import absent
 from tests.sources.git_repository.conftest import GIT, Work
+from tests.sources.git_repository.git_processes import git_processes
 from tests.sources.git_repository.histories import Published, bytes_of, close_all, escaped
 from wharfinger import Client
 from wharfinger.errors import InvalidArgument, ResourceNotFound
@@ -1060,20 +1061,6 @@ def _no_processes_are_left() -> Iterator[None]:
     yield
     close_all()
     deadline = time.monotonic() + 5
-    while (left := _children()) and time.monotonic() < deadline:
+    while (left := git_processes()) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert left == []
-
-
-def _children() -> list[str]:
-    """Return the command lines of the child processes that run git."""
-    found: list[str] = []
-    for task in Path("/proc/self/task").glob("*/children"):
-        for pid in task.read_text().split():
-            try:
-                command = Path("/proc", pid, "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except OSError:
-                continue
-            if "git" in command.split(" ")[0]:
-                found.append(command)
-    return found
+    assert left == {}

@@ -1,0 +1,35 @@
+"""The recorded tools of published servers (tests/host/model_apis) are those of the servers that are installed here."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.host.model_apis.test_public_servers import LISTS, check
+from tests.interop.places import SLOW, installed, node
+from wharfinger import Client
+from wharfinger import types as t
+
+INSTALLED = {
+    "filesystem": lambda folder: [*node("servers_js", "@modelcontextprotocol/server-filesystem/dist/index.js"), folder],
+    "memory": lambda folder: node("servers_js", "@modelcontextprotocol/server-memory/dist/index.js"),
+    "git": lambda folder: [installed("mcp2", "bin/mcp-server-git")],
+    "time": lambda folder: [installed("mcp2", "bin/mcp-server-time")],
+    "sqlite": lambda folder: [installed("mcp1", "bin/mcp-server-sqlite")],
+}
+
+
+@pytest.mark.parametrize("server", INSTALLED)
+def test_an_installed_server_still_has_these_tools(server: str, tmp_path: Path) -> None:
+    async def listed() -> list[t.Tool]:
+        variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+        command = INSTALLED[server](str(tmp_path))
+        async with Client(command, cwd=tmp_path, env=variables, probe_timeout=SLOW) as client:
+            return await client.list_tools()
+
+    tools = asyncio.run(listed())
+    check(tools)
+    assert {tool.name for tool in tools} == {tool.name for tool in LISTS[server]}
