@@ -78,12 +78,14 @@ class Recorder:
         return
 
 
-def named(subject: str) -> Principal:
-    """Return the principal with this name; the anonymous one without a name."""
+def named(subject: str | Principal) -> Principal:
+    """Return a new principal with this name, the anonymous one without a name, or a principal as it is."""
+    if isinstance(subject, Principal):
+        return subject
     return Principal(subject=subject) if subject else ANONYMOUS
 
 
-def session_of(server: Server, revision: str, principal: str = "") -> Session:
+def session_of(server: Server, revision: str, principal: str | Principal = "") -> Session:
     """Return a session after its handshake."""
     session = Session(named(principal))
     open_request(decode(line("initialize", hello(revision), 0, revision), server.limits), session, named(principal))
@@ -98,7 +100,7 @@ def opened(
     revision: str = STATELESS,
     *,
     id: Any = 1,
-    principal: str = "",
+    principal: str | Principal = "",
     channel: Any = None,
 ) -> Request:
     """A request as a transport opens it."""

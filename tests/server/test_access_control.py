@@ -11,7 +11,11 @@ import pytest
 from tests.server.driving import ALL, ERAS, STATELESS, Wire, ask, listed, looped, named, read
 from wharfinger import Context, Server
 from wharfinger import types as t
-from wharfinger.policy import Policy, Rule
+from wharfinger.policy import Policy, ReportOnly, Rule
+from wharfinger.policy.access import RuleAccess
+from wharfinger.protocol.interfaces import Access
+from wharfinger.protocol.principal import Principal
+from wharfinger.server.access_control import MAX_REMEMBERED, MAX_REMEMBERED_CHARACTERS
 from wharfinger.server.features.resources import Content
 from wharfinger.source import Hit, ResourcePage, Source
 from wharfinger.sources import files, skills
@@ -395,3 +399,72 @@ def test_access_is_compiled_once_for_principals_to_whom_the_same_rules_apply() -
     one, two = BOTH.access(named("eve")), BOTH.access(named("joe"))
     assert one is two
     assert BOTH.access(named("bob")) is not one
+
+
+ANN = named("ann")
+
+
+class CountingPolicy(Policy):
+    """A policy that counts how often it is consulted."""
+
+    consulted = 0
+
+    def access(self, principal: Principal) -> RuleAccess:
+        self.consulted += 1
+        return super().access(principal)
+
+
+class CountingReport(ReportOnly):
+    """Reports, and counts how often it is consulted."""
+
+    consulted = 0
+
+    def access(self, principal: Principal) -> Access:
+        self.consulted += 1
+        return super().access(principal)
+
+
+async def times_consulted(server: Server, authorizer: Any, *uris: str, principal: Principal = ANN) -> int:
+    """Read these URIs, and return how often the authorizer was consulted for it."""
+    before = authorizer.consulted
+    for uri in uris:
+        await ask(server, "resources/read", {"uri": uri}, principal=principal)
+    return int(authorizer.consulted - before)
+
+
+@looped
+async def test_what_rules_decide_for_a_principal_is_decided_once() -> None:
+    policy = CountingPolicy(allow=[Rule(who="sub:ann")])
+    server, _ = library(policy)
+    assert await times_consulted(server, policy, "note:open", "note:open", "note:closed", "note:open") == 2
+    assert await times_consulted(server, policy, "note:open", principal=named("bob")) >= 1
+    assert "error" in await ask(server, "resources/read", {"uri": "note:open"}, principal=named("bob"))
+    server.policy = Policy(allow=[Rule(who="sub:bob")])
+    assert "error" in await ask(server, "resources/read", {"uri": "note:open"}, principal=ANN)
+
+
+@looped
+async def test_what_is_not_decided_by_rules_alone_is_decided_each_time() -> None:
+    report = CountingReport(Policy(allow=[Rule(who="sub:bob")]))
+    server, _ = library(None)
+    server.policy = report
+    assert await times_consulted(server, report, "note:open", "note:open") == 2
+
+
+@pytest.mark.parametrize("characters", [MAX_REMEMBERED_CHARACTERS, MAX_REMEMBERED_CHARACTERS + 1])
+@looped
+async def test_long_targets_are_not_remembered(characters: int) -> None:
+    policy = CountingPolicy(allow=[Rule(who="sub:ann")])
+    server, _ = library(policy)
+    uri = "opennote://".ljust(characters, "x")
+    again = await times_consulted(server, policy, uri, uri) - 1
+    assert again == (characters > MAX_REMEMBERED_CHARACTERS)
+
+
+@pytest.mark.parametrize("others", [MAX_REMEMBERED - 1, MAX_REMEMBERED])
+@looped
+async def test_a_guard_remembers_a_bounded_number_of_decisions(others: int) -> None:
+    policy = CountingPolicy(allow=[Rule(who="sub:ann")])
+    server, _ = library(policy)
+    await times_consulted(server, policy, "note:open", *(f"opennote://{number}" for number in range(others)))
+    assert await times_consulted(server, policy, "note:open") == (others == MAX_REMEMBERED)

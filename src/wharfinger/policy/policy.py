@@ -106,6 +106,9 @@ class Policy:
         UnusablePolicy: a rule is not valid; the message names it, and says what to write.
     """
 
+    decides_by_rules = True
+    """The decision about an action and a target is always the same for a principal, so that it can be remembered."""
+
     def __init__(
         self,
         *,

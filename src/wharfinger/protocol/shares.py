@@ -8,7 +8,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from itertools import islice, takewhile
 from typing import Generic, TypeVar
 
-__all__ = ["FairTable", "Shares", "name_network", "name_owner"]
+__all__ = ["FairTable", "Shares", "name_network", "name_owner", "name_principal"]
 
 Member = TypeVar("Member")
 
@@ -21,7 +21,13 @@ def name_owner(key: str, address: str) -> str:
 
     A principal is never equal to an address.
     """
-    return f"principal {key}" if key else name_network(address)
+    return name_principal(key) if key else name_network(address)
+
+
+@lru_cache(4096)
+def name_principal(key: str) -> str:
+    """Return the owner whose share a principal with this key uses."""
+    return f"principal {key}"
 
 
 @lru_cache(4096)

@@ -10,6 +10,7 @@ Without a policy, and without features that need scopes, methods have no guard, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,7 +22,7 @@ from wharfinger.policy.current import CURRENT_ACCESS, may_read
 from wharfinger.policy.limiter import Limiter
 from wharfinger.protocol.interfaces import Access, Authorizer, Decision, Handler
 from wharfinger.protocol.methods import CORE
-from wharfinger.protocol.principal import LOCAL
+from wharfinger.protocol.principal import LOCAL, Principal
 from wharfinger.protocol.request import Request, no_such_method
 from wharfinger.server.feature_scopes import NestedAccess, decide_template
 from wharfinger.server.near_uris import add_near_uris
@@ -39,6 +40,10 @@ _CHECKED_BY_HANDLER = frozenset(
     {"tasks/get", "tasks/update", "tasks/cancel", "skills/list", "skills/get", "resources/directory/read"}
 )
 """Methods of our own extensions, whose handlers check URIs and names. An author's method needs a rule of its own."""
+MAX_REMEMBERED = 10_000
+"""Principals with targets whose decisions a guard remembers."""
+MAX_REMEMBERED_CHARACTERS = 512
+"""Characters of a target that is remembered."""
 
 
 class AccessControl:
@@ -76,30 +81,44 @@ class AccessControl:
 
     def _guarded(self, method: str, handler: Handler) -> Handler:
         """Return a handler that checks each request of a method first, and filters its result."""
-        decide = _DECISIONS.get(method)
-        if decide is None and method not in CORE and method not in _CHECKED_BY_HANDLER:
-            decide = _decide_method
-        filters = method in _COMPOSED
-        action = "call" if decide is _decide_method else _ACTIONS.get(method, "")
-
         services = self._services
+        action, target_of = _ACTIONS.get(method, ""), _TARGETS.get(method)
+        if method not in CORE and method not in _CHECKED_BY_HANDLER:
+            action, target_of = "call", _method_target
+        filters = method in _COMPOSED
+        # A guard lives as long as its policy and scopes, so what rules alone decided stays true. Each request with a
+        # principal and target that were seen before costs one look-up.
+        remembers = services.feature_scopes is None and getattr(services.authorizer, "decides_by_rules", False)
+        remembered: dict[tuple[Principal, str], tuple[Access, Decision | None]] = {}
 
-        async def serve(request: Request) -> Any:
-            # This is `access_of`, without a call that each request would pay for.
-            authorizer, scopes, principal = services.authorizer, services.feature_scopes, request.caller.principal
-            access = None if authorizer is None else authorizer.access(principal)
-            if scopes is not None:
-                access = scopes.access(access, principal)
+        def decide(request: Request, target: str) -> tuple[Access, Decision | None] | None:
+            principal, outer = request.caller.principal, request.access
+            access = services.access_of(principal)
             if access is None:  # a local caller, or the policy was removed while this request was on its way
-                return await handler(request)
-            outer = request.access
+                return None
             if outer is not None and outer is not access:  # this server is mounted in another
                 access = NestedAccess(outer, access)
+            decision = access.decide(action, target) if target_of is not None else None
+            if method == "completion/complete":
+                decision = _decide_completion(request, access)
+            elif remembers and outer is None and len(target) <= MAX_REMEMBERED_CHARACTERS:
+                if len(remembered) >= MAX_REMEMBERED:
+                    remembered.clear()
+                remembered[principal, target] = access, decision
+            return access, decision
+
+        async def serve(request: Request) -> Any:
+            target = "" if target_of is None else target_of(request)
+            outer = request.access
+            found = remembered.get((request.caller.principal, target)) if outer is None else None
+            if found is None and (found := decide(request, target)) is None:
+                return await handler(request)
+            access, decision = found
             request.access = access
             token = CURRENT_ACCESS.set(access)
             try:
-                if decide is not None:
-                    decision = request.decision = decide(request, access)
+                if decision is not None:
+                    request.decision = decision
                     if not decision.allowed:
                         raise await self._refusal(request, decision)
                 result = await handler(request)
@@ -168,18 +187,6 @@ class AccessControl:
                 return no_such_method(request)
 
 
-def _decide_resource(request: Request, access: Access) -> Decision:
-    return access.decide("read", request.params.uri)
-
-
-def _decide_tool(request: Request, access: Access) -> Decision:
-    return access.decide("call", f"tool:{request.params.name}")
-
-
-def _decide_prompt(request: Request, access: Access) -> Decision:
-    return access.decide("prompt", f"prompt:{request.params.name}")
-
-
 def _decide_completion(request: Request, access: Access) -> Decision:
     ref = request.params.ref
     if isinstance(ref, t.PromptReference):
@@ -187,18 +194,18 @@ def _decide_completion(request: Request, access: Access) -> Decision:
     return decide_template(access, ref.uri)
 
 
-def _decide_method(request: Request, access: Access) -> Decision:
-    """Decide about a method that the author has added, which a rule can name as `method:NAME`."""
-    return access.decide("call", f"method:{request.method}")
+def _method_target(request: Request) -> str:
+    """Return the target of a method that the author has added, which a rule can name."""
+    return f"method:{request.method}"
 
 
-_DECISIONS: dict[str, Callable[[Request, Access], Decision]] = {
-    "resources/read": _decide_resource,
-    "resources/subscribe": _decide_resource,
-    "tools/call": _decide_tool,
-    "prompts/get": _decide_prompt,
-    "completion/complete": _decide_completion,
+_TARGETS: dict[str, Callable[[Request], str]] = {
+    "resources/read": attrgetter("params.uri"),
+    "resources/subscribe": attrgetter("params.uri"),
+    "tools/call": lambda request: f"tool:{request.params.name}",
+    "prompts/get": lambda request: f"prompt:{request.params.name}",
 }
+"""What a request needs its action for (see `Access`). Other methods filter their answers, or check what they name."""
 
 _ACTIONS = {
     "resources/list": "read",
@@ -212,7 +219,7 @@ _ACTIONS = {
     "prompts/list": "prompt",
     "prompts/get": "prompt",
 }
-"""By method, the action by which limits count it. Limits without `do` also count all other requests."""
+"""By method, the action that it needs, and by which limits count it. Limits without `do` also count all others."""
 
 _COMPOSED = ("resources/read", "tools/call", "prompts/get")
 """Methods whose results may contain other resources, or links to them."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import math
 import re
 import time
 from collections import OrderedDict
@@ -53,8 +54,13 @@ class _Remembered(NamedTuple):
     principal: Principal
     until: float
     """When to verify it again."""
-    is_bound: bool
-    """Whether each request needs a proof."""
+    no_proof_until: float
+    """The same time if a request needs no proof, and minus infinity if each needs one."""
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether each request needs a proof."""
+        return self.no_proof_until != self.until
 
 
 class TokenAuth:
@@ -106,14 +112,12 @@ class TokenAuth:
         return (*self.issuers, "") if own else self.issuers
 
     def known(self, headers: Mapping[bytes, bytes]) -> Principal | None:
-        """Return the principal of a token that was verified before and needs no proof; None if it must be checked."""
-        value = headers.get(b"authorization")
-        if value is None:
-            return None
-        remembered = self._remembered.get(value if len(value) <= MAX_KEY_BYTES else hashlib.sha256(value).digest())
-        if remembered is None or remembered.is_bound or remembered.until < self._clock():
-            return None
-        return remembered.principal
+        """Return the principal of a token that was verified before and needs no proof; None if it must be checked.
+
+        This is the short way of `authenticate`: each request takes it. It does not find the tokens of long headers.
+        """
+        remembered = self._remembered.get(headers.get(b"authorization", b""))
+        return remembered.principal if remembered is not None and remembered.no_proof_until >= self._clock() else None
 
     def authenticate(self, method: str, url: str, headers: Mapping[bytes, bytes]) -> Principal | Awaitable[Principal]:
         """Return the principal of a request to the endpoint `url`, or an awaitable of it.
@@ -172,7 +176,7 @@ class TokenAuth:
             return principal  # its issuer has withdrawn a key meanwhile, which may be the one that signed this token
         until = now + trusted_seconds
         until = until if principal.expires is None else min(until, principal.expires)
-        self._remembered[key] = _Remembered(principal, until, is_bound)
+        self._remembered[key] = _Remembered(principal, until, -math.inf if is_bound else until)
         while len(self._remembered) > MAX_REMEMBERED_TOKENS:
             self._remembered.popitem(last=False)
         return principal

@@ -14,7 +14,7 @@ from wharfinger.protocol.interfaces import Authenticator, Service
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.principal import ANONYMOUS, Principal
 from wharfinger.protocol.request import ChunkedMessage, Request
-from wharfinger.protocol.shares import Shares, name_network, name_owner
+from wharfinger.protocol.shares import Shares, name_network, name_principal
 from wharfinger.transports.http_server.asgi_response import EventStream, FlushQueue, Receive, Send
 from wharfinger.transports.serving import CancelReason, check_unread
 
@@ -75,7 +75,7 @@ class HttpCall:
         self.principal = principal
         self.expires = principal.expires
         """When a stream of this caller ends (seconds since 1970); None if its credential does not expire."""
-        self.owner = name_owner(principal.key, self.address) if principal.key else name_network(self.address)
+        self.owner = name_principal(principal.key) if principal.key else name_network(self.address)
         """Whose share it uses."""
         self.counted = ""
         """How it is counted: "in flight", "stream", or "" if not here."""
