@@ -20,6 +20,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"types", "errors", "version"}),
     frozenset({"content", "net", "private_files"}),
     frozenset({"protocol"}),
+    frozenset({"fetching"}),
     frozenset({"transports", "auth", "policy", "record", "bus", "store"}),
     frozenset({"source"}),
     frozenset({"server", "client"}),

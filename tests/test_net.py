@@ -8,7 +8,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 from wharfinger.errors import ConnectionFailed
-from wharfinger.net import is_address, is_loopback, is_public, join_headers, make_resolver, proxy_for, read_limited
+from wharfinger.net import (
+    is_address,
+    is_loopback,
+    is_public,
+    join_headers,
+    make_resolver,
+    origin_of,
+    proxy_for,
+    read_limited,
+)
 
 
 @pytest.mark.parametrize(
@@ -144,3 +153,24 @@ def test_a_body_over_the_limit_is_refused() -> None:
     assert asyncio.run(read(b"ab", b"cd")) == b"abcd"
     assert asyncio.run(read(b"ab", b"cde")) is None
     assert asyncio.run(read()) == b""
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("https://Harbour.Example:443/x", "https://harbour.example"),
+        ("http://[::1]:80/", "http://[::1]"),
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ("https://user@harbour.example/", None),
+        ("https://harbour.example:99999/", None),
+        ("https:///x", None),
+        ("javascript:alert(1)", None),
+        ("file:///etc/passwd", None),
+        ("https://harbour.example/a b", None),
+        ("https://harbour.example/\r\nHost: x", None),
+        ("https://hárbour.example/", None),
+        ("https://x/" + "y" * 10_000, None),
+    ],
+)
+def test_an_origin_has_one_spelling(url: str, origin: str | None) -> None:
+    assert origin_of(url) == origin

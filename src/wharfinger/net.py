@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from wharfinger.errors import ConnectionFailed
@@ -15,7 +16,17 @@ from wharfinger.errors import ConnectionFailed
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractResolver
 
-__all__ = ["is_address", "is_loopback", "is_public", "join_headers", "make_resolver", "proxy_for", "read_limited"]
+__all__ = [
+    "is_address",
+    "is_loopback",
+    "is_public",
+    "join_headers",
+    "make_resolver",
+    "origin_of",
+    "proxy_for",
+    "read_limited",
+    "split_url",
+]
 
 
 def is_loopback(host: str) -> bool:
@@ -82,6 +93,34 @@ def _embedded(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
     if address.sixtofour is not None:
         return [address.sixtofour]
     return list(address.teredo or ())
+
+
+_PORTS = {"http": 80, "https": 443}
+MAX_URL_CHARACTERS = 8 * 1024
+
+
+def split_url(url: str) -> SplitResult | None:
+    """Return the parts of an absolute http(s) URL; None if it is not one, or not allowed."""
+    if len(url) > MAX_URL_CHARACTERS or not url.isascii() or not url.isprintable() or set(url) & set(' "<>\\^`{|}'):
+        return None
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    usable = parts.scheme in _PORTS and parts.hostname and parts.username is None and parts.password is None
+    return parts if usable and port != 0 else None
+
+
+def origin_of(url: str) -> str | None:
+    """Return scheme, host and port in a canonical form; None if the URL is not allowed."""
+    parts = split_url(url)
+    if parts is None:
+        return None
+    host = str(parts.hostname)
+    bracketed = f"[{host}]" if ":" in host else host
+    port = parts.port
+    return f"{parts.scheme}://{bracketed}" + ("" if port in (None, _PORTS[parts.scheme]) else f":{port}")
 
 
 def proxy_for(scheme: str, host: str) -> str | None:

@@ -3,44 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
-from urllib.parse import SplitResult, urlsplit
 
-from wharfinger.net import is_loopback, is_public
+from wharfinger.net import is_loopback, is_public, origin_of, split_url
 
 __all__ = [
     "covers",
     "forbidden_reason",
-    "origin_of",
     "resource_metadata_urls",
     "server_metadata_urls",
 ]
-
-_PORTS = {"http": 80, "https": 443}
-MAX_URL_CHARACTERS = 8 * 1024
-
-
-def split(url: str) -> SplitResult | None:
-    """Return the parts of an absolute http(s) URL; None if it is not one, or not allowed."""
-    if len(url) > MAX_URL_CHARACTERS or not url.isascii() or not url.isprintable() or set(url) & set(' "<>\\^`{|}'):
-        return None
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        return None
-    usable = parts.scheme in _PORTS and parts.hostname and parts.username is None and parts.password is None
-    return parts if usable and port != 0 else None
-
-
-def origin_of(url: str) -> str | None:
-    """Return scheme, host and port in a canonical form; None if the URL is not allowed."""
-    parts = split(url)
-    if parts is None:
-        return None
-    host = str(parts.hostname)
-    bracketed = f"[{host}]" if ":" in host else host
-    port = parts.port
-    return f"{parts.scheme}://{bracketed}" + ("" if port in (None, _PORTS[parts.scheme]) else f":{port}")
 
 
 def forbidden_reason(url: str, server: str) -> str | None:
@@ -48,7 +19,7 @@ def forbidden_reason(url: str, server: str) -> str | None:
 
     Tokens and codes are sent over https. http is allowed only on this machine, and only if the server is on it too.
     """
-    parts, own = split(url), split(server)
+    parts, own = split_url(url), split_url(server)
     if parts is None or own is None:
         return "it is not an http(s) URL"
     host, server_host = str(parts.hostname), str(own.hostname)
@@ -67,7 +38,7 @@ def forbidden_reason(url: str, server: str) -> str | None:
 
 def resource_metadata_urls(server: str, named: str | None) -> list[str]:
     """Return where a server's metadata may be, in order (RFC 9728 §3, §5.1): the named URL, by path, at the root."""
-    parts, origin = split(server), origin_of(server)
+    parts, origin = split_url(server), origin_of(server)
     if parts is None or origin is None:
         return []
     urls = [f"{origin}/.well-known/oauth-protected-resource"]
@@ -81,7 +52,7 @@ def resource_metadata_urls(server: str, named: str | None) -> list[str]:
 
 def server_metadata_urls(issuer: str) -> list[str]:
     """Return where an authorization server's metadata may be, in order (RFC 8414 §3, OpenID Connect Discovery §4)."""
-    parts, origin = split(issuer), origin_of(issuer)
+    parts, origin = split_url(issuer), origin_of(issuer)
     if parts is None or origin is None or parts.query:
         return []
     path = parts.path.rstrip("/")
@@ -93,7 +64,7 @@ def server_metadata_urls(issuer: str) -> list[str]:
 
 def covers(resource: str, server: str) -> bool:
     """Return whether a published resource covers a server: same origin, same path or one above it (RFC 9728 §3.3)."""
-    parts, own = split(resource), split(server)
+    parts, own = split_url(resource), split_url(server)
     if parts is None or own is None or parts.query or parts.fragment or origin_of(resource) != origin_of(server):
         return False
     above = parts.path.rstrip("/")

@@ -261,11 +261,15 @@ class LinkEvents(msgspec.Struct):
 
 
 class HttpResponse(msgspec.Struct, frozen=True):
-    """One HTTP response: the status, headers by lower-case name (repeated ones joined by `, `), the whole body."""
+    """One HTTP response: the status, headers by lower-case name (repeated ones joined by `, `), the whole body.
+
+    `url` is the URL that answered, after redirects.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    url: str = ""
 
 
 class Fetch(Protocol):

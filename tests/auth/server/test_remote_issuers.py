@@ -33,7 +33,7 @@ from wharfinger.auth import (
     TokenAuth,
     VerifierUnavailable,
 )
-from wharfinger.auth.client.fetching import MAX_BODY_BYTES
+from wharfinger.auth.client.sign_in_fetch import MAX_BODY_BYTES
 from wharfinger.auth.server import introspection, jwt_verifier, key_set
 
 AUDIENCE = "http://127.0.0.1:9/mcp"
@@ -300,7 +300,7 @@ async def compressed(request: web.Request) -> web.Response:
 @pytest.mark.parametrize(
     ("page", "reason"),
     [({"keys": [], "x": PADDING}, "sent more than"), (b"<html>", "no set of keys"), (b"", "no set of keys"),
-     (b"\xff\xfe", "no set of keys"), (b"[" * 100_000, "no set of keys"), (compressed, "no set of keys"),
+     (b"\xff\xfe", "no set of keys"), (b"[" * 100_000, "no set of keys"), (compressed, "sent more than"),
      ({"keys": [EC.as_dict(private=False) | {"kty": "RSA"}]}, "no key"),
      ({"keys": [EC.as_dict(private=False) | {"kty": "oct", "k": "c2VjcmV0"}]}, "no key"),
      ({"keys": [EC.as_dict(private=False) | {"crv": "P-521"}]}, "no key"),

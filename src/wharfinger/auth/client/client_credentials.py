@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from wharfinger.auth.client.discovery import AuthServer
-from wharfinger.auth.client.fetching import fetch_for
 from wharfinger.auth.client.grants import Grant, take_tokens
 from wharfinger.auth.client.registration import RegisteredClient
+from wharfinger.auth.client.sign_in_fetch import fetch_for
 from wharfinger.auth.client.steps import Trace, TraceStep, run
 from wharfinger.auth.client.token_manager import TokenManager
 from wharfinger.auth.client.token_store import MemoryTokens

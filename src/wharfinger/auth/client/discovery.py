@@ -19,8 +19,9 @@ import msgspec
 from wharfinger.auth.client.challenge import Challenge
 from wharfinger.auth.client.metadata import ResourceMetadata, ServerMetadata, read_document
 from wharfinger.auth.client.steps import Steps, Trace, TraceStep, get, shown
-from wharfinger.auth.urls import covers, forbidden_reason, origin_of, resource_metadata_urls, server_metadata_urls
+from wharfinger.auth.urls import covers, forbidden_reason, resource_metadata_urls, server_metadata_urls
 from wharfinger.errors import ConnectionFailed, NotAuthorized
+from wharfinger.net import origin_of
 
 __all__ = ["AuthServer", "discover"]
 

@@ -7,8 +7,8 @@ import msgspec
 from wharfinger.auth.client.discovery import AuthServer
 from wharfinger.auth.client.metadata import ServerMetadata, read_document
 from wharfinger.auth.client.steps import Steps, Trace, TraceStep, ask_json, refusal, shown
-from wharfinger.auth.urls import split
 from wharfinger.errors import NotAuthorized
+from wharfinger.net import split_url
 
 __all__ = ["ClientIdentity", "RegisteredClient", "how_registered", "register"]
 
@@ -103,7 +103,7 @@ def _known(
 
 def _document_fault(url: str) -> str | None:
     """Return why a URL cannot be a client id (client ID metadata documents, §3); None if it can."""
-    parts = split(url)
+    parts = split_url(url)
     if parts is None or parts.scheme != "https":
         return "it must be an https URL"
     if parts.path in ("", "/") or parts.fragment:

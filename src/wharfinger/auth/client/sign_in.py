@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from wharfinger.auth.client.callback import Callback
 from wharfinger.auth.client.discovery import AuthServer
-from wharfinger.auth.client.fetching import fetch_for
 from wharfinger.auth.client.grants import (
     Attempt,
     Grant,
@@ -22,6 +21,7 @@ from wharfinger.auth.client.grants import (
     read_redirect,
 )
 from wharfinger.auth.client.registration import ClientIdentity, RegisteredClient, how_registered, register
+from wharfinger.auth.client.sign_in_fetch import fetch_for
 from wharfinger.auth.client.steps import Trace, TraceStep, run
 from wharfinger.auth.client.token_manager import TokenManager
 from wharfinger.auth.client.token_store import MemoryTokens, Tokens

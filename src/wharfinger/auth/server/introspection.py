@@ -59,7 +59,7 @@ class IntrospectionVerifier:
         pair = f"{quote(client_id, safe='')}:{quote(client_secret, safe='')}"
         self._credentials = "Basic " + base64.b64encode(pair.encode()).decode()
         if fetch is None:
-            from wharfinger.auth.client.fetching import fetch_for
+            from wharfinger.auth.client.sign_in_fetch import fetch_for
 
             fetch = fetch_for(issuer, allow_private_networks=allow_private_networks, time=FETCH_SECONDS)
         self._fetch = fetch

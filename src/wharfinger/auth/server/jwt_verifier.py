@@ -78,7 +78,7 @@ class JWTVerifier:
         self._clock = clock
         self._fixed = None if keys is None else import_keys(keys.get("keys"))
         if fetch is None:
-            from wharfinger.auth.client.fetching import fetch_for
+            from wharfinger.auth.client.sign_in_fetch import fetch_for
 
             fetch = fetch_for(issuer, allow_private_networks=allow_private_networks, time=FETCH_SECONDS)
         self._remote = RemoteKeys(issuer, fetch, url=jwks_url)

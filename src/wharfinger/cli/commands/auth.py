@@ -56,8 +56,8 @@ def explain(
     Registers no client and does not sign in. The exit code is 4 if signing in is not possible.
     """
     from wharfinger.auth.client.explain import explain as explain_sign_in
-    from wharfinger.auth.client.fetching import fetch_for
     from wharfinger.auth.client.registration import ClientIdentity
+    from wharfinger.auth.client.sign_in_fetch import fetch_for
 
     identity = ClientIdentity(client_id=client_id, metadata_url=client_metadata_url)
     steps, possible = run(
@@ -167,7 +167,7 @@ def list_tokens(as_json: bool) -> None:
 async def sign_in(url: str, signing: SignIn, private: bool) -> Grant:
     """Send a request to the server, and sign in as its answer demands."""
     from wharfinger.auth.client.explain import first_request
-    from wharfinger.auth.client.fetching import fetch_for
+    from wharfinger.auth.client.sign_in_fetch import fetch_for
     from wharfinger.auth.client.steps import run as drive
 
     status, header = await drive(first_request(url), fetch_for(url, allow_private_networks=private))

@@ -136,7 +136,7 @@ def http_problems(settings: HttpSettings, online: bool) -> Iterator[str]:
 
 async def unreachable(issuers: Sequence[str]) -> list[str]:
     """Return a sentence for each issuer whose keys cannot be fetched."""
-    from wharfinger.auth.client.fetching import fetch_for
+    from wharfinger.auth.client.sign_in_fetch import fetch_for
     from wharfinger.auth.server.key_set import RemoteKeys
     from wharfinger.auth.server.token_verifier import VerifierUnavailable
 

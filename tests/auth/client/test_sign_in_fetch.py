@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from tests.auth.authority import serving
-from wharfinger.auth.client.fetching import MAX_BODY_BYTES, fetch_for
+from wharfinger.auth.client.sign_in_fetch import MAX_BODY_BYTES, fetch_for
 from wharfinger.errors import ConnectionFailed
 
 

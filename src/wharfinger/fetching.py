@@ -1,0 +1,303 @@
+"""HTTP requests to URLs that others name: web pages, HTTP APIs, the documents of a sign-in.
+
+Whoever names a URL could name one that only this machine can reach, one that leads there by a redirect or by a name
+that resolves to a private address, or one whose answer never ends. So a `Fetcher` checks
+
+- the URL of every hop (`refuse`), and which redirects are followed at all (`follow`);
+- every address, after the name is resolved and before it is connected to (`allow`), so that a name whose address
+  changes between a check and a connection gains nothing;
+- the size of the body, as it arrives and as it is after decompression, and the time of the whole exchange.
+
+It has no cookies and reads no `.netrc`. On another origin a redirected request keeps only headers that are no
+credentials. Bodies are decompressed here, piece by piece: a library that does it inflates a whole piece before anybody
+can count (64 KiB of gzip are up to 64 MiB).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import zlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from wharfinger.content.redaction import redacted, redacted_text
+from wharfinger.errors import ConnectionFailed
+from wharfinger.net import is_address, is_public, join_headers, make_resolver, origin_of, proxy_for, split_url
+from wharfinger.protocol.interfaces import HttpResponse
+from wharfinger.version import __version__
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+
+__all__ = ["Fetcher", "Gunzip", "TooLarge", "same_origin"]
+
+EXCHANGE_SECONDS = 30.0
+"""Seconds of one exchange: every redirect, from the look-up of the name to the last byte."""
+MAX_BODY_BYTES = 8 * 1024 * 1024
+MAX_REDIRECTS = 5
+MAX_CONNECTIONS = 8
+"""Connections at once of one fetcher; further requests wait within their time."""
+KEEP_ALIVE_SECONDS = 4.0
+"""Seconds that an idle connection is kept: many servers close theirs after 5 s, perhaps just as a request arrives."""
+USER_AGENT = f"wharfinger/{__version__}"
+REDIRECTS = frozenset((301, 302, 303, 307, 308))
+KEPT_HEADERS = frozenset(("accept", "accept-language", "range", "user-agent"))
+"""Headers that are sent to another origin after a redirect. Any other one may be a credential (`X-Api-Key`)."""
+
+
+class TooLarge(ConnectionFailed):
+    """The body of an answer is larger than the fetcher accepts."""
+
+
+def public_only(_host: str, address: str) -> bool:
+    """Allow addresses on the public internet."""
+    return is_public(address)
+
+
+def same_origin(url: str, target: str) -> bool:
+    """Follow redirects within one origin: same scheme, host and port."""
+    return origin_of(url) is not None and origin_of(url) == origin_of(target)
+
+
+class Fetcher:
+    """Sends HTTP requests, with bounds, to allowed addresses only. Keeps connections until `close()`, or `async with`.
+
+    It belongs to one event loop at a time.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow: Callable[[str, str], bool] = public_only,
+        refuse: Callable[[str], str | None] | None = None,
+        follow: Callable[[str, str], bool] | None = same_origin,
+        refusal: str = "{host} is in a private network or on this machine, which is not allowed",
+        headers: Mapping[str, str] | None = None,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        max_redirects: int = MAX_REDIRECTS,
+        max_connections: int = MAX_CONNECTIONS,
+        timeout: float = EXCHANGE_SECONDS,
+        keep_alive: float = KEEP_ALIVE_SECONDS,
+    ) -> None:
+        """Set the rules for all requests.
+
+        Args:
+            allow: takes a host and one of its IP addresses, and says whether it may be connected to. The default allows
+                public addresses.
+            refuse: takes a URL, and returns why it is not requested, or None. Asked for each redirect, too.
+            follow: takes a URL and the URL that it redirects to, and says whether to go there. None makes every
+                redirect an answer. Only GET and HEAD are redirected.
+            refusal: the message for a host without an allowed address; `{host}` is replaced.
+            headers: sent with every request, within its first origin if they may be credentials.
+            max_body_bytes: largest body, also after decompression.
+            max_redirects: how many redirects one request may follow.
+            max_connections: connections at once; further requests wait.
+            timeout: seconds for a whole exchange.
+            keep_alive: seconds that an idle connection is kept; 0 for none.
+        """
+        self._allow = allow
+        self._refuse = refuse
+        self._follow = follow
+        self._refusal = refusal
+        self._headers = {"user-agent": USER_AGENT, **{name.lower(): text for name, text in (headers or {}).items()}}
+        self._max_body_bytes = max_body_bytes
+        self._max_redirects = max_redirects
+        self._max_connections = max_connections
+        self._timeout = timeout
+        self._keep_alive = keep_alive
+        self._sessions: dict[bool, ClientSession] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections. A later request opens new ones."""
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
+            await session.close()
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        max_body_bytes: int | None = None,
+    ) -> HttpResponse:
+        """Send a request, follow the redirects that the rules allow, and return the answer, of any status.
+
+        `max_body_bytes` replaces that of the fetcher.
+
+        Raises:
+            TooLarge: the body is larger than `max_body_bytes`.
+            ConnectionFailed: the URL or its address is not allowed, nobody answers in time, or the answer is damaged.
+        """
+        limit = self._max_body_bytes if max_body_bytes is None else max_body_bytes
+        sent = self._headers | {name.lower(): text for name, text in (headers or {}).items()}
+        try:
+            async with asyncio.timeout(self._timeout):
+                for _ in range(self._max_redirects + 1):
+                    async with self._exchange(method, url, sent, body) as response:
+                        target = self._redirect(method, url, response)
+                        if target is None:
+                            answered = join_headers(response.headers.items())
+                            return HttpResponse(response.status, answered, await self._body(url, response, limit), url)
+                    if not same_origin(url, target):
+                        sent = {name: text for name, text in sent.items() if name in KEPT_HEADERS}
+                    url = target
+        except TimeoutError:
+            raise ConnectionFailed(f"{redacted(url)} did not answer within {self._timeout:g} s.") from None
+        raise ConnectionFailed(f"{redacted(url)} redirects more than {self._max_redirects} times.")
+
+    @asynccontextmanager
+    async def _exchange(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
+    ) -> AsyncIterator[ClientResponse]:
+        """Send one request to a URL that is checked here."""
+        import aiohttp  # imported on use: 60 ms and 10 MiB
+        from yarl import URL
+
+        parts, shown = split_url(url), redacted(url)
+        if parts is None:
+            raise ConnectionFailed(f"{shown[:200]} is not requested: it is not an http(s) URL that can be used.")
+        if self._refuse is not None and (reason := self._refuse(url)) is not None:
+            raise ConnectionFailed(f"{shown} is not requested: {reason}.")
+        host = str(parts.hostname)
+        proxy = proxy_for(parts.scheme, host)
+        # What the session's resolver does not see: an address needs no resolving, and a proxy resolves names itself.
+        unseen = [host] if is_address(host) else await _addresses(host) if proxy is not None else []
+        if not all(self._allow(host, address) for address in unseen):
+            raise ConnectionFailed(f"{shown} is not requested: {self._refusal.format(host=host)}.")
+        try:
+            async with self._session(proxied=proxy is not None).request(
+                method,
+                URL(url, encoded=True),
+                headers={"accept-encoding": "gzip", **headers},
+                data=body,
+                allow_redirects=False,
+                proxy=proxy,
+            ) as response:
+                yield response
+        except aiohttp.ClientSSLError as error:
+            raise ConnectionFailed(f"{shown} cannot be reached: TLS failed ({error}).") from None
+        except aiohttp.ClientConnectorError as error:
+            raise ConnectionFailed(f"{shown} cannot be reached: {error.os_error.strerror or error.os_error}.") from None
+        except (aiohttp.ClientError, ValueError) as error:
+            reason = redacted_text(str(error))[:500] or type(error).__name__
+            raise ConnectionFailed(f"The request to {shown} failed: {reason}.") from None
+
+    def _session(self, *, proxied: bool) -> ClientSession:
+        """Return the session for direct requests, or for those through a proxy, which resolves names itself."""
+        import aiohttp
+
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._loop, self._sessions = loop, {}
+        if proxied not in self._sessions:
+            self._sessions[proxied] = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=self._max_connections,
+                    resolver=None if proxied else make_resolver(self._allow, self._refusal),
+                    force_close=not self._keep_alive,
+                    keepalive_timeout=self._keep_alive or None,
+                ),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=None, sock_read=None),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,
+            )
+        return self._sessions[proxied]
+
+    def _redirect(self, method: str, url: str, response: ClientResponse) -> str | None:
+        """Return the URL that an answer redirects to, None if it is the answer."""
+        location = response.headers.get("Location", "")
+        if self._follow is None or response.status not in REDIRECTS or not location or method not in ("GET", "HEAD"):
+            return None
+        from yarl import URL
+
+        try:
+            # Do not normalise an encoded location: what it names must not change.
+            target = URL(url, encoded=True).join(URL(location, encoded=location.isascii() and " " not in location))
+            found = str(target.with_fragment(None))
+        except ValueError:
+            found = ""
+        if not found or split_url(found) is None or not self._follow(url, found):
+            raise ConnectionFailed(
+                f"{redacted(url)} redirects elsewhere, which is not followed: {redacted(location[:200])!r}."
+            )
+        return found
+
+    async def _body(self, url: str, response: ClientResponse, limit: int) -> bytes:
+        too_large = TooLarge(f"{redacted(url)} sent more than {limit} bytes.")
+        coding = response.headers.get("Content-Encoding", "").strip().lower()
+        if coding not in ("", "identity", "gzip", "x-gzip"):
+            raise ConnectionFailed(f"{redacted(url)} sent a body in {coding[:50]!r} coding: only gzip is read.")
+        inflate = Gunzip(limit) if "gzip" in coding else None
+        pieces: list[bytes] = []
+        received = size = 0
+        async for piece in response.content.iter_any():
+            received += len(piece)
+            if received > limit:
+                raise too_large
+            if inflate is not None:
+                try:
+                    piece = inflate.feed(piece)
+                except OverflowError:
+                    raise too_large from None
+                except ValueError as error:
+                    raise ConnectionFailed(f"{redacted(url)} sent a damaged body: {error}.") from None
+            size += len(piece)
+            pieces.append(piece)
+        if inflate is not None and received and not inflate.complete:
+            raise ConnectionFailed(f"{redacted(url)} sent a damaged body: its gzip data ends too early.")
+        return b"".join(pieces)
+
+
+class Gunzip:
+    """Decompresses gzip data of one member, piece by piece, up to `limit` bytes in all."""
+
+    def __init__(self, limit: int) -> None:
+        self._left = limit
+        self._inflater = zlib.decompressobj(wbits=31)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the end of the data has been read."""
+        return self._inflater.eof
+
+    def feed(self, piece: bytes) -> bytes:
+        """Return what a piece decompresses to.
+
+        Raises:
+            OverflowError: it is more than the limit.
+            ValueError: it is not gzip data, or data follows its end.
+        """
+        if not piece:
+            return b""
+        try:
+            text = self._inflater.decompress(piece, self._left + 1)
+        except zlib.error as error:
+            raise ValueError(str(error)) from None
+        self._left -= len(text)
+        if self._left < 0 or self._inflater.unconsumed_tail:
+            raise OverflowError
+        if self._inflater.unused_data:
+            raise ValueError("data follows the end of its gzip data")
+        return text
+
+
+async def _addresses(host: str) -> list[str]:
+    """Return the addresses of a host as this machine knows them; none if only a proxy can resolve it."""
+    with suppress(OSError):
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return [str(row[4][0]) for row in found]
+    return []
