@@ -1,4 +1,4 @@
-"""A short and slow definition of what rules mean, independent of how `wharfinger.policy` decides."""
+"""A short, slow reference implementation of policy rules that shares no code with `wharfinger.policy`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from wharfinger.policy import Rule
 from wharfinger.protocol.principal import ANONYMOUS, LOCAL, Principal
 
 
-def pieces(uri: str) -> list[bytes]:
-    """The decoded segments of a canonical URI, with the scheme as the first."""
+def split_uri(uri: str) -> list[bytes]:
+    """Split a canonical URI into decoded segments. The first is the scheme."""
     scheme, colon, rest = uri.partition("?")[0].partition(":")
     slashes = "//" if rest.startswith("//") else ""
     rest = rest[len(slashes) :]
@@ -20,16 +20,16 @@ def pieces(uri: str) -> list[bytes]:
     return [f"{scheme}{colon}{slashes}".encode(), *map(unquote_to_bytes, parts)]
 
 
-def fits(pattern: Sequence[str], path: Sequence[bytes]) -> bool:
-    """Match segments one by one, trying every length for `**`."""
+def path_matches(pattern: Sequence[str], path: Sequence[bytes]) -> bool:
+    """Compare segments one by one, and try every length for `**`."""
     if not pattern:
         return not path
     if pattern[0] == "**":
-        return any(fits(pattern[1:], path[skip:]) for skip in range(len(path) + 1))
+        return any(path_matches(pattern[1:], path[skip:]) for skip in range(len(path) + 1))
     if not path:
         return False
     words = [re.escape(unquote_to_bytes(word)) for word in pattern[0].split("*")]
-    return re.fullmatch(b".*".join(words), path[0], re.DOTALL) is not None and fits(pattern[1:], path[1:])
+    return re.fullmatch(b".*".join(words), path[0], re.DOTALL) is not None and path_matches(pattern[1:], path[1:])
 
 
 def matches(pattern: str, target: str) -> bool:
@@ -44,11 +44,11 @@ def matches(pattern: str, target: str) -> bool:
     assert found is not None
     rest = found[2][:-1] if len(found[2]) > 1 and found[2].endswith("/") else found[2]
     parts = [""] if rest == "/" else rest.split("/")
-    return not target.startswith(("tool:", "prompt:")) and fits([found[1], *parts], pieces(target))
+    return not target.startswith(("tool:", "prompt:")) and path_matches([found[1], *parts], split_uri(target))
 
 
-def holds(word: str, who: Principal) -> bool:
-    """Return whether one word of `who` applies to a principal."""
+def selector_applies(word: str, who: Principal) -> bool:
+    """Return whether one selector of `who` applies to a principal."""
     if word == "anyone":
         return True
     if who is LOCAL or who is ANONYMOUS:
@@ -58,14 +58,14 @@ def holds(word: str, who: Principal) -> bool:
     field, _, value = word.partition(":")
     claims: Mapping[str, Any] = who.claims
     groups = claims.get("groups", [])
-    had = {
+    values = {
         "sub": [who.subject],
         "client": [who.client],
         "scope": list(who.scopes),
         "group": [groups] if isinstance(groups, str) else groups,
         "email": [claims.get("email")] if claims.get("email_verified") is True else [],
     }[field]
-    return any(re.fullmatch(".*".join(map(re.escape, value.split("*"))), one, re.DOTALL) for one in had)
+    return any(re.fullmatch(".*".join(map(re.escape, value.split("*"))), one, re.DOTALL) for one in values)
 
 
 def applies(rule: Rule, who: Principal) -> bool:
@@ -73,26 +73,26 @@ def applies(rule: Rule, who: Principal) -> bool:
     words = [rule.who] if isinstance(rule.who, str) else rule.who
     scopes = [rule.scopes] if isinstance(rule.scopes, str) else rule.scopes
     return (
-        any(holds(word, who) for word in words)
+        any(selector_applies(word, who) for word in words)
         and (rule.issuer is None or rule.issuer == who.issuer)
         and set(scopes) <= who.scopes
     )
 
 
-def about(rule: Rule, action: str, target: str) -> bool:
+def covers(rule: Rule, action: str, target: str) -> bool:
     """Return whether a rule applies to an action on a target."""
     levels = {"read": "read prompt", "write": "read prompt call", "execute": "read prompt call query"}
     do = levels[rule.level].split() if rule.level in levels else None if rule.level else rule.do
     do = [do] if isinstance(do, str) else do
-    with_read = {"list": "read", "complete": "read", "search": "read", "watch": "read"}
+    read_actions = {"list": "read", "complete": "read", "search": "read", "watch": "read"}
     what = [rule.what] if isinstance(rule.what, str) else rule.what
-    return (do is None or action in [with_read.get(one, one) for one in do]) and (
+    return (do is None or action in [read_actions.get(one, one) for one in do]) and (
         what is None or any(matches(one, target) for one in what)
     )
 
 
 def allowed(allow: Sequence[Rule], deny: Sequence[Rule], who: Principal, action: str, target: str) -> bool:
-    """Return whether a principal may do an action: some rule allows it, and none denies it."""
-    if any(applies(rule, who) and about(rule, action, target) for rule in deny):
+    """Return whether some rule allows an action to a principal and none denies it."""
+    if any(applies(rule, who) and covers(rule, action, target) for rule in deny):
         return False
-    return any(applies(rule, who) and about(rule, action, target) for rule in allow)
+    return any(applies(rule, who) and covers(rule, action, target) for rule in allow)

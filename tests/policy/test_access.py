@@ -1,4 +1,4 @@
-"""Decisions against the oracle, statements about whole directories, and the cost of decisions."""
+"""Decisions compared with the oracle, decisions about whole directories, and their cost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILES = "file:///docs/**"
 
 @given(several_rules, several_rules, st.sampled_from(universe.PRINCIPALS))
 @settings(max_examples=300, deadline=None)
-def test_every_decision_is_that_of_the_oracle(allow: list[Rule], deny: list[Rule], who: Principal) -> None:
+def test_every_decision_agrees_with_the_oracle(allow: list[Rule], deny: list[Rule], who: Principal) -> None:
     access = Policy(allow=allow, deny=deny).access(who)
     for action in universe.ACTIONS:
         kinds = {"call": "tool:", "prompt": "prompt:"}
@@ -47,9 +47,7 @@ PREFIXES = sorted({uri[:cut] for uri in universe.URIS for cut in range(len(uri) 
 @example([Rule(who="anyone", what="file:///a/*")], [Rule(who="anyone", what="file:///a/**/b")], ANN)
 @example([Rule(who="anyone", what="file:///a")], [Rule(who="anyone", what="file:///a/*/**")], ANN)
 @settings(max_examples=150, deadline=None)
-def test_nothing_below_and_everything_below_are_never_false(
-    allow: list[Rule], deny: list[Rule], who: Principal
-) -> None:
+def test_decisions_about_prefixes_agree_with_the_oracle(allow: list[Rule], deny: list[Rule], who: Principal) -> None:
     access = Policy(allow=allow, deny=deny).access(who)
     readable = {uri for uri in universe.URIS if oracle.allowed(allow, deny, who, "read", uri)}
     for prefix in PREFIXES:
@@ -83,7 +81,9 @@ ODD_NAMES = [
 
 @given(several_rules, several_rules, st.sampled_from(["file:///", "file:///a/", "git://a/b/", "git://", "note:b/"]))
 @settings(deadline=None)
-def test_names_of_a_directory_are_judged_as_their_uris(allow: list[Rule], deny: list[Rule], directory: str) -> None:
+def test_readable_names_agree_with_decisions_about_their_uris(
+    allow: list[Rule], deny: list[Rule], directory: str
+) -> None:
     access = Policy(allow=allow, deny=deny).access(ANN)
     readable = access.readable_names(directory)
     for name in ODD_NAMES:
@@ -92,9 +92,7 @@ def test_names_of_a_directory_are_judged_as_their_uris(allow: list[Rule], deny: 
 
 @given(several_rules, several_rules, st.lists(st.sampled_from(universe.PRINCIPALS), min_size=2, max_size=2))
 @settings(deadline=None)
-def test_public_is_what_everybody_may_read_and_no_rule_denies(
-    allow: list[Rule], deny: list[Rule], who: list[Principal]
-) -> None:
+def test_public_uris_are_readable_by_every_principal(allow: list[Rule], deny: list[Rule], who: list[Principal]) -> None:
     policy = Policy(allow=allow, deny=deny)
     for uri in universe.URIS[:40]:
         if policy.access(who[0]).is_public(uri):
@@ -135,7 +133,7 @@ def test_directories_with_and_without_hidden_files(prefix: str, may_read: bool, 
     assert (access.may_read_below(prefix), access.reads_all_below(prefix)) == (may_read, reads_all)
 
 
-def test_directory_with_a_hidden_file_in_it_is_not_read_whole() -> None:
+def test_directory_that_may_contain_a_hidden_file_is_not_fully_readable() -> None:
     policy = Policy(allow=[Rule(who="anyone", what=FILES)], deny=[Rule(who="anyone", what="file:///docs/**/pay.md")])
     access = policy.access(ANN)
     assert not access.reads_all_below("file:///docs/a/")
@@ -153,7 +151,7 @@ def test_denial_wins_and_is_named_in_any_order() -> None:
     assert access.decide("read", "file:///other") == (False, "", ())
 
 
-def test_first_of_the_rules_that_allow_is_named() -> None:
+def test_the_first_rule_that_allows_is_named() -> None:
     names = ["**/x", "**", "file:///**", "file:///a/x", "file:///a/*"]
     for first in range(len(names)):
         order = names[first:] + names[:first]
@@ -165,7 +163,7 @@ def test_first_of_the_rules_that_allow_is_named() -> None:
 
 
 @pytest.mark.parametrize("action", ["read", "query", "inspect"])
-def test_denial_without_what_is_about_everything(action: str) -> None:
+def test_denial_without_what_applies_to_everything(action: str) -> None:
     policy = Policy(allow=[Rule(who="anyone")], deny=[Rule(who="sub:ann")])
     assert policy.access(ANONYMOUS).allows(action, "file:///a")
     assert not policy.access(ANN).allows(action, "file:///a")
@@ -174,7 +172,7 @@ def test_denial_without_what_is_about_everything(action: str) -> None:
     assert not policy.access(ANN).may_read_below("")
 
 
-def test_two_stars_are_every_uri_and_no_name() -> None:
+def test_two_stars_match_every_uri_but_no_tool_or_prompt() -> None:
     access = Policy(allow=[Rule(who="anyone", what="**")]).access(ANN)
     assert access.allows("read", "any://thing")
     assert not access.allows("call", "tool:x")
@@ -182,13 +180,13 @@ def test_two_stars_are_every_uri_and_no_name() -> None:
 
 
 @pytest.mark.parametrize("target", ["tool:", "x", "", "file:///a", "prompt:x", "Tool:x", "tool", ":x"])
-def test_only_the_name_of_a_tool_can_be_called(target: str) -> None:
+def test_only_tools_can_be_called(target: str) -> None:
     access = Policy(allow=[Rule(who="anyone", what=["tool:x", "file:///a", "prompt:x"])]).access(ANN)  # type: ignore[arg-type]
     assert access.allows("call", "tool:x")
     assert not access.allows("call", target)
 
 
-def test_name_of_a_tool_is_one_segment() -> None:
+def test_tool_name_with_a_slash_is_one_segment() -> None:
     access = Policy(allow=[Rule(who="anyone", what="tool:a*")]).access(ANN)
     assert access.allows("call", "tool:a/b")
     assert access.allows("call", "tool:a")
@@ -220,7 +218,7 @@ def test_missing_scopes_are_named_only_if_the_rule_reveals_them(
     who = Principal(subject="ann", scopes=frozenset(scopes))
     access = policy.access(who)
     assert access.decide("read", "file:///docs/a") == expected
-    assert access.decide("read", "file:///docs/missing") == expected  # it does not depend on what exists
+    assert access.decide("read", "file:///docs/missing") == expected  # whether the file exists makes no difference
     assert access.decide("read", "file:///other") == (False, "", ())
     assert access.may_read_below("file:///docs/") == expected[0]
     assert access.reads_all_below("file:///docs/") == expected[0]
@@ -235,7 +233,7 @@ def test_nothing_is_revealed_to_callers_without_a_token_or_about_denied_resource
     assert policy.access(ANN).decide("read", "file:///docs/a") == (False, "closed", ())
 
 
-def test_denial_with_scopes_or_reveal_is_only_about_those_who_have_them() -> None:
+def test_denial_with_scopes_applies_only_to_principals_with_those_scopes() -> None:
     deny = [Rule(who="anyone", what=FILES, scopes="guest", reveal=True)]
     policy = Policy(allow=[Rule(who="anyone", what=FILES)], deny=deny)
     assert policy.access(ANN).allows("read", "file:///docs/a")
@@ -300,7 +298,7 @@ def test_flood_of_uris_and_principals_takes_bounded_memory(monkeypatch: pytest.M
         assert sum(len(access.rules) + 1 for access in policy._by_rules.values()) <= 200
 
 
-def test_remembered_places_take_little_memory() -> None:
+def test_cached_directories_take_little_memory() -> None:
     access = Policy(allow=[Rule(who="anyone", what="file:///**")]).access(ANN)
     tracemalloc.start()
     try:
@@ -312,7 +310,7 @@ def test_remembered_places_take_little_memory() -> None:
     assert used / 4_000 * MAX_DIRECTORIES < 60e6
 
 
-def test_long_uris_are_decided_and_not_remembered() -> None:
+def test_long_uris_are_decided_and_not_cached() -> None:
     policy = Policy(allow=[Rule(who="anyone", what="file:///a/**")], deny=[Rule(who="anyone", what="file:///a/**/z")])
     access = policy.access(ANN)
     path = "file:///a/" + "/".join("b" * (MAX_REMEMBERED_CHARACTERS // 2))
@@ -324,7 +322,7 @@ def test_long_uris_are_decided_and_not_remembered() -> None:
 
 
 @pytest.mark.parametrize("segments", [500, 510, 511, 2_000, 15_000])
-def test_deep_uri_is_decided_in_time_and_without_recursion(segments: int) -> None:
+def test_deep_uri_is_decided_in_bounded_time_and_without_recursion(segments: int) -> None:
     policy = Policy(allow=[Rule(who="anyone", what=f"file:///**/{number}/**") for number in range(200)])
     started = time.perf_counter()
     allowed = policy.access(ANN).allows("read", "file:///" + "/".join("7" * segments))
@@ -333,7 +331,7 @@ def test_deep_uri_is_decided_in_time_and_without_recursion(segments: int) -> Non
     assert segments > sys.getrecursionlimit() or segments <= 2_000
 
 
-def test_threads_decide_alike_while_the_memory_is_emptied() -> None:
+def test_threads_agree_while_the_cache_is_cleared() -> None:
     policy = Policy(allow=[Rule(who="anyone", what=FILES)], deny=[Rule(who="anyone", what="file:///docs/*/private")])
     wrong: list[str] = []
 

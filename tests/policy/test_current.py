@@ -27,7 +27,7 @@ def test_without_a_policy_everything_is_allowed() -> None:
     ("subject", "expected"),
     [("ann", [True, False, True, False, True, False, False, True]), ("bob", [False] * 8)],
 )
-def test_answers_are_those_of_the_current_caller(subject: str, expected: list[bool]) -> None:
+def test_decisions_are_those_of_the_current_caller(subject: str, expected: list[bool]) -> None:
     token = CURRENT_ACCESS.set(POLICY.access(Principal(subject=subject)))
     try:
         assert [
@@ -44,7 +44,7 @@ def test_answers_are_those_of_the_current_caller(subject: str, expected: list[bo
         CURRENT_ACCESS.reset(token)
 
 
-def test_concurrent_tasks_and_their_threads_each_have_their_own() -> None:
+def test_concurrent_tasks_and_their_threads_each_have_their_own_access() -> None:
     async def one(subject: str) -> list[bool]:
         CURRENT_ACCESS.set(POLICY.access(Principal(subject=subject)))
         found: list[bool] = []

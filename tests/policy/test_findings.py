@@ -1,4 +1,4 @@
-"""Findings about rules, the public view, and explanations; patterns are compared with what they match."""
+"""Problems found in rules, the public view, explanations of decisions, and the containment of patterns."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_match_of_a_contained_pattern_is_a_match_of_the_outer_one(outer: str, 
      ("x://**/c", "x://a/b/c", True), ("tool:*", "tool:a*", True), ("tool:a", "tool:*", False),
      ("x://a/**", "tool:a", False), ("x://a/**", "x://a", True)],
 )  # fmt: skip
-def test_containment(outer: str, inner: str, expected: bool) -> None:
+def test_pattern_containment(outer: str, inner: str, expected: bool) -> None:
     assert contains(parse_pattern(outer), parse_pattern(inner)) is expected
 
 
@@ -48,7 +48,7 @@ def test_containment(outer: str, inner: str, expected: bool) -> None:
     [("file:///docs/a/**", "file:///docs/a"), ("file:///docs/*/a", "file:///docs"), ("git://**", ""), ("**", ""),
      ("file:///docs/a.md", "file:///docs/a.md"), ("tool:a", ""), ("file:///**", "file://")],
 )  # fmt: skip
-def test_the_literal_beginning(pattern: str, beginning: str) -> None:
+def test_the_literal_beginning_ends_before_the_first_wildcard(pattern: str, beginning: str) -> None:
     assert literal_beginning(parse_pattern(pattern)) == beginning
 
 
@@ -86,12 +86,12 @@ def allow(what: str, who: str = "anyone", more: str = "") -> str:
      (allow("file:///docs/**") + 'deny = "read file:///docs/a.md"', [],
       ["test 1 fails: 'read file:///docs/a.md' is allowed by allow 1."])],
 )  # fmt: skip
-def test_problems(text: str, missing: list[str], expected: list[str]) -> None:
+def test_problems_of_rules_are_reported(text: str, missing: list[str], expected: list[str]) -> None:
     published = PUBLISHED._replace(missing=frozenset(missing), roots=lambda directory: [])
     assert [one.message for one in find_problems(Policy.from_toml(text), published) if one.problem] == expected
 
 
-def test_only_unmatched_beginnings_are_to_be_read() -> None:
+def test_unmatched_beginnings_leave_out_published_uris() -> None:
     policy = Policy.from_toml(
         allow("file:///docs/**") + '[[deny]]\nwho = "anyone"\nwhat = ["git://docs/*/*/x/**", "**"]'
     )
@@ -139,7 +139,7 @@ EXPLAINED = Policy.from_toml(
      ({"sub": "bob", "groups": ["staff"]}, "read", "file:///docs/private/a", False, "private", []),
      ({"sub": "bob"}, "call", "tool:x", False, "", [("allow 3", "it allows read only")])],
 )  # fmt: skip
-def test_explanations(
+def test_explanations_name_the_rule_or_the_near_misses(
     claims: dict[str, object], action: str, target: str, allowed: bool, rule: str, near: list[tuple[str, str]]
 ) -> None:
     found = explain(EXPLAINED, principal_of(claims), action, target)
@@ -171,5 +171,5 @@ def test_a_first_policy_denies_what_looks_private_and_passes_its_tests() -> None
         "git://docs/tree/v1/a.pem",
     ):
         assert not ann.allows("read", hidden)
-    assert not ann.allows("call", "tool:fetch"), "it is not known to change nothing"
+    assert not ann.allows("call", "tool:fetch"), "fetch is not known to be read-only"
     assert public_view(policy, published).number == 0

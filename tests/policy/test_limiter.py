@@ -35,7 +35,7 @@ def limiter(*limits: Limit, clock: Clock | None = None, **options: Any) -> Limit
 
 
 def call(limiter: Limiter, principal: Principal = ANN, action: str = "read", size: int = 0) -> int:
-    """Make one call as this principal. Returns 0, or the seconds after which to call again."""
+    """Make one call as this principal. Return 0, or the seconds to wait if it is refused."""
     use = limiter.use_of(f"principal {principal.key}" if principal.key else "address 192.0.2.1")
     try:
         end = limiter.begin(principal, action, use)
@@ -48,7 +48,7 @@ def call(limiter: Limiter, principal: Principal = ANN, action: str = "read", siz
     return 0
 
 
-def test_the_amount_is_allowed_at_once_and_then_one_at_a_time() -> None:
+def test_the_whole_amount_may_be_used_at_once_and_is_refilled_gradually() -> None:
     clock = Clock()
     limits = limiter(Limit(calls="100/min"), clock=clock)
     assert [call(limits) for _ in range(102)] == [0] * 100 + [1, 1]
@@ -62,7 +62,7 @@ def test_the_amount_is_allowed_at_once_and_then_one_at_a_time() -> None:
     assert [call(limits) for _ in range(102)].count(0) == 100
 
 
-def test_retry_after_is_when_the_next_call_is_allowed() -> None:
+def test_retry_after_is_the_time_until_the_next_allowed_call() -> None:
     clock = Clock()
     limits = limiter(Limit(calls="1/min"), clock=clock)
     assert call(limits) == 0
@@ -80,7 +80,7 @@ def test_retry_after_is_when_the_next_call_is_allowed() -> None:
     seconds=st.sampled_from([1, 60, 3600]),
     steps=st.lists(st.tuples(st.floats(0, 100), st.integers(1, 30)), max_size=30),
 )
-def test_no_span_of_time_has_more_than_one_bucket_and_what_flows_in(
+def test_no_interval_allows_more_than_a_full_bucket_and_its_refill(
     amount: int, seconds: int, steps: list[tuple[float, int]]
 ) -> None:
     clock = Clock()
@@ -96,9 +96,9 @@ def test_no_span_of_time_has_more_than_one_bucket_and_what_flows_in(
 
 
 @given(steps=st.lists(st.tuples(st.floats(0, 50), st.integers(0, 500)), max_size=40))
-def test_bytes_are_counted_afterwards_and_a_debt_is_paid_first(steps: list[tuple[float, int]]) -> None:
-    """Against a bucket in exact numbers: 100 bytes, 10 each second."""
-    clock, level, before = Clock(), Fraction(100), Fraction(1000)
+def test_bytes_are_counted_after_the_call_and_an_overdraft_delays_the_next_one(steps: list[tuple[float, int]]) -> None:
+    """The limiter agrees with a bucket in exact fractions: 600 bytes, refilled by 10 each second."""
+    clock, before = Clock(), Fraction(1000)
     limits = limiter(Limit(bytes="600/min"), clock=clock)
     level = Fraction(600)
     for pause, size in steps:
@@ -112,7 +112,7 @@ def test_bytes_are_counted_afterwards_and_a_debt_is_paid_first(steps: list[tuple
             level -= size
 
 
-def test_an_answer_over_the_limit_is_sent_and_the_next_call_waits_for_it() -> None:
+def test_an_answer_over_the_limit_is_sent_and_delays_the_next_call() -> None:
     clock = Clock()
     limits = limiter(Limit(bytes="1KiB/s"), clock=clock)
     assert call(limits, size=10 * 1024) == 0
@@ -123,7 +123,7 @@ def test_an_answer_over_the_limit_is_sent_and_the_next_call_waits_for_it() -> No
     assert call(limits) == 0
 
 
-def test_calls_at_the_same_time_are_counted_until_they_end() -> None:
+def test_parallel_calls_are_counted_until_they_end() -> None:
     limits = limiter(Limit(parallel=2))
     uses = [limits.use_of("principal a") for _ in range(3)]
     ends = [limits.begin(ANN, "call", use) for use in uses[:2]]
@@ -149,7 +149,7 @@ def test_a_refused_call_uses_up_nothing() -> None:
     assert limits.begin(ANN, "call", limits.use_of("principal a")) is not None
 
 
-def test_requests_of_a_handler_count_once_together_with_its_own() -> None:
+def test_all_requests_of_one_handler_count_as_one() -> None:
     limits = limiter(Limit(do="read", calls="2/min"), Limit(calls="3/min", parallel=1))
     use = limits.use_of("principal a")
     end = limits.begin(ANN, "call", use)
@@ -158,13 +158,13 @@ def test_requests_of_a_handler_count_once_together_with_its_own() -> None:
         assert limits.begin(ANN, "read", use, parallel=False) is None
     end()
     end = limits.begin(ANN, "read", limits.use_of("principal a"))
-    assert end is not None, "the five were counted as one read, and do not run any more"
+    assert end is not None, "the five reads counted as one, and have ended"
     end()
     with pytest.raises(RateLimited, match="calls = 2/min"):
         limits.begin(ANN, "read", limits.use_of("principal a"))
 
 
-def test_a_handler_cannot_read_for_a_caller_who_may_not_read_any_more() -> None:
+def test_a_handler_cannot_read_for_a_caller_who_has_used_up_their_reads() -> None:
     limits = limiter(Limit(do="read", calls="1/min"))
     assert [call(limits, action="read"), call(limits, action="call")] == [0, 0]
     use = limits.use_of(f"principal {ANN.key}")
@@ -174,7 +174,7 @@ def test_a_handler_cannot_read_for_a_caller_who_may_not_read_any_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "principal", "action", "most"),
+    ("limits", "principal", "action", "expected_count"),
     [
         ([Limit(calls="2/min"), Limit(calls="5/min")], ANN, "read", 2),
         ([Limit(who="sub:ann", calls="2/min"), Limit(calls="5/min")], BOB, "read", 5),
@@ -192,13 +192,13 @@ def test_a_handler_cannot_read_for_a_caller_who_may_not_read_any_more() -> None:
     ],
 )
 def test_the_first_limit_that_applies_counts(
-    limits: Sequence[Limit], principal: Principal, action: str, most: int
+    limits: Sequence[Limit], principal: Principal, action: str, expected_count: int
 ) -> None:
     counted = limiter(*limits)
-    assert [call(counted, principal, action) for _ in range(9)].count(0) == most
+    assert [call(counted, principal, action) for _ in range(9)].count(0) == expected_count
 
 
-def test_a_new_policy_with_the_same_limit_gives_no_caller_a_new_budget() -> None:
+def test_a_new_policy_keeps_the_usage_of_unchanged_limits() -> None:
     clock = Clock()
     before = limiter(Limit(calls="2/min"), clock=clock)
     assert [call(before) for _ in range(3)].count(0) == 2
@@ -215,7 +215,7 @@ def test_all_tokens_of_a_caller_share_a_limit() -> None:
     assert [call(limits, token) for token in tokens].count(0) == 2
 
 
-def test_full_buckets_are_forgotten() -> None:
+def test_full_buckets_are_dropped() -> None:
     clock, rate = Clock(), Rate("r", 1, 1)
     for n in range(10_000):
         clock.now += 0.01
@@ -223,7 +223,7 @@ def test_full_buckets_are_forgotten() -> None:
     assert len(rate) <= 200, "100 of them are not full"
 
 
-def test_a_flood_of_addresses_cannot_grow_the_memory_nor_free_anybody() -> None:
+def test_a_flood_of_addresses_neither_grows_memory_nor_lifts_a_limit() -> None:
     clock = Clock()
     rate = Rate("r", 2, 60, most=100)
     for _ in range(2):
@@ -236,7 +236,7 @@ def test_a_flood_of_addresses_cannot_grow_the_memory_nor_free_anybody() -> None:
     assert len(rate) <= 100 + 1 + 1, "the table, one bucket for all others, and Ann's"
     assert rate.wait("address used-up", 1, clock.now) > 0
     assert rate.wait("address new", 1, clock.now) > 0, "all others share a bucket, which is used up"
-    assert rate.wait("principal bob", 1, clock.now) == 0, "who signs in has one"
+    assert rate.wait("principal bob", 1, clock.now) == 0, "each signed-in caller has a bucket"
     clock.now += 120
     for _ in range(100 // EXAMINED_BUCKETS + 1):
         assert rate.wait("address late", 1, clock.now) == 0
@@ -245,7 +245,7 @@ def test_a_flood_of_addresses_cannot_grow_the_memory_nor_free_anybody() -> None:
     assert len(rate) < 100
 
 
-def test_ended_calls_are_forgotten() -> None:
+def test_ended_calls_are_dropped() -> None:
     parallel = Parallel("p", 2)
     for n in range(1000):
         parallel.begin(f"address {n}")
@@ -261,7 +261,9 @@ def test_a_policy_with_limits_alone_allows_everything_but_inspect() -> None:
     assert access.allows("query", "sqlite:///a") and not access.allows("inspect", "server:a")
     assert not Policy().access(ANONYMOUS).allows("read", "file:///a")
     limited = Policy(limits=[Limit(calls="1/min")], deny=[Rule(who="anyone", what="file:///a")])
-    assert not limited.access(ANONYMOUS).allows("read", "file:///b"), "with a rule, what no rule allows is refused"
+    assert not limited.access(ANONYMOUS).allows("read", "file:///b"), (
+        "if there is any rule, actions that no rule allows are refused"
+    )
 
 
 @pytest.mark.parametrize("action", ["query", "inspect"])
@@ -270,7 +272,7 @@ def test_a_limit_that_would_count_nothing_is_refused(action: str) -> None:
         Policy(limits=[Limit(do=("read", action), calls="1/min")])
 
 
-def test_with_several_issuers_a_limit_names_one() -> None:
+def test_with_several_issuers_a_limit_must_name_its_issuer() -> None:
     policy = Policy(limits=[Limit(calls="1/s"), Limit(who="sub:ann", calls="1/min")])
     policy.check_issuers(["https://a.example"])
     with pytest.raises(UnusablePolicy, match="limit 2: this server trusts several issuers"):

@@ -1,4 +1,4 @@
-"""Patterns against a naive matcher, and other spellings of URIs."""
+"""Patterns compared with the oracle, and non-canonical spellings of URIs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from wharfinger.policy.patterns import (
         ("git://Flask/HEAD", ("git://", "Flask", "HEAD")),  # a label, not a host
     ],
 )
-def test_uri_is_decoded_segments(uri: str, segments: tuple[str, ...]) -> None:
+def test_uri_is_split_into_decoded_segments(uri: str, segments: tuple[str, ...]) -> None:
     assert segments_of(uri) == segments
 
 
@@ -122,7 +122,7 @@ def test_canonical_spelling_has_segments(uri: str) -> None:
     assert segments_of(uri) is not None
 
 
-def test_escapes_decode_to_the_segment_that_is_judged_once() -> None:
+def test_escapes_are_decoded_once() -> None:
     overlong = segments_of("file:///docs/%C0%AE%C0%AE/a.md")
     assert overlong == ("file://", "", "docs", "\udcc0\udcae\udcc0\udcae", "a.md")  # not "..", nor U+FFFD
 
@@ -164,7 +164,7 @@ def test_uri_is_bounded_in_characters_and_segments() -> None:
 @example("file:///a%2Ab", "file:///aab")
 @example("file:///**/a/**", "file:///a")
 @example("git://**", "git://a")
-def test_pattern_matches_what_the_naive_matcher_matches(pattern: str, target: str) -> None:
+def test_patterns_match_as_the_oracle_does(pattern: str, target: str) -> None:
     compiled = parse_pattern(pattern)
     kind, _, name = target.partition(":")
     if kind in ("tool", "prompt"):
@@ -177,7 +177,7 @@ def test_pattern_matches_what_the_naive_matcher_matches(pattern: str, target: st
 
 
 @pytest.mark.parametrize("special", ["?", "[ab]", "{a,b}", "!a", "a|b", "(a)", "a+", "^a", "$", "."])
-def test_signs_of_other_pattern_languages_stand_for_themselves(special: str) -> None:
+def test_special_characters_of_other_pattern_languages_are_literal(special: str) -> None:
     exact, wild = parse_pattern(f"tool:{special}"), parse_pattern(f"tool:{special}*")
     assert exact.matches((special,))
     assert wild.matches((f"{special}x",))
@@ -186,7 +186,7 @@ def test_signs_of_other_pattern_languages_stand_for_themselves(special: str) -> 
         assert not wild.matches((other,))
 
 
-def test_a_segment_is_never_matched_by_its_beginning() -> None:
+def test_a_longer_or_shorter_segment_does_not_match() -> None:
     pattern = parse_pattern("file:///data/**")
     for uri in ("file:///data-evil/a", "file:///database", "file:///dat", "file:///DATA/a", "file:///x/data/a"):
         segments = segments_of(uri)
@@ -220,7 +220,7 @@ def test_a_segment_is_never_matched_by_its_beginning() -> None:
         ("file:///" + "a/" * MAX_SEGMENTS, "more than 64 segments"),
     ],
 )
-def test_unusable_pattern_says_what_to_write(text: str, words: str) -> None:
+def test_unusable_patterns_are_refused_with_a_hint(text: str, words: str) -> None:
     with pytest.raises(UnusablePattern) as raised:
         parse_pattern(text)
     assert words in str(raised.value)
@@ -269,5 +269,5 @@ def test_many_stars_take_time_proportional_to_the_name() -> None:
         ("file:///docs//", None),
     ],
 )
-def test_beginning_of_a_uri_is_its_directory(prefix: str, segments: tuple[str, ...] | None) -> None:
+def test_prefix_of_a_uri_is_reduced_to_its_directory(prefix: str, segments: tuple[str, ...] | None) -> None:
     assert segments_below(prefix) == segments

@@ -1,4 +1,4 @@
-"""`Policy`: reading it, error messages, roots, issuers, and its tests."""
+"""Reading a policy: its errors, its own tests, issuers, roots and versions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ deny = "read file:///docs/a.md"
 """
 
 
-def test_file_and_python_are_the_same_policy() -> None:
+def test_a_file_and_python_objects_make_the_same_policy() -> None:
     read = Policy.from_toml(EXAMPLE)
     written = Policy(
         allow=[Rule(who=("group:staff", "email:*@example.com"), do=("read",), what=("file:///docs/**", "git://**"))],
@@ -117,7 +117,7 @@ def test_actions_that_no_rule_allows_are_refused() -> None:
         ("\x00", ["is not TOML"]),
     ],
 )
-def test_mistake_is_named_with_its_rule_and_what_to_write(text: str, words: list[str], tmp_path: Path) -> None:
+def test_mistakes_are_reported_with_their_rule_and_a_hint(text: str, words: list[str], tmp_path: Path) -> None:
     file = tmp_path / "policy.toml"
     file.write_text(text)
     with pytest.raises(UnusablePolicy) as raised:
@@ -137,7 +137,7 @@ def test_mistake_is_named_with_its_rule_and_what_to_write(text: str, words: list
         ({"who": "anyone", "roots": []}, "roots is empty"),
     ],
 )
-def test_mistake_in_python_is_named_too(rule: dict[str, Any], words: str) -> None:
+def test_mistakes_in_python_objects_are_reported_with_their_rule(rule: dict[str, Any], words: str) -> None:
     with pytest.raises(UnusablePolicy, match=f"allow 1: .*{words}"):
         Policy(allow=[Rule(**rule)])
 
@@ -158,7 +158,7 @@ def test_missing_file_folder_and_unreadable_file_are_refused(tmp_path: Path) -> 
             Policy.load(secret)
 
 
-def test_file_is_bounded(tmp_path: Path) -> None:
+def test_file_size_is_bounded(tmp_path: Path) -> None:
     file = tmp_path / "policy.toml"
     file.write_bytes(b"#" * MAX_FILE_BYTES)
     assert Policy.load(file).rules == ()
@@ -179,7 +179,7 @@ def test_any_text_is_a_policy_or_refused(text: str) -> None:
 # -- tests of the policy itself
 
 
-def test_failing_test_stops_the_load_and_says_why(tmp_path: Path) -> None:
+def test_a_failing_test_of_the_policy_is_an_error_with_its_reason(tmp_path: Path) -> None:
     file = tmp_path / "policy.toml"
     file.write_text(EXAMPLE + '[[test]]\nname = "guests"\nas = "anyone"\nallow = ["read file:///docs/a.md"]')
     with pytest.raises(
@@ -215,7 +215,7 @@ def test_claims_of_a_test_become_a_principal() -> None:
 # -- issuers
 
 
-def test_people_of_two_issuers_with_one_subject_are_two() -> None:
+def test_one_subject_at_two_issuers_is_two_principals() -> None:
     policy = Policy(allow=[Rule(who="sub:ann", issuer="https://one.example", what="file:///**")])
     one, two = (Principal(subject="ann", issuer=f"https://{name}.example") for name in ("one", "two"))
     assert policy.access(one).allows("read", "file:///a")
@@ -225,7 +225,7 @@ def test_people_of_two_issuers_with_one_subject_are_two() -> None:
 
 
 @pytest.mark.parametrize("who", ["sub:ann", "group:a", "scope:a", "client:a", "email:*@a.example", "claim.x:y"])
-def test_with_several_issuers_a_rule_about_claims_names_one(who: str) -> None:
+def test_with_several_issuers_a_rule_about_claims_must_name_its_issuer(who: str) -> None:
     issuers = ["https://one.example", "https://two.example"]
     policy = Policy(deny=[Rule(who=who)])
     policy.check_issuers(issuers[:1])
@@ -234,7 +234,7 @@ def test_with_several_issuers_a_rule_about_claims_names_one(who: str) -> None:
     Policy(deny=[Rule(who=who, issuer=issuers[1])]).check_issuers(issuers)
 
 
-def test_with_several_issuers_scopes_need_one_and_anyone_none() -> None:
+def test_with_several_issuers_scopes_need_an_issuer_and_anyone_does_not() -> None:
     issuers = ["https://one.example", "https://two.example"]
     Policy(allow=[Rule(who=("anyone", "signed-in", "local"))]).check_issuers(issuers)
     with pytest.raises(UnusablePolicy, match=r"allow 1: .*several issuers"):
@@ -256,7 +256,7 @@ def published(root: str) -> list[str]:
     return {"/data": ["file:///data/**", "git://data/**"], "/data-evil": ["file:///evil/**"]}.get(root, [])
 
 
-def test_roots_are_what_is_published_of_a_directory_and_nothing_more() -> None:
+def test_roots_match_what_a_directory_publishes_and_nothing_else() -> None:
     policy = Policy(allow=[Rule(who="anyone", do="read", roots="/data")])
     assert policy.has_roots
     access = policy.bind_roots(published).access(ANONYMOUS)
@@ -285,7 +285,7 @@ def test_rule_with_roots_allows_nothing_before_they_are_bound() -> None:
     assert not policy.access(ANONYMOUS).may_read_below("")
 
 
-def test_binding_again_starts_from_the_rules_and_forgets_decisions() -> None:
+def test_binding_again_starts_from_the_rules_and_drops_decisions() -> None:
     policy = Policy(allow=[Rule(who="anyone", what="**")], deny=[Rule(who="anyone", roots="/data")])
     assert policy.access(ANONYMOUS).is_public("file:///data/a")
     bound = policy.bind_roots(published)
@@ -297,7 +297,7 @@ def test_binding_again_starts_from_the_rules_and_forgets_decisions() -> None:
     assert policy.access(ANONYMOUS).allows("read", "file:///moved/a")
 
 
-def test_tests_of_a_policy_with_roots_wait_until_they_are_bound(tmp_path: Path) -> None:
+def test_tests_of_a_policy_with_roots_pass_once_they_are_bound(tmp_path: Path) -> None:
     file = tmp_path / "policy.toml"
     file.write_text(
         '[[allow]]\nwho = "anyone"\nroots = "/data"\n[[test]]\nas = "anyone"\nallow = "read file:///data/a"'

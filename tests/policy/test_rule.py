@@ -11,13 +11,13 @@ from wharfinger.policy.rule import ACTIONS, LEVELS, Level, action_and_target
 from wharfinger.protocol.principal import Principal
 
 NEEDED = {"none": "", "read": "read", "write": "call", "execute": "query", "admin": "inspect"}
-"""An action that each level has and the one below has not."""
+"""An action that each level allows and the level below does not."""
 ORDER = list(NEEDED)
 
 
 @pytest.mark.parametrize("held", ORDER)
 @pytest.mark.parametrize("needed", ORDER)
-def test_level_allows_the_actions_of_those_up_to_itself(held: str, needed: str) -> None:
+def test_a_level_allows_its_own_actions_and_those_of_lower_levels(held: str, needed: str) -> None:
     rules = [] if held == "none" else [Rule(who="anyone", level=cast("Level", held))]
     access = Policy(allow=rules).access(Principal(subject="ann"))
     action = NEEDED[needed]
@@ -26,16 +26,16 @@ def test_level_allows_the_actions_of_those_up_to_itself(held: str, needed: str) 
     assert allowed == (ORDER.index(needed) <= ORDER.index(held))
 
 
-def test_levels_are_sets_that_contain_each_other() -> None:
+def test_each_level_contains_the_levels_below_it() -> None:
     assert LEVELS["read"] < LEVELS["write"] < LEVELS["execute"] < LEVELS["admin"] == ACTIONS
 
 
-def test_rule_without_do_is_about_all_actions() -> None:
+def test_rule_without_do_applies_to_all_actions() -> None:
     assert Rule(who="anyone").actions() == ACTIONS
 
 
 @pytest.mark.parametrize("word", ["list", "complete", "search", "watch"])
-def test_actions_that_come_with_read_are_read(word: str) -> None:
+def test_list_complete_search_and_watch_count_as_read(word: str) -> None:
     assert Rule(who="anyone", do=word).actions() == {"read"}
 
 
@@ -48,14 +48,14 @@ def test_actions_that_come_with_read_are_read(word: str) -> None:
         ("7/day", (7, 86_400.0)),
     ],
 )
-def test_rate_of_calls(text: str, expected: tuple[int, float]) -> None:
+def test_rates_of_calls_are_parsed(text: str, expected: tuple[int, float]) -> None:
     assert Limit(calls=text).rate("calls") == expected
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("50MiB/min", (50 * 1024**2, 60.0)), ("1 KiB/s", (1024, 1.0)), ("9/h", (9, 3600.0))]
 )
-def test_rate_of_bytes(text: str, expected: tuple[int, float]) -> None:
+def test_rates_of_bytes_are_parsed(text: str, expected: tuple[int, float]) -> None:
     assert Limit(bytes=text).rate("bytes") == expected
 
 
@@ -76,11 +76,11 @@ def test_bad_rate_of_calls_names_the_limit_and_an_example(text: str) -> None:
         ("prompt x", ("prompt", "prompt:x")),
     ],
 )
-def test_decision_of_a_test_is_an_action_and_a_target(text: str, expected: tuple[str, str]) -> None:
+def test_expected_decision_is_parsed_into_action_and_target(text: str, expected: tuple[str, str]) -> None:
     assert action_and_target(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "read", "file:///a", "write file:///a", "Read file:///a"])
-def test_bad_decision_of_a_test_says_what_to_write(text: str) -> None:
+def test_invalid_expected_decision_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(UnusablePolicy, match="write an action"):
         action_and_target(text)

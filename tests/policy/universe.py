@@ -1,4 +1,4 @@
-"""Strategies for policies over a small world of URIs, names and principals that covers every case."""
+"""Hypothesis strategies for policies over a small set of URIs, names and principals."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ patterns = st.one_of(
 )
 
 
-def several(one: st.SearchStrategy[str]) -> st.SearchStrategy[str | tuple[str, ...]]:
-    """One text, or up to three."""
+def one_or_several(one: st.SearchStrategy[str]) -> st.SearchStrategy[str | tuple[str, ...]]:
+    """Generate one text, or a tuple of up to three."""
     return st.one_of(one, st.lists(one, min_size=1, max_size=3).map(tuple))
 
 
@@ -54,14 +54,17 @@ actions = st.sampled_from([*ACTIONS, "list", "search", "complete", "watch"])
 rules = st.one_of(
     st.builds(
         Rule,
-        who=several(who),
-        do=st.one_of(st.none(), several(actions)),
-        what=st.one_of(st.none(), several(patterns), several(patterns)),
+        who=one_or_several(who),
+        do=st.one_of(st.none(), one_or_several(actions)),
+        what=st.one_of(st.none(), one_or_several(patterns), one_or_several(patterns)),
         issuer=st.sampled_from([None, None, None, "https://one.example"]),
         scopes=st.sampled_from([(), (), (), "docs.read", ("docs.read", "x")]),
         reveal=st.booleans(),
     ),
     st.builds(
-        Rule, who=several(who), level=st.sampled_from(["read", "write", "execute", "admin"]), what=several(patterns)
+        Rule,
+        who=one_or_several(who),
+        level=st.sampled_from(["read", "write", "execute", "admin"]),
+        what=one_or_several(patterns),
     ),
 )

@@ -21,12 +21,12 @@ def until(condition: Callable[[], object]) -> None:
     """Wait until a condition holds."""
     end = time.monotonic() + 20
     while not condition():
-        assert time.monotonic() < end, "it never held"
+        assert time.monotonic() < end, "the condition did not hold within 20 seconds"
         time.sleep(0.005)
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_file, "RETRY_SECONDS", 0.05)
 
 
@@ -68,7 +68,7 @@ def test_lines_are_written_in_order_by_many_threads(tmp_path: Path) -> None:
         assert [one for one in lines if one.startswith(b"%d " % n)] == [b"%d %04d" % (n, at) for at in range(500)]
 
 
-def test_the_file_is_for_its_owner_only_and_appended_to(tmp_path: Path) -> None:
+def test_the_file_is_private_and_appended_to(tmp_path: Path) -> None:
     path = tmp_path / "log"
     for text in (b"one\n", b"two\n"):
         file = AuditFile(path)
@@ -79,7 +79,7 @@ def test_the_file_is_for_its_owner_only_and_appended_to(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_line_without_an_end_gets_one(tmp_path: Path) -> None:
+def test_an_unfinished_line_is_ended_before_the_next(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b'{"half')
     file = AuditFile(path)
@@ -107,7 +107,7 @@ def test_a_path_that_is_not_a_plain_file_is_refused(tmp_path: Path, kind: str) -
     assert not victim.exists() or victim.read_text() == "mine"
 
 
-def test_a_link_placed_while_the_file_is_open_is_not_followed(tmp_path: Path, quick: None) -> None:
+def test_a_link_placed_while_the_file_is_open_is_not_followed(tmp_path: Path, quick_retries: None) -> None:
     path, victim = tmp_path / "log", tmp_path / "victim"
     victim.write_text("mine")
     file = AuditFile(path)
@@ -125,7 +125,7 @@ def test_a_link_placed_while_the_file_is_open_is_not_followed(tmp_path: Path, qu
     assert path.read_bytes() == b"two\n"
 
 
-def test_it_is_rotated_at_its_size_and_no_line_is_split_or_lost(tmp_path: Path) -> None:
+def test_the_file_is_rotated_at_its_size_and_no_line_is_split_or_lost(tmp_path: Path) -> None:
     path = tmp_path / "log"
     file = AuditFile(path, max_bytes=MIN_MAX_BYTES)
     for number in range(3000):
@@ -153,7 +153,7 @@ def test_older_parts_are_removed_and_nothing_else(tmp_path: Path, keep: int) -> 
     assert (tmp_path / "log").read_bytes().endswith(line(5999, 100))
 
 
-def test_a_file_that_logrotate_renames_is_left_at_the_next_line(tmp_path: Path) -> None:
+def test_a_new_file_is_opened_after_logrotate_renames_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "log"
     file = AuditFile(path)
     file.append(b"one\n")
@@ -192,7 +192,7 @@ def test_two_processes_rotate_one_file_and_lose_nothing(tmp_path: Path) -> None:
     assert all(one.endswith(b" " + b"x" * 80) for one in lines)
 
 
-def test_a_full_disk_keeps_the_lines_until_there_is_space(full_disk: Path, quick: None) -> None:
+def test_a_full_disk_keeps_the_lines_until_there_is_space(full_disk: Path, quick_retries: None) -> None:
     filler = full_disk / "filler"
     filler.write_bytes(bytes(96 * 1024))
     file = AuditFile(full_disk / "log")
@@ -209,7 +209,7 @@ def test_a_full_disk_keeps_the_lines_until_there_is_space(full_disk: Path, quick
     assert (full_disk / "log").read_bytes() == b"".join(line(n, 100) for n in range(901))
 
 
-def test_the_queue_is_bounded_and_what_it_does_not_take_is_counted(tmp_path: Path) -> None:
+def test_the_queue_is_bounded_and_dropped_lines_are_counted(tmp_path: Path) -> None:
     file = AuditFile(Path("/dev/full"))
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
@@ -217,11 +217,11 @@ def test_the_queue_is_bounded_and_what_it_does_not_take_is_counted(tmp_path: Pat
     assert taken == QUEUE_BYTES // 1024
     assert file.dropped == 5
     until(lambda: file.failing)
-    file._queue.clear()  # or the next test would wait for its end
+    file._queue.clear()  # a queued line would delay the end of the process
 
 
-def test_a_limit_of_the_file_size_is_an_error_and_not_the_end(tmp_path: Path) -> None:
-    """`RLIMIT_FSIZE` cuts a line in the middle, as a full disk does; then another process ends the line."""
+def test_writing_resumes_after_a_limit_of_the_file_size(tmp_path: Path) -> None:
+    """`RLIMIT_FSIZE` cuts a line in the middle, as a full disk does."""
     path = tmp_path / "log"
     program = f"""
 import resource, time
@@ -241,7 +241,7 @@ file.close()
     assert path.read_bytes() == b"".join(line(n, 100) for n in range(20))
 
 
-def test_the_end_of_the_process_writes_what_waits(tmp_path: Path) -> None:
+def test_queued_lines_are_written_when_the_process_ends(tmp_path: Path) -> None:
     path = tmp_path / "log"
     program = (
         "from pathlib import Path; from wharfinger.record.audit_file import AuditFile\n"
@@ -252,7 +252,7 @@ def test_the_end_of_the_process_writes_what_waits(tmp_path: Path) -> None:
     assert path.read_bytes() == b"".join(b"%d\n" % n for n in range(5000))
 
 
-def test_lines_after_the_end_open_the_file_again(tmp_path: Path) -> None:
+def test_lines_after_close_open_the_file_again(tmp_path: Path) -> None:
     file = AuditFile(tmp_path / "log")
     file.append(b"one\n")
     file.close()

@@ -1,4 +1,4 @@
-"""A line is one line of bounded, printable JSON that decodes to what was recorded."""
+"""Each record is one line of bounded, printable JSON that decodes to the recorded values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_any_field_is_bounded(text: str) -> None:
     assert len(line) < 12 * (MAX_TARGET + 4 * MAX_FIELD) + 600
 
 
-def test_fields_at_their_bound_are_whole_and_one_more_is_cut() -> None:
+def test_fields_are_cut_beyond_their_bound() -> None:
     whole = json.loads(encoded(target="t" * MAX_TARGET, subject="s" * MAX_FIELD))
     assert whole["target"] == "t" * MAX_TARGET
     assert whole["subject"] == "s" * MAX_FIELD
@@ -77,6 +77,6 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
         (UNSET, ""),
     ],
 )
-def test_the_trace_is_that_of_a_valid_traceparent(traceparent: Any, found: str) -> None:
+def test_the_trace_id_comes_from_a_valid_traceparent(traceparent: Any, found: str) -> None:
     request: Any = SimpleNamespace(params=SimpleNamespace(meta=SimpleNamespace(traceparent=traceparent)))
     assert trace_id(request) == found

@@ -60,12 +60,12 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(one) for one in path.read_bytes().splitlines()]
 
 
-def of(path: Path, action: str) -> list[dict[str, Any]]:
+def lines_of(path: Path, action: str) -> list[dict[str, Any]]:
     return [one for one in lines(path) if one["action"] == action]
 
 
 async def read(server: Server, *uris: str) -> list[str]:
-    """The texts of these URIs, or the errors."""
+    """Return the text of each URI, or the name of its error."""
     found: list[str] = []
     async with Client(server) as client:
         for uri in uris:
@@ -80,7 +80,7 @@ def test_a_read_has_one_line_with_caller_uri_and_outcome(tmp_path: Path) -> None
     path = tmp_path / "audit.jsonl"
     before = time.time()
     asyncio.run(read(harbour(path, POLICY), "notes://today", "notes://private", "notes://none"))
-    first, second, third = of(path, "read")
+    first, second, third = lines_of(path, "read")
     assert first["target"] == "notes://today"
     assert first["outcome"] == "allowed"
     assert first["method"] == "resources/read"
@@ -98,7 +98,7 @@ def test_a_read_has_one_line_with_caller_uri_and_outcome(tmp_path: Path) -> None
     assert (third["outcome"], third["error"]) == ("failed", second["error"])
 
 
-def test_reads_by_a_tool_have_a_line_and_its_arguments_have_none(tmp_path: Path) -> None:
+def test_reads_by_a_tool_are_recorded_and_its_arguments_are_not(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
 
     async def call() -> None:
@@ -121,14 +121,14 @@ def test_reads_by_a_tool_have_a_line_and_its_arguments_have_none(tmp_path: Path)
             await client.call_tool("find", {"words": "tulip"})
 
     asyncio.run(again())
-    reads = of(path, "read")
+    reads = lines_of(path, "read")
     assert [(one["target"], one["outcome"], one["via"]) for one in reads] == [
         ("notes://today", "allowed", "tools/call"),
         ("notes://private", "refused", "tools/call"),
     ]
     assert reads[0]["bytes"] == len("calm")
-    assert [one["target"] for one in of(path, "call")] == ["repeat", "repeat", "find", "find"]
-    assert [one["hits"] for one in of(path, "search")] == [1, 0]
+    assert [one["target"] for one in lines_of(path, "call")] == ["repeat", "repeat", "find", "find"]
+    assert [one["hits"] for one in lines_of(path, "search")] == [1, 0]
     assert "tulip" not in path.read_text()
 
 
@@ -140,7 +140,7 @@ def test_search_words_are_recorded_on_request_only(tmp_path: Path) -> None:
             await client.call_tool("find", {"words": "tulip\nfields"})
 
     asyncio.run(search())
-    assert [(one["query"], one["hits"]) for one in of(path, "search")] == [("tulip\nfields", 0)]
+    assert [(one["query"], one["hits"]) for one in lines_of(path, "search")] == [("tulip\nfields", 0)]
 
 
 def test_a_watch_has_lines_for_its_beginning_and_its_end(tmp_path: Path) -> None:
@@ -151,9 +151,9 @@ def test_a_watch_has_lines_for_its_beginning_and_its_end(tmp_path: Path) -> None
             pass
 
     asyncio.run(watch())
-    assert [(one["target"], one["outcome"]) for one in of(path, "watch")] == [("notes://today", "allowed")]
-    assert [one["method"] for one in of(path, "unwatch")] == ["subscriptions/listen"]
-    assert of(path, "watch")[0]["rule"]
+    assert [(one["target"], one["outcome"]) for one in lines_of(path, "watch")] == [("notes://today", "allowed")]
+    assert [one["method"] for one in lines_of(path, "unwatch")] == ["subscriptions/listen"]
+    assert lines_of(path, "watch")[0]["rule"]
 
 
 def test_an_http_server_records_messages_refused_before_they_are_requests(tmp_path: Path) -> None:
@@ -249,22 +249,22 @@ def test_requests_are_refused_while_the_log_cannot_be_written_and_served_again_a
         answers: list[str] = []
         async with Client(server) as client:
 
-            async def ask() -> None:
+            async def read_today() -> None:
                 try:
                     answers.append((await client.read_resource("notes://today")).contents[0].text or "")
                 except Exception as error:
                     answers.append(str(error))
 
-            await ask()
+            await read_today()
             assert audit.file.flush()
             break_log(breakable)
-            await ask()  # the error is not known yet; its line waits
+            await read_today()  # the writer has not failed yet, so the line is queued
             await until_failing(audit, True)
-            await ask()
-            await ask()
+            await read_today()
+            await read_today()
             breakable.rmdir()
             await until_failing(audit, False)
-            await ask()
+            await read_today()
         return answers
 
     answers = asyncio.run(run())
@@ -278,7 +278,7 @@ def test_requests_are_refused_while_the_log_cannot_be_written_and_served_again_a
     assert found.index(gap) < max(n for n, one in enumerate(found) if one["action"] == "read")
 
 
-def test_with_continue_requests_are_served_and_what_the_queue_cannot_hold_is_counted(
+def test_with_continue_requests_are_served_and_dropped_lines_are_counted(
     breakable: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audit_file, "QUEUE_BYTES", 2000)
@@ -309,7 +309,7 @@ def test_with_continue_requests_are_served_and_what_the_queue_cannot_hold_is_cou
 
 
 @pytest.mark.parametrize("on_error", ["refuse", "continue"])
-def test_a_log_that_cannot_be_opened_stops_the_start_unless_it_may_continue(
+def test_a_log_that_cannot_be_opened_prevents_the_start_unless_on_error_is_continue(
     tmp_path: Path, on_error: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = harbour(AuditLog(tmp_path, on_error=on_error))
@@ -362,18 +362,18 @@ def test_sigterm_leaves_a_complete_log(tmp_path: Path) -> None:
     assert len(lines(path)) == 50
 
 
-def test_a_caller_beyond_a_limit_of_the_policy_has_lines_too(tmp_path: Path) -> None:
+def test_requests_over_a_limit_are_recorded(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     server = harbour(path, '[[limit]]\nwho = "anyone"\ndo = "read"\ncalls = "1/min"\n')
     answers = asyncio.run(read(server, "notes://today", "notes://private"))
     assert answers[0] == "calm"
-    assert [(one["target"], one["outcome"]) for one in of(path, "read")] == [
+    assert [(one["target"], one["outcome"]) for one in lines_of(path, "read")] == [
         ("notes://today", "allowed"),
         ("notes://private", "limited"),
     ]
 
 
-def test_a_refused_completion_is_refused_in_the_record(tmp_path: Path) -> None:
+def test_a_refused_completion_is_recorded_as_refused(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     server = harbour(path, POLICY)
 
@@ -392,7 +392,7 @@ def test_a_refused_completion_is_refused_in_the_record(tmp_path: Path) -> None:
                     await client.complete(ref, "name" if "{" in ref else "topic", "x")
 
     asyncio.run(complete())
-    assert [(one["target"], one["outcome"]) for one in of(path, "complete")] == [
+    assert [(one["target"], one["outcome"]) for one in lines_of(path, "complete")] == [
         ("plans://{name}", "refused"),
         ("brief", "refused"),
     ]

@@ -40,7 +40,7 @@ def harbour() -> tuple[Server, Metrics]:
 
 
 def scraped(port: int) -> dict[str, dict[tuple[str, ...], float]]:
-    """Every sample by name and the values of its labels."""
+    """Return every sample by its name and the values of its labels."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text = answer.read().decode()
     found: dict[str, dict[tuple[str, ...], float]] = {}

@@ -22,8 +22,8 @@ def line(number: int = 0, **fields: Any) -> bytes:
     return encode_line(AuditLine(**known))
 
 
-def summary(path: Path, **choice: str) -> dict[str, Any]:
-    report = AuditReport(**choice)
+def summary(path: Path, **filters: str) -> dict[str, Any]:
+    report = AuditReport(**filters)
     for part in with_rotated_files([path]):
         report.add_file(part)
     return report.as_dict(10)
@@ -58,7 +58,7 @@ def test_the_report_has_reads_and_refusals_by_caller(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "targets"),
+    ("filters", "targets"),
     [
         ({"since": "2026-01-01T00:00:02.000Z"}, {"file:///b/c", "file:///a/d"}),
         ({"until": "2026-01-01T00:00:02.000Z"}, {"file:///a"}),
@@ -68,14 +68,14 @@ def test_the_report_has_reads_and_refusals_by_caller(tmp_path: Path) -> None:
         ({"what": "nothing"}, set()),
     ],
 )
-def test_only_lines_that_fit_are_counted(tmp_path: Path, choice: dict[str, str], targets: set[str]) -> None:
+def test_only_matching_lines_are_counted(tmp_path: Path, filters: dict[str, str], targets: set[str]) -> None:
     log = tmp_path / "log"
     log.write_bytes(
         line(1, target="file:///a", subject="ann")
         + line(2, target="file:///b/c", subject="bob", address="10.0.0.9")
         + line(3, target="file:///a/d", subject="ann")
     )
-    assert {one["target"] for one in summary(log, **choice)["read"]} == targets
+    assert {one["target"] for one in summary(log, **filters)["read"]} == targets
 
 
 def test_rotated_files_are_read_once_oldest_first(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_rotated_files_are_read_once_oldest_first(tmp_path: Path) -> None:
     "damage",
     [b"{half\n", b"\xff\xfe\n", b"[]\n", b'{"time":1}\n', b"x" * 200_000 + b"\n", b'{"time":"a","action":"read"}\n'],
 )
-def test_a_damaged_line_is_named_and_skipped(tmp_path: Path, damage: bytes) -> None:
+def test_a_damaged_line_is_reported_and_skipped(tmp_path: Path, damage: bytes) -> None:
     log = tmp_path / "log"
     log.write_bytes(line(target="a") + damage + b"\n" + line(target="b"))
     found = summary(log)
@@ -112,7 +112,7 @@ def test_a_damaged_archive_is_read_up_to_the_damage(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.integers(0, 30), max_size=400))
-def test_counts_are_too_low_by_their_error_at_most(names: list[int]) -> None:
+def test_counts_are_too_low_by_at_most_their_error(names: list[int]) -> None:
     counts, exact = Counts(8), Counter(names)
     for name in names:
         counts.add(name)

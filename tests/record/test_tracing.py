@@ -1,4 +1,4 @@
-"""Spans and durations of a real server, as the SDK of OpenTelemetry exports them."""
+"""Spans and durations of a real server, as the OpenTelemetry SDK exports them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from wharfinger.record.tracing import Tracing
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
-class Traced:
+class TracedServer:
     """A server and its exported spans and metrics."""
 
     def __init__(self) -> None:
@@ -77,8 +77,8 @@ async def send(server: Server, method: str, meta: dict[str, Any], **params: Any)
     await server.close()
 
 
-def test_a_read_is_a_span_below_the_context_of_its_client() -> None:
-    traced = Traced()
+def test_a_read_is_a_child_span_of_the_context_of_its_client() -> None:
+    traced = TracedServer()
     meta = {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "rojo=1"}
     asyncio.run(send(traced.server, "resources/read", meta, uri="notes://today"))
     span, inner = traced.spans()["resources/read"], traced.spans()["look outside"]
@@ -102,13 +102,13 @@ def test_a_read_is_a_span_below_the_context_of_its_client() -> None:
 
 @pytest.mark.parametrize("meta", [{}, {"traceparent": "nonsense"}, {"traceparent": f"00-{'0' * 32}-{PARENT}-01"}])
 def test_without_a_valid_context_a_trace_begins(meta: dict[str, str]) -> None:
-    traced = Traced()
+    traced = TracedServer()
     asyncio.run(send(traced.server, "resources/read", meta, uri="notes://today"))
     assert traced.spans()["resources/read"].parent is None
 
 
-def test_a_call_is_named_after_its_tool_and_what_it_reads_is_below_it() -> None:
-    traced = Traced()
+def test_a_tool_call_is_a_span_with_the_reads_of_the_tool_as_children() -> None:
+    traced = TracedServer()
 
     async def run() -> None:
         async with Client(traced.server) as client:
@@ -124,7 +124,7 @@ def test_a_call_is_named_after_its_tool_and_what_it_reads_is_below_it() -> None:
 
 
 def test_errors_have_their_type_and_an_error_status() -> None:
-    traced = Traced()
+    traced = TracedServer()
 
     async def run() -> None:
         async with Client(traced.server) as client:
@@ -143,7 +143,7 @@ def test_errors_have_their_type_and_an_error_status() -> None:
 
 
 def test_durations_are_measured_without_uris_ids_or_unknown_names() -> None:
-    traced = Traced()
+    traced = TracedServer()
 
     async def run() -> None:
         async with Client(traced.server) as client:

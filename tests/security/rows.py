@@ -228,7 +228,7 @@ SHOWN: dict[str, str] = {
     "P02": POLICY + "test_a_root_with_the_same_prefix_is_not_allowed",
     "P03": POLICY + "test_an_unusable_policy_allows_nothing",  # a reload under load beside it
     "P04": POLICY + "test_every_other_spelling_of_an_allowed_uri_is_not_found",
-    "P05": "policy/test_rule.py::test_level_allows_the_actions_of_those_up_to_itself",
+    "P05": "policy/test_rule.py::test_a_level_allows_its_own_actions_and_those_of_lower_levels",
     "P06": POLICY + "test_a_caller_who_may_only_read_cannot_call_anything_that_writes",
     "P07": POLICY + "test_a_permission_removed_after_the_list_is_checked_at_the_call",
     "P08": POLICY + "test_no_protocol_version_gives_more_rights",
