@@ -1,4 +1,4 @@
-"""The server that the official conformance suite is pointed at, written with the public interface only.
+"""The server that the official conformance suite tests, written with the public interface only.
 
 `python tests/conformance/server.py PORT` serves it at http://127.0.0.1:PORT/mcp, and with `--stdio` on standard input
 and output. Names and texts are the suite's.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.conformance.fixture.asking import add_asking
+from tests.conformance.fixture.input_requests import add_input_requests
 from tests.conformance.fixture.prompts import add_prompts
 from tests.conformance.fixture.resources import add_resources
 from tests.conformance.fixture.schemas import add_schemas
@@ -34,7 +34,7 @@ def make_server() -> Server:
     )
     add_tools(server)
     add_schemas(server)
-    add_asking(server)
+    add_input_requests(server)
     add_tasks(server)
     add_resources(server)
     add_prompts(server)

@@ -1,4 +1,4 @@
-"""The official conformance suite with client.py: both sets of requirements are complete, and every check passes."""
+"""Run the official conformance suite with client.py. Both sets of requirements are complete, and every check passes."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ SCORED = {
 """The scenarios that each revision requires of a client: 18 and 32, frozen at its release."""
 
 UNSCORED = names("auth/client-credentials-basic auth/client-credentials-jwt json-schema-2020-12-preservation")
-"""Scenarios that run with both sets and that only this test counts."""
+"""Scenarios that run with both sets, and that neither set requires."""
 
-LATER = names("auth/dpop auth/dpop-nonce auth/enterprise-managed-authorization auth/wif-jwt-bearer")
-"""Extensions that run with both sets and that this client does not have."""
+UNSUPPORTED = names("auth/dpop auth/dpop-nonce auth/enterprise-managed-authorization auth/wif-jwt-bearer")
+"""Scenarios of extensions that run with both sets, and that this client does not support."""
 
-APART = [
+SEPARATE = [
     ("2025-03-26", "auth/2025-03-26-oauth-endpoint-fallback"),
     ("2025-03-26", "auth/2025-03-26-oauth-metadata-backcompat"),
     ("2025-11-25", "sep-2640-client-no-prefetch"),
@@ -53,11 +53,11 @@ APART = [
     ("2026-07-28", "sep-2640-client-verify-frontmatter"),
     ("2026-07-28", "sep-2640-client-verify-size"),
 ]
-"""Scenarios of no set, each run separately."""
+"""Scenarios in neither set. Each is run separately."""
 
-CASES = [
+SCENARIO_RUNS = [
     *((revision, name) for revision in SCORED for name in sorted([*SCORED[revision], *UNSCORED])),
-    *APART,
+    *SEPARATE,
 ]
 
 SKIPPED: dict[tuple[str, str, str], str] = {
@@ -65,11 +65,11 @@ SKIPPED: dict[tuple[str, str, str], str] = {
         "Two of its checks are of `initialize` and of `notifications/initialized`, which this revision does not have."
     ),
 }
-"""(revision, scenario, check) that the suite does not run -> why that is right."""
+"""(revision, scenario, check) that the suite skips, with the reason why that is right."""
 
 
 def run_suite(folder: Path, *options: str) -> Run:
-    """Run the suite with client.py as its client. It creates one folder for each scenario."""
+    """Run the suite with client.py as its client. The suite creates one folder for each scenario."""
     if not SUITE.exists() or not NODE.exists():
         absent(f"{SUITE.relative_to(ROOT)} (make conformance brings it)")
     command = shlex.join([sys.executable, str(Path(__file__).with_name("client.py"))])
@@ -86,7 +86,7 @@ def run_suite(folder: Path, *options: str) -> Run:
 
 
 @pytest.fixture(scope="module")
-def sets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     """Run each set of requirements once."""
     folders = {revision: tmp_path_factory.mktemp(revision) for revision in SCORED}
     return {revision: run_suite(folder, "--requirements", revision) for revision, folder in folders.items()}
@@ -94,10 +94,10 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
 
 @pytest.mark.timeout(450)
 @pytest.mark.parametrize(("revision", "number"), [("2025-11-25", 18), ("2026-07-28", 32)])
-def test_a_set_is_complete_and_passes(revision: str, number: int, sets: dict[str, Run]) -> None:
+def test_each_set_of_requirements_is_complete_and_passes(revision: str, number: int, runs: dict[str, Run]) -> None:
     """Check the verdict of the suite, and that it ran all known checks."""
-    run = sets[revision]
-    assert set(run.checks) == {*SCORED[revision], *UNSCORED, *LATER}, run.printed
+    run = runs[revision]
+    assert set(run.checks) == {*SCORED[revision], *UNSCORED, *UNSUPPORTED}, run.printed
     assert len(SCORED[revision]) == number
     passed = re.findall(r"^✓ (\S+): \d+ passed, 0 failed", run.printed, re.MULTILINE)
     assert set(SCORED[revision]) <= set(passed), run.printed
@@ -105,21 +105,21 @@ def test_a_set_is_complete_and_passes(revision: str, number: int, sets: dict[str
 
 
 @pytest.mark.timeout(450)
-@pytest.mark.parametrize(("revision", "scenario"), CASES)
+@pytest.mark.parametrize(("revision", "scenario"), SCENARIO_RUNS)
 def test_scenario(revision: str, scenario: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Warnings are failures, since each is a SHOULD. Skipped checks must be listed in SKIPPED."""
     options = ("--scenario", scenario, "--spec-version", revision, "--force")
-    apart = (revision, scenario) in APART
-    run: Run = run_suite(tmp_path, *options) if apart else request.getfixturevalue("sets")[revision]
+    separate = (revision, scenario) in SEPARATE
+    run: Run = run_suite(tmp_path, *options) if separate else request.getfixturevalue("runs")[revision]
     checks = run.checks.get(scenario)
     assert checks, f"the suite wrote no checks\n{run.printed}"
     failed = [check for check in checks if check["status"] not in (*PASSED, "SKIPPED")]
     assert not failed, json.dumps(failed, indent=1)
     skipped = {check["id"]: check.get("errorMessage", "") for check in checks if check["status"] == "SKIPPED"}
     assert skipped.keys() == {check for where, name, check in SKIPPED if (where, name) == (revision, scenario)}, skipped
-    assert any(check["status"] == "SUCCESS" for check in checks), f"it shows nothing: {checks}"
+    assert any(check["status"] == "SUCCESS" for check in checks), f"no check succeeded: {checks}"
 
 
 def test_every_scenario_has_a_row() -> None:
-    """The client has a function for each scenario and no other function."""
-    assert {scenario for _, scenario in CASES} == SCENARIOS.keys()
+    """The client has a row for each scenario and no other rows."""
+    assert {scenario for _, scenario in SCENARIO_RUNS} == SCENARIOS.keys()

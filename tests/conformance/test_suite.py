@@ -1,4 +1,4 @@
-"""The official conformance suite with server.py: both sets of requirements are complete, and every check passes."""
+"""Run the official conformance suite with server.py. Both sets of requirements are complete, and every check passes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NODE = ROOT / ".node" / "bin" / "node"
 
 
 def names(text: str) -> list[str]:
-    """Return a list in as few lines as possible."""
+    """Split a list that is written as text to save lines."""
     return text.split()
 
 
@@ -59,18 +59,18 @@ UNSCORED = {
         tasks-request-state-removal tasks-required-task-error tasks-status-notifications tasks-wire-fields
     """),
 }
-"""Scenarios that run with both sets and that only this test counts."""
+"""Scenarios that run with a set, and that the set does not require."""
 
-APART = ["sep-2640-skills-directory", "sep-2640-skills-enumeration", "sep-2640-skills-manifest"]
-"""Scenarios of no set, each run separately."""
+SEPARATE = ["sep-2640-skills-directory", "sep-2640-skills-enumeration", "sep-2640-skills-manifest"]
+"""Scenarios in neither set. Each is run separately."""
 
-CASES = [
+SCENARIO_RUNS = [
     *((revision, name) for revision in SCORED for name in sorted(SCORED[revision] + UNSCORED[revision])),
-    *(("2026-07-28", name) for name in APART),
+    *(("2026-07-28", name) for name in SEPARATE),
 ]
 
-WRONG: dict[tuple[str, str], str] = {}
-"""(scenario, check) that fails though we are right -> the evidence. One that passes must leave this table."""
+SUITE_ERRORS: dict[tuple[str, str], str] = {}
+"""(scenario, check) that fails because the suite is wrong, with the evidence. A row whose check passes is an error."""
 
 SKIPPED: dict[tuple[str, str, str], str] = {
     ("2026-07-28", "tasks-status-notifications", "tasks-status-notifications"): (
@@ -78,14 +78,14 @@ SKIPPED: dict[tuple[str, str, str], str] = {
         "where the extension sends none; tests/server/tasks/test_task_extension.py shows them on a listen."
     ),
 }
-"""(revision, scenario, check) that the suite does not run -> why that is right."""
+"""(revision, scenario, check) that the suite skips, with the reason why that is right."""
 
 PASSED = ("SUCCESS", "INFO")
 
-NEEDED = {
+REQUIRED_CHECKS = {
     "server-sse-polling": {"server-sse-priming-event", "server-sse-retry-field", "server-sse-disconnect-resume"},
 }
-"""Checks that the suite makes only for servers with the feature."""
+"""Checks that the suite makes only for servers with the feature, which this server has."""
 
 
 class Run(NamedTuple):
@@ -94,7 +94,7 @@ class Run(NamedTuple):
     status: int
     printed: str
     checks: dict[str, list[dict[str, Any]]]
-    """By scenario."""
+    """The checks by scenario."""
 
 
 @pytest.fixture(scope="module")
@@ -138,16 +138,16 @@ def run_suite(url: str, folder: Path, *options: str) -> Run:
 
 
 @pytest.fixture(scope="module")
-def sets(url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def runs(url: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     """Run each set of requirements once."""
     folders = {revision: tmp_path_factory.mktemp(revision) for revision in SCORED}
     return {revision: run_suite(url, folder, "--requirements", revision) for revision, folder in folders.items()}
 
 
 @pytest.mark.parametrize(("revision", "number"), [("2025-11-25", 30), ("2026-07-28", 37)])
-def test_a_set_is_complete_and_passes(revision: str, number: int, sets: dict[str, Run]) -> None:
+def test_each_set_of_requirements_is_complete_and_passes(revision: str, number: int, runs: dict[str, Run]) -> None:
     """Check the verdict of the suite, and that it ran all known checks."""
-    run = sets[revision]
+    run = runs[revision]
     assert set(run.checks) == {*SCORED[revision], *UNSCORED[revision]}, run.printed
     assert len(SCORED[revision]) == number
     passed = re.findall(r"^✓ (\S+): \d+ passed, 0 failed", run.printed, re.MULTILINE)
@@ -155,19 +155,23 @@ def test_a_set_is_complete_and_passes(revision: str, number: int, sets: dict[str
     assert run.status == 0, run.printed
 
 
-@pytest.mark.parametrize(("revision", "scenario"), CASES)
+@pytest.mark.parametrize(("revision", "scenario"), SCENARIO_RUNS)
 def test_scenario(revision: str, scenario: str, url: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Warnings are failures, since each is a SHOULD. Skipped checks must be listed in SKIPPED."""
     options = ("--scenario", scenario, "--spec-version", revision, "--force")
-    apart = scenario in APART
-    run: Run = run_suite(url, tmp_path, *options) if apart else request.getfixturevalue("sets")[revision]
+    separate = scenario in SEPARATE
+    run: Run = run_suite(url, tmp_path, *options) if separate else request.getfixturevalue("runs")[revision]
     checks = run.checks.get(scenario)
     assert checks, f"the suite wrote no checks\n{run.printed}"
-    failed = [c for c in checks if c["status"] not in (*PASSED, "SKIPPED") and (scenario, c["id"]) not in WRONG]
+    failed = [c for c in checks if c["status"] not in (*PASSED, "SKIPPED") and (scenario, c["id"]) not in SUITE_ERRORS]
     assert not failed, json.dumps(failed, indent=1)
     skipped = {c["id"]: c.get("errorMessage", "") for c in checks if c["status"] == "SKIPPED"}
     assert skipped.keys() == {check for where, name, check in SKIPPED if (where, name) == (revision, scenario)}, skipped
     shown = {c["id"] for c in checks if c["status"] == "SUCCESS"}
-    assert skipped or NEEDED.get(scenario, set()) <= shown != set(), f"it shows nothing: {checks}"
+    assert skipped or REQUIRED_CHECKS.get(scenario, set()) <= shown != set(), (
+        f"required checks did not succeed: {checks}"
+    )
     right = {c["id"] for c in checks if c["status"] in PASSED}
-    assert not [check for (name, check) in WRONG if name == scenario and check in right], "take them out of WRONG"
+    assert not [check for (name, check) in SUITE_ERRORS if name == scenario and check in right], (
+        "remove the rows of checks that pass from SUITE_ERRORS"
+    )

@@ -1,28 +1,30 @@
-"""Code blocks of Markdown pages, and how each is run; knows nothing of what the pages say.
+"""The code blocks of Markdown pages, and how each kind of block is run.
 
-A page's blocks run in order, in one temporary folder that starts with a copy of `examples/`. The words after the
-language are for us (a reader's page shows only the language as colour):
+The blocks of a page run in order, in one temporary folder that starts with a copy of `examples/`. The language of a
+block decides how it runs:
 
-    python              runs as a script of its own; `continued` goes on where the python blocks before it stopped
-    console             lines that begin with `$ ` are typed at a terminal (a real pty), what follows is compared with
-                        what was printed; `…` stands for any text, alone on a line for any lines; no lines: anything;
-                        `$ export NAME=VALUE` holds for the rest of the page
-    sh, bash            run whole, with `set -e`
+    python              runs as a separate script; `continued` runs it after the code of the python block before it
+    console             types the lines that begin with `$ ` at a real terminal (a pty), and compares the lines that
+                        follow with the output; `…` matches any text, and any lines if it is alone on a line; a command
+                        without lines may print anything; `$ export NAME=VALUE` is valid for the rest of the page
+    sh, bash            runs as one script with `set -e`
     json, toml          must parse (`jsonc`: with comments)
-    text, mermaid       are pictures, not code
-    dockerfile, ini,    are files of other programs, which test_deploy.py runs
+    text, mermaid       is not run
+    dockerfile, ini,    is not run here: test_deploy.py runs the programs that read it
     nginx
-    text printed        is what the last `background` command goes on to print
+    text printed        is compared with the next output of the last `background` command
 
-In what was printed a time of day such as `10:31:07` stands for any, and so does a duration such as `0.4 ms`.
+A time of day such as `10:31:07` matches any other, and so does a duration such as `0.4 ms`.
 
-    file=NAME           is written to that file of the folder first; a python block is then not run unless it says `run`
-    background          (console) its last command goes on until the end of the page
-    exit=N              ends with that exit code instead of 0
-    norun="REASON"      is only parsed, for that reason
+Words after the language, which readers of the page do not see, change that:
 
-What a reader does not need to see stands in a comment: `<!-- run: sh` (or python), lines, `-->`.
-Port 8000 becomes a free port everywhere in the page, and `/home/me` the page's folder.
+    file=NAME           the block is first written to this file; a python block is then not run unless it says `run`
+    background          (console) the last command runs until the end of the page
+    exit=N              the exit code must be N instead of 0
+    norun="REASON"      the block is only parsed, for this reason
+
+Setup that readers do not need is in a comment: `<!-- run: sh` (or python), lines, `-->`.
+Port 8000 is replaced by a free port everywhere in the page, and `/home/me` by the page's folder.
 """
 
 from __future__ import annotations
@@ -55,12 +57,12 @@ SERVES = re.compile(r"(wharfinger (serve|run)|make serve)\b")
 SHELL = ("console", "sh", "bash")
 PICTURES = ("text", "mermaid", "")
 CONFIGURATIONS = ("dockerfile", "ini", "nginx")
-DEADLINE = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 @dataclass
 class Block:
-    """One block of a page: `words` are what stands after the language, `options` those with a value."""
+    """One block of a page. `words` are the words after the language, and `options` those with a value."""
 
     page: Path
     line: int
@@ -75,7 +77,7 @@ class Block:
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
-    """Every fenced block and every hidden one of a page, in order."""
+    """Yield every fenced block and every hidden one of a page, in order."""
     lines = iter(enumerate(page.read_text(encoding="utf-8").splitlines(), 1))
     for number, line in lines:
         fence, hidden = FENCE.match(line), HIDDEN.match(line)
@@ -96,7 +98,7 @@ def blocks_of(page: Path) -> Iterator[Block]:
         yield Block(page, number, language, textwrap.dedent("\n".join(body)) + "\n", words, options)
 
 
-def parses(block: Block) -> None:
+def check_syntax(block: Block) -> None:
     """Raise unless the block is well-formed in its language."""
     if block.language == "python":
         compile(block.text, block.place, "exec")
@@ -106,11 +108,11 @@ def parses(block: Block) -> None:
     elif block.language == "toml":
         tomllib.loads(block.text)
     elif block.language not in (*SHELL, *PICTURES, *CONFIGURATIONS):
-        raise ValueError(f"{block.place}: no one can run or parse a block of {block.language!r}")
+        raise ValueError(f"{block.place}: {block.language!r} is not a known language of blocks")
 
 
 def expected_pattern(lines: list[str]) -> re.Pattern[str]:
-    """Return the printed text of a console block as a pattern."""
+    """Return a pattern that matches the expected output of a console block."""
     parts = [
         r"(?:.*\n)*?" if line.strip() in ("…", "...") else line_pattern(line.rstrip()) + r"[ ]*\n" for line in lines
     ]
@@ -118,14 +120,14 @@ def expected_pattern(lines: list[str]) -> re.Pattern[str]:
 
 
 def line_pattern(line: str) -> str:
-    """One printed line as a pattern."""
+    """Return a pattern that matches one expected line."""
     pattern = re.escape(line).replace("…", ".*?")
     pattern = re.sub(r"\b\d\d:\d\d:\d\d\b", r"\\d\\d:\\d\\d:\\d\\d", pattern)
     return re.sub(r"\b\d+(?:\\\.\d+)?\\ ms\b", r"\\d+(?:\\.\\d+)?\\ ms", pattern)
 
 
 def steps_of(text: str) -> Iterator[tuple[str, list[str]]]:
-    """The commands of a console block, each with the lines that it prints."""
+    """Yield the commands of a console block, each with its expected output lines."""
     command: str | None = None
     printed: list[str] = []
     for line in text.splitlines():
@@ -160,7 +162,7 @@ class Terminal:
         os.close(theirs)
 
     def read(self, seconds: float) -> bool:
-        """Read the output of `seconds`; False at the end."""
+        """Read output for up to `seconds`. Return False at its end."""
         if not select.select([self.fd], [], [], seconds)[0]:
             return True
         try:
@@ -171,23 +173,23 @@ class Terminal:
         return bool(data)
 
     def wait(self) -> int:
-        """Read to the end; return the exit code."""
-        until = time.monotonic() + DEADLINE
+        """Read to the end of the output. Return the exit code."""
+        until = time.monotonic() + TIMEOUT_SECONDS
         while self.read(0.2) and time.monotonic() < until:
             if self.process.poll() is not None and not select.select([self.fd], [], [], 0)[0]:
                 break
         return self.process.wait(max(0.1, until - time.monotonic()))
 
     def wait_for(self, pattern: re.Pattern[str]) -> bool:
-        """Read until `pattern` appears."""
-        until = time.monotonic() + DEADLINE
+        """Read until `pattern` appears. Return whether it did."""
+        until = time.monotonic() + TIMEOUT_SECONDS
         while not pattern.search(self.seen):
             if time.monotonic() > until or not self.read(0.2):
                 return bool(pattern.search(self.seen))
         return True
 
     def close(self) -> None:
-        """Type Ctrl-C, and kill the process if it does not end."""
+        """Send SIGINT, and SIGKILL if the process does not end."""
         for number in (signal.SIGINT, signal.SIGKILL):
             if self.process.poll() is None:
                 os.killpg(self.process.pid, number)
@@ -202,17 +204,17 @@ class Terminal:
 
 
 _EXPORT = re.compile(r"export( [A-Z_]+=[^\s;$`]+)+").fullmatch
-"""A command that only sets variables, to values that the shell does not compute."""
+"""A command that only sets variables, to values that need no expansion by the shell."""
 
 
 class PageRun:
-    """Runs the blocks of one page in one folder; `close` ends its background processes."""
+    """Runs the blocks of one page in one folder. `close` ends its background processes."""
 
     def __init__(self, folder: Path, project: Path) -> None:
         self.folder = folder
         self.project = project
         self.port = free_port()
-        self.earlier = ""
+        self.previous_python = ""
         self.background: list[Terminal] = []
         venv = Path(sys.executable).parent
         self.environment = {
@@ -238,8 +240,8 @@ class PageRun:
         return {"WHARFINGER_SERVE_HTTP": listen, "WHARFINGER_RUN_HTTP": listen, "ARGS": f"--http {listen}"}
 
     def run(self, block: Block) -> None:
-        """Run one block; AssertionError names the difference from the page."""
-        parses(block)
+        """Run one block. Raises AssertionError with the difference if it does not work as the page shows."""
+        check_syntax(block)
         text = self.local(block.text)
         name = block.options.get("file")
         if name:
@@ -259,13 +261,13 @@ class PageRun:
 
     def run_python(self, block: Block, text: str, name: str | None) -> None:
         if "continued" in block.words:
-            text = self.earlier + "\n" + text
-        self.earlier = text
+            text = self.previous_python + "\n" + text
+        self.previous_python = text
         script = self.folder / (name or f"block_{block.line}.py")
         script.write_text(text, encoding="utf-8")
         done = subprocess.run(
             [sys.executable, script.name], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=DEADLINE, check=False,
+            capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False,
         )  # fmt: skip
         wanted = int(block.options.get("exit", "0"))
         assert done.returncode == wanted, f"{block.place}: exit code {done.returncode}\n{done.stdout}{done.stderr}"

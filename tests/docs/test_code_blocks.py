@@ -1,4 +1,4 @@
-"""Every code block of the README and of docs/ works as written (pages.py says how each kind is run)."""
+"""Every code block of the README and of docs/ works as written. pages.py describes how each kind is run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_every_code_block_of_the_page_works(page: Path, tmp_path: Path) -> None:
-    """A requirement of ours: a reader who copies a block gets what the page shows."""
+    """Our own requirement: a reader who copies a block gets what the page shows."""
     folder = tmp_path / "me"
     if (ROOT / "examples").is_dir():
         shutil.copytree(ROOT / "examples", folder / "examples")
@@ -30,26 +30,26 @@ def test_every_code_block_of_the_page_works(page: Path, tmp_path: Path) -> None:
         run.close()
 
 
-def test_a_console_block_that_is_wrong_is_found(tmp_path: Path) -> None:
+def test_a_console_block_with_wrong_output_fails(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```console\n$ echo one; echo two\none\nthree\n```\n")
     with pytest.raises(AssertionError, match="and not"):
         PageRun(tmp_path, ROOT).run(next(blocks_of(page)))
 
 
-def test_a_console_block_that_is_right_passes(tmp_path: Path) -> None:
+def test_a_console_block_with_matching_output_passes(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```console\n$ echo one; echo two; echo three\no…\n…\n$ echo 8000 | wc -l\n1\n```\n")
     PageRun(tmp_path, ROOT).run(next(blocks_of(page)))
 
 
-def test_times_and_durations_of_a_page_stand_for_any(tmp_path: Path) -> None:
+def test_times_and_durations_of_a_page_match_any(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```console\n$ echo 23:59:58 read 12 ms\n10:31:07 read 0.4 ms\n```\n")
     PageRun(tmp_path, ROOT).run(next(blocks_of(page)))
 
 
-def test_later_output_of_a_command_in_the_background_is_compared(tmp_path: Path) -> None:
+def test_later_output_of_a_background_command_is_compared(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "```console background\n$ echo one; read word; echo $word; sleep 60\none\n```\n```text printed\nnever\n```\n"

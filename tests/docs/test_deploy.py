@@ -1,4 +1,4 @@
-"""The configurations of docs/deploy.md: checked by the programs that they are for, and run with a real server."""
+"""The configurations of docs/deploy.md are accepted by their programs and work with a real server."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ PAGE = ROOT / "docs" / "deploy.md"
 FILES = {block.options["file"]: block.text for block in blocks_of(PAGE) if "file" in block.options}
 WHARFINGER = str(Path(sys.executable).with_name("wharfinger"))
 TOKEN = "0123456789abcdef0123456789abcdef"
-PATIENCE = 20.0
+TIMEOUT_SECONDS = 20.0
 
 
 @contextlib.contextmanager
 def running(command: list[str], url: str, context: ssl.SSLContext | None = None, **options: Any) -> Iterator[Any]:
-    """Run a program during a block, which begins when `url` answers."""
+    """Run a program. The block begins when `url` answers, and the program ends with it."""
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, **options)
         try:
-            until = time.monotonic() + PATIENCE
+            until = time.monotonic() + TIMEOUT_SECONDS
             while status(url, context) != 200:
                 if process.poll() is not None or time.monotonic() > until:
                     out.seek(0)
@@ -76,7 +76,7 @@ def environment(**more: str) -> dict[str, str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Something to publish, which cannot be written."""
+    """Return a folder to publish, a copy of the examples."""
     shutil.copytree(ROOT / "examples", tmp_path / "charts")
     return tmp_path / "charts"
 
@@ -98,12 +98,12 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def instructions() -> list[tuple[str, str]]:
-    """The instructions of the Dockerfile with what follows them; continued lines joined."""
+    """Return the instructions of the Dockerfile with their arguments. Continued lines are joined."""
     text = re.sub(r"\\\n\s*", " ", FILES["Dockerfile"])
     return [(line.split(" ", 1)[0], line.split(" ", 1)[1]) for line in text.splitlines() if line.strip()]
 
 
-def test_dockerfile_is_well_formed_and_ends_as_no_root() -> None:
+def test_the_dockerfile_is_well_formed_and_does_not_run_as_root() -> None:
     names = [name for name, _ in instructions()]
     known = {"FROM", "RUN", "USER", "EXPOSE", "HEALTHCHECK", "CMD"}
     assert names[0] == "FROM" and set(names) <= known and names.count("CMD") == 1
@@ -116,29 +116,33 @@ def test_dockerfile_is_well_formed_and_ends_as_no_root() -> None:
             assert all(isinstance(word, str) for word in command)
 
 
-def test_command_of_the_container_serves_its_data_to_callers_with_the_token(folder: Path, tmp_path: Path) -> None:
+def test_the_container_command_serves_callers_with_the_token(folder: Path, tmp_path: Path) -> None:
     port = free_port()
     command = json.loads(dict(instructions())["CMD"])
     assert command[0] == "wharfinger"
     words = [word.replace("8000", str(port)).replace("/data", str(folder)) for word in command[1:]]
     base = f"http://127.0.0.1:{port}"
-    given = environment(CHARTS_TOKEN=TOKEN, XDG_CACHE_HOME=str(tmp_path / "cache"))
-    with running([WHARFINGER, *words], f"{base}/healthz", env=given) as process:
+    variables = environment(CHARTS_TOKEN=TOKEN, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    with running([WHARFINGER, *words], f"{base}/healthz", env=variables) as process:
         health = dict(instructions())["HEALTHCHECK"]
         check = json.loads(health[health.index("[") :])
         alive = [sys.executable, *[word.replace("8000", str(port)) for word in check[1:]]]
         assert subprocess.run(alive, check=False).returncode == 0
         assert status(f"{base}/mcp") == 401
         assert status(f"{base}/mcp", Host="evil.example", Authorization=f"Bearer {TOKEN}") == 403
-        assert listed(f"{base}/mcp", given)
+        assert list_resources(f"{base}/mcp", variables)
         process.terminate()
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(TIMEOUT_SECONDS) == 0
     assert subprocess.run(alive, check=False, stderr=subprocess.DEVNULL).returncode != 0
 
 
-def listed(url: str, given: dict[str, str]) -> str:
+def list_resources(url: str, variables: dict[str, str]) -> str:
     done = subprocess.run(
-        [WHARFINGER, "ls", "--token-env", "CHARTS_TOKEN", url], env=given, capture_output=True, text=True, check=False
+        [WHARFINGER, "ls", "--token-env", "CHARTS_TOKEN", url],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "tides.log" in done.stdout
@@ -155,7 +159,7 @@ def unit() -> configparser.ConfigParser:
     return parser
 
 
-def test_unit_is_accepted_by_systemd(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     verify = shutil.which("systemd-analyze")
     if not verify:
         absent("systemd-analyze (on Debian: apt-get install systemd)")
@@ -170,57 +174,57 @@ def test_unit_is_accepted_by_systemd(tmp_path: Path) -> None:
     assert reported == [], done.stderr
 
 
-def test_command_of_the_unit_serves_and_ends_well(folder: Path, tmp_path: Path) -> None:
+def test_the_unit_command_serves_and_ends_with_code_0(folder: Path, tmp_path: Path) -> None:
     port = free_port()
     service = unit()["Service"]
     program, *words = shlex.split(service["ExecStart"])
     assert program.endswith("/bin/wharfinger") and service["Restart"] == "on-failure"
     words = [word.replace("8000", str(port)).replace("/srv/charts", str(folder)) for word in words]
-    given = environment(CHARTS_TOKEN=TOKEN, XDG_CACHE_HOME=str(tmp_path / "cache"))
-    with running([WHARFINGER, *words], f"http://127.0.0.1:{port}/healthz", env=given) as process:
-        listed(f"http://127.0.0.1:{port}/mcp", given)
+    variables = environment(CHARTS_TOKEN=TOKEN, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    with running([WHARFINGER, *words], f"http://127.0.0.1:{port}/healthz", env=variables) as process:
+        list_resources(f"http://127.0.0.1:{port}/mcp", variables)
         process.terminate()
-        assert process.wait(PATIENCE) == 0, "systemd would start it again"
+        assert process.wait(TIMEOUT_SECONDS) == 0, "systemd would restart it after this exit code"
 
 
 # Proxies
 
 
 @contextlib.contextmanager
-def behind(folder: Path, cache: Path) -> Iterator[int]:
-    """A server as the page's unit runs it, whose public name is localhost; its port."""
+def running_backend(folder: Path, cache: Path) -> Iterator[int]:
+    """Run a server with the command of the page's unit and the public name localhost. Yields its port."""
     port = free_port()
     _, *words = shlex.split(unit()["Service"]["ExecStart"])
     changed = {"8000": str(port), "/srv/charts": str(folder), "charts.example": "localhost"}
     for before, after in changed.items():
         words = [word.replace(before, after) for word in words]
-    given = environment(CHARTS_TOKEN=TOKEN, XDG_CACHE_HOME=str(cache))
-    with running([WHARFINGER, *words], f"http://127.0.0.1:{port}/healthz", env=given):
+    variables = environment(CHARTS_TOKEN=TOKEN, XDG_CACHE_HOME=str(cache))
+    with running([WHARFINGER, *words], f"http://127.0.0.1:{port}/healthz", env=variables):
         yield port
 
 
-def works_through(port: int, folder: Path, certificate: Path) -> None:
-    """A client lists, and gets a change at once, through a proxy that speaks TLS as localhost."""
+def check_proxy(port: int, folder: Path, certificate: Path) -> None:
+    """Check that a client lists resources and is notified at once through a TLS proxy at localhost."""
     url = f"https://localhost:{port}/mcp"
-    given = environment(CHARTS_TOKEN=TOKEN, SSL_CERT_FILE=str(certificate), PYTHONUNBUFFERED="1")
+    variables = environment(CHARTS_TOKEN=TOKEN, SSL_CERT_FILE=str(certificate), PYTHONUNBUFFERED="1")
     context = ssl.create_default_context(cafile=str(certificate))
     assert status(url, context) == 401
-    listed(url, given)
+    list_resources(url, variables)
     for revision in ("2025-11-25", "2026-07-28"):
-        hears_of_a_change(url, folder, given, revision)
+        check_notification(url, folder, variables, revision)
     if shutil.which("curl"):
-        asked = ["curl", "--silent", "--http2", "--cacert", str(certificate), "--output", os.devnull]
+        curl = ["curl", "--silent", "--http2", "--cacert", str(certificate), "--output", os.devnull]
         done = subprocess.run(
-            [*asked, "--write-out", "%{http_version}", f"https://localhost:{port}/healthz"],
+            [*curl, "--write-out", "%{http_version}", f"https://localhost:{port}/healthz"],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.stdout == "2"
 
 
-def hears_of_a_change(url: str, folder: Path, given: dict[str, str], revision: str) -> None:
+def check_notification(url: str, folder: Path, variables: dict[str, str], revision: str) -> None:
     uri = "file:///charts/tides.log"
     command = [WHARFINGER, "watch", "--token-env", "CHARTS_TOKEN", "--revision", revision, url, uri]
-    watch = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=given)
+    watch = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=variables)
     assert watch.stdout is not None
     try:
         first = watch.stdout.readline()
@@ -229,20 +233,20 @@ def hears_of_a_change(url: str, folder: Path, given: dict[str, str], revision: s
         with (folder / "tides.log").open("a") as log:
             log.write("2026-07-01T12:00:00 3.140 m falling\n")
         assert f"changed {uri}" in watch.stdout.readline()
-        assert time.monotonic() - began < 5, "the proxy kept it back"
+        assert time.monotonic() - began < 5, "the proxy buffered the notification"
     finally:
         end(watch)
         watch.stdout.close()
 
 
-def test_nginx_accepts_its_configuration_and_passes_streams_on(
+def test_nginx_accepts_its_configuration_and_forwards_streams(
     folder: Path, tmp_path: Path, certificate: tuple[Path, Path]
 ) -> None:
     nginx = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if not nginx:
         absent("nginx (on Debian: apt-get install nginx-light)")
     port = free_port()
-    with behind(folder, tmp_path / "cache") as inner:
+    with running_backend(folder, tmp_path / "cache") as inner:
         site = FILES["charts.conf"]
         for before, after in {
             "127.0.0.1:8000": f"127.0.0.1:{inner}",
@@ -266,29 +270,29 @@ def test_nginx_accepts_its_configuration_and_passes_streams_on(
         assert done.returncode == 0 and "warn" not in done.stderr, done.stderr
         context = ssl.create_default_context(cafile=str(certificate[0]))
         with running(command, f"https://localhost:{port}/healthz", context):
-            works_through(port, folder, certificate[0])
+            check_proxy(port, folder, certificate[0])
             evil = {"Host": "evil.example", "Authorization": f"Bearer {TOKEN}"}
             assert status(f"https://localhost:{port}/mcp", context, **evil) == 403
 
 
-def test_caddy_accepts_its_configuration_and_passes_streams_on(
+def test_caddy_accepts_its_configuration_and_forwards_streams(
     folder: Path, tmp_path: Path, certificate: tuple[Path, Path]
 ) -> None:
     caddy = shutil.which("caddy")
     if not caddy:
         pytest.skip("caddy: absent (on Debian: apt-get install caddy)")
     port = free_port()
-    with behind(folder, tmp_path / "cache") as inner:
+    with running_backend(folder, tmp_path / "cache") as inner:
         site = FILES["Caddyfile"].replace("127.0.0.1:8000", f"127.0.0.1:{inner}")
         start = f"https://localhost:{port} {{\n    tls {certificate[0]} {certificate[1]}\n"
         assert "charts.example {\n" in site
         site = site.replace("{\n", "{\n    admin off\n    auto_https disable_redirects\n", 1)
         site = site.replace("charts.example {\n", start)
         (tmp_path / "Caddyfile").write_text(site)
-        given = environment(XDG_DATA_HOME=str(tmp_path), XDG_CONFIG_HOME=str(tmp_path))
+        variables = environment(XDG_DATA_HOME=str(tmp_path), XDG_CONFIG_HOME=str(tmp_path))
         options = ["--config", f"{tmp_path}/Caddyfile", "--adapter", "caddyfile"]
-        done = subprocess.run([caddy, "validate", *options], capture_output=True, text=True, env=given, check=False)
+        done = subprocess.run([caddy, "validate", *options], capture_output=True, text=True, env=variables, check=False)
         assert done.returncode == 0, done.stderr
         context = ssl.create_default_context(cafile=str(certificate[0]))
-        with running([caddy, "run", *options], f"https://localhost:{port}/healthz", context, env=given):
-            works_through(port, folder, certificate[0])
+        with running([caddy, "run", *options], f"https://localhost:{port}/healthz", context, env=variables):
+            check_proxy(port, folder, certificate[0])

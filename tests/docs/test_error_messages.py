@@ -19,7 +19,7 @@ def headings() -> list[str]:
 
 
 def text_of(node: ast.AST) -> str | None:
-    """The text of a string expression, with `…` for its inserted values."""
+    """Return the text of a string expression, with `…` for its inserted values."""
     match node:
         case ast.Constant(value=str(text)):
             return text
@@ -32,7 +32,7 @@ def text_of(node: ast.AST) -> str | None:
 
 @cache
 def messages() -> str:
-    """Every string of the package, one a line."""
+    """Return every string of the package, one on each line."""
     found: set[str] = set()
     for path in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -43,8 +43,8 @@ def messages() -> str:
 
 
 @pytest.mark.parametrize("heading", headings())
-def test_a_documented_message_exists(heading: str) -> None:
-    """A requirement of ours: users search for messages. Each part between `…` occurs in the code unchanged."""
+def test_every_documented_message_exists_in_the_code(heading: str) -> None:
+    """Our own requirement, since users search for messages. Each part between `…` occurs in the code unchanged."""
     parts = [part.strip(" .,:") for part in heading.split("…")]
     missing = [part for part in parts if len(part) > 2 and part not in messages()]
-    assert not missing, f"no message of the package has the words {missing}"
+    assert not missing, f"no message of the package contains {missing}"

@@ -1,4 +1,4 @@
-"""Every link of the documents to a file of the project, or to a heading of a page, leads somewhere."""
+"""Every link of the documents to a file of the project or to a heading of a page has a target."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 
 
 def anchors(page: Path) -> set[str]:
-    """The headings of a page as URL fragments."""
+    """Return the headings of a page as URL fragments."""
     titles = re.findall(r"^#+ (.+)$", FENCED.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_every_link_leads_somewhere(page: Path) -> None:
-    """A requirement of ours: otherwise a reader finds the broken link."""
+def test_every_link_has_a_target(page: Path) -> None:
+    """Our own requirement: a reader finds no broken link."""
     broken: list[str] = []
     for target in LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8"))):
         if "://" in target:

@@ -1,4 +1,4 @@
-"""The list of pages for models is up to date."""
+"""docs/llms.txt, the list of pages for language models, is up to date."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_list_of_pages_is_up_to_date() -> None:
     assert (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8") == written()
 
 
-def test_every_page_is_in_it_with_a_summary() -> None:
+def test_every_page_is_listed_with_a_summary() -> None:
     listed = (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")
     for page in (ROOT / "docs").glob("**/*.md"):
         place = page.relative_to(ROOT / "docs").as_posix()

@@ -1,4 +1,4 @@
-"""The API reference is what `make reference` writes, and every public name is in it with a docstring."""
+"""The API reference equals the output of `make reference`, and it has every public name with a docstring."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def public() -> list[Entry]:
 
 
 def imported() -> set[tuple[str, str]]:
-    """The names that the documents import, which are therefore public."""
+    """Return the names that the documents import. They are therefore public."""
     return {
         (node.module, alias.name)
         for page in DOCUMENTS
@@ -38,15 +38,17 @@ def imported() -> set[tuple[str, str]]:
         for node in ast.walk(ast.parse(block.text))
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("wharfinger")
         for alias in node.names
-        if hasattr(importlib.import_module(node.module), alias.name)  # a page shows what a wrong one does
+        if hasattr(
+            importlib.import_module(node.module), alias.name
+        )  # a page shows the error of a name that does not exist
     }
 
 
-def test_pages_are_what_the_source_says_now() -> None:
+def test_pages_match_the_source() -> None:
     wanted = TOOL["pages"]()
     found = {file.name: file.read_text(encoding="utf-8") for file in FOLDER.glob("*.md")}
     stale = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
-    assert not stale, f"docs/reference: {', '.join(stale)}: run `make reference` and commit what it writes"
+    assert not stale, f"docs/reference: {', '.join(stale)}: run `make reference` and commit its output"
 
 
 def test_every_public_name_has_a_docstring() -> None:
@@ -67,7 +69,7 @@ def test_every_name_in_all_of_the_public_packages_is_in_the_reference(public: li
 
 
 def test_every_public_member_of_a_class_is_in_the_reference(public: list[Entry]) -> None:
-    """The tool reads the source; here Python itself lists the members."""
+    """The tool reads the source. This test lists the members of the imported classes instead."""
     absent: list[str] = []
     for module, name, definition in public:
         found = getattr(importlib.import_module(module), name)
@@ -85,8 +87,8 @@ def test_every_public_member_of_a_class_is_in_the_reference(public: list[Entry])
 
 
 @pytest.mark.parametrize("page", sorted(FOLDER.glob("*.md")), ids=lambda path: path.name)
-def test_headings_of_a_page_differ(page: Path) -> None:
-    """Identical ones have one address."""
+def test_headings_of_a_page_are_unique(page: Path) -> None:
+    """Identical headings would share one URL fragment."""
     titles = Counter(re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE))
     assert [title for title, times in titles.items() if times > 1] == []
 
@@ -107,11 +109,11 @@ def function(text: str) -> Any:
         "def f(): ...",
     ],
 )
-def test_signature_is_written_as_its_author_wrote_it(text: str) -> None:
+def test_a_signature_is_shown_as_in_the_source(text: str) -> None:
     assert TOOL["signature"](function(text), "f") == text
 
 
-def test_long_signature_has_a_line_for_each_parameter() -> None:
+def test_a_long_signature_has_a_line_for_each_parameter() -> None:
     names = [f"parameter_{number}: int" for number in range(10)]
     text = TOOL["signature"](function(f"def f({', '.join(names)}): ..."), "f")
     assert text.splitlines() == ["def f(", *(f"    {name}," for name in names), "): ..."]
@@ -124,8 +126,8 @@ def test_sections_of_a_docstring_become_lists() -> None:
     )
 
 
-def test_name_without_a_docstring_is_reported(tmp_path: Path) -> None:
-    """The docstrings of modules, classes and inherited members, but not of overrides."""
+def test_names_without_a_docstring_are_reported(tmp_path: Path) -> None:
+    """Constants, classes and inherited members need one. Overrides do not."""
     folder = tmp_path / "docks"
     folder.mkdir()
     (folder / "__init__.py").write_text(
@@ -154,7 +156,7 @@ def test_name_without_a_docstring_is_reported(tmp_path: Path) -> None:
     )
 
 
-def test_name_that_is_nowhere_is_reported_with_the_place_to_correct() -> None:
+def test_an_unknown_name_is_reported_with_the_file_to_correct() -> None:
     with pytest.raises(LookupError, match=r"does not define Nothing.*tools/reference\.py"):
         TOOL["find"]("wharfinger.client", "Nothing")
     with pytest.raises(LookupError, match=r"no module wharfinger\.nowhere.*tools/reference\.py"):

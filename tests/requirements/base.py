@@ -56,7 +56,7 @@ JSONRPC: tuple[Row, ...] = (
          STATELESS + "test_an_exception_in_a_handler_is_an_error_of_its_call"),
     must("2.1-12", "all: basic, error codes", "Codes are integers, and mean what the specification says.",
          ERRORS + "test_codes_and_statuses_are_those_of_the_specification",
-         "types/test_schemas.py::test_error_codes_are_those_of_the_schemas"),
+         "types/test_schemas.py::test_error_codes_match_the_schemas"),
     must("2.1-13", "2025-03-26: basic, batching", "An array of messages is accepted.", *transcripts("batches", R2),
          "transports/test_batches.py::test_the_answers_of_a_batch_are_sent_as_one_array"),
     must("2.1-14", "2025-03-26: basic, batching", "`initialize` is not part of a batch.", *transcripts("batches", R2),

@@ -1,16 +1,16 @@
-"""Where our types differ from the schemas on purpose, as data with reasons; a row that is no longer true fails."""
+"""Intended differences between our types and the schemas, with reasons. A row that is no longer true fails a test."""
 
 from __future__ import annotations
 
 _ENVELOPE = "the envelope is protocol.jsonrpc.Message, whose parts are decoded once the method is known"
 _ROWS = "which methods, params and results belong together is protocol.methods.METHODS"
-_FIELD = "told apart by no tag: one struct and check_primitive_schema"
+_FIELD = "not distinguished by a tag: one struct and check_primitive_schema"
 _PART = "only a part of other definitions, whose structs have its members"
 _ERROR = "an error with a code of its own is a class in wharfinger.errors"
 
 RENAMED: dict[str, tuple[str, str]] = {
-    "BlobResourceContents": ("ResourceContents", "told apart by no tag: one struct and check_contents"),
-    "TextResourceContents": ("ResourceContents", "told apart by no tag: one struct and check_contents"),
+    "BlobResourceContents": ("ResourceContents", "not distinguished by a tag: one struct and check_contents"),
+    "TextResourceContents": ("ResourceContents", "not distinguished by a tag: one struct and check_contents"),
     "ElicitRequestFormParams": ("ElicitRequestParams", "mode may be absent: one struct and check_elicitation"),
     "ElicitRequestURLParams": ("ElicitRequestParams", "mode may be absent: one struct and check_elicitation"),
     "StringSchema": ("PrimitiveSchema", _FIELD),
@@ -27,11 +27,11 @@ RENAMED: dict[str, tuple[str, str]] = {
         "PrimitiveSchema",
         _FIELD,
     ),
-    "Error": ("ErrorObject", "an Error would be taken for an exception"),
-    "RequestMetaObject": ("RequestMeta", "a short name for what every request has"),
-    "SamplingMessageContentBlock": ("SamplingContent", "a short name beside ContentBlock"),
+    "Error": ("ErrorObject", "Error would look like an exception"),
+    "RequestMetaObject": ("RequestMeta", "a shorter name, since every request has it"),
+    "SamplingMessageContentBlock": ("SamplingContent", "a shorter name, similar to ContentBlock"),
 }
-"""Definitions by another name: several by one where nothing on the wire tells them apart."""
+"""Definitions whose struct has another name. One struct covers several if the wire does not distinguish them."""
 
 NOT_HERE: dict[str, str] = {
     "Annotated": _PART,
@@ -73,11 +73,11 @@ NOT_HERE: dict[str, str] = {
     "MissingRequiredClientCapabilityError": _ERROR,
     "ParseError": _ERROR,
     "UnsupportedProtocolVersionError": _ERROR,
-    "URLElicitationRequiredError": "an error that only the questions of the handshake era need",
-    "GetTaskPayloadResult": "it is the result of another request, and decoded as that",
+    "URLElicitationRequiredError": "an error for URL elicitation of the handshake era only",
+    "GetTaskPayloadResult": "it is decoded as the result of the request that made the task",
     "ResultType": "any string: an extension may add to it",
 }
-"""Definitions that nothing in `wharfinger.types` stands for."""
+"""Definitions without a type in `wharfinger.types`."""
 
 PLAIN_DICTS: dict[str, str] = {
     "JSONObject": "a dict: its members have no names",
@@ -86,13 +86,13 @@ PLAIN_DICTS: dict[str, str] = {
     "ResultMetaObject": "a dict, kept as it came: META_SERVER_INFO",
     "SubscriptionsListenResultMetaObject": "a dict, kept as it came: META_SUBSCRIPTION_ID",
 }
-"""Definitions that are a dict here."""
+"""Definitions that are a dict in `wharfinger.types`."""
 
 UNTYPED: dict[str, str] = {
     "JSONArray": "any JSON",
     "JSONValue": "any JSON",
 }
-"""Definitions that are `Any` here."""
+"""Definitions that are `Any` in `wharfinger.types`."""
 
 PARAMS_STRUCTS: dict[str, str] = {
     "ElicitRequest": "ElicitRequestParams",
@@ -108,7 +108,7 @@ PARAMS_STRUCTS: dict[str, str] = {
     "RootsListChangedNotification": "NotificationParams",
     "ToolListChangedNotification": "NotificationParams",
 }
-"""Structs for params that a revision describes in place, where it is not the message's name with Params behind it."""
+"""Structs for params that a revision describes inline, if their name is not that of the message plus Params."""
 
 STRUCTS_BY_PATH: dict[str, str] = {
     "ClientCapabilities.elicitation": "ElicitationCapability",
@@ -135,24 +135,24 @@ STRUCTS_BY_PATH: dict[str, str] = {
     "PrimitiveSchema.oneOf[]": "EnumOption",
     "EnumItems.anyOf[]": "EnumOption",
 }
-"""Structs for objects that the schemas describe in place."""
+"""Structs for objects that the schemas describe inline, by their path."""
 
 STRUCTS_BY_LAST_MEMBER: dict[str, str] = {
     "_meta": "RequestMeta",
     "annotations": "Annotations",
 }
-"""Structs for such objects by the last member of their path alone."""
+"""Structs for objects that the schemas describe inline, by the last member of their path."""
 
 KEPT_WHOLE: dict[str, str] = {
-    "Tool.inputSchema": "a JSON Schema must arrive as it was sent; check_tool looks at its type",
+    "Tool.inputSchema": "a JSON Schema must arrive as it was sent; check_tool checks its type",
     "Tool.outputSchema": "a JSON Schema must arrive as it was sent",
 }
-"""Objects that the schemas describe in part and we keep as dicts."""
+"""Objects that the schemas describe in part and that are dicts in `wharfinger.types`."""
 
-_STATELESS = "only the stateless era requires it, and puts it in when the answer is sealed"
-_INHERITED = "inherited from Result or a page of a list; never set where the revision does not have it"
-_OPENED = "protocol.exchange wants it in the stateless era, with the error that is due there"
-_ANSWERS = "its question tells how to decode an answer, so that it is kept raw until then"
+_STATELESS = "required in the stateless era only, and added when the answer is sealed"
+_INHERITED = "inherited from Result or PaginatedResult; never set if the revision does not have it"
+_OPENED = "protocol.exchange requires it in the stateless era, with the right error"
+_ANSWERS = "kept raw, since the input request decides how its response is decoded"
 _ANY_META = "every request and notification may carry _meta"
 
 DIFFERENCES: dict[str, str] = {
@@ -177,7 +177,7 @@ DIFFERENCES: dict[str, str] = {
     "PaginatedResult.ttlMs: in no schema": _INHERITED,
     "InputResponseRequestParams._meta: optional here": _OPENED,
     "SubscriptionsListenRequestParams._meta: optional here": _OPENED,
-    "RequestParams._meta{}: any (not here)": "a question in InputRequests has plain _meta, of which we need no more",
+    "RequestParams._meta{}: any (not here)": "an input request has a plain _meta, of which nothing else is used",
     "CancelTaskRequestParams._meta: in no schema": _ANY_META,
     "ElicitationCompleteNotificationParams._meta: in no schema": _ANY_META,
     "GetTaskPayloadRequestParams._meta: in no schema": _ANY_META,
@@ -203,14 +203,14 @@ DIFFERENCES: dict[str, str] = {
     "ElicitResult.content{}: integer (not here)": "the specification's text says number; the schemas are generated",
     "ElicitResult.content{}: number (in no schema)": "the specification's text says number; the schemas are generated",
     "SubscriptionFilter.taskIds: in no schema": "the extension io.modelcontextprotocol/tasks adds it",
-    "RequestMeta.baggage: in no schema": "reserved by the text of 2026-07-28 for W3C Baggage",
-    "RequestMeta.traceparent: in no schema": "reserved by the text of 2026-07-28 for W3C Trace Context",
-    "RequestMeta.tracestate: in no schema": "reserved by the text of 2026-07-28 for W3C Trace Context",
-    "RequestMeta.io.modelcontextprotocol/related-task: in no schema": "reserved by the text of 2025-11-25 for tasks",
+    "RequestMeta.baggage: in no schema": "reserved for W3C Baggage by the text of 2026-07-28",
+    "RequestMeta.traceparent: in no schema": "reserved for W3C Trace Context by the text of 2026-07-28",
+    "RequestMeta.tracestate: in no schema": "reserved for W3C Trace Context by the text of 2026-07-28",
+    "RequestMeta.io.modelcontextprotocol/related-task: in no schema": "reserved for tasks by the text of 2025-11-25",
 }
-"""What is left, statement by statement."""
+"""All other differences, by statement (see schemas.py)."""
 
 NOT_IN_ITS_SCHEMA: dict[str, tuple[str, tuple[str, ...]]] = {
-    "ListRootsRequest": ("the example has an envelope's id, which its definition has not", ("id",)),
+    "ListRootsRequest": ("the example has the id of an envelope, which its definition does not have", ("id",)),
 }
-"""Members of published examples that the same revision's schema does not know."""
+"""Members of published examples that the schema of their revision does not have."""

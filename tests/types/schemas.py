@@ -1,4 +1,8 @@
-"""The published schemas as sets of statements, and our structs as the same: what they differ in is a set too."""
+"""Express the published schemas and our structs as sets of statements, so that their differences are a set too.
+
+A statement is "<path>: <atom>". A path is `Struct.member`, followed by [] for the items of a list or {} for the values
+of an object. An atom is the name of a kind or a struct, or a constant.
+"""
 
 from __future__ import annotations
 
@@ -25,24 +29,24 @@ _OUTER = {"id", "jsonrpc"}
 
 
 def spec_folder() -> Path:
-    """The folder of the published schemas; without them, as in a bare clone, nothing can be compared."""
+    """Return the folder of the published schemas. Skips the test without them, or fails it in CI."""
     if SPEC.is_dir():
         return SPEC
-    message = f"the published schemas are not at {SPEC}: put them there, or compare nothing"
+    message = f"the published schemas are not at {SPEC}: put them there to compare them"
     if os.environ.get("CI"):
         pytest.fail(message)
     pytest.skip(message)
 
 
 def load_schemas() -> dict[str, dict[str, Node]]:
-    """Definitions by revision and name."""
+    """Return the definitions by revision and name."""
     folder = spec_folder()
     documents = {r: json.loads((folder / f"schema-{r}.json").read_text("utf-8")) for r in REVISIONS}
     return {r: d.get("$defs") or d["definitions"] for r, d in documents.items()}
 
 
-def ours(definition: str) -> Any:
-    """Return the type in `wharfinger.types` for a definition; None if there is none."""
+def our_type(definition: str) -> Any:
+    """Return the type in `wharfinger.types` for a definition, or None."""
     name = intended_differences.RENAMED.get(definition, (definition, ""))[0]
     return getattr(types, name, None)
 
@@ -51,18 +55,15 @@ def is_struct(thing: Any) -> bool:
     return isinstance(thing, type) and issubclass(thing, msgspec.Struct)
 
 
-# Statements are "<path>: <atom>"; a path is `Struct.member`, then [] for items of a list, {} for values of an object.
-
-
 class SchemaReader:
-    """Reads one revision's definitions as statements about our structs."""
+    """Reads the definitions of one revision as statements about our structs."""
 
     def __init__(self, definitions: dict[str, Node]) -> None:
         self.definitions = definitions
         self.members: dict[str, dict[str, set[str]]] = {}  # struct -> member -> statements
-        self.required: dict[str, list[set[str]]] = {}  # struct -> members required, once for each definition of it
+        self.required: dict[str, list[set[str]]] = {}  # struct -> required members of each of its definitions
         self.aliases: dict[str, set[str]] = {}
-        self.used: set[str] = set()  # rows of `intended_differences` that were needed
+        self.used: set[str] = set()  # rows of `intended_differences` that were used
 
     def read_all(self) -> None:
         for name, node in self.definitions.items():
@@ -74,18 +75,18 @@ class SchemaReader:
                 continue
             if "method" in node.get("properties", {}):
                 self.read_envelope(name, node)
-            elif is_struct(ours(name)) and "anyOf" not in node:
-                self.read_struct(ours(name).__name__, node)
+            elif is_struct(our_type(name)) and "anyOf" not in node:
+                self.read_struct(our_type(name).__name__, node)
             else:
                 own = intended_differences.RENAMED.get(name, (name, ""))[0]
                 self.aliases.setdefault(own, set()).update(self.atoms(node, own))
 
     def read_envelope(self, name: str, node: Node) -> None:
-        """Of a request or notification, the method and the params are compared; the rest is the envelope."""
+        """Read the method and params of a request or notification, without the rest of the envelope."""
         members = node["properties"]
         if "const" not in members["method"]:
             return
-        if is_struct(ours(name)):
+        if is_struct(our_type(name)):
             own = {
                 "properties": {k: members[k] for k in ("method", "params")},
                 "required": set(node["required"]) - _OUTER,
@@ -107,9 +108,9 @@ class SchemaReader:
         members: dict[str, Node] = dict(node.get("properties", {}))
         required = set(node.get("required", ()))
         for part in node.get("allOf", ()):
-            more, wanted = self.merged(self.definitions[part["$ref"].rsplit("/", 1)[1]])
+            more, more_required = self.merged(self.definitions[part["$ref"].rsplit("/", 1)[1]])
             members |= more
-            required |= wanted
+            required |= more_required
         return members, required
 
     def atoms(self, node: Node, path: str) -> set[str]:
@@ -126,7 +127,7 @@ class SchemaReader:
         return {atom for kind in ([kinds] if isinstance(kinds, str) else kinds) for atom in self.kind(kind, node, path)}
 
     def reference(self, name: str, path: str) -> set[str]:
-        target = ours(name)
+        target = our_type(name)
         if is_struct(target):
             return {f"{path}: {target.__name__}"}
         if name in intended_differences.PLAIN_DICTS:
@@ -146,15 +147,15 @@ class SchemaReader:
             yield f"{path}: {kind}"
 
     def object(self, node: Node, path: str) -> set[str]:
-        if struct := self.named(path, node):
+        if struct := self.inline_struct(path, node):
             self.read_struct(struct, node)
             return {f"{path}: {struct}"}
         values: Any = node.get("additionalProperties")
         described = values not in (None, {}, True, False)
         return self.atoms(values, f"{path}{{}}") if described else {f"{path}{{}}: any"}
 
-    def named(self, path: str, node: Node) -> str | None:
-        """The struct that we made of an object which the schema describes in place."""
+    def inline_struct(self, path: str, node: Node) -> str | None:
+        """Return the name of our struct for an object that the schema describes inline, or None."""
         last = path.rsplit(".", 1)[-1]
         self.used |= {path, last}
         if path in intended_differences.STRUCTS_BY_PATH:
@@ -169,7 +170,7 @@ _KINDS[type(None)] = "null"
 
 
 def type_atoms(kind: Any, path: str) -> set[str]:
-    """A type of ours as statements."""
+    """Return the statements of one of our types."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return {f"{path}: any"}
@@ -190,7 +191,7 @@ def type_atoms(kind: Any, path: str) -> set[str]:
 
 
 def struct_members(struct: type[msgspec.Struct]) -> tuple[dict[str, set[str]], set[str]]:
-    """Statements of a struct by the wire names of its members, and which of these it requires."""
+    """Return the statements of a struct by the wire names of its members, and its required members."""
     hints = typing.get_type_hints(struct)
     fields = msgspec.structs.fields(struct)
     name = struct.__name__
@@ -204,7 +205,7 @@ def struct_members(struct: type[msgspec.Struct]) -> tuple[dict[str, set[str]], s
 
 
 def without_narrower(atoms: set[str]) -> set[str]:
-    """Where any value is allowed, nothing else is said; and where numbers are allowed, integers are."""
+    """Leave out the statements that a broader one includes: `any` includes all values, and `number` integers."""
     anywhere = tuple(a.removesuffix(": any") for a in atoms if a.endswith(": any"))
     narrower = {f"{place}{more}" for place in anywhere for more in ("{}: any", "[]: any")}
     return {
@@ -239,11 +240,11 @@ def struct_differences(struct: str, readers: list[SchemaReader]) -> set[str]:
     for reader in readers:
         for member, atoms in reader.members.get(struct, {}).items():
             theirs.setdefault(member, set()).update(atoms)
-    wanted = set(theirs).intersection(*(r for reader in readers for r in reader.required.get(struct, ())))
+    more_required = set(theirs).intersection(*(r for reader in readers for r in reader.required.get(struct, ())))
     found = {f"{struct}.{m}: not here" for m in theirs.keys() - members.keys()}
     found |= {f"{struct}.{m}: in no schema" for m in members.keys() - theirs.keys()}
-    found |= {f"{struct}.{m}: optional here" for m in (wanted - required) & members.keys()}
-    found |= {f"{struct}.{m}: required here" for m in (required - wanted) & theirs.keys()}
+    found |= {f"{struct}.{m}: optional here" for m in (more_required - required) & members.keys()}
+    found |= {f"{struct}.{m}: required here" for m in (required - more_required) & theirs.keys()}
     for member in theirs.keys() & members.keys():
         found |= atom_differences(theirs[member], members[member])
     return found

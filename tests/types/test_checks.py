@@ -1,4 +1,4 @@
-"""What has no tag on the wire is one struct, and its check says whether the members fit together."""
+"""Checks of structs that cover several definitions: their members must fit together."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FORM = types.RequestedSchema(type="object", properties={})
     "members",
     [{"requested_schema": FORM}, {"mode": "form", "requested_schema": FORM}, {"mode": "url", "url": "https://a.test/"}],
 )
-def test_form_and_url_questions_are_accepted(members: dict[str, Any]) -> None:
+def test_form_and_url_elicitations_are_accepted(members: dict[str, Any]) -> None:
     types.check_elicitation(types.ElicitRequestParams(message="?", **members))
 
 
@@ -50,7 +50,7 @@ def test_form_and_url_questions_are_accepted(members: dict[str, Any]) -> None:
         {"mode": "form", "url": "https://a.test/", "requested_schema": FORM},
     ],
 )
-def test_questions_that_are_neither_or_both_are_refused(members: dict[str, Any]) -> None:
+def test_elicitations_with_neither_or_both_modes_are_refused(members: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="elicitation"):
         types.check_elicitation(types.ElicitRequestParams(message="?", **members))
 
@@ -90,18 +90,18 @@ def read(schema: dict[str, Any]) -> types.PrimitiveSchema:
 
 
 @pytest.mark.parametrize("schema", FIELDS_ACCEPTED, ids=json.dumps)
-def test_field_of_a_form_is_accepted(schema: dict[str, Any]) -> None:
+def test_valid_form_fields_are_accepted(schema: dict[str, Any]) -> None:
     types.check_primitive_schema(read(schema))
 
 
 @pytest.mark.parametrize("schema", FIELDS_REFUSED, ids=json.dumps)
-def test_field_of_no_kind_is_refused(schema: dict[str, Any]) -> None:
+def test_invalid_form_fields_are_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"."):
         types.check_primitive_schema(read(schema))
 
 
 def test_null_and_absent_structured_content_differ() -> None:
-    """From 2026-07-28 on null is a value like any other."""
+    """From 2026-07-28, null is a valid value."""
     assert msgspec.json.encode(types.CallToolResult(content=[])) == b'{"content":[]}'
     null = b'{"content":[],"structuredContent":null}'
     assert msgspec.json.encode(types.CallToolResult(content=[], structured_content=None)) == null
@@ -109,7 +109,7 @@ def test_null_and_absent_structured_content_differ() -> None:
 
 
 @pytest.mark.parametrize("id", [b"1.5", b"true", b"null", b"{}"])
-def test_a_token_is_a_string_or_an_integer(id: bytes) -> None:
+def test_a_progress_token_must_be_a_string_or_an_integer(id: bytes) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(b'{"progressToken":%b,"progress":1}' % id, type=types.ProgressNotificationParams)
 

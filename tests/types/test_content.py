@@ -1,4 +1,4 @@
-"""Blocks of content that no revision knows are kept; blocks that are malformed are refused."""
+"""Content blocks of unknown types are kept, and malformed blocks are refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wharfinger import types
 HOLOGRAM = b'{"type":"hologram","depth":3}'
 
 
-def test_unknown_block_keeps_all_it_has() -> None:
+def test_an_unknown_block_keeps_all_its_members() -> None:
     block = types.decode_content(HOLOGRAM)
     assert block == types.UnknownContent({"type": "hologram", "depth": 3})
     assert isinstance(block, types.UnknownContent)
@@ -66,7 +66,7 @@ def test_bytes_are_base64_on_the_wire_only() -> None:
 
 
 def test_blob_is_the_last_member() -> None:
-    """A long one can be written in pieces only if nothing comes after it."""
+    """A long blob can be written in pieces only if it comes last."""
     contents = types.ResourceContents(uri="file:///a", mime_type="image/png", meta={"k": 1}, blob=b"\x00")
     assert msgspec.json.encode(contents).endswith(b'"blob":"AA=="}')
     whole = types.ReadResourceResult(contents=[contents], meta={}, ttl_ms=0, cache_scope="private")

@@ -1,4 +1,4 @@
-"""The structs say what the schemas of all revisions say, except for what `intended_differences` lists."""
+"""The structs agree with the schemas of all revisions, except for the rows of `intended_differences`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from tests.types import intended_differences
-from tests.types.schemas import Node, differences, is_struct, load_schemas, ours, read
+from tests.types.schemas import Node, differences, is_struct, load_schemas, our_type, read
 from wharfinger import errors, types
 from wharfinger.protocol.methods import CORE, METHODS
 from wharfinger.protocol.revisions import REVISIONS as RULES
 
 
 def test_without_the_schemas_nothing_is_compared_except_in_ci(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A bare clone has no schemas; where they are expected, their absence is a failure."""
+    """A bare clone has no schemas. In CI their absence is a failure."""
     monkeypatch.setattr("tests.types.schemas.SPEC", tmp_path / "none")
     monkeypatch.delenv("CI", raising=False)
     with pytest.raises(pytest.skip.Exception, match="published schemas are not at"):
@@ -32,7 +32,7 @@ def schemas() -> dict[str, dict[str, Node]]:
     return load_schemas()
 
 
-def test_structs_differ_from_the_schemas_only_where_that_is_meant(schemas: dict[str, dict[str, Node]]) -> None:
+def test_structs_differ_from_the_schemas_only_where_intended(schemas: dict[str, dict[str, Node]]) -> None:
     assert sorted(differences(schemas) - intended_differences.DIFFERENCES.keys()) == []
 
 
@@ -40,7 +40,7 @@ def test_every_intended_difference_exists(schemas: dict[str, dict[str, Node]]) -
     assert sorted(intended_differences.DIFFERENCES.keys() - differences(schemas)) == []
 
 
-def test_every_definition_has_its_type_or_a_reason(schemas: dict[str, dict[str, Node]]) -> None:
+def test_every_definition_has_a_type_or_a_reason_for_having_none(schemas: dict[str, dict[str, Node]]) -> None:
     definitions = {name: node for part in schemas.values() for name, node in part.items()}
     without = (
         intended_differences.NOT_HERE.keys()
@@ -50,7 +50,7 @@ def test_every_definition_has_its_type_or_a_reason(schemas: dict[str, dict[str, 
     missing = [
         name
         for name, node in definitions.items()
-        if ours(name) is None and name not in without and "method" not in node.get("properties", {})
+        if our_type(name) is None and name not in without and "method" not in node.get("properties", {})
     ]
     assert missing == []
 
@@ -117,34 +117,34 @@ EDITS: dict[str, tuple[Callable[[dict[str, Node]], object], str]] = {
 
 
 @pytest.mark.parametrize(("edit", "expected"), EDITS.values(), ids=EDITS)
-def test_a_change_of_a_schema_is_noticed(
+def test_a_changed_schema_is_detected(
     schemas: dict[str, dict[str, Node]], edit: Callable[[dict[str, Node]], object], expected: str
 ) -> None:
-    """The comparison itself: one change to the newest schema adds one difference."""
+    """One change to the newest schema adds one difference."""
     changed = json.loads(json.dumps(schemas))
     edit(changed["2026-07-28"])
     assert expected in differences(changed) - differences(schemas)
 
 
 TASKS_OF_2025_11_25 = {"tasks/cancel", "tasks/get", "tasks/list", "tasks/result", "notifications/tasks/status"}
-"""Experiments that are not built; two of the names are used again, with other params."""
+"""Experimental methods that are not supported. An extension uses two of the names with other params."""
 EXTENSIONS = {"tasks/get", "tasks/update", "tasks/cancel", "notifications/tasks"}
-"""Methods that no schema of the core has."""
+"""Methods of extensions, which the core schemas do not have."""
 
 
-def test_rows_of_methods_carry_the_params_and_revisions_of_the_schemas(schemas: dict[str, dict[str, Node]]) -> None:
+def test_the_method_table_has_the_params_and_revisions_of_the_schemas(schemas: dict[str, dict[str, Node]]) -> None:
     theirs: dict[str, set[tuple[str, int]]] = {}
     for revision, definitions in schemas.items():
         for name, node in definitions.items():
             members = node.get("properties", {})
-            # In 2026-07-28 three requests are only parts of a result.
+            # In 2026-07-28 three requests occur only inside a result.
             if "const" in members.get("method", {}) and ("jsonrpc" in members or revision != "2026-07-28"):
                 row = (params_struct(name, members.get("params", {})), RULES[revision].order)
                 theirs.setdefault(members["method"]["const"], set()).add(row)
     own = {
         name: {(row.params.__name__, order) for order in range(row.first, row.last + 1)}
         for name, row in METHODS.items()
-        if name in CORE - EXTENSIONS  # others are of extensions, which any test may have added
+        if name in CORE - EXTENSIONS  # other rows are of extensions that another test has added
     }
     assert theirs.keys() - own.keys() == TASKS_OF_2025_11_25
     assert {METHODS[name].first for name in EXTENSIONS} == {RULES["2026-07-28"].order}
@@ -154,11 +154,11 @@ def test_rows_of_methods_carry_the_params_and_revisions_of_the_schemas(schemas: 
 def params_struct(definition: str, params: Node) -> str:
     if "$ref" not in params:
         return intended_differences.PARAMS_STRUCTS.get(definition, f"{definition}Params")
-    name: str = ours(params["$ref"].rsplit("/", 1)[1]).__name__
+    name: str = our_type(params["$ref"].rsplit("/", 1)[1]).__name__
     return name
 
 
-def test_error_codes_are_those_of_the_schemas(schemas: dict[str, dict[str, Node]]) -> None:
+def test_error_codes_match_the_schemas(schemas: dict[str, dict[str, Node]]) -> None:
     definitions = schemas["2026-07-28"]
     codes: dict[str, type[errors.ProtocolError]] = {
         "ParseError": errors.ParseError,
@@ -183,7 +183,7 @@ def constant_code(node: Node) -> int:
     return code
 
 
-def test_every_struct_can_be_decoded_and_is_not_tracked() -> None:
+def test_every_struct_can_be_decoded_and_is_not_tracked_by_the_garbage_collector() -> None:
     structs = [thing for thing in vars(types).values() if is_struct(thing)]
     for struct in structs:
         msgspec.json.Decoder(struct)
