@@ -54,7 +54,7 @@ class TerminalChat:
             try:
                 line = await self._session.prompt_async("> ", handle_sigint=False)
             except KeyboardInterrupt:  # the key Ctrl-C
-                self._display.note("Ctrl-D or /exit leaves.")
+                self._display.note("Press Ctrl-D or type /exit to leave.")
                 continue
             except EOFError:
                 return

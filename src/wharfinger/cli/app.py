@@ -110,7 +110,6 @@ SUGGESTIONS = {
     "get": "read",
     "cat": "read",
     "show": "read",
-    "dev": "run --dev --reload",
     "start": "run",
     "install": "add",
     "remove": "add --remove",
@@ -124,7 +123,7 @@ SUGGESTIONS = {
 
 
 def suggestion(word: str) -> str:
-    """Suggest a sub-command for an unknown word, or an empty string if there is none to suggest."""
+    """Return a sentence that suggests a sub-command for an unknown word, or an empty string."""
     if word.endswith(".py"):
         return f" Run it with `wharfinger run {word}`, or list its resources with `wharfinger ls {word}`."
     if word.startswith(("http://", "https://")):

@@ -522,8 +522,7 @@ class Watches:
                 return
             self._changed("resource", uri)
             for subscription in subscriptions:
-                wanted = subscription.uris
-                if (tagged and wanted) or any(_covers(watched, uri) for watched in wanted):
+                if (tagged and subscription.uris) or any(_covers(watched, uri) for watched in subscription.uris):
                     subscription.put("resource", uri)
 
 

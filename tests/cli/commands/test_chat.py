@@ -295,7 +295,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(
     assert "It begins  [stopped by the user]" in each_api.last_texts
     chat.expect(PROMPT)
     chat.terminal.press("\x03")
-    chat.expect("Ctrl-D or /exit leaves.")
+    chat.expect("Press Ctrl-D or type /exit to leave.")
     chat.expect(PROMPT)
     chat.terminal.press("\x04")
     assert chat.terminal.end() == 0

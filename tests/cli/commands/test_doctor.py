@@ -82,7 +82,7 @@ def test_problems_are_shown_with_what_to_change_and_exit_with_1(sick: Path) -> N
     assert done.returncode == 1, done.stderr
     shown = done.stdout
     assert "harbour 0 at " in shown
-    assert "Speaks 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05" in shown
+    assert "Supports 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05" in shown
     assert "Offers 2 tools, 1 prompt, 2 resources, 1 template; 3 resources read" in shown
     for line in (
         "Tools without a description: get",
@@ -161,7 +161,7 @@ def test_a_server_of_one_revision_whose_list_fails_is_reported(tmp_path: Path) -
     (tmp_path / "old.py").write_text(ONE_REVISION)
     done = doctor("--", sys.executable, "old.py", cwd=tmp_path)
     assert done.returncode == 1, done.stderr
-    assert "Speaks 2025-06-18\n" in done.stdout
+    assert "Supports 2025-06-18\n" in done.stdout
     assert "Lists fail: tools (" in done.stdout
     assert "does not speak 2026-07-28" in done.stdout
     assert "\x1b" not in done.stdout

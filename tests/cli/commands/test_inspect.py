@@ -32,6 +32,6 @@ def test_inspect_shows_which_revisions_the_server_speaks(say: Say, harbour_file:
     reported = re.sub(r"  +", "  ", out)
     assert "Server  harbour 0\n" in reported
     assert "Transport  stdio\n" in reported
-    assert "Speaks  2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05\n" in reported
+    assert "Supports  2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05\n" in reported
     assert "\nLists  1 resource in " in reported
     assert out.endswith("Instructions  Ships and tides.\n              See the log.\n")

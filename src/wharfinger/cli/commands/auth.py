@@ -100,7 +100,7 @@ Examples:
 @verbosity_options
 @click.pass_context
 def login(ctx: click.Context, /, url: str, client_secret_env: str | None, no_browser: bool, **options: Any) -> None:
-    """Sign in in the browser, and save the token for the other commands (in files that only you can read)."""
+    """Sign in with the browser, and save the token for the other commands (in files that only you can read)."""
     import os
 
     from wharfinger.auth import FileTokens, SignIn

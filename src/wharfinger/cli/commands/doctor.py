@@ -132,7 +132,7 @@ def print_report(survey: Survey, findings: list[DoctorFinding], target: str) -> 
     amounts = [count(len(getattr(survey, kind).items), kind.removesuffix("s")) for kind in KINDS]
     lines = [
         f"{survey.name or 'A server without a name'} {survey.version}".rstrip() + f" at {target}",
-        f"Speaks {', '.join(survey.supported)}",
+        f"Supports {', '.join(survey.supported)}",
         f"Offers {', '.join(amounts)}; {count(len(survey.reads), 'resource')} read",
     ]
     for severity, title in (("problem", "Problems"), ("advice", "Advice")):
