@@ -8,6 +8,7 @@ so threads may read it; a change of the server makes a new one.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sys
 from bisect import bisect_left, bisect_right
@@ -297,7 +298,7 @@ class ServerList:
     def _folder(self, folder: str, under: str, begin: int, stop: int) -> TreeNode:
         """Return the node of a folder, with the folders in it that are its only content."""
         keys = self.keys
-        common = _common_prefix(keys[begin], keys[stop - 1])
+        common = os.path.commonprefix([keys[begin], keys[stop - 1]])  # noqa: RUF071  # by character, as URIs are
         deeper = folder
         while (end := _segment_end(common, deeper)) < len(common) or (common.endswith("/") and end > len(deeper)):
             deeper = common[:end]
@@ -322,10 +323,6 @@ class ServerList:
             removed |= before.keys() - now.keys()
             changed |= {key for key, item in now.items() if key in before and before[key] != item}
         return added, removed, changed
-
-
-def _common_prefix(one: str, other: str) -> str:
-    return one[: next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))]
 
 
 _PATH_ENDS = re.compile(r"[?#{]")

@@ -55,7 +55,12 @@ def first_policy(published: Published, harmless_tools: Sequence[str], targets: S
     if published.prompts:
         what = [f"prompt:{name}" for name in published.prompts]
         parts.append(_rule("allow", "Prompts of the server.", do="prompt", what=what))
-    hidden = [f"{top}/**/{name}" for top in tops if top.startswith(_FILES) for name in (*_folders(PRIVATE), *_KEYS)]
+    hidden = [
+        f"{top}/**/{name}"
+        for top in tops
+        if top.startswith(_FILES)
+        for name in (*(f"{name}/**" for name in PRIVATE), *_KEYS)
+    ]
     names = {name for name in private if name not in PRIVATE}
     hidden += [f"{top}/**/{name}/**" for top in tops for name in sorted(names) if _is_below(published.uris, top, name)]
     if hidden:
@@ -111,10 +116,6 @@ def _texts(values: Sequence[str]) -> str:
 def _text(value: str) -> str:
     """Return a string of TOML, which has the escapes of JSON."""
     return json.dumps(value, ensure_ascii=False)
-
-
-def _folders(names: Iterable[str]) -> list[str]:
-    return [f"{name}/**" for name in names]
 
 
 def _private_names(uris: Iterable[str]) -> set[str]:

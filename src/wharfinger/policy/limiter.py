@@ -214,7 +214,9 @@ class Limiter:
             key = msgspec.json.encode(limit)
             meters = self._meters.get(key) or known.get(key) or _meters_of(limit, most)
             self._meters[key] = meters
-            actions = None if limit.do is None else _actions(limit)
+            actions = None
+            if limit.do is not None:
+                actions = frozenset("read" if do in WITH_READ else do for do in words(limit.do)) & ACTIONS
             self._limits.append(_ParsedLimit(limit, limit.selectors(), actions, meters))
         self._remembered: OrderedDict[int, tuple[Principal, dict[str, _Meters | None]]] = OrderedDict()
 
@@ -267,10 +269,6 @@ def _meters_of(limit: Limit, most: int) -> _Meters:
         None if volume is None else Rate(f"bytes = {limit.bytes}", *volume, most),
         None if limit.parallel is None else Parallel(f"parallel = {limit.parallel}", limit.parallel),
     )
-
-
-def _actions(limit: Limit) -> frozenset[str]:
-    return frozenset("read" if do in WITH_READ else do for do in words(limit.do)) & ACTIONS
 
 
 def _refusal(name: str, wait: float) -> RateLimited:

@@ -55,7 +55,7 @@ class Selector(NamedTuple):
         source = f"claim.{self.field}" if self.is_claim else self.field
         values = known.get(source)
         if values is None:
-            found = _claim(principal, self.field) if self.is_claim else _values(principal, self.field)
+            found = _texts(principal.claims.get(self.field)) if self.is_claim else _values(principal, self.field)
             values = known[source] = frozenset(found)
         if isinstance(matcher, str):
             return matcher in values
@@ -118,10 +118,6 @@ def _values(principal: Principal, field: str) -> Collection[str]:
         case _:  # an address that is not verified may be another person's
             verified = claims.get("email_verified") is True
             return tuple(map(_with_lower_domain, _texts(claims.get("email")))) if verified else ()
-
-
-def _claim(principal: Principal, name: str) -> Collection[str]:
-    return _texts(principal.claims.get(name))
 
 
 def _with_lower_domain(address: str) -> str:

@@ -82,7 +82,7 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     def includes(self, source: Source) -> bool:
         """Return whether this source is searched."""
-        return not self.source or self.source.casefold() in _names(source)
+        return not self.source or self.source.casefold() in (source.name.casefold(), source.uri.casefold())
 
     def accepts(self, hit: Hit) -> bool:
         """Return whether a hit of a source passes the filters of type and path."""
@@ -286,10 +286,6 @@ def not_searched(sources: Iterable[Source]) -> str:
     """Return a sentence that names the sources that could not be reached, and says why."""
     reasons = sorted(outage_of(source) or f"{source_name(source)} cannot be reached now" for source in sources)
     return f"Not searched: {'; '.join(reasons)}."
-
-
-def _names(source: Source) -> set[str]:
-    return {name.casefold() for name in (source.name, source.uri) if name}
 
 
 def _registered(resources: Resources, query: Query) -> Iterator[Hit]:

@@ -144,10 +144,12 @@ class Ranking:
         self._complete += all(one or not word.weight for one, word in zip(has_words, self.query.words, strict=True))
         self._found.append((has_words, list(self._candidates(found))))
         if len(self._found) > 2 * self._max_documents:
-            self._found = heapq.nlargest(self._max_documents, self._found, key=lambda one: self._worth(*one))
 
-    def _worth(self, has_words: Sequence[bool], candidates: Sequence[_Candidate]) -> tuple[bool, float]:
-        return all(has_words), max(candidate.score for candidate in candidates)
+            def worth(entry: tuple[list[bool], list[_Candidate]]) -> tuple[bool, float]:
+                has_words, candidates = entry
+                return all(has_words), max(candidate.score for candidate in candidates)
+
+            self._found = heapq.nlargest(self._max_documents, self._found, key=worth)
 
     def _candidates(self, found: FoundDocument) -> Iterator[_Candidate]:
         """Yield the possible hits of one document: the whole document, or windows of it."""

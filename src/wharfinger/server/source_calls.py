@@ -293,7 +293,7 @@ class SourceCalls:
 
     def _answered(self, source: Source, state: _SourceState, answer: asyncio.Future[Any]) -> None:
         state.answer = None
-        if _succeeded(answer):
+        if not answer.cancelled() and answer.exception() is None:
             source.breaker.succeeded()
 
     def _record(self, source: Source, answer: asyncio.Future[Any], began: float) -> None:
@@ -439,10 +439,6 @@ class SourceCalls:
         await self._tasks.cancel()
         if pending:
             await asyncio.wait(pending)
-
-
-def _succeeded(answer: asyncio.Future[Any]) -> bool:
-    return not answer.cancelled() and answer.exception() is None
 
 
 async def _in_thread(function: Callable[[], Any]) -> Any:
