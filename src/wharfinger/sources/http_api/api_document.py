@@ -1,0 +1,221 @@
+"""Reads an OpenAPI document, within bounds, to JSON values. Follows references inside it, and never any other.
+
+A document may come from anybody, so it is read in an order in which each step is bounded before the next one begins:
+
+1. Its size in bytes.
+2. Its syntax. JSON is tried first. YAML is read without its own types: an unquoted date or `on` is a text, as in JSON.
+3. Its size as values. An alias of YAML costs as much as its content each time it is used, so that ten aliases of ten
+   aliases of ten … are refused instead of visited. So is a document that contains itself, or is nested too deeply.
+
+A reference (`$ref`) is followed only if it begins with `#/`. Nothing is fetched for the others, wherever they lead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
+
+import msgspec
+
+from wharfinger.content.text import printable
+from wharfinger.errors import MissingExtra
+from wharfinger.source import UnusableSource
+
+if TYPE_CHECKING:
+    from yaml import Node
+
+__all__ = [
+    "MAX_DOCUMENT_BYTES",
+    "MAX_YAML_BYTES",
+    "JsonObject",
+    "UnresolvedReference",
+    "as_object",
+    "check_version",
+    "parse_document",
+    "resolve",
+]
+
+MAX_DOCUMENT_BYTES = 32 << 20
+"""Largest document in JSON. GitHub's has 13 MB."""
+MAX_YAML_BYTES = 8 << 20
+"""Largest document in YAML, which takes a hundred times as long to read."""
+MAX_VALUES = 2_000_000
+"""Most values in a document, those behind an alias of YAML each time. GitHub's has 400,000."""
+MAX_DOCUMENT_DEPTH = 128
+MAX_REFERENCES = 16
+"""Most references that lead from one to the next."""
+MAX_MERGED_MEMBERS = 100_000
+"""Most members that the objects of a document in YAML get from others (`<<`), all together."""
+MAX_MERGED_OBJECTS = 100
+"""Most objects that are merged into one."""
+MAX_POINTER_CHARACTERS = 1_000
+
+JsonObject = dict[str, Any]
+
+
+class UnresolvedReference(ValueError):
+    """A reference leads outside the document, nowhere, or in a circle."""
+
+
+def parse_document(data: bytes, name: str) -> JsonObject:
+    """Return the document as JSON values. `name` is where it is from, for errors.
+
+    Raises:
+        UnusableSource: it is too large, or is neither JSON nor YAML.
+        MissingExtra: it is YAML, and PyYAML is not installed.
+    """
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise UnusableSource(f"{name} has more than {MAX_DOCUMENT_BYTES >> 20} MiB, which is too large for a document.")
+    found: Any
+    try:
+        found = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        if data.lstrip()[:1] in (b"{", b"["):
+            raise UnusableSource(f"{name} cannot be read as JSON: {str(error)[:200]}.") from None
+        found = _parse_yaml(data, name)
+    return check_values(found, name)
+
+
+def check_values(found: Any, name: str) -> JsonObject:
+    """Return a document, if it is an object within the bounds.
+
+    Raises:
+        UnusableSource: it is not.
+    """
+    if not isinstance(found, dict):
+        raise UnusableSource(f"{name} is not an OpenAPI document: it is not an object.")
+    count = 0
+    stack: list[tuple[Any, int]] = [(found, 1)]
+    while stack:
+        value, depth = stack.pop()
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        count += len(inner)
+        if count > MAX_VALUES or (inner and depth > MAX_DOCUMENT_DEPTH):
+            bound = f"{MAX_VALUES:,} values" if count > MAX_VALUES else f"{MAX_DOCUMENT_DEPTH} levels"
+            raise UnusableSource(f"{name} has more than {bound}: publish a part of it.")
+        stack += [(each, depth + 1) for each in inner if isinstance(each, (dict, list))]
+    return cast("JsonObject", found)
+
+
+def check_version(root: Mapping[str, Any], name: str) -> str:
+    """Return `3.0` or `3.1`.
+
+    Raises:
+        UnusableSource: the document is of another version, or no OpenAPI document.
+    """
+    version = root.get("openapi")
+    if isinstance(version, str) and (found := re.match(r"3\.[01](?=\.|\Z)", version)):
+        return found[0]
+    if "swagger" in root:
+        raise UnusableSource(f"{name} is Swagger 2.0: convert it to OpenAPI 3.0 or 3.1 first.")
+    if isinstance(version, str):
+        raise UnusableSource(f"{name} is OpenAPI {printable(version)}: only 3.0 and 3.1 can be published.")
+    raise UnusableSource(f"{name} is not an OpenAPI document: it has no member 'openapi' with a version.")
+
+
+def resolve(root: JsonObject, node: Any) -> Any:
+    """Return what a value refers to by `$ref`, or the value itself if it is no reference.
+
+    Raises:
+        UnresolvedReference: the reference is not to be followed, or leads nowhere.
+    """
+    for _ in range(MAX_REFERENCES):
+        if not isinstance(node, dict) or not isinstance(reference := node.get("$ref"), str):
+            return node
+        node = _target(root, reference)
+    raise UnresolvedReference("references lead in a circle")
+
+
+def _target(root: JsonObject, reference: str) -> Any:
+    shown = printable(reference, 100)
+    if not reference.startswith("#/") or len(reference) > MAX_POINTER_CHARACTERS:
+        raise UnresolvedReference(f"{shown} is not in the document, and nothing is fetched")
+    node: Any = root
+    for part in unquote(reference[2:]).split("/"):
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, dict) and name in node:
+            node = node[name]
+        elif isinstance(node, list) and re.fullmatch("0|[1-9][0-9]{0,5}", name) and int(name) < len(node):
+            node = node[int(name)]
+        else:
+            raise UnresolvedReference(f"there is nothing at {shown}")
+    return node
+
+
+def as_object(value: Any) -> JsonObject:
+    """Return a value that is an object, and an empty object instead of any other."""
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+# YAML
+
+_MERGE = "tag:yaml.org,2002:merge"
+_PLAIN_VALUES: tuple[tuple[str, str, str], ...] = (
+    ("tag:yaml.org,2002:bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("tag:yaml.org,2002:int", r"[-+]?[0-9]{1,300}", "-+0123456789"),
+    (
+        "tag:yaml.org,2002:float",
+        r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+",
+        "-+0123456789.",
+    ),
+    (_MERGE, r"<<", "<"),
+)
+"""The texts without quotes that are no texts: those of the core schema (YAML 1.2 §10.3.2), without NaN and infinity."""
+
+
+def _parse_yaml(data: bytes, name: str) -> Any:
+    if len(data) > MAX_YAML_BYTES:
+        raise UnusableSource(
+            f"{name} has more than {MAX_YAML_BYTES >> 20} MiB, which is too large for YAML: convert it to JSON."
+        )
+    try:
+        import yaml
+    except ImportError:
+        raise MissingExtra("openapi", "Reading a document in YAML") from None
+    try:
+        loader = _loader_class()(data)
+        try:
+            return loader.get_single_data()
+        finally:
+            loader.dispose()
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:200] or "it is nested too deeply"
+        raise UnusableSource(f"{name} can be read neither as JSON nor as YAML: {printable(reason, 200)}.") from None
+
+
+def _loader_class() -> Any:
+    """Return the loader of PyYAML with JSON's types, bounded merges, and texts as names of members."""
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):  # type: ignore[misc]
+        merged = 0
+
+        def flatten_mapping(self, node: Node) -> None:
+            before = len(node.value)
+            for key, value in node.value:
+                if key.tag == _MERGE and isinstance(value, yaml.SequenceNode) and len(value.value) > MAX_MERGED_OBJECTS:
+                    raise yaml.YAMLError(f"more than {MAX_MERGED_OBJECTS} objects are merged into one")
+            super().flatten_mapping(node)
+            self.merged += max(0, len(node.value) - before)
+            if self.merged > MAX_MERGED_MEMBERS:
+                raise yaml.YAMLError(f"more than {MAX_MERGED_MEMBERS:,} members are merged")
+
+        def construct_mapping(self, node: Node, deep: bool = False) -> JsonObject:
+            for key, _ in node.value:
+                if not isinstance(key, yaml.ScalarNode):
+                    raise yaml.YAMLError("a name of a member is not a text")
+                if key.tag != _MERGE:
+                    key.tag = "tag:yaml.org,2002:str"
+            found: JsonObject = super().construct_mapping(node, deep)
+            return found
+
+    Loader.yaml_implicit_resolvers = {"n": [], "N": [], "~": [], "": []}
+    for tag, pattern, first in _PLAIN_VALUES:
+        Loader.add_implicit_resolver(tag, re.compile(rf"(?:{pattern})\Z"), list(first))
+    Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(?:~|null|Null|NULL|)\Z"), ["~", "n", "N", ""])
+    Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(loader.construct_scalar(node)))
+    return Loader

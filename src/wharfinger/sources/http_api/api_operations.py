@@ -1,0 +1,378 @@
+"""The operations of an OpenAPI document: their parameters, bodies and answers. Skips those that cannot be used.
+
+Each operation is checked alone, by the models of openapi-pydantic, so that one mistake in a document costs one
+operation and not all. `ApiDocument.skipped` says which were left out, and why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from wharfinger.content.text import printable
+from wharfinger.errors import MissingExtra
+from wharfinger.source import UnusableSource
+from wharfinger.sources.http_api.api_document import (
+    JsonObject,
+    UnresolvedReference,
+    as_object,
+    check_version,
+    resolve,
+)
+from wharfinger.sources.http_api.api_schemas import json_schema
+
+__all__ = ["ApiBody", "ApiDocument", "ApiOperation", "ApiParameter", "read_document"]
+
+METHODS = ("get", "put", "post", "delete", "patch")
+MAX_OPERATIONS = 20_000
+MAX_PARAMETERS = 100
+"""Most parameters of one operation."""
+MAX_SKIPPED = 100
+"""Operations that were left out and are named."""
+MAX_SUMMARY_CHARACTERS = 200
+MAX_DESCRIPTION_CHARACTERS = 2_000
+MAX_PARAMETER_SCHEMA_CHARACTERS = 4_000
+_STYLES = {"path": ("simple",), "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"), "header": ("simple",)}
+_BODY_TYPES = ("application/json", "application/x-www-form-urlencoded")
+"""The types of a body that tools can send, the best first, besides those that end with `+json`."""
+
+
+class ApiParameter(NamedTuple):
+    """A parameter of an operation."""
+
+    name: str
+    place: str
+    """`path`, `query`, `header` or `cookie`."""
+    variable: str
+    """Its name in a URI template."""
+    required: bool
+    description: str
+    schema: JsonObject
+    """Its JSON Schema, which stands alone."""
+    style: str
+    explode: bool
+    example: Any = None
+    spans: bool = False
+    """Whether a value may contain slashes (`x-multi-segment`, in GitHub's document)."""
+
+
+class ApiBody(NamedTuple):
+    """The body of a request."""
+
+    mime_type: str
+    required: bool
+    schema: Any
+    """As it is in the document."""
+
+
+class ApiOperation(NamedTuple):
+    """An operation: a method of a path."""
+
+    id: str
+    method: str
+    """In upper case."""
+    path: str
+    """As it is in the document, such as `/orders/{id}`."""
+    tag: str
+    summary: str
+    description: str
+    parameters: tuple[ApiParameter, ...]
+    body: ApiBody | None
+    security: tuple[tuple[str, ...], ...] | None
+    """The alternatives, each with the names of the schemes that it needs together; None if the document says nothing."""
+    mime_type: str
+    """The type of its usual answer; empty if the document does not say."""
+    deprecated: bool
+
+    @property
+    def name(self) -> str:
+        """The method and the path, such as `GET /orders/{id}`."""
+        return f"{self.method} {self.path}"
+
+    def at(self, place: str) -> Iterator[ApiParameter]:
+        """Yield the parameters of one place."""
+        return (one for one in self.parameters if one.place == place)
+
+
+class ApiDocument(NamedTuple):
+    """What an OpenAPI document says."""
+
+    title: str
+    version: str
+    """Of the API."""
+    description: str
+    servers: tuple[str, ...]
+    """Their URLs, with the defaults of their variables."""
+    tags: Mapping[str, str]
+    """Descriptions of tags."""
+    operations: tuple[ApiOperation, ...]
+    skipped: Sequence[str]
+    """Operations that were left out, each with the reason."""
+    skipped_count: int
+    schemes: Mapping[str, JsonObject]
+    """The security schemes."""
+    root: JsonObject
+    dialect: str
+    """`3.0` or `3.1`."""
+
+
+class _Unusable(ValueError):
+    """An operation cannot be used; the message is the reason."""
+
+
+def read_document(root: JsonObject, name: str) -> ApiDocument:
+    """Return the operations of a document, in its order.
+
+    Raises:
+        UnusableSource: it is no OpenAPI document of 3.0 or 3.1, or has no operations.
+        MissingExtra: openapi-pydantic is not installed.
+    """
+    dialect = check_version(root, name)
+    try:
+        from openapi_pydantic.v3 import v3_0, v3_1
+    except ImportError:
+        raise MissingExtra("openapi", "Publishing an HTTP API") from None
+    models: Any = v3_0 if dialect == "3.0" else v3_1
+    reader = _OperationReader(root, dialect, models)
+    info = as_object(root.get("info"))
+    operations = tuple(reader.operations())
+    if not operations:
+        reasons = f" {reader.skipped[0]}." if reader.skipped else ""
+        raise UnusableSource(f"{name} has no operations that can be used.{reasons}")
+    return ApiDocument(
+        title=_line(info.get("title"), MAX_SUMMARY_CHARACTERS),
+        version=_line(info.get("version"), 50),
+        description=_text(info.get("description")),
+        servers=tuple(_server_urls(root.get("servers"))),
+        tags={
+            _line(as_object(tag).get("name"), 100): _line(as_object(tag).get("description"), MAX_SUMMARY_CHARACTERS)
+            for tag in (root.get("tags") if isinstance(root.get("tags"), list) else None) or ()
+        },
+        operations=operations,
+        skipped=reader.skipped,
+        skipped_count=reader.skipped_count,
+        schemes=_schemes(root, models),
+        root=root,
+        dialect=dialect,
+    )
+
+
+class _OperationReader:
+    def __init__(self, root: JsonObject, dialect: str, models: Any) -> None:
+        self.root = root
+        self.dialect = dialect
+        self.models = models
+        self.skipped: list[str] = []
+        self.skipped_count = 0
+        self._ids: set[str] = set()
+        self._schemas: dict[int, JsonObject] = {}
+        """JSON Schemas of parameters, by the identity of what the document has. Many operations share parameters."""
+
+    def operations(self) -> Iterator[ApiOperation]:
+        count = 0
+        for path, given in as_object(self.root.get("paths")).items():
+            if not path.startswith("/"):
+                continue
+            try:
+                item = as_object(resolve(self.root, given))
+            except UnresolvedReference as error:
+                self._skip(path, str(error))
+                continue
+            for method in METHODS:
+                if method not in item:
+                    continue
+                count += 1
+                if count > MAX_OPERATIONS:
+                    self._skip("further operations", f"there are more than {MAX_OPERATIONS:,}")
+                    return
+                try:
+                    yield self._operation(path, method, item, item[method])
+                except (_Unusable, UnresolvedReference) as error:
+                    self._skip(f"{method.upper()} {path}", str(error))
+
+    def _skip(self, what: str, reason: str) -> None:
+        self.skipped_count += 1
+        if len(self.skipped) < MAX_SKIPPED:
+            self.skipped.append(f"{printable(what, 100)}: {reason}")
+
+    def _operation(self, path: str, method: str, item: JsonObject, given: Any) -> ApiOperation:
+        node = as_object(given)
+        self._check(node)
+        named = self._parameters(item.get("parameters")) | self._parameters(node.get("parameters"))
+        if len(named) > MAX_PARAMETERS:
+            raise _Unusable(f"it has more than {MAX_PARAMETERS} parameters")
+        parameters = tuple(named.values())
+        variables = re.findall(r"\{([^{}]*)\}", path)
+        declared = {one.name for one in parameters if one.place == "path"}
+        if set(variables) != declared or len(variables) != len(declared):
+            raise _Unusable("its path and its parameters have different variables")
+        tags = node.get("tags")
+        tag = _line(tags[0], 100) if isinstance(tags, list) and tags else ""
+        description = _text(node.get("description"))
+        return ApiOperation(
+            id=self._id(node.get("operationId"), method, path),
+            method=method.upper(),
+            path=path,
+            tag=tag,
+            summary=_line(node.get("summary"), MAX_SUMMARY_CHARACTERS) or _first_line(description),
+            description=description,
+            parameters=parameters,
+            body=self._body(node.get("requestBody")),
+            security=_requirements(node.get("security", self.root.get("security"))),
+            mime_type=self._answer_type(node.get("responses")),
+            deprecated=node.get("deprecated") is True,
+        )
+
+    def _check(self, node: JsonObject) -> None:
+        """Validate an operation. Its answers are left out: they are large, and only their types are used."""
+        from pydantic import ValidationError
+
+        try:
+            self.models.Operation.model_validate({**node, "responses": {}, "callbacks": None})
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise _Unusable(f"{printable(where, 100)}: {printable(first['msg'], 200)}") from None
+        except RecursionError:
+            raise _Unusable("it is nested too deeply") from None
+
+    def _id(self, given: Any, method: str, path: str) -> str:
+        made = f"{method}_{re.sub(r'[^A-Za-z0-9]+', '_', path).strip('_')}".rstrip("_")
+        name = base = given if isinstance(given, str) and given and given.isprintable() else made
+        number = 2
+        while name in self._ids:
+            name, number = f"{base}_{number}", number + 1
+        self._ids.add(name)
+        return name
+
+    def _parameters(self, given: Any) -> dict[tuple[str, str], ApiParameter]:
+        found: dict[tuple[str, str], ApiParameter] = {}
+        for each in cast("list[Any]", given) if isinstance(given, list) else ():
+            node = as_object(resolve(self.root, each))
+            name, place = node.get("name"), node.get("in")
+            if not isinstance(name, str) or not name or place not in ("path", "query", "header", "cookie"):
+                raise _Unusable("a parameter has no name or no place")
+            found[place, name] = self._parameter(name, place, node, each)
+        return found
+
+    def _parameter(self, name: str, place: str, node: JsonObject, given: Any) -> ApiParameter:
+        content = as_object(node.get("content"))
+        style = node.get("style") or ("form" if place in ("query", "cookie") else "simple")
+        if (content or style not in _STYLES.get(place, (style,))) and node.get("required") is True:
+            raise _Unusable(f"the parameter {printable(name)} has a form that is not supported")
+        key = id(node)
+        schema = self._schemas.get(key)
+        if schema is None:
+            schema = self._schemas[key] = json_schema(
+                self.root, node.get("schema", {}), version=self.dialect, most=MAX_PARAMETER_SCHEMA_CHARACTERS
+            )
+        explode = node.get("explode")
+        return ApiParameter(
+            name=name,
+            place=place,
+            variable=_variable(name),
+            required=node.get("required") is True or place == "path",
+            description=_line(node.get("description"), MAX_SUMMARY_CHARACTERS),
+            schema=schema,
+            style=str(style),
+            explode=explode if isinstance(explode, bool) else style == "form",
+            example=_example(self.root, node, schema),
+            spans=node.get("x-multi-segment") is True,
+        )
+
+    def _body(self, given: Any) -> ApiBody | None:
+        if given is None:
+            return None
+        node = as_object(resolve(self.root, given))
+        content = as_object(node.get("content"))
+        types = {kind.partition(";")[0].strip().lower(): kind for kind in content}
+        chosen = next((each for each in _BODY_TYPES if each in types), None) or next(
+            (each for each in types if each.endswith("+json")), None
+        )
+        chosen = chosen or ("application/json" if "*/*" in types else next(iter(types), ""))
+        media = as_object(content.get(types.get(chosen, "*/*")))
+        return ApiBody(chosen, node.get("required") is True, media.get("schema", {}))
+
+    def _answer_type(self, given: Any) -> str:
+        """Return the type of the first answer that is a success; empty if that has none or several."""
+        answers = as_object(given)
+        statuses = [each for each in ("200", "201", "2XX", "202", "203", "default") if each in answers]
+        for status in statuses[:1]:
+            try:
+                content = as_object(as_object(resolve(self.root, answers[status])).get("content"))
+            except UnresolvedReference:
+                return ""
+            types = [kind.partition(";")[0].strip().lower() for kind in content]
+            usual = [kind for kind in types if kind == "application/json"] or types
+            return usual[0] if usual and re.fullmatch(r"[a-z0-9.+-]+/[a-z0-9.+-]+", usual[0]) else ""
+        return ""
+
+
+def _variable(name: str) -> str:
+    """Return a parameter's name as that of a variable (RFC 6570 §2.3), with other characters escaped."""
+    return "".join(
+        each if each.isascii() and (each.isalnum() or each == "_") else "".join(f"%{byte:02X}" for byte in each.encode())
+        for each in name
+    )
+
+
+def _example(root: JsonObject, node: JsonObject, schema: JsonObject) -> Any:
+    """Return a value of a parameter to show: its example, its default, or the first value that is allowed."""
+    given = as_object(node.get("schema"))
+    for value in (node.get("example"), given.get("example"), schema.get("default")):
+        if value is not None and not isinstance(value, (dict, list)):
+            return value
+    for each in list(as_object(node.get("examples")).values())[:1]:
+        try:
+            value = as_object(resolve(root, each)).get("value")
+        except UnresolvedReference:
+            return None
+        if value is not None and not isinstance(value, (dict, list)):
+            return value
+    return None
+
+
+def _requirements(given: Any) -> tuple[tuple[str, ...], ...] | None:
+    if not isinstance(given, list):
+        return None
+    return tuple(tuple(as_object(each)) for each in cast("list[Any]", given))
+
+
+def _schemes(root: JsonObject, models: Any) -> dict[str, JsonObject]:
+    from pydantic import ValidationError
+
+    found: dict[str, JsonObject] = {}
+    for name, given in as_object(as_object(root.get("components")).get("securitySchemes")).items():
+        try:
+            scheme = as_object(resolve(root, given))
+            models.SecurityScheme.model_validate(scheme)
+            found[name] = scheme
+        except (UnresolvedReference, ValidationError):
+            continue
+    return found
+
+
+def _server_urls(given: Any) -> Iterator[str]:
+    for each in cast("list[Any]", given) if isinstance(given, list) else ():
+        node = as_object(each)
+        if isinstance(url := node.get("url"), str):
+            for name, variable in as_object(node.get("variables")).items():
+                url = url.replace(f"{{{name}}}", str(as_object(variable).get("default", "")))
+            yield url
+
+
+def _line(value: Any, most: int) -> str:
+    return printable(" ".join(value.split()), most) if isinstance(value, str) else ""
+
+
+def _first_line(text: str) -> str:
+    return _line(re.split(r"(?<=[.!?])\s|\n", text.strip(), maxsplit=1)[0], MAX_SUMMARY_CHARACTERS)
+
+
+def _text(value: Any) -> str:
+    """Return a text of several lines, bounded, without control characters."""
+    if not isinstance(value, str):
+        return ""
+    lines = [printable(line.rstrip(), MAX_DESCRIPTION_CHARACTERS) for line in value[:MAX_DESCRIPTION_CHARACTERS].splitlines()]
+    return "\n".join(lines).strip()

@@ -1,0 +1,189 @@
+"""Makes a JSON Schema (2020-12) of a schema in an OpenAPI document, small enough for a model.
+
+The result stands alone: what it refers to is below `$defs`, the nearest first, and it may be recursive. If that is more
+than the budget, the rest accepts any value, which the API checks itself. OpenAPI 3.0 has a dialect of its own
+(`nullable`, `exclusiveMinimum: true`), which is translated. What does not help to write a value, such as examples and
+the names of XML elements, is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, cast
+
+from wharfinger.content.text import printable
+from wharfinger.sources.http_api.api_document import JsonObject, UnresolvedReference, as_object, resolve
+
+__all__ = ["MAX_SCHEMA_CHARACTERS", "json_schema", "types_of"]
+
+MAX_SCHEMA_CHARACTERS = 16_000
+"""Size of one schema, about 4,000 tokens."""
+MAX_SCHEMA_DEPTH = 24
+"""Nested schemas, without those behind references."""
+MAX_TEXT_CHARACTERS = 200
+"""Characters of a description."""
+MAX_LISTED_VALUES = 1_000
+"""Most values of an `enum`; a longer one is left out."""
+
+_COPIED = frozenset(
+    (
+        "type", "enum", "const", "format", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+        "multipleOf", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties",
+        "required", "default", "description", "dependentRequired", "minContains", "maxContains",
+    )
+)  # fmt: skip
+_ONE = frozenset(
+    (
+        "items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames",
+        "unevaluatedProperties", "unevaluatedItems",
+    )
+)  # fmt: skip
+"""Keywords with one schema."""
+_SEVERAL = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
+_NAMED = frozenset(("properties", "patternProperties", "dependentSchemas"))
+_LIMITS = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
+_TYPES = frozenset(("string", "number", "integer", "boolean", "array", "object", "null"))
+
+
+def json_schema(root: JsonObject, schema: Any, *, version: str, most: int = MAX_SCHEMA_CHARACTERS) -> JsonObject:
+    """Return a JSON Schema of about `most` characters that stands alone.
+
+    Raises:
+        UnresolvedReference: the schema itself is a reference that cannot be followed. One further inside accepts any
+            value instead.
+    """
+    writer = _Writer(root, version, most)
+    found = writer.write(resolve(root, schema), 0)
+    definitions = writer.definitions()
+    return {**found, "$defs": definitions} if definitions else found
+
+
+def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
+    """Return the JSON types that a schema of `json_schema` allows, as far as it says so; none if it does not."""
+    found = schema.get("type")
+    if isinstance(found, list):
+        return frozenset(each for each in cast("list[object]", found) if isinstance(each, str))
+    if isinstance(found, str):
+        return frozenset((found,))
+    parts: list[Any] = [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ()), *(schema.get("allOf") or ())]
+    return frozenset(kind for part in parts if isinstance(part, dict) for kind in types_of(part))
+
+
+class _Writer:
+    def __init__(self, root: JsonObject, version: str, most: int) -> None:
+        self._root = root
+        self._old = version == "3.0"
+        self._left = most
+        self._names: dict[str, str] = {}
+        """The name below `$defs` of each reference."""
+        self._waiting: deque[tuple[str, Any]] = deque()
+
+    def definitions(self) -> JsonObject:
+        """Write what was referred to, and what that refers to, until the budget is used up."""
+        found: JsonObject = {}
+        while self._waiting:
+            name, node = self._waiting.popleft()
+            found[name] = self.write(node, 0) if self._left > 0 else _anything()
+        return found
+
+    def write(self, node: Any, depth: int) -> JsonObject:
+        if not isinstance(node, dict) or depth > MAX_SCHEMA_DEPTH or self._left <= 0:
+            return {}
+        schema = cast("JsonObject", node)
+        if isinstance(reference := schema.get("$ref"), str):
+            return self._reference(reference)
+        found: JsonObject = {}
+        for key, value in schema.items():
+            if key in _COPIED:
+                self._copy(found, key, value)
+            elif key in _ONE:
+                found[key] = value if isinstance(value, bool) else self.write(value, depth + 1)
+                self._left -= len(key) + 8
+            elif key in _SEVERAL and isinstance(value, list) and value:
+                found[key] = [self.write(each, depth + 1) for each in cast("list[Any]", value)]
+                self._left -= len(key) + 8
+            elif key in _NAMED and isinstance(value, dict):
+                found[key] = self._members(cast("JsonObject", value), depth)
+        if isinstance(names := found.get("required"), list):
+            kept = [name for name in cast("list[Any]", names) if name not in _read_only(schema)]
+            found["required"] = list(dict.fromkeys(name for name in kept if isinstance(name, str)))
+            if not found["required"]:
+                del found["required"]
+        return self._translated(schema, found) if self._old else found
+
+    def _members(self, members: JsonObject, depth: int) -> JsonObject:
+        found: JsonObject = {}
+        for name, value in members.items():
+            if as_object(value).get("readOnly") is True:
+                continue
+            if self._left <= 0:
+                break
+            self._left -= len(name) + 6
+            found[name] = value if isinstance(value, bool) else self.write(value, depth + 1)
+        return found
+
+    def _copy(self, found: JsonObject, key: str, value: Any) -> None:
+        if key == "type" and not _is_type(value):
+            return
+        if key == "enum" and (not isinstance(value, list) or not 0 < len(cast("list[Any]", value)) <= MAX_LISTED_VALUES):
+            return
+        if key in ("description", "pattern", "format"):
+            if not isinstance(value, str) or (key != "description" and len(value) > 10 * MAX_TEXT_CHARACTERS):
+                return
+            if key == "description":
+                value = printable(" ".join(value.split()), MAX_TEXT_CHARACTERS)
+        if key == "default" and isinstance(value, (dict, list)):
+            return
+        found[key] = value
+        self._left -= len(key) + len(str(value)) + 6
+
+    def _reference(self, reference: str) -> JsonObject:
+        if reference not in self._names:
+            try:
+                node = resolve(self._root, {"$ref": reference})
+            except UnresolvedReference:
+                return _anything()
+            name = base = re.sub(r"[^A-Za-z0-9_.\-]", "_", reference.rpartition("/")[2])[:64] or "schema"
+            number = 2
+            taken = set(self._names.values())
+            while name in taken:
+                name, number = f"{base}_{number}", number + 1
+            self._names[reference] = name
+            self._waiting.append((name, node))
+        found = f"#/$defs/{self._names[reference]}"
+        self._left -= len(found) + 12
+        return {"$ref": found}
+
+    def _translated(self, schema: JsonObject, found: JsonObject) -> JsonObject:
+        """Return a schema of OpenAPI 3.0 as JSON Schema."""
+        for exclusive, limit in _LIMITS:
+            if isinstance(found.get(exclusive), bool):
+                if found.pop(exclusive) and limit in found:
+                    found[exclusive] = found.pop(limit)
+        if schema.get("nullable") is not True:
+            return found
+        if isinstance(kind := found.get("type"), str):
+            found["type"] = [kind, "null"]
+            if "enum" in found and None not in found["enum"]:
+                found["enum"] = [*found["enum"], None]
+            return found
+        return {"anyOf": [found, {"type": "null"}]} if found else found
+
+
+def _is_type(value: Any) -> bool:
+    if isinstance(value, list):
+        names = cast("list[object]", value)
+        return bool(names) and all(isinstance(each, str) and each in _TYPES for each in names)
+    return isinstance(value, str) and value in _TYPES
+
+
+def _read_only(schema: JsonObject) -> frozenset[str]:
+    """Return the members that an API sends and does not accept."""
+    members = as_object(schema.get("properties"))
+    return frozenset(name for name, each in members.items() if as_object(each).get("readOnly") is True)
+
+
+def _anything() -> JsonObject:
+    return {"description": "Any value: it is not described here."}
