@@ -1,4 +1,4 @@
-"""Real processes for the command line: on a terminal of their own, or on pipes."""
+"""Run the command line as a real process, on a pseudo-terminal or on pipes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ import pytest
 
 from wharfinger.cli import main
 
-DEADLINE = 20.0
-"""Seconds after which a test gives up waiting; reached only where something is broken."""
+TIMEOUT_SECONDS = 20.0
+"""A test fails if it waits for longer than this."""
 
 COMMAND = [sys.executable, "-m", "wharfinger"]
 
@@ -45,25 +45,25 @@ class Terminal:
         return self.wait_until(lambda: text in self.shown, text)
 
     def wait_until(self, done: Callable[[], bool], what: str) -> str:
-        """Read until `done()`."""
-        end = time.monotonic() + DEADLINE
+        """Read until `done()` is true. `what` names the condition in the error."""
+        end = time.monotonic() + TIMEOUT_SECONDS
         while not done():
             ready, _, _ = select.select([self.descriptor], [], [], max(0.0, end - time.monotonic()))
             data = self.read() if ready else b""
             if not data:
-                raise AssertionError(f"{what!r} never came; shown:\n{self.shown}")
+                raise AssertionError(f"{what!r} was not printed. The output is:\n{self.shown}")
             self.shown += data.decode("utf-8", "replace").replace("\r\n", "\n")
         return self.shown
 
     def read(self) -> bytes:
-        """Read the available output; empty at the end."""
+        """Read the available output. Return b"" at its end."""
         try:
             return os.read(self.descriptor, 65536)
         except OSError:  # Linux returns EIO when the other end is closed
             return b""
 
     def press(self, keys: str) -> None:
-        """Press keys; "\\x03" is Ctrl-C."""
+        """Press keys, such as "\\x03" for Ctrl-C."""
         os.write(self.descriptor, keys.encode())
 
     def end(self) -> int:
@@ -75,7 +75,7 @@ class Terminal:
         return os.waitstatus_to_exitcode(status)
 
     def close(self) -> None:
-        """End the process in any case."""
+        """Kill the process if it still runs."""
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
@@ -222,12 +222,12 @@ def briefing(vessel: Annotated[str, Complete(vessels)], notes: str = "") -> str:
     return f"Brief me on {vessel}.\\x1b[31m{notes}"
 '''
 
-Say = Callable[..., tuple[int, str, str]]
+RunCli = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def say(capfd: pytest.CaptureFixture[str]) -> Say:
-    """Run a command in this process: exit code, stdout, stderr."""
+def run_cli(capfd: pytest.CaptureFixture[str]) -> RunCli:
+    """Run a command in this process. Return its exit code, stdout and stderr."""
 
     def run(*args: str) -> tuple[int, str, str]:
         code = main(args)
@@ -267,6 +267,6 @@ def harbour_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def harbour_url(harbour_file: Path) -> Iterator[str]:
-    """The address of that server."""
+    """The address of the server in `harbour_file`."""
     with running(harbour_file) as url:
         yield url

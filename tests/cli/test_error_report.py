@@ -60,7 +60,7 @@ def test_ctrl_c_is_130_and_silent(error: BaseException, capsys: pytest.CaptureFi
     assert capsys.readouterr().err == ""
 
 
-def test_the_last_words_of_a_child_follow(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_output_lines_of_a_child_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     words = "\n".join(str(number) for number in range(9))
     assert report_error(ConnectionFailed("It ended.", stderr=words), level=0) == 3
     assert capsys.readouterr().err == "wharfinger: It ended.\n  | 4\n  | 5\n  | 6\n  | 7\n  | 8\n"
@@ -78,7 +78,7 @@ def test_a_deliberate_error_has_a_traceback_only_at_the_second_level(
         assert capsys.readouterr().err.startswith("wharfinger: never\nTraceback")
 
 
-def test_a_traceback_is_shown_after_v(capsys: pytest.CaptureFixture[str]) -> None:
+def test_v_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     try:
         try:
             raise RuntimeError("the reason")

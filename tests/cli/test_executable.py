@@ -8,20 +8,20 @@ import pytest
 from wharfinger.cli.executable import absolute_command, is_path, own_command
 
 
-def test_we_name_ourselves_by_an_absolute_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_own_command_is_an_absolute_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "wharfinger").write_text("")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["./wharfinger", "serve"])
     assert own_command() == (str(tmp_path / "wharfinger"),)
 
 
-def test_without_an_executable_it_is_the_module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_own_command_without_an_executable_runs_the_module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "argv", ["/somewhere/__main__.py"])
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert own_command() == (str(tmp_path / "python"), "-m", "wharfinger")
 
 
-def test_only_what_is_clearly_a_path_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_only_words_that_are_clearly_paths_become_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "server.py").write_text("")
     monkeypatch.chdir(tmp_path)

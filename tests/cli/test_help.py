@@ -32,7 +32,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "says"),
+    ("args", "expected"),
     [
         (["nonsense"], "No such command 'nonsense'"),
         (["serve"], "Give a folder"),
@@ -63,11 +63,11 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         (["call", "http://x/", "tool", "a=@no-such-file"], "No such file"),
     ],
 )
-def test_a_usage_error_is_one_line(args: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_usage_error_is_one_line(args: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(args) == 2
     reported = capsys.readouterr()
     assert reported.out == ""
-    assert says in reported.err
+    assert expected in reported.err
     assert reported.err.count("\n") == 1
     assert reported.err.startswith("wharfinger: ")
 
@@ -99,7 +99,7 @@ def test_completion_knows_commands_and_hosts(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("args", [["--help"], ["--version"], ["serve", "--help"]])
 def test_help_loads_no_transport(args: list[str]) -> None:
-    """Help, and above all the start of `serve`, must not load what they do not use."""
+    """Help must not load modules that it does not use, and neither must the start of `serve`."""
     code = (
         "import sys; from wharfinger.cli import main; main(sys.argv[1:]);"
         "sys.exit(bool({'asyncio', 'aiohttp', 'uvicorn', 'rich', 'watchfiles'} & set(sys.modules)))"

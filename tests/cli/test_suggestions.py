@@ -55,7 +55,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "says"),
+    ("words", "code", "expected"),
     [
         (["serve", "charts", "--http", "127.0.0.1:80x00"], 2, "'80x00' in '127.0.0.1:80x00' is not a port number"),
         (["serve", "charts", "--http", ":99999"], 2, "'99999' in ':99999' is not a port number"),
@@ -97,19 +97,19 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ids=lambda value: " ".join(value).replace("/", "|")[-40:] if isinstance(value, list) else "",
 )
 def test_a_mistake_is_reported_with_a_suggestion(
-    home: Path, words: list[str], code: int, says: str, capsys: pytest.CaptureFixture[str]
+    home: Path, words: list[str], code: int, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (home / "harbour2.py").write_text(SERVER.partition("if __name__")[0])
     assert main(words) == code
     err = capsys.readouterr().err
     assert err.startswith("wharfinger: ")
-    assert says in err
+    assert expected in err
     assert err.count("\n") <= 2
     assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "expected"),
     [
         (["call", "harbour.py", "Birth"], "Did you mean 'berth'?"),
         (["call", "harbour.py", "xyz"], "There is: berth."),
@@ -119,10 +119,10 @@ def test_a_mistake_is_reported_with_a_suggestion(
     ],
 )
 def test_an_unknown_name_is_reported_with_the_nearest(
-    words: list[str], says: str, capfd: pytest.CaptureFixture[str]
+    words: list[str], expected: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(words) == 1
-    assert says in capfd.readouterr().err
+    assert expected in capfd.readouterr().err
 
 
 def test_a_tool_that_fails_is_not_taken_for_an_unknown_one(capfd: pytest.CaptureFixture[str]) -> None:
@@ -130,7 +130,7 @@ def test_a_tool_that_fails_is_not_taken_for_an_unknown_one(capfd: pytest.Capture
     assert capfd.readouterr().err == "wharfinger: no berth, not found\n"
 
 
-def test_a_name_is_looked_for_in_files_that_are_named(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_server_is_reported_with_the_searched_files(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / "mcp.json").write_text('{"mcpServers": {"harbour": {"command": "python"}}}')
     assert main(["ls", "habor"]) == 2
     assert "Did you mean 'harbour'? Searched mcp.json (harbour)." in capsys.readouterr().err
@@ -177,7 +177,7 @@ def pages() -> Iterator[Serve]:
 
 
 @pytest.mark.parametrize(
-    ("path", "code", "says"),
+    ("path", "code", "expected"),
     [
         ("/200", 3, "The address of a server usually ends in /mcp: try http://127.0.0.1:PORT/mcp"),
         ("/", 3, "ry http://127.0.0.1:PORT/mcp"),
@@ -186,12 +186,12 @@ def pages() -> Iterator[Serve]:
     ],
 )
 def test_a_web_page_is_reported_with_the_usual_path(
-    pages: Serve, path: str, code: int, says: str, capsys: pytest.CaptureFixture[str]
+    pages: Serve, path: str, code: int, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     port = pages(None)
     assert main(["ls", f"http://127.0.0.1:{port}{path}"]) == code
     err = capsys.readouterr().err
-    assert says.replace("PORT", str(port)) in err
+    assert expected.replace("PORT", str(port)) in err
     assert err.count("\n") <= 2
     if path in ("/403", "/500"):
         assert "usually ends" not in err

@@ -227,7 +227,7 @@ REST: tuple[Row, ...] = (
          ASKING + "test_a_form_is_answered_with_fields_and_defaults", *client_suite("elicitation-sep1034-client-defaults", R4)),
     must("C2.18-6", "2025-06-18 on: client/elicitation", "A user can decline and cancel; only accepted forms have `content`.", ASKING + "test_a_declined_or_cancelled_form_raises_a_tool_error"),
     must("C2.18-7", "2025-11-25 on: client/elicitation, URL mode", "Nothing is opened or fetched without consent, and the whole URL is shown.",
-         ASKING + "test_url_elicitation_needs_consent", "cli/commands/test_call.py::test_a_page_is_shown_with_its_host_and_wants_consent"),
+         ASKING + "test_url_elicitation_needs_consent", "cli/commands/test_call.py::test_url_elicitation_shows_the_host_and_needs_consent"),
     must("C2.18-9", "handshake: client/roots", "Changed roots are reported.", HERE + "test_changed_roots_are_reported_where_the_era_has_a_way"),
     should("C2.18-8", "all: client/sampling", "A user can refuse sampling: the server gets -1.", "yes", ASKING + "test_refused_sampling_has_the_code_of_the_specification"),
     must("C2.19-1", "2026-07-28: extension tasks", "A task is polled no faster than its server asks for, until its end.", TASKS + "test_a_task_is_polled_until_it_is_completed"),

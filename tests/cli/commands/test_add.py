@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the hosts' file
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home folder with a folder `charts` in it, which is the current one; `bin` is PATH."""
+    """A home folder, which is also the current folder. It contains the folder `charts`. PATH is its folder `bin`."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("XDG_CONFIG_HOME", "CODEX_HOME"):
         monkeypatch.delenv(name, raising=False)
@@ -47,7 +47,7 @@ def add(*args: str) -> Result:
 
 
 def entries(home: Path, host: str) -> dict[str, Any]:
-    """Read the servers out of the host's file."""
+    """Read the servers from the host's file."""
     text = (home / FILES[host]).read_text()
     message = tomllib.loads(text) if host == "codex" else json.loads(text)
     found = message[TABLES.get(host, "mcpServers")]
@@ -89,7 +89,7 @@ def test_a_url_is_added_and_the_token_stays_in_its_variable(
     assert "very secret" not in (home / FILES[host]).read_text()
 
 
-def test_claude_desktop_says_that_it_takes_no_url(home: Path) -> None:
+def test_a_url_for_claude_desktop_is_refused(home: Path) -> None:
     result = add("claude-desktop", "https://harbour.test/mcp")
     assert result.exit_code == 2
     assert "stdio only" in result.output
@@ -190,14 +190,14 @@ def test_a_python_file_is_run_and_several_folders_are_one_server(home: Path) -> 
     assert found["charts-old"]["args"][-3:] == ["--stdio", f"{home}/charts", f"old={home}/maps"]
 
 
-def test_the_project_has_a_file_of_its_own(home: Path) -> None:
+def test_project_writes_the_file_of_the_project(home: Path) -> None:
     assert add("vscode", "--project", "charts").exit_code == 0
     assert "charts" in (home / ".vscode/mcp.json").read_text()
     assert add("claude-desktop", "--project", "charts").exit_code == 2
 
 
 @pytest.mark.parametrize(
-    ("args", "says"),
+    ("args", "expected"),
     [
         (["nohost", "charts"], "is not one of"),
         (["cursor"], "Missing TARGET"),
@@ -209,10 +209,10 @@ def test_the_project_has_a_file_of_its_own(home: Path) -> None:
         (["cursor", "--remove"], "name of the server"),
     ],
 )
-def test_a_usage_error_says_what_to_do(home: Path, args: list[str], says: str) -> None:
+def test_a_usage_error_says_what_to_do(home: Path, args: list[str], expected: str) -> None:
     result = add(*args)
     assert result.exit_code == 2
-    assert says in result.output
+    assert expected in result.output
 
 
 def test_a_usage_error_is_one_line(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

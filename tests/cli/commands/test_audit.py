@@ -1,4 +1,4 @@
-"""`wharfinger audit report`, of a log as the server writes it."""
+"""`wharfinger audit report` summarises an audit log."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from wharfinger.cli import main
 
 @pytest.fixture
 def servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[Guarded, Authority]]:
-    """A guarded server on a thread of its own, and a folder for tokens that is empty."""
+    """Run a guarded server on another thread, with an empty folder for tokens."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     ready, ends = threading.Event(), threading.Event()
     found: list[tuple[Guarded, Authority]] = []
@@ -40,7 +40,7 @@ def servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[G
 
 
 def login(url: str, folder: Path) -> str:
-    """Run `auth login`, agree on the page that it prints, and return its output."""
+    """Run `auth login`, open the page that it prints, and return its output."""
     with subprocess.Popen(
         [*COMMAND, "auth", "login", "--no-browser", url],
         stdout=subprocess.PIPE,
@@ -59,7 +59,7 @@ def login(url: str, folder: Path) -> str:
         return shown
 
 
-def test_the_walk_shows_each_step(servers: tuple[Guarded, Authority], capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_shows_each_step(servers: tuple[Guarded, Authority], capsys: pytest.CaptureFixture[str]) -> None:
     guarded, authority = servers
     assert main(["auth", "explain", guarded.url]) == 0
     shown = capsys.readouterr().out
@@ -69,7 +69,9 @@ def test_the_walk_shows_each_step(servers: tuple[Guarded, Authority], capsys: py
     assert authority.asked == []
 
 
-def test_the_walk_says_what_to_mend(servers: tuple[Guarded, Authority], capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_says_how_to_fix_each_problem(
+    servers: tuple[Guarded, Authority], capsys: pytest.CaptureFixture[str]
+) -> None:
     guarded, authority = servers
     authority.metadata = {"code_challenge_methods_supported": None, "registration_endpoint": None}
     assert main(["auth", "explain", "--json", guarded.url]) == 4
@@ -79,7 +81,7 @@ def test_the_walk_says_what_to_mend(servers: tuple[Guarded, Authority], capsys: 
     assert all(step["fix"] for step in reported["steps"] if step["good"] is False)
 
 
-def test_a_token_is_kept_listed_used_and_forgotten(
+def test_a_token_is_saved_listed_used_and_deleted(
     servers: tuple[Guarded, Authority], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     guarded, _ = servers
@@ -91,14 +93,14 @@ def test_a_token_is_kept_listed_used_and_forgotten(
     assert guarded.url in shown
     assert "renewed automatically" in shown
     assert "token-" not in shown
-    assert main(["call", guarded.url, "write"]) == 4  # more scopes need the person again
+    assert main(["call", guarded.url, "write"]) == 4  # more scopes need another sign-in
     assert main(["auth", "logout", guarded.url]) == 0
     assert main(["auth", "logout", guarded.url]) == 1
     assert "No token is saved" in capsys.readouterr().err
     assert not list((tmp_path / "wharfinger" / "tokens").glob("grant-*"))
 
 
-def test_another_command_takes_the_token(servers: tuple[Guarded, Authority], tmp_path: Path) -> None:
+def test_another_command_uses_the_saved_token(servers: tuple[Guarded, Authority], tmp_path: Path) -> None:
     guarded, authority = servers
     login(guarded.url, tmp_path)
     done = subprocess.run(
@@ -112,7 +114,7 @@ def test_another_command_takes_the_token(servers: tuple[Guarded, Authority], tmp
     assert "token-0" in guarded.seen
 
 
-def test_the_page_of_browse_takes_the_token(servers: tuple[Guarded, Authority], tmp_path: Path) -> None:
+def test_browse_uses_the_saved_token(servers: tuple[Guarded, Authority], tmp_path: Path) -> None:
     guarded, authority = servers
     login(guarded.url, tmp_path)
     env = {**ENVIRONMENT, "XDG_DATA_HOME": str(tmp_path)}

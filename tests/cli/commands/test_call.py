@@ -1,4 +1,4 @@
-"""`call` shows progress, logs and questions at a terminal, and keeps stdout for the result."""
+"""`call` shows progress, logs and forms at a terminal, and keeps stdout for the result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Say, Terminal
+from tests.cli.conftest import RunCli, Terminal
 from wharfinger.cli import main
 
 SERVER = """
@@ -71,11 +71,13 @@ def harbour(tmp_path: Path) -> str:
 
 
 Start = Callable[..., subprocess.Popen[str]]
-Sit = Callable[..., Terminal]
+StartTerminal = Callable[..., Terminal]
 ERAS = ["2025-11-25", "2026-07-28"]
 
 
-def test_arguments_come_from_a_file_or_stdin_and_words_win(start: Start, harbour: str, tmp_path: Path) -> None:
+def test_arguments_come_from_a_file_or_stdin_and_words_take_precedence(
+    start: Start, harbour: str, tmp_path: Path
+) -> None:
     (tmp_path / "given.json").write_text('{"a": 1, "b": "file"}')
     out, _ = start("call", harbour, "echo", "--input", "given.json", "b=word").communicate(timeout=20)
     assert json.loads(out) == {"a": 1, "b": "word"}
@@ -84,67 +86,69 @@ def test_arguments_come_from_a_file_or_stdin_and_words_win(start: Start, harbour
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("{", "is not JSON"), ("[1]", "is not a JSON object"), (None, "No such file")]
+    ("text", "expected"), [("{", "is not JSON"), ("[1]", "is not a JSON object"), (None, "No such file")]
 )
-def test_input_that_cannot_be_is_a_usage_error(
-    text: str | None, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_invalid_input_is_a_usage_error(
+    text: str | None, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "given.json"
     if text is not None:
         file.write_text(text)
     assert main(["call", "http://x/", "echo", "--input", str(file)]) == 2
-    assert says in capsys.readouterr().err
+    assert expected in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("revision", ERAS)
-def test_a_form_is_asked_field_by_field_until_it_fits(terminal: Sit, harbour: str, revision: str) -> None:
-    sits = terminal("call", "--revision", revision, harbour, "berth", "ship=Mary", env={"NO_COLOR": "1"})
-    sits.wait_for("Which quay for Mary?\\x1b[31m")
-    sits.wait_for("quay> ")
-    sits.press("west\n")
-    sits.wait_for("not one of the choices")
-    sits.press("1\n")
-    sits.wait_for("tugs [1]> ")
-    sits.press("x\n")
-    sits.wait_for("whole number")
-    sits.press("\n")
-    assert sits.end() == 0
-    assert '{"ship":"Mary","quay":"north","tugs":1}' in sits.shown
+def test_a_form_is_filled_in_field_by_field_until_it_is_valid(
+    terminal: StartTerminal, harbour: str, revision: str
+) -> None:
+    session = terminal("call", "--revision", revision, harbour, "berth", "ship=Mary", env={"NO_COLOR": "1"})
+    session.wait_for("Which quay for Mary?\\x1b[31m")
+    session.wait_for("quay> ")
+    session.press("west\n")
+    session.wait_for("not one of the choices")
+    session.press("1\n")
+    session.wait_for("tugs [1]> ")
+    session.press("x\n")
+    session.wait_for("whole number")
+    session.press("\n")
+    assert session.end() == 0
+    assert '{"ship":"Mary","quay":"north","tugs":1}' in session.shown
 
 
 @pytest.mark.parametrize("revision", ERAS)
-def test_ctrl_d_declines(terminal: Sit, harbour: str, revision: str) -> None:
-    sits = terminal("call", "--revision", revision, harbour, "berth", "ship=Mary", env={"NO_COLOR": "1"})
-    sits.wait_for("quay> ")
-    sits.press("\x04")
-    assert sits.end() == 0
-    assert "Declined." in sits.shown
-    assert '"quay":"none"' in sits.shown
+def test_ctrl_d_declines_a_form(terminal: StartTerminal, harbour: str, revision: str) -> None:
+    session = terminal("call", "--revision", revision, harbour, "berth", "ship=Mary", env={"NO_COLOR": "1"})
+    session.wait_for("quay> ")
+    session.press("\x04")
+    assert session.end() == 0
+    assert "Declined." in session.shown
+    assert '"quay":"none"' in session.shown
 
 
-def test_ctrl_c_at_a_question_ends_with_130(terminal: Sit, harbour: str) -> None:
-    sits = terminal("call", harbour, "berth", "ship=Mary")
-    sits.wait_for("quay> ")
-    sits.press("\x03")
-    assert sits.end() == 130
-    assert "Traceback" not in sits.shown
+def test_ctrl_c_at_a_form_ends_with_130(terminal: StartTerminal, harbour: str) -> None:
+    session = terminal("call", harbour, "berth", "ship=Mary")
+    session.wait_for("quay> ")
+    session.press("\x03")
+    assert session.end() == 130
+    assert "Traceback" not in session.shown
 
 
 @pytest.mark.parametrize("revision", ERAS)
 @pytest.mark.parametrize(("keys", "code"), [("y\n", 0), ("n\n", 1), ("\n", 1)])
-def test_a_page_is_shown_with_its_host_and_wants_consent(
-    terminal: Sit, harbour: str, revision: str, keys: str, code: int
+def test_url_elicitation_shows_the_host_and_needs_consent(
+    terminal: StartTerminal, harbour: str, revision: str, keys: str, code: int
 ) -> None:
-    sits = terminal("call", "--revision", revision, harbour, "pay", env={"NO_COLOR": "1"})
-    sits.wait_for("n declines> ")
-    assert "Host: pay.test  (not encrypted)\n" in sits.shown
-    assert "Page: http://bank.test@pay.test/dues\n" in sits.shown
-    sits.press(keys)
-    assert sits.end() == code
-    assert ("paid" in sits.shown) == (code == 0)
+    session = terminal("call", "--revision", revision, harbour, "pay", env={"NO_COLOR": "1"})
+    session.wait_for("n declines> ")
+    assert "Host: pay.test  (not encrypted)\n" in session.shown
+    assert "Page: http://bank.test@pay.test/dues\n" in session.shown
+    session.press(keys)
+    assert session.end() == code
+    assert ("paid" in session.shown) == (code == 0)
 
 
-def test_without_a_terminal_a_question_is_declined_and_says_so(start: Start, harbour: str) -> None:
+def test_without_a_terminal_a_form_is_declined_with_a_message(start: Start, harbour: str) -> None:
     process = start("call", harbour, "berth", "ship=Mary")
     out, err = process.communicate(timeout=20)
     assert (process.returncode, json.loads(out)["quay"]) == (0, "none")
@@ -153,12 +157,14 @@ def test_without_a_terminal_a_question_is_declined_and_says_so(start: Start, har
 
 
 @pytest.mark.parametrize("revision", ERAS)
-def test_progress_is_a_bar_at_a_terminal_that_is_removed_at_the_end(terminal: Sit, harbour: str, revision: str) -> None:
-    sits = terminal("call", "--revision", revision, harbour, "load", env={"NO_COLOR": "1"})
-    assert sits.end() == 0
-    assert "[######..................] 1/4 first hold" in sits.shown
-    assert sits.shown.endswith("\r\x1b[Kloaded\n")
-    assert "crane" not in sits.shown
+def test_progress_is_a_bar_at_a_terminal_that_is_removed_at_the_end(
+    terminal: StartTerminal, harbour: str, revision: str
+) -> None:
+    session = terminal("call", "--revision", revision, harbour, "load", env={"NO_COLOR": "1"})
+    assert session.end() == 0
+    assert "[######..................] 1/4 first hold" in session.shown
+    assert session.shown.endswith("\r\x1b[Kloaded\n")
+    assert "crane" not in session.shown
 
 
 @pytest.mark.parametrize("revision", ERAS)
@@ -185,37 +191,37 @@ def test_images_are_summarised_or_saved(start: Start, harbour: str, tmp_path: Pa
     assert (tmp_path / "saved" / "pictures.png").read_bytes() == b"\x89PNG1"
 
 
-def test_structured_answers_are_in_colour_at_a_terminal(terminal: Sit, harbour: str) -> None:
+def test_structured_answers_are_in_colour_at_a_terminal(terminal: StartTerminal, harbour: str) -> None:
     pytest.importorskip("rich")
-    sits = terminal("call", harbour, "echo", "a:=1", env={"TERM": "xterm-256color"})
-    assert sits.end() == 0
-    assert "\x1b[" in sits.shown
+    session = terminal("call", harbour, "echo", "a:=1", env={"TERM": "xterm-256color"})
+    assert session.end() == 0
+    assert "\x1b[" in session.shown
 
 
-def test_call_sends_text_and_json_and_files(say: Say, tide_url: str, tmp_path: Path) -> None:
+def test_call_sends_text_and_json_and_files(run_cli: RunCli, tide_url: str, tmp_path: Path) -> None:
     note = tmp_path / "note.txt"
     note.write_text("!")
-    code, out, err = say("call", tide_url, "rise", "by:=0", f"note=@{note}")
+    code, out, err = run_cli("call", tide_url, "rise", "by:=0", f"note=@{note}")
     assert (code, err) == (0, "")
     assert re.fullmatch(r"\d+ m!\n", out)
-    result = json.loads(say("call", "--json", tide_url, "rise", "by:=0")[1])
+    result = json.loads(run_cli("call", "--json", tide_url, "rise", "by:=0")[1])
     assert result["content"][0]["type"] == "text"
 
 
-def test_a_tool_s_error_is_exit_code_1(say: Say, tide_url: str) -> None:
-    assert say("call", tide_url, "sink") == (1, "", "wharfinger: it never sinks\n")
-    code, out, err = say("call", "--json", tide_url, "sink")
+def test_a_tool_error_is_exit_code_1(run_cli: RunCli, tide_url: str) -> None:
+    assert run_cli("call", tide_url, "sink") == (1, "", "wharfinger: it never sinks\n")
+    code, out, err = run_cli("call", "--json", tide_url, "sink")
     assert (code, err) == (1, "")
     assert json.loads(out)["isError"] is True
-    assert say("call", tide_url, "no_such_tool")[0] == 1
-    assert say("call", tide_url, "rise")[0] == 1
+    assert run_cli("call", tide_url, "no_such_tool")[0] == 1
+    assert run_cli("call", tide_url, "rise")[0] == 1
 
 
-def test_a_text_instead_of_a_value_is_reported_with_what_to_write(say: Say, tide_url: str) -> None:
-    code, _, err = say("call", tide_url, "rise", "by=3")
+def test_a_text_instead_of_a_value_is_reported_with_what_to_write(run_cli: RunCli, tide_url: str) -> None:
+    code, _, err = run_cli("call", tide_url, "rise", "by=3")
     assert code == 1
     assert err.splitlines()[1:] == [
         "  | by: expected an integer, got a string",
         "  | by=3 sends a text: write by:=3 for the value.",
     ]
-    assert "sends a text" not in say("call", tide_url, "rise", "by=much")[2]
+    assert "sends a text" not in run_cli("call", tide_url, "rise", "by=much")[2]

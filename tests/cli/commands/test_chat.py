@@ -1,4 +1,4 @@
-"""`wharfinger chat` as people use it: at a terminal and in pipes, against an endpoint that each test scripts."""
+"""`wharfinger chat` at a terminal and in pipes, with an endpoint that each test scripts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Start = Callable[..., Terminal]
 SECRETS = ("sk-test-0123456789abcdef", "sk-ant-0123456789abcdef")
 NO_MODELS = dict.fromkeys(("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "OLLAMA_HOST"), "")
 PROMPT = "\x1b[?2004h"
-"""What prompt_toolkit writes when it begins to read a question: from now on, pasted text is marked."""
+"""prompt_toolkit writes this sequence, which turns on bracketed paste, when it begins to read a line."""
 
 HARBOUR = '''
 import asyncio, os, sys
@@ -121,15 +121,15 @@ def served() -> Iterator[Endpoint]:
 
 @pytest.fixture
 def harbour(tmp_path: Path) -> Path:
-    """The file of a server; `height` beside it is the state that its tools change."""
+    """The file of a server. Its tools change the file `height` in the same folder."""
     file = tmp_path / "harbour.py"
     file.write_text(HARBOUR)
     (tmp_path / "height").write_text("3")
     return file
 
 
-class Talk:
-    """A chat at a terminal; `expect` waits for text that comes after what was expected before."""
+class ChatSession:
+    """A chat at a terminal. `expect` waits for text after the text that it found before."""
 
     def __init__(self, terminal: Terminal) -> None:
         self.terminal = terminal
@@ -142,21 +142,21 @@ class Talk:
         self.seen = found + len(text)
         return before
 
-    def say(self, line: str) -> None:
+    def send(self, line: str) -> None:
         self.expect(PROMPT)
         self.terminal.press(line + "\r")
 
     def type(self, line: str) -> None:
-        """Answer a question that is read line by line."""
+        """Answer a prompt that is read as a line."""
         self.terminal.press(line + "\n")
 
 
 @pytest.fixture
-def talk(terminal: Start, harbour: Path, tmp_path: Path) -> Callable[..., Talk]:
+def start_chat(terminal: Start, harbour: Path, tmp_path: Path) -> Callable[..., ChatSession]:
     """Start a chat with the server of `harbour`."""
 
-    def begin(served: Endpoint, *args: str, targets: tuple[str, ...] = ("harbour.py",)) -> Talk:
-        return Talk(terminal("chat", *args, *targets, env=environment(served, tmp_path)))
+    def begin(served: Endpoint, *args: str, targets: tuple[str, ...] = ("harbour.py",)) -> ChatSession:
+        return ChatSession(terminal("chat", *args, *targets, env=environment(served, tmp_path)))
 
     return begin
 
@@ -174,7 +174,7 @@ def environment(served: Endpoint, folder: Path) -> dict[str, str]:
 
 
 def stored(folder: Path) -> dict[str, Any]:
-    """The one stored conversation."""
+    """Return the only stored conversation."""
     (file,) = (folder / "state" / "wharfinger" / "chat").iterdir()
     text = file.read_text()
     assert not any(secret in text for secret in SECRETS)
@@ -182,10 +182,10 @@ def stored(folder: Path) -> dict[str, Any]:
     return found
 
 
-def once(
+def run_chat(
     served: Endpoint | None, folder: Path, *args: str, text: str | None = None, env: dict[str, str] | None = None
 ) -> tuple[int, str, str]:
-    """Run the command on pipes: exit code, stdout and stderr."""
+    """Run the command on pipes. Return its exit code, stdout and stderr."""
     given = environment(served, folder) if served is not None else {**NO_MODELS, "HOME": str(folder)}
     done = subprocess.run(
         [*COMMAND, "chat", *args],
@@ -204,16 +204,16 @@ def once(
 
 
 def test_a_question_is_answered_with_a_resource_and_a_tool(
-    each_api: Endpoint, talk: Callable[..., Talk], tmp_path: Path
+    each_api: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
 ) -> None:
     hold = Hold()
     each_api.answer("The water ", hold, "is low. ", Call("rise", {"by": 2}))
     each_api.answer("Now it is 5 m.")
-    chat = talk(each_api)
-    chat.say("How high is @tide://now?")
+    chat = start_chat(each_api)
+    chat.send("How high is @tide://now?")
     chat.expect("@tide://now  harbour, ")  # with the reason
     chat.expect("The water ")
-    assert "is low" not in chat.terminal.shown  # the first piece is there before the endpoint sends the next
+    assert "is low" not in chat.terminal.shown  # the first piece is shown before the endpoint sends the next
     hold.release()
     chat.expect("is low.")
     chat.expect("→ rise(by=2)")
@@ -228,18 +228,18 @@ def test_a_question_is_answered_with_a_resource_and_a_tool(
     first, second = (json.dumps(request) for request in each_api.requests)
     assert "3 m high" in first and "Ships and tides." in first and "Let the water rise." in first
     assert "5 m" in second
-    chat.say("/exit")
+    chat.send("/exit")
     assert chat.terminal.end() == 0
     assert stored(tmp_path)["title"] == "How high is @tide://now?"
 
 
-def test_a_refused_tool_does_not_run_and_an_always_is_remembered(
-    served: Endpoint, talk: Callable[..., Talk], tmp_path: Path
+def test_a_refused_tool_does_not_run_and_always_approves_later_calls(
+    served: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
 ) -> None:
     served.answer(Call("rise", {"by": 1}))
     served.answer("I may not.")
-    chat = talk(served)
-    chat.say("rise")
+    chat = start_chat(served)
+    chat.send("rise")
     chat.expect("Run it?")
     chat.type("perhaps")
     chat.expect("Type y, n, a or never.")
@@ -252,7 +252,7 @@ def test_a_refused_tool_does_not_run_and_an_always_is_remembered(
     served.answer(Call("rise", {"by": 1}))
     served.answer(Call("rise", {"by": 1}))
     served.answer("Done.")
-    chat.say("again")
+    chat.send("again")
     chat.expect("Run it?")
     chat.type("a")
     before = chat.expect("Done.")
@@ -260,17 +260,17 @@ def test_a_refused_tool_does_not_run_and_an_always_is_remembered(
     assert (tmp_path / "height").read_text() == "5"
 
 
-def test_text_typed_before_the_question_is_no_answer(
-    served: Endpoint, talk: Callable[..., Talk], tmp_path: Path
+def test_text_typed_before_an_approval_prompt_does_not_answer_it(
+    served: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
 ) -> None:
     hold = Hold()
     served.answer("Wait ", hold, Call("rise", {"by": 1}))
     served.answer("Refused.")
-    chat = talk(served)
-    chat.say("rise")
+    chat = start_chat(served)
+    chat.send("rise")
     chat.expect("Wait ")
     chat.type("y")
-    chat.expect("y\n")  # the echo: the terminal has it
+    chat.expect("y\n")  # the terminal echoes it
     hold.release()
     chat.expect("Run it?")
     chat.type("n")
@@ -279,18 +279,18 @@ def test_text_typed_before_the_question_is_no_answer(
 
 
 def test_ctrl_c_stops_the_answer_and_not_the_program(
-    each_api: Endpoint, talk: Callable[..., Talk], tmp_path: Path
+    each_api: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
 ) -> None:
     hold = Hold()
     each_api.answer("It begins ", hold, "and never ends.")
-    chat = talk(each_api)
-    chat.say("tell me")
+    chat = start_chat(each_api)
+    chat.send("tell me")
     chat.expect("It begins ")
     chat.terminal.press("\x03")
     chat.expect("Stopped.")
-    assert hold.gone.wait(10)  # the endpoint sees that nobody reads
+    assert hold.gone.wait(10)  # the endpoint sees the disconnect
     each_api.answer("Here I am.")
-    chat.say("are you there?")
+    chat.send("are you there?")
     chat.expect("Here I am.")
     assert "It begins  [stopped by the user]" in each_api.last_texts
     chat.expect(PROMPT)
@@ -301,59 +301,67 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(
     assert chat.terminal.end() == 0
 
 
-def test_ctrl_c_stops_a_tool_call_at_its_server(each_api: Endpoint, talk: Callable[..., Talk], tmp_path: Path) -> None:
+def test_ctrl_c_stops_a_tool_call_at_its_server(
+    each_api: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
+) -> None:
     each_api.answer(Call("wait"), Call("look", id="call-2"))
-    chat = talk(each_api, "--approve", "never")
-    chat.say("wait")
+    chat = start_chat(each_api, "--approve", "never")
+    chat.send("wait")
     until(lambda: (tmp_path / "waiting").exists())
     chat.terminal.press("\x03")
     chat.expect("Stopped.")
     until(lambda: (tmp_path / "cancelled").exists())
     each_api.answer("Fine.")
-    chat.say("and now?")
+    chat.send("and now?")
     chat.expect("Fine.")
-    assert each_api.last_texts.count(STOPPED) == 2  # every call has a result, as the APIs demand
+    assert each_api.last_texts.count(STOPPED) == 2  # the APIs require a result for every call
 
 
-def test_ctrl_c_at_the_question_stops_the_call(served: Endpoint, talk: Callable[..., Talk], tmp_path: Path) -> None:
+def test_ctrl_c_at_an_approval_prompt_stops_the_call(
+    served: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
+) -> None:
     served.answer(Call("rise", {"by": 1}))
-    chat = talk(served)
-    chat.say("rise")
+    chat = start_chat(served)
+    chat.send("rise")
     chat.expect("Run it?")
     chat.terminal.press("\x03")
     chat.expect("Stopped.")
     served.answer("Fine.")
-    chat.say("and now?")
+    chat.send("and now?")
     chat.expect("Fine.")
     assert (tmp_path / "height").read_text() == "3"
 
 
-def test_a_server_that_is_killed_is_started_again(served: Endpoint, talk: Callable[..., Talk], tmp_path: Path) -> None:
+def test_a_server_that_is_killed_is_started_again(
+    served: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
+) -> None:
     served.answer(Call("look"))
     served.answer("Calm.")
-    chat = talk(served, "--approve", "read-only")
-    chat.say("look")
+    chat = start_chat(served, "--approve", "read-only")
+    chat.send("look")
     chat.expect("Calm.")
     pids = (tmp_path / "pids").read_text().split()
     os.kill(int(pids[-1]), 9)
     until(lambda: len((tmp_path / "pids").read_text().split()) > len(pids))
     served.answer(Call("look"))
     served.answer("Still calm.")
-    chat.say("again")
+    chat.send("again")
     chat.expect("← look: calm")
     chat.expect("Still calm.")
 
 
-def test_a_server_over_http_may_restart(served: Endpoint, talk: Callable[..., Talk], harbour: Path) -> None:
+def test_a_server_over_http_may_restart(
+    served: Endpoint, start_chat: Callable[..., ChatSession], harbour: Path
+) -> None:
     with running(harbour) as url:
-        chat = talk(served, "--approve", "never", targets=(url,))
+        chat = start_chat(served, "--approve", "never", targets=(url,))
         served.answer(Call("look"))
         served.answer("Calm.")
-        chat.say("look")
+        chat.send("look")
         chat.expect("Calm.")
     served.answer(Call("look"))
     served.answer("Nobody there.")
-    chat.say("again")
+    chat.send("again")
     chat.expect("✗ look: ")
     chat.expect("Nobody there.")
     port = url.split(":")[2].split("/")[0]
@@ -365,22 +373,22 @@ def test_a_server_over_http_may_restart(served: Endpoint, talk: Callable[..., Ta
         for attempt in range(20):  # the next attempt to connect may be some seconds away
             served.answer(Call("look"))
             served.answer(f"Done {attempt}.")
-            chat.say("once more")
+            chat.send("once more")
             if "← look: calm" in chat.expect(f"Done {attempt}."):
                 break
             time.sleep(0.5)
         else:
-            raise AssertionError("never came back")
+            raise AssertionError("the server did not come back")
     finally:
         again.terminate()
         again.communicate()
 
 
-def test_a_form_of_a_server_is_filled_in(served: Endpoint, talk: Callable[..., Talk]) -> None:
+def test_a_form_of_a_server_is_filled_in(served: Endpoint, start_chat: Callable[..., ChatSession]) -> None:
     served.answer(Call("berth"))
     served.answer("Berth 4 it is.")
-    chat = talk(served, "--approve", "never")
-    chat.say("berth")
+    chat = start_chat(served, "--approve", "never")
+    chat.send("berth")
     chat.expect("harbour asks: Which berth?")
     chat.expect("number> ")
     chat.type("4")
@@ -388,12 +396,14 @@ def test_a_form_of_a_server_is_filled_in(served: Endpoint, talk: Callable[..., T
     assert "berth" in served.last_texts and "4" in served.last_texts
 
 
-def test_a_server_asks_the_model_after_you_agree(served: Endpoint, talk: Callable[..., Talk]) -> None:
+def test_a_server_samples_the_model_after_the_user_approves(
+    served: Endpoint, start_chat: Callable[..., ChatSession]
+) -> None:
     served.answer(Call("poem"))
     served.answer("Waves.")
     served.answer("Nice poem.")
-    chat = talk(served)
-    chat.say("write")
+    chat = start_chat(served)
+    chat.send("write")
     chat.expect("Run it?")
     chat.type("y")
     chat.expect("harbour wants to ask the model, for at most 50 tokens:")
@@ -411,7 +421,7 @@ def test_a_server_asks_the_model_after_you_agree(served: Endpoint, talk: Callabl
 
     served.answer(Call("poem"))
     served.answer("No poem.")
-    chat.say("again")
+    chat.send("again")
     chat.expect("Run it?")
     chat.type("y")
     chat.expect("Send it?")
@@ -420,9 +430,9 @@ def test_a_server_asks_the_model_after_you_agree(served: Endpoint, talk: Callabl
     assert len(served.requests) == 5
 
 
-def test_tab_completes_resources_prompts_and_commands(served: Endpoint, talk: Callable[..., Talk]) -> None:
+def test_tab_completes_resources_prompts_and_commands(served: Endpoint, start_chat: Callable[..., ChatSession]) -> None:
     served.answer("High.")
-    chat = talk(served)
+    chat = start_chat(served)
     chat.expect(PROMPT)
     chat.terminal.press("see @tid")
     chat.expect("The tide now")  # the completion has the title
@@ -440,12 +450,14 @@ def test_tab_completes_resources_prompts_and_commands(served: Endpoint, talk: Ca
     assert "Brief me on Mary." in served.last_texts
 
 
-def test_commands(served: Endpoint, talk: Callable[..., Talk], tmp_path: Path) -> None:
+def test_every_slash_command_prints_its_result(
+    served: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
+) -> None:
     served.answer("High.")
-    chat = talk(served)
-    chat.say("/cost")
+    chat = start_chat(served)
+    chat.send("/cost")
     chat.expect("No tokens yet")
-    chat.say("@tide://now")
+    chat.send("@tide://now")
     chat.expect("High.")
     for line, expected in {
         "/model": "The model is openai/scripted-1, at 127.0.0.1:",
@@ -463,50 +475,52 @@ def test_commands(served: Endpoint, talk: Callable[..., Talk], tmp_path: Path) -
         "/modle": "There is no command /modle. Did you mean /model?",
         "/clear": "The conversation is forgotten.",
     }.items():
-        chat.say(line)
+        chat.send(line)
         chat.expect(expected)
     served.answer("New.")
-    chat.say("hello")
+    chat.send("hello")
     chat.expect("New.")
     assert served.requests[-1]["model"] == "scripted-2"
     assert "tools" not in served.requests[-1]
     assert "High." not in served.last_texts
-    chat.say("/exit")
+    chat.send("/exit")
     assert chat.terminal.end() == 0
 
 
-def test_an_error_of_the_endpoint_leaves_the_chat_open(served: Endpoint, talk: Callable[..., Talk]) -> None:
+def test_an_error_of_the_endpoint_leaves_the_chat_open(
+    served: Endpoint, start_chat: Callable[..., ChatSession]
+) -> None:
     served.answer(Refuse(400, "nonsense"))
     served.answer("Better.")
-    chat = talk(served)
-    chat.say("unanswerable")
+    chat = start_chat(served)
+    chat.send("unanswerable")
     chat.expect("HTTP 400: nonsense")
-    chat.say("second")
+    chat.send("second")
     chat.expect("Better.")
     assert "unanswerable" not in served.last_texts  # a question without an answer is not kept
 
 
-def test_nothing_from_strangers_reaches_the_terminal_raw(
-    served: Endpoint, talk: Callable[..., Talk], tmp_path: Path
+def test_control_characters_of_servers_and_models_are_escaped(
+    served: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
 ) -> None:
     (tmp_path / "hostile.py").write_text(HOSTILE)
     evil = "\x1b]0;owned\x07\x1b[2J\u202eevil"
     served.answer(evil, Call("rise"))
     served.answer(evil, Call(evil, {evil: evil}, id="call-2"))
     served.answer("The end.")
-    chat = talk(served, "--approve", "never", targets=("hostile.py",))
+    chat = start_chat(served, "--approve", "never", targets=("hostile.py",))
     chat.expect(PROMPT)
     chat.terminal.press("@tide")
     chat.expect("owned")
     chat.terminal.press("://now\r")
     chat.expect("The end.")
     for line, expected in {"/tools": "rise  ", "/help": "/briefing", "/context": "@tide"}.items():
-        chat.say(line)
+        chat.send(line)
         chat.expect(expected)
     served.answer("Over.")
-    chat.say("/briefing")
+    chat.send("/briefing")
     chat.expect("Over.")
-    chat.say("/exit")
+    chat.send("/exit")
     chat.terminal.end()
     for raw in ("\x1b]0;owned", "\x07", "\u202e", "\x1b[2J\\"):
         assert raw not in chat.terminal.shown
@@ -515,30 +529,30 @@ def test_nothing_from_strangers_reaches_the_terminal_raw(
     assert len(result) < 200_000
 
 
-# Once, in pipes
+# One question, in pipes
 
 
 def test_a_prompt_is_answered_once(each_api: Endpoint, harbour: Path, tmp_path: Path) -> None:
     each_api.answer("It is ", "3 m.")
-    code, out, errors = once(each_api, tmp_path, "harbour.py", "-p", "How high is @tide://now?")
+    code, out, errors = run_chat(each_api, tmp_path, "harbour.py", "-p", "How high is @tide://now?")
     assert (code, out) == (0, "It is 3 m.\n")
     assert "@tide://now  harbour" in errors
     assert "3 m high" in each_api.last_texts
 
 
 def test_without_a_terminal_a_tool_needs_an_option(served: Endpoint, harbour: Path, tmp_path: Path) -> None:
-    def ask(*args: str) -> tuple[str, str]:
+    def run_with_approval(*args: str) -> tuple[str, str]:
         served.answer(Call("rise", {"by": 1}), Call("look", id="call-2"))
         served.answer("Done.")
-        code, out, errors = once(served, tmp_path, "-p", "rise", *args, "harbour.py")
+        code, out, errors = run_chat(served, tmp_path, "-p", "rise", *args, "harbour.py")
         assert code == 0 and out.endswith("Done.\n")
         return (tmp_path / "height").read_text(), errors
 
-    height, errors = ask()
+    height, errors = run_with_approval()
     assert height == "3" and "rise does not run: there is no terminal" in errors and "--approve" in errors
-    height, errors = ask("--approve", "read-only")
+    height, errors = run_with_approval("--approve", "read-only")
     assert height == "3" and "← look: calm" in errors and "rise does not run" in errors
-    height, errors = ask("--approve", "never")
+    height, errors = run_with_approval("--approve", "never")
     assert height == "4" and "← rise: 4 m" in errors
 
 
@@ -546,22 +560,22 @@ def test_a_conversation_continues(each_api: Endpoint, tmp_path: Path) -> None:
     each_api.answer("Hello Ada.")
     each_api.answer("Ada.")
     each_api.answer("Who?")
-    once(each_api, tmp_path, "-p", "I am Ada.")
-    assert once(each_api, tmp_path, "-c", "-p", "Who am I?")[1] == "Ada.\n"
+    run_chat(each_api, tmp_path, "-p", "I am Ada.")
+    assert run_chat(each_api, tmp_path, "-c", "-p", "Who am I?")[1] == "Ada.\n"
     assert "I am Ada." in each_api.last_texts and "Hello Ada." in each_api.last_texts
     assert len(stored(tmp_path)["messages"]) == 4
-    once(each_api, tmp_path, "--no-save", "-p", "Who am I?")
+    run_chat(each_api, tmp_path, "--no-save", "-p", "Who am I?")
     assert "I am Ada." not in each_api.last_texts
     assert len(stored(tmp_path)["messages"]) == 4
 
 
 def test_a_conversation_changes_its_model(tmp_path: Path, harbour: Path) -> None:
-    """Messages, tool calls and results of one API are understood by the others."""
+    """Messages, tool calls and results of one API are sent to the others."""
     for number, api in enumerate(("openai", "anthropic", "ollama", "openai")):
         with endpoint(api) as served:
             served.answer(Call("look", id=f"call-{number}"))
             served.answer(f"Calm for {api}.")
-            code, out, _ = once(served, tmp_path, "-c", "--approve", "never", "-p", f"look {number}", "harbour.py")
+            code, out, _ = run_chat(served, tmp_path, "-c", "--approve", "never", "-p", f"look {number}", "harbour.py")
             assert code == 0 and out.endswith(f"Calm for {api}.\n")
             assert all(f"look {earlier}" in served.last_texts for earlier in range(number + 1))
 
@@ -569,7 +583,7 @@ def test_a_conversation_changes_its_model(tmp_path: Path, harbour: Path) -> None
 def test_json_is_one_object(each_api: Endpoint, harbour: Path, tmp_path: Path) -> None:
     each_api.answer("Hm. ", Call("look"))
     each_api.answer("Calm.\x1b[31m")
-    code, out, errors = once(
+    code, out, errors = run_chat(
         each_api, tmp_path, "harbour.py", "--approve", "never", "--json", "-p", "look at @tide://now"
     )
     assert (code, errors) == (0, "")
@@ -585,23 +599,23 @@ def test_json_is_one_object(each_api: Endpoint, harbour: Path, tmp_path: Path) -
 def test_piped_text_is_part_of_the_question(served: Endpoint, tmp_path: Path) -> None:
     served.answer("A.")
     served.answer("B.")
-    assert once(served, tmp_path, text="+ one line\n")[1] == "A.\n"
+    assert run_chat(served, tmp_path, text="+ one line\n")[1] == "A.\n"
     assert served.requests[0]["messages"][-1]["content"] == "+ one line\n"
-    assert once(served, tmp_path, "-p", "Review this", text="+ one line\n")[1] == "B.\n"
+    assert run_chat(served, tmp_path, "-p", "Review this", text="+ one line\n")[1] == "B.\n"
     assert served.requests[1]["messages"][-1]["content"] == "Review this\n\n+ one line\n"
 
 
-def test_tool_calls_without_end_are_stopped(served: Endpoint, harbour: Path, tmp_path: Path) -> None:
+def test_tool_calls_stop_after_max_rounds(served: Endpoint, harbour: Path, tmp_path: Path) -> None:
     for number in range(3):
         served.answer(Call("look", id=f"call-{number}"))
-    code, _, errors = once(served, tmp_path, "harbour.py", "--approve", "never", "--max-rounds", "2", "-p", "look")
+    code, _, errors = run_chat(served, tmp_path, "harbour.py", "--approve", "never", "--max-rounds", "2", "-p", "look")
     assert code == 1 and "Stopped after 2 rounds" in errors and len(served.requests) == 2
 
 
-def test_broken_arguments_go_back_to_the_model(served: Endpoint, harbour: Path, tmp_path: Path) -> None:
+def test_malformed_arguments_are_reported_to_the_model(served: Endpoint, harbour: Path, tmp_path: Path) -> None:
     served.answer(Call("rise", text="{by: 2"))
     served.answer("Sorry.")
-    assert once(served, tmp_path, "harbour.py", "--approve", "never", "-p", "rise")[1] == "Sorry.\n"
+    assert run_chat(served, tmp_path, "harbour.py", "--approve", "never", "-p", "rise")[1] == "Sorry.\n"
     assert "not a JSON object" in served.last_texts
     assert (tmp_path / "height").read_text() == "3"
 
@@ -626,7 +640,7 @@ def test_broken_arguments_go_back_to_the_model(served: Endpoint, harbour: Path, 
 def test_an_error_is_one_line_that_says_what_to_change(
     tmp_path: Path, args: tuple[str, ...], env: dict[str, str], code: int, line: str
 ) -> None:
-    found, out, errors = once(None, tmp_path, *args, env=env)
+    found, out, errors = run_chat(None, tmp_path, *args, env=env)
     assert (found, out) == (code, "")
     assert line in errors
     assert "Traceback (most recent call last)" not in errors or "ended with exit code" in errors
@@ -643,12 +657,12 @@ def test_the_extra_is_named_if_it_is_missing(terminal: Start, tmp_path: Path) ->
 def test_one_question_needs_no_extra(served: Endpoint, tmp_path: Path) -> None:
     (tmp_path / "prompt_toolkit.py").write_text("raise ImportError('absent')\n")
     served.answer("Hello.")
-    assert once(served, tmp_path, "-p", "hi", env={"PYTHONPATH": python_path(tmp_path)})[:2] == (0, "Hello.\n")
+    assert run_chat(served, tmp_path, "-p", "hi", env={"PYTHONPATH": python_path(tmp_path)})[:2] == (0, "Hello.\n")
 
 
 @pytest.mark.skipif(not os.environ.get("WHARFINGER_MODEL"), reason="WHARFINGER_MODEL names no model to ask")
 def test_a_real_model_reads_and_calls(harbour: Path, tmp_path: Path) -> None:
-    """With a model of your own: it reads a mentioned resource and calls a tool."""
+    """The model that WHARFINGER_MODEL names reads a mentioned resource and calls a tool."""
     done = subprocess.run(
         [*COMMAND, "chat", "harbour.py", "--approve", "never", "--json", "-p",
          "The tide is in @tide://now. Call the tool rise with by=2 once, then say how high the water is now."],
@@ -662,12 +676,12 @@ def test_a_real_model_reads_and_calls(harbour: Path, tmp_path: Path) -> None:
 
 
 def python_path(first: Path) -> str:
-    """The module path with a folder before all others."""
+    """Return the module path with this folder first."""
     return os.pathsep.join(filter(None, (str(first), os.environ.get("PYTHONPATH"))))
 
 
 def until(done: Callable[[], bool]) -> None:
-    """Wait until something is so."""
+    """Wait until `done()` is true."""
     end = time.monotonic() + 20
     while not done():
         assert time.monotonic() < end

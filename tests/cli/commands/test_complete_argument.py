@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 
-from tests.cli.conftest import Say
+from tests.cli.conftest import RunCli
 
 
-def test_values_are_completed_one_a_line(say: Say, harbour_url: str) -> None:
-    assert say("complete", harbour_url, "briefing", "vessel", "ma") == (0, "mary\nmarta\n", "")
-    assert say("complete", harbour_url, "log://{vessel}/today", "vessel")[1].split() == ["mary", "marta", "olga"]
-    assert json.loads(say("complete", "--json", harbour_url, "briefing", "vessel", "o", "notes=x")[1])["values"] == [
-        "olga"
-    ]
-    assert say("complete", harbour_url, "briefing")[0] == 2
+def test_values_are_completed_one_a_line(run_cli: RunCli, harbour_url: str) -> None:
+    assert run_cli("complete", harbour_url, "briefing", "vessel", "ma") == (0, "mary\nmarta\n", "")
+    assert run_cli("complete", harbour_url, "log://{vessel}/today", "vessel")[1].split() == ["mary", "marta", "olga"]
+    assert json.loads(run_cli("complete", "--json", harbour_url, "briefing", "vessel", "o", "notes=x")[1])[
+        "values"
+    ] == ["olga"]
+    assert run_cli("complete", harbour_url, "briefing")[0] == 2
 
 
-def test_a_variable_that_a_template_does_not_have_is_reported(say: Say, harbour_url: str) -> None:
-    code, out, err = say("complete", harbour_url, "log://{vessel}/{day}", "ship")
+def test_a_variable_that_a_template_does_not_have_is_reported(run_cli: RunCli, harbour_url: str) -> None:
+    code, out, err = run_cli("complete", harbour_url, "log://{vessel}/{day}", "ship")
     assert (code, out) == (2, "")
     assert "log://{vessel}/{day} has no variable 'ship': it has vessel, day." in err

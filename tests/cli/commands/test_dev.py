@@ -1,4 +1,4 @@
-"""`wharfinger dev`: reload, full errors and the page in one command."""
+"""`wharfinger dev` reloads the server, shows full errors and serves the page."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_dev_reloads_shows_errors_in_full_and_keeps_visitors_signed_in(tmp_path:
         assert ask(running, "/", cookie)[0] == 200
 
 
-def test_a_restarted_page_knows_its_visitors_and_no_token(tmp_path: Path) -> None:
+def test_visitors_stay_signed_in_after_a_restart_and_the_token_is_used_up(tmp_path: Path) -> None:
     from wharfinger.web.visitors import Visitors
 
     first = Visitors(tmp_path)
@@ -79,7 +79,7 @@ def test_dev_changes_are_served_after_a_restart(tmp_path: Path) -> None:
         url = running.base + "mcp"
         cookie_header = ask(running, "/?" + running.url.partition("?")[2])[1]["set-cookie"].partition(";")[0]
         file.write_text(SERVER.format(name="float_again"))
-        wait_until(lambda: asyncio.run(tools(url)) == ["float_again"], "it does not reload", 40)
+        wait_until(lambda: asyncio.run(tools(url)) == ["float_again"], "the server did not reload", 40)
         assert ask(running, "/", {"cookie": cookie_header, **OWN})[0] == 200
 
 

@@ -1,4 +1,4 @@
-"""`wharfinger inspect` shows what a server is and offers."""
+"""`wharfinger inspect` shows the revisions, capabilities and lists of a server."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Say
+from tests.cli.conftest import RunCli
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_inspect_prints_everything_as_json(say: Say, harbour_url: str, revision: str) -> None:
-    found = json.loads(say("inspect", "--json", "--revision", revision, harbour_url)[1])
+def test_inspect_prints_everything_as_json(run_cli: RunCli, harbour_url: str, revision: str) -> None:
+    found = json.loads(run_cli("inspect", "--json", "--revision", revision, harbour_url)[1])
     assert (found["revision"], found["transport"], found["server"]["name"]) == (revision, "streamable http", "harbour")
     assert {kind: one["count"] for kind, one in found["lists"].items()} == {
         "resources": 1,
@@ -26,8 +26,8 @@ def test_inspect_prints_everything_as_json(say: Say, harbour_url: str, revision:
     assert len(found["timings"]["roundTripMs"]) == 5
 
 
-def test_inspect_shows_which_revisions_the_server_speaks(say: Say, harbour_file: Path) -> None:
-    code, out, err = say("inspect", str(harbour_file))
+def test_inspect_shows_which_revisions_the_server_speaks(run_cli: RunCli, harbour_file: Path) -> None:
+    code, out, err = run_cli("inspect", str(harbour_file))
     assert (code, err) == (0, "")
     reported = re.sub(r"  +", "  ", out)
     assert "Server  harbour 0\n" in reported

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Say, Terminal
+from tests.cli.conftest import RunCli, Terminal
 from wharfinger.cli import main
 from wharfinger.cli.render.resource_tree import segments
 
@@ -149,14 +149,14 @@ def test_segments_together_are_the_uri(uri: str, found: list[str]) -> None:
     assert "".join(segments(uri)) == uri
 
 
-def test_a_closed_output_and_colour_change_nothing(terminal: Callable[..., Terminal], harbour: str) -> None:
-    sits = terminal("ls", "--tree", harbour, env={"NO_COLOR": "1"})
-    assert sits.end() == 0
-    assert "\x1b" not in sits.shown
+def test_no_color_disables_colour(terminal: Callable[..., Terminal], harbour: str) -> None:
+    session = terminal("ls", "--tree", harbour, env={"NO_COLOR": "1"})
+    assert session.end() == 0
+    assert "\x1b" not in session.shown
 
 
 def test_a_server_without_the_method_for_templates_has_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Servers with resources alone may leave `resources/templates/list` out: method not found means none."""
+    """A server may leave out `resources/templates/list`. "Method not found" means that it has no templates."""
     file = tmp_path / "plain.py"
     file.write_text(
         'from wharfinger import Server\n\nserver = Server("plain")\n\n@server.resource("a://b")\ndef b() -> str: ...\n'
@@ -170,19 +170,19 @@ def test_a_server_without_the_method_for_templates_has_none(tmp_path: Path, caps
     assert "The server has no prompts; it has resources: `ls --resources`." in capsys.readouterr().err
 
 
-def test_ls_shows_resources_and_no_escape_sequences(say: Say, tide_url: str) -> None:
-    code, out, err = say("ls", tide_url)
+def test_ls_shows_resources_and_no_escape_sequences(run_cli: RunCli, tide_url: str) -> None:
+    code, out, err = run_cli("ls", tide_url)
     assert (code, err) == (0, "")
     assert re.search(r"^ +-  text/plain  tide://now  The tide \\x1b\[31mnow$", out, re.MULTILINE)
 
 
-def test_ls_shows_other_kinds(say: Say, tide_url: str) -> None:
-    assert say("ls", "--templates", tide_url)[1].split() == ["tide://at/{place}", "at"]
-    assert "rise  Let the water rise.\n" in say("ls", "--tools", tide_url)[1]
-    assert len(say("ls", "--limit", "1", tide_url)[1].splitlines()) == 1
+def test_ls_shows_templates_and_tools(run_cli: RunCli, tide_url: str) -> None:
+    assert run_cli("ls", "--templates", tide_url)[1].split() == ["tide://at/{place}", "at"]
+    assert "rise  Let the water rise.\n" in run_cli("ls", "--tools", tide_url)[1]
+    assert len(run_cli("ls", "--limit", "1", tide_url)[1].splitlines()) == 1
 
 
-def test_ls_json_is_one_object_a_line(say: Say, tide_url: str) -> None:
-    _, out, _ = say("ls", "--json", "--tools", "--resources", tide_url)
+def test_ls_json_is_one_object_a_line(run_cli: RunCli, tide_url: str) -> None:
+    _, out, _ = run_cli("ls", "--json", "--tools", "--resources", tide_url)
     objects = [json.loads(line) for line in out.splitlines()]
     assert [item["name"] for item in objects] == ["rise", "sink", "now", "map"]

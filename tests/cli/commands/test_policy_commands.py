@@ -1,4 +1,4 @@
-"""`wharfinger policy` and `wharfinger check`: real processes on real folders, repositories and databases."""
+"""`wharfinger policy` and `wharfinger check` on real folders, repositories and databases."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_first_policy_passes_its_check_and_is_never_overwritten(docs: Path) ->
     assert "git://code/**" in (docs / "policy0.toml").read_text()
 
 
-def test_check_names_what_can_never_match_and_what_anyone_may_read(docs: Path) -> None:
+def test_check_reports_rules_that_never_match_and_resources_that_anyone_may_read(docs: Path) -> None:
     (docs / "policy.toml").write_text(
         '[[allow]]\nwho = "anyone"\nwhat = ["file:///docs/*", "file:///dosc/**", "tool:serch"]\n'
         '[[test]]\nas = "anyone"\nallow = "read file:///docs/private/pay.md"\n'

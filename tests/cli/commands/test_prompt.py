@@ -6,19 +6,19 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.cli.conftest import Say, Terminal
+from tests.cli.conftest import RunCli, Terminal
 
 
-def test_a_prompt_s_messages_are_printed(say: Say, harbour_url: str, tmp_path: Path) -> None:
+def test_the_messages_of_a_prompt_are_printed(run_cli: RunCli, harbour_url: str, tmp_path: Path) -> None:
     (tmp_path / "n.txt").write_text("soon")
-    code, out, err = say("prompt", harbour_url, "briefing", "vessel=mary", f"notes=@{tmp_path / 'n.txt'}")
+    code, out, err = run_cli("prompt", harbour_url, "briefing", "vessel=mary", f"notes=@{tmp_path / 'n.txt'}")
     assert (code, err) == (0, "")
-    assert out == "[user]\nBrief me on mary.\x1b[31msoon\n"  # into a pipe text goes as it is
-    result = json.loads(say("prompt", "--json", harbour_url, "briefing", "vessel=mary")[1])
+    assert out == "[user]\nBrief me on mary.\x1b[31msoon\n"  # text is not escaped in a pipe
+    result = json.loads(run_cli("prompt", "--json", harbour_url, "briefing", "vessel=mary")[1])
     assert result["messages"][0]["role"] == "user"
 
 
-def test_a_prompt_that_cannot_be_is_one_line(say: Say, harbour_url: str) -> None:
+def test_an_invalid_prompt_is_a_one_line_error(run_cli: RunCli, harbour_url: str) -> None:
     for args, code in (
         (["nothing"], 1),
         (["briefing"], 1),
@@ -27,13 +27,13 @@ def test_a_prompt_that_cannot_be_is_one_line(say: Say, harbour_url: str) -> None
         (["briefing", "vessel=a", "vessel=b"], 2),
         ([], 2),
     ):
-        reported = say("prompt", harbour_url, *args)
+        reported = run_cli("prompt", harbour_url, *args)
         assert (reported[0], reported[1], reported[2].count("\n") <= 2) == (code, "", True)
 
 
 def test_no_escape_sequence_of_a_prompt_reaches_a_terminal(
     terminal: Callable[..., Terminal], harbour_file: Path
 ) -> None:
-    sits = terminal("prompt", str(harbour_file), "briefing", "vessel=mary")
-    assert sits.end() == 0
-    assert "\x1b" not in sits.shown
+    session = terminal("prompt", str(harbour_file), "briefing", "vessel=mary")
+    assert session.end() == 0
+    assert "\x1b" not in session.shown

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import COMMAND, ENVIRONMENT, Say, Terminal
+from tests.cli.conftest import COMMAND, ENVIRONMENT, RunCli, Terminal
 from wharfinger.cli.render.highlighting import language_of, summary
 
 SERVER = """
@@ -52,27 +52,27 @@ def harbour(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_text_is_in_colour_at_a_terminal_and_gives_it_no_orders(
+def test_text_at_a_terminal_is_coloured_and_its_control_characters_are_escaped(
     terminal: Callable[..., Terminal], harbour: str
 ) -> None:
     pytest.importorskip("rich")
-    sits = terminal("read", harbour, "a://data.json", env={"TERM": "xterm-256color"})
-    assert sits.end() == 0
-    assert "\x1b[" in sits.shown
-    assert "\x9b" not in sits.shown
-    assert "\\x9b31m" in sits.shown
+    session = terminal("read", harbour, "a://data.json", env={"TERM": "xterm-256color"})
+    assert session.end() == 0
+    assert "\x1b[" in session.shown
+    assert "\x9b" not in session.shown
+    assert "\\x9b31m" in session.shown
 
 
 def test_no_color_is_honoured(terminal: Callable[..., Terminal], harbour: str) -> None:
-    sits = terminal("read", harbour, "a://data.json", env={"NO_COLOR": "1"})
-    assert sits.end() == 0
-    assert sits.shown == '{"tide": 3, "note": "\\x9b31m"}\n'
+    session = terminal("read", harbour, "a://data.json", env={"NO_COLOR": "1"})
+    assert session.end() == 0
+    assert session.shown == '{"tide": 3, "note": "\\x9b31m"}\n'
 
 
 def test_binary_content_is_summarised_at_a_terminal(terminal: Callable[..., Terminal], harbour: str) -> None:
-    sits = terminal("read", harbour, "a://map")
-    assert sits.end() == 0
-    assert sits.shown == "[image/png, 24 B, PNG image 256 x 128: write it to a file with -o FILE, or to a pipe]\n"
+    session = terminal("read", harbour, "a://map")
+    assert session.end() == 0
+    assert session.shown == "[image/png, 24 B, PNG image 256 x 128: write it to a file with -o FILE, or to a pipe]\n"
 
 
 def test_a_pipe_gets_the_bytes(harbour: str, start: Start, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_resource_read_in_windows_is_written_whole(start: Start, tmp_path: Pat
         ("no/such-type", "file:///a/x.py", ""),
     ],
 )
-def test_the_language_follows_from_type_or_name(kind: str, uri: str, language: str) -> None:
+def test_the_language_is_chosen_by_type_or_name(kind: str, uri: str, language: str) -> None:
     pytest.importorskip("rich")
     assert language_of(kind, uri) == language
 
@@ -131,24 +131,24 @@ def test_a_summary_says_what_the_bytes_look_like() -> None:
     assert summary(b"\x89PNG\r\n\x1a\n", "x/y").startswith("[x/y, 8 B, PNG image:")
 
 
-def test_read_gives_text_and_bytes_as_they_are(say: Say, tide_url: str, tmp_path: Path) -> None:
-    assert say("read", tide_url, "tide://at/quay")[1] == "quay"
+def test_read_writes_text_and_bytes_unchanged(run_cli: RunCli, tide_url: str, tmp_path: Path) -> None:
+    assert run_cli("read", tide_url, "tide://at/quay")[1] == "quay"
     target = tmp_path / "map.png"
-    code, out, err = say("read", "-o", str(target), tide_url, "tide://map")
+    code, out, err = run_cli("read", "-o", str(target), tide_url, "tide://map")
     assert (code, out) == (0, "")
     assert "8 B" in err
     assert target.read_bytes() == b"\x89PNG\r\n\x1a\n"
-    assert json.loads(say("read", "--json", tide_url, "tide://at/x")[1])["contents"][0]["text"] == "x"
+    assert json.loads(run_cli("read", "--json", tide_url, "tide://at/x")[1])["contents"][0]["text"] == "x"
 
 
-def test_a_missing_resource_is_exit_code_1(say: Say, tide_url: str) -> None:
-    code, out, err = say("read", tide_url, "tide://nowhere")
+def test_a_missing_resource_is_exit_code_1(run_cli: RunCli, tide_url: str) -> None:
+    code, out, err = run_cli("read", tide_url, "tide://nowhere")
     assert (code, out) == (1, "")
     assert "tide://nowhere" in err
     assert err.count("\n") == 1
 
 
-def test_a_remark_is_printed_to_stderr_and_is_not_part_of_what_is_written(tmp_path: Path) -> None:
+def test_a_remark_is_printed_to_stderr_and_not_written_to_the_file(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
         database.execute("CREATE TABLE ships (id INTEGER PRIMARY KEY, name TEXT)")
         database.execute("INSERT INTO ships VALUES (1, 'Mary')")

@@ -49,11 +49,11 @@ def read(target: str | list[str], uri: str = "harbour://berths") -> str:
     return asyncio.run(work())
 
 
-def test_stray_prints_do_not_touch_the_wire(file: Path, executable: str) -> None:
+def test_prints_of_the_server_do_not_reach_stdout(file: Path, executable: str) -> None:
     assert read([executable, "run", str(file)]) == "north"
 
 
-def test_at_a_terminal_it_shows_a_card(terminal: Callable[..., Terminal], file: Path) -> None:
+def test_a_banner_is_shown_at_a_terminal(terminal: Callable[..., Terminal], file: Path) -> None:
     one = terminal("run", "--http", "127.0.0.1:0", "harbour.py")
     one.wait_for("Serving harbour")
     one.wait_for("harbour://berths\n")
@@ -67,7 +67,7 @@ def test_at_a_terminal_it_shows_a_card(terminal: Callable[..., Terminal], file: 
     assert one.end() == 130
 
 
-def test_an_error_is_one_line_and_with_dev_the_whole_story(
+def test_dev_shows_the_message_and_the_traceback_of_an_error(
     start: Callable[..., subprocess.Popen[str]], file: Path
 ) -> None:
     for options, reported in (((), False), (("--dev",), True)):

@@ -1,4 +1,4 @@
-"""`wharfinger serve` as a process: transports, ports, access, and what it loads."""
+"""`wharfinger serve` as a process: transports, ports, access, and imported modules."""
 
 from __future__ import annotations
 
@@ -114,15 +114,15 @@ def test_requests_without_the_token_are_refused(start: Start, charts: Path, monk
     assert main(["ls", "--token-env", "OTHER", url]) == 4
 
 
-@pytest.mark.parametrize(("path", "says"), [("nowhere", "{here}/nowhere"), (".", "the full path")])
+@pytest.mark.parametrize(("path", "expected"), [("nowhere", "{here}/nowhere"), (".", "the full path")])
 def test_a_target_that_cannot_be_published_is_reported_with_its_full_path(
-    path: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    path: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     assert main(["serve", "--stdio", path]) == 2
     message = capsys.readouterr().err
-    assert says.format(here=tmp_path) in message
+    assert expected.format(here=tmp_path) in message
     assert str(tmp_path) in message
 
 
@@ -220,7 +220,7 @@ def test_unix_socket_is_served_until_a_signal(start: Start, charts: Path, tmp_pa
 
 
 @pytest.mark.parametrize("other", ["--stdio", "--http=127.0.0.1:1", "--token-env=X"])
-def test_unix_socket_excludes_other_ways(
+def test_unix_socket_excludes_other_transports(
     other: str, charts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", "--unix", str(tmp_path / "s"), other, str(charts)]) == 2

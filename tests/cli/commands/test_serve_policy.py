@@ -1,4 +1,4 @@
-"""`serve` and `run` with a policy: real processes, and the command as their client."""
+"""`serve` and `run` with a policy, as real processes with the command line as their client."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_report_only_serves_everything_and_logs_what_would_be_refused(
     assert "read file:///docs/private/pay.md, by no private files." in line
 
 
-def test_run_takes_a_policy_too_also_over_stdio(policy: Path, tmp_path: Path) -> None:
+def test_run_enforces_a_policy_over_stdio(policy: Path, tmp_path: Path) -> None:
     (tmp_path / "harbour.py").write_text(TIDE_SERVER)
     policy.write_text(RULES.format(name="ann").replace("sub:ann", "local"))
     command = [*COMMAND, "run", "--stdio", "--policy", str(policy), str(tmp_path / "harbour.py")]
@@ -190,7 +190,7 @@ def test_run_takes_a_policy_too_also_over_stdio(policy: Path, tmp_path: Path) ->
     assert "rise" not in run("ls", "--tools", "--", *command).stdout
 
 
-def test_the_page_for_people_shows_nothing_of_a_server_with_a_policy(
+def test_the_start_page_hides_the_resources_of_a_server_with_a_policy(
     start: Start, docs: Path, policy: Path, tmp_path: Path
 ) -> None:
     from urllib.request import Request, urlopen

@@ -1,4 +1,4 @@
-"""`wharfinger token`, and a server that accepts what it creates: a real process, and the command as its client."""
+"""`wharfinger token` creates, lists and revokes tokens, and a real server accepts them."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_options_that_do_not_fit_together_stop_the_start(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the process is ended by a signal")
-def test_a_server_of_an_issuer_publishes_where_to_sign_in(start: Start, charts: Path) -> None:
+def test_a_server_with_an_issuer_publishes_its_metadata(start: Start, charts: Path) -> None:
     port = free_port()
     process = start("serve", "--http", f"127.0.0.1:{port}", "--auth", "https://id.example", str(charts))
     url = url_of(process)

@@ -10,12 +10,12 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.cli.conftest import TIDE_SERVER, Say
+from tests.cli.conftest import TIDE_SERVER, RunCli
 from wharfinger import Client
 
 
-def test_watch_prints_each_change_and_what_is_there(say: Say, tide_url: str) -> None:
-    """The change is repeated until it is seen, because nothing shows from outside that the watch has begun."""
+def test_watch_prints_each_change_and_the_content(run_cli: RunCli, tide_url: str) -> None:
+    """The change is repeated until it is seen, since the start of the watch cannot be observed."""
     seen = threading.Event()
 
     async def rise() -> None:
@@ -26,7 +26,7 @@ def test_watch_prints_each_change_and_what_is_there(say: Say, tide_url: str) -> 
     riser = threading.Thread(target=lambda: asyncio.run(rise()), daemon=True)
     riser.start()
     try:
-        code, out, err = say("watch", "--count", "2", "--read", tide_url, "tide://now")
+        code, out, err = run_cli("watch", "--count", "2", "--read", tide_url, "tide://now")
     finally:
         seen.set()
         riser.join(20)
@@ -35,16 +35,16 @@ def test_watch_prints_each_change_and_what_is_there(say: Say, tide_url: str) -> 
     assert err == "Watching tide://now: Ctrl-C stops.\n"
 
 
-def test_a_watch_on_what_is_not_there_is_refused(say: Say, tide_url: str) -> None:
-    code, out, err = say("watch", tide_url, "tide://nowhere")
+def test_a_watch_of_a_missing_resource_is_refused(run_cli: RunCli, tide_url: str) -> None:
+    code, out, err = run_cli("watch", tide_url, "tide://nowhere")
     assert (code, out) == (1, "")
     assert "tide://nowhere" in err
 
 
-def test_a_watch_says_that_the_server_is_gone_and_that_it_is_back(
+def test_a_watch_reports_the_loss_and_return_of_the_connection(
     start: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
-    """The first message comes at once, and not only when the server is back."""
+    """The loss is reported at once, before the server is back."""
     (tmp_path / "harbour.py").write_text(TIDE_SERVER)
     server = start("run", "--http", "127.0.0.1:0", "harbour.py", stdin=subprocess.DEVNULL)
     assert server.stdout is not None

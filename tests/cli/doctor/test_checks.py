@@ -1,4 +1,4 @@
-"""Each check of `wharfinger doctor` reports servers with its fault, and no others."""
+"""Each check of `wharfinger doctor` reports servers with its fault and no other servers."""
 
 from __future__ import annotations
 

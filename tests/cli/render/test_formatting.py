@@ -41,7 +41,7 @@ def test_a_number_agrees_with_its_noun() -> None:
         ("\udcff", "\\udcff"),
     ],
 )
-def test_a_terminal_is_never_given_orders(foreign: str, shown: str) -> None:
+def test_control_characters_are_escaped(foreign: str, shown: str) -> None:
     """File names, URIs, titles and client names are untrusted."""
     assert printable(foreign) == shown
 

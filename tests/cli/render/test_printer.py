@@ -10,29 +10,29 @@ import pytest
 from wharfinger.cli.render.printer import WAITING_LINES, Printer
 
 
-class Paused:
+class PausedStdout:
     """A stdout that blocks until it is released."""
 
     def __init__(self) -> None:
-        self.go = threading.Event()
+        self.released = threading.Event()
         self.text = ""
 
     def write(self, text: str) -> None:
         """Block like a terminal after Ctrl-S."""
-        self.go.wait()
+        self.released.wait()
         self.text += text
 
     def flush(self) -> None:
         """Do nothing."""
 
 
-def test_a_paused_terminal_costs_lines_and_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    stdout = Paused()
+def test_lines_are_dropped_while_the_terminal_is_paused(monkeypatch: pytest.MonkeyPatch) -> None:
+    stdout = PausedStdout()
     monkeypatch.setattr(sys, "stdout", stdout)
     printer = Printer()
     for number in range(WAITING_LINES * 2):
         printer.print(str(number))
-    stdout.go.set()
+    stdout.released.set()
     while not printer.lines.empty():
         threading.Event().wait(0.001)
     printer.print("last")
@@ -43,13 +43,13 @@ def test_a_paused_terminal_costs_lines_and_no_time(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_closed_terminal_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Gone(Paused):
-        """A stdout that is closed."""
+    class ClosedStdout(PausedStdout):
+        """A closed stdout."""
 
         def write(self, text: str) -> None:
             raise BrokenPipeError
 
-    monkeypatch.setattr(sys, "stdout", Gone())
+    monkeypatch.setattr(sys, "stdout", ClosedStdout())
     printer = Printer()
     printer.print("a")
     printer.print("b")

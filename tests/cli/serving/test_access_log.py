@@ -18,8 +18,8 @@ from wharfinger.protocol.principal import ANONYMOUS
 Work = Callable[[Client], Awaitable[object]]
 
 
-def follow(work: Work, *, name: str = "tester", revision: str | None = None) -> list[str]:
-    """Do something with a small server and return the lines, without their times."""
+def logged_lines(work: Work, *, name: str = "tester", revision: str | None = None) -> list[str]:
+    """Use a small server and return the logged lines without their times."""
     server = Server("harbour")
     lines: list[str] = []
 
@@ -59,7 +59,7 @@ def test_a_client_is_logged_once_and_each_read_with_its_size(revision: str) -> N
         await client.read_resource("tide://now")
 
     read = "read    tide://now  1.2 KiB  TIME  tester 1.0"
-    assert follow(work, revision=revision) == [f"client  tester 1.0  {revision}", read, read]
+    assert logged_lines(work, revision=revision) == [f"client  tester 1.0  {revision}", read, read]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_client_is_logged_once_and_each_read_with_its_size(revision: str) -> N
     ],
 )
 def test_the_outcome_is_logged(work: Work, line: str) -> None:
-    assert follow(work)[-1] == line
+    assert logged_lines(work)[-1] == line
 
 
 def test_a_change_is_logged_with_the_number_of_watchers() -> None:
@@ -84,19 +84,19 @@ def test_a_change_is_logged_with_the_number_of_watchers() -> None:
             await client.call_tool("rise", {"by": 1})
             await anext(changes)
 
-    assert "changed tide://now  notified 1 watcher" in follow(work)
+    assert "changed tide://now  notified 1 watcher" in logged_lines(work)
 
 
-def test_strangers_give_a_terminal_no_orders() -> None:
+def test_client_names_and_uris_are_escaped_and_cut() -> None:
     async def work(client: Client) -> None:
         await client.read_resource("tide://" + "x" * 1000)
 
-    lines = follow(work, name="\x1b[2J\nevil")
+    lines = logged_lines(work, name="\x1b[2J\nevil")
     assert lines[0].startswith("client  \\x1b[2J\\x0aevil 1.0")
     assert max(len(line) for line in lines) < 500
 
 
-def test_clients_that_are_remembered_are_bounded() -> None:
+def test_the_number_of_remembered_clients_is_bounded() -> None:
     log = AccessLog(lambda line: None)
 
     class Who:

@@ -7,7 +7,7 @@ from wharfinger.cli.serving.demo_folder import LOG, demo_folder
 
 
 def grown(log: Path, lines: int) -> bool:
-    """Wait until the log has so many lines."""
+    """Wait until the log has this number of lines."""
     done = threading.Event()
     for _ in range(1000):
         if len(log.read_text().splitlines()) >= lines:

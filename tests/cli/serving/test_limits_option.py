@@ -20,7 +20,7 @@ def test_an_invalid_amount_is_refused(text: str) -> None:
         parse_amount(text)
 
 
-def test_each_bound_is_changed_where_it_belongs() -> None:
+def test_each_limit_is_changed_in_its_own_struct() -> None:
     words = ["message=8MiB", "sessions=5", "drain=1.5", "http-drain=0.5"]
     check_limits(words)
     limits, http = apply_limits(Limits(), words), http_limits(words)
@@ -29,7 +29,7 @@ def test_each_bound_is_changed_where_it_belongs() -> None:
     assert isinstance(limits.message, int)
 
 
-def test_an_unknown_bound_is_refused_and_every_known_one_is_listed() -> None:
+def test_an_unknown_limit_is_refused_and_the_help_lists_every_limit() -> None:
     with pytest.raises(click.BadParameter, match="'mesage'"):
         check_limits(["mesage=1"])
     with pytest.raises(click.BadParameter, match="NAME=VALUE"):

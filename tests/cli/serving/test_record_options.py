@@ -1,4 +1,4 @@
-"""`serve` and `run` with a record and metrics: real processes, read as an operator does."""
+"""`serve` and `run` write an audit log and serve metrics, as real processes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def free_port() -> int:
 
 @contextmanager
 def serving(*words: str, token: str = "") -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A server over HTTP and its URL."""
+    """Run a server over HTTP. Yields its URL and process."""
     port = free_port()
     command = [*COMMAND, *words, "--http", f"127.0.0.1:{port}"]
     environment = {**ENVIRONMENT, "RECORD_TOKEN": token}
@@ -121,7 +121,7 @@ def test_a_server_over_http_records_refusals_serves_metrics_and_ends_with_a_comp
     assert token not in path.read_text()
 
 
-def test_a_record_on_stdout_has_nothing_between_its_lines(folder: Path) -> None:
+def test_an_audit_log_on_stdout_is_the_only_output(folder: Path) -> None:
     with serving("serve", str(folder), "--audit", "-") as (url, process):
         asyncio.run(listed(url))
         os.kill(process.pid, signal.SIGTERM)
@@ -134,7 +134,7 @@ async def listed(target: Any) -> None:
         await client.list_resources()
 
 
-def test_a_record_on_the_terminal_of_a_stdio_server_is_on_stderr(folder: Path) -> None:
+def test_the_audit_log_of_a_stdio_server_goes_to_stderr(folder: Path) -> None:
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": {"_meta": meta}}
     done = subprocess.run(
@@ -145,7 +145,7 @@ def test_a_record_on_the_terminal_of_a_stdio_server_is_on_stderr(folder: Path) -
     assert "list" in {json.loads(one)["action"] for one in done.stderr.splitlines() if one.startswith(b"{")}
 
 
-def test_run_records_too(tmp_path: Path) -> None:
+def test_run_writes_an_audit_log(tmp_path: Path) -> None:
     file, path = tmp_path / "server.py", tmp_path / "audit.jsonl"
     file.write_text(
         "from wharfinger import Server\nserver = Server('s')\n"
@@ -156,7 +156,7 @@ def test_run_records_too(tmp_path: Path) -> None:
     assert [one["target"] for one in lines(path.read_bytes()) if one["action"] == "read"] == ["notes://today"]
 
 
-def test_the_file_of_a_server_names_its_record_beside_it(folder: Path, tmp_path: Path) -> None:
+def test_the_audit_log_of_a_server_file_is_relative_to_that_file(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "wharfinger.toml"
     file.write_text('sources = ["docs"]\naudit = "record.jsonl"\naudit_max_bytes = "1MiB"\naudit_keep = 3\n')
     command = [*COMMAND, "serve", "--stdio", "-f", str(file)]

@@ -17,7 +17,7 @@ IMPORT = "from wharfinger import Server\n"
 
 @pytest.fixture(autouse=True)
 def clean_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Undo what loading does to the interpreter."""
+    """Undo the imports of each test."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.chdir(tmp_path)
     before = set(sys.modules)
@@ -67,7 +67,7 @@ def test_a_file_may_import_its_neighbour() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "says"),
+    ("text", "place", "expected"),
     [
         ("", "harbour.py", 'server = Server("name")'),
         ("a = Server('a'); b = Server('b')", "harbour.py", "harbour.py:a"),
@@ -78,15 +78,15 @@ def test_a_file_may_import_its_neighbour() -> None:
         ("", "missing_module.sub:app", "No module or file named 'missing_module.sub'"),
     ],
 )
-def test_a_missing_list_is_reported_with_the_existing_ones(text: str, place: str, says: str) -> None:
+def test_a_missing_server_is_reported_with_the_existing_ones(text: str, place: str, expected: str) -> None:
     write(text)
     with pytest.raises(click.UsageError) as caught:
         load_server(place)
-    assert says in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "expected"),
     [
         ("x = 1\ny = nonsense", "harbour.py, line 3: NameError: name 'nonsense' is not defined"),
         ("x = (", "line 2: SyntaxError"),
@@ -95,12 +95,12 @@ def test_a_missing_list_is_reported_with_the_existing_ones(text: str, place: str
     ],
 )
 @pytest.mark.parametrize("place", ["harbour.py", "harbour"])
-def test_code_that_fails_is_reported_with_its_line(text: str, says: str, place: str) -> None:
+def test_code_that_fails_is_reported_with_its_line(text: str, expected: str, place: str) -> None:
     write(text)
     with pytest.raises(CommandError) as caught:
         load_server(place)
-    assert says.removeprefix("harbour.py, line 3: " if place == "harbour" else "") in str(caught.value) or (
-        place == "harbour" and says.partition(": ")[2] in str(caught.value)
+    assert expected.removeprefix("harbour.py, line 3: " if place == "harbour" else "") in str(caught.value) or (
+        place == "harbour" and expected.partition(": ")[2] in str(caught.value)
     )
 
 

@@ -49,7 +49,7 @@ LOCAL = {"command": "server", "args": ["--fast"]}
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_every_host_s_own_file_is_looked_through(host: str) -> None:
+def test_the_file_of_every_host_is_searched(host: str) -> None:
     if HOSTS[host].table == "mcp_servers":
         write(user_file(HOSTS[host]), '[mcp_servers.it]\ncommand = "server"\nargs = ["--fast"]\n')
     else:
@@ -62,7 +62,7 @@ def test_every_host_s_own_file_is_looked_through(host: str) -> None:
 
 
 @pytest.mark.parametrize("file", ["mcp.json", ".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json"])
-def test_a_project_s_file_counts_in_its_folder(file: str) -> None:
+def test_project_files_in_the_current_folder_are_searched(file: str) -> None:
     write(Path(file), {"servers" if "vscode" in file else "mcpServers": {"it": LOCAL}})
     assert [server.name for server in all_servers(None)[0]] == ["it"]
 
@@ -73,11 +73,11 @@ def test_comments_trailing_commas_and_a_byte_order_mark_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"), [("{", "line 1"), ("[]", "line 1, column 1"), ('{"a" 1}', "column 6"), ("\udcff", "UTF-8")]
+    ("text", "expected"), [("{", "line 1"), ("[]", "line 1, column 1"), ('{"a" 1}', "column 6"), ("\udcff", "UTF-8")]
 )
-def test_a_file_that_cannot_be_read_says_where(text: str, says: str) -> None:
+def test_a_file_that_cannot_be_read_says_where(text: str, expected: str) -> None:
     Path("a.json").write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(InvalidConfiguration, match=says):
+    with pytest.raises(InvalidConfiguration, match=expected):
         servers_in(Path("a.json"))
     Path("a.json").rename("mcp.json")
     assert all_servers(None) == ([], [all_servers(None)[1][0]])
@@ -88,7 +88,7 @@ def test_endless_nesting_does_not_crash() -> None:
         servers_in(write(Path("a.json"), '{"a":' + "[" * 100_000))
 
 
-def test_claude_code_s_servers_of_this_project_are_found(home: Path) -> None:
+def test_servers_of_claude_code_for_this_project_are_found(home: Path) -> None:
     here = str(Path.cwd())
     write(
         home / ".claude.json",
@@ -119,7 +119,7 @@ def test_variables_are_filled_in_everywhere(monkeypatch: pytest.MonkeyPatch) -> 
     assert (remote.target, remote.headers) == ("https://s3cret.test/", {"X": "Bearer s3cret"})
 
 
-def test_codex_s_variables_become_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_codex_become_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "t")
     file = write(
         Path("config.toml"),
@@ -139,7 +139,7 @@ def test_an_env_file_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "says"),
+    ("message", "expected"),
     [
         ({"command": "x", "env": {"A": "${NO_SUCH}"}}, r"'it' in one.json needs the variable NO_SUCH \(env A\)"),
         ({"command": "x", "args": ["${env:NO_SUCH}"]}, r"NO_SUCH \(args 1\), which is not set"),
@@ -150,8 +150,8 @@ def test_an_env_file_is_read() -> None:
         ({"command": "x", "envFile": "none"}, "envFile"),
     ],
 )
-def test_a_missing_value_is_reported_with_its_field(message: dict[str, Any], says: str) -> None:
-    with pytest.raises(click.UsageError, match=says):
+def test_a_missing_value_is_reported_with_its_field(message: dict[str, Any], expected: str) -> None:
+    with pytest.raises(click.UsageError, match=expected):
         resolved(message, inputs=[{"id": "key", "description": "API key"}, None, {}])
 
 

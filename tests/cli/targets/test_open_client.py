@@ -12,35 +12,37 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Say
+from tests.cli.conftest import RunCli
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
-def test_any_revision_can_be_asked_for(say: Say, tide_url: str, revision: str) -> None:
-    expected = 3 if revision == "2024-11-05" else 0  # that one speaks HTTP in a way of its own
-    assert say("read", "--revision", revision, tide_url, "tide://at/x")[0] in (0, expected)
+def test_any_revision_can_be_asked_for(run_cli: RunCli, tide_url: str, revision: str) -> None:
+    expected = 3 if revision == "2024-11-05" else 0  # that revision has another HTTP transport
+    assert run_cli("read", "--revision", revision, tide_url, "tide://at/x")[0] in (0, expected)
 
 
-def test_an_unreachable_server_is_exit_code_3(say: Say) -> None:
-    code, out, err = say("ls", "http://127.0.0.1:9/mcp")
+def test_an_unreachable_server_is_exit_code_3(run_cli: RunCli) -> None:
+    code, out, err = run_cli("ls", "http://127.0.0.1:9/mcp")
     assert (code, out) == (3, "")
     assert "http://127.0.0.1:9/mcp" in err
     assert err.count("\n") == 1
 
 
-def test_a_command_that_fails_is_reported_with_its_last_output(say: Say) -> None:
-    code, _, err = say("ls", "--", sys.executable, "-c", "import sys; sys.exit('no licence')")
+def test_a_command_that_fails_is_reported_with_its_last_output(run_cli: RunCli) -> None:
+    code, _, err = run_cli("ls", "--", sys.executable, "-c", "import sys; sys.exit('no licence')")
     assert code == 3
     assert err.splitlines()[-1] == "  | no licence"
 
 
-def test_a_command_gets_the_variables_that_are_named(say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_gets_the_variables_that_are_named(
+    run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code = (
         "import os, sys; sys.exit(f\"{os.environ.get('MINE')} {os.environ.get('OTHER')} {os.environ.get('SECRET')}\")"
     )
     monkeypatch.setenv("OTHER", "b")
     monkeypatch.setenv("SECRET", "c")
-    err = say("ls", "--env", "MINE=a", "--env", "OTHER", "--", sys.executable, "-c", code)[2]
+    err = run_cli("ls", "--env", "MINE=a", "--env", "OTHER", "--", sys.executable, "-c", code)[2]
     assert err.splitlines()[-1] == "  | a b None"
 
 

@@ -29,7 +29,7 @@ def test_a_file_is_named_after_the_last_segment_without_special_characters(uri: 
     assert name_of_uri(uri) == name
 
 
-def test_nothing_is_replaced(tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     folder = tmp_path / "new"
     written = [new_file(folder, "map", "image/png", b"1"), new_file(folder, "map", "image/png", b"2")]
     written.append(new_file(folder, "odd", "no/such-type", b"3"))

@@ -32,5 +32,5 @@ def test_the_shell_completes_targets_and_what_a_running_server_has(
     assert completed("wharfinger", "call", "harbour", "be") == ["berth"]
     assert completed("wharfinger", "prompt", "harbour", "") == ["briefing"]
     assert completed("wharfinger", "read", "harbour", "log") == ["log://all"]
-    assert completed("wharfinger", "call", "x", "") == []  # it would have to be started
+    assert completed("wharfinger", "call", "x", "") == []  # completion starts no server
     assert completed("wharfinger", "call", "http://127.0.0.1:9/mcp", "") == []

@@ -1,4 +1,4 @@
-"""What a TARGET may be: folders, servers of a file, and sockets."""
+"""A TARGET may be a folder, a server in a file, or a socket."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import ENVIRONMENT, Say
+from tests.cli.conftest import ENVIRONMENT, RunCli
 
 
 @pytest.mark.parametrize("folder", ["charts", "."])
-def test_a_folder_is_a_target_too(say: Say, charts: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+def test_a_folder_is_a_target_too(run_cli: RunCli, charts: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
     monkeypatch.chdir(charts.parent if folder == "charts" else charts)
-    assert say("read", folder, "file:///charts/notes.md")[:2] == (0, "# Notes\n")
+    assert run_cli("read", folder, "file:///charts/notes.md")[:2] == (0, "# Notes\n")
 
 
 def test_one_of_the_servers_of_a_file_is_a_target_too(
-    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     two = "one, two = Server('one'), Server('two')"
     Path("tides.py").write_text(f"from wharfinger import Server\n{two}\n@two.tool\ndef lower(): return 'low'\n")
-    assert say("ls", "--tools", "tides.py:two")[1].split() == ["lower"]
-    assert "tides.py has several servers (one, two): choose one, such as" in say("ls", "tides.py")[2]
-    code, _, err = say("ls", "tide.py:two")
+    assert run_cli("ls", "--tools", "tides.py:two")[1].split() == ["lower"]
+    assert "tides.py has several servers (one, two): choose one, such as" in run_cli("ls", "tides.py")[2]
+    code, _, err = run_cli("ls", "tide.py:two")
     assert code == 2
     assert "tide.py: no such file. Did you mean tides.py?" in err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets")
-def test_a_server_on_a_unix_socket_is_a_target(say: Say, tmp_path: Path) -> None:
+def test_a_server_on_a_unix_socket_is_a_target(run_cli: RunCli, tmp_path: Path) -> None:
     place = tmp_path / "s"
     script = "from wharfinger import Server\nimport sys\nServer('quay').run(unix=sys.argv[1])"
     process = subprocess.Popen([sys.executable, "-c", script, str(place)], env=ENVIRONMENT)
@@ -42,12 +42,12 @@ def test_a_server_on_a_unix_socket_is_a_target(say: Say, tmp_path: Path) -> None
             if place.exists():
                 break
             time.sleep(0.05)
-        found = json.loads(say("inspect", "--json", "--no-probe", f"unix:{place}")[1])
+        found = json.loads(run_cli("inspect", "--json", "--no-probe", f"unix:{place}")[1])
         assert (found["transport"], found["server"]["name"]) == ("unix socket", "quay")
-        assert say("ls", "--tree", str(place)) == (0, "quay 0\n", "")
-        code, _, err = say("ls", str(place))
+        assert run_cli("ls", "--tree", str(place)) == (0, "quay 0\n", "")
+        code, _, err = run_cli("ls", str(place))
         assert (code, err) == (1, "wharfinger: The server has no resources, no tools and no prompts.\n")
-        assert say("ls", f"unix:{tmp_path}/none")[0] == 3
+        assert run_cli("ls", f"unix:{tmp_path}/none")[0] == 3
     finally:
         process.terminate()
         process.wait(20)

@@ -1,4 +1,4 @@
-"""What a person sees before a tool runs or a server asks the model."""
+"""The approval prompts before a tool runs or a server samples the model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def request(text: str = "A poem") -> SamplingRequest:
         ("read-only", False, False),
     ],
 )
-def test_without_a_terminal_only_what_needs_no_question_runs(
+def test_without_a_terminal_only_tools_without_approval_run(
     mode: str, read_only: bool, runs: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said: list[str] = []
@@ -67,7 +67,7 @@ def test_without_a_terminal_only_what_needs_no_question_runs(
         ("x\x1b[2J", "'x?[2J'"),
     ],
 )
-def test_a_name_cannot_be_read_as_a_part_of_the_question(name: str, shown: str) -> None:
+def test_a_name_cannot_be_mistaken_for_part_of_the_prompt(name: str, shown: str) -> None:
     assert shown_name(name) == shown
     assert len(shown_name(name * 1_000)) <= 120
 

@@ -45,7 +45,7 @@ def test_valid_answers_are_accepted(message: dict[str, Any], typed: str, value: 
 
 
 @pytest.mark.parametrize(
-    ("message", "typed", "says"),
+    ("message", "typed", "error"),
     [
         ({"type": "string", "minLength": 2}, "x", "at least 2"),
         ({"type": "string", "maxLength": 2}, "xyz", "at most 2"),
@@ -64,8 +64,8 @@ def test_valid_answers_are_accepted(message: dict[str, Any], typed: str, value: 
         ({**SEVERAL, "maxItems": 1}, "a,b", "at most 1"),
     ],
 )
-def test_invalid_answers_are_explained(message: dict[str, Any], typed: str, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_invalid_answers_are_explained(message: dict[str, Any], typed: str, error: str) -> None:
+    with pytest.raises(ValueError, match=error):
         read_field(field(**message), typed)
 
 
