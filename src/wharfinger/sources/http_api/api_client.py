@@ -1,0 +1,298 @@
+"""Requests to an HTTP API: conditional ones for what may be kept, and the errors that its statuses mean.
+
+An answer to GET is kept, within a bound, with its validators: the next request asks whether it has changed
+(`If-None-Match`, `If-Modified-Since`; RFC 9110 §13), and an answer of 304 costs no body. While `Cache-Control: max-age`
+lasts, there is no request (RFC 9111 §4.2), except one that looks for changes.
+
+The version of an answer is its ETag. `Last-Modified` counts whole seconds, in which a resource may change twice, so a
+digest of the content is added to it. Without both, the version is this digest.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import re
+import time
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from wharfinger.content.redaction import redacted_text
+from wharfinger.content.text import printable
+from wharfinger.errors import ConnectionFailed, HandlerFailed, InvalidArgument, ResourceNotFound
+from wharfinger.protocol.interfaces import HttpResponse
+from wharfinger.source import SourceUnavailable
+from wharfinger.sources.bounded_cache import BoundedCache
+from wharfinger.sources.etag import digest
+from wharfinger.sources.ttl import IMMUTABLE_TTL_MS, ttl_ms
+
+__all__ = ["MAX_ANSWER_BYTES", "ApiClient", "ApiTransport", "KeptAnswer", "error_text"]
+
+MAX_ANSWER_BYTES = 16 << 20
+"""Largest answer."""
+MAX_KEPT_BYTES = 64 << 20
+"""Bytes of all kept answers."""
+KEPT_COST = 2_000
+"""Bytes that a kept answer takes besides its content."""
+MAX_WAIT_SECONDS = 300.0
+"""Longest time for which `Retry-After` is obeyed."""
+MAX_ERROR_CHARACTERS = 300
+"""Characters of an API's own words in an error."""
+_REASONS = ("detail", "message", "error_description", "error", "title", "errors", "reason")
+"""Members of an answer that say what is wrong (RFC 9457, and what others use), the best first."""
+GATEWAY_STATUSES = (502, 503, 504)
+"""Statuses that may mean that nothing of the API can be reached."""
+
+
+class ApiTransport(Protocol):
+    """Sends one request: `fetching.Fetcher`, or `AsgiTransport`."""
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes | None = None
+    ) -> HttpResponse:
+        """Return the answer, of any status.
+
+        Raises:
+            ConnectionFailed: there was none within the bounds.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+class KeptAnswer(NamedTuple):
+    """An answer to GET."""
+
+    version: str
+    mime_type: str
+    """From `Content-Type`, without parameters; empty if the API did not say."""
+    charset: str
+    body: bytes
+    link: str
+    """The header `Link`."""
+    modified: float | None
+    """`Last-Modified`, as Unix time."""
+    private: bool
+    etag: str
+    last_modified: str
+    fresh_until: float
+    """By the monotonic clock."""
+
+    @property
+    def ttl_ms(self) -> int:
+        """How long a client may use it: the rest of `max-age`, or a share of the time since it was modified."""
+        left = round((self.fresh_until - time.monotonic()) * 1000)
+        if self.fresh_until:
+            return max(0, min(left, IMMUTABLE_TTL_MS))
+        return ttl_ms(self.modified)
+
+
+class ApiClient:
+    """Sends requests to one API, and explains its errors."""
+
+    def __init__(
+        self,
+        transport: ApiTransport,
+        name: str,
+        *,
+        hide: Callable[[str], str] = str,
+        hide_bytes: Callable[[bytes], bytes] = bytes,
+    ) -> None:
+        self._transport = transport
+        self._name = name
+        self.hide = hide
+        self.hide_bytes = hide_bytes
+        """Removes credentials from what the API sends."""
+        self.probe_url = ""
+        """Requested to find out whether the API can be reached."""
+        self.down = ""
+        """Why the API could not be reached the last time; empty if it answered."""
+        self._kept: BoundedCache[str, KeptAnswer] = BoundedCache(MAX_KEPT_BYTES)
+        self._wait_until = 0.0
+
+    async def close(self) -> None:
+        """Close the connections, and forget all answers."""
+        self._kept.clear()
+        await self._transport.close()
+
+    async def probe(self) -> None:
+        """Check whether the API answers.
+
+        Raises:
+            SourceUnavailable: it does not, or a gateway says that it does not.
+        """
+        found = await self._exchange("GET", self.probe_url, {}, None)
+        if found.status in GATEWAY_STATUSES:
+            self.down = f"{self._name} cannot be reached now: {_status_text(found.status)}."
+            raise SourceUnavailable(self.down)
+
+    async def get(self, uri: str, url: str, headers: Mapping[str, str], *, look: bool = False) -> KeptAnswer:
+        """Return the answer to a GET. With `look`, it is not one that was kept, unless the API confirms it.
+
+        Args:
+            uri: The URI of the resource, for errors.
+            url: The URL that is requested.
+            headers: Sent with the request.
+            look: Whether to ask although an earlier answer may still be used.
+
+        Raises:
+            ResourceNotFound: the API has no such resource.
+            InvalidArgument: the API refuses the request; the message has its reason.
+            HandlerFailed: it fails, or asks for credentials or to wait.
+            SourceUnavailable: it cannot be reached.
+        """
+        kept = self._kept.get(url)
+        if kept is not None and not look and time.monotonic() < kept.fresh_until:
+            return kept
+        conditions: dict[str, str] = {}
+        if kept is not None and kept.etag:
+            conditions["if-none-match"] = kept.etag
+        if kept is not None and kept.last_modified:
+            conditions["if-modified-since"] = kept.last_modified
+        found = await self.send("GET", url, {**headers, **conditions}, None)
+        if found.status == 304 and kept is not None:
+            answer = kept._replace(fresh_until=_fresh_until(found.headers) or _fresh_again(kept))
+        elif found.status // 100 == 2:
+            answer = self._answer(found)
+        else:
+            await self._raise(uri, found)
+        if "no-store" in found.headers.get("cache-control", "").lower():
+            return answer
+        return self._kept.put(url, answer, len(answer.body) + KEPT_COST)
+
+    async def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpResponse:
+        """Send a request and return the answer, of any status, without credentials in it.
+
+        Raises:
+            HandlerFailed: the API asked to wait, and the time is not over.
+            SourceUnavailable: it cannot be reached.
+        """
+        left = self._wait_until - time.monotonic()
+        if left > 0:
+            raise HandlerFailed(f"{self._name} allows no further requests at present: try again in {left:.0f} s.")
+        found = await self._exchange(method, url, headers, body)
+        if found.status in (429, 503) and (seconds := _retry_after(found.headers)) > 0:
+            self._wait_until = time.monotonic() + seconds
+        shown = {name: self.hide(value) for name, value in found.headers.items()}
+        return HttpResponse(found.status, shown, self.hide_bytes(found.body))
+
+    async def _exchange(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpResponse:
+        try:
+            found = await self._transport.request(method, url, headers=headers, body=body)
+        except ConnectionFailed as error:
+            reason = self.hide(" ".join(redacted_text(str(error)).split()))[:500]
+            self.down = f"{self._name} cannot be reached now: {reason}"
+            raise SourceUnavailable(self.down) from None
+        self.down = ""
+        return found
+
+    def _answer(self, found: HttpResponse) -> KeptAnswer:
+        headers = found.headers
+        kind, _, parameters = headers.get("content-type", "").partition(";")
+        kind = kind.strip().lower()
+        charset = re.search(r"charset\s*=\s*\"?([A-Za-z0-9._:-]{1,40})", parameters)
+        etag = headers.get("etag", "").strip()
+        if not re.fullmatch(r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]{0,500}"', etag):
+            etag = ""
+        last_modified = headers.get("last-modified", "").strip()
+        modified = _date(last_modified)
+        version = etag or digest(found.body)
+        if modified is not None and not etag:
+            version = f"{last_modified} {version}"
+        return KeptAnswer(
+            version=version,
+            mime_type=kind if re.fullmatch(r"[a-z0-9][a-z0-9.+_-]{0,80}/[a-z0-9][a-z0-9.+_-]{0,80}", kind) else "",
+            charset="" if charset is None else charset[1].lower(),
+            body=found.body,
+            link=headers.get("link", ""),
+            modified=modified,
+            private="private" in headers.get("cache-control", "").lower(),
+            etag=etag,
+            last_modified=last_modified if modified is not None else "",
+            fresh_until=_fresh_until(headers),
+        )
+
+    async def _raise(self, uri: str, found: HttpResponse) -> Any:
+        """Raise the error that a status means."""
+        status = found.status
+        if status in (404, 410):
+            raise ResourceNotFound(uri)
+        text = f"{self._name} answered {error_text(found)}"
+        if status in GATEWAY_STATUSES:
+            await self.probe()
+        if 400 <= status < 500 and status not in (401, 403, 407, 408, 425, 429):
+            raise InvalidArgument(text)
+        raise HandlerFailed(text)
+
+
+def error_text(found: HttpResponse) -> str:
+    """Return the status of an answer, and what it says about the reason, in one line."""
+    reason = _reason(found)
+    return f"{_status_text(found.status)}{f': {reason}' if reason else ''}".rstrip(".") + "."
+
+
+def _status_text(status: int) -> str:
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+def _reason(found: HttpResponse) -> str:
+    kind = found.headers.get("content-type", "").lower()
+    if len(found.body) > 100_000 or "html" in kind:
+        return ""
+    if "json" in kind:
+        try:
+            value: Any = msgspec.json.decode(found.body)
+        except (msgspec.DecodeError, RecursionError):
+            return ""
+        for _ in range(3):
+            if not isinstance(value, dict):
+                break
+            value = next((value[name] for name in _REASONS if value.get(name)), "")
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode() if value else ""
+    else:
+        text = found.body[:2_000].decode("utf-8", "replace") if kind.startswith("text/plain") else ""
+    return printable(redacted_text(" ".join(text.split())), MAX_ERROR_CHARACTERS)
+
+
+def _fresh_until(headers: Mapping[str, str]) -> float:
+    """Return until when an answer may be used without a request, by the monotonic clock; 0 if it may not."""
+    control = headers.get("cache-control", "").lower()
+    if re.search(r"\bno-(?:cache|store)\b", control):
+        return 0.0
+    found = re.search(r"(?<![\w-])max-age=\"?([0-9]{1,9})", control)
+    if found is None:
+        return 0.0
+    age = headers.get("age", "").strip()
+    left = int(found[1]) - (int(age) if re.fullmatch("[0-9]{1,9}", age) else 0)
+    return time.monotonic() + min(left, IMMUTABLE_TTL_MS // 1000) if left > 0 else 0.0
+
+
+def _fresh_again(kept: KeptAnswer) -> float:
+    """Return the time for an answer that was confirmed without a new `max-age`: no longer than it had."""
+    return kept.fresh_until if kept.fresh_until > time.monotonic() else 0.0
+
+
+def _date(text: str) -> float | None:
+    """Return an HTTP date as Unix time; None if it is none."""
+    if not text or len(text) > 60:
+        return None
+    try:
+        return email.utils.parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError, TypeError):
+        return None
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """Return the seconds that an answer asks to wait (RFC 9110 §10.2.3), within the bound."""
+    text = headers.get("retry-after", "").strip()
+    if re.fullmatch("[0-9]{1,9}", text):
+        return min(float(text), MAX_WAIT_SECONDS)
+    date = _date(text)
+    return 0.0 if date is None else max(0.0, min(date - time.time(), MAX_WAIT_SECONDS))

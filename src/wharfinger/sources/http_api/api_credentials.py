@@ -1,0 +1,150 @@
+"""The credentials of an HTTP API: which variable of the environment goes into which header, query or cookie.
+
+`WHARFINGER_OPENAPI_<LABEL>_<SCHEME>` is the value for the security scheme of that name in the document, and
+`WHARFINGER_OPENAPI_<LABEL>_TOKEN` the one for every other scheme that takes a key or a token. HTTP Basic takes
+`…_USER` and `…_PASSWORD`. The label is part of each name, so that with two APIs, neither gets the token of the other.
+
+Values are never shown: an API that repeats one in an answer, as servers for tests do, gets it replaced (`hidden`).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import quote
+
+from wharfinger.content.redaction import HIDDEN
+from wharfinger.source import UnusableSource
+from wharfinger.sources.http_api.api_document import JsonObject
+from wharfinger.sources.http_api.api_operations import ApiOperation
+
+__all__ = ["ENVIRONMENT_PREFIX", "ApiCredentials", "SentCredentials"]
+
+ENVIRONMENT_PREFIX = "WHARFINGER_OPENAPI_"
+MIN_HIDDEN_CHARACTERS = 6
+"""Shorter values are not searched for in answers, where they occur by chance."""
+
+
+class SentCredentials(NamedTuple):
+    """What one request gets."""
+
+    headers: Mapping[str, str] = {}
+    query: tuple[tuple[str, str], ...] = ()
+
+
+class ApiCredentials:
+    """The credentials for the security schemes of one document.
+
+    Raises:
+        UnusableSource: the value of a variable cannot be sent in a header.
+    """
+
+    def __init__(
+        self, schemes: Mapping[str, JsonObject], label: str, environment: Mapping[str, str], headers: Mapping[str, str]
+    ) -> None:
+        self._environment = environment
+        self._prefix = f"{ENVIRONMENT_PREFIX}{_upper(label)}_"
+        self._schemes = schemes
+        self._secrets: set[str] = {value for value in headers.values() if len(value) >= MIN_HIDDEN_CHARACTERS}
+        self._secrets |= {value.partition(" ")[2] for value in headers.values() if " " in value}
+        self._sent: dict[str, SentCredentials] = {}
+        for name, scheme in schemes.items():
+            if (sent := self._of_scheme(name, scheme)) is not None:
+                self._sent[name] = sent
+        if not schemes and (token := self._value("TOKEN")):
+            self._sent[""] = SentCredentials({"authorization": f"Bearer {token}"})
+        self._hidden = sorted((each for each in self._secrets if len(each) >= MIN_HIDDEN_CHARACTERS), key=len)[::-1]
+
+    def __repr__(self) -> str:
+        return f"<credentials for {', '.join(self._sent) or 'nothing'}>"
+
+    @property
+    def query_names(self) -> frozenset[str]:
+        """The parameters of queries that are credentials, which no URI may contain."""
+        return frozenset(
+            str(scheme.get("name"))
+            for scheme in self._schemes.values()
+            if scheme.get("type") == "apiKey" and scheme.get("in") == "query"
+        )
+
+    def variables(self, operation: ApiOperation | None) -> Sequence[str]:
+        """Return the names of the variables that an operation (None: any of them) can use."""
+        names = list(self._schemes)
+        if operation is not None and operation.security:
+            names = [name for names in operation.security for name in names if name in self._schemes]
+        found: list[str] = []
+        for name in names:
+            basic = self._schemes[name].get("type") == "http" and str(self._schemes[name].get("scheme")).lower() == "basic"
+            found += [f"{self._prefix}USER", f"{self._prefix}PASSWORD"] if basic else [f"{self._prefix}TOKEN"]
+        return list(dict.fromkeys(found or [f"{self._prefix}TOKEN"]))
+
+    def of(self, operation: ApiOperation) -> SentCredentials:
+        """Return the credentials of an operation: those of the first alternative for which there are values."""
+        if "" in self._sent:
+            return self._sent[""]
+        if operation.security is None:
+            return next(iter(self._sent.values()), SentCredentials())
+        for names in operation.security:
+            if all(name in self._sent for name in names):
+                return _joined([self._sent[name] for name in names])
+        return SentCredentials()
+
+    def hidden(self, text: str) -> str:
+        """Return a text with every value replaced."""
+        for secret in self._hidden:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+    def hidden_bytes(self, data: bytes) -> bytes:
+        """Return an answer with every value replaced."""
+        for secret in self._hidden:
+            encoded = secret.encode()
+            if encoded in data:
+                data = data.replace(encoded, HIDDEN.encode())
+        return data
+
+    def _value(self, name: str) -> str:
+        variable = self._prefix + name
+        value = self._environment.get(variable, "").strip()
+        if not value.isprintable() or not value.isascii():
+            raise UnusableSource(f"{variable} has characters that cannot be sent in a header.")
+        if value:
+            self._secrets |= {value, quote(value, safe="")}
+        return value
+
+    def _of_scheme(self, name: str, scheme: JsonObject) -> SentCredentials | None:
+        kind, form = scheme.get("type"), str(scheme.get("scheme", "")).lower()
+        if kind == "http" and form == "basic":
+            user, password = self._value("USER"), self._value("PASSWORD")
+            if not (user or password):
+                return None
+            encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
+            self._secrets.add(encoded)
+            self._secrets.discard(user)
+            self._secrets.discard(quote(user, safe=""))
+            return SentCredentials({"authorization": f"Basic {encoded}"})
+        value = self._value(_upper(name)) or self._value("TOKEN")
+        if not value:
+            return None
+        if kind == "apiKey":
+            key = str(scheme.get("name"))
+            if scheme.get("in") == "query":
+                return SentCredentials(query=((key, value),))
+            if scheme.get("in") == "cookie":
+                return SentCredentials({"cookie": f"{key}={quote(value, safe='')}"})
+            return SentCredentials({key.lower(): value}) if re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", key) else None
+        if kind in ("oauth2", "openIdConnect") or (kind == "http" and form == "bearer"):
+            return SentCredentials({"authorization": f"Bearer {value}"})
+        return None
+
+
+def _joined(parts: Sequence[SentCredentials]) -> SentCredentials:
+    headers = {name: value for part in parts for name, value in part.headers.items()}
+    return SentCredentials(headers, tuple(pair for part in parts for pair in part.query))
+
+
+def _upper(name: str) -> str:
+    """Return a name as a part of the name of a variable: `api.github.com` becomes `API_GITHUB_COM`."""
+    return re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")

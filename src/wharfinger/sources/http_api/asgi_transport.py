@@ -1,0 +1,204 @@
+"""Calls an ASGI application in this process, without a socket, as if it were an HTTP API.
+
+A request is one call of the application with an `http` scope (ASGI 3.0, HTTP & WebSocket 2.5). The application's
+lifespan runs from the first use to `close()`, in a task of its own, since it may hold a task group open. It is bounded
+like a remote server: an answer has a size and a time, and an exception in the application is an answer of 500.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import suppress
+from typing import Any
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from wharfinger.errors import ConnectionFailed
+from wharfinger.net import join_headers
+from wharfinger.protocol.interfaces import HttpResponse
+
+__all__ = ["AsgiApp", "AsgiTransport"]
+
+log = logging.getLogger("wharfinger.sources.http_api")
+
+Message = MutableMapping[str, Any]
+AsgiApp = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
+
+LIFESPAN_SECONDS = 30.0
+"""Seconds that the application has to start and to end."""
+
+
+class AsgiTransport:
+    """Sends requests to an ASGI application. It belongs to one event loop at a time."""
+
+    def __init__(self, app: AsgiApp, *, timeout: float, max_body_bytes: int) -> None:
+        self._app = app
+        self._timeout = timeout
+        self._max_body_bytes = max_body_bytes
+        self._lifespan: _Lifespan | None = None
+        self._lock = asyncio.Lock()
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes | None = None
+    ) -> HttpResponse:
+        """Call the application, and return its answer.
+
+        Raises:
+            ConnectionFailed: it does not start, or does not answer within the bounds.
+        """
+        await self._start()
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._exchange(method, url, headers or {}, body or b"")
+        except TimeoutError:
+            raise ConnectionFailed(f"The application did not answer within {self._timeout:g} s.") from None
+
+    async def _exchange(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> HttpResponse:
+        parts = urlsplit(url)
+        given = {"host": parts.netloc, **{name.lower(): value for name, value in headers.items()}}
+        if body:
+            given["content-length"] = str(len(body))
+        state = {} if self._lifespan is None else self._lifespan.state
+        scope: Message = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.5"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": parts.scheme,
+            "path": unquote_to_bytes(parts.path).decode("utf-8", "replace"),
+            "raw_path": parts.path.encode("ascii"),
+            "query_string": parts.query.encode("ascii"),
+            "root_path": "",
+            "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in given.items()],
+            "client": ("127.0.0.1", 0),
+            "server": (parts.hostname or "localhost", parts.port or 80),
+            "state": dict(state),
+        }
+        answer = _Answer(self._max_body_bytes)
+        inbox = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> Message:
+            if inbox:
+                return inbox.pop()
+            await answer.complete.wait()
+            return {"type": "http.disconnect"}
+
+        try:
+            await self._app(scope, receive, answer.send)
+        except ConnectionFailed:
+            raise
+        except Exception:
+            log.warning("The application failed at %s %s", method, parts.path, exc_info=True)
+            if not answer.complete.is_set():
+                return HttpResponse(500, {}, b"")
+        if not answer.complete.is_set():
+            raise ConnectionFailed("The application ended without an answer.")
+        return HttpResponse(answer.status, answer.headers, b"".join(answer.pieces))
+
+    async def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._lifespan is not None and self._lifespan.loop is loop:
+            return
+        async with self._lock:
+            if self._lifespan is None or self._lifespan.loop is not loop:
+                lifespan = _Lifespan(self._app, loop)
+                await lifespan.start()
+                self._lifespan = lifespan
+
+    async def close(self) -> None:
+        """End the application's lifespan. A later request starts it again."""
+        lifespan, self._lifespan = self._lifespan, None
+        if lifespan is not None and lifespan.loop is asyncio.get_running_loop():
+            await lifespan.close()
+
+
+class _Answer:
+    """Collects an answer."""
+
+    def __init__(self, limit: int) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.pieces: list[bytes] = []
+        self.complete = asyncio.Event()
+        self._left = limit
+        self._limit = limit
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = int(message["status"])
+            raw = message.get("headers", ())
+            self.headers = join_headers((name.decode("latin-1"), value.decode("latin-1")) for name, value in raw)
+        elif message["type"] == "http.response.body" and not self.complete.is_set():
+            piece = bytes(message.get("body", b""))
+            self._left -= len(piece)
+            if self._left < 0:
+                raise ConnectionFailed(f"The application sent more than {self._limit} bytes.")
+            self.pieces.append(piece)
+            if not message.get("more_body", False):
+                self.complete.set()
+
+
+class _Lifespan:
+    """The lifespan of an application in one event loop (ASGI 3.0, lifespan protocol 2.0)."""
+
+    def __init__(self, app: AsgiApp, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.state: dict[str, Any] = {}
+        self._app = app
+        self._events: asyncio.Queue[Message] = asyncio.Queue()
+        self._started: asyncio.Future[str] = loop.create_future()
+        self._ended: asyncio.Future[str] = loop.create_future()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start the application.
+
+        Raises:
+            ConnectionFailed: it says that it cannot start, or says nothing in time.
+        """
+        self._events.put_nowait({"type": "lifespan.startup"})
+        # Not in the context of a request: the lifespan outlives it.
+        self._task = self.loop.create_task(self._run(), context=contextvars.Context())
+        try:
+            failure = await asyncio.wait_for(asyncio.shield(self._started), LIFESPAN_SECONDS)
+        except TimeoutError:
+            self._task.cancel()
+            raise ConnectionFailed(f"The application did not start within {LIFESPAN_SECONDS:g} s.") from None
+        if failure:
+            raise ConnectionFailed("The application could not start.")
+
+    async def close(self) -> None:
+        """End the application, and wait until it has ended, for a bounded time."""
+        if self._task is None or self._task.done():
+            return
+        self._events.put_nowait({"type": "lifespan.shutdown"})
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(self._ended), LIFESPAN_SECONDS)
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _run(self) -> None:
+        scope: Message = {
+            "type": "lifespan",
+            "asgi": {"version": "3.0", "spec_version": "2.0"},
+            "state": self.state,
+        }
+        try:
+            await self._app(scope, self._events.get, self._send)
+        except Exception:  # an application without a lifespan raises
+            log.debug("The application has no lifespan", exc_info=True)
+        for future in (self._started, self._ended):
+            if not future.done():
+                future.set_result("")
+
+    async def _send(self, message: Message) -> None:
+        what, _, outcome = message["type"].removeprefix("lifespan.").partition(".")
+        future = self._started if what == "startup" else self._ended
+        if not future.done():
+            failed = outcome == "failed"
+            if failed:
+                log.warning("The application failed at its %s: %s", what, str(message.get("message", ""))[:500])
+            future.set_result("failed" if failed else "")
