@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from wharfinger.sources.commands import command
     from wharfinger.sources.folder.source import Folder, UnusableFolder, files
     from wharfinger.sources.git_repository import git
+    from wharfinger.sources.http_api import openapi
     from wharfinger.sources.log_files import logs
     from wharfinger.sources.object_store import objects
     from wharfinger.sources.resource_tool_set import ResourceTools, resource_tools
@@ -33,6 +34,7 @@ __all__ = [
     "git",
     "logs",
     "objects",
+    "openapi",
     "resource_tools",
     "screen",
     "search_index",
@@ -56,6 +58,7 @@ _MODULES = {
     "logs": "wharfinger.sources.log_files",
     "resource_tools": "wharfinger.sources.resource_tool_set",
     "objects": "wharfinger.sources.object_store",
+    "openapi": "wharfinger.sources.http_api",
     "screen": "wharfinger.sources.screens",
     "search_index": "wharfinger.sources.search",
     "skills": "wharfinger.sources.skill_folder",

@@ -22,6 +22,7 @@ import msgspec
 from wharfinger.content.redaction import redacted_text
 from wharfinger.content.text import printable
 from wharfinger.errors import ConnectionFailed, HandlerFailed, InvalidArgument, ResourceNotFound
+from wharfinger.fetching import TooLarge
 from wharfinger.protocol.interfaces import HttpResponse
 from wharfinger.source import SourceUnavailable
 from wharfinger.sources.bounded_cache import BoundedCache
@@ -30,8 +31,8 @@ from wharfinger.sources.ttl import IMMUTABLE_TTL_MS, ttl_ms
 
 __all__ = ["MAX_ANSWER_BYTES", "ApiClient", "ApiTransport", "KeptAnswer", "error_text"]
 
-MAX_ANSWER_BYTES = 16 << 20
-"""Largest answer."""
+MAX_ANSWER_BYTES = 32 << 20
+"""Largest answer, and largest document."""
 MAX_KEPT_BYTES = 64 << 20
 """Bytes of all kept answers."""
 KEPT_COST = 2_000
@@ -80,15 +81,16 @@ class KeptAnswer(NamedTuple):
     etag: str
     last_modified: str
     fresh_until: float
-    """By the monotonic clock."""
+    """By the monotonic clock; 0 if it must be asked for each time."""
+    unstated: bool
+    """Whether the API says nothing about caching."""
 
     @property
     def ttl_ms(self) -> int:
         """How long a client may use it: the rest of `max-age`, or a share of the time since it was modified."""
-        left = round((self.fresh_until - time.monotonic()) * 1000)
         if self.fresh_until:
-            return max(0, min(left, IMMUTABLE_TTL_MS))
-        return ttl_ms(self.modified)
+            return max(0, min(round((self.fresh_until - time.monotonic()) * 1000), IMMUTABLE_TTL_MS))
+        return ttl_ms(self.modified) if self.unstated else 0
 
 
 class ApiClient:
@@ -159,7 +161,7 @@ class ApiClient:
         elif found.status // 100 == 2:
             answer = self._answer(found)
         else:
-            await self._raise(uri, found)
+            raise await self._error(uri, found)
         if "no-store" in found.headers.get("cache-control", "").lower():
             return answer
         return self._kept.put(url, answer, len(answer.body) + KEPT_COST)
@@ -183,8 +185,15 @@ class ApiClient:
     async def _exchange(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpResponse:
         try:
             found = await self._transport.request(method, url, headers=headers, body=body)
+        except TooLarge:
+            raise HandlerFailed(
+                f"{self._name} sent more than {MAX_ANSWER_BYTES >> 20} MiB, which is not read: ask for less of it."
+            ) from None
         except ConnectionFailed as error:
             reason = self.hide(" ".join(redacted_text(str(error)).split()))[:500]
+            if url != self.probe_url and self.probe_url and not self.down:
+                await self.probe()  # raises if nothing of the API can be reached, and not only this
+                raise HandlerFailed(f"{self._name} did not answer this request: {reason}") from None
             self.down = f"{self._name} cannot be reached now: {reason}"
             raise SourceUnavailable(self.down) from None
         self.down = ""
@@ -214,19 +223,20 @@ class ApiClient:
             etag=etag,
             last_modified=last_modified if modified is not None else "",
             fresh_until=_fresh_until(headers),
+            unstated="cache-control" not in headers,
         )
 
-    async def _raise(self, uri: str, found: HttpResponse) -> Any:
-        """Raise the error that a status means."""
+    async def _error(self, uri: str, found: HttpResponse) -> Exception:
+        """Return the error that a status means."""
         status = found.status
         if status in (404, 410):
-            raise ResourceNotFound(uri)
+            return ResourceNotFound(uri)
         text = f"{self._name} answered {error_text(found)}"
         if status in GATEWAY_STATUSES:
             await self.probe()
         if 400 <= status < 500 and status not in (401, 403, 407, 408, 425, 429):
-            raise InvalidArgument(text)
-        raise HandlerFailed(text)
+            return InvalidArgument(text)
+        return HandlerFailed(text)
 
 
 def error_text(found: HttpResponse) -> str:

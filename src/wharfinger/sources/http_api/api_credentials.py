@@ -76,7 +76,9 @@ class ApiCredentials:
             names = [name for names in operation.security for name in names if name in self._schemes]
         found: list[str] = []
         for name in names:
-            basic = self._schemes[name].get("type") == "http" and str(self._schemes[name].get("scheme")).lower() == "basic"
+            basic = (
+                self._schemes[name].get("type") == "http" and str(self._schemes[name].get("scheme")).lower() == "basic"
+            )
             found += [f"{self._prefix}USER", f"{self._prefix}PASSWORD"] if basic else [f"{self._prefix}TOKEN"]
         return list(dict.fromkeys(found or [f"{self._prefix}TOKEN"]))
 

@@ -31,6 +31,7 @@ __all__ = [
     "MAX_YAML_BYTES",
     "JsonObject",
     "UnresolvedReference",
+    "as_list",
     "as_object",
     "check_version",
     "parse_document",
@@ -147,6 +148,11 @@ def _target(root: JsonObject, reference: str) -> Any:
 def as_object(value: Any) -> JsonObject:
     """Return a value that is an object, and an empty object instead of any other."""
     return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a value that is a list, and an empty list instead of any other."""
+    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 # YAML

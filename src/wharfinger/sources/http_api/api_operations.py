@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from wharfinger.content.text import printable
 from wharfinger.errors import MissingExtra
@@ -16,6 +16,7 @@ from wharfinger.source import UnusableSource
 from wharfinger.sources.http_api.api_document import (
     JsonObject,
     UnresolvedReference,
+    as_list,
     as_object,
     check_version,
     resolve,
@@ -28,12 +29,17 @@ METHODS = ("get", "put", "post", "delete", "patch")
 MAX_OPERATIONS = 20_000
 MAX_PARAMETERS = 100
 """Most parameters of one operation."""
+MAX_PATH_CHARACTERS = 1_000
 MAX_SKIPPED = 100
 """Operations that were left out and are named."""
 MAX_SUMMARY_CHARACTERS = 200
 MAX_DESCRIPTION_CHARACTERS = 2_000
 MAX_PARAMETER_SCHEMA_CHARACTERS = 4_000
-_STYLES = {"path": ("simple",), "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"), "header": ("simple",)}
+_STYLES = {
+    "path": ("simple",),
+    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    "header": ("simple",),
+}
 _BODY_TYPES = ("application/json", "application/x-www-form-urlencoded")
 """The types of a body that tools can send, the best first, besides those that end with `+json`."""
 
@@ -50,6 +56,8 @@ class ApiParameter(NamedTuple):
     description: str
     schema: JsonObject
     """Its JSON Schema, which stands alone."""
+    given_schema: Any
+    """As it is in the document."""
     style: str
     explode: bool
     example: Any = None
@@ -80,7 +88,7 @@ class ApiOperation(NamedTuple):
     parameters: tuple[ApiParameter, ...]
     body: ApiBody | None
     security: tuple[tuple[str, ...], ...] | None
-    """The alternatives, each with the names of the schemes that it needs together; None if the document says nothing."""
+    """The alternatives, each with the names of the schemes that it needs; None if the document does not say."""
     mime_type: str
     """The type of its usual answer; empty if the document does not say."""
     deprecated: bool
@@ -147,7 +155,7 @@ def read_document(root: JsonObject, name: str) -> ApiDocument:
         servers=tuple(_server_urls(root.get("servers"))),
         tags={
             _line(as_object(tag).get("name"), 100): _line(as_object(tag).get("description"), MAX_SUMMARY_CHARACTERS)
-            for tag in (root.get("tags") if isinstance(root.get("tags"), list) else None) or ()
+            for tag in as_list(root.get("tags"))
         },
         operations=operations,
         skipped=reader.skipped,
@@ -173,6 +181,9 @@ class _OperationReader:
         count = 0
         for path, given in as_object(self.root.get("paths")).items():
             if not path.startswith("/"):
+                continue
+            if re.search(r"[?#\x00-\x1f\x7f\\]|(?:\A|/)\.\.?(?:/|\Z)", path) or len(path) > MAX_PATH_CHARACTERS:
+                self._skip(path, "it is not the path of a URL")
                 continue
             try:
                 item = as_object(resolve(self.root, given))
@@ -207,8 +218,7 @@ class _OperationReader:
         declared = {one.name for one in parameters if one.place == "path"}
         if set(variables) != declared or len(variables) != len(declared):
             raise _Unusable("its path and its parameters have different variables")
-        tags = node.get("tags")
-        tag = _line(tags[0], 100) if isinstance(tags, list) and tags else ""
+        tag = next((_line(each, 100) for each in as_list(node.get("tags"))), "")
         description = _text(node.get("description"))
         return ApiOperation(
             id=self._id(node.get("operationId"), method, path),
@@ -248,7 +258,7 @@ class _OperationReader:
 
     def _parameters(self, given: Any) -> dict[tuple[str, str], ApiParameter]:
         found: dict[tuple[str, str], ApiParameter] = {}
-        for each in cast("list[Any]", given) if isinstance(given, list) else ():
+        for each in as_list(given):
             node = as_object(resolve(self.root, each))
             name, place = node.get("name"), node.get("in")
             if not isinstance(name, str) or not name or place not in ("path", "query", "header", "cookie"):
@@ -275,6 +285,7 @@ class _OperationReader:
             required=node.get("required") is True or place == "path",
             description=_line(node.get("description"), MAX_SUMMARY_CHARACTERS),
             schema=schema,
+            given_schema=node.get("schema", {}),
             style=str(style),
             explode=explode if isinstance(explode, bool) else style == "form",
             example=_example(self.root, node, schema),
@@ -312,7 +323,9 @@ class _OperationReader:
 def _variable(name: str) -> str:
     """Return a parameter's name as that of a variable (RFC 6570 §2.3), with other characters escaped."""
     return "".join(
-        each if each.isascii() and (each.isalnum() or each == "_") else "".join(f"%{byte:02X}" for byte in each.encode())
+        each
+        if each.isascii() and (each.isalnum() or each == "_")
+        else "".join(f"%{byte:02X}" for byte in each.encode())
         for each in name
     )
 
@@ -334,9 +347,7 @@ def _example(root: JsonObject, node: JsonObject, schema: JsonObject) -> Any:
 
 
 def _requirements(given: Any) -> tuple[tuple[str, ...], ...] | None:
-    if not isinstance(given, list):
-        return None
-    return tuple(tuple(as_object(each)) for each in cast("list[Any]", given))
+    return tuple(tuple(as_object(each)) for each in as_list(given)) if isinstance(given, list) else None
 
 
 def _schemes(root: JsonObject, models: Any) -> dict[str, JsonObject]:
@@ -354,7 +365,7 @@ def _schemes(root: JsonObject, models: Any) -> dict[str, JsonObject]:
 
 
 def _server_urls(given: Any) -> Iterator[str]:
-    for each in cast("list[Any]", given) if isinstance(given, list) else ():
+    for each in as_list(given):
         node = as_object(each)
         if isinstance(url := node.get("url"), str):
             for name, variable in as_object(node.get("variables")).items():
@@ -374,5 +385,7 @@ def _text(value: Any) -> str:
     """Return a text of several lines, bounded, without control characters."""
     if not isinstance(value, str):
         return ""
-    lines = [printable(line.rstrip(), MAX_DESCRIPTION_CHARACTERS) for line in value[:MAX_DESCRIPTION_CHARACTERS].splitlines()]
+    lines = [
+        printable(line.rstrip(), MAX_DESCRIPTION_CHARACTERS) for line in value[:MAX_DESCRIPTION_CHARACTERS].splitlines()
+    ]
     return "\n".join(lines).strip()

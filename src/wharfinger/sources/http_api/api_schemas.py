@@ -10,13 +10,19 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any
 
 from wharfinger.content.text import printable
-from wharfinger.sources.http_api.api_document import JsonObject, UnresolvedReference, as_object, resolve
+from wharfinger.sources.http_api.api_document import (
+    JsonObject,
+    UnresolvedReference,
+    as_list,
+    as_object,
+    resolve,
+)
 
-__all__ = ["MAX_SCHEMA_CHARACTERS", "json_schema", "types_of"]
+__all__ = ["MAX_SCHEMA_CHARACTERS", "items_of", "json_schema", "types_of", "values_of"]
 
 MAX_SCHEMA_CHARACTERS = 16_000
 """Size of one schema, about 4,000 tokens."""
@@ -26,6 +32,9 @@ MAX_TEXT_CHARACTERS = 200
 """Characters of a description."""
 MAX_LISTED_VALUES = 1_000
 """Most values of an `enum`; a longer one is left out."""
+
+MAX_ALTERNATIVES = 100
+"""Schemas that are visited to find the types and values of a parameter."""
 
 _COPIED = frozenset(
     (
@@ -60,15 +69,54 @@ def json_schema(root: JsonObject, schema: Any, *, version: str, most: int = MAX_
     return {**found, "$defs": definitions} if definitions else found
 
 
-def types_of(schema: Mapping[str, Any]) -> frozenset[str]:
+def types_of(schema: JsonObject) -> frozenset[str]:
     """Return the JSON types that a schema of `json_schema` allows, as far as it says so; none if it does not."""
-    found = schema.get("type")
-    if isinstance(found, list):
-        return frozenset(each for each in cast("list[object]", found) if isinstance(each, str))
-    if isinstance(found, str):
-        return frozenset((found,))
-    parts: list[Any] = [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ()), *(schema.get("allOf") or ())]
-    return frozenset(kind for part in parts if isinstance(part, dict) for kind in types_of(part))
+    found: set[str] = set()
+    for each in _alternatives(schema):
+        kinds = each.get("type")
+        found |= {kinds} if isinstance(kinds, str) else set(as_list(kinds))
+    return frozenset(found)
+
+
+def values_of(schema: JsonObject) -> list[Any]:
+    """Return the values that a schema of `json_schema` lists, besides null; none if it allows others."""
+    found: list[Any] = []
+    for each in _alternatives(schema):
+        if "const" in each:
+            found.append(each["const"])
+        elif "enum" in each:
+            found += each["enum"]
+        elif each.get("type") == "boolean":
+            found += [True, False]
+        elif each.get("type") != "null":
+            return []
+    return [value for value in found if value is not None and not isinstance(value, (dict, list))]
+
+
+def items_of(schema: JsonObject) -> JsonObject | None:
+    """Return the schema of the items if the value is a list, else None. It keeps the definitions."""
+    for each in _alternatives(schema):
+        if "array" in (each.get("type") or ()):
+            return {**as_object(each.get("items")), "$defs": as_object(schema.get("$defs"))}
+    return None
+
+
+def _alternatives(schema: JsonObject) -> Iterator[JsonObject]:
+    """Yield the schemas of which a value fits one, without those that only combine others."""
+    definitions = as_object(schema.get("$defs"))
+    waiting: list[Any] = [schema]
+    for _ in range(MAX_ALTERNATIVES):
+        if not waiting:
+            return
+        node = as_object(waiting.pop(0))
+        if isinstance(reference := node.get("$ref"), str):
+            waiting.append(definitions.get(reference.removeprefix("#/$defs/")))
+            continue
+        parts = [part for keyword in ("anyOf", "oneOf", "allOf") for part in node.get(keyword) or ()]
+        if parts and "type" not in node and "enum" not in node:
+            waiting += parts
+        else:
+            yield node
 
 
 class _Writer:
@@ -91,7 +139,7 @@ class _Writer:
     def write(self, node: Any, depth: int) -> JsonObject:
         if not isinstance(node, dict) or depth > MAX_SCHEMA_DEPTH or self._left <= 0:
             return {}
-        schema = cast("JsonObject", node)
+        schema = as_object(node)
         if isinstance(reference := schema.get("$ref"), str):
             return self._reference(reference)
         found: JsonObject = {}
@@ -102,12 +150,12 @@ class _Writer:
                 found[key] = value if isinstance(value, bool) else self.write(value, depth + 1)
                 self._left -= len(key) + 8
             elif key in _SEVERAL and isinstance(value, list) and value:
-                found[key] = [self.write(each, depth + 1) for each in cast("list[Any]", value)]
+                found[key] = [self.write(each, depth + 1) for each in as_list(value)]
                 self._left -= len(key) + 8
             elif key in _NAMED and isinstance(value, dict):
-                found[key] = self._members(cast("JsonObject", value), depth)
+                found[key] = self._members(as_object(value), depth)
         if isinstance(names := found.get("required"), list):
-            kept = [name for name in cast("list[Any]", names) if name not in _read_only(schema)]
+            kept = [name for name in as_list(names) if name not in _read_only(schema)]
             found["required"] = list(dict.fromkeys(name for name in kept if isinstance(name, str)))
             if not found["required"]:
                 del found["required"]
@@ -127,7 +175,7 @@ class _Writer:
     def _copy(self, found: JsonObject, key: str, value: Any) -> None:
         if key == "type" and not _is_type(value):
             return
-        if key == "enum" and (not isinstance(value, list) or not 0 < len(cast("list[Any]", value)) <= MAX_LISTED_VALUES):
+        if key == "enum" and (not 0 < len(as_list(value)) <= MAX_LISTED_VALUES):
             return
         if key in ("description", "pattern", "format"):
             if not isinstance(value, str) or (key != "description" and len(value) > 10 * MAX_TEXT_CHARACTERS):
@@ -159,9 +207,8 @@ class _Writer:
     def _translated(self, schema: JsonObject, found: JsonObject) -> JsonObject:
         """Return a schema of OpenAPI 3.0 as JSON Schema."""
         for exclusive, limit in _LIMITS:
-            if isinstance(found.get(exclusive), bool):
-                if found.pop(exclusive) and limit in found:
-                    found[exclusive] = found.pop(limit)
+            if isinstance(found.get(exclusive), bool) and found.pop(exclusive) and limit in found:
+                found[exclusive] = found.pop(limit)
         if schema.get("nullable") is not True:
             return found
         if isinstance(kind := found.get("type"), str):
@@ -174,7 +221,7 @@ class _Writer:
 
 def _is_type(value: Any) -> bool:
     if isinstance(value, list):
-        names = cast("list[object]", value)
+        names = as_list(value)
         return bool(names) and all(isinstance(each, str) and each in _TYPES for each in names)
     return isinstance(value, str) and value in _TYPES
 

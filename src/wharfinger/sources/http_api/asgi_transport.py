@@ -13,9 +13,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import unquote_to_bytes, urljoin, urlsplit
 
 from wharfinger.errors import ConnectionFailed
+from wharfinger.fetching import MAX_REDIRECTS, REDIRECTS, TooLarge, same_origin
 from wharfinger.net import join_headers
 from wharfinger.protocol.interfaces import HttpResponse
 
@@ -51,9 +52,18 @@ class AsgiTransport:
         await self._start()
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._exchange(method, url, headers or {}, body or b"")
+                for _ in range(MAX_REDIRECTS + 1):
+                    found = await self._exchange(method, url, headers or {}, body or b"")
+                    location = found.headers.get("location", "")
+                    if found.status not in REDIRECTS or not location or method not in ("GET", "HEAD"):
+                        return found
+                    target = urljoin(url, location)
+                    if not same_origin(url, target):
+                        raise ConnectionFailed("The application redirects elsewhere, which is not followed.")
+                    url = target.partition("#")[0]
         except TimeoutError:
             raise ConnectionFailed(f"The application did not answer within {self._timeout:g} s.") from None
+        raise ConnectionFailed(f"The application redirects more than {MAX_REDIRECTS} times.")
 
     async def _exchange(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> HttpResponse:
         parts = urlsplit(url)
@@ -134,7 +144,7 @@ class _Answer:
             piece = bytes(message.get("body", b""))
             self._left -= len(piece)
             if self._left < 0:
-                raise ConnectionFailed(f"The application sent more than {self._limit} bytes.")
+                raise TooLarge(f"The application sent more than {self._limit} bytes.")
             self.pieces.append(piece)
             if not message.get("more_body", False):
                 self.complete.set()

@@ -1,0 +1,199 @@
+"""HTTP APIs as live resources, by their OpenAPI documents: `server.include(openapi("https://host/openapi.json"))`.
+
+`api_document` reads a document, `api_operations` and `api_schemas` what is in it, and `api_catalogue` is what of it is
+offered. `api_uris` explains the URIs, `api_credentials` what is sent, and `api_client` what the answers mean.
+`asgi_transport` calls an application in this process.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import urljoin, urlsplit
+
+from wharfinger.content.text import printable
+from wharfinger.fetching import Fetcher
+from wharfinger.net import is_address, is_loopback, is_public, origin_of, split_url
+from wharfinger.source import UnusableSource
+from wharfinger.sources.http_api.api_client import MAX_ANSWER_BYTES, ApiClient, ApiTransport
+from wharfinger.sources.http_api.api_document import (
+    MAX_DOCUMENT_BYTES,
+    JsonObject,
+    as_object,
+    check_values,
+    parse_document,
+)
+from wharfinger.sources.http_api.api_operations import ApiDocument
+from wharfinger.sources.http_api.asgi_transport import AsgiApp, AsgiTransport
+from wharfinger.sources.http_api.source import ApiSettings, HttpApi
+from wharfinger.sources.labels import usable_label
+
+__all__ = ["HttpApi", "openapi"]
+
+LOOK_EVERY_SECONDS = 5.0
+"""Time between two looks for changes, by default."""
+TIMEOUT_SECONDS = 30.0
+MIN_EVERY_SECONDS = 0.1
+IN_PROCESS_URL = "http://localhost"
+"""The base URL of an application in this process."""
+
+
+def openapi(
+    spec: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    base_url: str | None = None,
+    label: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    allow_operations: Sequence[str] = (),
+    app: AsgiApp | None = None,
+    allow_private_networks: bool = False,
+    every: float | None = None,
+    timeout: float = TIMEOUT_SECONDS,
+) -> HttpApi:
+    """Publish an HTTP API: `server.include(openapi("https://shop.example/openapi.json"))`.
+
+    GET operations become resources and resource templates. Requests go to the host of the document, or to `base_url`,
+    and to no other. Credentials are read from variables whose names begin with `WHARFINGER_OPENAPI_<LABEL>_`.
+
+    Args:
+        spec: The OpenAPI document, 3.0 or 3.1: its URL, its file (JSON or YAML), or its content. For an `app` also its
+            path there, such as `/openapi.json`.
+        base_url: Where the operations are. By default, the document says so; one from a URL may only name its own host.
+        label: The name in URIs, `api://<label>/…`. Default: the host, the name of the file, or the title of the API.
+        headers: Sent with each request.
+        allow_operations: IDs of operations, or methods with paths such as `POST /orders`, to offer as tools.
+        app: An ASGI application that is called in this process, without a socket, instead of a host.
+        allow_private_networks: Also connect to names that resolve to addresses of this machine or of private networks.
+            An address, or localhost, that is given here is allowed anyway.
+        every: Seconds between two looks for changes while a client watches. Default: 5.
+        timeout: Seconds that one request may take.
+
+    Raises:
+        UnusableSource: the document cannot be used, an operation does not exist, or a URL is not allowed.
+        MissingExtra: a library that this needs is not installed.
+    """
+    seconds = LOOK_EVERY_SECONDS if every is None else every
+    if seconds < MIN_EVERY_SECONDS or not timeout > 0:
+        raise UnusableSource(f"every must be at least {MIN_EVERY_SECONDS:g} s, and timeout positive.")
+    sent = _checked_headers(headers or {})
+    if base_url is not None:
+        base_url = _checked_url(base_url, "The base URL").rstrip("/")
+    location, document_url, root = _located(spec, app)
+    chosen = usable_label(label or _default_label(document_url, location, root, app))
+    given = {origin for url in (document_url, base_url or "") if (origin := origin_of(url))}
+    transport: ApiTransport
+    if app is not None:
+        base_url = base_url or IN_PROCESS_URL
+        transport = AsgiTransport(app, timeout=timeout, max_body_bytes=MAX_ANSWER_BYTES)
+    else:
+        hosts = {str(urlsplit(origin).hostname) for origin in given}
+        transport = Fetcher(
+            allow=_allowed(hosts, allow_private_networks),
+            refuse=lambda url: None if origin_of(url) in given else "it is not of the host that was given",
+            max_body_bytes=MAX_ANSWER_BYTES,
+            timeout=timeout,
+        )
+    settings = ApiSettings(
+        label=chosen,
+        location=location,
+        base_url=base_url or "",
+        document_url=document_url,
+        headers=sent,
+        allow_operations=[allow_operations] if isinstance(allow_operations, str) else list(allow_operations),
+        environment=os.environ,
+        choose_base_url=lambda document: _base_url(document, document_url, location, given),
+    )
+    return HttpApi(settings, ApiClient(transport, chosen), root, seconds)
+
+
+def _located(
+    spec: str | os.PathLike[str] | Mapping[str, Any], app: AsgiApp | None
+) -> tuple[str, str, JsonObject | None]:
+    """Return where a document is from, its URL if it must be fetched, and its content if not."""
+    if isinstance(spec, Mapping):
+        title = as_object(cast("Any", spec).get("info")).get("title")
+        name = printable(title, 100) if isinstance(title, str) and title else "the OpenAPI document"
+        return name, "", check_values(dict(spec), name)
+    text = os.fspath(spec)
+    if app is not None:
+        if not text.startswith("/"):
+            raise UnusableSource("With app=, give the path of the document there, such as /openapi.json.")
+        return text, _checked_url(IN_PROCESS_URL + text, "The path"), None
+    if re.match(r"https?://", text, re.IGNORECASE):
+        url = _checked_url(text, "The URL of the document")
+        return url.partition("?")[0], url, None
+    path = os.path.abspath(os.path.expanduser(text))
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_DOCUMENT_BYTES + 1)
+    except OSError as error:
+        raise UnusableSource(
+            f"{text!r} is neither a URL nor a file that can be read ({error.strerror}): "
+            "give https://host/openapi.json, or the path of a document."
+        ) from None
+    return path, "", parse_document(data, text)
+
+
+def _default_label(document_url: str, location: str, root: JsonObject | None, app: AsgiApp | None) -> str:
+    if app is not None or (root is not None and not os.path.isabs(location)):
+        title = as_object(as_object(root).get("info")).get("title") or getattr(app, "title", "")
+        slug = re.sub(r"[^a-z0-9]+", "-", str(title).lower()).strip("-")[:40].strip("-")
+        return slug or "api"
+    if document_url:
+        return str(urlsplit(document_url).hostname)
+    return os.path.basename(location).partition(".")[0] or "api"
+
+
+def _checked_url(url: str, what: str) -> str:
+    if split_url(url) is None:
+        hint = " Credentials belong into the environment." if "@" in url else ""
+        raise UnusableSource(f"{what} must be one of http or https, such as https://host/openapi.json.{hint}")
+    return url.partition("#")[0]
+
+
+def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name) or not (value.isascii() and value.isprintable()):
+            raise UnusableSource(f"headers: {printable(name)!r} or its value cannot be sent in a header.")
+    return dict(headers)
+
+
+def _allowed(hosts: set[str], private: bool) -> Callable[[str, str], bool]:
+    """Return which addresses may be connected to: public ones, and those that the operator wrote."""
+
+    def allow(host: str, address: str) -> bool:
+        written = host in hosts and (is_address(host) or is_loopback(host))
+        return private or written or is_public(address)
+
+    return allow
+
+
+def _base_url(document: ApiDocument, document_url: str, location: str, given: set[str]) -> str:
+    """Return the base URL that a document states. The origin becomes one that requests may go to.
+
+    Raises:
+        UnusableSource: it states none, or one on a host that the operator did not give.
+    """
+    if not document_url:
+        for server in document.servers:
+            if origin := origin_of(server):
+                given.add(origin)
+                return server.partition("?")[0].rstrip("/")
+        raise UnusableSource(
+            f"{location} does not say where its API is: give its URL with --base-url (base_url=), such as "
+            "https://host/v1."
+        )
+    here = urlsplit(document_url)
+    for server in document.servers or ("/",):
+        url = urljoin(document_url, server).partition("?")[0].rstrip("/")
+        if here.scheme == "https" and url.startswith("http://"):
+            url = f"https://{url.removeprefix('http://')}"
+        if origin_of(url) == origin_of(document_url):
+            return url
+    others = printable(", ".join(document.servers), 200)
+    raise UnusableSource(
+        f"The document at {location} names another host for its API: {others}. If you trust it, give it with "
+        "--base-url (base_url=)."
+    )

@@ -1,0 +1,335 @@
+"""What an API offers: the list of its answers, its operations in groups, and a description of each.
+
+An API may have a thousand operations, which no model should read at once. So the top lists groups, by tag or by the
+first part of the path, and each group lists its operations. A search finds operations by their descriptions, which are
+made of the document alone: no request is sent for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+from urllib.parse import unquote
+
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.content.mime import DIRECTORY
+from wharfinger.content.text import many, printable
+from wharfinger.policy.current import may, may_read, unrestricted
+from wharfinger.source import VERSION, UriParameter
+from wharfinger.sources.etag import digest
+from wharfinger.sources.http_api.api_document import UnresolvedReference, as_object, resolve
+from wharfinger.sources.http_api.api_operations import ApiDocument, ApiOperation, ApiParameter
+from wharfinger.sources.http_api.api_schemas import items_of, types_of, values_of
+from wharfinger.sources.http_api.api_uris import ApiUris
+from wharfinger.sources.name_completion import complete_name
+
+__all__ = ["MARKDOWN", "ApiCatalogue", "list_order"]
+
+MARKDOWN = "text/markdown"
+MAX_UNGROUPED = 40
+"""Most operations that the top lists itself."""
+MAX_LISTED = 1_000
+"""Most lines of a list."""
+MAX_REMARKS = 20
+"""Operations that were left out and are named at the top."""
+MAX_SHOWN_VALUES = 30
+"""Values of an `enum` in a description."""
+MAX_SHOWN_MEMBERS = 40
+"""Members of an answer in a description."""
+
+
+class ApiCatalogue:
+    """The operations of a document that can be read, and those that are tools. It does not change."""
+
+    def __init__(
+        self, document: ApiDocument, uris: ApiUris, tools: Mapping[str, ApiOperation], given_headers: frozenset[str]
+    ) -> None:
+        self.document = document
+        self.uris = uris
+        self.tools = tools
+        """The operations that are tools, by the name of the tool."""
+        self.operations: list[ApiOperation] = []
+        """The operations that can be read, in the order of the document."""
+        self.remarks = list(document.skipped)
+        for operation in document.operations:
+            if operation.method != "GET":
+                continue
+            reason = _hindrance(operation, given_headers) or uris.add(operation)
+            if reason:
+                self.remarks.append(f"{printable(operation.name, 100)}: {reason}")
+            else:
+                self.operations.append(operation)
+        self.unavailable = sum(operation.method != "GET" for operation in document.operations) - sum(
+            operation.method != "GET" for operation in tools.values()
+        )
+        """The number of operations that write and are not allowed."""
+        self.templates = [self._template(one) for one in self.operations if uris.template(one)]
+        self._by_template = {uris.template(one): one for one in self.operations if uris.template(one)}
+        self.plain = {uri: one for one in self.operations if (uri := uris.plain(one))}
+        """The operations that need no parameter, by the URI of their answer."""
+        self._versions: dict[str, str] = {}
+        self.groups: dict[str, list[ApiOperation]] = {}
+        for operation in self.operations:
+            self.groups.setdefault(_group_of(operation), []).append(operation)
+        self.grouped = len(self.operations) > MAX_UNGROUPED and len(self.groups) > 1
+
+    @cached_property
+    def parameters(self) -> dict[str, UriParameter]:
+        """The parameters of queries by name, as they are first described."""
+        found: dict[str, UriParameter] = {}
+        for operation in self.operations:
+            for one in operation.at("query"):
+                if one.name not in found and one.variable == one.name:
+                    meaning = one.description or f"the parameter {one.name}"
+                    found[one.name] = UriParameter(_example(one), printable(meaning, 80))
+        return found
+
+    # Lists
+
+    def listed(self) -> list[t.Resource]:
+        """Return the API, its groups if there are many operations, and the answers that need no parameters."""
+        groups = map(self.uris.group, self.groups) if self.grouped else ()
+        return [self.resource(uri) for uri in sorted([self.uris.top, *groups, *self.plain], key=list_order)]
+
+    def descriptions(self) -> list[t.Resource]:
+        """Return the descriptions of all operations."""
+        return sorted(map(self.about, self.operations), key=lambda resource: list_order(resource.uri))
+
+    def resource(self, uri: str) -> t.Resource:
+        """Return the listed resource of a URI that `page` or `children` returned."""
+        if uri == self.uris.top:
+            return self.directory(uri, self.uris.top, self.document.title or unquote(uri.removeprefix("api://")))
+        if (operation := self.plain.get(uri)) is not None:
+            return self.answer(operation, uri)
+        tag = unquote(uri.partition("=")[2])
+        return self.directory(uri, tag, tag)
+
+    def directory(self, uri: str, name: str, title: str) -> t.Resource:
+        """Return the API or a group of its operations as a directory."""
+        return t.Resource(
+            uri=uri,
+            name=printable(title, 200) or name,
+            title=printable(title, 200) or name,
+            mime_type=DIRECTORY,
+            meta={VERSION: self._version(uri, lambda: self.directory_text(uri))},
+        )
+
+    def _version(self, uri: str, text: Callable[[], str]) -> str:
+        """Return the version of a text that is made of the document. It is the same for callers who see less of it."""
+        if uri not in self._versions:
+            self._versions[uri] = digest(unrestricted(text))
+        return self._versions[uri]
+
+    def answer(self, operation: ApiOperation, uri: str) -> t.Resource:
+        """Return an answer as a resource, without its version."""
+        return t.Resource(
+            uri=uri,
+            name=printable(uri.removeprefix(self.uris.top), 500) or "/",
+            title=operation.summary or operation.name,
+            mime_type=operation.mime_type or UNSET,
+        )
+
+    def about(self, operation: ApiOperation) -> t.Resource:
+        """Return the description of an operation as a resource."""
+        uri = self.uris.about(operation)
+        return t.Resource(
+            uri=uri,
+            name=printable(operation.path, 500),
+            title=operation.summary or operation.name,
+            description=self.uris.template(operation) or self.uris.plain(operation),
+            mime_type=MARKDOWN,
+            meta={VERSION: self._version(uri, lambda: self.about_text(operation))},
+        )
+
+    def children(self, tag: str) -> list[t.Resource]:
+        """Return what the top (an empty tag) or a group contains and the caller may read."""
+        if not tag and self.grouped:
+            return [self.resource(self.uris.group(name)) for name in sorted(self.groups)]
+        operations = self.groups[tag] if tag else self.operations
+        found: list[t.Resource] = []
+        for operation in operations:
+            plain = self.uris.plain(operation)
+            if may_read(plain or self.uris.about(operation)):
+                found.append(self.answer(operation, plain) if plain else self.about(operation))
+        return found
+
+    def directory_text(self, uri: str) -> str:
+        """Return the text of the top, or of a group."""
+        tag = "" if uri == self.uris.top else unquote(uri.partition("=")[2])
+        if tag:
+            about = self.document.tags.get(tag, "")
+            head = f"{printable(tag, 100)}: {many(len(self.groups[tag]), 'operation')}.{f' {about}' if about else ''}"
+            return "\n".join([head, "", *self._lines(self.groups[tag])]) + "\n"
+        document = self.document
+        lines = [
+            f"{document.title or 'API'} {document.version}".strip() + f": {many(len(self.operations), 'operation')}."
+        ]
+        if summary := document.description.partition("\n")[0]:
+            lines.append(printable(summary, 300))
+        lines += [f"The description of an operation is at its path with ?about=get, such as {self._first_about()}.", ""]
+        if self.grouped:
+            lines += [
+                f"{printable(name, 100)}/  ({many(self._readable(self.groups[name]), 'operation')})  "
+                f"{self.uris.group(name)}"
+                for name in sorted(self.groups)
+            ]
+        else:
+            lines += self._lines(self.operations)
+        return "\n".join([*lines, *self._tool_lines()]) + "\n"
+
+    def _first_about(self) -> str:
+        return next((self.uris.about(one) for one in self.operations if may_read(self.uris.about(one))), "…?about=get")
+
+    def _readable(self, operations: Sequence[ApiOperation]) -> int:
+        return sum(may_read(self.uris.about(one)) for one in operations)
+
+    def _lines(self, operations: Sequence[ApiOperation]) -> list[str]:
+        readable = [one for one in operations if may_read(self.uris.about(one))]
+        lines = [
+            f"{self.uris.template(one) or self.uris.plain(one)}{f'  {one.summary}' if one.summary else ''}"
+            for one in readable[:MAX_LISTED]
+        ]
+        return lines + [f"… and {len(readable) - MAX_LISTED:,} more"] * (len(readable) > MAX_LISTED)
+
+    def _tool_lines(self) -> Iterator[str]:
+        tools = {name: one for name, one in self.tools.items() if may("call", f"tool:{name}")}
+        if tools:
+            yield ""
+            for name, operation in tools.items():
+                yield f"The tool {name} calls {operation.name}."
+        if self.unavailable:
+            yield ""
+            yield f"{many(self.unavailable, 'operation')} that may change data are not offered."
+        if self.remarks:
+            yield ""
+            for remark in self.remarks[:MAX_REMARKS]:
+                yield f"Left out: {remark}."
+            if len(self.remarks) > MAX_REMARKS:
+                yield f"Left out: {len(self.remarks) - MAX_REMARKS:,} more."
+
+    # Descriptions
+
+    def _template(self, operation: ApiOperation) -> t.ResourceTemplate:
+        return t.ResourceTemplate(
+            uri_template=self.uris.template(operation),
+            name=printable(operation.id, 200),
+            title=operation.summary or operation.name,
+            description=printable(_required_text(self.uris, operation), 300) or UNSET,
+            mime_type=operation.mime_type or UNSET,
+        )
+
+    def about_text(self, operation: ApiOperation) -> str:
+        """Return the description of an operation in Markdown."""
+        lines = [f"# {operation.summary or operation.name}", "", f"`{operation.name}`", ""]
+        if operation.deprecated:
+            lines += ["Deprecated.", ""]
+        if operation.description and operation.description != operation.summary:
+            lines += [operation.description, ""]
+        lines += [f"Read it at `{self.uris.template(operation) or self.uris.plain(operation)}`.", ""]
+        parameters = list(self.uris.shown_parameters(operation))
+        lines += [_parameter_line(one) for one in parameters]
+        lines += [""] * bool(parameters)
+        if members := self._answer_members(operation):
+            lines += [f"It answers {members}", ""]
+        return "\n".join(lines).rstrip() + "\n"
+
+    def _answer_members(self, operation: ApiOperation) -> str:
+        """Describe the answer: its type, and the members of an object or of the items of a list."""
+        root = self.document.root
+        kind = operation.mime_type
+        try:
+            node = as_object(as_object(root["paths"]).get(operation.path))
+            answers = as_object(as_object(resolve(root, node).get(operation.method.lower())).get("responses"))
+            answer = as_object(resolve(root, next((answers[s] for s in ("200", "2XX", "default") if s in answers), {})))
+            content = as_object(answer.get("content"))
+            schema = as_object(resolve(root, as_object(next(iter(content.values()), {})).get("schema")))
+            listed = "items" in schema
+            schema = as_object(resolve(root, schema["items"])) if listed else schema
+        except UnresolvedReference:
+            return f"{kind}." if kind else ""
+        names = [printable(name, 60) for name in as_object(schema.get("properties"))]
+        if not names:
+            return f"{kind}." if kind else ""
+        more = ", …" if len(names) > MAX_SHOWN_MEMBERS else ""
+        what = "a list of objects with" if listed else "an object with"
+        return f"{what} {', '.join(names[:MAX_SHOWN_MEMBERS])}{more} ({kind})."
+
+    # Completion
+
+    def complete(self, template: str, argument: str, value: str) -> list[str]:
+        """Return the values of a variable that the document names, and that fit the value typed so far."""
+        operation = self._by_template.get(template)
+        found = (
+            None
+            if operation is None
+            else next((one for one in self.uris.shown_parameters(operation) if one.variable == argument), None)
+        )
+        return [] if found is None else complete_name(_values(found), value)
+
+
+def list_order(uri: str) -> tuple[bool, bool, str]:
+    """Return the key by which lists are sorted: the API, then its groups, then the rest by URI."""
+    is_answer = "/" in uri.removeprefix("api://").partition("?")[0]
+    return is_answer, "?" in uri and not is_answer, uri
+
+
+def _hindrance(operation: ApiOperation, given_headers: frozenset[str]) -> str:
+    """Return why an operation cannot be read by a URI, or an empty string."""
+    if operation.body is not None and operation.body.required:
+        return "it requires a body"
+    for one in operation.parameters:
+        if one.required and one.place in ("header", "cookie") and one.name.lower() not in given_headers:
+            return f"it requires the {one.place} {printable(one.name)}"
+    return ""
+
+
+def _group_of(operation: ApiOperation) -> str:
+    """Return the tag of an operation, or the first part of its path that is not a variable."""
+    parts = [part for part in operation.path.split("/") if part and "{" not in part]
+    return operation.tag or printable(parts[0] if parts else "other", 100)
+
+
+def _values(parameter: ApiParameter) -> list[str]:
+    """Return the values that the document lists for a parameter."""
+    items = items_of(parameter.schema)
+    return [_as_text(value) for value in values_of(parameter.schema if items is None else items)]
+
+
+def _as_text(value: Any) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _example(parameter: ApiParameter) -> str:
+    """Return a value as it is written in a URI."""
+    if parameter.example is not None:
+        return printable(_as_text(parameter.example), 40)
+    values = _values(parameter)
+    if values:
+        return printable(values[0], 40)
+    types = types_of(parameter.schema)
+    return "1" if types & {"integer", "number"} else "…"
+
+
+def _required_text(uris: ApiUris, operation: ApiOperation) -> str:
+    required = [one.name for one in uris.shown_parameters(operation) if one.required and one.place == "query"]
+    return f"Requires {', '.join(required)}." if required else ""
+
+
+def _parameter_line(parameter: ApiParameter) -> str:
+    facts = [parameter.place, *sorted(types_of(parameter.schema) - {"null"})]
+    facts += ["required"] * parameter.required
+    line = f"- `{printable(parameter.name, 100)}` ({', '.join(facts)})"
+    if parameter.description:
+        line += f": {parameter.description}"
+    values = _values(parameter)
+    if values:
+        more = f" and {len(values) - MAX_SHOWN_VALUES} more" if len(values) > MAX_SHOWN_VALUES else ""
+        line = (
+            f"{line.rstrip('.')}. One of {', '.join(printable(each, 60) for each in values[:MAX_SHOWN_VALUES])}{more}."
+        )
+    elif parameter.example is not None:
+        line = f"{line.rstrip('.')}. For example {printable(_as_text(parameter.example), 60)}."
+    return line

@@ -1,0 +1,205 @@
+"""Finds the page after an answer: by its `Link` header (RFC 8288), or by the members and parameters that APIs use.
+
+The tables below have one row for each custom. A row applies only if the document declares its parameter for the
+operation, so nothing is sent that the API does not know. A link of the API is followed only within the API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urljoin
+
+import msgspec
+
+from wharfinger.sources.http_api.api_document import as_list, as_object
+from wharfinger.sources.http_api.api_operations import ApiOperation
+
+__all__ = ["PAGE_NAMES", "PageLinks", "page_links", "read_links"]
+
+MAX_PAGED_BYTES = 4 << 20
+"""Largest answer whose members are read to find the next page."""
+MAX_LINK_CHARACTERS = 16_384
+
+PAGE_NAMES = frozenset(
+    (
+        "page", "cursor", "after", "before", "offset", "start", "skip", "marker", "continue", "since", "until",
+        "page_token", "pageToken", "next_token", "nextToken", "continuation", "continuationToken", "starting_after",
+        "ending_before", "start_cursor", "per_page", "page_size", "pageSize", "limit", "$skip", "$skiptoken",
+        "page[number]", "page[size]", "page[cursor]", "page[offset]", "page[limit]", "page[after]", "page[before]",
+    )
+)  # fmt: skip
+"""Parameters of pages that a link of the API may have although the document does not declare them."""
+
+_URLS: tuple[tuple[str, ...], ...] = (
+    ("next",), ("next_url",), ("next_page_url",), ("next_page_uri",), ("nextPage",), ("nextLink",),
+    ("@odata.nextLink",), ("links", "next"), ("links", "next", "href"), ("_links", "next"), ("_links", "next", "href"),
+    ("paging", "next"), ("pagination", "next"), ("pagination", "next_url"), ("meta", "next"), ("next_page", "uri"),
+    ("links", "pages", "next"),
+)  # fmt: skip
+"""Members with the URL of the next page."""
+_CURSORS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("next_cursor",), ("cursor", "start_cursor", "next_cursor", "after")),
+    (("nextCursor",), ("cursor", "nextCursor", "after")),
+    (("cursor",), ("cursor",)),
+    (("next_page_token",), ("page_token", "next_page_token")),
+    (("nextPageToken",), ("pageToken", "nextPageToken")),
+    (("next_token",), ("next_token", "pagination_token")),
+    (("nextToken",), ("nextToken",)),
+    (("continuationToken",), ("continuationToken", "continuation")),
+    (("metadata", "continue"), ("continue",)),
+    (("response_metadata", "next_cursor"), ("cursor",)),
+    (("meta", "next_cursor"), ("cursor", "page[cursor]")),
+    (("meta", "next_token"), ("pagination_token", "next_token")),
+    (("pagination", "next_cursor"), ("cursor", "page[cursor]")),
+    (("pagination", "cursor"), ("cursor", "after")),
+    (("paging", "cursors", "after"), ("after",)),
+    (("paging", "next", "after"), ("after",)),
+    (("cursors", "after"), ("after",)),
+    (("next_page", "offset"), ("offset",)),
+    (("next_page",), ("page",)),
+    (("meta", "next_page"), ("page", "page[number]")),
+    (("pagination", "next_page"), ("page",)),
+)
+"""Members with the position of the next page, and the parameters that take it."""
+_LISTS = ("items", "data", "results", "records", "entries", "values", "value", "content", "objects")
+"""Members with the items of a page."""
+_SIZES = ("per_page", "page_size", "pageSize", "limit", "count", "size", "$top", "top", "page[size]", "page[limit]")
+"""Parameters with the number of items of a page."""
+_NUMBERS = ("page", "page_number", "pageNumber", "page[number]")
+_OFFSETS = ("offset", "skip", "start", "$skip", "page[offset]")
+_LAST_ITEMS = ("starting_after",)
+"""Parameters that take the `id` of the last item, with which the answer says `has_more`."""
+
+Pairs = Sequence[tuple[str, str]]
+
+
+class PageLinks(NamedTuple):
+    """Where the neighbours of a page are: a URL of the API, or the parameters to replace."""
+
+    next_url: str = ""
+    next_pairs: Mapping[str, str] = {}
+    previous_url: str = ""
+
+
+def page_links(operation: ApiOperation, pairs: Pairs, link: str, body: bytes, mime_type: str, url: str) -> PageLinks:
+    """Return the neighbours of a page.
+
+    Args:
+        operation: The operation that answered.
+        pairs: The query of the request.
+        link: The header `Link` of the answer.
+        body: The answer.
+        mime_type: The type of the answer.
+        url: The URL of the request, to which links are relative.
+    """
+    relations = read_links(link)
+    previous = relations.get("prev") or relations.get("previous") or ""
+    found = PageLinks(previous_url=urljoin(url, previous) if previous else "")
+    if "next" in relations:
+        return found._replace(next_url=urljoin(url, relations["next"]))
+    if relations or "json" not in mime_type or not 2 < len(body) <= MAX_PAGED_BYTES:
+        return found
+    try:
+        value: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return found
+    declared = {one.name for one in operation.at("query")}
+    if isinstance(value, dict):
+        for path in _URLS:
+            target = _at(value, path)
+            if isinstance(target, str) and target.startswith(("http://", "https://", "/", "?")):
+                return found._replace(next_url=urljoin(url, target))
+        for path, parameters in _CURSORS:
+            cursor = _at(value, path)
+            name = next((each for each in parameters if each in declared), "")
+            if name and isinstance(cursor, (str, int)) and not isinstance(cursor, bool) and cursor != "":
+                if dict(pairs).get(name) == str(cursor):  # the position of this page, not of the next one
+                    continue
+                return found._replace(next_pairs={name: str(cursor)})
+    return found._replace(next_pairs=_counted(operation, pairs, value, declared))
+
+
+def _counted(operation: ApiOperation, pairs: Pairs, value: Any, declared: set[str]) -> dict[str, str]:
+    """Return the parameters of the page after a full one, for an API that does not name it."""
+    whole = as_object(value)
+    items = as_list(value) or next(filter(None, (as_list(whole.get(name)) for name in _LISTS)), [])
+    if not items:
+        return {}
+    number = len(items)
+    given = dict(pairs)
+    if whole.get("has_more") is False:
+        return {}
+    if whole.get("has_more") is True:
+        last = as_object(items[-1]).get("id")
+        name = next((each for each in _LAST_ITEMS if each in declared), "")
+        if name and isinstance(last, (str, int)):
+            return {name: str(last)}
+    defaults = {one.name: one.schema.get("default") for one in operation.at("query")}
+    size_name = next((each for each in _SIZES if each in declared), "")
+    size = _number(given.get(size_name, defaults.get(size_name)))
+    if not size_name or size is None or number < size or number == 0:
+        return {}
+    for name in _NUMBERS:
+        if name in declared and (current := _number(given.get(name, defaults.get(name) or 1))) is not None:
+            return {name: str(current + 1)}
+    for name in _OFFSETS:
+        if name in declared and (current := _number(given.get(name, defaults.get(name) or 0))) is not None:
+            return {name: str(current + number)}
+    return {}
+
+
+def _number(value: Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16 else None
+
+
+def _at(value: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        value = as_object(value).get(name)
+    return value
+
+
+def read_links(header: str) -> dict[str, str]:
+    """Return the targets in a `Link` header (RFC 8288 §3) by their relation; the first one of each."""
+    found: dict[str, str] = {}
+    text = header[:MAX_LINK_CHARACTERS]
+    position = 0
+    while (begin := text.find("<", position)) >= 0 and (end := text.find(">", begin)) >= 0:
+        target = text[begin + 1 : end].strip()
+        parameters, position = _parameters(text, end + 1)
+        for relation in parameters.get("rel", "").lower().split():
+            found.setdefault(relation, target)
+    return found
+
+
+def _parameters(text: str, position: int) -> tuple[dict[str, str], int]:
+    """Read the parameters of one link. Returns them, and the position after the comma that ends it."""
+    found: dict[str, str] = {}
+    part: list[str] = []
+    quoted = False
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character == '"':
+            quoted = not quoted
+        elif quoted or character not in ",;":
+            part.append(character)
+            continue
+        if quoted or character == '"':
+            continue
+        _keep(found, "".join(part))
+        part = []
+        if character == ",":
+            return found, position
+    _keep(found, "".join(part))
+    return found, position
+
+
+def _keep(found: dict[str, str], part: str) -> None:
+    name, equals, value = part.partition("=")
+    if equals:
+        found.setdefault(name.strip().lower(), value.strip())

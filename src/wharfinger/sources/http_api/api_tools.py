@@ -1,0 +1,298 @@
+"""Operations as tools: those that the operator allowed by name. Arguments become a request, its answer a result.
+
+The arguments are the parameters by name, and `body`. They are checked by the schemas of the document. The answer is
+structured content if it is JSON, and always text, within the budget that all tools here keep.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from wharfinger import types as t
+from wharfinger.content.mime import decode_text, is_text
+from wharfinger.content.text import printable, size_text
+from wharfinger.errors import ToolError
+from wharfinger.protocol.interfaces import HttpResponse
+from wharfinger.protocol.json_schema import CompiledSchema, InvalidSchema
+from wharfinger.sources.http_api.api_client import error_text
+from wharfinger.sources.http_api.api_document import JsonObject, UnresolvedReference
+from wharfinger.sources.http_api.api_operations import ApiDocument, ApiOperation, ApiParameter
+from wharfinger.sources.http_api.api_schemas import json_schema
+from wharfinger.sources.http_api.api_uris import query_text, request_path
+from wharfinger.sources.resource_tool_set.answer_budget import Budget, end_of_part
+
+__all__ = ["ApiRequest", "ApiTool", "UnknownOperation", "allowed_operations", "make_tool", "result_of"]
+
+MAX_TOOL_NAME_CHARACTERS = 64
+"""The most that the APIs of models accept."""
+MAX_TOOL_DESCRIPTION_CHARACTERS = 600
+BODY = "body"
+_FORM = "application/x-www-form-urlencoded"
+
+
+class UnknownOperation(ValueError):
+    """An allowed operation is not in the document; the message names those that are similar."""
+
+
+class ApiRequest(NamedTuple):
+    """A request, without credentials."""
+
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    body: bytes | None
+
+
+class ApiTool(NamedTuple):
+    """The definition of a tool for an operation."""
+
+    name: str
+    description: str
+    input_schema: JsonObject
+    annotations: t.ToolAnnotations
+    call: Callable[[JsonObject], Awaitable[t.CallToolResult]]
+
+
+def allowed_operations(document: ApiDocument, names: Iterable[str]) -> dict[str, ApiOperation]:
+    """Return the operations with these IDs, or methods and paths such as `POST /orders`, by the names of their tools.
+
+    Raises:
+        UnknownOperation: there is no such operation.
+    """
+    by_id = {operation.id: operation for operation in document.operations}
+    by_name = {operation.name: operation for operation in document.operations}
+    found: dict[str, ApiOperation] = {}
+    for wanted in names:
+        operation = by_id.get(wanted) or by_name.get(re.sub(r"\A\w+", lambda word: word[0].upper(), wanted.strip()))
+        if operation is None:
+            near = get_close_matches(wanted, list(by_id)[:5_000], 3, 0.5)
+            others = near or [each.id for each in document.operations if each.method != "GET"][:10]
+            raise UnknownOperation(
+                f"There is no operation {printable(wanted, 100)!r}. "
+                f"{'Did you mean' if near else 'There are'} {', '.join(printable(each, 100) for each in others)}?"
+            )
+        if operation.body is not None and not _can_send(operation):
+            raise UnknownOperation(f"{operation.name} takes {operation.body.mime_type}, which no tool can send.")
+        found[_tool_name(operation, found)] = operation
+    return found
+
+
+def make_tool(
+    document: ApiDocument, name: str, operation: ApiOperation,
+    call: Callable[[ApiOperation, ApiRequest], Awaitable[t.CallToolResult]], hidden: frozenset[str],
+) -> ApiTool:  # fmt: skip
+    """Return the tool for an operation. `hidden` are parameters of the query that are credentials."""
+    parameters = _by_argument(operation, hidden)
+    schema = _input_schema(document, operation, parameters)
+
+    async def run(arguments: JsonObject) -> t.CallToolResult:
+        return await call(operation, _request(operation, parameters, arguments))
+
+    method = operation.method
+    description = operation.summary or operation.name
+    if operation.description and operation.description != operation.summary:
+        description += f"\n\n{operation.description}"
+    return ApiTool(
+        name=name,
+        description=_short(f"{description}\n\n{operation.name}"),
+        input_schema=schema,
+        annotations=t.ToolAnnotations(
+            title=operation.summary or operation.name,
+            read_only_hint=method == "GET",
+            destructive_hint=method in ("DELETE", "PUT", "PATCH"),
+            idempotent_hint=method in ("GET", "PUT", "DELETE"),
+            open_world_hint=True,
+        ),
+        call=run,
+    )
+
+
+def result_of(found: HttpResponse, name: str) -> t.CallToolResult:
+    """Return the result for an answer.
+
+    Raises:
+        ToolError: the API refused the request, or failed.
+    """
+    if found.status // 100 != 2:
+        raise ToolError(f"{name} answered {error_text(found)}")
+    kind = found.headers.get("content-type", "").partition(";")[0].strip().lower()
+    room = Budget().characters
+    decoded = decode_text(found.body)
+    if not found.body:
+        return t.CallToolResult(content=[t.TextContent(text=f"{name} answered {found.status}, without content.")])
+    if decoded is None or (kind and not is_text(kind) and "json" not in kind):
+        note = f"{name} answered {found.status} with {kind or 'data'}, {size_text(len(found.body))}."
+        return t.CallToolResult(content=[t.TextContent(text=note)])
+    text = decoded[0]
+    if len(text) > room:
+        end = end_of_part(text, 0, room)
+        note = f"[These are the first {end:,} of {len(text):,} characters of the answer.]"
+        return t.CallToolResult(content=[t.TextContent(text=text[:end]), t.TextContent(text=note)])
+    try:
+        value: Any = msgspec.json.decode(found.body) if "json" in kind else None
+    except (msgspec.DecodeError, RecursionError):
+        value = None
+    if value is None:
+        return t.CallToolResult(content=[t.TextContent(text=text)])
+    return t.CallToolResult(
+        content=[t.TextContent(text=text)], structured_content=value if isinstance(value, dict) else {"result": value}
+    )
+
+
+def _can_send(operation: ApiOperation) -> bool:
+    body = operation.body
+    return body is None or body.mime_type in (_FORM, "application/json") or body.mime_type.endswith("+json")
+
+
+def _tool_name(operation: ApiOperation, taken: Mapping[str, object]) -> str:
+    base = re.sub(r"[^A-Za-z0-9_\-]+", "_", operation.id).strip("_")[:MAX_TOOL_NAME_CHARACTERS] or "operation"
+    name, number = base, 2
+    while name in taken:
+        name, number = f"{base[: MAX_TOOL_NAME_CHARACTERS - 3]}_{number}", number + 1
+    return name
+
+
+def _by_argument(operation: ApiOperation, hidden: frozenset[str]) -> dict[str, ApiParameter]:
+    """Return the parameters by the names of the arguments. Two of one name also say where they are."""
+    found: dict[str, ApiParameter] = {}
+    for one in operation.parameters:
+        if one.name in hidden or (one.place == "cookie" and not one.required):
+            continue
+        name = re.sub(r"[^A-Za-z0-9_.\-]", "_", one.name)[:MAX_TOOL_NAME_CHARACTERS]
+        if name in found or (name == BODY and operation.body is not None):
+            name = f"{one.place}_{name}"[:MAX_TOOL_NAME_CHARACTERS]
+        found[name] = one
+    return found
+
+
+def _input_schema(document: ApiDocument, operation: ApiOperation, parameters: Mapping[str, ApiParameter]) -> JsonObject:
+    """Return the schema of the arguments. What of it cannot be compiled accepts any value."""
+    properties: JsonObject = {}
+    for name, one in parameters.items():
+        schema = one.given_schema if isinstance(one.given_schema, dict) else {}
+        described = {"description": one.description} if one.description and "$ref" not in schema else {}
+        properties[name] = {**schema, **described}
+    required = [name for name, one in parameters.items() if one.required]
+    if operation.body is not None:
+        properties[BODY] = operation.body.schema
+        required += [BODY] * operation.body.required
+    whole = {"type": "object", "properties": properties, "required": required}
+    for tried in (whole, {**whole, "properties": {**properties, BODY: {}}}):
+        try:
+            found = json_schema(document.root, tried, version=document.dialect)
+            found["additionalProperties"] = False
+            CompiledSchema(found, "input_schema", trusted=False)
+            return found
+        except (InvalidSchema, UnresolvedReference):
+            continue
+    names: JsonObject = {name: {} for name in properties}
+    return {"type": "object", "properties": names, "required": required, "additionalProperties": False}
+
+
+def _request(operation: ApiOperation, parameters: Mapping[str, ApiParameter], arguments: JsonObject) -> ApiRequest:
+    """Return the request for the arguments of a call.
+
+    Raises:
+        ToolError: a value cannot be a part of a path or a header.
+    """
+    values: dict[str, str] = {}
+    pairs: list[tuple[str, str]] = []
+    headers = {"accept": "application/json, */*;q=0.5"}
+    cookies: list[str] = []
+    for name, one in parameters.items():
+        if name not in arguments or (arguments[name] is None and not one.required):
+            continue
+        value = arguments[name]
+        if one.place == "path":
+            values[one.variable] = _segment(name, _joined(value), spans=one.spans)
+        elif one.place == "query":
+            pairs += _query(one, value)
+        elif one.place == "header":
+            headers[one.name.lower()] = _header(name, _joined(value))
+        else:
+            cookies.append(f"{one.name}={quote(_joined(value), safe='')}")
+    if cookies:
+        headers["cookie"] = "; ".join(cookies)
+    body: bytes | None = None
+    if operation.body is not None and BODY in arguments:
+        headers["content-type"] = operation.body.mime_type
+        given = arguments[BODY]
+        body = urlencode(_form(given)).encode() if operation.body.mime_type == _FORM else msgspec.json.encode(given)
+    return ApiRequest(request_path(operation, values), query_text(pairs), headers, body)
+
+
+def _segment(name: str, text: str, *, spans: bool) -> str:
+    """Return a value for a path.
+
+    Raises:
+        ToolError: it would lead to another path.
+    """
+    parts = text.split("/") if spans else [text]
+    if any(part in ("", ".", "..") or re.search(r"[/\\\x00-\x1f\x7f]", part) for part in parts):
+        raise ToolError(f"{name}: {printable(text)!r} cannot be a part of a path: give a name without slashes.")
+    return text
+
+
+def _header(name: str, text: str) -> str:
+    if not text.isascii() or not text.isprintable():
+        raise ToolError(f"{name}: a header has only printable characters of ASCII.")
+    return text
+
+
+def _query(parameter: ApiParameter, value: Any) -> list[tuple[str, str]]:
+    if isinstance(value, list):
+        if parameter.explode:
+            return [(parameter.name, _text(each)) for each in value]
+        separator = {"spaceDelimited": " ", "pipeDelimited": "|"}.get(parameter.style, ",")
+        return [(parameter.name, separator.join(map(_text, value)))]
+    if isinstance(value, dict):
+        if parameter.style == "deepObject":
+            return [(f"{parameter.name}[{key}]", _text(each)) for key, each in value.items()]
+        if parameter.explode:
+            return [(key, _text(each)) for key, each in value.items()]
+    return [(parameter.name, _joined(value))]
+
+
+def _joined(value: Any) -> str:
+    """Return a value in the style `simple`, or `form` without `explode`."""
+    if isinstance(value, list):
+        return ",".join(map(_text, value))
+    if isinstance(value, dict):
+        return ",".join(f"{key},{_text(each)}" for key, each in value.items())
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()
+
+
+def _form(given: Any) -> list[tuple[str, str]]:
+    """Return the fields of a form. Lists and objects are written with brackets, as Stripe and PHP read them."""
+    found: list[tuple[str, str]] = []
+    stack: list[tuple[str, Any]] = [("", given)]
+    while stack:
+        name, value = stack.pop()
+        if isinstance(value, dict):
+            stack += [(f"{name}[{key}]" if name else str(key), each) for key, each in reversed(list(value.items()))]
+        elif isinstance(value, list):
+            stack += [(f"{name}[]", each) for each in reversed(value)]
+        elif value is not None:
+            found.append((name, _text(value)))
+    return found
+
+
+def _short(text: str) -> str:
+    lines = [printable(line, MAX_TOOL_DESCRIPTION_CHARACTERS) for line in text.splitlines()]
+    whole = "\n".join(lines)
+    if len(whole) <= MAX_TOOL_DESCRIPTION_CHARACTERS:
+        return whole
+    last = lines[-1]
+    return f"{whole[: MAX_TOOL_DESCRIPTION_CHARACTERS - len(last) - 3]}…\n\n{last}"

@@ -1,0 +1,295 @@
+"""The URIs of an API's answers, `api://LABEL/PATH?QUERY`, and how a URI becomes a request.
+
+The path and the query are those of the API itself, below its base URL. So a rule of a policy covers what it seems to
+cover: `api://shop/orders/**` is every order, whatever the query, since a query selects a part or a view of a resource.
+A scheme of our own, and no `https:` URL, because only this server can read it, with the operator's credentials: a host
+must not fetch it itself (the specification's rule for `https:`), and the label keeps two accounts of one API apart.
+
+Besides the answers there are, as views of the same paths:
+
+- `api://LABEL`, the API, and `api://LABEL?tag=TAG`, a group of its operations;
+- `PATH?about=get`, the description of an operation, with variables in braces: `api://shop/orders/%7Bid%7D?about=get`;
+- `…?lines=1-200`, `?bytes=…` and `?tail=…`, windows of a long answer. If an operation has a parameter of such a name,
+  the name is that parameter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from wharfinger.content.text import printable
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.protocol.json_schema import CompiledSchema, InvalidSchema
+from wharfinger.protocol.uri.template import InvalidTemplate, UnmatchableTemplate
+from wharfinger.protocol.uri.template_index import AmbiguousTemplate, TemplateIndex
+from wharfinger.sources.http_api.api_document import JsonObject
+from wharfinger.sources.http_api.api_operations import ApiOperation, ApiParameter
+from wharfinger.sources.http_api.api_paging import PAGE_NAMES
+from wharfinger.sources.http_api.api_schemas import items_of, types_of, values_of
+from wharfinger.sources.windows.window import PARAMETERS as WINDOWS
+from wharfinger.sources.windows.window import Window, parse
+
+__all__ = ["ApiTarget", "ApiUris", "json_value", "query_text"]
+
+MAX_URI_CHARACTERS = 8_192
+ABOUT = "about"
+TAG = "tag"
+_PATH = "-._~!$&'()*+,;=:@"
+"""Characters of a segment that are not escaped (RFC 3986 §3.3), besides letters and digits."""
+_QUERY = "-._~!$'()*,;:@/?"
+"""Characters of a name or a value in a query that are not escaped. A `+` would be read as a space."""
+_BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})").search
+_DELIMITERS = {"form": ",", "spaceDelimited": " ", "pipeDelimited": "|"}
+
+
+class ApiTarget(NamedTuple):
+    """What a URI means."""
+
+    kind: str
+    """`top`, `group`, `about` or `answer`."""
+    operation: ApiOperation | None = None
+    path: str = ""
+    """The path of the request, escaped."""
+    pairs: tuple[tuple[str, str], ...] = ()
+    """The query of the request."""
+    window: Window | None = None
+    tag: str = ""
+
+
+class ApiUris:
+    """Makes and reads the URIs of one API."""
+
+    def __init__(self, label: str, hidden_names: frozenset[str] = frozenset()) -> None:
+        self.top = f"api://{quote(label, safe=_PATH)}"
+        self._hidden_names = hidden_names
+        """Parameters that are credentials, which no URI may contain."""
+        self._index: TemplateIndex[ApiOperation] = TemplateIndex()
+        self._about: dict[tuple[str, str], ApiOperation] = {}
+        self._schemas: dict[tuple[str, str, str], CompiledSchema | None] = {}
+
+    def add(self, operation: ApiOperation) -> str:
+        """Let the URIs of an operation be read. Returns why they cannot be, or an empty string."""
+        try:
+            self._index.add(self.top + _template_path(operation), operation)
+        except AmbiguousTemplate as error:
+            return f"its URIs could be those of {printable(error.texts[0], 100)}"
+        except (InvalidTemplate, UnmatchableTemplate) as error:
+            return printable(str(error), 200)
+        self._about[self.about(operation).partition("?")[0], operation.method.lower()] = operation
+        return ""
+
+    def matches(self, uri: str) -> bool:
+        """Return whether a URI is one of this API, whether or not it exists."""
+        return uri == self.top or uri.startswith((f"{self.top}/", f"{self.top}?"))
+
+    # Making URIs
+
+    def about(self, operation: ApiOperation) -> str:
+        """Return the URI of the description of an operation."""
+        path = quote(operation.path, safe=_PATH + "/")
+        return f"{self.top}{path}?{ABOUT}={operation.method.lower()}"
+
+    def plain(self, operation: ApiOperation) -> str:
+        """Return the URI of the answer without parameters; empty if the operation requires some."""
+        if any(one.required for one in self.shown_parameters(operation)):
+            return ""
+        return self.top + quote(operation.path, safe=_PATH + "/")
+
+    def template(self, operation: ApiOperation) -> str:
+        """Return the URI template of the answers; empty if the operation has no parameters."""
+        names = [
+            one.variable + ("*" if one.explode and _is_array(one) else "")
+            for one in operation.at("query")
+            if one.name not in self._hidden_names and one.style != "deepObject"
+        ]
+        text = self.top + _template_path(operation) + (f"{{?{','.join(names)}}}" if names else "")
+        return text if "{" in text else ""
+
+    def group(self, tag: str) -> str:
+        """Return the URI of a group of operations."""
+        return f"{self.top}?{TAG}={quote(tag, safe=_QUERY)}"
+
+    def shown_parameters(self, operation: ApiOperation) -> Iterator[ApiParameter]:
+        """Yield the parameters that a URI may have."""
+        return (
+            one for one in operation.parameters if one.place in ("path", "query") and one.name not in self._hidden_names
+        )
+
+    def answer(self, path: str, pairs: Sequence[tuple[str, str]]) -> str:
+        """Return the URI of an answer for the path and the query of a request."""
+        query = query_text(pairs)
+        return f"{self.top}{path}{'?' if query else ''}{query}"
+
+    # Reading URIs
+
+    def read(self, uri: str) -> ApiTarget:
+        """Return what a URI means.
+
+        Raises:
+            ResourceNotFound: no operation has such a path.
+            InvalidArgument: the query is not one of the operation's; the message says which are.
+        """
+        if not self.matches(uri) or len(uri) > MAX_URI_CHARACTERS or not uri.isascii() or "#" in uri:
+            raise ResourceNotFound(uri)
+        base, mark, text = uri.partition("?")
+        if _BROKEN_ESCAPE(base) or not base.isprintable():
+            raise ResourceNotFound(uri)
+        if base == self.top:
+            return self._read_top(uri, text) if mark else ApiTarget("top")
+        pairs = _read_pairs(text) if mark else []
+        if len(pairs) == 1 and pairs[0][0] == ABOUT and (base, pairs[0][1]) in self._about:
+            return ApiTarget(ABOUT, self._about[base, pairs[0][1]])
+        found = self._index.find(base)
+        if found is None:
+            if base == f"{self.top}/" and not mark:
+                return ApiTarget("top")
+            raise ResourceNotFound(uri)
+        operation, values = found
+        given = {name: value for name, value in values.items() if isinstance(value, str)}
+        if any(not value for value in given.values()):
+            raise ResourceNotFound(uri)
+        declared = {one.name for one in operation.at("query")}
+        if ABOUT not in declared and any(name == ABOUT for name, _ in pairs):
+            raise ResourceNotFound(uri)
+        window = parse({name: value for name, value in pairs if name in WINDOWS and name not in declared})
+        pairs = [(name, value) for name, value in pairs if name not in WINDOWS or name in declared]
+        self._check(operation, given, pairs)
+        return ApiTarget("answer", operation, request_path(operation, given), tuple(pairs), window)
+
+    def _read_top(self, uri: str, text: str) -> ApiTarget:
+        pairs = _read_pairs(text)
+        if len(pairs) != 1 or pairs[0][0] != TAG:
+            raise InvalidArgument(f"The API itself has no parameters: read {self.top}.")
+        return ApiTarget("group", tag=pairs[0][1])
+
+    def _check(self, operation: ApiOperation, values: Mapping[str, str], pairs: Sequence[tuple[str, str]]) -> None:
+        """Refuse values that the document does not allow.
+
+        Raises:
+            InvalidArgument: a parameter is unknown or missing, or its value is not allowed.
+        """
+        known = {one.name: one for one in operation.at("query") if one.name not in self._hidden_names}
+        for name, _ in pairs:
+            deep = name.partition("[")[0]
+            if name in self._hidden_names:
+                raise InvalidArgument(f"{printable(name)} is a credential, which no URI may contain.")
+            if (
+                name not in known
+                and name not in PAGE_NAMES
+                and not (deep in known and known[deep].style == "deepObject" and name.endswith("]"))
+            ):
+                names = ", ".join([*known, *(each for each in WINDOWS if each not in known)])
+                raise InvalidArgument(f"{operation.name} has no parameter {printable(name)!r}. It has {names[:1_000]}.")
+        for one in operation.at("path"):
+            self._check_value(operation, one, json_value(one.schema, values.get(one.variable, "")))
+        for name, one in known.items():
+            given = [value for other, value in pairs if other == name]
+            if one.style == "deepObject":
+                continue
+            if not given:
+                if one.required:
+                    raise InvalidArgument(f"{operation.name} requires {_named(one)}: {self._example(operation)}")
+                continue
+            if not _is_array(one):
+                if len(given) > 1:
+                    raise InvalidArgument(f"{printable(name)} may be given once.")
+                self._check_value(operation, one, json_value(one.schema, given[0]))
+                continue
+            if len(given) == 1 and not one.explode:
+                given = given[0].split(_DELIMITERS.get(one.style, ","))
+            items = items_of(one.schema) or {}
+            self._check_value(operation, one, [json_value(items, each) for each in given])
+
+    def _check_value(self, operation: ApiOperation, parameter: ApiParameter, value: Any) -> None:
+        key = (operation.id, parameter.place, parameter.name)
+        if key not in self._schemas:
+            self._schemas[key] = _compiled(parameter.schema)
+        schema = self._schemas[key]
+        faults = [] if schema is None else schema.faults(value)
+        if faults:
+            fault = faults[0].removeprefix("arguments").removeprefix(": ")
+            if values := values_of(items_of(parameter.schema) or parameter.schema):
+                fault = f"must be one of {printable(', '.join(map(str, values)), 300)}"
+            raise InvalidArgument(f"{printable(parameter.name)}: {fault}. {self._example(operation)}")
+
+    def _example(self, operation: ApiOperation) -> str:
+        return f"See {self.about(operation)}"
+
+
+def request_path(operation: ApiOperation, values: Mapping[str, str]) -> str:
+    """Return the path of a request, escaped. `values` are by the variables of the template."""
+    variables = {one.name: one for one in operation.at("path")}
+    path = ""
+    for piece in _pieces(operation.path):
+        one = variables.get(piece[1:-1]) if piece[:1] == "{" else None
+        spans = one is None or one.spans
+        path += quote(piece if one is None else values[one.variable], safe=_PATH + ("/" if spans else ""))
+    return path
+
+
+def query_text(pairs: Sequence[tuple[str, str]]) -> str:
+    """Return the query of a request or a URI."""
+    return "&".join(f"{quote(name, safe=_QUERY)}={quote(value, safe=_QUERY)}" for name, value in pairs)
+
+
+def json_value(schema: JsonObject, text: str) -> Any:
+    """Return a value of a URI as the JSON value that the schema expects, or as a text if it is none."""
+    types = types_of(schema)
+    if types & {"integer", "number"} and re.fullmatch(r"-?[0-9]{1,15}", text):
+        return int(text)
+    if "number" in types and re.fullmatch(r"-?[0-9]{1,15}\.[0-9]{1,15}", text):
+        return float(text)
+    if "boolean" in types and text in ("true", "false"):
+        return text == "true"
+    return text
+
+
+def _compiled(schema: Mapping[str, Any]) -> CompiledSchema | None:
+    """Compile a schema; without its patterns if they cannot be used, and None if nothing of it can."""
+    without = {key: value for key, value in schema.items() if key != "pattern"}
+    for tried in (schema, without):
+        try:
+            return CompiledSchema(tried, "schema of a parameter", trusted=False)
+        except InvalidSchema:
+            continue
+    return None
+
+
+def _read_pairs(text: str) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for part in text.split("&"):
+        name, equals, value = part.partition("=")
+        if not equals or not name or _BROKEN_ESCAPE(part):
+            raise InvalidArgument("A query is written ?name=value, joined by &, with escapes such as %20.")
+        try:
+            pairs.append((unquote(name, errors="strict"), unquote(value, errors="strict")))
+        except UnicodeDecodeError:
+            raise InvalidArgument("A query is written in UTF-8, with escapes such as %C3%A9.") from None
+    return pairs
+
+
+def _template_path(operation: ApiOperation) -> str:
+    """Return the path of an operation as a part of a URI template."""
+    variables = {one.name: one for one in operation.at("path")}
+    path = ""
+    for piece in _pieces(operation.path):
+        one = variables.get(piece[1:-1]) if piece[:1] == "{" else None
+        path += quote(piece, safe=_PATH + "/") if one is None else f"{{{'+' if one.spans else ''}{one.variable}}}"
+    return path
+
+
+def _pieces(path: str) -> list[str]:
+    """Split a path of the document into literals and variables in braces."""
+    return re.split(r"(\{[^{}]*\})", path)
+
+
+def _is_array(parameter: ApiParameter) -> bool:
+    return items_of(parameter.schema) is not None
+
+
+def _named(parameter: ApiParameter) -> str:
+    example = "" if parameter.example is None else f" such as {printable(str(parameter.example), 60)}"
+    return f"{printable(parameter.name)}{example}"

@@ -1,0 +1,615 @@
+"""An HTTP API as live resources: the answers of its operations, watched by conditional requests.
+
+The document is loaded when the server starts, unless it is given as a value or a file. From then on everything but
+answers comes from the `ApiCatalogue` made of it. It is replaced as a whole if the document changes, which is checked
+while the list is watched.
+
+All requests are made on the event loop of the server. The thread that looks for changes hands its requests to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.content import mime
+from wharfinger.content.text import many, printable
+from wharfinger.errors import HandlerFailed, InvalidArgument, ProtocolError, ResourceNotFound
+from wharfinger.net import origin_of, split_url
+from wharfinger.source import VERSION, Changed, Document, Source, SourceUnavailable, UnusableSource, version_of
+from wharfinger.sources.directories import modified_annotations, summaries
+from wharfinger.sources.http_api.api_catalogue import MARKDOWN, ApiCatalogue, list_order
+from wharfinger.sources.http_api.api_client import ApiClient, KeptAnswer
+from wharfinger.sources.http_api.api_credentials import ApiCredentials
+from wharfinger.sources.http_api.api_document import JsonObject, parse_document
+from wharfinger.sources.http_api.api_operations import ApiDocument, ApiOperation, read_document
+from wharfinger.sources.http_api.api_paging import page_links
+from wharfinger.sources.http_api.api_tools import (
+    ApiRequest,
+    UnknownOperation,
+    allowed_operations,
+    make_tool,
+    result_of,
+)
+from wharfinger.sources.http_api.api_uris import ApiTarget, ApiUris, query_text
+from wharfinger.sources.page_keys import bad_cursor
+from wharfinger.sources.polling import Polling
+from wharfinger.sources.windows.window import (
+    NEXT,
+    PREVIOUS,
+    BytesContent,
+    continuation,
+    is_continuation,
+    read_content,
+    remark,
+)
+
+if TYPE_CHECKING:
+    from wharfinger.server.app import Server
+
+__all__ = ["ApiSettings", "HttpApi"]
+
+log = logging.getLogger("wharfinger.sources.http_api")
+
+LOOK_SECONDS = 45.0
+"""How long the thread that looks for changes waits for one request."""
+DOCUMENT_ROUNDS = 12
+"""The document is checked once in this many times `every`."""
+ACCEPT = "application/json, text/*;q=0.9, */*;q=0.5"
+_KEY = "> "
+"""Begins the keys of pages."""
+
+
+class ApiSettings(NamedTuple):
+    """What an operator says about an API."""
+
+    label: str
+    location: str
+    """Where the document is from, to show."""
+    base_url: str
+    """Where the operations are; empty if the document says so."""
+    document_url: str
+    """Where the document is; empty if it was given."""
+    headers: Mapping[str, str]
+    allow_operations: Sequence[str]
+    environment: Mapping[str, str]
+    choose_base_url: Callable[[ApiDocument], str]
+    """Returns the base URL for a document, or raises UnusableSource."""
+
+
+class _Loaded(NamedTuple):
+    """All that depends on the document."""
+
+    catalogue: ApiCatalogue
+    credentials: ApiCredentials
+    base_url: str
+    version: str
+
+
+class HttpApi(Source):
+    """The source that `openapi()` returns. Its methods are coroutine functions of the server's event loop."""
+
+    noun = "API"
+
+    def __init__(self, settings: ApiSettings, client: ApiClient, root: JsonObject | None, every: float) -> None:
+        self._settings = settings
+        self._client = client
+        self.name = settings.label
+        self.location = settings.location
+        self.uri = ApiUris(settings.label).top
+        self._loaded: _Loaded | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loading: asyncio.Lock | None = None
+        self._servers: list[Server] = []
+        self._tools: set[str] = set()
+        self._document_checked = 0.0
+        self._polling = Polling(f"wharfinger-api-{settings.label}", self._look_from_thread, every=every, rest=1)
+        if root is not None:
+            self._use(root, "")
+
+    def __repr__(self) -> str:
+        return f"openapi({self.location!r}, label={self.name!r})"
+
+    def include_into(self, server: Server) -> None:
+        """Add this source to a server, and its tools as soon as the document is loaded."""
+        self._servers.append(server)
+        server.add_source(self)
+        if self._loaded is not None:
+            self._register(server, self._loaded)
+
+    # The document
+
+    async def _load(self) -> _Loaded:
+        """Return what is loaded; load the document if that has not been done yet.
+
+        Raises:
+            SourceUnavailable: it cannot be fetched, or cannot be used.
+        """
+        self._here()
+        if self._loaded is None:
+            if self._loading is None:
+                self._loading = asyncio.Lock()
+            async with self._loading:
+                if self._loaded is None:
+                    await self._fetch_document()
+        assert self._loaded is not None
+        return self._loaded
+
+    def _here(self) -> None:
+        """Remember the running event loop, to which the thread that looks for changes hands its requests."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop, self._loading = loop, None
+
+    async def _fetch_document(self) -> bool:
+        """Fetch the document, and use it if it is another one. Returns whether it is."""
+        settings = self._settings
+        headers = {**settings.headers, "accept": "application/json, application/yaml;q=0.9, */*;q=0.5"}
+        self._document_checked = time.monotonic()
+        if not self._client.probe_url:
+            self._client.probe_url = settings.document_url
+        try:
+            found = await self._client.get(settings.document_url, settings.document_url, headers, look=True)
+            if self._loaded is not None and self._loaded.version == found.version:
+                return False
+            root = await asyncio.to_thread(parse_document, found.body, settings.location)
+            self._use(root, found.version)
+        except SourceUnavailable:
+            raise
+        except (ProtocolError, UnusableSource) as error:
+            reason = (
+                f"There is no document at {settings.location}." if isinstance(error, ResourceNotFound) else str(error)
+            )
+            raise SourceUnavailable(reason) from None
+        return True
+
+    def _use(self, root: JsonObject, version: str) -> None:
+        """Use a document from now on.
+
+        Raises:
+            UnusableSource: it has no operations that can be used, names a host that the operator did not, or lacks an
+                operation that was allowed.
+        """
+        settings = self._settings
+        document = read_document(root, settings.location)
+        base_url = settings.base_url or settings.choose_base_url(document)
+        credentials = ApiCredentials(document.schemes, settings.label, settings.environment, settings.headers)
+        try:
+            tools = allowed_operations(document, settings.allow_operations)
+        except UnknownOperation as error:
+            raise UnusableSource(f"{settings.location}: {error}") from None
+        given = {name.lower() for name in settings.headers}
+        given |= {name for scheme in document.schemes.values() for name in _header_of(scheme)}
+        uris = ApiUris(settings.label, credentials.query_names)
+        catalogue = ApiCatalogue(document, uris, tools, frozenset(given))
+        if not catalogue.operations and not tools:
+            raise UnusableSource(
+                f"{settings.location} has no operation that can be read. {' '.join(catalogue.remarks[:2])}".rstrip()
+            )
+        self._loaded = loaded = _Loaded(catalogue, credentials, base_url, version)
+        self._client.hide, self._client.hide_bytes = credentials.hidden, credentials.hidden_bytes
+        self._client.probe_url = settings.document_url or f"{base_url}/"
+        self.templates, self.parameters = catalogue.templates, catalogue.parameters
+        if catalogue.remarks:
+            log.info(
+                "%s: %s left out, such as %s",
+                self.name,
+                many(len(catalogue.remarks), "operation"),
+                catalogue.remarks[0],
+            )
+        for server in self._servers:
+            self._register(server, loaded)
+            server.list_changed("resources")
+
+    def _register(self, server: Server, loaded: _Loaded) -> None:
+        """Register the tools, and remove those of an earlier document."""
+        for name in list(self._tools):
+            if server.tools.features.has(name):
+                server.tools.remove(name)
+        registered: set[str] = set()
+        for name, operation in loaded.catalogue.tools.items():
+            tool = make_tool(loaded.catalogue.document, name, operation, self._call, loaded.credentials.query_names)
+            try:
+                server.tools.add(
+                    _named(tool.call, name),
+                    name=name,
+                    description=tool.description,
+                    input_schema=tool.input_schema,
+                    annotations=tool.annotations,
+                )
+                registered.add(name)
+            except ValueError as error:
+                log.warning("%s: the operation %s is not offered: %s", self.name, operation.id, error)
+        self._tools = registered
+
+    # Requests
+
+    def _url(self, loaded: _Loaded, operation: ApiOperation, path: str, query: str) -> tuple[str, dict[str, str]]:
+        """Return the URL of a request with its credentials, and its headers."""
+        sent = loaded.credentials.of(operation)
+        parts = [part for part in (query, query_text(sent.query)) if part]
+        url = f"{loaded.base_url}{path}{'?' if parts else ''}{'&'.join(parts)}"
+        headers = {name.lower(): value for name, value in self._settings.headers.items()}
+        return url, {**sent.headers, **headers}
+
+    async def _get(self, uri: str, loaded: _Loaded, target: ApiTarget, *, look: bool = False) -> KeptAnswer:
+        assert target.operation is not None
+        url, headers = self._url(loaded, target.operation, target.path, query_text(target.pairs))
+        try:
+            return await self._client.get(uri, url, {"accept": ACCEPT, **headers}, look=look)
+        except HandlerFailed as error:
+            if " answered 401 " in str(error):
+                names = " and ".join(loaded.credentials.variables(target.operation))
+                raise HandlerFailed(f"{error} It needs credentials: set {names} where the server starts.") from None
+            raise
+
+    async def _call(self, operation: ApiOperation, request: ApiRequest) -> t.CallToolResult:
+        """Call an operation for a tool."""
+        loaded = await self._load()
+        url, headers = self._url(loaded, operation, request.path, request.query)
+        found = await self._client.send(operation.method, url, {**request.headers, **headers}, request.body)
+        return result_of(found, self.name)
+
+    # Listing
+
+    def matches(self, uri: str) -> bool:
+        """Return whether this URI belongs to this API, whether or not it exists."""
+        return uri == self.uri or uri.startswith((f"{self.uri}/", f"{self.uri}?"))
+
+    async def _reachable(self) -> _Loaded:
+        """Return what is loaded, unless the last request failed and the API still cannot be reached.
+
+        Raises:
+            SourceUnavailable: it cannot be reached.
+        """
+        loaded = await self._load()
+        if self._client.down:
+            await self._client.probe()
+        return loaded
+
+    async def probe(self) -> None:
+        """Check whether the API answers.
+
+        Raises:
+            SourceUnavailable: it does not.
+        """
+        await self._load()
+        await self._client.probe()
+
+    async def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+        """List the API, the groups of its operations if there are many, and the answers that need no parameters.
+
+        Raises:
+            InvalidArgument: the key is not one of this list.
+            SourceUnavailable: the API cannot be reached.
+        """
+        catalogue = (await self._reachable()).catalogue
+        return _page(catalogue.listed(), self._read_key(after), limit)
+
+    def _read_key(self, after: str | None) -> str | None:
+        """Return the URI in the key of a page.
+
+        Raises:
+            InvalidArgument: it is no such key.
+        """
+        if after is None:
+            return None
+        uri = after.removeprefix(_KEY)
+        if uri == after or not self.matches(uri):
+            raise bad_cursor()
+        return uri
+
+    async def children(
+        self, uri: str, after: str | None = None, limit: int = 1_000
+    ) -> tuple[list[t.Resource], str | None]:
+        """List the groups of the API, or the operations of a group.
+
+        Raises:
+            ResourceNotFound: there is no such group.
+            InvalidArgument: the key is not one of this list.
+            SourceUnavailable: the API cannot be reached.
+        """
+        loaded = await self._reachable()
+        target = loaded.catalogue.uris.read(uri)
+        if target.kind not in ("top", "group") or (target.tag and target.tag not in loaded.catalogue.groups):
+            raise ResourceNotFound(uri)
+        listed = sorted(loaded.catalogue.children(target.tag), key=lambda resource: list_order(resource.uri))
+        return _page(listed, self._read_key(after), limit)
+
+    # One resource
+
+    async def _read_target(self, uri: str) -> tuple[_Loaded, ApiTarget]:
+        loaded = await self._load()
+        target = loaded.catalogue.uris.read(uri)
+        if target.kind == "group" and target.tag not in loaded.catalogue.groups:
+            raise ResourceNotFound(uri)
+        return loaded, target
+
+    async def stat(self, uri: str) -> t.Resource:
+        """Describe a URI as a resource. For an answer, this asks the API for its version.
+
+        Raises:
+            ResourceNotFound: there is no such operation, or the API has no such resource.
+            InvalidArgument: the query is not one of the operation's.
+            HandlerFailed: the API failed, or asks for credentials or to wait.
+            SourceUnavailable: it cannot be reached.
+        """
+        loaded, target = await self._read_target(uri)
+        found = await self._stat(uri, loaded, target)
+        self._polling.record(uri, version_of(found))
+        return found
+
+    async def _stat(self, uri: str, loaded: _Loaded, target: ApiTarget) -> t.Resource:
+        catalogue = loaded.catalogue
+        if target.kind in ("top", "group"):
+            base = catalogue.uris.group(target.tag) if target.tag else catalogue.uris.top
+            return msgspec.structs.replace(catalogue.resource(base), uri=uri)
+        assert target.operation is not None
+        if target.kind == "about":
+            return catalogue.about(target.operation)
+        answer = await self._get(uri, loaded, target)
+        found = catalogue.answer(target.operation, uri)
+        found.annotations = modified_annotations(answer.modified)
+        found.meta = {VERSION: answer.version}
+        return found
+
+    async def version(self, uri: str) -> str:
+        """Return the ETag of an answer, or else a text that contains a digest of it.
+
+        Raises:
+            ResourceNotFound, InvalidArgument, HandlerFailed, SourceUnavailable: as for `stat`.
+        """
+        loaded, target = await self._read_target(uri)
+        return version_of(await self._stat(uri, loaded, target))
+
+    async def read(self, uri: str) -> t.ReadResourceResult:
+        """Read the answer of an operation, its description, or the list of the operations.
+
+        Raises:
+            ResourceNotFound, InvalidArgument, HandlerFailed, SourceUnavailable: as for `stat`.
+        """
+        loaded, target = await self._read_target(uri)
+        catalogue = loaded.catalogue
+        if target.kind == "answer":
+            return await self._read_answer(uri, loaded, target)
+        if target.kind == "about":
+            assert target.operation is not None
+            text, kind = catalogue.about_text(target.operation), MARKDOWN
+            children: list[t.Resource] = []
+        else:
+            base = catalogue.uris.group(target.tag) if target.tag else catalogue.uris.top
+            text, kind = catalogue.directory_text(base), mime.TEXT
+            children = catalogue.children(target.tag)
+        version = version_of(await self._stat(uri, loaded, target))
+        content = t.ResourceContents(uri=uri, mime_type=kind, text=text, meta={VERSION: version})
+        described = summaries(children, describe=lambda child: child.title or child.name)
+        return t.ReadResourceResult(contents=[content, *described], ttl_ms=0, cache_scope=self.cache_scope)
+
+    async def _read_answer(self, uri: str, loaded: _Loaded, target: ApiTarget) -> t.ReadResourceResult:
+        assert target.operation is not None
+        answer = await self._get(uri, loaded, target)
+        uris = loaded.catalogue.uris
+        base = uris.answer(target.path, target.pairs)
+        body, declared = _utf8(answer), answer.mime_type
+        name = f"answer{_SUFFIXES.get(declared, '')}"
+        contents = read_content(uri, base, name, BytesContent(body), target.window, meta={VERSION: answer.version})
+        first = contents[0]
+        textual = first.text is not UNSET
+        if declared and body and textual != (mime.is_text(declared) or "json" in declared or "xml" in declared):
+            note = f"The API calls this {declared}, but it is {'text' if textual else 'not text'}."
+            contents.append(remark(base, note))
+        elif declared:
+            first.mime_type = declared
+        self._link_pages(base, loaded, target, answer, contents)
+        scope: t.CacheScope = "private" if answer.private else self.cache_scope
+        return t.ReadResourceResult(contents=contents, ttl_ms=answer.ttl_ms, cache_scope=scope)
+
+    def _link_pages(
+        self, base: str, loaded: _Loaded, target: ApiTarget, answer: KeptAnswer, contents: list[t.ResourceContents]
+    ) -> None:
+        """Add the links to the pages of the API before and after this one, beyond its windows."""
+        operation = target.operation
+        assert operation is not None
+        facts: dict[str, Any] = contents[0].meta if contents[0].meta is not UNSET else {}
+        url = f"{loaded.base_url}{target.path}?{query_text(target.pairs)}"
+        links = page_links(operation, target.pairs, answer.link, answer.body, answer.mime_type, url)
+        uris = loaded.catalogue.uris
+        following = _uri_of(links.next_url, loaded, target) if links.next_url else ""
+        if links.next_pairs:
+            kept = [(name, value) for name, value in target.pairs if name not in links.next_pairs]
+            following = uris.answer(target.path, [*kept, *links.next_pairs.items()])
+        if following and following != base and NEXT not in facts:
+            facts[NEXT] = following
+            if not any(map(is_continuation, contents)):
+                contents.append(continuation(following, "The API has a next page."))
+        elif links.next_url and not following:
+            contents.append(remark(base, "The API has a next page, at a place that its document does not describe."))
+        previous = _uri_of(links.previous_url, loaded, target) if links.previous_url else ""
+        if previous and PREVIOUS not in facts:
+            facts[PREVIOUS] = previous
+
+    # Completion and search
+
+    async def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
+        """Return the values of a variable that the document lists."""
+        try:
+            loaded = await self._load()
+        except SourceUnavailable:
+            return []
+        return loaded.catalogue.complete(template, argument, value)
+
+    async def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
+        """Return the descriptions of all operations. A search sends no requests to the API.
+
+        Raises:
+            InvalidArgument: the key is not one of this list.
+            SourceUnavailable: the document cannot be loaded.
+        """
+        catalogue = (await self._load()).catalogue
+        chosen, key = _page(catalogue.descriptions(), self._read_key(after), limit)
+        found = [
+            Document(uri=one.uri, title=f"{one.title} ({one.name})", version=version_of(one), mime_type=MARKDOWN)
+            for one in chosen
+        ]
+        return found, key
+
+    async def text(self, uri: str) -> tuple[str, ...]:
+        """Return the description of an operation; no text for anything else.
+
+        Raises:
+            ResourceNotFound: there is no such operation.
+        """
+        loaded, target = await self._read_target(uri)
+        if target.kind != "about" or target.operation is None:
+            return ()
+        return (loaded.catalogue.about_text(target.operation),)
+
+    def describe(self) -> str:
+        """Describe the API, as in `12 operations, 1 tool, OpenAPI 3.1`."""
+        if self._client.down:
+            return printable(self._client.down, 190)
+        if self._loaded is None:
+            return "not loaded yet"
+        catalogue = self._loaded.catalogue
+        parts = [many(len(catalogue.operations), "operation")]
+        parts += [many(len(catalogue.tools), "tool")] * bool(catalogue.tools)
+        return ", ".join([*parts, f"OpenAPI {catalogue.document.dialect}", self._polling.means])
+
+    # Watching
+
+    def watch(self, uri: str | None, changed: Changed) -> None:
+        """Look regularly whether an answer, or (None) the document, has changed."""
+        self._polling.watch(uri, changed)
+
+    def unwatch(self, uri: str | None) -> None:
+        """Stop watching a URI, or the list if `uri` is None."""
+        self._polling.unwatch(uri)
+
+    def _look_from_thread(self, uri: str | None) -> str:
+        """Look on the event loop of the server."""
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            return ""
+        future = asyncio.run_coroutine_threadsafe(self._look(uri), loop)
+        try:
+            return future.result(LOOK_SECONDS)
+        except TimeoutError:
+            future.cancel()
+            raise SourceUnavailable(f"{self.name} did not answer within {LOOK_SECONDS:g} s.") from None
+
+    async def _look(self, uri: str | None) -> str:
+        loaded = await self._reachable()
+        if uri is None:
+            if self._settings.document_url and time.monotonic() - self._document_checked > self._document_every():
+                try:
+                    await self._fetch_document()
+                except SourceUnavailable:
+                    if self._client.down:
+                        raise
+                    log.warning(
+                        "%s has changed, and cannot be used: the earlier one stays", self.location, exc_info=True
+                    )
+            return self._loaded.version if self._loaded is not None else ""
+        target = loaded.catalogue.uris.read(uri)
+        if target.kind != "answer":
+            return version_of(await self._stat(uri, loaded, target))
+        try:
+            return (await self._get(uri, loaded, target, look=True)).version
+        except (InvalidArgument, HandlerFailed) as error:
+            if isinstance(error, SourceUnavailable):
+                raise
+            return f"failed: {error}"
+
+    def _document_every(self) -> float:
+        return self._polling.every * DOCUMENT_ROUNDS
+
+    # Start and close
+
+    async def start(self) -> None:
+        """Load the document.
+
+        Raises:
+            SourceUnavailable: it cannot be loaded.
+        """
+        await self._load()
+
+    async def close(self) -> None:
+        """End all watches and close the connections."""
+        await asyncio.to_thread(self._polling.close)
+        await self._client.close()
+
+
+_SUFFIXES = {
+    "application/json": ".json", "text/html": ".html", "text/csv": ".csv", "text/markdown": ".md",
+    "application/xml": ".xml", "text/plain": ".txt",
+}  # fmt: skip
+
+
+def _utf8(answer: KeptAnswer) -> bytes:
+    """Return the body; a text in another encoding that the API states as UTF-8."""
+    if answer.charset in ("", "utf-8", "utf8", "us-ascii", "ascii"):
+        return answer.body
+    try:
+        return answer.body.decode(answer.charset).encode()
+    except (LookupError, UnicodeError, ValueError):
+        return answer.body
+
+
+def _header_of(scheme: JsonObject) -> Sequence[str]:
+    """Return the name of the header in which a security scheme sends credentials."""
+    if scheme.get("type") == "apiKey":
+        return (str(scheme.get("name")).lower(),) if scheme.get("in") == "header" else ()
+    return ("authorization",)
+
+
+def _named(call: Callable[[JsonObject], Awaitable[t.CallToolResult]], name: str) -> Callable[..., Any]:
+    """Return a function that takes the arguments of a tool by name."""
+
+    async def operation(**arguments: Any) -> t.CallToolResult:
+        return await call(arguments)
+
+    operation.__name__ = name
+    return operation
+
+
+def _page(listed: Sequence[t.Resource], after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+    """Return a page of a list in the order of `list_order`, and the key of the next page."""
+    begin = (
+        0 if after is None else bisect_right(listed, list_order(after), key=lambda resource: list_order(resource.uri))
+    )
+    found = list(listed[begin : begin + limit])
+    return found, _KEY + found[-1].uri if found and begin + limit < len(listed) else None
+
+
+def _uri_of(url: str, loaded: _Loaded, target: ApiTarget) -> str:
+    """Return the URI for the URL of a page, which the API sent; an empty string if no operation has it.
+
+    If its path is not one of the document's (GitHub's links contain numbers instead of names), its query is used with
+    the path of this page. No request goes to the URL itself.
+    """
+    parts = split_url(url)
+    if parts is None:
+        return ""
+    uris, base = loaded.catalogue.uris, urlsplit(loaded.base_url).path
+    hidden = loaded.credentials.query_names
+    pairs = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in hidden]
+    paths = [target.path]
+    if origin_of(url) == origin_of(loaded.base_url) and parts.path.startswith(f"{base}/"):
+        paths.insert(0, parts.path[len(base) :])
+    for path in paths:
+        uri = uris.answer(path, pairs)
+        try:
+            if uris.read(uri).kind == "answer":
+                return uri
+        except (ResourceNotFound, InvalidArgument):
+            continue
+    return ""

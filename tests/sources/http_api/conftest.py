@@ -1,0 +1,54 @@
+"""A shop as a real server of uvicorn, whose data the tests change."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import uvicorn
+
+from tests.sources.http_api.shop import Shop, make_shop
+
+__all__ = ["ShopServer", "served"]
+
+
+class ShopServer:
+    """A shop behind uvicorn in a thread. It can be stopped, and started again on the same port."""
+
+    def __init__(self) -> None:
+        self.shop = Shop()
+        self.app = make_shop(self.shop)
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            self.port = found.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self) -> None:
+        config = uvicorn.Config(self.app, host="127.0.0.1", port=self.port, log_level="error", timeout_graceful_shutdown=0)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        deadline = time.monotonic() + 30
+        while not self._server.started:
+            assert time.monotonic() < deadline, "uvicorn does not start"
+            time.sleep(0.01)
+
+    @property
+    def is_up(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(30)
+
+
+@pytest.fixture
+def served() -> Iterator[ShopServer]:
+    """A shop behind uvicorn."""
+    server = ShopServer()
+    yield server
+    server.stop()
