@@ -145,7 +145,7 @@ def make_shop(shop: Shop) -> FastAPI:
             shop.not_modified += 1
             return Response(status_code=304, headers=headers)
         return PlainTextResponse(
-            "".join(f"notice {number}: all is well\n" for number in range(30_000)), headers=headers
+            "".join(f"notice {number}: all is well\n" for number in range(60_000)), headers=headers
         )
 
     @app.get("/cursors", tags=["pages"])

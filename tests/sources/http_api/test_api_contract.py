@@ -50,7 +50,7 @@ class TestServedApi(SourceContract):
         return f"api://shop/extra/{number}"
 
     def whole(self, source: Any) -> str:
-        return "".join(f"notice {number}: all is well\n" for number in range(30_000))
+        return "".join(f"notice {number}: all is well\n" for number in range(60_000))
 
     def hide(self, source: Any) -> Callable[[], object]:
         self.served.stop()
@@ -75,7 +75,7 @@ class TestApiInThisProcess(SourceContract):
         return "api://rope-shop/orders/1"
 
     def whole(self, source: Any) -> str:
-        return "".join(f"notice {number}: all is well\n" for number in range(30_000))
+        return "".join(f"notice {number}: all is well\n" for number in range(60_000))
 
     def hide(self, source: Any) -> Callable[[], object]:
         self.shop.down = True

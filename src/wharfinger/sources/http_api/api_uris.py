@@ -154,7 +154,10 @@ class ApiUris:
         declared = {one.name for one in operation.at("query")}
         if ABOUT not in declared and any(name == ABOUT for name, _ in pairs):
             raise ResourceNotFound(uri)
-        window = parse({name: value for name, value in pairs if name in WINDOWS and name not in declared})
+        windows = [(name, value) for name, value in pairs if name in WINDOWS and name not in declared]
+        if len(windows) > 1:
+            raise InvalidArgument("Ask for one window: lines=1-200, bytes=0-65535 or tail=200, once.")
+        window = parse(dict(windows))
         pairs = [(name, value) for name, value in pairs if name not in WINDOWS or name in declared]
         self._check(operation, given, pairs)
         return ApiTarget("answer", operation, request_path(operation, given), tuple(pairs), window)

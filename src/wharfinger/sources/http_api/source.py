@@ -60,6 +60,8 @@ __all__ = ["ApiSettings", "HttpApi"]
 
 log = logging.getLogger("wharfinger.sources.http_api")
 
+MAX_WHOLE_BYTES = 1 << 20
+"""Largest answer that is read at once; a larger one has windows."""
 LOOK_SECONDS = 45.0
 """How long the thread that looks for changes waits for one request."""
 DOCUMENT_ROUNDS = 12
@@ -276,6 +278,23 @@ class HttpApi(Source):
             await self._client.probe()
         return loaded
 
+    async def _refresh(self, loaded: _Loaded) -> _Loaded:
+        """Look whether the document has changed, unless that was done a short time ago. Returns what is loaded then.
+
+        Raises:
+            SourceUnavailable: the API cannot be reached.
+        """
+        age = time.monotonic() - self._document_checked
+        if not self._settings.document_url or age < self._polling.every * DOCUMENT_ROUNDS:
+            return loaded
+        try:
+            await self._fetch_document()
+        except SourceUnavailable as error:
+            if self._client.down:
+                raise
+            log.warning("%s has changed, and the earlier document stays: %s", self.location, error)
+        return self._loaded or loaded
+
     async def probe(self) -> None:
         """Check whether the API answers.
 
@@ -292,7 +311,10 @@ class HttpApi(Source):
             InvalidArgument: the key is not one of this list.
             SourceUnavailable: the API cannot be reached.
         """
-        catalogue = (await self._reachable()).catalogue
+        loaded = await self._reachable()
+        if after is None:
+            loaded = await self._refresh(loaded)
+        catalogue = loaded.catalogue
         return _page(catalogue.listed(), self._read_key(after), limit)
 
     def _read_key(self, after: str | None) -> str | None:
@@ -401,7 +423,15 @@ class HttpApi(Source):
         base = uris.answer(target.path, target.pairs)
         body, declared = _utf8(answer), answer.mime_type
         name = f"answer{_SUFFIXES.get(declared, '')}"
-        contents = read_content(uri, base, name, BytesContent(body), target.window, meta={VERSION: answer.version})
+        contents = read_content(
+            uri,
+            base,
+            name,
+            BytesContent(body),
+            target.window,
+            max_bytes=MAX_WHOLE_BYTES,
+            meta={VERSION: answer.version},
+        )
         first = contents[0]
         textual = first.text is not UNSET
         if declared and body and textual != (mime.is_text(declared) or "json" in declared or "xml" in declared):
@@ -509,16 +539,7 @@ class HttpApi(Source):
     async def _look(self, uri: str | None) -> str:
         loaded = await self._reachable()
         if uri is None:
-            if self._settings.document_url and time.monotonic() - self._document_checked > self._document_every():
-                try:
-                    await self._fetch_document()
-                except SourceUnavailable:
-                    if self._client.down:
-                        raise
-                    log.warning(
-                        "%s has changed, and cannot be used: the earlier one stays", self.location, exc_info=True
-                    )
-            return self._loaded.version if self._loaded is not None else ""
+            return (await self._refresh(loaded)).version
         target = loaded.catalogue.uris.read(uri)
         if target.kind != "answer":
             return version_of(await self._stat(uri, loaded, target))
@@ -528,9 +549,6 @@ class HttpApi(Source):
             if isinstance(error, SourceUnavailable):
                 raise
             return f"failed: {error}"
-
-    def _document_every(self) -> float:
-        return self._polling.every * DOCUMENT_ROUNDS
 
     # Start and close
 
