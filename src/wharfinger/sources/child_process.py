@@ -1,0 +1,136 @@
+"""Runs a function in a child process with bounds on time, memory and output, for parsers of hostile data.
+
+A parser in another language may hang, abort, or take any amount of memory, and Python cannot interrupt it. So it runs
+in a process of its own, which has no environment variables, opens only the files that it is given, and ends at a bound:
+
+1. `child_main.py` starts as a script of the standard library alone. It reads the limits and the request from stdin,
+   sets the limits of the process, and only then imports the module with the parser.
+2. The module's `main(request)` returns the reply, or raises `ChildRefused` with a message for the caller.
+3. The reply is written to a temporary file, so that the limit on the size of files bounds it too.
+
+The limits of memory, processor time and files are those of the operating system (`setrlimit(2)`), which Windows does
+not have. There, only the time is bounded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from wharfinger.sources import child_main
+from wharfinger.sources.child_main import ChildRefused
+
+__all__ = ["ChildBounds", "ChildProcesses", "ChildRefused", "ChildStopped"]
+
+MAX_CHILDREN = 2
+"""Children of one `ChildProcesses` that run at once. Others wait, at most as long as their own time."""
+
+
+class ChildBounds(NamedTuple):
+    """The bounds of a child: seconds, bytes of memory, and bytes of each file that it writes, such as its reply."""
+
+    seconds: float
+    memory: int
+    output: int
+
+
+class ChildStopped(Exception):
+    """The child ended without a reply: it reached a bound, or crashed. `str()` says why, in a few words."""
+
+
+class ChildProcesses:
+    """Runs children, and can end all that run. Several threads may use it at once."""
+
+    def __init__(self) -> None:
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(MAX_CHILDREN)
+
+    def run(self, module: str, request: bytes, bounds: ChildBounds, descriptors: Sequence[int] = ()) -> bytes:
+        """Call `main(request)` of a module in a child, and return its reply. Blocks.
+
+        Args:
+            module: The full name of the module.
+            request: The argument of `main`.
+            bounds: When to end the child.
+            descriptors: Open files that the child inherits under the same numbers (not on Windows).
+
+        Raises:
+            ChildRefused: `main` raised it.
+            ChildStopped: there is no reply.
+        """
+        if not self._slots.acquire(timeout=bounds.seconds):
+            raise ChildStopped("too much else is in progress")
+        try:
+            return self._run(module, request, bounds, descriptors)
+        finally:
+            self._slots.release()
+
+    def _run(self, module: str, request: bytes, bounds: ChildBounds, descriptors: Sequence[int]) -> bytes:
+        head = {
+            "path": [entry or os.getcwd() for entry in sys.path],
+            "module": module,
+            "seconds": int(bounds.seconds) + 1,
+            "memory": bounds.memory,
+            "output": bounds.output,
+        }
+        with tempfile.TemporaryFile() as reply:
+            child = subprocess.Popen(  # noqa: S603 - this interpreter and a script of this package
+                [sys.executable, "-I", child_main.__file__],
+                stdin=subprocess.PIPE,
+                stdout=reply,
+                stderr=subprocess.DEVNULL,
+                env=_environment(),
+                pass_fds=tuple(descriptors) if os.name == "posix" else (),
+                start_new_session=True,  # Ctrl-C is for this process, which then ends the child
+            )
+            with self._lock:
+                self._running.add(child)
+            try:
+                child.communicate(json.dumps(head).encode() + b"\n" + request, timeout=bounds.seconds)
+            except subprocess.TimeoutExpired:
+                raise ChildStopped(f"it took longer than {bounds.seconds:g} s") from None
+            finally:
+                child.kill()
+                child.wait()
+                with self._lock:
+                    self._running.discard(child)
+            size = reply.seek(0, os.SEEK_END)
+            reply.seek(0)
+            text = reply.read(min(size, bounds.output + 1))
+        if child.returncode == 0 and text[:1] == child_main.REPLIED:
+            return text[1:]
+        if child.returncode == 0 and text[:1] == child_main.REFUSED:
+            raise ChildRefused(text[1:].decode("utf-8", "replace"))
+        if child.returncode == child_main.OUTPUT_EXIT_CODE or size >= bounds.output:
+            raise ChildStopped(f"its content takes more than {bounds.output >> 20} MiB")
+        if child.returncode in (child_main.MEMORY_EXIT_CODE, *_MEMORY_SIGNALS):
+            raise ChildStopped(f"it needs more than {bounds.memory >> 20} MiB of memory")
+        if child.returncode in _TIME_SIGNALS:
+            raise ChildStopped(f"it took longer than {bounds.seconds:g} s")
+        raise ChildStopped("it is damaged in a way that ends its parser")
+
+    def close(self) -> None:
+        """End all children at once. Their callers get `ChildStopped`."""
+        with self._lock:
+            running = list(self._running)
+        for child in running:
+            child.kill()
+
+
+# Rust's allocator aborts, and C++ code may fail with a signal, if there is no memory.
+_MEMORY_SIGNALS = (-6, -11)
+_TIME_SIGNALS = (-14, -24)  # SIGALRM, SIGXCPU
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment of a child: nothing but what Windows needs to start a program."""
+    if sys.platform == "win32":
+        return {"SYSTEMROOT": os.environ.get("SYSTEMROOT", "")}
+    return {"MALLOC_ARENA_MAX": "2", "TZ": "UTC"}  # an arena for each thread would count as 128 MiB of memory

@@ -1,0 +1,159 @@
+"""Functions in child processes: replies, refusals, and each bound at its value and beyond."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from wharfinger.sources.child_process import ChildBounds, ChildProcesses, ChildRefused, ChildStopped
+
+BOUNDS = ChildBounds(20.0, 512 << 20, 1 << 20)
+MODULE = """
+import json, os, signal, sys, time
+from wharfinger.sources.child_process import ChildRefused
+
+
+def main(data):
+    what, _, argument = data.decode().partition(" ")
+    if what == "echo":
+        return argument.encode()
+    if what == "refuse":
+        raise ChildRefused(argument)
+    if what == "size":
+        return bytes(int(argument))
+    if what == "memory":
+        return str(len(bytearray(int(argument)))).encode()
+    if what == "spin":
+        while True:
+            pass
+    if what == "sleep":
+        time.sleep(60)
+    if what == "signal":
+        signal.signal(int(argument), signal.SIG_DFL)
+        os.kill(os.getpid(), int(argument))
+    if what == "read":
+        return os.read(int(argument), 100)
+    if what == "environment":
+        return json.dumps([dict(os.environ), os.getsid(0) == os.getpid(), os.listdir("/proc/self/fd")]).encode()
+    raise ValueError(what)
+"""
+
+
+@pytest.fixture
+def children(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChildProcesses]:
+    (tmp_path / "called_in_child.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = ChildProcesses()
+    yield made
+    made.close()
+
+
+def call(children: ChildProcesses, request: str, bounds: ChildBounds = BOUNDS, *files: int) -> bytes:
+    return children.run("called_in_child", request.encode(), bounds, files)
+
+
+def test_a_reply_and_a_refusal_arrive(children: ChildProcesses) -> None:
+    assert call(children, "echo Ünï") == "Ünï".encode()
+    assert call(children, "echo ") == b""
+    with pytest.raises(ChildRefused, match="the sheet Ü is empty"):
+        call(children, "refuse the sheet Ü is empty")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_child_gets_no_variables_and_only_the_files_it_is_given(
+    children: ChildProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "fathoms")
+    (tmp_path / "given").write_text("content")
+    given, other = os.open(tmp_path / "given", os.O_RDONLY), os.open(tmp_path / "given", os.O_RDONLY)
+    os.set_inheritable(other, False)
+    try:
+        assert call(children, f"read {given}", BOUNDS, given) == b"content"
+        found = call(children, "environment", BOUNDS, given).decode()
+        assert "fathoms" not in found and "PATH" not in found and "true" in found
+        assert f'"{given}"' in found and f'"{other}"' not in found
+    finally:
+        os.close(given)
+        os.close(other)
+
+
+def test_the_reply_is_bounded(children: ChildProcesses) -> None:
+    assert len(call(children, f"size {(1 << 20) - 1}")) == (1 << 20) - 1  # one byte says that it is a reply
+    with pytest.raises(ChildStopped, match="more than 1 MiB"):
+        call(children, f"size {1 << 20}")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
+def test_memory_is_bounded(children: ChildProcesses) -> None:
+    assert call(children, f"memory {100 << 20}") == str(100 << 20).encode()
+    with pytest.raises(ChildStopped, match="more than 512 MiB of memory"):
+        call(children, f"memory {600 << 20}")
+
+
+@pytest.mark.parametrize("request_", ["spin", "sleep"])
+def test_time_is_bounded(children: ChildProcesses, request_: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(ChildStopped, match=r"longer than 0\.5 s"):
+        call(children, request_, BOUNDS._replace(seconds=0.5))
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [(6, "memory"), (11, "memory"), (14, "longer"), (24, "longer"), (9, "damaged")],
+)
+def test_a_child_that_crashes_is_reported(children: ChildProcesses, number: int, reason: str) -> None:
+    with pytest.raises(ChildStopped, match=reason):
+        call(children, f"signal {number}")
+
+
+def test_an_error_of_the_function_is_not_shown(children: ChildProcesses) -> None:
+    with pytest.raises(ChildStopped, match="damaged"):
+        call(children, "unknown secret")
+
+
+def test_close_ends_all_children(children: ChildProcesses) -> None:
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call(children, "sleep")
+        except ChildStopped as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    while len(children._running) < 2:
+        time.sleep(0.01)
+    children.close()
+    for thread in threads:
+        thread.join(10)
+    assert len(errors) == 2
+    assert not children._running
+
+
+def test_a_child_that_finds_no_free_place_in_time_is_refused(children: ChildProcesses) -> None:
+    def sleep() -> None:
+        with suppress(ChildStopped):
+            call(children, "sleep")
+
+    threads = [threading.Thread(target=sleep) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    while len(children._running) < 2:
+        time.sleep(0.01)
+    with pytest.raises(ChildStopped, match="too much else"):
+        call(children, "echo x", BOUNDS._replace(seconds=0.2))
+    children.close()
+    for thread in threads:
+        thread.join(10)
+    assert call(children, "echo x") == b"x"
