@@ -30,6 +30,7 @@ __all__ = [
     "Source",
     "SourceUnavailable",
     "TextPieces",
+    "TextPlace",
     "UnusableSource",
     "UriParameter",
     "brief",
@@ -89,6 +90,19 @@ TextPieces: TypeAlias = Iterable[str] | AsyncIterator[str]
 """A text in pieces, in order."""
 
 
+class TextPlace(NamedTuple):
+    """A part of a document that has a URI, such as a page, and its lines in the document's text."""
+
+    uri: str
+    """The URI of the part, with a query that may be followed by `&lines=1-200`. Its text is these lines."""
+    label: str
+    """What people call it, such as `page 3`."""
+    first: int
+    """The number of its first line in the text of the document, from 1."""
+    last: int
+    """The number of its last line."""
+
+
 F = TypeVar("F", bound=Callable[..., object])
 
 _PATH_CHARACTERS = "-._~!$&'()+,;=:@"
@@ -114,9 +128,11 @@ class UriParameter(NamedTuple):
     """A parameter in the query of a source's URIs, such as `level` in `?level=error`."""
 
     example: str
-    """A value as it is written in a URI, such as `error`."""
+    """A value as it is written in a URI, such as `error`; empty if it is written without one, as in `?text`."""
     meaning: str
     """The result of a read with it, in a few words, such as `entries of this level and above`."""
+    types: tuple[str, ...] = ()
+    """The MIME types of the resources that it is for; empty if it is for all."""
 
 
 class UnusableSource(WharfingerError, ValueError):
@@ -283,6 +299,14 @@ class Source:
             ResourceNotFound: missing or forbidden, which look the same.
         """
         return _then(self.read(uri), _texts_of)
+
+    def place(self, uri: str, line: int) -> TextPlace | None:
+        """Return the part of a document in which a line of its `text` is, from 1. A search links its hits there.
+
+        Override it if documents have parts with URIs of their own, such as pages. None, the default, lets a search
+        link to a window of lines. It is called in a thread, so it may block.
+        """
+        return None
 
     def shown_documents(self) -> Callable[[str], bool] | None:
         """Return a function that returns whether a search may show a document whose URI the caller may read.

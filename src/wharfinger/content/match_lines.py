@@ -120,6 +120,10 @@ class Passage(NamedTuple):
         """The same passage with only its best line."""
         return self._replace(lines=tuple(line for line in self.lines if line[0] == self.line))
 
+    def within(self, first: int, last: int) -> Passage:
+        """Return the passage without lines outside this range, and with numbers that begin with 1 at `first`."""
+        return self._replace(lines=tuple(line for line in self.lines if first <= line[0] <= last)).moved(1 - first)
+
     def moved(self, lines: int) -> Passage:
         """Return the same passage with this many more lines before it."""
         return self._replace(line=self.line + lines, lines=tuple((at + lines, text) for at, text in self.lines))

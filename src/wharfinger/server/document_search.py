@@ -18,7 +18,7 @@ from wharfinger.content.folding import fold
 from wharfinger.content.match_lines import match_text
 from wharfinger.content.near_words import NearWords
 from wharfinger.content.search_query import Query, Word, query_of
-from wharfinger.errors import InternalError, InvalidParams, PermissionDenied, ResourceNotFound
+from wharfinger.errors import InternalError, InvalidParams, Overloaded, PermissionDenied, ResourceNotFound
 from wharfinger.policy.current import readable_uris
 from wharfinger.server.search_ranking import FoundDocument, Ranking, correct, is_prose, name_of, name_score
 from wharfinger.source import (
@@ -222,7 +222,10 @@ class _DocumentSearch:
                     texts += 1
                     text = self.reader.text(self.source, document.uri)
                     pieces = BoundedPieces(text, min(self.bounds.text_characters, left), self.deadline)
-                    match = match_text(pieces, self.query, name_matches, prose=is_prose(document.title))
+                    try:
+                        match = match_text(pieces, self.query, name_matches, prose=is_prose(document.title))
+                    except Overloaded:
+                        self.reached = "before all texts were read"
                     left -= pieces.read
             ranking.add(
                 FoundDocument(self.source, document.uri, document.title, document.mime_type, name_matches, match)

@@ -87,6 +87,8 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
     def accepts(self, hit: Hit) -> bool:
         """Return whether a hit of a source passes the filters of type and path."""
         kind = (hit.resource.mime_type or "") if hit.resource is not None else ""
+        if isinstance(hit, FoundHit) and hit.document_type:
+            kind = hit.document_type
         if self.type and not fits_type(kind, self.type):
             return False
         return not self.path or self.matches_path(hit.title) or self.matches_path(hit.uri)
@@ -344,4 +346,5 @@ def _snippet_of(text: str, query: Query, hit: Hit) -> str | None:
         return ""
     window = _WINDOW.search(hit.uri)
     before = int(window[1]) - 1 if window is not None else 0
-    return match.passages[0].moved(before).snippet
+    snippet = match.passages[0].moved(before).snippet
+    return f"{hit.place}\n{snippet}" if isinstance(hit, FoundHit) and hit.place else snippet

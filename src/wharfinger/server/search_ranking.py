@@ -23,7 +23,7 @@ from wharfinger.content.folding import fold
 from wharfinger.content.match_lines import Passage, TextMatch, score_of
 from wharfinger.content.search_query import Query, Word
 from wharfinger.content.text import printable
-from wharfinger.source import Document, Hit, Hits, Source
+from wharfinger.source import Document, Hit, Hits, Source, TextPlace
 
 if TYPE_CHECKING:
     from wharfinger.server.document_search import SourceReader
@@ -84,6 +84,10 @@ class FoundHit(Hit, frozen=True, kw_only=True):
 
     words: tuple[str, ...] = ()
     score: float = 0.0
+    document_type: str = ""
+    """The MIME type of the document. That of the hit is another one if it is the text of a page."""
+    place: str = ""
+    """What people call the part of the document that the hit is, such as `page 3`."""
 
 
 class FoundDocument(NamedTuple):
@@ -108,6 +112,8 @@ class _Candidate(NamedTuple):
     found: FoundDocument
     passages: list[Passage]
     window: bool = False
+    place: TextPlace | None = None
+    """The part of the document in which the passages are, if it has parts."""
 
 
 class Ranking:
@@ -167,11 +173,13 @@ class Ranking:
             has_words = tuple(map(max, passage.evidence, present))
             score = score_of(self.query, has_words, passage.bonus, passage.factor)
             score = (score + name) * factor * LATER_HIT_FACTOR ** len(candidates)
+            place = found.source.place(found.uri, passage.line)
             known = next(
-                (candidate for candidate in candidates if not large or _in_window(candidate.passages[0], passage)), None
+                (candidate for candidate in candidates if _belongs(candidate, passage, place, large)),
+                None,
             )
             if known is None and len(candidates) < MAX_WINDOWS:
-                candidates.append(_Candidate(score, self.number, found, [passage], large))
+                candidates.append(_Candidate(score, self.number, found, [passage], large, place))
             elif known is not None and self._is_also_shown(known, passage):
                 known.passages.append(passage)
         yield from candidates
@@ -225,14 +233,19 @@ class Ranking:
 
     def _hit(self, candidate: _Candidate, reader: SourceReader, deadline: float, *, brief: bool) -> Hit:
         found = candidate.found
-        uri = found.uri
-        if candidate.window and "?" not in uri and time.monotonic() < deadline:
+        uri, place, kind = found.uri, candidate.place, found.kind
+        if place is not None:
+            uri, kind = place.uri, ""
+            if place.last - place.first >= SMALL_LINES:
+                line = candidate.passages[0].line - place.first + 1
+                uri += f"&lines={max(1, line - BEFORE_LINES)}-{line + AFTER_LINES}"
+        elif candidate.window and "?" not in uri and time.monotonic() < deadline:
             line = candidate.passages[0].line
             window = f"{uri}?lines={max(1, line - BEFORE_LINES)}-{line + AFTER_LINES}"
             if found.source.matches(window) and reader.exists(found.source, window):
                 uri = window
         name = found.title.rstrip("/").rpartition("/")[2] or found.title
-        resource = t.Resource(uri=uri, name=name, title=found.title, mime_type=found.kind or UNSET)
+        resource = t.Resource(uri=uri, name=name, title=found.title, mime_type=kind or UNSET)
         has_words = [
             any(passage.evidence[number] > 0 for passage in candidate.passages)
             for number in range(len(found.name_matches))
@@ -243,10 +256,28 @@ class Ranking:
             if one and not name
         )
         shown = [passage.brief for passage in candidate.passages[:1]] if brief else candidate.passages
+        if place is not None:
+            shown = [passage.within(place.first, place.last) for passage in shown]
         snippet = "\n…\n".join(passage.snippet for passage in sorted(shown, key=lambda one: one.line))
+        label = "" if place is None else place.label
         return FoundHit(
-            uri=uri, title=found.title, snippet=snippet, resource=resource, words=words, score=candidate.score
+            uri=uri,
+            title=found.title,
+            snippet=f"{label}\n{snippet}" if label and snippet else snippet,
+            resource=resource,
+            words=words,
+            score=candidate.score,
+            document_type=found.kind,
+            place=label,
         )
+
+
+def _belongs(candidate: _Candidate, passage: Passage, place: TextPlace | None, large: bool) -> bool:
+    """Return whether a passage is in the same part of the document, or in the same window, as those of a candidate."""
+    if place is not None or candidate.place is not None:
+        small = place is None or place.last - place.first < SMALL_LINES
+        return place == candidate.place and (small or _in_window(candidate.passages[0], passage))
+    return not large or _in_window(candidate.passages[0], passage)
 
 
 def _in_window(first: Passage, other: Passage) -> bool:
@@ -264,9 +295,12 @@ def is_secondary(title: str) -> bool:
     return _SECONDARY.search(title) is not None
 
 
+_PROSE = (".md", ".rst", ".txt", ".adoc", ".mdx", ".markdown", ".html", ".docx", ".pptx", ".epub")
+
+
 def is_prose(title: str) -> bool:
     """Return whether a document is prose, judging by its file extension."""
-    return title.lower().endswith((".md", ".rst", ".txt", ".adoc", ".mdx", ".markdown", ".html"))
+    return title.lower().endswith(_PROSE)
 
 
 def name_of(document: Document) -> str:

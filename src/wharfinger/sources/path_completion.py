@@ -16,10 +16,12 @@ SEARCH_SECONDS = 0.1
 """How long subdirectories are searched."""
 
 
-def complete_path(tree: FileTree, value: str, view: TreeView | None) -> list[str]:
+def complete_path(
+    tree: FileTree, value: str, view: TreeView | None, accepts: Callable[[str], bool] = lambda name: True
+) -> list[str]:
     """Return paths that start with `value`, then those whose name contains its last part. Directories end with `/`.
 
-    With a view, they are paths that it shows.
+    With a view, they are paths that it shows. `accepts` returns whether a file is wanted, by its name.
     """
     head, _, typed = value.rpartition("/")
     try:
@@ -31,14 +33,20 @@ def complete_path(tree: FileTree, value: str, view: TreeView | None) -> list[str
     except (NotServed, UnreadableUri):
         return []
     wanted = typed_name(typed)
-    found = _completions(parts, listing, wanted, None if view is None else view.names(parts))
+    found = _completions(parts, listing, wanted, None if view is None else view.names(parts), accepts)
     if wanted and len(found) < MAX_COMPLETIONS:
-        found += _complete_deeper(tree, parts, wanted, MAX_COMPLETIONS - len(found), set(found), view)
+        found += _complete_deeper(tree, parts, wanted, MAX_COMPLETIONS - len(found), set(found), view, accepts)
     return found[:MAX_COMPLETIONS]
 
 
 def _complete_deeper(
-    tree: FileTree, parts: Parts, wanted: str, most: int, known: set[str], view: TreeView | None
+    tree: FileTree,
+    parts: Parts,
+    wanted: str,
+    most: int,
+    known: set[str],
+    view: TreeView | None,
+    accepts: Callable[[str], bool],
 ) -> list[str]:
     """Return paths in subdirectories whose name contains what was typed: those found within `SEARCH_SECONDS`."""
     deadline = time.monotonic() + SEARCH_SECONDS
@@ -50,7 +58,7 @@ def _complete_deeper(
                 break
             if number % 256 == 255 and time.monotonic() > deadline:
                 break
-            if wanted in entry.name.casefold():
+            if wanted in entry.name.casefold() and (entry.is_directory or accepts(entry.name)):
                 path = join_parts(entry.parts) + ("/" if entry.is_directory else "")
                 if path not in known:
                     found.append(path)
@@ -68,7 +76,11 @@ def typed_name(typed: str) -> str:
 
 
 def _completions(
-    parts: Parts, listing: DirectoryListing, wanted: str, shows: Callable[[str], bool] | None
+    parts: Parts,
+    listing: DirectoryListing,
+    wanted: str,
+    shows: Callable[[str], bool] | None,
+    accepts: Callable[[str], bool],
 ) -> list[str]:
     """Return the entries of one directory that start with what was typed, then those that contain it."""
     before = join_parts(parts) + "/" if parts else ""
@@ -77,7 +89,7 @@ def _completions(
     for names, end in ((listing.directories, "/"), (listing.files, "")):
         for name in names:
             folded = name.casefold()
-            if shows is not None and not shows(name):
+            if (shows is not None and not shows(name)) or not (end or accepts(name)):
                 continue
             if folded.startswith(wanted):
                 begin.append(before + quote(name) + end)

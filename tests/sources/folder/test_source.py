@@ -214,7 +214,10 @@ def test_the_label_is_percent_encoded_in_uris(charts: Path) -> None:
 
 
 def test_a_template_reaches_every_file(source: Folder) -> None:
-    assert [template.uri_template for template in source.templates] == ["file:///charts/{+path}"]
+    assert [template.uri_template for template in source.templates] == [
+        "file:///charts/{+path}",
+        "file:///charts/{+path}{?pages}",
+    ]
     template = UriTemplate(source.template)
     for resource in source.page(None, 100)[0][1:]:
         values = template.match(resource.uri)

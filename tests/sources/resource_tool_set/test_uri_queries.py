@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pptx
 import pytest
 
 from wharfinger import Client, Server
@@ -59,6 +60,10 @@ def sales(folder: Path) -> Source:
 
 def folder_of(folder: Path) -> Source:
     (folder / "app.log").write_text("a line\n")
+    presentation = pptx.Presentation()
+    for _ in range(3):
+        presentation.slides.add_slide(presentation.slide_layouts[0])
+    presentation.save(str(folder / "plan.pptx"))
     return files(folder, label="charts")
 
 
@@ -90,7 +95,9 @@ def test_every_example_of_a_source_can_be_read(tmp_path: Path, kind: str) -> Non
     query = re.compile(r"\{[?&]([^}]*)\}")
 
     def filled(template: str, names: list[str]) -> str:
-        base = re.sub(r"\{\+?(\w+)\}", lambda found: values[found[1]], query.sub("", template))
+        for_documents = any(name in source.parameters and source.parameters[name].types for name in names)
+        typed = {"path": "plan.pptx"} if for_documents else dict[str, str]()
+        base = re.sub(r"\{\+?(\w+)\}", lambda found: {**values, **typed}[found[1]], query.sub("", template))
         one_of = {"limit", "tail"} if "rows" in names else set[str]()  # a URI has only one of them
         parameters = {name: source.parameters[name] for name in names if name in source.parameters.keys() - one_of}
         asked = [f"{name}={parameter.example}" for name, parameter in parameters.items()]

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
 
 from wharfinger import types as t
+from wharfinger.content import mime
 from wharfinger.content.text import shown, size_text
 from wharfinger.errors import ResourceNotFound
-from wharfinger.source import Changed, Document, Source, SourceUnavailable, brief
+from wharfinger.source import Changed, Document, Source, SourceUnavailable, TextPlace, brief
 from wharfinger.sources.directories import MAX_CHILDREN
+from wharfinger.sources.document_text import document_query
+from wharfinger.sources.document_text.document_pages import FORMATS, can_read_documents, is_document
+from wharfinger.sources.document_text.document_query import is_document_uri
 from wharfinger.sources.folder.counts import Count, count
 from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.folder.file_watch import TreeWatch
 from wharfinger.sources.folder.ignore import PublishChoice
-from wharfinger.sources.folder.tree import FileTree
+from wharfinger.sources.folder.tree import FileTree, Parts
 from wharfinger.sources.folder.tree_resources import TreeResources
 from wharfinger.sources.labels import UnusableFolder, default_label, resolve_root, usable_label
 from wharfinger.sources.path_completion import complete_path
@@ -24,6 +33,9 @@ from wharfinger.sources.windows.window import (
     PARAMETERS,
     SUMMARY,
 )
+
+if TYPE_CHECKING:
+    from wharfinger.sources.document_text.document_files import DocumentFiles
 
 __all__ = ["ENCODING", "MAX_CHILDREN", "SUMMARY", "Count", "Folder", "UnusableFolder", "files", "size_text"]
 
@@ -100,8 +112,17 @@ class Folder(Source):
         self.name = self.label
         self.location = root
         self.uri = _absolute_uri(root) if absolute_uris else f"file:///{quote(self.label)}"
-        self.files = TreeResources(FileTree(root, choice), self.uri, self.label, max_size=max_size, annotated=True)
+        has_text = can_read_documents()
+        self.files = TreeResources(
+            FileTree(root, choice),
+            self.uri,
+            self.label,
+            max_size=max_size,
+            annotated=True,
+            adjust=_describe_document if has_text else None,
+        )
         self.template = self.files.template
+        self.pages_template = f"{self.template}{{?pages}}"
         label = shown(self.label)
         self.templates = [
             t.ResourceTemplate(
@@ -111,10 +132,26 @@ class Folder(Source):
                 description=f"Path of a file or folder in {label}, each part percent-encoded, such as docs/guide.md.",
             )
         ]
-        self._watch = TreeWatch(self.files.tree, self.files.locate_base, poll, self.files.window_digest)
+        if has_text:
+            self.parameters = {**PARAMETERS, **document_query.PARAMETERS}
+            self.templates.append(
+                t.ResourceTemplate(
+                    uri_template=self.pages_template,
+                    name=f"{label} documents",
+                    title=f"Text of pages of a PDF, DOCX, PPTX or EPUB file in {label}",
+                    description="pages=3 or pages=3-5; ?text instead of ?pages= for all of it.",
+                )
+            )
+        self._watch = TreeWatch(self.files.tree, self._locate, poll, self._window_digest)
 
     def __repr__(self) -> str:
         return f"files({self.root!r}, label={self.label!r})"
+
+    @cached_property
+    def _documents(self) -> DocumentFiles:
+        from wharfinger.sources.document_text.document_files import DocumentFiles  # costs time, and few folders need it
+
+        return DocumentFiles(self.files)
 
     @property
     def watched_by(self) -> str:
@@ -163,7 +200,7 @@ class Folder(Source):
             InvalidArgument: the URI asks for an impossible window.
         """
         try:
-            return self.files.stat(uri)
+            return self._documents.stat(uri) if is_document_uri(uri) else self.files.stat(uri)
         except ResourceNotFound:
             self._check_root()
             raise
@@ -177,6 +214,8 @@ class Folder(Source):
             InvalidArgument: the URI asks for an impossible window.
         """
         try:
+            if is_document_uri(uri):
+                return self._documents.read(uri, self.cache_scope)
             return self.files.read(uri, cache_scope=self.cache_scope)
         except ResourceNotFound:
             self._check_root()
@@ -192,8 +231,17 @@ class Folder(Source):
             raise SourceUnavailable(f"The folder {self.label!r} was moved or removed, or its disk is not mounted.")
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
-        """Return paths that start with `value`, then others whose name contains its last part. Folders end with `/`."""
-        return complete_path(self.files.tree, value, self.files.view()) if argument == "path" else []
+        """Return paths that start with `value`, then others whose name contains its last part. Folders end with `/`.
+
+        For the pages of a document, return documents, and then ranges of the pages of one.
+        """
+        of_pages = template == self.pages_template
+        if argument == "path":
+            accepts = is_document if of_pages else lambda name: True
+            return complete_path(self.files.tree, value, self.files.view(), accepts)
+        if argument == "pages" and of_pages and (path := context.get("path")):
+            return self._documents.complete_pages(self.files.prefix + path, value)
+        return []
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return files in pages, without opening them. Of pictures and the like, only the names are searched."""
@@ -208,7 +256,13 @@ class Folder(Source):
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
         """
-        return self.files.text(uri)
+        kind = mime.by_name(uri.rpartition("/")[2])
+        return self._documents.text(uri, kind) if kind in FORMATS else self.files.text(uri)
+
+    def place(self, uri: str, line: int) -> TextPlace | None:
+        """Return the page of a document in which a line of its text is; None for other files."""
+        kind = mime.by_name(uri.rpartition("/")[2])
+        return self._documents.place(uri, kind, line) if kind in FORMATS else None
 
     def count(self, seconds: float = 1.0) -> Count:
         """Count the published and withheld files, for at most about this many seconds. Blocks: call it in a thread."""
@@ -227,13 +281,29 @@ class Folder(Source):
         """Stop reporting changes of this URI, or of the list."""
         self._watch.unwatch(uri)
 
+    def _locate(self, uri: str) -> tuple[Parts, bool]:
+        return self.files.locate(uri.partition("?")[0]) if is_document_uri(uri) else self.files.locate_base(uri)
+
+    def _window_digest(self, uri: str, watched: int) -> bytes | None:
+        """Return a digest of a window's content; None for the text of a document, which is not parsed to compare it."""
+        return None if is_document_uri(uri) else self.files.window_digest(uri, watched)
+
     def batch(self) -> AbstractContextManager[object]:
         """Share opened directories between the reads that this thread makes in the `with` block."""
         return self.files.tree.share()
 
     async def close(self) -> None:
-        """Stop watching."""
+        """Stop watching and parsing."""
         self._watch.close()
+        if "_documents" in self.__dict__:
+            await asyncio.to_thread(self._documents.close)
+
+
+def _describe_document(resource: t.Resource, parts: Parts) -> t.Resource:
+    """Say in the description of a document how its text is read."""
+    if resource.mime_type in FORMATS and resource.description is UNSET and "?" not in resource.uri:
+        resource.description = f"Its text: {resource.uri}?text"
+    return resource
 
 
 def _absolute_uri(root: str) -> str:

@@ -21,7 +21,7 @@ from wharfinger.server.context import Context
 from wharfinger.source import Source
 from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS, Budget, end_of_part, json_length
 from wharfinger.sources.resource_tool_set.tool_text import clipped, read
-from wharfinger.sources.resource_tool_set.uri_queries import parameters_at, queries_of
+from wharfinger.sources.resource_tool_set.uri_queries import parameters_at, parameters_of_type, queries_of
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, REMARK, SUMMARY, WINDOW
 
 __all__ = ["MAX_IMAGE_BYTES", "fetch", "read_resource"]
@@ -83,7 +83,7 @@ async def fetch(id: str, ctx: Context[Any], start: int = 0, max_tokens: int = DE
         size = len(first.blob or b"")
         metadata["size"] = str(size)
         text = f"This is not text: {first.mime_type}, {size:,} bytes. The tool read_resource returns it."
-        notes: list[str] = []
+        notes = _hints(ctx.server.resources.source_of(id), id, contents, more=False)
     else:
         answer = _answer(contents[:1], start, _room_for_json(first.text, start, room), binary=False)
         text = "".join(block.text for block in answer.blocks if isinstance(block, t.TextContent))
@@ -234,8 +234,12 @@ def _as_call(remark: str, call: str, uris: Iterable[object]) -> str:
 
 
 def _hints(source: Source | None, uri: str, contents: Sequence[t.ResourceContents], *, more: bool) -> list[str]:
-    """Return further queries: after a directory, and after the first window of a long text."""
-    if source is None or "?" in uri or _names_most(contents, source.parameters):
+    """Return further queries: after a directory, after the first window of a long text, and of data that has a text."""
+    if source is None or "?" in uri:
+        return []
+    if contents[0].text is UNSET and (queries := parameters_of_type(source, contents[0].mime_type or "")):
+        return list(_hint("Read it as text by ", queries))
+    if _names_most(contents, [name for name, known in source.parameters.items() if not known.types]):
         return []
     directory = any(SUMMARY in (meta := _meta(content)) and REMARK not in meta for content in contents[1:])
     if directory or uri == source.uri:

@@ -10,13 +10,15 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
+from urllib.parse import unquote
 
+from wharfinger.content import mime
 from wharfinger.content.text import shown
 from wharfinger.policy.current import may_read_below, reads_source
 from wharfinger.protocol.uri.template import InvalidTemplate, UnmatchableTemplate, UriTemplate
 from wharfinger.source import Source
 
-__all__ = ["parameters_at", "queries_of", "template_entry", "with_queries"]
+__all__ = ["parameters_at", "parameters_of_type", "queries_of", "template_entry", "with_queries"]
 
 MAX_SOURCES = 12
 """Sources that the description of a tool names."""
@@ -32,7 +34,8 @@ def _names(template: str) -> list[str]:
 
 
 def _example(source: Source, name: str) -> str:
-    return f"{name}={source.parameters[name].example}"
+    example = source.parameters[name].example
+    return f"{name}={example}" if example else name
 
 
 def _common_parameters(source: Source) -> list[str]:
@@ -44,13 +47,15 @@ def _common_parameters(source: Source) -> list[str]:
 def queries_of(source: Source) -> Iterator[str]:
     """Yield the queries of a source's URIs, such as `log://app/{+path}?level=error&text=word`.
 
-    Parameters that exclude each other are all listed; if a read has several of them, the source's error says so.
+    Parameters that exclude each other are all listed; if a read has several of them, the source's error says so. Those
+    for some types of resources are left out: the descriptions of such resources name them.
     """
+    general = {name for name, known in source.parameters.items() if not known.types}
     for template in source.templates:
-        names = [name for name in _names(template.uri_template) if name in source.parameters]
+        names = [name for name in _names(template.uri_template) if name in general]
         if names and may_read_below(template.uri_template.partition("{")[0]):
             yield f"{_QUERY.sub('', template.uri_template)}?{'&'.join(_example(source, name) for name in names)}"
-    if names := _common_parameters(source):
+    if names := [name for name in _common_parameters(source) if name in general]:
         yield f"{(source.uri or source.name).rstrip('/')}/…{' '.join(f'?{_example(source, name)}' for name in names)}"
 
 
@@ -68,6 +73,15 @@ def with_queries(description: str, sources: Iterable[Source]) -> str:
     return "\n".join([description, "", "Ask for less by a query:", *list(lines.values())[:MAX_SOURCES]])
 
 
+def parameters_of_type(source: Source, kind: str) -> list[str]:
+    """Return the parameters that only some types of resources have, this one among them, as `parameters_at` does."""
+    return [
+        f"?{_example(source, name)}: {known.meaning}"
+        for name, known in source.parameters.items()
+        if kind in known.types
+    ]
+
+
 def parameters_at(source: Source, uri: str) -> list[str]:
     """Return the parameters of a URI, each with its meaning: `["?level=error: entries of this level and above"]`."""
     base = uri.partition("?")[0]
@@ -76,7 +90,12 @@ def parameters_at(source: Source, uri: str) -> list[str]:
         if (own := _names(template.uri_template)) and _matches(_QUERY.sub("", template.uri_template), base):
             names += own
     names += _common_parameters(source)
-    known = [name for name in dict.fromkeys(names) if name in source.parameters]
+    kind = mime.by_name(unquote(base.rpartition("/")[2]))
+    known = [
+        name
+        for name in dict.fromkeys(names)
+        if name in source.parameters and (not (types := source.parameters[name].types) or kind in types)
+    ]
     return [f"?{_example(source, name)}: {source.parameters[name].meaning}" for name in known]
 
 

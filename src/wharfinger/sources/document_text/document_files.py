@@ -1,0 +1,258 @@
+"""The documents of a folder: the text of PDF, DOCX, PPTX and EPUB files, beside the files themselves.
+
+The bytes of a file come from a descriptor that the folder opened, never from a path, and go to a process that parses
+them (`parser_pool`). The text is kept in memory under the identity, size and times of the file, as long as there is
+room, and so is the reason why a file has no text. Callers that want the same file at the same time share one parse.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+from msgspec import UNSET
+
+from wharfinger import types as t
+from wharfinger.content.text import shown, size_text
+from wharfinger.errors import InvalidArgument, MissingExtra, Overloaded, ResourceNotFound
+from wharfinger.source import VERSION, TextPlace
+from wharfinger.sources.bounded_cache import BoundedCache
+from wharfinger.sources.document_text.document_pages import (
+    FORMATS,
+    DocumentFormat,
+    DocumentPages,
+    can_read_documents,
+)
+from wharfinger.sources.document_text.document_query import pages_uri, read_document_query
+from wharfinger.sources.document_text.parser_pool import ContentChanged, shared_pool
+from wharfinger.sources.folder.file_content import FileContent, version_of_file
+from wharfinger.sources.folder.safe_open import missing_as_not_served, stamp_of
+from wharfinger.sources.folder.tree_resources import TreeResources, found
+from wharfinger.sources.name_completion import MAX_COMPLETIONS
+from wharfinger.sources.ttl import ttl_ms
+from wharfinger.sources.windows.window import NEXT, PREVIOUS, BytesContent, read_content, remark
+
+__all__ = ["DocumentFiles"]
+
+log = logging.getLogger("wharfinger.sources")
+
+MAX_DOCUMENT_BYTES = 64 << 20
+"""The largest file that is parsed."""
+KEPT_BYTES = 64 << 20
+"""Memory for the texts of one folder's documents."""
+FAILED_SECONDS = 300.0
+"""How long a document that could not be parsed is not tried again, unless it changes."""
+READ_PATIENCE, SEARCH_PATIENCE = 20.0, 3.0
+"""Seconds for which a read, or a search, waits for a process that parses."""
+MAX_TRIES = 3
+"""Attempts to read a file that changes during the read."""
+
+Key = tuple[object, ...]
+
+
+class _Unreadable(Exception):
+    """A document has no text. `str()` says why, as a clause."""
+
+
+class _Failure:
+    """Why a document has no text, and until when it is not tried again (monotonic clock)."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        self.until = time.monotonic() + FAILED_SECONDS
+
+
+class DocumentFiles:
+    """Reads the documents among the files of a tree. Its methods may be called from several threads at once."""
+
+    def __init__(self, files: TreeResources) -> None:
+        self.files = files
+        self._kept: BoundedCache[Key, DocumentPages | _Failure] = BoundedCache(KEPT_BYTES)
+        self._running: dict[Key, Future[DocumentPages]] = {}
+        self._lock = threading.Lock()
+
+    # Resources
+
+    def stat(self, uri: str) -> t.Resource:
+        """Return the resource of the text of a document. It is not parsed.
+
+        Raises:
+            ResourceNotFound: there is no such file.
+            InvalidArgument: the query is not valid, or the file is not a document.
+        """
+        document, _ = read_document_query(uri)
+        resource = self.files.stat(document)
+        resource.uri, resource.size, resource.description = uri, UNSET, UNSET
+        resource.mime_type = self._format(document, resource.mime_type or "").text_type
+        return resource
+
+    def read(self, uri: str, cache_scope: t.CacheScope) -> t.ReadResourceResult:
+        """Read the text of a document, or of some pages, or a window of that.
+
+        Raises:
+            ResourceNotFound: there is no such file.
+            InvalidArgument: the query is not valid, the file is not a document, or its text cannot be read. The
+                message says why.
+            Overloaded: too many documents are being parsed.
+        """
+        document, query = read_document_query(uri)
+        format = self._format(document, self.files.stat(document).mime_type or "")
+        pages, status = self._pages_at(document, format, READ_PATIENCE)
+        pages.check(document, query.first)
+        text = "".join(pages.shown(query.first, query.last))
+        meta: dict[str, object] = {VERSION: version_of_file(status)}
+        contents = read_content(
+            uri, query.base, f"text{format.suffix}", BytesContent(text.encode()), query.window, meta=meta
+        )
+        first = contents[0]
+        if not query.whole and query.window is None and first.meta is not UNSET and NEXT not in first.meta:
+            last = query.last or pages.number
+            width = last - query.first + 1
+            if last < pages.number:
+                first.meta[NEXT] = pages_uri(document, last + 1, min(last + width, pages.number))
+            if query.first > 1:
+                first.meta[PREVIOUS] = pages_uri(document, max(1, query.first - width), query.first - 1)
+        if pages.cut:
+            contents.append(remark(uri, pages.cut))
+        if pages.is_empty:
+            contents.append(remark(uri, f"No {format.page} has text. They may be pictures, such as scanned paper."))
+        return t.ReadResourceResult(contents=contents, ttl_ms=ttl_ms(status.st_mtime), cache_scope=cache_scope)
+
+    def _format(self, document: str, kind: str) -> DocumentFormat:
+        format = FORMATS.get(kind)
+        if format is None:
+            raise InvalidArgument(
+                f"{document} is not a PDF, DOCX, PPTX or EPUB file, of which ?text and ?pages= can be read: "
+                "read it without them."
+            )
+        return format
+
+    # Finding
+
+    def text(self, uri: str, kind: str) -> Iterator[str]:
+        """Yield the text of each page of a document; nothing if it has none.
+
+        Raises:
+            ResourceNotFound: there is no such file.
+            Overloaded: too many documents are being parsed.
+        """
+        if not can_read_documents():
+            return
+        try:
+            pages, _ = self._pages_at(uri, FORMATS[kind], SEARCH_PATIENCE)
+        except InvalidArgument:
+            return
+        yield from pages.shown()
+
+    def place(self, uri: str, kind: str, line: int) -> TextPlace | None:
+        """Return the page in which a line of the text is; None if the document cannot be read now."""
+        try:
+            pages, _ = self._pages_at(uri, FORMATS[kind], READ_PATIENCE)
+        except (ResourceNotFound, InvalidArgument, Overloaded):
+            return None
+        page = pages.page_of_line(line)
+        first, last = pages.lines_of(page)
+        return TextPlace(pages_uri(uri, page), f"{pages.format.page} {page}", first, last)
+
+    def complete_pages(self, uri: str, value: str) -> list[str]:
+        """Return ranges of pages that begin with `value`: all pages, then each, or the ends of a range."""
+        try:
+            kind = self.files.stat(uri).mime_type or ""
+            pages, _ = self._pages_at(uri, self._format(uri, kind), READ_PATIENCE)
+        except (ResourceNotFound, InvalidArgument, Overloaded):
+            return []
+        begin, dash, _ = value.partition("-")
+        if not dash:
+            ranges = [f"1-{pages.number}", *map(str, range(1, pages.number + 1))]
+        elif begin.isdecimal() and len(begin) < 10:
+            ranges = [f"{begin}-{last}" for last in range(max(1, int(begin)), pages.number + 1)]
+        else:
+            return []
+        return [each for each in ranges if each.startswith(value)][:MAX_COMPLETIONS]
+
+    # Parsing
+
+    def _pages_at(self, uri: str, format: DocumentFormat, patience: float) -> tuple[DocumentPages, os.stat_result]:
+        """Return the pages of a document, and the status of its file."""
+        if not can_read_documents():
+            raise InvalidArgument(
+                f"{MissingExtra('documents', 'Reading the text of a document')}. Its bytes are at {shown(uri)}"
+            )
+        parts, only_directory = self.files.locate(uri)
+        if only_directory:
+            raise ResourceNotFound(uri)
+        for _ in range(MAX_TRIES):
+            with found(uri), self.files.tree.file(parts) as descriptor, missing_as_not_served():
+                status = os.fstat(descriptor)
+                key = (format.name, *stamp_of(status))
+                try:
+                    pages = self._pages(key, uri, format, FileContent(descriptor, status.st_size), patience)
+                except ContentChanged:
+                    continue
+                except _Unreadable as error:
+                    raise InvalidArgument(
+                        f"{shown(uri)} has no text here, because {error}. Its bytes can be read without a query."
+                    ) from None
+                if stamp_of(os.fstat(descriptor)) == stamp_of(status):
+                    return pages, status
+        raise Overloaded(f"{shown(uri)} changes faster than it can be read: try again later.")
+
+    def _pages(
+        self, key: Key, uri: str, format: DocumentFormat, content: FileContent, patience: float
+    ) -> DocumentPages:
+        """Return the pages of a file, which are kept, parsed now, or parsed by another thread.
+
+        Raises:
+            _Unreadable: the file has no text.
+        """
+        while True:
+            kept = self._kept.get(key)
+            if isinstance(kept, DocumentPages):
+                return kept
+            if kept is not None and time.monotonic() < kept.until:
+                raise _Unreadable(kept.reason)
+            with self._lock:
+                running = self._running.get(key)
+                if running is None:
+                    mine = self._running[key] = Future()
+                    break
+            return running.result()
+        try:
+            pages = self._parse(key, uri, format, content, patience)
+        except BaseException as error:
+            mine.set_exception(error)
+            raise
+        else:
+            mine.set_result(pages)
+            return pages
+        finally:
+            with self._lock:
+                del self._running[key]
+
+    def _parse(
+        self, key: Key, uri: str, format: DocumentFormat, content: FileContent, patience: float
+    ) -> DocumentPages:
+        if not content.size:
+            failure = "it is empty: it has 0 bytes"
+        elif content.size > MAX_DOCUMENT_BYTES:
+            failure = (
+                f"it has {size_text(content.size)}, and at most {size_text(MAX_DOCUMENT_BYTES)} are parsed: split it"
+            )
+        else:
+            extracted = shared_pool().extract(format.name, content, self, patience)
+            failure = extracted.failure
+            if not failure:
+                pages = DocumentPages(format, extracted.pages, extracted.cut)
+                self._kept.put(key, pages, pages.cost)
+                return pages
+        log.warning("The text of %s cannot be read: %s", shown(uri), failure)
+        self._kept.put(key, _Failure(failure), 1_000)
+        raise _Unreadable(failure)
+
+    def close(self) -> None:
+        """End the processes that parse documents of this folder."""
+        shared_pool().cancel(self)

@@ -1,0 +1,113 @@
+"""The text of a parsed document, page by page, as reads and searches show it."""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import cache, cached_property
+from importlib.util import find_spec
+from itertools import accumulate
+from typing import NamedTuple
+
+from wharfinger.content import mime
+from wharfinger.content.text import many
+from wharfinger.errors import InvalidArgument
+
+__all__ = ["FORMATS", "DocumentFormat", "DocumentPages", "can_read_documents", "is_document"]
+
+
+class DocumentFormat(NamedTuple):
+    """A format of documents."""
+
+    name: str
+    """The name of its parser."""
+    page: str
+    """What a page is called."""
+    suffix: str
+    """The suffix of a file with its text."""
+    text_type: str
+    """The MIME type of its text."""
+    module: str
+    """The library that parses it, a part of the extra `documents`."""
+
+
+_OFFICE = "application/vnd.openxmlformats-officedocument"
+
+FORMATS = {
+    mime.PDF: DocumentFormat("pdf", "page", ".txt", mime.TEXT, "pypdfium2"),
+    f"{_OFFICE}.wordprocessingml.document": DocumentFormat("docx", "section", ".md", "text/markdown", "docx"),
+    f"{_OFFICE}.presentationml.presentation": DocumentFormat("pptx", "slide", ".md", "text/markdown", "pptx"),
+    "application/epub+zip": DocumentFormat("epub", "chapter", ".md", "text/markdown", "html_to_markdown"),
+}
+"""The formats whose text is read, by MIME type."""
+
+
+@cache
+def can_read_documents() -> bool:
+    """Return whether the extra `documents` is installed."""
+    return all(find_spec(format.module) is not None for format in FORMATS.values())
+
+
+def is_document(name: str) -> bool:
+    """Return whether a file is a document, judging by its name."""
+    return mime.by_name(name) in FORMATS
+
+
+class DocumentPages:
+    """The pages of a document. Each begins with a line such as `[page 3 of 12]`, and ends with an empty line."""
+
+    def __init__(self, format: DocumentFormat, pages: list[str], cut: str) -> None:
+        self.format = format
+        self.pages = pages
+        self.cut = cut
+        """A sentence that says what is missing at the end; empty if nothing is."""
+
+    @property
+    def number(self) -> int:
+        """The number of pages."""
+        return len(self.pages)
+
+    @property
+    def cost(self) -> int:
+        """Bytes of memory that the texts take."""
+        return sum(map(sys.getsizeof, self.pages)) + 1_000
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no page has text."""
+        return not any(page.strip() for page in self.pages)
+
+    def shown(self, first: int = 1, last: int | None = None) -> Iterator[str]:
+        """Yield the text of each page, from `first` to `last`."""
+        for number in range(first, min(last or self.number, self.number) + 1):
+            text = self.pages[number - 1]
+            yield f"[{self.format.page} {number} of {self.number}]\n{text}\n\n" if text else self._empty(number)
+
+    def _empty(self, number: int) -> str:
+        return f"[{self.format.page} {number} of {self.number}: no text]\n\n"
+
+    def check(self, uri: str, first: int) -> None:
+        """Check that there is a page.
+
+        Raises:
+            InvalidArgument: there is no such page; the message says how many there are.
+        """
+        if first > self.number:
+            page = self.format.page
+            raise InvalidArgument(
+                f"{uri} has {many(self.number, page)}, and no {page} {first:,}.", data={"pages": self.number}
+            )
+
+    def page_of_line(self, line: int) -> int:
+        """Return the page in which a line of the whole text is, both from 1."""
+        return min(max(1, bisect_right(self._first_lines, line)), self.number)
+
+    def lines_of(self, page: int) -> tuple[int, int]:
+        """Return the first and the last line of a page in the whole text."""
+        firsts = self._first_lines
+        return firsts[page - 1], firsts[page] - 1
+
+    @cached_property
+    def _first_lines(self) -> list[int]:
+        return list(accumulate((text.count("\n") for text in self.shown()), initial=1))

@@ -1,0 +1,252 @@
+"""The text of a DOCX file in sections: headings, paragraphs, lists, tables and notes. Runs in the child process.
+
+A DOCX file has no pages: each program lays them out with its own fonts. What the author wrote down is used instead: a
+section begins at each heading of the highest level that occurs, and after each page break. `python-docx` opens the file
+and knows its styles. Its paragraphs leave out inserted text, content controls, text boxes and notes, so the body is
+walked here (ECMA-376 part 1, §17).
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from docx import Document
+from docx.opc.constants import RELATIONSHIP_TYPE
+from docx.oxml.ns import qn
+from lxml import etree
+
+from wharfinger.sources.document_text.markdown_table import markdown_table
+from wharfinger.sources.document_text.page_list import PageList
+from wharfinger.sources.document_text.zip_bounds import open_zip
+
+__all__ = ["example", "read_docx"]
+
+MAX_COLUMNS = 1_000
+"""The most columns of a table that are read: a span of cells can state any number."""
+
+_HEADING = re.compile(r"heading ([1-9])$", re.IGNORECASE).match
+_LIST = re.compile(r"list (?!paragraph|continue)", re.IGNORECASE).match
+_MATH_TEXT = "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"
+_FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
+_PARAGRAPH, _TABLE, _ROW, _CELL = qn("w:p"), qn("w:tbl"), qn("w:tr"), qn("w:tc")
+_LEFT_OUT = frozenset((qn("w:pPr"), qn("w:rPr"), qn("w:moveFrom"), qn("w:del"), _FALLBACK))
+"""Properties, what was moved away or deleted, and what other readers show instead of a drawing."""
+_CHARACTERS = {
+    qn("w:tab"): "\t",
+    qn("w:ptab"): "\t",
+    qn("w:cr"): "\n",
+    qn("w:noBreakHyphen"): "-",
+}
+_NOTES = {qn("w:footnoteReference"): "", qn("w:endnoteReference"): "e"}
+"""What stands before the number of a note."""
+_BREAK = "\f"
+"""A page break in the text of a paragraph."""
+
+
+class _Block(NamedTuple):
+    """A paragraph or a table. `level` is that of a heading, from 1, or 0."""
+
+    text: str
+    level: int = 0
+    is_item: bool = False
+
+
+class _Style(NamedTuple):
+    level: int
+    is_item: bool
+    is_title: bool
+
+
+def read_docx(data: bytes, pages: PageList) -> None:
+    """Add the text of each section.
+
+    Raises:
+        Refused: the file is encrypted or damaged, or exceeds a bound.
+        TooMuchText: a bound is reached.
+    """
+    open_zip(data).close()
+    document: Any = Document(io.BytesIO(data))
+    body = _Body(_styles(document), _notes(document))
+    blocks = list(body.blocks(document.element.body))
+    top = min((block.level for block in blocks if block.level), default=0)
+    section: list[_Block] = []
+    for block in blocks:
+        if top and block.level == top:
+            section = _end(section, body, pages)
+        before, *after = block.text.split(_BREAK)
+        section.append(block._replace(text=before))
+        for text in after:
+            section = _end(section, body, pages)
+            section.append(_Block(text))
+    _end(section, body, pages)
+    if not pages.pages:
+        pages.add("")
+
+
+def _end(section: list[_Block], body: _Body, pages: PageList) -> list[_Block]:
+    """Add a section that has text, with its notes, and return the next one, which is empty."""
+    shown = [block for block in section if block.text.strip()]
+    if shown:
+        text = shown[0].text
+        for previous, block in pairwise(shown):
+            text += ("\n" if previous.is_item and block.is_item else "\n\n") + block.text
+        notes = [f"[^{key}]: {body.notes.get(key, '')}".rstrip() for key in dict.fromkeys(_NOTE.findall(text))]
+        pages.add("\n\n".join([text, *notes]))
+    return []
+
+
+_NOTE = re.compile(r"\[\^(e?\d{1,9})\]")
+
+
+class _Body:
+    """Walks the body of a document."""
+
+    def __init__(self, styles: dict[str, _Style], notes: dict[str, str]) -> None:
+        self.styles = styles
+        self.notes = notes
+
+    def blocks(self, element: Any) -> Iterator[_Block]:
+        """Yield the paragraphs and tables in an element, also those in content controls and in inserted parts."""
+        for child in element.iterchildren():
+            if child.tag == _PARAGRAPH:
+                yield from self.paragraph(child)
+            elif child.tag == _TABLE:
+                if table := markdown_table([list(self.cells(row)) for row in self.rows(child)]):
+                    yield _Block(table)
+            elif child.tag not in _LEFT_OUT:
+                yield from self.blocks(child)
+
+    def rows(self, element: Any) -> Iterator[Any]:
+        for child in element.iterchildren():
+            if child.tag == _ROW:
+                yield child
+            elif child.tag not in (_TABLE, _CELL):
+                yield from self.rows(child)
+
+    def cells(self, element: Any) -> Iterator[str]:
+        for child in element.iterchildren():
+            if child.tag == _CELL:
+                properties = child.find(qn("w:tcPr"))
+                merged = None if properties is None else properties.find(qn("w:vMerge"))
+                continues = merged is not None and merged.get(qn("w:val"), "continue") == "continue"
+                yield "" if continues else " ".join([block.text for block in self.blocks(child)])
+                span = None if properties is None else properties.find(qn("w:gridSpan"))
+                yield from [""] * (min(_number(span), MAX_COLUMNS) - 1)
+            elif child.tag not in _LEFT_OUT:
+                yield from self.cells(child)
+
+    def paragraph(self, element: Any) -> Iterator[_Block]:
+        boxes: list[Any] = []
+        text = "".join(self.characters(element, boxes))
+        properties = element.find(qn("w:pPr"))
+        level, item = 0, False
+        breaks_before = breaks_after = False
+        if properties is not None:
+            named = properties.find(qn("w:pStyle"))
+            style = self.styles.get("" if named is None else named.get(qn("w:val"), ""), _Style(0, False, False))
+            level, item = style.level, style.is_item
+            numbering = properties.find(qn("w:numPr"))
+            depth = 0
+            if numbering is not None:
+                identity = numbering.find(qn("w:numId"))
+                item = not level and (identity is None or identity.get(qn("w:val")) != "0")
+                depth = _number(numbering.find(qn("w:ilvl")), 0)
+            breaks_before = _is_on(properties.find(qn("w:pageBreakBefore")))
+            section = properties.find(qn("w:sectPr"))
+            if section is not None:
+                kind = section.find(qn("w:type"))
+                breaks_after = kind is None or kind.get(qn("w:val")) != "continuous"
+            if text.strip() and level:
+                text = f"{'#' * level} {' '.join(text.split())}" if _BREAK not in text else text
+            elif text.strip() and style.is_title:
+                text = f"# {text}"
+            elif text.strip() and item:
+                text = f"{'  ' * min(depth, 8)}- {text}"
+        if breaks_before:
+            yield _Block(_BREAK)
+        yield _Block(text, level if text.strip() else 0, item)
+        for box in boxes:
+            yield from self.blocks(box)
+        if breaks_after:
+            yield _Block(_BREAK)
+
+    def characters(self, element: Any, boxes: list[Any]) -> Iterator[str]:
+        """Yield the text of a paragraph, and put the text boxes in it into `boxes`."""
+        for child in element.iterchildren():
+            tag = child.tag
+            if tag in (qn("w:t"), _MATH_TEXT):
+                yield (child.text or "").replace(_BREAK, " ")
+            elif tag == qn("w:br"):
+                yield _BREAK if child.get(qn("w:type")) == "page" else "\n"
+            elif tag in _CHARACTERS:
+                yield _CHARACTERS[tag]
+            elif tag in _NOTES:
+                yield f"[^{_NOTES[tag]}{child.get(qn('w:id'), '')}]"
+            elif tag == qn("w:txbxContent"):
+                boxes.append(child)
+            elif tag not in _LEFT_OUT:
+                yield from self.characters(child, boxes)
+
+
+def _number(element: Any, default: int = 1) -> int:
+    value = None if element is None else element.get(qn("w:val"))
+    return int(value) if value is not None and re.fullmatch(r"\d{1,6}", value) else default
+
+
+def _is_on(element: Any) -> bool:
+    return element is not None and element.get(qn("w:val"), "true") not in ("0", "false", "off", "none")
+
+
+def _styles(document: Any) -> dict[str, _Style]:
+    """Return the styles of paragraphs by id. A style inherits from the one that it is based on."""
+    try:
+        document.part.part_related_by(RELATIONSHIP_TYPE.STYLES)
+    except KeyError:  # python-docx would open its own template
+        return {}
+    styles: dict[str, _Style] = {}
+    for style in document.styles:
+        level, item, title = 0, False, False
+        known: set[str] = set()
+        while style is not None and style.style_id not in known and len(known) < 20:
+            known.add(style.style_id)
+            name = style.name or ""
+            if found := _HEADING(name):
+                level = int(found[1])
+                break
+            if name.lower() == "title" or _LIST(name):
+                title, item = name.lower() == "title", name.lower() != "title"
+                break
+            style = style.base_style if hasattr(style, "base_style") else None
+        for identity in list(known)[:1]:
+            styles.setdefault(identity, _Style(level, item, title))
+    return styles
+
+
+def _notes(document: Any) -> dict[str, str]:
+    """Return the footnotes and endnotes by what stands in the text."""
+    notes: dict[str, str] = {}
+    kinds = ((RELATIONSHIP_TYPE.FOOTNOTES, "w:footnote", ""), (RELATIONSHIP_TYPE.ENDNOTES, "w:endnote", "e"))
+    for relationship, tag, prefix in kinds:
+        try:
+            part = document.part.part_related_by(relationship)
+        except KeyError:
+            continue
+        root = etree.fromstring(part.blob, etree.XMLParser(resolve_entities=False, no_network=True))
+        for note in root.iterchildren(qn(tag)):
+            text = " ".join([block.text for block in _Body({}, {}).blocks(note)])
+            notes[f"{prefix}{note.get(qn('w:id'), '')}"] = " ".join(text.split())
+    return notes
+
+
+def example() -> bytes:
+    """Return a document to parse first, so that the library is loaded."""
+    document = Document()
+    document.add_heading("Heading")
+    document.add_table(1, 1).cell(0, 0).text = "cell"
+    data = io.BytesIO()
+    document.save(data)
+    return data.getvalue()

@@ -1,0 +1,96 @@
+"""The text of the chapters of an EPUB, as Markdown. Runs in the child process.
+
+The container names a package document, whose spine lists the chapters in the order of reading (EPUB 3.3, §5.6). Each
+is XHTML, which `html-to-markdown` reads as a browser does, without entities of the author.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import posixpath
+import zipfile
+from typing import Any
+from urllib.parse import unquote
+
+from html_to_markdown import ConversionOptions, convert
+from lxml import etree
+
+from wharfinger.sources.document_text.page_list import PageList, Refused
+from wharfinger.sources.document_text.zip_bounds import open_zip
+
+__all__ = ["example", "read_epub"]
+
+_CONTAINER, _ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
+_TEXT_TYPES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document")
+_MAX_DEPTH = 256
+"""How deep elements may be nested. In deeper ones, the converter leaves out what is inside."""
+
+
+def read_epub(data: bytes, pages: PageList) -> None:
+    """Add the text of each chapter.
+
+    Raises:
+        Refused: the file is encrypted or damaged, or exceeds a bound.
+        TooMuchText: a bound is reached.
+    """
+    options = ConversionOptions(
+        extract_metadata=False, skip_images=True, strip_tags=["a"], autolinks=False, bullets="-", max_depth=_MAX_DEPTH
+    )
+    with open_zip(data) as archive:
+        chapters = _chapters(archive)
+        encrypted = _encrypted(archive)
+        if encrypted.intersection(chapters):
+            raise Refused("its chapters are encrypted (DRM): publish a copy without that")
+        for path in chapters:
+            text = _decode(archive.read(path)) if path in archive.NameToInfo else ""
+            pages.add(convert(text, options).content or "" if text.strip() else "")
+
+
+def _chapters(archive: zipfile.ZipFile) -> list[str]:
+    """Return the paths of the chapters in the archive, in the order of reading."""
+    try:
+        root = _parse(archive.read(_CONTAINER))
+        package_path = next(iter(root.iter("{*}rootfile"))).get("full-path", "")
+        package = _parse(archive.read(package_path))
+    except (KeyError, StopIteration, etree.XMLSyntaxError, ValueError):
+        raise Refused("it is damaged, or not an EPUB: it names no package document") from None
+    folder = posixpath.dirname(package_path)
+    items: dict[str, tuple[str, str]] = {}
+    for item in package.iter("{*}item"):
+        path = posixpath.normpath(posixpath.join(folder, unquote(item.get("href", "").partition("#")[0])))
+        items[item.get("id", "")] = path, item.get("media-type", "")
+    spine = [items.get(reference.get("idref", ""), ("", "")) for reference in package.iter("{*}itemref")]
+    if not spine:
+        raise Refused("it is damaged: it lists no chapters")
+    return [path if kind in _TEXT_TYPES else "" for path, kind in spine]
+
+
+def _encrypted(archive: zipfile.ZipFile) -> set[str]:
+    """Return the paths of encrypted files; often only fonts are."""
+    try:
+        root = _parse(archive.read(_ENCRYPTION))
+    except (KeyError, etree.XMLSyntaxError, ValueError):
+        return set()
+    return {unquote(reference.get("URI", "")) for reference in root.iter("{*}CipherReference")}
+
+
+def _parse(data: bytes) -> Any:
+    return etree.fromstring(data, etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False))
+
+
+def _decode(data: bytes) -> str:
+    """Return the text of a chapter, which is in UTF-8 or UTF-16 (EPUB 3.3, §3.4)."""
+    utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return data.decode("utf-16" if utf16 else "utf-8-sig", "replace")
+
+
+def example() -> bytes:
+    """Return a document to parse first, so that the library is loaded."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(_CONTAINER, '<container><rootfile full-path="a.opf"/></container>')
+        item = f'<item id="a" href="a.xhtml" media-type="{_TEXT_TYPES[0]}"/>'
+        archive.writestr("a.opf", f'<package>{item}<itemref idref="a"/></package>')
+        archive.writestr("a.xhtml", "<p>text</p>")
+    return data.getvalue()

@@ -1,0 +1,75 @@
+"""The pages of a document while it is parsed, within bounds, and what a parser returns. Runs in the child process."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+__all__ = ["MAX_PAGES", "MAX_TEXT_CHARACTERS", "ExtractedText", "PageList", "Refused", "TooMuchText", "plain"]
+
+MAX_PAGES = 10_000
+"""The most pages that are read. Of a longer document, the rest is left out, and the answer says so."""
+MAX_TEXT_CHARACTERS = 8 << 20
+"""The most characters of all pages together; a novel has about half a million."""
+
+_LINE_ENDS = re.compile(r"\r\n?|[\v\f\x1c-\x1e\x85\u2028\u2029]")
+_UNSHOWN = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufeff\ufffe\uffff\ud800-\udfff]")
+_SPACE_AT_ENDS = re.compile(r"[ \t]+(?=\n|\Z)")
+_MANY_EMPTY_LINES = re.compile(r"\n{4,}")
+
+
+class Refused(Exception):
+    """The document cannot be read. `str()` says why, and what to do, as a clause after "because"."""
+
+
+class TooMuchText(Exception):
+    """A bound is reached. The pages so far are the result."""
+
+
+class ExtractedText(msgspec.Struct, kw_only=True):
+    """What a parser found: the pages, or why there are none."""
+
+    pages: list[str] = []
+    cut: str = ""
+    """A sentence that says what is missing at the end; empty if nothing is."""
+    failure: str = ""
+    """Why the document has no pages, and what to do, as a clause."""
+
+
+class PageList:
+    """Collects the texts of pages until a bound is reached."""
+
+    def __init__(self, max_pages: int = MAX_PAGES, max_characters: int = MAX_TEXT_CHARACTERS) -> None:
+        self.pages: list[str] = []
+        self.cut = ""
+        self._max_pages = max_pages
+        self._left = max_characters
+
+    def add(self, text: str) -> None:
+        """Add the text of the next page.
+
+        Raises:
+            TooMuchText: it does not fit; `cut` says which bound was reached.
+        """
+        if len(self.pages) >= self._max_pages:
+            self.cut = f"Only the first {self._max_pages:,} pages were read."
+            raise TooMuchText
+        text = plain(text)
+        if len(text) > self._left:
+            self.pages.append(text[: self._left])
+            self.cut = f"The text ends within page {len(self.pages):,}, since it is too long to be read whole."
+            raise TooMuchText
+        self._left -= len(text)
+        self.pages.append(text)
+
+    @property
+    def room(self) -> int:
+        """How many more characters fit."""
+        return self._left
+
+
+def plain(text: str) -> str:
+    """Return a text with line feeds at line ends, and without control characters and spaces at the ends of lines."""
+    text = _UNSHOWN.sub("", _LINE_ENDS.sub("\n", text))
+    return _MANY_EMPTY_LINES.sub("\n\n\n", _SPACE_AT_ENDS.sub("", text)).strip("\n")
