@@ -156,6 +156,7 @@ KINDS: tuple[SourceKind, ...] = (
         _rest,
         _absolute_path,
         suffixes=(".csv", ".tsv", ".parquet", ".jsonl", ".ndjson"),
+        queried=True,
     ),
     SourceKind(
         "system:",

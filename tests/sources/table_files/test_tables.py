@@ -21,7 +21,7 @@ from tests.sources.conftest import ChangeRecorder
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import UnusableSource
-from wharfinger.sources.table_files import Tables, UnreadableTable, duckdb_engine, formats, tables
+from wharfinger.sources.table_files import Tables, UnreadableTable, csv_table, duckdb_engine, table_format, tables
 from wharfinger.sources.table_files import source as source_module
 from wharfinger.testing import SourceContract
 
@@ -237,7 +237,7 @@ def test_odd_csv_is_read(folder: Path, source: Tables, content: bytes, wanted: A
 @pytest.mark.parametrize("size", [0, 1])
 @pytest.mark.parametrize(("encoding", "end"), [("utf-8", b"\n"), ("utf-8", b"\r"), ("utf-16-le", b"\n\0")])
 def test_a_line_of_a_csv_is_bounded(encoding: str, end: bytes, size: int) -> None:
-    line = b"x" * (formats.MAX_LINE_BYTES - len(end) + size * len(end)) + end
+    line = b"x" * (table_format.MAX_LINE_BYTES - len(end) + size * len(end)) + end
 
     class Bytes:
         size = len(line) * 3
@@ -245,12 +245,12 @@ def test_a_line_of_a_csv_is_bounded(encoding: str, end: bytes, size: int) -> Non
         def read(self, offset: int, length: int) -> bytes:
             return (line * 3)[offset : offset + length]
 
-    file: Any = formats.OpenFile("x.csv", "", Bytes(), None)  # type: ignore[arg-type]
+    file: Any = table_format.OpenFile("x.csv", "", Bytes(), None)  # type: ignore[arg-type]
     if size:
         with pytest.raises(UnreadableTable, match="more than 4 MiB"):
-            formats._check_lines(file, encoding)
+            csv_table._check_lines(file, encoding)
     else:
-        formats._check_lines(file, encoding)
+        csv_table._check_lines(file, encoding)
 
 
 def test_a_window_of_long_values_is_read_in_little_memory(folder: Path, source: Tables) -> None:
@@ -329,7 +329,7 @@ def test_a_statement_that_takes_too_long_is_ended(folder: Path, monkeypatch: pyt
 def test_a_file_that_changes_during_a_read_is_read_again(
     folder: Path, source: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = formats.Csv.rows
+    real = csv_table.Csv.rows
     changes = iter(["a\n7\n"])
 
     def changing(self: Any, *arguments: Any) -> Iterator[str]:
@@ -339,7 +339,7 @@ def test_a_file_that_changes_during_a_read_is_read_again(
             (folder / "tides.csv").write_text(new)
         return iter(found)
 
-    monkeypatch.setattr(formats.Csv, "rows", changing)
+    monkeypatch.setattr(csv_table.Csv, "rows", changing)
     assert rows(source, "/tides.csv?rows=1-") == [{"a": 7}]
 
 

@@ -82,7 +82,7 @@ Paths are relative to the file. ${NAME} is a variable, ${file:PATH} the content 
     metavar="SECONDS",
     help="How long a list or search waits for each source. Default: 5 s, and 3 s for stores and servers.",
 )
-@click.option("--allow-query", is_flag=True, help="Offer a tool that queries the databases (read-only).")
+@click.option("--allow-query", is_flag=True, help="Offer a tool that queries databases and tables (read-only).")
 @click.option("--no-search", is_flag=True, help="Keep no search index; searches read all content.")
 @click.option("--no-tools", is_flag=True, help="Offer resources only, without tools that list and read them.")
 @server_file_option

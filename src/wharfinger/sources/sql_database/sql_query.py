@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from wharfinger.sources.sql_database.database_engine import DatabaseEngine, Parameters, QueryBounds, QueryRefused
+from wharfinger.sources.sql_database.database_engine import (
+    DatabaseEngine,
+    Parameters,
+    QueryBounds,
+    QueryRefused,
+    Rows,
+)
 from wharfinger.sources.sql_database.row_text import PartialValue, clean
 from wharfinger.sources.sql_database.row_windows import MAX_ROWS
 from wharfinger.sources.windows.window_budget import cell_bytes
 
-__all__ = ["QueryAnswer", "run_query"]
+__all__ = ["QueryAnswer", "StatementEngine", "run_query"]
 
 MAX_STATEMENT_LENGTH = 100_000
 """Characters of the longest statement."""
@@ -36,12 +42,27 @@ class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True):
     dialect: str = ""
 
 
+class StatementEngine(Protocol):
+    """Runs statements that only read: a `DatabaseEngine`, or one for data of another kind."""
+
+    @property
+    def dialect(self) -> str:
+        """The name of the SQL dialect."""
+        ...
+
+    def query(
+        self, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds, *, explain: bool = False
+    ) -> tuple[list[str], Rows]:
+        """Run one statement, as `DatabaseEngine.query` does."""
+        ...
+
+
 _EXPLAIN = re.compile(r"\s*EXPLAIN(?:\s+(?:QUERY\s+PLAN|ANALYZE|VERBOSE))*\s", re.IGNORECASE).match
 """The statement of a plan is never run: `ANALYZE` is ignored."""
 
 
 def run_query(
-    engine: DatabaseEngine,
+    engine: StatementEngine,
     name: str,
     statement: str,
     parameters: Parameters,
@@ -73,7 +94,8 @@ def run_query(
     try:
         columns, found = engine.query(statement, parameters, limit, bounds, explain=explain)
     except QueryRefused as error:
-        raise QueryRefused(f"{error}{_hint(engine, str(error), statement)}") from None
+        hint = _hint(engine, str(error), statement) if isinstance(engine, DatabaseEngine) else ""
+        raise QueryRefused(f"{error}{hint}") from None
     rows = [list(row.cells) for row in found.rows]
     truncated = shortened = ""
     if found.more:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -13,7 +14,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many, shown, size_text
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
-from wharfinger.policy.current import may_read
+from wharfinger.policy.current import may, may_read, reads_all_below
 from wharfinger.source import VERSION, Changed, Source, UriParameter
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.directories import MAX_CHILDREN, description_of
@@ -25,9 +26,13 @@ from wharfinger.sources.folder.safe_open import NotServed
 from wharfinger.sources.folder.tree import FileTree, Parts
 from wharfinger.sources.folder.tree_resources import TreeResources
 from wharfinger.sources.name_completion import MAX_COMPLETIONS
+from wharfinger.sources.sql_database.database_engine import Parameters, QueryBounds, QueryRefused
 from wharfinger.sources.sql_database.row_choice import FILTERS, RowChoice, check_columns
+from wharfinger.sources.sql_database.sql_query import MAX_RESULT_BYTES, QueryAnswer, run_query
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, path_of
-from wharfinger.sources.table_files.formats import FORMATS, MAX_CELL_LENGTH, OpenFile, TableFile, format_of
+from wharfinger.sources.table_files.formats import FORMATS, format_of
+from wharfinger.sources.table_files.query_tables import OpenTable, TableStatements
+from wharfinger.sources.table_files.table_format import MAX_CELL_LENGTH, OpenFile, TableFile
 from wharfinger.sources.table_files.table_query import (
     HOW_TO_ASK,
     JSON,
@@ -40,6 +45,7 @@ from wharfinger.sources.table_files.table_query import (
     locate,
     rows_uri,
 )
+from wharfinger.sources.table_files.table_views import select_of, typed_columns
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.line_index import LineIndexes
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, continuation, remark
@@ -61,7 +67,9 @@ MAX_TRIES = 3
 """Attempts to read a file that changes during the read."""
 MAX_TEXT_BYTES = 64 << 20
 """Bytes of one file whose text is searched."""
-
+MAX_QUERIED_PATHS = 10_000
+"""Tables that statements may name: the first ones of the list."""
+_BOUNDS = QueryBounds()
 
 T = TypeVar("T")
 
@@ -115,6 +123,8 @@ class Tables(Source):
         self._engine = DuckDBEngine(root)
         self._lines = LineIndexes()
         self._tables: BoundedCache[Parts, tuple[str, TableFile]] = BoundedCache(MAX_KEPT_TABLES)
+        self._typed: BoundedCache[Parts, tuple[str, frozenset[str]]] = BoundedCache(MAX_KEPT_TABLES)
+        self._statements = TableStatements(self._queried_paths, self._open_queried)
         self._watch = TreeWatch(self.files.tree, self._locate_watched)
 
     def __repr__(self) -> str:
@@ -177,6 +187,97 @@ class Tables(Source):
         if known is None or known[0] != version:
             known = self._tables.put(parts, (version, FORMATS[format_of(parts[-1])][1](self._engine, file)))
         return _File(parts, version, status, file, known[1])
+
+    # Statements
+
+    def query(
+        self,
+        statement: str,
+        parameters: Parameters = (),
+        limit: int = 200,
+        *,
+        explain: bool = False,
+        size: int = MAX_RESULT_BYTES,
+    ) -> QueryAnswer:
+        """Run one SELECT over the tables that the caller may read. A result that is too large is cut and marked.
+
+        A table is named by its path, `FROM "2026/tides.csv"`, or by a shorter form that fits only one: `FROM tides`.
+
+        Args:
+            statement: The SQL of DuckDB.
+            parameters: The values of `?` or `$name`.
+            limit: Maximum number of rows.
+            explain: Return DuckDB's plan for the statement instead, like `EXPLAIN`.
+            size: Approximate maximum of bytes of all rows together.
+
+        Raises:
+            InvalidArgument: it does more than read these tables, reaches a bound, or cannot be run.
+        """
+        if not self.may_query():
+            raise QueryRefused("These tables take no statements: read them by URI.")
+        return run_query(self._statements, self.name, statement, parameters, limit, _BOUNDS, explain=explain, size=size)
+
+    def may_query(self) -> bool:
+        """Return whether the current caller may run statements, by the policy. They see only tables it may read."""
+        return may("query", self.uri)
+
+    @property
+    def dialect(self) -> str:
+        """The SQL dialect of `query`."""
+        return self._statements.dialect
+
+    def _queried_paths(self, statement: str) -> list[str]:
+        """Return the decoded paths of the tables that the caller may query."""
+        paths: list[str] = []
+        entries = self.files.tree.walk(None, self.files.view())
+        try:
+            for entry in entries:
+                if entry.is_directory or not format_of(entry.name):
+                    continue
+                if len(paths) == MAX_QUERIED_PATHS:
+                    break
+                if self._reads_table(self.files.uri_of(entry.parts)):
+                    paths.append("/".join(entry.parts))
+        finally:
+            entries.close()
+        return paths
+
+    def _reads_table(self, uri: str) -> bool:
+        """Return whether the caller may read a table and all its views."""
+        return may_read(uri) and reads_all_below(f"{uri}/")
+
+    @contextmanager
+    def _open_queried(self, paths: Sequence[str]) -> Generator[Sequence[OpenTable]]:
+        """Open tables for a statement, by their decoded paths.
+
+        Raises:
+            ResourceNotFound: one has just been removed.
+            InvalidArgument: one is not a table.
+            InternalError: one changed until the end of the statement.
+        """
+        with ExitStack() as stack:
+            opened: list[OpenTable] = []
+            statuses: list[tuple[str, int, os.stat_result]] = []
+            for path in paths:
+                parts = tuple(path.split("/"))
+                try:
+                    descriptor = stack.enter_context(self.files.tree.file(parts))
+                except NotServed:
+                    raise ResourceNotFound(self.files.uri_of(parts)) from None
+                status = os.fstat(descriptor)
+                file = self._opened(parts, descriptor, status)
+                typed = self._typed.get(parts)
+                if typed is None or typed[0] != file.version:
+                    typed = self._typed.put(parts, (file.version, typed_columns(self._engine, file.open, file.table)))
+                select = select_of(file.table, file.open.path, typed[1])
+                opened.append(OpenTable(descriptor, file.open.path, select))
+                statuses.append((path, descriptor, status))
+            try:
+                yield opened
+            finally:
+                for path, descriptor, status in statuses:
+                    if not _same(status, os.fstat(descriptor)):
+                        raise InternalError(f"{path} changed while it was read: run the statement again.")
 
     # Listing
 
@@ -398,8 +499,9 @@ class Tables(Source):
         self._watch.unwatch(uri)
 
     async def close(self) -> None:
-        """Stop watching."""
+        """Stop watching, and end the statements that run."""
         self._watch.close()
+        self._statements.close()
 
 
 _READ: Mapping[str, Callable[[Tables, str, TableQuery, _File], list[t.ResourceContents]]] = {

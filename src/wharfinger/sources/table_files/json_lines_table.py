@@ -1,0 +1,139 @@
+"""JSON Lines: a row is the line itself. Rows are found by counting lines, without parsing them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from wharfinger.errors import InvalidArgument
+from wharfinger.sources.sql_database.row_choice import RowChoice
+from wharfinger.sources.sql_database.row_text import clean
+from wharfinger.sources.table_files.choice_sql import SelectedColumn
+from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, UnreadableTable, literal
+from wharfinger.sources.table_files.table_format import (
+    MAX_COUNTED_BYTES,
+    MAX_LINE_BYTES,
+    OpenFile,
+    TableColumn,
+    count_rows,
+    select,
+)
+from wharfinger.sources.windows.line_index import NotReached
+
+__all__ = ["JsonLines"]
+
+BLOCK_BYTES = 256 << 10
+MAX_LINES = 10**15
+"""More lines than any file has: the search for this line ends at the last one."""
+
+_DESCRIBE_LINES = (
+    "DESCRIBE SELECT * FROM read_json(?, format = 'newline_delimited', ignore_errors = true, "  # noqa: S608 - a number
+    f"sample_size = 2048, maximum_object_size = {MAX_LINE_BYTES})"
+)
+
+
+class JsonLines:
+    """A file with one JSON value on each line. Rows are found by counting lines, without parsing them."""
+
+    source = f"read_json_objects(?, format = 'newline_delimited', maximum_object_size = {MAX_LINE_BYTES})"
+    typed = False
+
+    def __init__(self, engine: DuckDBEngine, file: OpenFile) -> None:
+        described = (
+            engine.fetch_all(
+                file.name,
+                _DESCRIBE_LINES,
+                [file.path],
+            )
+            if file.content.size
+            else []
+        )
+        self.columns = [TableColumn(clean(row[0]), row[1]) for row in described]
+        self.details: dict[str, Any] = {}
+
+    def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
+        """Count the rows if the file is small."""
+        if file.content.size > MAX_COUNTED_BYTES:
+            return None
+        data = file.content.read(0, file.content.size)
+        return data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+
+    def rows(
+        self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
+    ) -> Iterator[str]:
+        """Read some lines: unchanged for all columns, otherwise an object with the requested members of each."""
+        try:
+            begin = file.lines.find(file.content, first)
+        except NotReached as error:
+            raise InvalidArgument(
+                f"{file.name}: row {first:,} was not reached in time, only row {error.line:,}: ask again to continue."
+            ) from None
+        if begin.line < first:
+            return
+        everything = len(columns) == len(self.columns)
+        for row, line in zip(range(first, first + number), _lines(file, begin.offset), strict=False):
+            yield _json_row(file.name, row, line, None if everything else columns)
+
+    def selected_columns(self) -> list[SelectedColumn]:
+        """Return the columns with the SQL of their texts in the line."""
+        return [
+            SelectedColumn(column.name, column.type, f"json_extract_string(json, {literal(_pointer(column.name))})")
+            for column in self.columns
+        ]
+
+    def select_rows(
+        self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
+    ) -> Iterator[str]:
+        """Read the lines of a choice. This reads the whole file."""
+        columns = choice.columns or None
+        found = select(engine, file, self.source, ["json"], self.selected_columns(), choice, first, number)
+        for at, row in enumerate(found):
+            yield _json_row(file.name, first + at, str(row[0]).encode(), columns)
+
+    def count_matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
+        """Count the lines that meet the conditions."""
+        if not choice.filters:  # count as `rows` does, including lines that are not JSON
+            try:
+                return file.lines.find(file.content, MAX_LINES).line - 1
+            except NotReached as error:
+                raise InvalidArgument(
+                    f"{file.name}: its end was not reached in time, only row {error.line:,}: ask again to continue."
+                ) from None
+        return count_rows(engine, file, self.source, self.selected_columns(), choice)
+
+
+def _pointer(name: str) -> str:
+    """Return the JSON pointer to a member (RFC 6901)."""
+    return "/" + name.replace("~", "~0").replace("/", "~1")
+
+
+def _lines(file: OpenFile, offset: int) -> Iterator[bytes]:
+    """Yield the lines from `offset`, which is the beginning of a line."""
+    left = b""
+    while offset < file.content.size:
+        data = file.content.read(offset, BLOCK_BYTES)
+        if not data:
+            break
+        offset += len(data)
+        *complete, left = (left + data).split(b"\n")
+        yield from complete
+        if len(left) > MAX_LINE_BYTES:
+            raise UnreadableTable(f"{file.name} has a line of more than {MAX_LINE_BYTES >> 20} MiB.")
+    if left:
+        yield left
+
+
+def _json_row(name: str, row: int, line: bytes, columns: Sequence[str] | None) -> str:
+    line = line.strip().removeprefix(b"\xef\xbb\xbf")
+    if not line:
+        return "\n"
+    try:
+        if columns is None:
+            msgspec.json.decode(line)
+            return line.decode() + "\n"
+        found = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableTable(f"{name} cannot be read: line {row}: {error}") from None
+    return msgspec.json.encode({column: found.get(column) for column in columns}).decode() + "\n"

@@ -1,0 +1,105 @@
+"""Parquet: columns have types, and the footer has the number of rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from wharfinger.sources.sql_database.row_choice import RowChoice
+from wharfinger.sources.sql_database.row_text import clean, json_line, render, unique_names
+from wharfinger.sources.sql_database.sqlite_safety import quoted
+from wharfinger.sources.table_files.choice_sql import SelectedColumn
+from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine
+from wharfinger.sources.table_files.table_format import (
+    MAX_CELL_LENGTH,
+    WHOLES,
+    OpenFile,
+    TableColumn,
+    clean_cell,
+    count_rows,
+    select,
+)
+
+__all__ = ["Parquet"]
+
+_PLAIN = WHOLES | {"UTINYINT", "USMALLINT", "UINTEGER", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR", "BLOB"}
+_NESTED = re.compile(r"STRUCT|MAP|UNION|\]$|JSON|VARIANT")
+_NO_JSON = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:NaN|nan|Infinity|inf)\b')
+
+
+class Parquet:
+    """A Parquet file: its columns have types, and its footer has the number of rows."""
+
+    source = "read_parquet(?)"
+    typed = True
+
+    def __init__(self, engine: DuckDBEngine, file: OpenFile) -> None:
+        described = engine.fetch_all(file.name, "DESCRIBE SELECT * FROM read_parquet(?)", [file.path])
+        self._names = [str(row[0]) for row in described]
+        self.columns = [
+            TableColumn(name, row[1]) for name, row in zip(unique_names(self._names), described, strict=True)
+        ]
+        self.details: dict[str, Any] = {}
+
+    def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
+        """Return the number of rows in the footer."""
+        statement = "SELECT coalesce(sum(num_rows), 0) FROM parquet_file_metadata(?)"
+        return int(engine.fetch_all(file.name, statement, [file.path])[0][0])
+
+    def rows(
+        self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
+    ) -> Iterator[str]:
+        """Read some rows. DuckDB skips groups of rows before `first`."""
+        positions = [at for at, column in enumerate(self.columns) if column.name in columns]
+        shown = ", ".join(_select_expression(self._names[at], self.columns[at].type) for at in positions)
+        names = [self.columns[at].name for at in positions]
+        nested = [bool(_NESTED.search(self.columns[at].type)) for at in positions]
+        statement = f"SELECT {shown} FROM {self.source} LIMIT ? OFFSET ?"  # noqa: S608 - quoted names
+        for row in engine.rows(file.name, statement, [file.path, number, first - 1]):
+            cells = [_nested(cell) if deep else clean_cell(cell) for deep, cell in zip(nested, row, strict=True)]
+            yield json_line(names, cells)
+
+    def selected_columns(self) -> list[SelectedColumn]:
+        """Return the columns with their quoted names."""
+        return [
+            SelectedColumn(column.name, column.type, quoted(name))
+            for name, column in zip(self._names, self.columns, strict=True)
+        ]
+
+    def select_rows(
+        self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
+    ) -> Iterator[str]:
+        """Read the rows of a choice; DuckDB skips groups of rows that cannot meet its conditions."""
+        positions = [at for at, column in enumerate(self.columns) if column.name in (choice.columns or (column.name,))]
+        shown = [_select_expression(self._names[at], self.columns[at].type) for at in positions]
+        names = [self.columns[at].name for at in positions]
+        nested = [bool(_NESTED.search(self.columns[at].type)) for at in positions]
+        columns = self.selected_columns()
+        for row in select(engine, file, self.source, shown, columns, choice, first, number):
+            cells = [_nested(cell) if deep else clean_cell(cell) for deep, cell in zip(nested, row, strict=True)]
+            yield json_line(names, cells)
+
+    def count_matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
+        """Count the rows that meet the conditions."""
+        return count_rows(engine, file, self.source, self.selected_columns(), choice)
+
+
+def _select_expression(name: str, kind: str) -> str:
+    """Return the SQL expression for a column. Types that JSON does not have are converted to text."""
+    column = quoted(name)
+    if _NESTED.search(kind):
+        return f"to_json({column})::VARCHAR"
+    return column if kind in _PLAIN else f"{column}::VARCHAR"
+
+
+def _nested(text: str | None) -> object:
+    if text is None or len(text) > MAX_CELL_LENGTH:
+        return render(text, MAX_CELL_LENGTH)
+    return msgspec.Raw(_NO_JSON.sub(_as_string, clean(text)).encode())
+
+
+def _as_string(match: re.Match[str]) -> str:
+    return match[0] if match[0].startswith('"') else f'"{match[0]}"'

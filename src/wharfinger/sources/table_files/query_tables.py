@@ -1,0 +1,194 @@
+"""Runs a caller's SELECT over published tables: finds the tables that it names, and calls a child process.
+
+A statement names a table by its path without escapes, `FROM "2026/tides.csv"`, or by a shorter form that fits only one
+table: without the folder, and without the suffix, `FROM tides`. `FROM tides.csv`, which is a table `csv` in a schema
+`tides` for SQL, works too. The words of a statement are only looked up here. They are not parsed, because the parser of
+DuckDB takes exponential time for some statements. The child parses, and refuses a statement that names another table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+import msgspec
+
+from wharfinger.sources.child_process import ChildBounds, ChildProcesses, ChildRefused, ChildStopped
+from wharfinger.sources.sql_database.database_engine import (
+    Parameters,
+    QueryBounds,
+    QueryRefused,
+    Rows,
+    TableRow,
+)
+from wharfinger.sources.sql_database.row_text import PartialValue, clean
+from wharfinger.sources.table_files.query_process import CUT_VALUE, QueriedTable, QueryReply, QueryRequest
+
+__all__ = ["MAX_QUERIED_TABLES", "NamedTable", "OpenTable", "TableStatements", "named_tables"]
+
+CHILD_MEMORY_BYTES = 1 << 30
+"""Address space of a child. DuckDB's own limit is 256 MB, but it does not count all."""
+MAX_QUERIED_TABLES = 16
+"""Tables that one statement may name."""
+MAX_HINTED_TABLES = 20
+"""Tables that an error names."""
+
+_NAME = r'(?:"(?:[^"]|"")+"|[^\W\d][\w$]*)'
+_NAMES = re.compile(rf"({_NAME}(?:\s*\.\s*{_NAME})?)|'((?:[^']|'')+)'")
+_PARTS = re.compile(r'"((?:[^"]|"")+)"|([^\W\d][\w$]*)')
+_PROCESS = "wharfinger.sources.table_files.query_process"
+
+
+class NamedTable(NamedTuple):
+    """A name in a statement, as schema and name, and the path of the table."""
+
+    schema: str
+    name: str
+    path: str
+
+
+def named_tables(statement: str, paths: Iterable[str]) -> list[NamedTable]:
+    """Return the tables that a statement may name, from the decoded paths of all that the caller may read.
+
+    Raises:
+        QueryRefused: a name fits several tables, or there are too many names.
+    """
+    names = _names(paths)
+    found: dict[tuple[str, str], NamedTable] = {}
+    for schema, name in _written_names(statement):
+        fitting = names.get((f"{schema}.{name}" if schema else name).lower())
+        if not fitting:
+            continue
+        if len(fitting) > 1:
+            some = ", ".join(f'"{path}"' for path in fitting[:5])
+            raise QueryRefused(f"{name} may be each of {some}: write one of these, in double quotes.")
+        found[schema.lower(), name.lower()] = NamedTable(schema, name, fitting[0])
+    if len({table.path for table in found.values()}) > MAX_QUERIED_TABLES:
+        raise QueryRefused(f"The statement names {len(found)} tables, and at most {MAX_QUERIED_TABLES} are possible.")
+    return list(found.values())
+
+
+def _names(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Return the tables by each of their names in lower case. A longer form takes precedence over a shorter one."""
+    levels: list[dict[str, list[str]]] = [{}, {}, {}, {}]
+    for path in paths:
+        base = path.rpartition("/")[2]
+        forms = path, _without_suffix(path), base, _without_suffix(base)
+        for level, form in zip(levels, forms, strict=True):
+            level.setdefault(form.lower(), []).append(path)
+    names: dict[str, list[str]] = {}
+    for level in levels:
+        for name, fitting in level.items():
+            names.setdefault(name, fitting)
+    return names
+
+
+def _without_suffix(path: str) -> str:
+    folder, slash, base = path.rpartition("/")
+    return folder + slash + (base.rpartition(".")[0] or base)
+
+
+def _written_names(statement: str) -> list[tuple[str, str]]:
+    """Return all words and pairs of words that could name a table, as schema and name."""
+    written: dict[tuple[str, str], None] = {}
+    for match in _NAMES.finditer(statement):
+        if match[2]:
+            written["", match[2].replace("''", "'")] = None
+            continue
+        parts = [(quoted.replace('""', '"') or plain) for quoted, plain in _PARTS.findall(match[1])]
+        if len(parts) == 2:
+            written[parts[0], parts[1]] = None
+        for part in parts:
+            written["", part] = None
+    return list(written)
+
+
+class OpenTable(NamedTuple):
+    """A table that is open for a statement: its file, and the SELECT of its rows."""
+
+    descriptor: int
+    path: str
+    select: str
+
+
+class TableStatements:
+    """Runs statements on the tables of a source.
+
+    Args:
+        paths: Returns the decoded paths of the tables that the caller may read and a statement may name.
+        open_tables: Opens tables by these paths. If one of their files changed by the end, it raises `InternalError`.
+    """
+
+    dialect = "DuckDB"
+
+    def __init__(
+        self,
+        paths: Callable[[str], Sequence[str]],
+        open_tables: Callable[[Sequence[str]], AbstractContextManager[Sequence[OpenTable]]],
+    ) -> None:
+        self._paths = paths
+        self._open_tables = open_tables
+        self._children = ChildProcesses()
+
+    def query(
+        self, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds, *, explain: bool = False
+    ) -> tuple[list[str], Rows]:
+        """Run a statement in a child, and return the names of its columns and its rows.
+
+        Raises:
+            QueryRefused: it is not allowed, fails, or reaches a bound. The message says why.
+            InvalidArgument: a file is not a table.
+            InternalError: a file changed while it was read.
+        """
+        paths = self._paths(statement)
+        named = named_tables(statement, paths)
+        with self._open_tables([one.path for one in named]) as opened:
+            request = QueryRequest(
+                statement=statement,
+                tables=[
+                    QueriedTable(schema=name.schema, name=name.name, select=table.select, path=table.path)
+                    for name, table in zip(named, opened, strict=True)
+                ],
+                parameters=dict(parameters) if isinstance(parameters, Mapping) else list(parameters),
+                limit=limit,
+                cell=bounds.cell,
+                size=bounds.size,
+                explain=explain,
+            )
+            data = self._run(request, bounds, [table.descriptor for table in opened], paths)
+        reply = msgspec.msgpack.decode(data, type=QueryReply, ext_hook=_decode)
+        return reply.columns, Rows([TableRow((), tuple(row)) for row in reply.rows], reply.more)
+
+    def _run(
+        self, request: QueryRequest, bounds: QueryBounds, descriptors: Sequence[int], paths: Sequence[str]
+    ) -> bytes:
+        most = ChildBounds(bounds.seconds, CHILD_MEMORY_BYTES, 4 * bounds.size + (1 << 20))
+        try:
+            return self._children.run(_PROCESS, msgspec.msgpack.encode(request), most, descriptors)
+        except ChildRefused as error:
+            hint = f" {_tables_hint(str(error), paths)}" if "no table" in str(error) else ""
+            raise QueryRefused(f"The statement is not run: {error}.{hint}") from None
+        except ChildStopped as error:
+            raise QueryRefused(f"The statement was stopped: {error}. Narrow it, or aggregate.") from None
+
+    def close(self) -> None:
+        """End the statements that run."""
+        self._children.close()
+
+
+def _tables_hint(message: str, paths: Sequence[str]) -> str:
+    if not paths:
+        return "There are no tables."
+    by_lower = {path.lower(): path for path in paths}
+    near = get_close_matches(message.rpartition(" ")[2].lower(), by_lower, 1)
+    listed = ", ".join(f'"{path}"' for path in paths[:MAX_HINTED_TABLES])
+    more = f" and {len(paths) - MAX_HINTED_TABLES:,} more" if len(paths) > MAX_HINTED_TABLES else ""
+    suggestion = f'Did you mean "{by_lower[near[0]]}"? ' if near else ""
+    return clean(f"{suggestion}Tables: {listed}{more}."[:1_500])
+
+
+def _decode(code: int, data: memoryview) -> Any:
+    return PartialValue(msgspec.msgpack.decode(data)) if code == CUT_VALUE else None

@@ -1,0 +1,122 @@
+"""The interface of a format of tables, and the parts that several formats share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from wharfinger.sources.folder.file_content import FileContent
+from wharfinger.sources.sql_database.row_choice import RowChoice
+from wharfinger.sources.sql_database.row_text import render
+from wharfinger.sources.table_files.choice_sql import SelectedColumn, conditions_of, sort_terms_of
+from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine
+from wharfinger.sources.windows.line_index import LineIndex
+
+__all__ = [
+    "MAX_CELL_LENGTH",
+    "MAX_COUNTED_BYTES",
+    "MAX_LINE_BYTES",
+    "WHOLES",
+    "OpenFile",
+    "TableColumn",
+    "TableFile",
+    "clean_cell",
+    "count_rows",
+    "select",
+]
+
+MAX_CELL_LENGTH = 2_000
+"""Characters of one value. A longer value is cut and marked."""
+MAX_LINE_BYTES = 4 << 20
+"""Bytes of the longest row in a file."""
+MAX_COUNTED_BYTES = 8 << 20
+"""Size of the largest CSV or JSON Lines file whose rows are counted for its overview."""
+WHOLES = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "UHUGEINT"))
+"""DuckDB's types of whole numbers in files of text."""
+
+
+class TableColumn(NamedTuple):
+    """A column, and DuckDB's name of its type."""
+
+    name: str
+    type: str
+
+
+class OpenFile(NamedTuple):
+    """A file that is open while it is used. DuckDB opens it by `path`."""
+
+    name: str
+    path: str
+    content: FileContent
+    lines: LineIndex
+
+
+class TableFile(Protocol):
+    """One version of a file. It may be used again with another `OpenFile` of that version."""
+
+    columns: list[TableColumn]
+    details: dict[str, Any]
+    """Further facts about the format."""
+    source: str
+    """The function of DuckDB that reads the file, with `?` for its path."""
+    typed: bool
+    """Whether each value of a column has its type. Otherwise the type is a guess from the first rows."""
+
+    def selected_columns(self) -> list[SelectedColumn]:
+        """Return the columns with the SQL of their values in rows of `source`."""
+        ...
+
+    def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
+        """Return the number of rows, or None if counting them would take long."""
+        ...
+
+    def rows(
+        self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
+    ) -> Iterator[str]:
+        """Yield at most `number` rows as lines of JSON, beginning with row `first`, counted from 1."""
+        ...
+
+    def select_rows(
+        self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
+    ) -> Iterator[str]:
+        """Yield the rows that meet the conditions of a choice, in its order, in the form of `rows`."""
+        ...
+
+    def count_matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
+        """Count the rows that meet the conditions of a choice. If there are conditions, this reads the whole file."""
+        ...
+
+
+def count_rows(
+    engine: DuckDBEngine, file: OpenFile, source: str, columns: Sequence[SelectedColumn], choice: RowChoice
+) -> int:
+    where, values = conditions_of(columns, choice)
+    statement = f"SELECT count(*) FROM {source} WHERE {where}"  # noqa: S608 - our own names and literals
+    return int(engine.fetch_all(file.name, statement, [file.path, *values])[0][0])
+
+
+def select(
+    engine: DuckDBEngine,
+    file: OpenFile,
+    source: str,
+    shown: Sequence[str],
+    columns: Sequence[SelectedColumn],
+    choice: RowChoice,
+    first: int,
+    number: int,
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a source in the order of a choice. Rows with equal sort values keep the order of the file."""
+    where, values = conditions_of(columns, choice)
+    terms = sort_terms_of(columns, choice)
+    place = f"(SELECT *, row_number() OVER () AS {_PLACE} FROM {source})" if terms else source  # noqa: S608
+    order = f" ORDER BY {terms}, {_PLACE}" if terms else ""
+    statement = f"SELECT {', '.join(shown)} FROM {place} WHERE {where}{order} LIMIT ? OFFSET ?"  # noqa: S608
+    yield from engine.rows(file.name, statement, [file.path, *values, number, first - 1])
+
+
+_PLACE = '"place of the row in its file"'
+
+
+def clean_cell(value: object) -> object:
+    """Convert a value to JSON. A text longer than `MAX_CELL_LENGTH` is cut."""
+    return render(value, MAX_CELL_LENGTH)

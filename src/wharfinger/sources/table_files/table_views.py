@@ -1,0 +1,71 @@
+"""Writes the SELECT by which a caller's statement reads a file, with columns of their types.
+
+The types of CSV and JSON Lines are guesses from the first rows. If a later value does not fit, the whole column is text
+in a statement, so that no value is lost and no statement fails. Texts such as `007` do not fit whole numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from wharfinger.sources.sql_database.sqlite_safety import quoted
+from wharfinger.sources.table_files.choice_sql import SelectedColumn
+from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, literal
+from wharfinger.sources.table_files.table_format import WHOLES, OpenFile, TableFile
+
+__all__ = ["select_of", "typed_columns"]
+
+_NOT_CHECKED = re.compile(r"VARCHAR|STRUCT|MAP|UNION|\]$|JSON|VARIANT|NULL").search
+
+
+def typed_columns(engine: DuckDBEngine, file: OpenFile, table: TableFile) -> frozenset[str]:
+    """Return the columns of which each value fits the type. This reads the whole file, unless its values have types."""
+    columns = table.selected_columns()
+    if table.typed:
+        return frozenset(column.name for column in columns)
+    checked = [column for column in columns if not _NOT_CHECKED(column.type)]
+    if not checked:
+        return frozenset()
+    tests = ", ".join(f"bool_and({column.expression} IS NULL OR {_fits(column)})" for column in checked)
+    ((*fitting,),) = engine.fetch_all(file.name, f"SELECT {tests} FROM {table.source}", [file.path])  # noqa: S608
+    return frozenset(column.name for column, fits in zip(checked, fitting, strict=True) if fits is not False)
+
+
+def _fits(column: SelectedColumn) -> str:
+    if column.type in WHOLES:
+        return (
+            f"(regexp_full_match({column.expression}, '-?(0|[1-9][0-9]*)') "
+            f"AND TRY_CAST({column.expression} AS {column.type}) IS NOT NULL)"
+        )
+    return f"TRY_CAST({column.expression} AS {column.type}) IS NOT NULL"
+
+
+def select_of(table: TableFile, path: str, typed: frozenset[str]) -> str:
+    """Return the SELECT of all columns and rows of a file. `typed` are the columns that have their type."""
+    columns = table.selected_columns()
+    names = _distinct([column.name for column in columns])
+    shown = [
+        f"{_value(table, column, typed)} AS {quoted(name)}" for column, name in zip(columns, names, strict=True)
+    ] or ["NULL AS nothing"]
+    return f"SELECT {', '.join(shown)} FROM {table.source.replace('?', literal(path), 1)}"  # noqa: S608
+
+
+def _value(table: TableFile, column: SelectedColumn, typed: frozenset[str]) -> str:
+    if table.typed or column.name not in typed:
+        return column.expression
+    return f"CAST({column.expression} AS {column.type})"
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Make names distinct regardless of case, as SQL compares them."""
+    found: list[str] = []
+    taken: set[str] = set()
+    for name in names:
+        distinct, count = name or "column", 1
+        while distinct.lower() in taken:
+            count += 1
+            distinct = f"{name}_{count}"
+        taken.add(distinct.lower())
+        found.append(distinct)
+    return found
