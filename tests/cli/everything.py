@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import sqlite3
+import tarfile
 import threading
 import zipfile
 from collections.abc import Callable, Mapping
@@ -60,6 +62,7 @@ class Everything:
         (here / "data").mkdir()
         (here / "data" / "tides.csv").write_text(NORTH)
         self._zip("springtide")
+        self._tar("neaptide")
         self._append("said.txt", "halyard")
 
     @property
@@ -139,6 +142,15 @@ class Everything:
                 "springtide",
                 change=lambda: self._zip(f"springtide {self._next()}"),
             ),
+            "tar": Case(
+                f"tar:{here}/old.tar.gz",
+                "tar://old.tar.gz/a/b.txt",
+                "tar://old.tar.gz/a/b.txt",
+                "neaptide",
+                ("tar://old.tar.gz/", "path", "a/"),
+                "neaptide",
+                change=lambda: self._tar(f"neaptide {self._next()}"),
+            ),
             "command": Case(
                 f"said=command:cat {here}/said.txt",
                 "command://said",
@@ -178,6 +190,14 @@ class Everything:
         with zipfile.ZipFile(new, "w") as archive:
             archive.writestr("a/b.txt", text)
         new.replace(self.here / "old.zip")
+
+    def _tar(self, text: str) -> None:
+        new = self.here / "new.tar.gz"
+        with tarfile.open(new, "w:gz") as archive:
+            member = tarfile.TarInfo("a/b.txt")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+        new.replace(self.here / "old.tar.gz")
 
     def close(self) -> None:
         self._shop.close()

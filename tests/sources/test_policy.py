@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tarfile
 import time
 import zipfile
 from collections.abc import Callable, Mapping
@@ -55,6 +56,17 @@ CASES: Mapping[str, tuple[Callable[[Path], Any], dict[str, str], dict[str, str]]
             "docs/deep/secret": "x",
         },
     ),
+    "tar archive": (
+        lambda place: objects(f"tar:{tarred(place)}", label="d"),
+        {"a.txt": "prudence", "docs/b.txt": "b", "docs/deep/c.txt": "c", "zed.txt": "z"},
+        {
+            **HUNDREDS,
+            "docs/secret.txt": "hiddenword",
+            "docs/a/secret.txt": "x",
+            "secret.txt": "x",
+            "docs/deep/secret": "x",
+        },
+    ),
     "skill": (
         lambda place: skills(place),
         {
@@ -78,6 +90,16 @@ def zipped(place: Path) -> Path:
             if each.is_file() and each != path:
                 member = zipfile.ZipInfo(each.relative_to(place).as_posix(), (2026, 11, 20, 10, 0, 0))
                 file.writestr(member, each.read_bytes())
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    return path
+
+
+def tarred(place: Path) -> Path:
+    path = place / "d.tar"
+    with tarfile.open(path, "w") as file:
+        for each in sorted(place.rglob("*")):
+            if each.is_file() and each != path:
+                file.add(each, each.relative_to(place).as_posix())
     os.utime(path, (1_700_000_000, 1_700_000_000))
     return path
 

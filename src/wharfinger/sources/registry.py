@@ -146,6 +146,16 @@ KINDS: tuple[SourceKind, ...] = (
     SourceKind(
         "zip:FILE", "a ZIP archive", "objects", ("zip",), _whole, _absolute_path, suffixes=(".zip",), static=True
     ),
+    SourceKind(
+        "tar:FILE",
+        "a tar archive, also .tar.gz, .tar.bz2 or .tar.xz",
+        "objects",
+        ("tar",),
+        _whole,
+        _absolute_path,
+        suffixes=(".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz"),
+        static=True,
+    ),
     SourceKind("objects:URL", "objects of a store of fsspec", "objects", ("objects",), _rest),
     SourceKind("memory://PATH", "fsspec's objects in memory", "objects", ("memory",)),
     SourceKind(

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings(
 )  # required by the database server's package
 
 ERAS = ("2025-11-25", "2026-07-28")
-KINDS = ("folder", "git", "sqlite", "postgres", "log", "s3", "table", "system", "zip", "command", "upstream")
+KINDS = ("folder", "git", "sqlite", "postgres", "log", "s3", "table", "system", "zip", "tar", "command", "upstream")
 ALLOWED = ("--allow-query", "--allow-command", "--every", "0.5", "--allow-private-networks")
 TIME = 20.0
 """Seconds until something must have happened, on a busy machine."""

@@ -28,7 +28,9 @@ class ShopServer:
         self.start()
 
     def start(self) -> None:
-        config = uvicorn.Config(self.app, host="127.0.0.1", port=self.port, log_level="error", timeout_graceful_shutdown=0)
+        config = uvicorn.Config(
+            self.app, host="127.0.0.1", port=self.port, log_level="error", timeout_graceful_shutdown=0
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()

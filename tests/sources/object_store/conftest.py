@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -114,6 +116,22 @@ class Archive:
 
     def publish(self, **options: Any) -> Objects:
         return objects(f"zip:{self.path}", **options)
+
+
+class TarArchive(Archive):
+    """A compressed tar archive that is written again with each change."""
+
+    def write(self) -> None:
+        new = self.path.with_suffix(".new")
+        with tarfile.open(new, "w:gz") as archive:
+            for key, data in self.content.items():
+                member = tarfile.TarInfo(key)
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+        new.replace(self.path)
+
+    def publish(self, **options: Any) -> Objects:
+        return objects(f"tar:{self.path}", **options)
 
 
 Place = Bucket | Memory | Archive

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.sources.object_store.conftest import CONTENT, Archive, Bucket, Memory, Place
+from tests.sources.object_store.conftest import CONTENT, Archive, Bucket, Memory, Place, TarArchive
 from wharfinger.sources.object_store import Objects
 from wharfinger.testing import SourceContract
 
@@ -83,3 +83,9 @@ class TestArchive(Objectively):
         path = Path(source.store.path)
         away = path.rename(path.with_name("away.zip"))
         return lambda: away.rename(path)
+
+
+class TestTarArchive(TestArchive):
+    @pytest.fixture
+    def source(self, tmp_path: Path) -> Iterator[Objects]:
+        yield self.publish(TarArchive(tmp_path / "charts.tar.gz"))

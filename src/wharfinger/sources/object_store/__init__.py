@@ -1,4 +1,4 @@
-"""Objects as live resources, from S3, ZIP archives and other stores of fsspec: `objects("s3://bucket/prefix")`."""
+"""Objects as live resources, from S3, archives and other stores of fsspec: `objects("s3://bucket/prefix")`."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ def objects(url: str, *, label: str | None = None, **storage_options: Any) -> Ob
     """Publish a store of objects: `server.include(objects("s3://bucket/prefix"))`.
 
     Args:
-        url: `s3://bucket/prefix`, `zip:FILE`, `memory://path`, or another URL that fsspec supports.
-        label: The name that is shown to people, and used in `zip://label/…`. Default: the name of the file or bucket.
+        url: `s3://bucket/prefix`, `zip:FILE`, `tar:FILE`, `memory://path`, or another URL that fsspec supports.
+        label: The name that is shown to people, and used in `zip://label/…` and `tar://label/…`. Default: the name of
+            the file or bucket.
         storage_options: Options of fsspec's file system, such as `endpoint_url=` or `anon=True`. Pass credentials in
             the environment instead.
 
@@ -37,12 +38,12 @@ def objects(url: str, *, label: str | None = None, **storage_options: Any) -> Ob
     """
     match = _URL(url)
     if match is None:
-        raise UnusableSource(f"{_safe(url)} is not the URL of a store: give s3://bucket/prefix, or zip:FILE.")
+        raise UnusableSource(f"{_safe(url)} is not the URL of a store: give s3://bucket/prefix, zip:FILE or tar:FILE.")
     scheme, slashes, rest = match[1].lower(), match[2], match[3]
     if label is not None:
         usable_label(label)
-    if scheme == "zip" and not slashes:
-        return _archive(rest, label)
+    if scheme in ("zip", "tar") and not slashes:
+        return _archive(scheme, rest, label)
     if "::" in url:
         raise UnusableSource(f"{_safe(url)} wraps one store in another: give the inner one.")
     refuse_scheme(scheme)
@@ -58,12 +59,13 @@ def objects(url: str, *, label: str | None = None, **storage_options: Any) -> Ob
     return _library(scheme, host, path.strip("/"), url, label, storage_options)
 
 
-def _archive(path: str, label: str | None) -> Objects:
-    from wharfinger.sources.object_store.archive import ZipStore
+def _archive(scheme: str, path: str, label: str | None) -> Objects:
+    from wharfinger.sources.object_store.tar_archive import TarStore
+    from wharfinger.sources.object_store.zip_archive import ZipStore
 
-    store = ZipStore(path)
+    store = TarStore(path) if scheme == "tar" else ZipStore(path)
     name = label if label is not None else os.path.basename(store.path)
-    made = Objects(store, uri=f"zip://{quote(name)}/", name=name, title=name)
+    made = Objects(store, uri=f"{scheme}://{quote(name)}/", name=name, title=name)
     made.root = store.path
     return made
 

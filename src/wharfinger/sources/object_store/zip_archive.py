@@ -18,43 +18,38 @@ import io
 import os
 import stat
 import struct
-import threading
 import time
 import zipfile
 import zlib
-from bisect import bisect_right
 from collections.abc import Generator
 from contextlib import contextmanager
-from itertools import islice
-from typing import IO, NamedTuple
+from typing import IO
 
-from wharfinger.content.text import many
-from wharfinger.source import UnusableSource
+from wharfinger.sources.object_store.archive_store import (
+    MAX_MEMBERS,
+    MAX_RATIO,
+    RATIO_MIN_BYTES,
+    ArchiveStore,
+    OpenArchive,
+    stamp_of_path,
+    stamp_of_status,
+    stays_inside,
+)
 from wharfinger.sources.object_store.object_store_contract import (
     ObjectChanged,
     ObjectInfo,
-    StoreFailed,
-    StoreUnavailable,
     UnreadableObject,
-    direct_entries,
-    served,
 )
 from wharfinger.sources.windows.window import RandomAccess
 
-__all__ = ["MAX_DIRECTORY_BYTES", "MAX_INFLATED_BYTES", "MAX_RATIO", "ZipStore"]
+__all__ = ["MAX_DIRECTORY_BYTES", "MAX_INFLATED_BYTES", "ZipStore"]
 
 MAX_DIRECTORY_BYTES = 32 << 20
 """Bytes of the archive's directory."""
-MAX_MEMBERS = 300_000
-"""Entries in the directory: each takes about 600 bytes of memory, but as few as 46 in the file."""
 MAX_EXTRA_BYTES = 4_096
 """Bytes of the extra fields of one entry. The time that `zipfile` takes grows with the square of their number."""
-MAX_NAME_BYTES = 1_024
-"""Bytes of the name of a member, as of a key in S3. Members with a longer name are withheld."""
 MAX_INFLATED_BYTES = 1 << 30
 """Bytes of a compressed member that can be read; the rest is not decompressed."""
-MAX_RATIO, RATIO_MIN_BYTES = 250, 16 << 20
-"""A member that declares to grow more than `MAX_RATIO` times, and beyond `RATIO_MIN_BYTES`, is taken for a bomb."""
 PIECE_BYTES = 1 << 20
 MAX_STREAMS = 4
 """Streams of the last windows that stay open."""
@@ -67,79 +62,32 @@ _ENTRY = struct.Struct("<4s24xHHH12x")
 _HEADER_BYTES = 30  # bytes of a member's local header, before its name
 _ENCRYPTED = 0x1
 
-_Stamp = tuple[int, int, int, int]
+_OpenZip = OpenArchive[zipfile.ZipFile, zipfile.ZipInfo]
 
 
-class _Archive(NamedTuple):
-    """An archive as it was when it was opened. `withheld` counts the members that are not served."""
+class ZipStore(ArchiveStore[zipfile.ZipFile, zipfile.ZipInfo]):
+    """One ZIP archive."""
 
-    stamp: _Stamp
-    file: zipfile.ZipFile
-    keys: list[str]
-    members: dict[str, zipfile.ZipInfo]
-    withheld: int
-
-
-class ZipStore:
-    """One archive, which is reopened when its file changes."""
-
-    noun = "archive"
-    every = 1.0
-    rest = 20.0
+    kind = "ZIP archive"
+    withheld_kinds = "links, unsafe or overlapping"
+    damage = (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, RecursionError)
 
     def __init__(self, path: str) -> None:
-        self.path = self.location = os.path.realpath(path)
-        if not os.path.isfile(self.path):
-            raise UnusableSource(f"There is no file {self.path}.")
-        self._lock = threading.Lock()
-        self._archive: _Archive | None = None
         self._streams: list[_Stream] = []
-        try:
-            self._current()
-        except StoreFailed as error:
-            raise UnusableSource(str(error)) from None
+        super().__init__(path)
 
-    def _current(self) -> _Archive:
-        """Return the archive, opened again if its file has changed.
+    def open(self) -> _OpenZip:
+        """Open the file, and read its directory."""
+        return _open(self.path)
 
-        Raises:
-            StoreFailed: the file no longer exists, or is not an archive.
-        """
-        with self._lock:
-            try:
-                now = _stamp(os.stat(self.path))
-                if self._archive is None or self._archive.stamp != now:
-                    self._forget()
-                    self._archive = _open(self.path)
-            except OSError as error:
-                raise StoreUnavailable(f"{os.path.basename(self.path)} cannot be read: {error.strerror}.") from None
-            except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, RecursionError) as error:
-                raise StoreFailed(f"{self.path} cannot be read as a ZIP archive: {error}") from None
-            return self._archive
-
-    def _forget(self) -> None:
-        """Drop the open archive. Its file stays open until threads that read from it are done."""
+    def forget(self) -> None:
+        """Drop the open archive and its streams."""
         self._streams.clear()
-        self._archive = None
+        super().forget()
 
-    # Listing
-
-    def page(self, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """List a page of all members, in the order of their names."""
-        archive = self._current()
-        begin = bisect_right(archive.keys, after)
-        return [_info(archive, key) for key in archive.keys[begin : begin + limit]], begin + limit < len(archive.keys)
-
-    def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
-        """List a page of one directory."""
-        archive = self._current()
-        found = list(islice(direct_entries(archive.keys, directory, begin, after), limit + 1))
-        return [_info(archive, key) for key in found[:limit]], len(found) > limit
-
-    def info(self, key: str) -> ObjectInfo | None:
-        """Return one member, or None if it does not exist."""
-        archive = self._current()
-        return _info(archive, key) if key in archive.members else None
+    def describe_member(self, key: str, member: zipfile.ZipInfo, archive: _OpenZip) -> ObjectInfo:
+        """Return the facts about a member."""
+        return ObjectInfo(key, member.file_size, _modified(member), _version(member))
 
     def content(self, info: ObjectInfo) -> RandomAccess:
         """Return the bytes of a member.
@@ -148,26 +96,15 @@ class ZipStore:
             ObjectChanged: the archive has changed.
             UnreadableObject: it is encrypted, compressed by an unsupported method, or looks like a bomb.
         """
-        archive = self._current()
+        archive = self.current()
         member = archive.members.get(info.key)
         if member is None or _version(member) != info.version:
             raise ObjectChanged
         _check(info.key, member)
         return _Member(self, archive, member)
 
-    def describe(self) -> str:
-        """Describe the number of members, and how many are withheld."""
-        archive = self._current()
-        text = many(len(archive.keys), "member")
-        return f"{text} ({archive.withheld:,} withheld: links, unsafe or overlapping)" if archive.withheld else text
-
-    def close(self) -> None:
-        """Close the archive."""
-        with self._lock:
-            self._forget()
-
     @contextmanager
-    def stream(self, archive: _Archive, member: zipfile.ZipInfo, offset: int) -> Generator[_Stream, None, None]:
+    def stream(self, archive: _OpenZip, member: zipfile.ZipInfo, offset: int) -> Generator[_Stream, None, None]:
         """Yield a stream of a member to read from `offset`: the open one nearest before it, or a new one."""
         with self._lock:
             usable = [stream for stream in self._streams if stream.member is member and stream.begin <= offset]
@@ -221,7 +158,7 @@ class _Stream:
 class _Member:
     """The content of a member."""
 
-    def __init__(self, store: ZipStore, archive: _Archive, member: zipfile.ZipInfo) -> None:
+    def __init__(self, store: ZipStore, archive: _OpenZip, member: zipfile.ZipInfo) -> None:
         self._store = store
         self._archive = archive
         self._member = member
@@ -244,7 +181,7 @@ class _Member:
             with self._store.stream(self._archive, self._member, offset) as stream:
                 return stream.read(offset, length)
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError) as e:
-            if _stamp_of(self._store.path) != self._archive.stamp:
+            if stamp_of_path(self._store.path) != self._archive.stamp:
                 raise ObjectChanged from None
             raise UnreadableObject(f"{self._key} is damaged: {e}") from None
 
@@ -281,7 +218,7 @@ def _check_directory(data: bytes) -> None:
         at += _ENTRY.size + name + extra + comment
 
 
-def _open(path: str) -> _Archive:
+def _open(path: str) -> _OpenZip:
     file = _BoundedFile(path)
     try:
         status = os.fstat(file.fileno())
@@ -296,7 +233,7 @@ def _open(path: str) -> _Archive:
     members = {info.filename: info for info in alone if not info.is_dir() and _safe(info)}
     directories = sum(info.is_dir() for info in archive.infolist())
     withheld = len(archive.infolist()) - directories - len(members)
-    return _Archive(_stamp(status), archive, sorted(members), members, withheld)
+    return OpenArchive(stamp_of_status(status), archive, sorted(members), members, withheld)
 
 
 def _without_overlaps(members: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
@@ -316,9 +253,7 @@ def _without_overlaps(members: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
 def _safe(member: zipfile.ZipInfo) -> bool:
     """Return whether a member is a regular file whose name stays inside the archive on every operating system."""
     kind = stat.S_IFMT(member.external_attr >> 16)
-    name = member.filename
-    safe = served(name) and "\\" not in name and name[1:2] != ":" and len(name.encode()) <= MAX_NAME_BYTES
-    return kind in _REGULAR and safe
+    return kind in _REGULAR and stays_inside(member.filename)
 
 
 def _check(key: str, member: zipfile.ZipInfo) -> None:
@@ -334,13 +269,6 @@ def _check(key: str, member: zipfile.ZipInfo) -> None:
         )
 
 
-def _info(archive: _Archive, key: str) -> ObjectInfo:
-    member = archive.members.get(key)
-    if member is None:
-        return ObjectInfo(key)
-    return ObjectInfo(key, member.file_size, _modified(member), _version(member))
-
-
 def _version(member: zipfile.ZipInfo) -> str:
     return f"{member.CRC:08x}-{member.file_size:x}"
 
@@ -350,15 +278,4 @@ def _modified(member: zipfile.ZipInfo) -> float | None:
     try:
         return time.mktime((*member.date_time, 0, 0, -1))
     except (ValueError, OverflowError):
-        return None
-
-
-def _stamp(status: os.stat_result) -> _Stamp:
-    return (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
-
-
-def _stamp_of(path: str) -> _Stamp | None:
-    try:
-        return _stamp(os.stat(path))
-    except OSError:
         return None

@@ -21,7 +21,7 @@ import pytest
 
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import UnusableSource
-from wharfinger.sources.object_store import Objects, archive, objects
+from wharfinger.sources.object_store import Objects, objects, zip_archive
 
 
 def entry(name: str, mode: int = 0) -> zipfile.ZipInfo:
@@ -234,7 +234,7 @@ def test_false_zip64_sizes_are_reported(tmp_path: Path, size: int) -> None:
 
 
 def test_a_window_beyond_the_inflation_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "MAX_INFLATED_BYTES", 1 << 20)
+    monkeypatch.setattr(zip_archive, "MAX_INFLATED_BYTES", 1 << 20)
     source = pack(tmp_path / "a.zip", (entry("long.txt"), os.urandom(1 << 20).hex().encode()))
     assert source.read("zip://a.zip/long.txt?bytes=0-9").contents[0].text
     with pytest.raises(InvalidArgument, match="at most its first 1 MiB are inflated"):

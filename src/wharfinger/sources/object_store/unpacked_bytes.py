@@ -1,0 +1,246 @@
+"""Random access to the bytes of a file that may be compressed as a whole, such as a `.tar.gz`.
+
+The decompressed bytes are never held in memory:
+
+- gzip: the first pass keeps a copy of the decompressor every few MiB (at most `MAX_POINTS`, about 50 KiB each). A read
+  continues from the nearest copy before it, or from the stream of an earlier read.
+- bzip2 and xz cannot be continued from a copy. They are decompressed once into an unnamed file, of at most
+  `MAX_SPOOLED_BYTES`.
+
+Compressed data is untrusted: it is decompressed in pieces of at most `PIECE_BYTES`, and refused as soon as it grows
+beyond `MAX_UNPACKED_BYTES`, or more than `MAX_RATIO` times.
+"""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import os
+import tempfile
+import threading
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO, Any, Protocol
+
+from wharfinger.sources.object_store.archive_store import MAX_RATIO, RATIO_MIN_BYTES
+from wharfinger.sources.windows.window import RandomAccess
+
+__all__ = [
+    "DAMAGE",
+    "MAX_POINTS",
+    "MAX_SPOOLED_BYTES",
+    "MAX_UNPACKED_BYTES",
+    "PIECE_BYTES",
+    "GzipBytes",
+    "open_unpacked",
+]
+
+MAX_UNPACKED_BYTES = 4 << 30
+"""Decompressed bytes of a gzip file. Finding its members takes about three seconds for each GiB."""
+MAX_SPOOLED_BYTES = 1 << 30
+"""Decompressed bytes of a bzip2 or xz file, which are written into an unnamed file."""
+MAX_XZ_MEMORY_BYTES = 128 << 20
+"""Memory for the dictionary of an xz file: `xz -9` needs 65 MiB, a forged header up to 4 GiB."""
+PIECE_BYTES = 1 << 20
+"""Bytes that are decompressed or read at once."""
+INPUT_BYTES = 16 << 10
+MAX_POINTS = 256
+"""Copies of the decompressor of one gzip file. If there are more, every second one is dropped."""
+MAX_STREAMS = 4
+"""Streams of the last reads that can be continued."""
+
+DAMAGE = (zlib.error, lzma.LZMAError, EOFError, ValueError, OSError)
+"""What reading damaged data raises."""
+
+
+class _FileBytes:
+    """The bytes of a file, up to its size when it was opened."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self.size = os.fstat(file.fileno()).st_size
+
+    def __del__(self) -> None:
+        self._file.close()
+
+    def read(self, offset: int, length: int) -> bytes:
+        length = max(0, min(length, self.size - offset))
+        if hasattr(os, "pread"):
+            return os.pread(self._file.fileno(), length, offset) if length else b""
+        with self._lock:
+            self._file.seek(offset)
+            return self._file.read(length)
+
+
+def open_unpacked(file: IO[bytes]) -> RandomAccess:
+    """Return the decompressed bytes of an open file, or its bytes if it is not compressed. Takes over the file.
+
+    The size of a gzip file is that of the bytes that were decompressed so far.
+
+    Raises:
+        ValueError: the compression is not supported, or the data grows too much.
+        EOFError: it is truncated. Also other exceptions of `DAMAGE` if it is damaged.
+    """
+    packed = _FileBytes(file)
+    head = packed.read(0, 6)
+    if head.startswith(b"\x1f\x8b"):
+        return GzipBytes(packed)
+    for mark, make in _SPOOLED:
+        if head.startswith(mark):
+            return _spooled(packed, make)
+    for mark, name in _UNSUPPORTED:
+        if head.startswith(mark):
+            raise ValueError(f"it is compressed by {name}, which is not supported: repack it with gzip or xz")
+    return packed
+
+
+class GzipBytes:
+    """The decompressed bytes of a gzip file of one or several members."""
+
+    def __init__(self, packed: RandomAccess) -> None:
+        self._packed = packed
+        self._lock = threading.Lock()
+        self._points = [_Position(0, 0, zlib.decompressobj(31))]
+        self._distance = PIECE_BYTES
+        self._streams: list[_Position] = []
+        self.size = 0
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read bytes from `offset`, or fewer at the end."""
+        stream = self._stream_before(offset)
+        parts: list[bytes] = []
+        end = offset + length
+        while stream.unpacked < end:
+            at = stream.unpacked
+            piece = self._advance(stream, min(PIECE_BYTES, end - at))
+            if not piece:
+                break
+            if at + len(piece) > offset:
+                parts.append(piece[max(0, offset - at) :])
+        with self._lock:
+            self._streams.append(stream)
+            del self._streams[:-MAX_STREAMS]
+        return b"".join(parts)
+
+    def finish(self) -> None:
+        """Decompress the rest, which checks the checksum at its end, so that `size` is the final one."""
+        while self.read(self.size, PIECE_BYTES):
+            pass
+
+    def _stream_before(self, offset: int) -> _Position:
+        """Return the stream nearest before an offset: that of an earlier read, or a copy of a point."""
+        with self._lock:
+            streams = [stream for stream in self._streams if stream.unpacked <= offset]
+            found = max(streams, key=lambda stream: stream.unpacked, default=None)
+            point = max((one for one in self._points if one.unpacked <= offset), key=lambda one: one.unpacked)
+            if found is None or found.unpacked < point.unpacked:
+                return point.copy()
+            self._streams.remove(found)
+            return found
+
+    def _advance(self, stream: _Position, most: int) -> bytes:
+        """Decompress the next piece of a stream. It is empty only at the end of the file."""
+        while True:
+            data = self._packed.read(stream.packed, INPUT_BYTES)
+            if stream.machine.eof:  # another member may follow, after padding
+                member = data.lstrip(b"\0")
+                stream.packed += len(data) - len(member)
+                if not member:
+                    if data:
+                        continue
+                    return b""
+                data, stream.machine = member, zlib.decompressobj(31)
+            piece: bytes = stream.machine.decompress(data, most)
+            left = stream.machine.unused_data if stream.machine.eof else stream.machine.unconsumed_tail
+            stream.packed += len(data) - len(left)
+            if not piece and not data and not stream.machine.eof:
+                raise EOFError("its compressed data is truncated")
+            stream.unpacked += len(piece)
+            self._note(stream)
+            if piece:
+                return piece
+
+    def _note(self, stream: _Position) -> None:
+        """Check how far the data has grown, and keep a copy of the stream if it is far enough from the last one."""
+        _refuse_growth(stream.packed, stream.unpacked, MAX_UNPACKED_BYTES)
+        with self._lock:
+            self.size = max(self.size, stream.unpacked)
+            if stream.unpacked >= self._points[-1].unpacked + self._distance and not stream.machine.eof:
+                self._points.append(stream.copy())
+                if len(self._points) > MAX_POINTS:
+                    del self._points[1::2]
+                    self._distance *= 2
+
+
+@dataclass(slots=True)
+class _Position:
+    """A decompressor, and how many bytes it has read and returned."""
+
+    packed: int
+    unpacked: int
+    machine: Any
+
+    def copy(self) -> _Position:
+        return _Position(self.packed, self.unpacked, self.machine.copy())
+
+
+class _Decompressor(Protocol):
+    """What `bz2.BZ2Decompressor` and `lzma.LZMADecompressor` have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int = -1, /) -> bytes: ...
+
+
+_SPOOLED: tuple[tuple[bytes, Callable[[], _Decompressor]], ...] = (
+    (b"BZh", bz2.BZ2Decompressor),
+    (b"\xfd7zXZ\x00", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_XZ_MEMORY_BYTES)),
+)
+_UNSUPPORTED = (
+    (b"\x28\xb5\x2f\xfd", "Zstandard"),
+    (b"\x04\x22\x4d\x18", "LZ4"),
+    (b"\x1f\x9d", "compress"),
+    (b"LZIP", "lzip"),
+)
+
+
+def _spooled(packed: RandomAccess, make: Callable[[], _Decompressor]) -> RandomAccess:
+    """Decompress a file of one or several streams into an unnamed file."""
+    spool = tempfile.TemporaryFile()  # noqa: SIM115 - `_FileBytes` closes it
+    try:
+        machine, at, size = make(), 0, 0
+        while True:
+            data = packed.read(at, INPUT_BYTES) if machine.needs_input or machine.eof else b""
+            at += len(data)
+            if machine.eof:
+                data = (machine.unused_data + data).lstrip(b"\0")
+                if not data and at >= packed.size:
+                    break
+                machine = make()
+            elif machine.needs_input and not data:
+                raise EOFError("its compressed data is truncated")
+            piece = machine.decompress(data, PIECE_BYTES)
+            size += len(piece)
+            _refuse_growth(at, size, MAX_SPOOLED_BYTES)
+            spool.write(piece)
+        spool.flush()
+    except BaseException:
+        spool.close()
+        raise
+    return _FileBytes(spool)
+
+
+def _refuse_growth(packed: int, unpacked: int, most: int) -> None:
+    if unpacked > most:
+        raise ValueError(f"it has more than {most >> 20:,} MiB decompressed: unpack it")
+    if unpacked > max(RATIO_MIN_BYTES, MAX_RATIO * packed):
+        raise ValueError(
+            f"{packed:,} compressed bytes grow to more than {unpacked:,}, as archives do that are made to fill a disk "
+            "or memory: unpack it if you trust it"
+        )
