@@ -1,4 +1,4 @@
-"""A server of ours with one of everything that a client can do with a server, through the public interface alone.
+"""One of our servers with every feature that a client can use, written with the public interface only.
 
 `python feature_server.py stdio` or `python feature_server.py http PORT`.
 """
@@ -32,9 +32,9 @@ from wharfinger.sources import skills
 server = Server("harbour", version="1.2.3", instructions="Berths, and who may have them.")
 SHIPS = ["amber", "anchor", "beacon"]
 stopped: list[str] = []
-"""The tags of the calls whose function saw that it was cancelled."""
+"""The tags of the cancelled calls, added by their functions."""
 charged: dict[str, int] = {}
-"""How often a tag was charged."""
+"""The number of charges by tag."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Berth:
 
 @dataclass
 class Stay:
-    """What a user fills in."""
+    """A form for the user."""
 
     quay: Literal["north", "south"]
     hours: int
@@ -136,7 +136,7 @@ async def load(steps: int, ctx: Context) -> str:
     for step in range(1, steps + 1):
         ctx.info(f"step {step}", logger="crane")
         ctx.report_progress(step, steps, f"{step} of {steps}")
-        await asyncio.sleep(0.02)  # the TypeScript SDKs forget the progress that comes in one piece with the answer
+        await asyncio.sleep(0.02)  # the TypeScript SDKs drop progress that arrives in one piece with the answer
     ctx.debug({"loaded": steps})
     return f"loaded {steps}"
 

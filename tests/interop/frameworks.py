@@ -1,6 +1,6 @@
-"""The agent frameworks that visit servers of ours: where they are installed, and what each does with an answer.
+"""The tested agent frameworks: where they are installed, and how each handles answers.
 
-docs/interoperability.md shows these rows, and test_agents.py shows that they are true.
+docs/interoperability.md shows these rows, and test_agents.py tests them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ class Framework:
     """An agent framework.
 
     Attributes:
-        program: The program that drives it, in peers/.
+        program: The program in peers/ that runs it, without `_agent.py`.
         title: Its name.
-        environment: Where it is installed; `NAME_js` are npm packages.
+        environment: Where it is installed. `NAME_js` are npm packages.
         packages: The packages that a user installs.
-        revision: The revision that it speaks with a server of ours.
+        revision: The revision that it speaks with our servers.
         reads: Whether it can list and read resources.
-        link: What the model sees of an answer of a text and a link to a resource: `both`, `nothing` of either, or the
-            agent's run `fails`.
-        local: Whether it checks arguments itself, before the server can say what is wrong with them.
-        mute: Whether it says of an error that is no result only that there was one.
+        link: How it passes a text and a link to a resource to the model: `both`, `nothing`, or the agent's run `fails`.
+        validates_arguments: Whether it checks arguments itself, so that the model does not see the server's message.
+        hides_protocol_errors: Whether it hides the message of a JSON-RPC error from the model.
         target: The make target that installs it.
     """
 
@@ -36,23 +35,23 @@ class Framework:
     revision: str
     link: str
     reads: bool = True
-    local: bool = False
-    mute: bool = False
+    validates_arguments: bool = False
+    hides_protocol_errors: bool = False
     target: str = "interop"
 
     def command(self) -> list[str]:
-        """What drives it; skips the test, or fails in CI, if it is not installed."""
+        """Return the command that runs it. Skips the test, or fails it in CI, if it is not installed."""
         if self.environment.endswith("_js"):
             return node_program(self.environment, f"{self.program}_agent.mjs")
         python = installed(self.environment, "bin/python", self.target)
         return [python, str(PROGRAMS / f"{self.program}_agent.py")]
 
     def versions(self) -> dict[str, str]:
-        """The pinned version of each of its packages."""
-        return {name: pinned(self.environment)[name] for name in self.packages}
+        """Return the pinned version of each of its packages."""
+        return {name: pinned_versions(self.environment)[name] for name in self.packages}
 
     def row(self) -> str:
-        """Its row in the table of the page."""
+        """Return its row in the table of the page."""
         versions = ", ".join(f"`{name}` {version}" for name, version in self.versions().items())
         reads = "yes" if self.reads else "not supported"
         return f"| {self.title} | {versions} | {self.revision} | yes | yes | {reads} | yes | {LINKS[self.link]} |"
@@ -61,12 +60,12 @@ class Framework:
 LINKS = {"both": "text and link", "nothing": "**neither text nor link**", "fails": "**the run ends**"}
 
 
-def pinned(environment: str) -> dict[str, str]:
-    """Name and version of what an environment holds (of npm packages: those that are asked for)."""
+def pinned_versions(environment: str) -> dict[str, str]:
+    """Return the pinned packages of an environment. Of npm packages, these are the direct dependencies."""
     folder = ROOT / "tests" / "interop"
     if (folder / environment).is_dir():
-        wanted: dict[str, str] = json.loads((folder / environment / "package.json").read_text())["dependencies"]
-        return wanted
+        dependencies: dict[str, str] = json.loads((folder / environment / "package.json").read_text())["dependencies"]
+        return dependencies
     rows = (folder / f"{environment}.txt").read_text().split()
     return {name: version for name, _, version in (row.partition("==") for row in rows)}
 
@@ -77,14 +76,17 @@ FRAMEWORKS = [
     Framework("pydantic_ai", "Pydantic AI", "agents2", ("pydantic-ai-slim",), STATELESS, "both"),
     Framework(
         "openai_agents", "OpenAI Agents", "agents2", ("openai-agents",), STATELESS, "both",
-        local=True, mute=True,
+        validates_arguments=True, hides_protocol_errors=True,
     ),
     Framework("autogen", "AutoGen", "agents1", ("autogen-agentchat", "autogen-ext"), HANDSHAKE, "nothing"),
     Framework(
         "semantic_kernel", "Semantic Kernel", "semantic_kernel", ("semantic-kernel",), HANDSHAKE, "nothing",
-        reads=False, local=True, target="interop-all",
+        reads=False, validates_arguments=True, target="interop-all",
     ),
     Framework("google_adk", "Google ADK", "agents2", ("google-adk",), HANDSHAKE, "both"),
     Framework("ai_sdk", "AI SDK", "agents_js", ("ai", "@ai-sdk/mcp"), STATELESS, "both"),
-    Framework("mastra", "Mastra", "agents_js", ("@mastra/core", "@mastra/mcp"), STATELESS, "both", local=True),
+    Framework(
+        "mastra", "Mastra", "agents_js", ("@mastra/core", "@mastra/mcp"), STATELESS, "both",
+        validates_arguments=True,
+    ),
 ]  # fmt: skip

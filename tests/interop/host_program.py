@@ -1,4 +1,4 @@
-"""A host with two servers, offered as one over HTTP: `python host_program.py PORT FOLDER`."""
+"""A host that serves two servers as one over HTTP: `python host_program.py PORT FOLDER`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import uvicorn
 
-from tests.interop.places import ours
+from tests.interop.places import wharfinger_command
 from wharfinger.host import Host
 
 FEATURE_SERVER = Path(__file__).resolve().parent / "feature_server.py"
@@ -17,7 +17,7 @@ FEATURE_SERVER = Path(__file__).resolve().parent / "feature_server.py"
 async def main(port: int, folder: str) -> None:
     servers = {
         "features": [sys.executable, str(FEATURE_SERVER), "stdio"],
-        "papers": [*ours(), "serve", "--stdio", folder],
+        "papers": [*wharfinger_command(), "serve", "--stdio", folder],
     }
     async with Host(servers) as host:
         await host.ready(60)

@@ -1,6 +1,6 @@
-"""A chat-completions endpoint on loopback: the model of peers/scripted.py, for frameworks that speak this wire.
+"""A chat-completions endpoint on loopback with the model of peers/scripted.py.
 
-It refuses what OpenAI's own refuses of the messages that it is sent, with the status 400.
+It refuses the same invalid messages as OpenAI's endpoint, with the status 400.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ def text_of(message: dict[str, Any]) -> str:
     return "\n".join(part["text"] for part in content if part["type"] == "text")
 
 
-def answered(messages: list[dict[str, Any]]) -> list[str]:
-    """Return the text of each call's result, in order."""
-    asked: list[str] = []
-    received: list[str] = []
+def tool_results(messages: list[dict[str, Any]]) -> list[str]:
+    """Return the text of each call's result, in order. Raises Refused for messages in a wrong order."""
+    call_ids: list[str] = []
+    results: list[str] = []
     for message in messages:
         if message["role"] == "tool":
-            if message["tool_call_id"] != asked[len(received)]:
+            if message["tool_call_id"] != call_ids[len(results)]:
                 raise Refused(f"tool_call_id {message['tool_call_id']} does not answer the call before it")
-            received.append(text_of(message))
+            results.append(text_of(message))
         elif message["role"] == "assistant":
-            asked += [call["id"] for call in message.get("tool_calls") or []]
-        if message["role"] != "assistant" and len(received) < len(asked) and message["role"] != "tool":
+            call_ids += [call["id"] for call in message.get("tool_calls") or []]
+        if message["role"] != "assistant" and len(results) < len(call_ids) and message["role"] != "tool":
             raise Refused("An assistant message with 'tool_calls' must be followed by tool messages")
-    return received
+    return results
 
 
 def complete(request: dict[str, Any]) -> dict[str, Any]:
-    """The assistant's message."""
+    """Return the assistant's message."""
     functions = [tool["function"] for tool in request.get("tools") or []]
     for function in functions:
         if not NAME.fullmatch(function["name"]):
@@ -58,21 +58,21 @@ def complete(request: dict[str, Any]) -> dict[str, Any]:
         if function.get("parameters", {"type": "object"}).get("type") != "object":
             raise Refused(f"Invalid schema for function {function['name']!r}: its type must be 'object'")
     messages = request["messages"]
-    received = answered(messages)
+    results = tool_results(messages)
     prompt = text_of(next(message for message in messages if message["role"] == "user"))
-    kind, what, arguments = scripted.next_step(prompt, received, [function["name"] for function in functions])
+    kind, what, arguments = scripted.next_step(prompt, results, [function["name"] for function in functions])
     if kind == "say":
         return {"role": "assistant", "content": what}
     function = {"name": what, "arguments": json.dumps(arguments)}
     return {
         "role": "assistant",
         "content": None,
-        "tool_calls": [{"id": f"call_{len(received)}", "type": "function", "function": function}],
+        "tool_calls": [{"id": f"call_{len(results)}", "type": "function", "function": function}],
     }
 
 
 class Handler(BaseHTTPRequestHandler):
-    """`POST …/chat/completions`, as one response or as a stream."""
+    """Answers `POST …/chat/completions`, as one response or as a stream."""
 
     protocol_version = "HTTP/1.1"
 
@@ -114,8 +114,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def answering() -> Iterator[str]:
-    """The base URL of a model that answers until the end of the block."""
+def running_model() -> Iterator[str]:
+    """Run the model until the end of the block. Yields its base URL."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""Where the peers are, how their programs are started, and how a server of ours or theirs is run for a test."""
+"""The installed peers, and how tests run their programs and servers."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from tests.conftest import absent
 ROOT = Path(__file__).resolve().parent.parent.parent
 HOME = ROOT / ".interop"
 PROGRAMS = Path(__file__).resolve().parent / "peers"
-PATIENCE = 60.0
-SLOW = 20.0
-"""Seconds that a peer may take to start on a busy machine before we believe that it does not know a first question."""
+TIMEOUT_SECONDS = 60.0
+PROBE_SECONDS = 20.0
+"""A slow peer must start within this time, or the client takes its silence for an older revision."""
 
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
-OLDER = ("2025-06-18", "2025-03-26", "2024-11-05")
+OLDER_REVISIONS = ("2025-06-18", "2025-03-26", "2024-11-05")
 
-# Who speaks which revisions, as client and as server.
+# The revisions of each peer, as client and as server.
 PEERS = {
     "mcp1": (HANDSHAKE,),
     "mcp2": (HANDSHAKE, STATELESS),
     "ts1": (HANDSHAKE,),
     "ts2": (HANDSHAKE, STATELESS),
 }
-# FastMCP 4 has no subscriptions as a client, nor as a server: it does not take part where changes are watched.
-CALLERS = PEERS | {"fastmcp": (HANDSHAKE, STATELESS)}
+# FastMCP 4 has no subscriptions as client or server, so it is not in tests that watch changes.
+CLIENTS = PEERS | {"fastmcp": (HANDSHAKE, STATELESS)}
 
 
 def program(peer: str, role: str) -> list[str]:
-    """The command that runs a peer's client or server program, in the peer's own environment."""
+    """Return the command that runs a peer's program in the peer's environment. `role` names the program."""
     if peer.startswith("ts"):
         return node_program("ts", f"{peer}_{role}.mjs")
     return [installed(peer, "bin/python"), str(PROGRAMS / f"{peer}_{role}.py")]
@@ -54,7 +54,7 @@ def installed(environment: str, path: str, target: str = "interop") -> str:
 
 
 def node(environment: str, script: str) -> list[str]:
-    """The command that runs a script of one of the npm packages of an environment."""
+    """Return the command that runs a script of an npm package in an environment."""
     runtime = ROOT / ".node" / "bin" / "node"
     if not runtime.exists():
         absent(f"{runtime.relative_to(ROOT)} (run: make interop)")
@@ -62,9 +62,9 @@ def node(environment: str, script: str) -> list[str]:
 
 
 def node_program(environment: str, name: str) -> list[str]:
-    """The command that runs one of our programs with the npm packages of an environment."""
+    """Return the command that runs one of our programs with the npm packages of an environment."""
     runtime, *_ = node(environment, "")
-    folder = HOME / environment / "peers"  # node looks for packages beside the program, so it needs a copy there
+    folder = HOME / environment / "peers"  # node finds packages beside the program, so it runs a copy there
     folder.mkdir(exist_ok=True)
     for source in PROGRAMS.glob("*.mjs"):
         copy = folder / source.name
@@ -75,21 +75,21 @@ def node_program(environment: str, name: str) -> list[str]:
     return [runtime, str(folder / name)]
 
 
-def ours() -> list[str]:
-    """The command `wharfinger`, as installed beside the interpreter that runs the tests."""
+def wharfinger_command() -> list[str]:
+    """Return the command `wharfinger` of the environment that runs the tests."""
     return [str(Path(sys.executable).with_name("wharfinger"))]
 
 
-def visited(peer: str, visit: dict[str, Any], role: str = "client") -> dict[str, Any]:
-    """Return what a peer's client saw; if it did not finish, fail with all of its output."""
-    return printed(program(peer, role), visit)
+def run_client(peer: str, visit: dict[str, Any], role: str = "client") -> dict[str, Any]:
+    """Run a peer's client and return its results. Fails with all of its output if it does not finish."""
+    return run_program(program(peer, role), visit)
 
 
-def printed(command: list[str], visit: dict[str, Any], patience: float = PATIENCE) -> dict[str, Any]:
-    """Return what a program prints about a visit; if it did not finish, fail with all of its output."""
+def run_program(command: list[str], visit: dict[str, Any], timeout: float = TIMEOUT_SECONDS) -> dict[str, Any]:
+    """Run a program with a visit and return its results. Fails with all of its output if it does not finish."""
     done = subprocess.run(
         [*command, json.dumps(visit)],
-        capture_output=True, text=True, timeout=patience, check=False, env=environment(),
+        capture_output=True, text=True, timeout=timeout, check=False, env=environment(),
     )  # fmt: skip
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and lines, f"{command[-1]} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -105,7 +105,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def running(command: list[str], port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a server until the end of the block; its output goes to `log`."""
+    """Run a server until the end of the block, with its output in `log`."""
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment())
     try:
@@ -127,12 +127,12 @@ def running(command: list[str], port: int, log: Path) -> Iterator[subprocess.Pop
 
 
 def stop(process: subprocess.Popen[bytes], within: float) -> int:
-    """Press Ctrl-C; return the exit code, or fail if it takes longer than `within` seconds."""
+    """Send SIGINT and return the exit code. Fails after `within` seconds."""
     process.send_signal(signal.SIGINT)
     return process.wait(within)
 
 
 def environment() -> dict[str, str]:
-    """A plain environment: no colour, and none of our variables."""
+    """Return the environment without our variables and without colour."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("WHARFINGER_")}
     return {**kept, "NO_COLOR": "1"}

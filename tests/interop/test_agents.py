@@ -1,7 +1,7 @@
-"""Agents of nine frameworks use servers of ours, over stdio and HTTP: the whole loop of model, tool, answer and model.
+"""Agents of nine frameworks use our servers over stdio and HTTP: the whole loop of model, tool, answer and model.
 
-The model is a script (peers/scripted.py): it asks for the tools that its prompt names, one after the other, and then
-says what it heard of them. So an agent that stops at a tool's error has no last words.
+The model follows a script (peers/scripted.py): it calls the tools that its prompt names, one after the other, and then
+answers with their results. An agent that stops at an error of a tool has no such answer.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import pytest
 from tests.conftest import CACHE
 from tests.interop import model
 from tests.interop.frameworks import FRAMEWORKS, Framework
-from tests.interop.places import free_port, ours, printed, running
+from tests.interop.places import free_port, run_program, running, wharfinger_command
 
-PATIENCE = 240.0
-pytestmark = pytest.mark.timeout(PATIENCE + 30)
+TIMEOUT_SECONDS = 240.0
+pytestmark = pytest.mark.timeout(TIMEOUT_SECONDS + 30)
 
 FEATURE_SERVER = Path(__file__).resolve().parent / "feature_server.py"
 POEM, TABLE = "Beautiful is better than ugly.\n", "hour,height\n1,4.2\n"
 AMBER = {"ship": "amber"}
 Calls = list[tuple[str, dict[str, Any]]]
 
-# Each is one run of an agent. The last call shows that the agent continued after the call before.
+# Each row is one run of an agent. The last call shows that the agent continued after the call before.
 FEATURE_RUNS: dict[str, Calls] = {
     "works": [("berth", {"ship": "amber", "draught": 3.5}), ("count", AMBER), ("spoken", {})],
     "refused": [("refuse", AMBER), ("count", AMBER)],
@@ -51,14 +51,14 @@ SERVE_RUNS: dict[str, Calls] = {
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """The input of an agent's program: the URL of the model, and each server."""
+def program_input(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """The input of an agent's program: the URL of the model and the servers to visit."""
     papers = tmp_path_factory.mktemp("agents") / "papers"
     papers.mkdir()
     (papers / "poem.txt").write_text(POEM)
     (papers / "tides.csv").write_text(TABLE)
     logs = tmp_path_factory.mktemp("logs")
-    features, serve = [sys.executable, str(FEATURE_SERVER)], [*ours(), "serve"]
+    features, serve = [sys.executable, str(FEATURE_SERVER)], [*wharfinger_command(), "serve"]
     kept = ["env", f"XDG_CACHE_HOME={CACHE}"]  # frameworks pass on few environment variables
     feature_visit = {"read": "harbour://quay", "read_name": "quay", "runs": FEATURE_RUNS}
     at_serve = {"read": "file:///papers/poem.txt", "read_name": "poem.txt", "runs": SERVE_RUNS}
@@ -73,7 +73,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             "serve http": at_serve | {"url": f"http://127.0.0.1:{ports[1]}/mcp"},
             "serve stdio": at_serve | {"command": [*kept, *serve, "--stdio", str(papers)]},
         }
-        yield {"model": stack.enter_context(model.answering()), "servers": servers}
+        yield {"model": stack.enter_context(model.running_model()), "servers": servers}
 
 
 HEAVY = [pytest.mark.heavy]
@@ -85,10 +85,10 @@ HEAVY = [pytest.mark.heavy]
         pytest.param(one, id=one.program, marks=HEAVY if one.target == "interop-all" else []) for one in FRAMEWORKS
     ],
 )
-def visited(request: pytest.FixtureRequest, asked: dict[str, Any]) -> tuple[Framework, dict[str, Any]]:
+def framework_run(request: pytest.FixtureRequest, program_input: dict[str, Any]) -> tuple[Framework, dict[str, Any]]:
     """Return a framework and its results at every server."""
     framework: Framework = request.param
-    return framework, printed(framework.command(), asked, PATIENCE)
+    return framework, run_program(framework.command(), program_input, TIMEOUT_SECONDS)
 
 
 @pytest.fixture(params=["http", "stdio"])
@@ -98,12 +98,12 @@ def transport(request: pytest.FixtureRequest) -> str:
     return named
 
 
-Visited = tuple[Framework, dict[str, Any]]
+FrameworkRun = tuple[Framework, dict[str, Any]]
 
 
-def at(visited: Visited, server: str, transport: str) -> dict[str, Any]:
+def at(framework_run: FrameworkRun, server: str, transport: str) -> dict[str, Any]:
     """Return the results at one server."""
-    seen: dict[str, Any] = visited[1][f"{server} {transport}"]
+    seen: dict[str, Any] = framework_run[1][f"{server} {transport}"]
     assert "failed" not in seen, seen["failed"]
     return seen
 
@@ -116,8 +116,8 @@ def model_inputs(seen: dict[str, Any], run: str) -> list[str]:
     return texts
 
 
-def test_tools_are_listed_and_called(visited: Visited, transport: str) -> None:
-    framework, seen = visited[0], at(visited, "features", transport)
+def test_tools_are_listed_and_called(framework_run: FrameworkRun, transport: str) -> None:
+    framework, seen = framework_run[0], at(framework_run, "features", transport)
     assert {"berth", "count", "capsize"} <= {name.removeprefix("ours_") for name in seen["tools"]}
     berth, count, spoken = model_inputs(seen, "works")
     assert "north" in berth and "4.5" in berth
@@ -125,8 +125,12 @@ def test_tools_are_listed_and_called(visited: Visited, transport: str) -> None:
     assert framework.revision in spoken
 
 
-def test_resources_are_listed_and_read(visited: Visited, transport: str) -> None:
-    framework, features, serve = visited[0], at(visited, "features", transport), at(visited, "serve", transport)
+def test_resources_are_listed_and_read(framework_run: FrameworkRun, transport: str) -> None:
+    framework, features, serve = (
+        framework_run[0],
+        at(framework_run, "features", transport),
+        at(framework_run, "serve", transport),
+    )
     if not framework.reads:
         assert features["resources"] is None and features["read"] is None
         return
@@ -137,39 +141,41 @@ def test_resources_are_listed_and_read(visited: Visited, transport: str) -> None
 
 
 def test_an_agent_continues_after_a_tool_raises_and_its_model_sees_the_reference(
-    visited: Visited, transport: str
+    framework_run: FrameworkRun, transport: str
 ) -> None:
-    error, count = model_inputs(at(visited, "features", transport), "raised")
+    error, count = model_inputs(at(framework_run, "features", transport), "raised")
     assert re.search(r"reference [0-9a-f]{8}", error), error
     assert "keel" not in error  # the text of the exception is for the log
     assert "5" in count
 
 
-def test_an_agent_continues_after_a_tool_error_and_its_model_sees_the_message(visited: Visited, transport: str) -> None:
-    error, count = model_inputs(at(visited, "features", transport), "refused")
+def test_an_agent_continues_after_a_tool_error_and_its_model_sees_the_message(
+    framework_run: FrameworkRun, transport: str
+) -> None:
+    error, count = model_inputs(at(framework_run, "features", transport), "refused")
     assert "amber is not expected" in error
     assert "5" in count
 
 
-def test_an_agent_continues_after_wrong_arguments(visited: Visited, transport: str) -> None:
-    framework, seen = visited[0], at(visited, "features", transport)
+def test_an_agent_continues_after_wrong_arguments(framework_run: FrameworkRun, transport: str) -> None:
+    framework, seen = framework_run[0], at(framework_run, "features", transport)
     for run in ("wrong", "missing"):
         error, count = model_inputs(seen, run)
         assert "5" in count
-        if not framework.local:
+        if not framework.validates_arguments:
             assert "Invalid arguments" in error and "ship" in error
 
 
-def test_an_agent_continues_after_a_tool_that_needs_an_absent_user(visited: Visited, transport: str) -> None:
-    error, count = model_inputs(at(visited, "features", transport), "asks")
+def test_an_agent_continues_after_a_tool_that_needs_an_absent_user(framework_run: FrameworkRun, transport: str) -> None:
+    error, count = model_inputs(at(framework_run, "features", transport), "asks")
     assert "5" in count
-    if not visited[0].mute:
+    if not framework_run[0].hides_protocol_errors:
         assert "elicitation" in error
 
 
-def test_a_model_sees_the_uri_and_name_of_a_link(visited: Visited, transport: str) -> None:
+def test_a_model_sees_text_and_links_as_documented(framework_run: FrameworkRun, transport: str) -> None:
     """This is why tools return links only on request."""
-    framework, seen = visited[0], at(visited, "features", transport)
+    framework, seen = framework_run[0], at(framework_run, "features", transport)
     if framework.link == "fails":
         assert "does not support file URLs" in seen["runs"]["link"]["failed"]
         return
@@ -178,14 +184,14 @@ def test_a_model_sees_the_uri_and_name_of_a_link(visited: Visited, transport: st
     assert ("amber lies at the quay" in answer) is ("harbour://quay" in answer) is (framework.link == "both"), answer
 
 
-def test_a_search_is_answered_in_text(visited: Visited, transport: str) -> None:
-    found, fetched = model_inputs(at(visited, "serve", transport), "search")
+def test_the_model_sees_search_results_as_text(framework_run: FrameworkRun, transport: str) -> None:
+    found, fetched = model_inputs(at(framework_run, "serve", transport), "search")
     assert "file:///papers/poem.txt" in found and "Beautiful is better" in found
     assert "Beautiful is better" in fetched
 
 
-def test_the_resource_tools_are_answered_in_text(visited: Visited, transport: str) -> None:
-    seen = at(visited, "serve", transport)
+def test_the_model_sees_results_of_resource_tools_as_text(framework_run: FrameworkRun, transport: str) -> None:
+    seen = at(framework_run, "serve", transport)
     listed, entries, read = model_inputs(seen, "resource_tools")
     assert "file:///papers/poem.txt" in listed
     assert "file:///papers/poem.txt" in entries

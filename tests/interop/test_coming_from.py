@@ -1,4 +1,4 @@
-"""The three programs of docs/coming_from.md do the same for one client, except for the documented differences."""
+"""The three programs of docs/coming_from.md give the same results, except for the documented differences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import absent
 from tests.docs.pages import blocks_of
-from tests.interop.places import HANDSHAKE, HOME, ROOT, SLOW, STATELESS, visited
+from tests.interop.places import HANDSHAKE, HOME, PROBE_SECONDS, ROOT, STATELESS, run_client
 from wharfinger import Client, ToolError
 
 PAGE = ROOT / "docs" / "coming_from.md"
@@ -24,7 +24,7 @@ PYTHONS = {
 DEPTHS = {"north": 6.5, "south": 4.0}
 BERTH = {"ship": "mary", "quay": "north", "depth": 6.5}
 
-# The differences that the page names, which are tested separately.
+# Results that differ as the page says, which are tested separately.
 DIFFERENT = (
     "wrong",
     "lenient",
@@ -55,7 +55,7 @@ def command(framework: str, folder: Path) -> list[str]:
 @cache
 def harbour(framework: str, revision: str, folder: Path) -> dict[str, Any]:
     """Return the results of the official SDK's client at one program."""
-    return visited("mcp2", {"revision": revision, "command": command(framework, folder)}, "harbour")
+    return run_client("mcp2", {"revision": revision, "command": command(framework, folder)}, "harbour")
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +65,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
-def test_the_three_programs_of_the_page_do_the_same(revision: str, folder: Path) -> None:
+def test_the_three_programs_of_the_page_give_the_same_results(revision: str, folder: Path) -> None:
     seen = {framework: harbour(framework, revision, folder) for framework in PYTHONS}
-    ours, theirs, fastmcp = seen.values()
-    shared = {name: value for name, value in ours.items() if name not in DIFFERENT}
+    wharfinger_command, theirs, fastmcp = seen.values()
+    shared = {name: value for name, value in wharfinger_command.items() if name not in DIFFERENT}
     assert shared == {name: theirs[name] for name in shared}
     assert shared == {name: fastmcp[name] for name in shared}
     assert shared["progress"] == [[1, 2], [2, 2]]
@@ -94,14 +94,23 @@ def test_the_three_programs_of_the_page_do_the_same(revision: str, folder: Path)
 
 @pytest.mark.timeout(120)
 def test_the_documented_differences_exist(folder: Path) -> None:
-    ours, theirs, fastmcp = (harbour(framework, STATELESS, folder) for framework in PYTHONS)
-    assert ours["refused"]["texts"] == fastmcp["refused"]["texts"] == ["No quay is deeper than 9.5 m."]
+    wharfinger_command, theirs, fastmcp = (harbour(framework, STATELESS, folder) for framework in PYTHONS)
+    assert wharfinger_command["refused"]["texts"] == fastmcp["refused"]["texts"] == ["No quay is deeper than 9.5 m."]
     assert theirs["refused"]["texts"] == ["Error executing tool berth: No quay is deeper than 9.5 m."]
-    assert ours["wrong"]["texts"] == ["Invalid arguments:\ndraught: expected a number, got a string"]
+    assert wharfinger_command["wrong"]["texts"] == ["Invalid arguments:\ndraught: expected a number, got a string"]
     assert "'deep'" in theirs["wrong"]["texts"][0] and "'deep'" in fastmcp["wrong"]["texts"][0]
-    assert ours["lenient"]["failed"] and not theirs["lenient"]["failed"] and not fastmcp["lenient"]["failed"]
-    assert ours["unknown"] == {"code": -32602} and theirs["unknown"]["failed"] and fastmcp["unknown"]["failed"]
-    assert (ours["survey"]["structured"], ours["survey"]["texts"]) == ([6.5, 4.0], ["[6.5,4.0]"])
+    assert (
+        wharfinger_command["lenient"]["failed"] and not theirs["lenient"]["failed"] and not fastmcp["lenient"]["failed"]
+    )
+    assert (
+        wharfinger_command["unknown"] == {"code": -32602}
+        and theirs["unknown"]["failed"]
+        and fastmcp["unknown"]["failed"]
+    )
+    assert (wharfinger_command["survey"]["structured"], wharfinger_command["survey"]["texts"]) == (
+        [6.5, 4.0],
+        ["[6.5,4.0]"],
+    )
     assert (theirs["survey"]["structured"], theirs["survey"]["texts"]) == ({"result": [6.5, 4.0]}, ["6.5", "4.0"])
     assert (fastmcp["survey"]["structured"], fastmcp["survey"]["texts"]) == ({"result": [6.5, 4.0]}, ["[6.5,4.0]"])
 
@@ -113,7 +122,7 @@ def test_our_client_gets_the_same_results_from_all_three_programs(
     framework: str, revision: str, tmp_path: Path
 ) -> None:
     async def visit() -> None:
-        async with Client(command(framework, tmp_path), revision=revision, probe_timeout=SLOW) as client:
+        async with Client(command(framework, tmp_path), revision=revision, probe_timeout=PROBE_SECONDS) as client:
             assert {tool.name for tool in await client.list_tools()} == {"berth", "survey", "reserve"}
             assert (await client.call_tool("berth", {"ship": "mary", "draught": 5.0})).data == BERTH
             # The client unwraps values that the other frameworks wrap in an object.

@@ -11,12 +11,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.interop.places import CALLERS, HANDSHAKE, OLDER, STATELESS, free_port, running, stop, visited
+from tests.interop.places import CLIENTS, HANDSHAKE, OLDER_REVISIONS, STATELESS, free_port, run_client, running, stop
 
 FEATURE_SERVER = Path(__file__).resolve().parent / "feature_server.py"
-CASES = [(peer, revision) for peer, revisions in CALLERS.items() for revision in revisions]
+CASES = [(peer, revision) for peer, revisions in CLIENTS.items() for revision in revisions]
 # One SDK can request an older revision, so that a real client covers each of the five.
-CASES += [("mcp1", revision) for revision in OLDER]
+CASES += [("mcp1", revision) for revision in OLDER_REVISIONS]
 BERTH = {"ship": "mary", "quay": {"name": "north", "depth": 3.0, "lit": True}, "tags": ["a"], "note": None}
 BERTHS = [
     {"ship": "amber", "quay": {"name": "north", "depth": 6.5, "lit": True}, "tags": [], "note": None},
@@ -43,13 +43,13 @@ QUESTIONS: list[tuple[str, dict[str, Any], str]] = [
     ("plan", {}, f"south, {REPLY} 2 places"),
 ]
 """Tools that need input, and their results."""
-BEFORE_FORMS = ("2025-03-26", "2024-11-05")
+WITHOUT_ELICITATION = ("2025-03-26", "2024-11-05")
 
 
 def questions(revision: str) -> list[tuple[str, dict[str, Any], str]]:
     """Return the calls with input requests that a client of this revision can answer."""
-    absent = {"pay"} if revision in OLDER else set()
-    if revision in BEFORE_FORMS:
+    absent = {"pay"} if revision in OLDER_REVISIONS else set()
+    if revision in WITHOUT_ELICITATION:
         absent |= {"reserve", "extend", "plan"}
     return [question for question in QUESTIONS if question[0] not in absent]
 
@@ -72,7 +72,7 @@ def visit(peer: str, revision: str, **server: Any) -> dict[str, Any]:
         for name, arguments, _ in questions(revision)
     ]
     asked = {"revision": revision, "calls": CALLS, "tag": tag, "questions": asking}
-    return visited(peer, asked | server, "tour")
+    return run_client(peer, asked | server, "tour")
 
 
 def bare(result: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def bare(result: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in own.items() if (name, value) != ("isError", False)}
 
 
-def judge(peer: str, revision: str, seen: dict[str, Any]) -> None:
+def check_results(peer: str, revision: str, seen: dict[str, Any]) -> None:
     """Check the results that every client must have over every transport."""
     assert seen["revision"] == revision
     assert seen["ended"] is True
@@ -92,7 +92,7 @@ def judge(peer: str, revision: str, seen: dict[str, Any]) -> None:
     for result, value in ((berths, BERTHS), (count, 4)):
         assert json.loads(result["content"][0]["text"]) == value
         assert result.get("structuredContent") == (value if any_structured else {"result": value})
-    link = "text" if revision in BEFORE_FORMS else "resource_link"
+    link = "text" if revision in WITHOUT_ELICITATION else "resource_link"
     assert [block["type"] for block in picture["content"]] == ["text", "image", link]
     assert picture["content"][1] == {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
     assert pilot == {"content": [{"type": "text", "text": "tom of Århus"}]}
@@ -107,7 +107,7 @@ def judge(peer: str, revision: str, seen: dict[str, Any]) -> None:
     assert bare(seen["loaded"]) == {"content": [{"type": "text", "text": "loaded 3"}]}
     texts = [None if revision == "2024-11-05" else f"{step} of 3" for step in (1, 2, 3)]
     assert seen["progress"] == [[step, 3, text] for step, text in enumerate(texts, 1)]
-    # FastMCP asks for everything in each request of the stateless era; the others ask for `info`.
+    # FastMCP requests all log levels in the stateless era, and the others request `info`.
     everything = [["debug", None, {"loaded": 3}]] if (peer, revision) == ("fastmcp", STATELESS) else []
     assert seen["logs"] == [["info", "crane", f"step {step}"] for step in (1, 2, 3)] + everything
 
@@ -125,10 +125,10 @@ def judge(peer: str, revision: str, seen: dict[str, Any]) -> None:
 
     assert seen.get("cancelled", "cancelled") == "cancelled"
     assert bare(seen["stopped"]) == {"content": [{"type": "text", "text": "yes"}]}
-    judge_answers(revision, seen)
+    check_input_requests(revision, seen)
 
 
-def judge_answers(revision: str, seen: dict[str, Any]) -> None:
+def check_input_requests(revision: str, seen: dict[str, Any]) -> None:
     """Check that each input request was sent once and its answer reached the tool."""
     expected = questions(revision)
     assert [bare(answer)["content"][0]["text"] for answer in seen["answers"]] == [text for _, _, text in expected]
@@ -150,31 +150,31 @@ def judge_answers(revision: str, seen: dict[str, Any]) -> None:
 
 @pytest.mark.timeout(90)
 @pytest.mark.parametrize(("peer", "revision"), CASES)
-def test_a_client_over_stdio_can_do_everything(peer: str, revision: str) -> None:
-    judge(peer, revision, visit(peer, revision, command=[sys.executable, str(FEATURE_SERVER), "stdio"]))
+def test_every_feature_works_over_stdio(peer: str, revision: str) -> None:
+    check_results(peer, revision, visit(peer, revision, command=[sys.executable, str(FEATURE_SERVER), "stdio"]))
 
 
 @pytest.mark.timeout(90)
 @pytest.mark.parametrize(("peer", "revision"), CASES)
-def test_a_client_over_http_can_do_everything(peer: str, revision: str, http: str) -> None:
-    judge(peer, revision, visit(peer, revision, url=f"{http}/mcp"))
+def test_every_feature_works_over_http(peer: str, revision: str, http: str) -> None:
+    check_results(peer, revision, visit(peer, revision, url=f"{http}/mcp"))
 
 
 @pytest.mark.timeout(90)
-@pytest.mark.parametrize(("peer", "revision"), [*((peer, HANDSHAKE) for peer in CALLERS), ("mcp1", "2024-11-05")])
-def test_a_client_over_http_and_sse_can_do_everything(peer: str, revision: str, http: str) -> None:
-    """The transport of 2024-11-05, beside the others at the same address; the SDKs speak newer revisions over it."""
-    judge(peer, revision, visit(peer, revision, sse=f"{http}/sse"))
+@pytest.mark.parametrize(("peer", "revision"), [*((peer, HANDSHAKE) for peer in CLIENTS), ("mcp1", "2024-11-05")])
+def test_every_feature_works_over_http_and_sse(peer: str, revision: str, http: str) -> None:
+    """The server has the transport of 2024-11-05 too. The SDKs speak newer revisions over it."""
+    check_results(peer, revision, visit(peer, revision, sse=f"{http}/sse"))
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_a_client_with_the_skills_extension_reads_skills(transport: str, http: str) -> None:
-    """Of these SDKs, only FastMCP has the extension."""
+    """FastMCP is the only one of these SDKs with the extension."""
     where = (
         {"url": f"{http}/mcp"} if transport == "http" else {"command": [sys.executable, str(FEATURE_SERVER), "stdio"]}
     )
-    seen = visited("fastmcp", where, "skills")
+    seen = run_client("fastmcp", where, "skills")
     (skill,) = seen["skills"]
     assert skill["frontmatter"]["name"] == "tide-tables"
     assert [file["uri"] for file in skill["resources"]] == [

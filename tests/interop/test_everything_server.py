@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import absent
-from tests.interop.places import HOME, ROOT, SLOW, environment, free_port
+from tests.interop.places import HOME, PROBE_SECONDS, ROOT, environment, free_port
 from wharfinger import Client, ToolError
 from wharfinger import types as t
 
@@ -22,7 +22,7 @@ TRANSPORTS = {"stdio": "", "streamableHttp": "/mcp", "sse": "/sse"}
 
 
 def command(transport: str) -> list[str]:
-    """The command that starts it."""
+    """Return the command that starts the server."""
     node = ROOT / ".node" / "bin" / "node"
     script = HOME / "ts" / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
     if not node.exists() or not script.exists():
@@ -32,7 +32,7 @@ def command(transport: str) -> list[str]:
 
 @contextmanager
 def listening(transport: str, log: Path) -> Iterator[str]:
-    """The server over HTTP; an environment variable sets its port."""
+    """Run the server over HTTP. Yields its URL."""
     port = free_port()
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -40,7 +40,7 @@ def listening(transport: str, log: Path) -> Iterator[str]:
             env={**environment(), "PORT": str(port)},
         )  # fmt: skip
     try:
-        until = time.monotonic() + SLOW
+        until = time.monotonic() + PROBE_SECONDS
         while b"port" not in log.read_bytes():
             assert process.poll() is None and time.monotonic() < until, log.read_text(errors="replace")
             time.sleep(0.05)
@@ -51,7 +51,7 @@ def listening(transport: str, log: Path) -> Iterator[str]:
 
 
 async def tour(target: Any) -> None:
-    """Use everything."""
+    """Use all features of the server."""
     steps: list[tuple[float, float | None, str | None]] = []
     answers: list[Any] = [{"name": "Mary", "integer": 7}, "decline"]
 
@@ -66,7 +66,7 @@ async def tour(target: Any) -> None:
         return "high water at ten"
 
     async with Client(
-        target, elicitation=fill_in, sampling=sample, roots=["file:///charts"], probe_timeout=SLOW,
+        target, elicitation=fill_in, sampling=sample, roots=["file:///charts"], probe_timeout=PROBE_SECONDS,
         env={"PATH": os.environ["PATH"]} if isinstance(target, list) else None,
     ) as client:  # fmt: skip
         assert client.server_info is not None
@@ -106,13 +106,13 @@ async def tour(target: Any) -> None:
         assert "high water at ten" in sampled.text
         assert "file:///charts" in (await client.call_tool("get-roots-list")).text
 
-        # A tool that must be called as a task, and asks while it is one.
+        # This tool must be called as a task, and the task sends an input request.
         found = await client.call_tool("simulate-research-query", {"topic": "python", "ambiguous": True})
         assert "Research Report: python (snake)" in found.text
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_our_client_uses_everything(transport: str, tmp_path: Path) -> None:
+def test_our_client_uses_every_feature_of_the_everything_server(transport: str, tmp_path: Path) -> None:
     if transport == "stdio":
         asyncio.run(tour(command("stdio")))
         return

@@ -11,10 +11,10 @@ import pytest
 
 from tests.interop import model
 from tests.interop.frameworks import FRAMEWORKS, Framework
-from tests.interop.places import ROOT, free_port, printed, running
-from tests.interop.test_agents import PATIENCE, POEM, Calls
+from tests.interop.places import ROOT, free_port, run_program, running
+from tests.interop.test_agents import POEM, TIMEOUT_SECONDS, Calls
 
-pytestmark = pytest.mark.timeout(PATIENCE + 30)
+pytestmark = pytest.mark.timeout(TIMEOUT_SECONDS + 30)
 
 AMBER = {"ship": "amber"}
 RUNS: dict[str, Calls] = {
@@ -28,7 +28,7 @@ RUNS: dict[str, Calls] = {
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def program_input(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """Start the model and the host, and return the input of an agent's program."""
     papers = tmp_path_factory.mktemp("host") / "papers"
     papers.mkdir()
@@ -37,7 +37,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     program = [sys.executable, "-m", "tests.interop.host_program", str(port), str(papers)]
     visit = {"read": "harbour://quay", "read_name": "quay", "runs": RUNS, "url": f"http://127.0.0.1:{port}/mcp"}
     command = ["env", "-C", str(ROOT), *program]
-    with running(command, port, tmp_path_factory.mktemp("logs") / "host"), model.answering() as url:
+    with running(command, port, tmp_path_factory.mktemp("logs") / "host"), model.running_model() as url:
         yield {"model": url, "servers": {"host": visit}}
 
 
@@ -46,10 +46,10 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     params=[one for one in FRAMEWORKS if one.program in ("openai_agents", "pydantic_ai", "langchain")],
     ids=lambda one: one.program,
 )
-def seen(request: pytest.FixtureRequest, asked: dict[str, Any]) -> dict[str, Any]:
+def seen(request: pytest.FixtureRequest, program_input: dict[str, Any]) -> dict[str, Any]:
     """Return the results of a framework at the host."""
     framework: Framework = request.param
-    found: dict[str, Any] = printed(framework.command(), asked, PATIENCE)["host"]
+    found: dict[str, Any] = run_program(framework.command(), program_input, TIMEOUT_SECONDS)["host"]
     assert "failed" not in found, found["failed"]
     for words in found["runs"].values():
         assert isinstance(words, str), words["failed"]

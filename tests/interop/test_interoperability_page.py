@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.interop.frameworks import FRAMEWORKS, Framework, pinned
+from tests.interop.frameworks import FRAMEWORKS, Framework, pinned_versions
 from tests.interop.places import ROOT
 
 PAGE = (ROOT / "docs" / "interoperability.md").read_text(encoding="utf-8")
@@ -28,7 +28,7 @@ def test_every_framework_in_the_table_is_tested() -> None:
 def test_the_versions_of_servers_and_bridges_are_the_tested_ones() -> None:
     listed = re.findall(r"^\| `([^`]+)` \| ([^ ]+) \|", PAGE, re.MULTILINE)
     assert len(listed) == 12
-    installed = {name: version for one in ENVIRONMENTS for name, version in pinned(one).items()}
+    installed = {name: version for one in ENVIRONMENTS for name, version in pinned_versions(one).items()}
     assert [(name, installed.get(name)) for name, _ in listed] == listed
 
 

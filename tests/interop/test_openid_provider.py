@@ -1,4 +1,4 @@
-"""A certified OpenID provider with a Wharfinger server and three clients: from discovery to refresh and step-up."""
+"""Clients sign in to our servers at a certified OpenID provider: discovery, tokens, refresh and step-up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,16 @@ import aiohttp
 import pytest
 from joserfc import jwk, jwt
 
-from tests.interop.places import HANDSHAKE, STATELESS, environment, free_port, node_program, ours, running, visited
+from tests.interop.places import (
+    HANDSHAKE,
+    STATELESS,
+    environment,
+    free_port,
+    node_program,
+    run_client,
+    running,
+    wharfinger_command,
+)
 from tests.transports.http_support import META
 from wharfinger import Client
 from wharfinger.auth import SignIn
@@ -52,7 +61,7 @@ class Provider:
         return [fields for fields in found if form.items() <= fields.items()]
 
     def begin(self, **settings: Any) -> None:
-        """Count requests from now on."""
+        """Apply settings, and count requests from now on."""
         defaults = {"seconds": 3600, "format": "jwt", "documents": {}}
         self.seen = len(self.admin(**{**defaults, **settings}))
 
@@ -95,7 +104,16 @@ def serving(provider: Provider, folder: Path, log: Path, *options: str, port: in
     """Start `wharfinger serve --auth` of a folder and yield its MCP URL."""
     port = port or free_port()
     public = f"http://127.0.0.1:{port}"
-    command = [*ours(), "serve", "--http", f"127.0.0.1:{port}", "--auth", provider.issuer, "--public-url", public]
+    command = [
+        *wharfinger_command(),
+        "serve",
+        "--http",
+        f"127.0.0.1:{port}",
+        "--auth",
+        provider.issuer,
+        "--public-url",
+        public,
+    ]
     with running([*command, *options, str(folder)], port, log):
         yield f"{public}/mcp"
     assert "Traceback" not in log.read_text(errors="replace")
@@ -125,8 +143,8 @@ def folder(tmp_path: Path) -> Path:
 # -- the client of Wharfinger
 
 
-def test_our_client_goes_from_discovery_to_a_read(provider: Provider, folder: Path, tmp_path: Path) -> None:
-    """With a client that it registers, PKCE, and a token whose audience is the MCP URL."""
+def test_our_client_discovers_signs_in_and_reads(provider: Provider, folder: Path, tmp_path: Path) -> None:
+    """The client registers itself, uses PKCE, and gets a token whose audience is the MCP URL."""
 
     async def visit(url: str) -> None:
         async with Client(url, auth=SignIn(open_browser=browse)) as client:
@@ -244,7 +262,7 @@ def test_a_stream_ends_with_its_token_and_our_client_resumes_it(
                 assert change.uri == "harbour://tide"
                 await asyncio.sleep(0.2)
             await changes.close()
-        if revision == STATELESS:  # a session has one stream for all of it, which is opened again unnoticed
+        if revision == STATELESS:  # a session opens its only stream again without reporting it
             assert len(gaps) >= 2
             assert all("The token of this stream has expired" in gap for gap in gaps)
         assert len(provider.requests("/auth")) == 1
@@ -266,13 +284,13 @@ def test_tokens_of_a_removed_key_are_refused_and_those_of_the_new_key_accepted(
             before = await auth.headers(url)
             assert (await client.call_tool("who")).text.startswith("ann of ")
             provider.admin(rotate=True)
-            await asyncio.sleep(COOLDOWN_SECONDS + 0.1)  # before that the server asks for no keys again
+            await asyncio.sleep(COOLDOWN_SECONDS + 0.1)  # the server does not fetch the keys again before that
             async with Client(url, auth=SignIn(open_browser=browse)) as other:
                 await other.call_tool("who")
             async with aiohttp.ClientSession() as session, session.post(url, headers=before, json={}) as refused:
                 assert refused.status == 401
                 assert "signature" in (await refused.json())["error"]["message"]
-            assert (await client.call_tool("who")).text.startswith("ann of "), "it got a new token"
+            assert (await client.call_tool("who")).text.startswith("ann of "), "the client got a new token"
         assert len(provider.requests("/auth")) == 2
         assert len(provider.requests("/token", grant_type="refresh_token")) == 1
 
@@ -326,7 +344,7 @@ def test_a_key_bound_token_needs_a_proof_that_works_once_even_after_a_restart(
     module.write_text(BOUND_SERVER.format(file=tmp_path / "store.db"))
     url = f"http://127.0.0.1:{port}/mcp"
     public = ("--public-url", f"http://127.0.0.1:{port}", "--auth", provider.issuer)
-    command = [*ours(), "run", str(module), "--http", f"127.0.0.1:{port}", *public]
+    command = [*wharfinger_command(), "run", str(module), "--http", f"127.0.0.1:{port}", *public]
 
     def proof(htu: str, token: str = "") -> str:
         claims: dict[str, Any] = {"htm": "POST", "htu": htu, "iat": int(time.time()), "jti": secrets.token_hex(8)}
@@ -382,7 +400,7 @@ def test_a_key_bound_token_needs_a_proof_that_works_once_even_after_a_restart(
 
 # -- other clients
 
-OTHERS = [("mcp2", STATELESS), ("mcp2", HANDSHAKE), ("ts1", HANDSHAKE)]
+OTHER_CLIENTS = [("mcp2", STATELESS), ("mcp2", HANDSHAKE), ("ts1", HANDSHAKE)]
 
 
 def sign_in(
@@ -390,14 +408,14 @@ def sign_in(
 ) -> list[str]:
     """Let a client call tools, and return the texts of the results."""
     visit = {"url": url, "revision": revision, "tokens": str(tokens), "calls": calls}
-    seen = visited(peer, visit | ({"document": document} if document else {}), "sign_in")
+    seen = run_client(peer, visit | ({"document": document} if document else {}), "sign_in")
     assert seen["revision"] == revision
     answers: list[str] = seen["answers"]
     return answers
 
 
-@pytest.mark.parametrize(("peer", "revision"), OTHERS)
-def test_other_clients_go_from_discovery_to_a_call_and_keep_their_tokens(
+@pytest.mark.parametrize(("peer", "revision"), OTHER_CLIENTS)
+def test_other_clients_discover_sign_in_call_and_keep_their_tokens(
     provider: Provider, tmp_path: Path, peer: str, revision: str
 ) -> None:
     with guarded(provider, tmp_path / "log") as url:
@@ -410,14 +428,14 @@ def test_other_clients_go_from_discovery_to_a_call_and_keep_their_tokens(
         assert len(provider.requests("/auth")) == len(provider.requests("/reg")) == 1
 
 
-@pytest.mark.parametrize(("peer", "revision"), OTHERS)
+@pytest.mark.parametrize(("peer", "revision"), OTHER_CLIENTS)
 def test_other_clients_request_the_missing_scope_of_a_call(
     provider: Provider, tmp_path: Path, peer: str, revision: str
 ) -> None:
-    """Both register with the scopes that they know, and this provider gives such a client no others. So they use a
-    document.
+    """Both clients use a metadata document. They register with the scopes that they know, and this provider grants a
+    registered client no others.
 
-    The TypeScript SDK answers a 403 with its refresh token, if it has one, which brings no scopes.
+    The TypeScript SDK answers a 403 with its refresh token, if it has one, and gets no new scopes.
     """
     application = f"https://app.example/{peer}.json"  # the provider caches it
     document = {
@@ -438,7 +456,7 @@ def test_other_clients_request_the_missing_scope_of_a_call(
     assert {"docs.read", "docs.write"} <= second
 
 
-@pytest.mark.parametrize(("peer", "revision"), OTHERS)
+@pytest.mark.parametrize(("peer", "revision"), OTHER_CLIENTS)
 def test_other_clients_refresh_an_expired_token(provider: Provider, tmp_path: Path, peer: str, revision: str) -> None:
     provider.begin(seconds=2)
     with guarded(provider, tmp_path / "log") as url:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.places import HANDSHAKE, PEERS, SLOW, STATELESS, free_port, program, running
+from tests.interop.places import HANDSHAKE, PEERS, PROBE_SECONDS, STATELESS, free_port, program, running
 from wharfinger import Client, ResourceNotFound, ToolError
 from wharfinger.errors import RemoteError
 
@@ -18,13 +18,13 @@ CASES = [(peer, revision) for peer, revisions in PEERS.items() for revision in r
 TEXT = "one, two; ünïcödé ✓\n"
 BLOB = bytes(range(256)) * 4
 
-# The answers of these servers to a read of a missing resource, if a client cannot recognise them by their code.
+# Servers whose error for a missing resource has no specific code.
 NAMELESS_NOT_FOUND = {"mcp1", "ts1"}
 
 
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, str], str]]:
-    """Every peer's server over HTTP. One that serves one era at a time is started once for each."""
+    """Run every peer's server over HTTP. A server of one era at a time is started once for each era."""
     found: dict[tuple[str, str], str] = {}
     logs = tmp_path_factory.mktemp("servers")
     with ExitStack() as stack:
@@ -41,8 +41,8 @@ def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[s
 
 
 async def visit(peer: str, revision: str, target: Any) -> None:
-    """List, read, complete, call, prompt, watch, fail, and close."""
-    async with Client(target, revision=revision, probe_timeout=SLOW) as client:
+    """List, read, complete, call, get a prompt, watch, get errors, and close."""
+    async with Client(target, revision=revision, probe_timeout=PROBE_SECONDS) as client:
         assert client.revision == revision
         uris = [str(resource.uri) async for resource in client.list_resources()]
         assert {"peer://text", "peer://blob"} <= set(uris)
@@ -63,7 +63,7 @@ async def visit(peer: str, revision: str, target: Any) -> None:
 
 
 async def see_changes(client: Client) -> None:
-    """Watch a resource and the lists, make the server change them, and get the changes."""
+    """Watch a resource and the lists, let the server change them, and receive the changes."""
     async with client.watch("peer://text") as changes:
         await client.call_tool("touch", {"uri": "peer://text"})
         async for change in changes:
@@ -78,14 +78,14 @@ async def see_changes(client: Client) -> None:
 
 
 def children() -> str:
-    """The processes that this thread has started and that have not been waited for."""
+    """Return the ids of child processes that this thread has not waited for."""
     listed = Path("/proc/thread-self/children")
     return listed.read_text() if listed.exists() else ""
 
 
 @pytest.mark.parametrize(("peer", "revision"), CASES)
 def test_our_client_visits_their_server_over_stdio(peer: str, revision: str) -> None:
-    """At the end the server's process is gone."""
+    """Afterwards the server's process has ended."""
     asyncio.run(visit(peer, revision, [*program(peer, "server"), "stdio"]))
     assert children() == ""
 
@@ -98,16 +98,16 @@ def test_our_client_visits_their_server_over_http(
 
 
 @pytest.mark.parametrize("peer", PEERS)
-def test_our_client_finds_the_newest_revision_by_itself_over_stdio(peer: str) -> None:
+def test_our_client_negotiates_the_newest_revision_over_stdio(peer: str) -> None:
     async def connect() -> str:
-        async with Client([*program(peer, "server"), "stdio"], probe_timeout=SLOW) as client:
+        async with Client([*program(peer, "server"), "stdio"], probe_timeout=PROBE_SECONDS) as client:
             return client.revision
 
     assert asyncio.run(connect()) == PEERS[peer][-1]
 
 
 @pytest.mark.parametrize(("peer", "revision"), CASES)
-def test_our_client_finds_the_newest_revision_by_itself_over_http(
+def test_our_client_negotiates_the_newest_revision_over_http(
     peer: str, revision: str, addresses: dict[tuple[str, str], str]
 ) -> None:
     async def connect() -> str:

@@ -1,4 +1,4 @@
-"""Servers of other SDKs as a source of ours: listed, read, completed and watched through it."""
+"""Our server publishes servers of other SDKs: their resources are listed, read, completed and watched."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def test_their_server_is_published_by_ours(peer: str, revision: str, tmp_path: P
                 return
             other = Client(f"http://127.0.0.1:{port}/mcp", revision=revision)
             async with other, client.watch(common.TEXT_URI) as changes:
-                await anext(changes)  # nothing shows whether it has changed since then
+                await anext(changes)  # a new watch starts with a change, since earlier ones may have been missed
                 for _ in range(100):
                     await other.call_tool("touch", {"uri": common.TEXT_URI})
                     with contextlib.suppress(TimeoutError):
                         assert (await asyncio.wait_for(anext(changes), 0.2)).uri == common.TEXT_URI
                         return
-            raise AssertionError("no change was told")
+            raise AssertionError("no change was reported")
 
     with running([*program(peer, "server"), "http", str(port)], port, tmp_path / "log"):
         run(test())

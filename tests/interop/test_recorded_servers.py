@@ -1,4 +1,4 @@
-"""The recorded tools of published servers (tests/host/model_apis) are those of the servers that are installed here."""
+"""The recorded tools of public servers (tests/host/model_apis) match those of the installed servers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.host.model_apis.test_public_servers import LISTS, check
-from tests.interop.places import SLOW, installed, node
+from tests.interop.places import PROBE_SECONDS, installed, node
 from wharfinger import Client
 from wharfinger import types as t
 
@@ -23,11 +23,11 @@ INSTALLED = {
 
 
 @pytest.mark.parametrize("server", INSTALLED)
-def test_an_installed_server_still_has_these_tools(server: str, tmp_path: Path) -> None:
+def test_an_installed_server_has_the_recorded_tools(server: str, tmp_path: Path) -> None:
     async def listed() -> list[t.Tool]:
         variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
         command = INSTALLED[server](str(tmp_path))
-        async with Client(command, cwd=tmp_path, env=variables, probe_timeout=SLOW) as client:
+        async with Client(command, cwd=tmp_path, env=variables, probe_timeout=PROBE_SECONDS) as client:
             return await client.list_tools()
 
     tools = asyncio.run(listed())

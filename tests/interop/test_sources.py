@@ -1,4 +1,4 @@
-"""The official SDKs, the Inspector's command line and VS Code's way of reading, on a server of every kind of data."""
+"""The official SDKs, the Inspector's command line and VS Code's file system read every kind of source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.cli.commands.test_serve_everything import KINDS, aws, endpoint, everything, postgres, url
 from tests.cli.everything import Everything
 from tests.conftest import absent
-from tests.interop.places import HANDSHAKE, HOME, ROOT, STATELESS, visited
+from tests.interop.places import HANDSHAKE, HOME, ROOT, STATELESS, run_client
 from wharfinger import Client
 
 __all__ = ["aws", "endpoint", "everything", "postgres", "url"]  # fixtures
@@ -33,7 +33,7 @@ def test_every_source_is_listed_read_and_found_by_their_clients(
     cases = everything.cases
     searches = [case.search for case in cases.values() if case.search]
     visit = {"url": url, "revision": revision, "reads": [case.read for case in cases.values()], "searches": searches}
-    seen = visited(peer, visit, "sources")
+    seen = run_client(peer, visit, "sources")
     assert seen["revision"] == revision
     assert {case.listed for case in cases.values()} <= set(seen["uris"])
     for kind, case in cases.items():
@@ -51,7 +51,7 @@ def test_every_source_is_listed_read_and_found_by_their_clients(
 
 
 def inspector(url: str, *arguments: str) -> Any:
-    """Return what the Inspector's command line printed."""
+    """Run the Inspector's command line and return its output."""
     node, program = ROOT / ".node" / "bin" / "node", HOME / "inspector" / "node_modules" / ".bin" / "mcp-inspector"
     if not node.exists() or not program.exists():
         absent(f"{program.relative_to(ROOT)} (make interop builds it)")
@@ -75,8 +75,8 @@ def test_the_inspector_reads_every_source(kind: str, url: str, everything: Every
     assert case.has in contents[0]["text"]
 
 
-# VS Code shows resources as a read-only file system (its mcpResourceFilesystem): contents whose URI has the path that
-# was asked for are the file, and all others are the entries of a directory, whose URI it asks for with a slash.
+# VS Code shows resources as a read-only file system (its mcpResourceFilesystem). It reads a directory at a URI with
+# a final slash. Contents with the path of the request are the file itself, and all others are entries of the directory.
 
 
 def same_path(one: str, other: str) -> bool:
@@ -84,7 +84,7 @@ def same_path(one: str, other: str) -> bool:
 
 
 async def entries(client: Client, uri: str) -> list[tuple[str, bool]]:
-    """`(URI, whether it is a directory)` of what VS Code would show below this one."""
+    """Return `(URI, whether it is a directory)` of each entry that VS Code would show in a directory."""
     asked = uri if uri.endswith("/") else uri + "/"
     contents = (await client.read_resource(asked)).contents
     below = [content for content in contents if not same_path(content.uri, asked)]
@@ -108,7 +108,7 @@ TOPS = {
 
 
 @pytest.mark.parametrize("kind", TOPS)
-def test_vs_code_finds_the_entries_of_a_directory(kind: str, url: str, everything: Everything) -> None:
+def test_vs_code_lists_the_entries_of_a_directory(kind: str, url: str, everything: Everything) -> None:
     case = everything.cases[kind]
 
     async def walk() -> list[str]:

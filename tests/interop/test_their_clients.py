@@ -1,4 +1,4 @@
-"""The official SDKs' clients visit `wharfinger serve` on a real tree: Python's standard library, copied."""
+"""The clients of the official SDKs visit `wharfinger serve` with a copy of Python's standard library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.interop.places import HANDSHAKE, PEERS, STATELESS, free_port, ours, running, stop, visited
+from tests.interop.places import HANDSHAKE, PEERS, STATELESS, free_port, run_client, running, stop, wharfinger_command
 
 CASES = [(peer, revision) for peer, revisions in PEERS.items() for revision in revisions]
 BLOB = bytes(range(256)) * 4
@@ -65,14 +65,16 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
 def http(tree: Tree, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One server over HTTP for all tests. At the end one Ctrl-C stops it, and it has logged no error."""
     port, log = free_port(), tmp_path_factory.mktemp("http") / "log"
-    with running([*ours(), "serve", "--http", f"127.0.0.1:{port}", str(tree.folder)], port, log) as process:
+    with running(
+        [*wharfinger_command(), "serve", "--http", f"127.0.0.1:{port}", str(tree.folder)], port, log
+    ) as process:
         yield f"http://127.0.0.1:{port}/mcp"
         assert stop(process, 3.0) in (0, 130), log.read_text(errors="replace")
     assert "Traceback" not in log.read_text(errors="replace")
 
 
-def judge(peer: str, seen: dict[str, Any], tree: Tree, revision: str) -> None:
-    """What every client must have seen, over every transport."""
+def check_results(peer: str, seen: dict[str, Any], tree: Tree, revision: str) -> None:
+    """Check the results that every client must have over every transport."""
     assert seen["revision"] == revision
     assert tree.uris - {unquote(uri) for uri in seen["uris"]} == set()
     assert len(seen["uris"]) == len(set(seen["uris"]))
@@ -93,7 +95,7 @@ def judge(peer: str, seen: dict[str, Any], tree: Tree, revision: str) -> None:
     assert seen["updated_after"] < 1.0
     assert seen["list_changed"] is True
     assert seen["list_changed_after"] < 1.0
-    # The TypeScript SDK 2.x shows its user the newer code for either, if the error names the URI.
+    # The TypeScript SDK 2.x reports the newer code in both eras if the error names the URI.
     assert seen["not_found"]["code"] == NOT_FOUND[STATELESS if peer == "ts2" else revision]
     assert seen["not_found"]["data"]["uri"] == "file:///lib/no/such/file.py"
     assert seen["ended"] is True
@@ -106,9 +108,9 @@ def test_a_client_over_stdio_sees_the_tree_and_its_changes(
 ) -> None:
     """The server starts for one visit, and exits cleanly when its input ends."""
     ended, log = tmp_path / "ended", tmp_path / "log"
-    command = shlex.join([*ours(), "serve", "--stdio", str(tree.folder)])
+    command = shlex.join([*wharfinger_command(), "serve", "--stdio", str(tree.folder)])
     shell = ["bash", "-c", f"{command} 2> {shlex.quote(str(log))}; echo $? > {shlex.quote(str(ended))}"]
-    judge(peer, visited(peer, tree.visit(revision, command=shell)), tree, revision)
+    check_results(peer, run_client(peer, tree.visit(revision, command=shell)), tree, revision)
     until = time.monotonic() + 5
     while not ended.exists() or not ended.read_text():
         assert time.monotonic() < until, log.read_text(errors="replace")
@@ -120,4 +122,4 @@ def test_a_client_over_stdio_sees_the_tree_and_its_changes(
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("peer", "revision"), CASES)
 def test_a_client_over_http_sees_the_tree_and_its_changes(peer: str, revision: str, tree: Tree, http: str) -> None:
-    judge(peer, visited(peer, tree.visit(revision, url=http)), tree, revision)
+    check_results(peer, run_client(peer, tree.visit(revision, url=http)), tree, revision)

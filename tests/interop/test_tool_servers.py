@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.places import HANDSHAKE, SLOW, STATELESS, installed, node
+from tests.interop.places import HANDSHAKE, PROBE_SECONDS, STATELESS, installed, node
 from wharfinger import Client, ResourceNotFound, ToolError
 from wharfinger.errors import RemoteError, RemoteInvalidParams
 
@@ -19,16 +19,16 @@ OFFICIAL = "@modelcontextprotocol"
 
 
 def connected(command: list[str], **variables: str) -> Client:
-    """A client of a server that is started with this command."""
-    return Client(command, probe_timeout=SLOW, env={"PATH": os.environ["PATH"], **variables})
+    """Return a client that starts a server with this command."""
+    return Client(command, probe_timeout=PROBE_SECONDS, env={"PATH": os.environ["PATH"], **variables})
 
 
 async def names(client: Client) -> set[str]:
     return {tool.name for tool in await client.list_tools()}
 
 
-def test_server_filesystem(tmp_path: Path) -> None:
-    """It has no resources: its files are read by tools."""
+def test_the_filesystem_server(tmp_path: Path) -> None:
+    """This server has no resources. Its files are read by tools."""
 
     async def visit() -> None:
         command = [*node("servers_js", f"{OFFICIAL}/server-filesystem/dist/index.js"), str(tmp_path)]
@@ -49,7 +49,7 @@ def test_server_filesystem(tmp_path: Path) -> None:
     asyncio.run(visit())
 
 
-def test_server_memory(tmp_path: Path) -> None:
+def test_the_memory_server(tmp_path: Path) -> None:
     async def visit() -> None:
         command = node("servers_js", f"{OFFICIAL}/server-memory/dist/index.js")
         async with connected(command, MEMORY_FILE_PATH=str(tmp_path / "memory.jsonl")) as client:
@@ -70,7 +70,7 @@ def test_server_memory(tmp_path: Path) -> None:
     asyncio.run(visit())
 
 
-def test_server_git(tmp_path: Path) -> None:
+def test_the_git_server(tmp_path: Path) -> None:
     author = {"GIT_AUTHOR_NAME": "Mary", "GIT_AUTHOR_EMAIL": "mary@example.test"}
     committer = {"GIT_COMMITTER_NAME": "Mary", "GIT_COMMITTER_EMAIL": "mary@example.test"}
     repository = tmp_path / "charts"
@@ -104,7 +104,7 @@ def test_server_git(tmp_path: Path) -> None:
     asyncio.run(visit())
 
 
-def test_server_sqlite(tmp_path: Path) -> None:
+def test_the_sqlite_server(tmp_path: Path) -> None:
     async def visit() -> None:
         command = [installed("mcp1", "bin/mcp-server-sqlite"), "--db-path", str(tmp_path / "ships.db")]
         async with connected(command) as client:
@@ -116,7 +116,7 @@ def test_server_sqlite(tmp_path: Path) -> None:
                 await client.call_tool("read_query", {"query": "SELECT * FROM ships"})
             ).text == "[{'name': 'amber'}]"
             failed = await client.call_tool("read_query", {"query": "SELECT age FROM ships"})
-            assert "no such column" in failed.text  # it does not say that this is an error
+            assert "no such column" in failed.text  # this server does not mark it as an error
             with pytest.raises(ToolError, match="required property"):
                 await client.call_tool("read_query")
             await client.call_tool("append_insight", {"insight": "amber is always late"})
@@ -128,7 +128,7 @@ def test_server_sqlite(tmp_path: Path) -> None:
     asyncio.run(visit())
 
 
-def test_server_time() -> None:
+def test_the_time_server() -> None:
     async def visit() -> None:
         async with connected([installed("mcp2", "bin/mcp-server-time"), "--local-timezone", "UTC"]) as client:
             assert client.revision == STATELESS

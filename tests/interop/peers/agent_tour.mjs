@@ -1,28 +1,28 @@
-// What the TypeScript agent frameworks do with a server of ours; agent_tour.py says what is seen.
+// The steps of the TypeScript agent frameworks with our servers, as in agent_tour.py.
 import { report, visit } from './common.mjs';
 
-async function attempt(doing) {
+async function attempt(step) {
     try {
-        return await doing();
+        return await step();
     } catch (error) {
         return { failed: String(error?.stack ?? error) };
     }
 }
 
-// `connect(server, model)` gives the ways `tools`, `resources`, `read`, `run` and `close`.
+// `connect(server, model)` returns an adapter with the methods `tools`, `resources`, `read`, `run` and `close`.
 export async function tour(connect) {
-    const asked = visit(), seen = {};
-    for (const [name, server] of Object.entries(asked.servers)) {
+    const input = visit(), seen = {};
+    for (const [name, server] of Object.entries(input.servers)) {
         seen[name] = await attempt(async () => {
-            const way = await connect(server, asked.model), told = { runs: {} };
-            told.tools = await attempt(() => way.tools());
-            told.resources = await attempt(() => way.resources());
-            told.read = await attempt(() => way.read(server.read));
+            const adapter = await connect(server, input.model), results = { runs: {} };
+            results.tools = await attempt(() => adapter.tools());
+            results.resources = await attempt(() => adapter.resources());
+            results.read = await attempt(() => adapter.read(server.read));
             for (const [run, calls] of Object.entries(server.runs)) {
-                told.runs[run] = await attempt(() => way.run(JSON.stringify(calls)));
+                results.runs[run] = await attempt(() => adapter.run(JSON.stringify(calls)));
             }
-            await way.close();
-            return told;
+            await adapter.close();
+            return results;
         });
     }
     report(seen);

@@ -1,6 +1,6 @@
-"""What the Python agent frameworks do with a server of ours: each says how it does it, this says what.
+"""The steps of the Python agent frameworks with our servers. Each framework implements them as a `FrameworkAdapter`.
 
-Whatever fails is seen as `{"failed": TRACEBACK}` in its place, and the tour goes on.
+The result of a step that fails is `{"failed": TRACEBACK}`, and the tour continues.
 """
 
 import asyncio
@@ -10,18 +10,18 @@ import traceback
 import common
 import scripted
 
-PATIENCE = 60
+TIMEOUT_SECONDS = 60
 
 
-class Way:
-    """How a framework does each thing; subclasses fill it in. What it cannot do gives None."""
+class FrameworkAdapter:
+    """The steps of a framework, for subclasses to implement. A step that it does not support returns None."""
 
     async def tools(self):
         """Return the names of the server's tools."""
         raise NotImplementedError
 
     async def resources(self):
-        """Return the URIs, or names, of the server's resources."""
+        """Return the URIs or names of the server's resources."""
 
     async def read(self, uri, name):
         """Return the text of a resource."""
@@ -33,29 +33,31 @@ class Way:
 
 async def attempt(coroutine):
     try:
-        return await asyncio.wait_for(coroutine, PATIENCE)
+        return await asyncio.wait_for(coroutine, TIMEOUT_SECONDS)
     except Exception:
         return {"failed": traceback.format_exc()}
 
 
 async def visit(connect, server, model):
     seen = {}
-    async with connect(server, model) as way:
-        seen["tools"] = await attempt(way.tools())
-        seen["resources"] = await attempt(way.resources())
-        seen["read"] = await attempt(way.read(server["read"], server["read_name"]))
-        seen["runs"] = {name: await attempt(way.run(scripted.prompt(calls))) for name, calls in server["runs"].items()}
+    async with connect(server, model) as adapter:
+        seen["tools"] = await attempt(adapter.tools())
+        seen["resources"] = await attempt(adapter.resources())
+        seen["read"] = await attempt(adapter.read(server["read"], server["read_name"]))
+        seen["runs"] = {
+            name: await attempt(adapter.run(scripted.prompt(calls))) for name, calls in server["runs"].items()
+        }
     return seen
 
 
 async def tour(connect):
-    """Visit every server; `connect(server, model)` is an async context manager that gives a `Way`."""
-    asked, seen = common.visit(), {}
-    for name, server in asked["servers"].items():
-        seen[name] = await attempt(visit(connect, server, asked["model"]))
+    """Visit every server. `connect(server, model)` is an async context manager that yields a `FrameworkAdapter`."""
+    program_input, seen = common.visit(), {}
+    for name, server in program_input["servers"].items():
+        seen[name] = await attempt(visit(connect, server, program_input["model"]))
     common.report(seen)
 
 
 def main(connect):
-    logging.disable(logging.CRITICAL)  # what goes wrong is in what was seen
+    logging.disable(logging.CRITICAL)  # the report has the errors
     asyncio.run(tour(connect))

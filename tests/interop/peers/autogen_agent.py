@@ -7,7 +7,7 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 from autogen_ext.tools.mcp import McpWorkbench, StdioServerParams, StreamableHttpServerParams
 
-ABLE = {
+MODEL_INFO = {
     "vision": False,
     "function_calling": True,
     "json_output": True,
@@ -17,7 +17,7 @@ ABLE = {
 }
 
 
-class Way(agent_tour.Way):
+class FrameworkAdapter(agent_tour.FrameworkAdapter):
     def __init__(self, workbench, model):
         self.workbench, self.model = workbench, model
 
@@ -32,7 +32,7 @@ class Way(agent_tour.Way):
 
     async def run(self, prompt):
         model = OpenAIChatCompletionClient(
-            model="scripted", base_url=self.model, api_key="none", model_info=ABLE, max_retries=0
+            model="scripted", base_url=self.model, api_key="none", model_info=MODEL_INFO, max_retries=0
         )
         agent = AssistantAgent("agent", model, workbench=self.workbench, max_tool_iterations=20)
         return (await agent.run(task=prompt)).messages[-1].content
@@ -41,11 +41,11 @@ class Way(agent_tour.Way):
 @asynccontextmanager
 async def connect(server, model):
     if "url" in server:
-        how = StreamableHttpServerParams(url=server["url"])
+        parameters = StreamableHttpServerParams(url=server["url"])
     else:
-        how = StdioServerParams(command=server["command"][0], args=server["command"][1:])
-    async with McpWorkbench(how) as workbench:
-        yield Way(workbench, model)
+        parameters = StdioServerParams(command=server["command"][0], args=server["command"][1:])
+    async with McpWorkbench(parameters) as workbench:
+        yield FrameworkAdapter(workbench, model)
 
 
 agent_tour.main(connect)

@@ -26,7 +26,7 @@ export function roots() {
     return { roots: ROOTS.map(([uri, name]) => ({ uri, name })) };
 }
 
-// `call(params, options)` is the client's own callTool; both SDKs check structured content by the listed schema.
+// `call(params, options)` is the client's callTool. Both SDKs check structured content with the listed schema.
 export async function tour(client, visit, seen, call, setLevel) {
     seen.schemas = Object.fromEntries((await client.listTools()).tools.map(tool => [tool.name, tool.outputSchema ?? null]));
     seen.results = [];

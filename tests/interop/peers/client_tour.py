@@ -1,8 +1,8 @@
 """The calls that each Python peer's client makes to the feature server (tests/interop/feature_server.py).
 
-Each `…_tour.py` has a `Way`, which makes the calls with its own library.
+Each `…_tour.py` has a `ClientAdapter`, which makes the calls with its own library.
 
-A result is seen as JSON, as the protocol writes it. What a client is asked, it answers by the words of the question.
+Results are reported as JSON with the names of the protocol. The message of an input request decides its answer.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ ROOTS = [("file:///home/mary/charts", "charts"), ("file:///home/mary/logs", "log
 REPLY = "Berth at the south quay."
 
 
-def wire(result):
-    """A model of the SDK's as JSON, as it came over the wire."""
+def as_json(result):
+    """Return a model of the SDK as JSON with the names of the protocol."""
     return result.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def form(message):
-    """`(action, content)` for a form; the message says what to do."""
+    """Return `(action, content)` for a form. Its message decides the action."""
     if message.startswith("Decline"):
         return "decline", None
     if message.startswith("Cancel"):
@@ -25,14 +25,14 @@ def form(message):
     return "accept", {"quay": "south", "hours": 3}
 
 
-class Way:
-    """How a client does each thing; subclasses fill it in."""
+class ClientAdapter:
+    """The calls of a client, for subclasses to implement."""
 
     def __init__(self):
         self.logs, self.asked = [], []
 
     async def call(self, name, arguments, on_progress=None):
-        """The result of `tools/call` as JSON; the SDK has checked it against the tool's output schema."""
+        """Return the result of `tools/call` as JSON, after the SDK has checked it with the tool's output schema."""
         raise NotImplementedError
 
     async def cancelled_call(self, name, arguments, begun):
@@ -47,30 +47,31 @@ class Way:
         await asyncio.gather(calling, return_exceptions=True)
 
 
-async def tour(way, visit, seen):
+async def tour(adapter, visit, seen):
     """Use every feature of the server that `visit` names."""
     seen["schemas"] = {
-        tool["name"]: tool.get("outputSchema") for tool in [wire(tool) for tool in (await way.list_tools()).tools]
+        tool["name"]: tool.get("outputSchema")
+        for tool in [as_json(tool) for tool in (await adapter.list_tools()).tools]
     }
     for name, arguments in visit["calls"]:
-        seen.setdefault("results", []).append(await way.call(name, arguments))
+        seen.setdefault("results", []).append(await adapter.call(name, arguments))
 
     progress = []
 
     async def on_progress(done, total=None, message=None):
         progress.append([done, total, message])
 
-    await way.set_level("info")
-    seen["loaded"] = await way.call("load", {"steps": 3}, on_progress)
-    seen["progress"], seen["logs"] = progress, way.logs
+    await adapter.set_level("info")
+    seen["loaded"] = await adapter.call("load", {"steps": 3}, on_progress)
+    seen["progress"], seen["logs"] = progress, adapter.logs
 
-    seen["prompts"] = [wire(prompt) for prompt in (await way.list_prompts()).prompts]
-    seen["prompt"] = wire(await way.get_prompt("briefing", {"ship": "amber", "line": "7"}))
-    seen["completion"] = await way.complete("briefing", "ship", "a")
+    seen["prompts"] = [as_json(prompt) for prompt in (await adapter.list_prompts()).prompts]
+    seen["prompt"] = as_json(await adapter.get_prompt("briefing", {"ship": "amber", "line": "7"}))
+    seen["completion"] = await adapter.complete("briefing", "ship", "a")
 
-    await way.cancelled_call("wait", {"tag": visit["tag"]}, asyncio.Event())
-    seen["stopped"] = await way.call("was_stopped", {"tag": visit["tag"]})
+    await adapter.cancelled_call("wait", {"tag": visit["tag"]}, asyncio.Event())
+    seen["stopped"] = await adapter.call("was_stopped", {"tag": visit["tag"]})
 
-    seen["answers"] = [await way.call(name, arguments) for name, arguments in visit["questions"]]
-    seen["asked"] = way.asked
+    seen["answers"] = [await adapter.call(name, arguments) for name, arguments in visit["questions"]]
+    seen["asked"] = adapter.asked
     seen["ended"] = True

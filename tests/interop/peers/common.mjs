@@ -1,4 +1,4 @@
-// What the TypeScript peers' programs share; common.py says what it is.
+// The shared part of the TypeScript peers' programs, as in common.py.
 import { createHash } from 'node:crypto';
 import { appendFileSync, writeFileSync } from 'node:fs';
 
@@ -22,23 +22,23 @@ export async function change(how, callTool) {
     else await callTool({ name: how.call, arguments: how.arguments ?? {} });
 }
 
-// A promise that is kept by calling `.keep(value)`, and broken after five seconds of `.wait()`.
-export function promised(name) {
-    let keep;
-    const kept = new Promise(resolve => { keep = resolve; });
-    const late = () => new Promise((_, reject) => setTimeout(() => reject(new Error(`${name}: nothing within 5 s`)), 5000).unref());
-    return { keep, wait: () => Promise.race([kept, late()]) };
+// A promise that `.resolve(value)` resolves. `.wait()` rejects after five seconds.
+export function deferred(name) {
+    let resolve;
+    const resolved = new Promise(done => { resolve = done; });
+    const timeout = () => new Promise((_, reject) => setTimeout(() => reject(new Error(`${name}: nothing within 5 s`)), 5000).unref());
+    return { resolve, wait: () => Promise.race([resolved, timeout()]) };
 }
 
-// What `change` brings about, and after how many seconds we heard of it.
-export async function heard(change, news) {
+// Make a change and wait for its notification. Returns the notification's value and the seconds that it took.
+export async function waitForChange(change, notification) {
     const began = performance.now();
     await change;
-    return [await news.wait(), (performance.now() - began) / 1000];
+    return [await notification.wait(), (performance.now() - began) / 1000];
 }
 
-// The whole visit, for both SDKs: their clients name these methods alike.
-export async function tour(client, seen, asked, watch, end = async () => {}) {
+// The whole visit. The clients of both SDKs have these methods.
+export async function tour(client, seen, input, watch, end = async () => {}) {
     seen.uris = [];
     seen.pages = 0;
     let cursor;
@@ -49,17 +49,17 @@ export async function tour(client, seen, asked, watch, end = async () => {}) {
         cursor = page.nextCursor;
     } while (cursor !== undefined);
     seen.templates = (await client.listResourceTemplates()).resourceTemplates.map(template => template.uriTemplate);
-    const text = (await client.readResource({ uri: asked.text })).contents[0];
+    const text = (await client.readResource({ uri: input.text })).contents[0];
     Object.assign(seen, { text: text.text, text_type: text.mimeType, text_uri: text.uri });
-    const binary = (await client.readResource({ uri: asked.binary })).contents[0];
+    const binary = (await client.readResource({ uri: input.binary })).contents[0];
     Object.assign(seen, { binary: sha256(binary.blob), binary_type: binary.mimeType });
-    seen.template_text = (await client.readResource({ uri: asked.template_uri })).contents[0].text;
-    const completed = await client.complete({ ref: { type: 'ref/resource', uri: asked.template }, argument: asked.argument });
+    seen.template_text = (await client.readResource({ uri: input.template_uri })).contents[0].text;
+    const completed = await client.complete({ ref: { type: 'ref/resource', uri: input.template }, argument: input.argument });
     seen.completion = completed.completion.values;
 
     seen.tools = (await client.listTools()).tools.map(tool => tool.name);
-    if (asked.search) {
-        const found = await client.callTool({ name: 'search', arguments: { query: asked.search } });
+    if (input.search) {
+        const found = await client.callTool({ name: 'search', arguments: { query: input.search } });
         Object.assign(seen, { search: found.structuredContent, search_text: JSON.parse(found.content[0].text) });
         const fetched = await client.callTool({ name: 'fetch', arguments: { id: found.structuredContent.results[0].id } });
         Object.assign(seen, { fetch: fetched.structuredContent, fetch_text: JSON.parse(fetched.content[0].text) });
@@ -68,7 +68,7 @@ export async function tour(client, seen, asked, watch, end = async () => {}) {
     await watch();
 
     try {
-        await client.readResource({ uri: asked.missing });
+        await client.readResource({ uri: input.missing });
     } catch (error) {
         seen.not_found = { code: error.code, data: error.data };
     }

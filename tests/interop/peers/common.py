@@ -1,7 +1,7 @@
-"""What the Python peers' programs share: the surface that a peer's server offers, and how a client makes changes.
+"""The shared part of the Python peers' programs: the features of a peer's server, and the changes that a client makes.
 
-A client program is given one JSON object (see `Visit` in test_their_clients.py) and prints one: what it saw.
-A server program is given `stdio` or `http PORT`, and offers what stands here.
+The argument of a client program is a JSON object (see `Tree.visit` in test_their_clients.py). It prints its results as
+another. The arguments of a server program are `stdio` or `http PORT`.
 """
 
 import json
@@ -21,7 +21,7 @@ def item(name):
 
 
 def address():
-    """`("stdio", 0)` or `("http", port)`."""
+    """Return `("stdio", 0)` or `("http", port)`."""
     return ("http", int(sys.argv[2])) if sys.argv[1] == "http" else ("stdio", 0)
 
 
@@ -30,7 +30,7 @@ def visit():
 
 
 async def change(how, call_tool):
-    """Make a change: append to a file, create one, or call a tool of the server."""
+    """Append to a file, create a file, or call a tool of the server."""
     if "append" in how:
         with open(how["append"], "a") as out:
             out.write("more\n")

@@ -11,18 +11,18 @@ from fastmcp.client.elicitation import ElicitResult
 from fastmcp.client.transports import SSETransport, StdioTransport
 from fastmcp.exceptions import ToolError
 
-warnings.simplefilter("ignore")  # what 2026-07-28 deprecates is marked so
+warnings.simplefilter("ignore")  # features that 2026-07-28 deprecates
 
 
-class Way(client_tour.Way):
+class ClientAdapter(client_tour.ClientAdapter):
     client: Client
     stateless: bool
 
     async def call(self, name, arguments, on_progress=None):
-        result = client_tour.wire(await self.client.call_tool_mcp(name, arguments, progress_handler=on_progress))
+        result = client_tour.as_json(await self.client.call_tool_mcp(name, arguments, progress_handler=on_progress))
         if name in ("berth", "refuse"):
             try:
-                data = (await self.client.call_tool(name, arguments)).data  # an object, after the output schema
+                data = (await self.client.call_tool(name, arguments)).data  # an object of the output schema
                 assert data.quay.depth == result["structuredContent"]["quay"]["depth"], data
             except ToolError as error:
                 assert str(error) == result["content"][0]["text"]
@@ -49,14 +49,14 @@ class Way(client_tour.Way):
         self.logs.append([params.level, params.logger, params.data])
 
     async def elicit(self, message, response_type, params, context):
-        self.asked.append(client_tour.wire(params))
+        self.asked.append(client_tour.as_json(params))
         if isinstance(params, types.ElicitRequestURLParams):
             return ElicitResult(action="accept")
         action, content = client_tour.form(message)
         return ElicitResult(action=action, content=content and response_type(**content))
 
     async def sample(self, messages, params, context):
-        self.asked.append(client_tour.wire(params))
+        self.asked.append(client_tour.as_json(params))
         text = types.TextContent(type="text", text=client_tour.REPLY)
         return types.CreateMessageResult(role="assistant", model="parrot-1", content=text, stop_reason="endTurn")
 
@@ -66,8 +66,8 @@ class Way(client_tour.Way):
 
 
 async def main():
-    visit, seen, way = common.visit(), {}, Way()
-    way.stateless = visit["revision"] == "2026-07-28"
+    visit, seen, adapter = common.visit(), {}, ClientAdapter()
+    adapter.stateless = visit["revision"] == "2026-07-28"
     if command := visit.get("command"):
         server = StdioTransport(command[0], command[1:])
     elif visit.get("sse"):
@@ -76,14 +76,14 @@ async def main():
         server = visit["url"]
     async with Client(
         server,
-        mode="auto" if way.stateless else "legacy",
-        log_handler=way.log,
-        elicitation_handler=way.elicit,
-        sampling_handler=way.sample,
-        roots=way.roots,
-    ) as way.client:
-        seen["revision"] = way.client.protocol_version
-        await client_tour.tour(way, visit, seen)
+        mode="auto" if adapter.stateless else "legacy",
+        log_handler=adapter.log,
+        elicitation_handler=adapter.elicit,
+        sampling_handler=adapter.sample,
+        roots=adapter.roots,
+    ) as adapter.client:
+        seen["revision"] = adapter.client.protocol_version
+        await client_tour.tour(adapter, visit, seen)
     common.report(seen)
 
 

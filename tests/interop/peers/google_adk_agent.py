@@ -1,4 +1,4 @@
-"""Google ADK: an agent with a server as its toolset. Its model is a class, as every model is there."""
+"""Google ADK: an agent with a server as its toolset. The scripted model is a subclass of its BaseLlm."""
 
 import json
 from contextlib import asynccontextmanager
@@ -17,13 +17,17 @@ class Model(BaseLlm):
     async def generate_content_async(self, llm_request, stream=False):
         parts = [part for content in llm_request.contents for part in content.parts]
         prompt = next(part.text for part in parts if part.text)
-        heard = [json.dumps(part.function_response.response) for part in parts if part.function_response]
-        kind, what, arguments = scripted.next_step(prompt, heard, list(llm_request.tools_dict))
-        part = types.Part(text=what) if kind == "say" else types.Part.from_function_call(name=what, args=arguments)
+        results = [json.dumps(part.function_response.response) for part in parts if part.function_response]
+        kind, tool_or_text, arguments = scripted.next_step(prompt, results, list(llm_request.tools_dict))
+        part = (
+            types.Part(text=tool_or_text)
+            if kind == "say"
+            else types.Part.from_function_call(name=tool_or_text, args=arguments)
+        )
         yield LlmResponse(content=types.Content(role="model", parts=[part]))
 
 
-class Way(agent_tour.Way):
+class FrameworkAdapter(agent_tour.FrameworkAdapter):
     def __init__(self, toolset):
         self.toolset = toolset
 
@@ -48,13 +52,13 @@ class Way(agent_tour.Way):
 @asynccontextmanager
 async def connect(server, model):
     if "url" in server:
-        how = StreamableHTTPConnectionParams(url=server["url"])
+        parameters = StreamableHTTPConnectionParams(url=server["url"])
     else:
         parameters = StdioServerParameters(command=server["command"][0], args=server["command"][1:])
-        how = StdioConnectionParams(server_params=parameters, timeout=30)
-    toolset = McpToolset(connection_params=how)
+        parameters = StdioConnectionParams(server_params=parameters, timeout=30)
+    toolset = McpToolset(connection_params=parameters)
     try:
-        yield Way(toolset)
+        yield FrameworkAdapter(toolset)
     finally:
         await toolset.close()
 

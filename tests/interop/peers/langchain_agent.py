@@ -1,4 +1,4 @@
-"""LangChain: an agent with the tools of a server, over its MCP adapters."""
+"""LangChain: an agent with the tools of a server, through langchain-mcp-adapters."""
 
 from contextlib import asynccontextmanager
 
@@ -10,7 +10,7 @@ from langchain_mcp_adapters.tools import load_mcp_tools
 from langchain_openai import ChatOpenAI
 
 
-class Way(agent_tour.Way):
+class FrameworkAdapter(agent_tour.FrameworkAdapter):
     def __init__(self, session, tools, model):
         self.session, self.loaded, self.model = session, tools, model
 
@@ -34,11 +34,11 @@ class Way(agent_tour.Way):
 @asynccontextmanager
 async def connect(server, model):
     if "url" in server:
-        how = {"transport": "http", "url": server["url"]}
+        parameters = {"transport": "http", "url": server["url"]}
     else:
-        how = {"transport": "stdio", "command": server["command"][0], "args": server["command"][1:]}
-    async with MultiServerMCPClient({"ours": how}).session("ours") as session:
-        yield Way(session, await load_mcp_tools(session), model)
+        parameters = {"transport": "stdio", "command": server["command"][0], "args": server["command"][1:]}
+    async with MultiServerMCPClient({"ours": parameters}).session("ours") as session:
+        yield FrameworkAdapter(session, await load_mcp_tools(session), model)
 
 
 agent_tour.main(connect)

@@ -1,4 +1,4 @@
-"""LlamaIndex: a function-calling agent with the tools of a server, and the model that it offers for tests."""
+"""LlamaIndex: a function-calling agent with the tools of a server and LlamaIndex's model for tests."""
 
 from contextlib import asynccontextmanager
 
@@ -12,15 +12,15 @@ from llama_index.tools.mcp import BasicMCPClient, McpToolSpec
 
 def think(messages, tools=(), **kwargs):
     prompt = next(message.content for message in messages if message.role == "user")
-    heard = [message.content for message in messages if message.role == "tool"]
-    kind, what, arguments = scripted.next_step(prompt, heard, [tool.metadata.name for tool in tools])
+    results = [message.content for message in messages if message.role == "tool"]
+    kind, tool_or_text, arguments = scripted.next_step(prompt, results, [tool.metadata.name for tool in tools])
     if kind == "say":
-        return ChatMessage(role="assistant", content=what)
-    call = ToolCallBlock(tool_call_id=f"call_{len(heard)}", tool_name=what, tool_kwargs=arguments)
+        return ChatMessage(role="assistant", content=tool_or_text)
+    call = ToolCallBlock(tool_call_id=f"call_{len(results)}", tool_name=tool_or_text, tool_kwargs=arguments)
     return ChatMessage(role="assistant", blocks=[call])
 
 
-class Way(agent_tour.Way):
+class FrameworkAdapter(agent_tour.FrameworkAdapter):
     def __init__(self, client):
         self.client = client
 
@@ -42,9 +42,9 @@ class Way(agent_tour.Way):
 @asynccontextmanager
 async def connect(server, model):
     if "url" in server:
-        yield Way(BasicMCPClient(server["url"]))
+        yield FrameworkAdapter(BasicMCPClient(server["url"]))
     else:
-        yield Way(BasicMCPClient(server["command"][0], args=server["command"][1:]))
+        yield FrameworkAdapter(BasicMCPClient(server["command"][0], args=server["command"][1:]))
 
 
 agent_tour.main(connect)

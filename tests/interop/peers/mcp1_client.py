@@ -1,4 +1,4 @@
-"""A client of the official Python SDK 1.x (handshake era): visits a server and prints what it saw."""
+"""A client of the official Python SDK 1.x (handshake era). It visits a server and prints the results."""
 
 import asyncio
 import base64

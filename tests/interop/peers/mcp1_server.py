@@ -1,4 +1,4 @@
-"""A server of the official Python SDK 1.x (handshake era), as common.py says."""
+"""A server of the official Python SDK 1.x (handshake era) with the features of common.py."""
 
 import common
 from mcp.server.fastmcp import Context, FastMCP

@@ -12,14 +12,14 @@ from mcp.client.streamable_http import streamable_http_client
 from pydantic import FileUrl
 
 
-class Way(client_tour.Way):
+class ClientAdapter(client_tour.ClientAdapter):
     session: ClientSession
 
     async def call(self, name, arguments, on_progress=None):
-        return client_tour.wire(await self.session.call_tool(name, arguments, progress_callback=on_progress))
+        return client_tour.as_json(await self.session.call_tool(name, arguments, progress_callback=on_progress))
 
     async def cancelled_call(self, name, arguments, begun):
-        # This SDK has no way of its own to cancel: its users send the notification.
+        # This SDK cannot cancel a call: its users send the notification.
         number = self.session._request_id
 
         async def on_progress(done, total=None, message=None):
@@ -54,14 +54,14 @@ class Way(client_tour.Way):
         self.logs.append([params.level, params.logger, params.data])
 
     async def elicit(self, context, params):
-        self.asked.append(client_tour.wire(params))
+        self.asked.append(client_tour.as_json(params))
         if isinstance(params, types.ElicitRequestURLParams):
             return types.ElicitResult(action="accept")
         action, content = client_tour.form(params.message)
         return types.ElicitResult(action=action, content=content)
 
     async def sample(self, context, params):
-        self.asked.append(client_tour.wire(params))
+        self.asked.append(client_tour.as_json(params))
         text = types.TextContent(type="text", text=client_tour.REPLY)
         return types.CreateMessageResult(role="assistant", model="parrot-1", content=text, stopReason="endTurn")
 
@@ -71,8 +71,8 @@ class Way(client_tour.Way):
 
 
 async def main():
-    visit, seen, way = common.visit(), {}, Way()
-    types.LATEST_PROTOCOL_VERSION = visit["revision"]  # which it asks for: this SDK has no setting for it
+    visit, seen, adapter = common.visit(), {}, ClientAdapter()
+    types.LATEST_PROTOCOL_VERSION = visit["revision"]  # this SDK has no setting for the requested revision
     if command := visit.get("command"):
         transport = stdio_client(StdioServerParameters(command=command[0], args=command[1:]), sys.stderr)
     elif visit.get("sse"):
@@ -84,14 +84,14 @@ async def main():
         ClientSession(
             streams[0],
             streams[1],
-            logging_callback=way.log,
-            elicitation_callback=way.elicit,
-            sampling_callback=way.sample,
-            list_roots_callback=way.roots,
-        ) as way.session,
+            logging_callback=adapter.log,
+            elicitation_callback=adapter.elicit,
+            sampling_callback=adapter.sample,
+            list_roots_callback=adapter.roots,
+        ) as adapter.session,
     ):
-        seen["revision"] = (await way.session.initialize()).protocolVersion
-        await client_tour.tour(way, visit, seen)
+        seen["revision"] = (await adapter.session.initialize()).protocolVersion
+        await client_tour.tour(adapter, visit, seen)
     common.report(seen)
 
 

@@ -1,4 +1,4 @@
-"""A client of the official Python SDK 2.x (both eras): visits a server and prints what it saw."""
+"""A client of the official Python SDK 2.x (both eras). It visits a server and prints the results."""
 
 import asyncio
 import base64
@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated
 from mcp_types import ResourceTemplateReference
 
-warnings.simplefilter("ignore")  # the handshake era's subscribe is marked as deprecated
+warnings.simplefilter("ignore")  # `subscribe` of the handshake era is deprecated
 
 
 async def watch_by_listening(client, visit, seen):

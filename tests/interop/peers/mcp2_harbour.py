@@ -1,4 +1,4 @@
-"""One client for the three programs of docs/coming_from.md: a client of the official Python SDK 2.x."""
+"""A client of the official Python SDK 2.x that visits the three programs of docs/coming_from.md."""
 
 import asyncio
 import json
@@ -9,11 +9,11 @@ import mcp_types as types
 from mcp import Client, StdioServerParameters
 from mcp.shared.exceptions import MCPError
 
-warnings.simplefilter("ignore")  # what 2026-07-28 deprecates is marked so
+warnings.simplefilter("ignore")  # features that 2026-07-28 deprecates
 
 
-def plainly(schema):
-    """What a schema of an object says, without titles."""
+def schema_summary(schema):
+    """Return the types of the members and the required members of an object schema."""
     kinds = {name: member.get("type") for name, member in schema.get("properties", {}).items()}
     return [kinds, sorted(schema.get("required", []))]
 
@@ -23,11 +23,11 @@ async def main():
     action = "accept"
 
     async def elicit(context, params):
-        seen["asked"].append([params.message, plainly(params.requested_schema)])
+        seen["asked"].append([params.message, schema_summary(params.requested_schema)])
         return types.ElicitResult(action=action, content={"hours": 3} if action == "accept" else None)
 
     async def log(params):
-        # FastMCP puts a text into an object of its own.
+        # FastMCP wraps a text in an object.
         seen["logs"].append(params.data["msg"] if isinstance(params.data, dict) else params.data)
 
     async def on_progress(done, total, message):
@@ -63,7 +63,8 @@ async def main():
             client.protocol_version, client.server_info.name, client.server_info.version, client.instructions
         ]  # fmt: skip
         seen["tools"] = {
-            tool.name: [tool.description, plainly(tool.input_schema)] for tool in (await client.list_tools()).tools
+            tool.name: [tool.description, schema_summary(tool.input_schema)]
+            for tool in (await client.list_tools()).tools
         }
         seen["berth"] = await call("berth", {"ship": "mary", "draught": 5.0})
         seen["refused"] = await call("berth", {"ship": "mary", "draught": 9.5})

@@ -1,4 +1,4 @@
-"""A server of the official Python SDK 2.x (both eras), as common.py says."""
+"""A server of the official Python SDK 2.x (both eras) with the features of common.py."""
 
 import common
 import mcp_types as types

@@ -1,7 +1,7 @@
-"""A client of the official Python SDK 2.x that signs in: calls tools and prints what it saw.
+"""A client of the official Python SDK 2.x that signs in, calls tools and prints the results.
 
-Its visit has `url`, `revision`, `calls` (names of tools, or seconds to wait), `tokens`, a file that keeps what it was
-given, and perhaps `document`, the URL of its client ID metadata document.
+Its visit has `url`, `revision`, `calls` (names of tools, or seconds to wait), `tokens` (the file of its tokens and
+registration) and optionally `document`, the URL of its client ID metadata document.
 """
 
 import asyncio
@@ -23,32 +23,32 @@ REDIRECT = "http://127.0.0.1:3000/callback"
 visit = common.visit()
 
 
-class Kept:
-    """Tokens and the registration, in a file."""
+class TokenFile:
+    """A file with the tokens and the registration of the client."""
 
     def __init__(self):
         self.file = pathlib.Path(visit["tokens"])
-        self.kept = json.loads(self.file.read_text()) if self.file.exists() else {}
+        self.content = json.loads(self.file.read_text()) if self.file.exists() else {}
 
-    def _keep(self, name, value):
-        self.kept[name] = value.model_dump(mode="json", exclude_none=True)
-        self.file.write_text(json.dumps(self.kept))
+    def _save(self, name, value):
+        self.content[name] = value.model_dump(mode="json", exclude_none=True)
+        self.file.write_text(json.dumps(self.content))
 
     async def get_tokens(self):
-        return OAuthToken(**self.kept["tokens"]) if "tokens" in self.kept else None
+        return OAuthToken(**self.content["tokens"]) if "tokens" in self.content else None
 
     async def set_tokens(self, tokens):
-        self._keep("tokens", tokens)
+        self._save("tokens", tokens)
 
     async def get_client_info(self):
-        return OAuthClientInformationFull(**self.kept["client"]) if "client" in self.kept else None
+        return OAuthClientInformationFull(**self.content["client"]) if "client" in self.content else None
 
     async def set_client_info(self, client_info):
-        self._keep("client", client_info)
+        self._save("client", client_info)
 
 
 class Browser:
-    """A user who agrees at once."""
+    """A browser whose user consents at once."""
 
     def __init__(self):
         self.result = None
@@ -69,7 +69,9 @@ class Browser:
 async def main():
     seen, browser = {"answers": []}, Browser()
     metadata = OAuthClientMetadata(client_name="mcp2", redirect_uris=[REDIRECT], token_endpoint_auth_method="none")
-    auth = OAuthClientProvider(visit["url"], metadata, Kept(), browser.open, browser.receive, visit.get("document"))
+    auth = OAuthClientProvider(
+        visit["url"], metadata, TokenFile(), browser.open, browser.receive, visit.get("document")
+    )
     mode = "auto" if visit["revision"] == "2026-07-28" else "legacy"
     async with (
         httpx2.AsyncClient(auth=auth, timeout=30) as http,

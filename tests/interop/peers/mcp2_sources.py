@@ -1,4 +1,4 @@
-"""A client of the official Python SDK 2.x: reads every kind of source, and by tools as well; prints what it saw."""
+"""A client of the official Python SDK 2.x. It reads every kind of source and prints the results."""
 
 import asyncio
 import base64
@@ -10,12 +10,12 @@ from mcp import Client
 MEMBERS = {"uri": "uri", "mime_type": "mimeType", "text": "text", "meta": "_meta"}
 
 
-def reported(content):
-    shown = {name: getattr(content, ours, None) for ours, name in MEMBERS.items()}
-    shown["uri"] = str(shown["uri"])
+def content_summary(content):
+    members = {name: getattr(content, attribute, None) for attribute, name in MEMBERS.items()}
+    members["uri"] = str(members["uri"])
     if getattr(content, "blob", None) is not None:
-        shown["sha256"] = hashlib.sha256(base64.b64decode(content.blob)).hexdigest()
-    return {name: value for name, value in shown.items() if value is not None}
+        members["sha256"] = hashlib.sha256(base64.b64decode(content.blob)).hexdigest()
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def block(content):
@@ -36,7 +36,7 @@ async def main():
                 break
         seen["templates"] = [t.uri_template for t in (await client.list_resource_templates()).resource_templates]
         for uri in visit["reads"]:
-            seen["reads"][uri] = [reported(content) for content in (await client.read_resource(uri)).contents]
+            seen["reads"][uri] = [content_summary(content) for content in (await client.read_resource(uri)).contents]
             result = await client.call_tool("read_resource", {"uri": uri})
             seen["tool_reads"][uri] = [block(content) for content in result.content]
         for query in visit["searches"]:

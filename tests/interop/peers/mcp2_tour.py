@@ -9,15 +9,15 @@ import mcp_types as types
 from mcp import Client, StdioServerParameters
 from mcp.client.sse import sse_client
 
-warnings.simplefilter("ignore")  # what 2026-07-28 deprecates is marked so
+warnings.simplefilter("ignore")  # features that 2026-07-28 deprecates
 
 
-class Way(client_tour.Way):
+class ClientAdapter(client_tour.ClientAdapter):
     client: Client
     stateless: bool
 
     async def call(self, name, arguments, on_progress=None):
-        return client_tour.wire(await self.client.call_tool(name, arguments, progress_callback=on_progress))
+        return client_tour.as_json(await self.client.call_tool(name, arguments, progress_callback=on_progress))
 
     async def set_level(self, level):
         if not self.stateless:
@@ -40,14 +40,14 @@ class Way(client_tour.Way):
         self.logs.append([params.level, params.logger, params.data])
 
     async def elicit(self, context, params):
-        self.asked.append(client_tour.wire(params))
+        self.asked.append(client_tour.as_json(params))
         if isinstance(params, types.ElicitRequestURLParams):
             return types.ElicitResult(action="accept")
         action, content = client_tour.form(params.message)
         return types.ElicitResult(action=action, content=content)
 
     async def sample(self, context, params):
-        self.asked.append(client_tour.wire(params))
+        self.asked.append(client_tour.as_json(params))
         text = types.TextContent(type="text", text=client_tour.REPLY)
         return types.CreateMessageResult(role="assistant", model="parrot-1", content=text, stop_reason="endTurn")
 
@@ -57,8 +57,8 @@ class Way(client_tour.Way):
 
 
 async def main():
-    visit, seen, way = common.visit(), {}, Way()
-    way.stateless = visit["revision"] == "2026-07-28"
+    visit, seen, adapter = common.visit(), {}, ClientAdapter()
+    adapter.stateless = visit["revision"] == "2026-07-28"
     if command := visit.get("command"):
         server = StdioServerParameters(command=command[0], args=command[1:])
     elif visit.get("sse"):
@@ -67,15 +67,15 @@ async def main():
         server = visit["url"]
     async with Client(
         server,
-        mode="auto" if way.stateless else "legacy",
+        mode="auto" if adapter.stateless else "legacy",
         log_level="info",
-        logging_callback=way.log,
-        elicitation_callback=way.elicit,
-        sampling_callback=way.sample,
-        list_roots_callback=way.roots,
-    ) as way.client:
-        seen["revision"] = way.client.protocol_version
-        await client_tour.tour(way, visit, seen)
+        logging_callback=adapter.log,
+        elicitation_callback=adapter.elicit,
+        sampling_callback=adapter.sample,
+        list_roots_callback=adapter.roots,
+    ) as adapter.client:
+        seen["revision"] = adapter.client.protocol_version
+        await client_tour.tour(adapter, visit, seen)
     common.report(seen)
 
 

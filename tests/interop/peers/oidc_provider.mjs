@@ -1,10 +1,10 @@
-// An OpenID provider (oidc-provider, certified by the OpenID Foundation) whose only user, Ann, signs in and agrees at once.
+// An OpenID provider (oidc-provider, certified by the OpenID Foundation). Its only user, Ann, signs in and consents at once.
 //
 // Its argument is a JSON object with these settings; POST /admin changes them while it runs, with `rotate` for a new key:
 //   path       the path of the issuer, such as /realms/harbour
 //   seconds    how long an access token is valid
 //   format     of access tokens: jwt (RFC 9068) or opaque
-//   scopes     what a client may ask for
+//   scopes     that a client may request
 //   documents  client ID metadata documents by their URLs, since a test has no public host that could serve them
 // GET /admin returns the requests so far: [method, path, the parameters of forms without secrets].
 import { generateKeyPairSync, randomUUID } from 'node:crypto';
@@ -18,7 +18,7 @@ const LOGGED = ['grant_type', 'scope', 'resource', 'client_id', 'prompt', 'code_
 const requests = [];
 let serve;
 
-// Keeps everything in memory, and for longer than one provider lives.
+// Keeps all data in memory, also after a provider is replaced.
 const stored = new Map();
 class Storage {
     constructor(kind) { this.kind = kind; }
@@ -82,7 +82,7 @@ function start(issuer) {
     provider.on('server_error', (_, error) => console.error(error));
     serve = async (request, response) => {
         if (!request.url.startsWith('/interaction/')) return provider.callback()(request, response);
-        // Ann signs in and agrees to everything that the client asks for.
+        // Ann signs in and consents to everything that the client requests.
         const { params, prompt, session } = await provider.interactionDetails(request, response);
         const result = { login: { accountId: 'ann' } };
         if (prompt.name === 'consent') {
@@ -117,7 +117,7 @@ const server = createServer(async (request, response) => {
     if (request.headers['content-type']?.startsWith('application/x-www-form-urlencoded')) {
         const body = await read(request);
         form = new URLSearchParams(body);
-        request.body = Object.fromEntries(form);  // the provider takes a body that was parsed before
+        request.body = Object.fromEntries(form);  // the provider accepts a parsed body
     }
     requests.push([request.method, pathname, Object.fromEntries([...form].filter(([name]) => LOGGED.includes(name)))]);
     request.originalUrl = request.url;

@@ -1,4 +1,4 @@
-"""OpenAI Agents: an agent with a server of its own."""
+"""OpenAI Agents: an agent with a server."""
 
 from contextlib import asynccontextmanager
 
@@ -7,10 +7,10 @@ from agents import Agent, OpenAIChatCompletionsModel, Runner, set_tracing_disabl
 from agents.mcp import MCPServerStdio, MCPServerStreamableHttp
 from openai import AsyncOpenAI
 
-set_tracing_disabled(True)  # it would be sent to its maker
+set_tracing_disabled(True)  # traces would be sent to OpenAI
 
 
-class Way(agent_tour.Way):
+class FrameworkAdapter(agent_tour.FrameworkAdapter):
     def __init__(self, server, model):
         self.server, self.model = server, model
 
@@ -36,10 +36,10 @@ async def connect(server, model):
     if "url" in server:
         ours = MCPServerStreamableHttp({"url": server["url"]}, client_session_timeout_seconds=30)
     else:
-        how = {"command": server["command"][0], "args": server["command"][1:]}
-        ours = MCPServerStdio(how, client_session_timeout_seconds=30)
+        parameters = {"command": server["command"][0], "args": server["command"][1:]}
+        ours = MCPServerStdio(parameters, client_session_timeout_seconds=30)
     async with ours:
-        yield Way(ours, model)
+        yield FrameworkAdapter(ours, model)
 
 
 agent_tour.main(connect)

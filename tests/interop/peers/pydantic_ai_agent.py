@@ -1,4 +1,4 @@
-"""Pydantic AI: an agent with a server as its toolset, and the model that it offers for tests."""
+"""Pydantic AI: an agent with a server as its toolset and Pydantic AI's model for tests."""
 
 from contextlib import asynccontextmanager
 
@@ -14,16 +14,16 @@ from pydantic_ai.models.function import FunctionModel
 def think(messages, info):
     parts = [part for message in messages for part in message.parts]
     prompt = next(part.content for part in parts if isinstance(part, UserPromptPart))
-    heard = [
+    results = [
         part.model_response_str() if isinstance(part, ToolReturnPart) else part.model_response()
         for part in parts
         if isinstance(part, ToolReturnPart | RetryPromptPart)
     ]
-    kind, what, arguments = scripted.next_step(prompt, heard, [tool.name for tool in info.function_tools])
-    return ModelResponse([TextPart(what) if kind == "say" else ToolCallPart(what, arguments)])
+    kind, tool_or_text, arguments = scripted.next_step(prompt, results, [tool.name for tool in info.function_tools])
+    return ModelResponse([TextPart(tool_or_text) if kind == "say" else ToolCallPart(tool_or_text, arguments)])
 
 
-class Way(agent_tour.Way):
+class FrameworkAdapter(agent_tour.FrameworkAdapter):
     def __init__(self, toolset):
         self.toolset = toolset
 
@@ -42,9 +42,9 @@ class Way(agent_tour.Way):
 
 @asynccontextmanager
 async def connect(server, model):
-    how = server["url"] if "url" in server else StdioTransport(server["command"][0], server["command"][1:])
-    async with MCPToolset(how) as toolset:
-        yield Way(toolset)
+    parameters = server["url"] if "url" in server else StdioTransport(server["command"][0], server["command"][1:])
+    async with MCPToolset(parameters) as toolset:
+        yield FrameworkAdapter(toolset)
 
 
 agent_tour.main(connect)

@@ -1,7 +1,7 @@
-"""A model that follows a script: its prompt is a JSON list of tool calls, and it makes one after the other.
+"""A model that follows a script. Its prompt is a JSON list of tool calls, which it makes one after the other.
 
-Then it says what it heard: a JSON list with one text for each call, as the framework handed it over. A framework that
-stops at a tool's error never comes to that.
+Its final answer is a JSON list of the results as the framework passed them on. A framework that stops at an error of a
+tool does not get that answer.
 """
 
 import json
@@ -9,22 +9,22 @@ import re
 
 
 def prompt(calls):
-    """Return a prompt that makes `calls`, pairs of a tool's name and its arguments, one after the other."""
+    """Return a prompt with these calls, pairs of a tool's name and its arguments."""
     return json.dumps(calls)
 
 
-def next_step(prompt, heard, offered):
-    """`("call", name, arguments)`, or `("say", text)` once every call was answered.
+def next_step(prompt, results, offered):
+    """Return `("call", name, arguments)`, or `("say", text, {})` after all results.
 
     Args:
-        prompt: What the user said.
-        heard: The answers of the calls so far.
-        offered: The names of the tools. Frameworks put the server's name before them.
+        prompt: The user's prompt.
+        results: The results of the calls so far.
+        offered: The names of the tools. Frameworks may prefix them with the server's name.
     """
     calls = json.loads(prompt)
-    if len(heard) == len(calls):
-        return "say", json.dumps(heard), {}
-    wanted, arguments = calls[len(heard)]
+    if len(results) == len(calls):
+        return "say", json.dumps(results), {}
+    wanted, arguments = calls[len(results)]
     for name in offered:
         if re.search(rf"(^|[-_.]){re.escape(wanted)}$", name):
             return "call", name, arguments

@@ -1,4 +1,4 @@
-"""Semantic Kernel: an agent with a server as its plugin. It has tools and prompts, and no resources."""
+"""Semantic Kernel: an agent with a server as its plugin. Plugins have tools and prompts but no resources."""
 
 from contextlib import asynccontextmanager
 
@@ -10,7 +10,7 @@ from semantic_kernel.connectors.mcp import MCPStdioPlugin, MCPStreamableHttpPlug
 from semantic_kernel.functions import KernelPlugin
 
 
-class Way(agent_tour.Way):
+class FrameworkAdapter(agent_tour.FrameworkAdapter):
     def __init__(self, plugin, model):
         self.plugin, self.model = plugin, model
 
@@ -32,7 +32,7 @@ async def connect(server, model):
     else:
         plugin = MCPStdioPlugin(name="ours", command=server["command"][0], args=server["command"][1:])
     async with plugin:
-        yield Way(plugin, model)
+        yield FrameworkAdapter(plugin, model)
 
 
 agent_tour.main(connect)

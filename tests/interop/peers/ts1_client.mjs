@@ -1,26 +1,26 @@
-// A client of the TypeScript SDK 1.x (handshake era): visits a server and prints what it saw.
-import { change, heard, promised, tour, visit } from './common.mjs';
+// A client of the TypeScript SDK 1.x (handshake era). It visits a server and prints the results.
+import { change, waitForChange, deferred, tour, visit } from './common.mjs';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { ResourceListChangedNotificationSchema, ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 
-const asked = visit();
+const input = visit();
 const client = new Client({ name: 'ts1', version: '1.0' });
-const updated = promised('update'), grown = promised('list change');
-client.setNotificationHandler(ResourceUpdatedNotificationSchema, message => updated.keep(message.params.uri));
-client.setNotificationHandler(ResourceListChangedNotificationSchema, () => grown.keep(true));
-const transport = asked.command
-    ? new StdioClientTransport({ command: asked.command[0], args: asked.command.slice(1) })
-    : new StreamableHTTPClientTransport(new URL(asked.url));
+const updated = deferred('update'), grown = deferred('list change');
+client.setNotificationHandler(ResourceUpdatedNotificationSchema, message => updated.resolve(message.params.uri));
+client.setNotificationHandler(ResourceListChangedNotificationSchema, () => grown.resolve(true));
+const transport = input.command
+    ? new StdioClientTransport({ command: input.command[0], args: input.command.slice(1) })
+    : new StreamableHTTPClientTransport(new URL(input.url));
 await client.connect(transport);
 const seen = { revision: transport.protocolVersion ?? '2025-11-25', server: client.getServerVersion()?.name };
-await tour(client, seen, asked, async () => {
-    await client.subscribeResource({ uri: asked.watched });
-    [seen.updated, seen.updated_after] = await heard(change(asked.change, call => client.callTool(call)), updated);
-    [seen.list_changed, seen.list_changed_after] = await heard(change(asked.grow, call => client.callTool(call)), grown);
-    await client.unsubscribeResource({ uri: asked.watched });
+await tour(client, seen, input, async () => {
+    await client.subscribeResource({ uri: input.watched });
+    [seen.updated, seen.updated_after] = await waitForChange(change(input.change, call => client.callTool(call)), updated);
+    [seen.list_changed, seen.list_changed_after] = await waitForChange(change(input.grow, call => client.callTool(call)), grown);
+    await client.unsubscribeResource({ uri: input.watched });
     await client.ping();
 }, async () => {
-    if (!asked.command) await transport.terminateSession();
+    if (!input.command) await transport.terminateSession();
 });

@@ -1,4 +1,4 @@
-// A server of the TypeScript SDK 1.x (handshake era), as common.py says.
+// A server of the TypeScript SDK 1.x (handshake era) with the features of common.py.
 import { BLOB, BLOB_URI, GROWN_URI, ITEMS, ITEM_TEMPLATE, TEXT, TEXT_URI, address, item } from './common.mjs';
 import { McpServer, ResourceTemplate } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';

@@ -1,4 +1,4 @@
-// A client of the TypeScript SDK 1.x that signs in: calls tools and prints what it saw (see mcp2_sign_in.py).
+// A client of the TypeScript SDK 1.x that signs in, calls tools and prints the results (see mcp2_sign_in.py).
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { report, visit } from './common.mjs';
 import { UnauthorizedError } from '@modelcontextprotocol/sdk/client/auth.js';
@@ -6,15 +6,15 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 
 const REDIRECT = 'http://127.0.0.1:3000/callback';
-const asked = visit();
-const kept = existsSync(asked.tokens) ? JSON.parse(readFileSync(asked.tokens)) : {};
-const keep = (name, value) => {
-    kept[name] = value;
-    writeFileSync(asked.tokens, JSON.stringify(kept));
+const input = visit();
+const stored = existsSync(input.tokens) ? JSON.parse(readFileSync(input.tokens)) : {};
+const save = (name, value) => {
+    stored[name] = value;
+    writeFileSync(input.tokens, JSON.stringify(stored));
 };
 let code;
 
-// A browser whose person agrees at once: keeps cookies and follows redirects.
+// Act as a browser whose user consents at once: keep cookies and follow redirects.
 async function browse(url) {
     const cookies = new Map();
     while (!String(url).startsWith(REDIRECT)) {
@@ -32,28 +32,28 @@ async function browse(url) {
 
 const authProvider = {
     redirectUrl: REDIRECT,
-    clientMetadataUrl: asked.document,
+    clientMetadataUrl: input.document,
     clientMetadata: {
         client_name: 'ts1', redirect_uris: [REDIRECT], token_endpoint_auth_method: 'none',
         grant_types: ['authorization_code', 'refresh_token'], response_types: ['code'],
     },
-    clientInformation: () => kept.client,
-    saveClientInformation: client => keep('client', client),
-    tokens: () => kept.tokens,
-    saveTokens: tokens => keep('tokens', tokens),
-    saveCodeVerifier: verifier => keep('verifier', verifier),
-    codeVerifier: () => kept.verifier,
+    clientInformation: () => stored.client,
+    saveClientInformation: client => save('client', client),
+    tokens: () => stored.tokens,
+    saveTokens: tokens => save('tokens', tokens),
+    saveCodeVerifier: verifier => save('verifier', verifier),
+    codeVerifier: () => stored.verifier,
     redirectToAuthorization: async url => { code = await browse(url); },
 };
 
-const transport = () => new StreamableHTTPClientTransport(new URL(asked.url), { authProvider });
+const transport = () => new StreamableHTTPClientTransport(new URL(input.url), { authProvider });
 const connect = async used => {
     const client = new Client({ name: 'ts1', version: '1.0' });
     await client.connect(used);
     return client;
 };
 
-// The SDK leaves it to its user to go on after the redirect, on a new connection.
+// This SDK requires its user to connect again after the redirect.
 async function signedIn(work) {
     for (;;) {
         const used = transport();
@@ -71,8 +71,8 @@ async function signedIn(work) {
 const seen = { revision: '2025-11-25', answers: [] };
 let next = 0;
 await signedIn(async client => {
-    while (next < asked.calls.length) {
-        const call = asked.calls[next];
+    while (next < input.calls.length) {
+        const call = input.calls[next];
         if (typeof call === 'string') seen.answers.push((await client.callTool({ name: call, arguments: {} })).content[0].text);
         else await new Promise(resolve => setTimeout(resolve, call * 1000));
         next += 1;

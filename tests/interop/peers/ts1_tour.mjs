@@ -7,16 +7,16 @@ import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import * as types from '@modelcontextprotocol/sdk/types.js';
 
-const asked = visit();
+const input = visit();
 const client = new Client({ name: 'ts1', version: '1.0' }, { capabilities: tour.CAPABILITIES });
 client.setNotificationHandler(types.LoggingMessageNotificationSchema, tour.log);
 client.setRequestHandler(types.ElicitRequestSchema, tour.elicit);
 client.setRequestHandler(types.CreateMessageRequestSchema, tour.sample);
 client.setRequestHandler(types.ListRootsRequestSchema, tour.roots);
-const transport = asked.command
-    ? new StdioClientTransport({ command: asked.command[0], args: asked.command.slice(1) })
-    : asked.sse ? new SSEClientTransport(new URL(asked.sse)) : new StreamableHTTPClientTransport(new URL(asked.url));
+const transport = input.command
+    ? new StdioClientTransport({ command: input.command[0], args: input.command.slice(1) })
+    : input.sse ? new SSEClientTransport(new URL(input.sse)) : new StreamableHTTPClientTransport(new URL(input.url));
 await client.connect(transport);
 const seen = { revision: transport.protocolVersion ?? '2025-11-25' };
 const call = (params, options) => client.callTool(params, undefined, options);
-await tour.tour(client, asked, seen, call, level => client.setLoggingLevel(level));
+await tour.tour(client, input, seen, call, level => client.setLoggingLevel(level));

@@ -1,4 +1,4 @@
-// A server of the TypeScript SDK 2.x, as common.py says. Its HTTP handler serves one era at a time: `http PORT REVISION`.
+// A server of the TypeScript SDK 2.x with the features of common.py. Its HTTP handler serves one era: `http PORT REVISION`.
 import { BLOB, BLOB_URI, GROWN_URI, ITEMS, ITEM_TEMPLATE, TEXT, TEXT_URI, address, item } from './common.mjs';
 import { McpServer, ResourceTemplate, createMcpHandler } from '@modelcontextprotocol/server';
 import { NodeStreamableHTTPServerTransport, toNodeHandler } from '@modelcontextprotocol/node';
@@ -8,7 +8,7 @@ import { createServer } from 'node:http';
 import * as z from 'zod';
 
 const [transport, port] = address();
-let everyone = null;            // how the stateless HTTP handler tells all who listen
+let notifier = null;            // notifies all listeners of the stateless HTTP handler
 let grownForAll = false;
 
 function build() {
@@ -27,12 +27,12 @@ function build() {
         async ({ a, b }) => ({ content: [{ type: 'text', text: String(a + b) }], structuredContent: { result: a + b } }));
     server.registerTool('fails', {}, async () => { throw new Error('on purpose'); });
     server.registerTool('touch', { inputSchema: z.object({ uri: z.string() }) }, async ({ uri }) => {
-        if (everyone) everyone.resourceUpdated(uri);
+        if (notifier) notifier.resourceUpdated(uri);
         else await server.server.sendResourceUpdated({ uri });
         return { content: [{ type: 'text', text: 'touched' }] };
     });
     server.registerTool('grow', {}, async () => {
-        if (everyone) { grownForAll = true; everyone.resourcesChanged(); }
+        if (notifier) { grownForAll = true; notifier.resourcesChanged(); }
         else addGrown();
         return { content: [{ type: 'text', text: 'grown' }] };
     });
@@ -63,7 +63,7 @@ async function inSessions() {
 
 function stateless() {
     const handler = createMcpHandler(build);
-    everyone = handler.notify;
+    notifier = handler.notify;
     return toNodeHandler(handler);
 }
 

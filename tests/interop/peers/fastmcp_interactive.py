@@ -1,4 +1,4 @@
-"""A server of FastMCP 4.x that tells and asks during its calls: over stdio, HTTP, or HTTP+SSE."""
+"""A server of FastMCP 4.x whose tools send progress, logs and input requests, over stdio, HTTP or HTTP+SSE."""
 
 import sys
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.interop.places import HANDSHAKE, SLOW, STATELESS, free_port, program, running
+from tests.interop.places import HANDSHAKE, PROBE_SECONDS, STATELESS, free_port, program, running
 from wharfinger import Client
 from wharfinger import types as t
 
-ASKERS = ("mcp1", "mcp2", "fastmcp")
-CASES = [(peer, transport) for peer in ASKERS for transport in ("stdio", "http", "sse")]
+PEERS = ("mcp1", "mcp2", "fastmcp")
+CASES = [(peer, transport) for peer in PEERS for transport in ("stdio", "http", "sse")]
 
 
-async def tour(target: Any, revision: str | None, *, asks: bool = True) -> None:
-    """Receive progress and logs, and answer every kind of input request."""
+async def tour(target: Any, revision: str | None, *, with_input_requests: bool = True) -> None:
+    """Check that progress and logs arrive and that every kind of input request is answered."""
     steps: list[tuple[float, float | None, str | None]] = []
     logs: list[t.LoggingMessageNotificationParams] = []
     logged = asyncio.Event()
@@ -36,16 +36,16 @@ async def tour(target: Any, revision: str | None, *, asks: bool = True) -> None:
         logged.set()
 
     async with Client(
-        target, revision=revision, probe_timeout=SLOW, elicitation=choose, sampling=advise,
+        target, revision=revision, probe_timeout=PROBE_SECONDS, elicitation=choose, sampling=advise,
         roots=["file:///charts", "file:///logs"], log=log,
     ) as client:  # fmt: skip
         sounded = await client.call_tool("sound", progress=lambda *step: steps.append(step))
         assert sounded.data == {"name": "north", "depth": 7}
         assert steps == [(1, 3, "cast 1"), (2, 3, "cast 2"), (3, 3, "cast 3")]
-        await asyncio.wait_for(logged.wait(), SLOW)
+        await asyncio.wait_for(logged.wait(), PROBE_SECONDS)
         assert [entry.level for entry in logs] == ["warning"]
         assert "shoal ahead" in str(logs[0].data)
-        if asks:
+        if with_input_requests:
             expected = [(await client.call_tool("choose")).text for _ in range(3)]
             assert expected == ["south 5", "decline", "cancel"]
             assert (await client.call_tool("advise")).text == "south"
@@ -55,16 +55,16 @@ async def tour(target: Any, revision: str | None, *, asks: bool = True) -> None:
 @pytest.mark.parametrize(("peer", "transport"), CASES)
 def test_every_input_request_is_answered(peer: str, transport: str, tmp_path: Path) -> None:
     if transport == "stdio":
-        asyncio.run(tour([*program(peer, "asker"), "stdio"], HANDSHAKE))
+        asyncio.run(tour([*program(peer, "interactive"), "stdio"], HANDSHAKE))
         return
     port = free_port()
     path = "sse" if transport == "sse" else "mcp"
-    with running([*program(peer, "asker"), transport, str(port)], port, tmp_path / "log"):
+    with running([*program(peer, "interactive"), transport, str(port)], port, tmp_path / "log"):
         asyncio.run(tour(f"http://127.0.0.1:{port}/{path}", HANDSHAKE))
 
 
 @pytest.mark.parametrize("peer", ["mcp2", "fastmcp"])
 def test_progress_and_logs_of_a_stateless_call_are_reported(peer: str, tmp_path: Path) -> None:
     port = free_port()
-    with running([*program(peer, "asker"), "http", str(port)], port, tmp_path / "log"):
-        asyncio.run(tour(f"http://127.0.0.1:{port}/mcp", STATELESS, asks=False))
+    with running([*program(peer, "interactive"), "http", str(port)], port, tmp_path / "log"):
+        asyncio.run(tour(f"http://127.0.0.1:{port}/mcp", STATELESS, with_input_requests=False))

@@ -1,4 +1,4 @@
-"""A server of the official Python SDK 2.x that tells and asks during its calls: over stdio, HTTP, or HTTP+SSE."""
+"""A server of the official Python SDK 2.x whose tools send progress, logs and input requests, over any transport."""
 
 import sys
 
