@@ -87,7 +87,7 @@ def test_our_client_reaches_our_http_server_by_a_command(bridge: str, tmp_path: 
 
 
 AGENT_BRIDGES = [*(("langchain", bridge) for bridge in TO_STDIO), ("ai_sdk", "mcp-remote")]
-"""One framework of each era. supergateway answers `initialize` with an error after the AI SDK's probe for 2026-07-28."""
+"""One framework of each era. supergateway fails on `initialize` after the AI SDK's probe for 2026-07-28."""
 
 
 @pytest.mark.parametrize(("framework", "bridge"), AGENT_BRIDGES)

@@ -217,7 +217,7 @@ def assert_alive(peer: ServerPeer) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_peer_answers_as_it_must_and_lives(case: Case) -> None:
+def test_peer_answers_every_case_and_continues(case: Case) -> None:
     peer = bare_peer()
     began = time.perf_counter()
     event = peer.receive(case.line)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import test_client_suite
-from tests.conformance.test_suite import CASES, SKIPPED
+from tests.conformance.test_suite import SCENARIO_RUNS, SKIPPED
 from tests.requirements import base, client, extensions, features
 from tests.transcripts.families import FAMILIES
 
@@ -49,9 +49,9 @@ def parameters_of(test: str) -> set[str]:
     if test == REPLAYED:
         return {f"{revision}-{family}" for revision, family in FAMILIES}
     if test == SCENARIO:
-        return {f"{revision}-{scenario}" for revision, scenario in CASES}
+        return {f"{revision}-{scenario}" for revision, scenario in SCENARIO_RUNS}
     if test == OF_CLIENTS:
-        return {f"{revision}-{scenario}" for revision, scenario in test_client_suite.CASES}
+        return {f"{revision}-{scenario}" for revision, scenario in test_client_suite.SCENARIO_RUNS}
     return set()
 
 

@@ -1,4 +1,4 @@
-"""Servers that several security tests share, because none of them may harm a server for the next one."""
+"""Servers that security tests share, since hostile input must not affect later requests."""
 
 from __future__ import annotations
 

@@ -21,29 +21,29 @@ from tests.transports.http_support import META, RawClient
 COMMAND = [sys.executable, "-m", "wharfinger"]
 FIXTURE = str(Path(__file__).with_name("fixture.py"))
 DEADLINE = 10.0
-"""Seconds after which a test gives up; reached only where something is broken."""
+"""A test fails if it waits for longer than this."""
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("WHARFINGER_")}
 MIB = 1 << 20
 OPENING = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 
 
 def message(id: Any, method: str, params: Any = None) -> dict[str, Any]:
-    """A request of the handshake era."""
+    """Return a request of the handshake era."""
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
 
 
 def stateless(id: Any, method: str, params: Any = None) -> dict[str, Any]:
-    """A request of the stateless era."""
+    """Return a request of the stateless era."""
     return message(id, method, {**(params or {}), "_meta": META})
 
 
 def notice(method: str, params: Any = None) -> dict[str, Any]:
-    """A notification."""
+    """Return a notification."""
     return {"jsonrpc": "2.0", "method": method, "params": params or {}}
 
 
 class Process:
-    """One server process, which is killed at the end in any case."""
+    """A server process, which is killed at the end of the block."""
 
     def __init__(self, *arguments: str, env: dict[str, str] | None = None, **pipes: Any) -> None:
         self.process = subprocess.Popen(
@@ -75,11 +75,11 @@ class Process:
                 pipe.close()
 
     def exit_code(self, seconds: float = 5.0) -> int:
-        """Wait for the end."""
+        """Wait for the end of the process. Return its exit code."""
         return self.process.wait(seconds)
 
     def status(self, name: str) -> int:
-        """A number of /proc: `VmRSS` and `VmHWM` in bytes, or `Threads`."""
+        """Return a number of /proc: `VmRSS` or `VmHWM` in bytes, or `Threads`."""
         text = Path(f"/proc/{self.process.pid}/status").read_text()
         number = int(re.search(rf"^{name}:\s+(\d+)", text, re.M)[1])  # type: ignore[index]
         return number if name == "Threads" else number * 1024
@@ -124,18 +124,18 @@ class Stdio(Process):
             view = view[os.write(self.process.stdin.fileno(), view) :]  # type: ignore[union-attr]
 
     def send(self, *messages: Any) -> None:
-        """Send messages in one write; bytes as they are."""
+        """Send messages in one write. Messages that are bytes are sent unchanged."""
         self.write(b"".join(m + b"\n" if isinstance(m, bytes) else json.dumps(m).encode() + b"\n" for m in messages))
 
     def line(self, seconds: float = DEADLINE) -> bytes:
-        """The next line; empty at the end of output."""
+        """Return the next line, or b"" at the end of the output."""
         end = time.monotonic() + seconds
         seen = 0
         while (place := self.held.find(b"\n", seen)) < 0:
             seen = len(self.held)
             ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, end - time.monotonic()))
             if not ready:
-                raise TimeoutError(f"nothing came in {seconds} s; stderr: {self.errors[-2000:]!r}")
+                raise TimeoutError(f"no line within {seconds} s; stderr: {self.errors[-2000:]!r}")
             data = os.read(self.process.stdout.fileno(), MIB)  # type: ignore[union-attr]
             if not data:
                 return b""
@@ -145,7 +145,7 @@ class Stdio(Process):
         return found
 
     def receive(self, seconds: float = DEADLINE) -> Any:
-        """The next message."""
+        """Return the next message."""
         return json.loads(self.line(seconds))
 
     def until(self, id: Any, seconds: float = DEADLINE) -> tuple[Any, list[Any]]:
@@ -158,21 +158,21 @@ class Stdio(Process):
             before.append(got)
 
     def ask(self, method: str, params: Any = None, id: Any = "ask") -> Any:
-        """One stateless request and its answer."""
+        """Send a stateless request and return its answer."""
         self.send(stateless(id, method, params))
         return self.until(id)[0]
 
     def call(self, tool: str, **arguments: Any) -> Any:
-        """One tool call and its answer."""
+        """Call a tool and return the answer."""
         return self.ask("tools/call", {"name": tool, "arguments": arguments})
 
     def open(self) -> None:
-        """The handshake."""
+        """Perform the handshake."""
         self.send(message("open", "initialize", OPENING), notice("notifications/initialized"))
         assert "result" in self.until("open")[0]
 
     def close_input(self) -> None:
-        """End of input."""
+        """Close the input of the server."""
         self.process.stdin.close()  # type: ignore[union-attr]
 
 
@@ -199,29 +199,29 @@ class Http(Process):
             pass
 
     def wire(self, seconds: float = DEADLINE) -> RawClient:
-        """One connection."""
+        """Open a connection."""
         return RawClient(self.port, seconds)
 
     def tool(self, tool: str, **arguments: Any) -> Any:
-        """One tool call on a new connection."""
+        """Call a tool on a new connection."""
         with self.wire() as wire:
             return call(wire, tool, **arguments)
 
 
 def call(wire: RawClient, tool: str, id: Any = 1, **arguments: Any) -> Any:
-    """One stateless tool call; the result, or the error."""
+    """Make a stateless tool call. Return the result or the error."""
     start_call(wire, tool, id, **arguments)
     body = wire.reply().json
     return body.get("result", body.get("error"))
 
 
 def start_call(wire: RawClient, tool: str, id: Any = 1, **arguments: Any) -> None:
-    """Send one stateless tool call."""
+    """Send a stateless tool call."""
     wire.stateless("tools/call", {"name": tool, "arguments": arguments}, id, mcp_name=tool)
 
 
 def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    """Return whether a condition becomes true in time, if nothing signals it."""
+    """Poll a condition. Return whether it becomes true within the time."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -231,17 +231,17 @@ def within(seconds: float, condition: Callable[[], bool]) -> bool:
 
 
 heavy = pytest.mark.skipif(os.environ.get("CI") != "true", reason="heavy: it runs with CI=true")
-"""For what takes seconds or much memory."""
+"""For tests that take seconds or much memory."""
 
 
 def read_file(server: Stdio, uri: str) -> Any:
-    """The contents of a resource, or the error."""
+    """Return the contents of a resource, or the error."""
     answer = server.ask("resources/read", {"uri": uri})
     return answer["result"]["contents"] if "result" in answer else answer["error"]
 
 
 def read_over(wire: RawClient, uri: str, **headers: str | None) -> Any:
-    """The same over HTTP; the status first."""
+    """Return the status, and the contents of a resource or the error, over HTTP."""
     wire.stateless("resources/read", {"uri": uri}, 1, **{"mcp_name": uri, **headers})
     reply = wire.reply()
     body = reply.json

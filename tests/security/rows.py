@@ -1,12 +1,12 @@
-"""Which test shows each row of the table of threats and faults, as `file::name` below `tests/`, or why none does."""
+"""The test of each row of the table of threats and faults, as `file::name` below `tests/`, or why it has none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["REASONS", "ROWS", "SHOWN", "spread"]
+__all__ = ["REASONS", "ROWS", "TESTS", "row_ids"]
 
-CASES = "protocol/test_jsonrpc_cases.py::test_peer_answers_as_it_must_and_lives"
+CASES = "protocol/test_jsonrpc_cases.py::test_peer_answers_every_case_and_continues"
 STATELESS = "transports/test_http_stateless.py::"
 SESSIONS = "transports/http_server/test_sessions.py::"
 LIMITS = "transports/test_http_limits.py::"
@@ -30,7 +30,7 @@ SCREEN = "sources/test_screens.py::"
 ROWS = "J01-J41 L01-L24 H01-H62 S01-S13 R01-R34 T01-T06 U01-U10 A01-A20 A23 A25 P01-P10 P12 Q01-Q11 G01-G12 D01-D05"
 """Every row that must be in the table."""
 
-SHOWN: dict[str, str] = {
+TESTS: dict[str, str] = {
     "J01-J02": HERE + "test_messages.py::test_the_command_answers_every_malformed_line",
     "J03": "protocol/test_jsonrpc_cases.py::test_blank_lines_between_messages_are_ignored",
     "J04-J05": CASES,
@@ -240,19 +240,19 @@ SHOWN: dict[str, str] = {
 }  # fmt: skip
 
 REASONS: dict[str, str] = {
-    "R13": "Windows names can be opened on Windows alone; elsewhere they are file names like others.",
-    "G06": "Nothing is added, and blame is not offered.",
+    "R13": "Device names of Windows are plain file names on other systems.",
+    "G06": "Nothing is added to a repository.",
     "G08": "Nothing is ever fetched.",
     "G11": "Nothing is initialised or cloned.",
-    "D04": "What the system lets this user see is shown: levels belong to the rules on who may do what.",
+    "D04": "The system decides what its user may see. Rules about callers belong to policies.",
     "X08": "10,000 subscriptions of one resource belong to the benchmarks of scale.",
     "X11": "A soak of 24 hours belongs to no test run.",
 }
-"""Rows that no test shows, and why."""
+"""Rows without a test, with the reason."""
 
 
-def spread(rows: str) -> Iterator[str]:
-    """Every id of `J01-J03 L05`."""
+def row_ids(rows: str) -> Iterator[str]:
+    """Yield every id of ranges such as `J01-J03 L05`."""
     for row in rows.split():
         first, _, last = row.partition("-")
         for number in range(int(first[1:]), int((last or first)[1:]) + 1):

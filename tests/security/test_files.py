@@ -1,4 +1,4 @@
-"""R: a folder of a server process that changes during requests."""
+"""The published folder of a server process, which may change during requests (R rows)."""
 
 from __future__ import annotations
 
@@ -197,8 +197,8 @@ def test_a_hard_link_is_published(charts: Path) -> None:
         assert read_file(server, "file:///charts/linked.txt")[0]["text"] == "private"
 
 
-def test_a_path_that_leads_out_reaches_no_template_of_an_author(tmp_path: Path) -> None:
-    """A bug: `{name}` took an escaped separator, and a handler that opened it read any file. Over stdio and HTTP."""
+def test_a_path_outside_the_folder_is_not_passed_to_a_template_handler(tmp_path: Path) -> None:
+    """Regression: `{name}` matched an escaped separator, so a handler could be made to read any file."""
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.md").write_text("inside")
     (tmp_path / "secret").write_text("outside")
@@ -215,7 +215,7 @@ def test_a_path_that_leads_out_reaches_no_template_of_an_author(tmp_path: Path) 
         "    return (NOTES / path).read_text()\n"
     )
     program = str(tmp_path / "server.py")
-    ways = (
+    paths = (
         "..%2Fsecret",
         "%2E%2E%2fsecret",
         "%2Fetc%2Fhostname",
@@ -228,8 +228,8 @@ def test_a_path_that_leads_out_reaches_no_template_of_an_author(tmp_path: Path) 
     with Stdio("run", program) as stdio, Http("run", program) as http, http.wire() as wire:
         for begin in ("notes://", "tree://"):
             assert read_file(stdio, begin + "a.md")[0]["text"] == "inside"
-            for way in ways:
-                uri = begin + way
+            for path in paths:
+                uri = begin + path
                 error = read_file(stdio, uri)
                 assert (error["code"], error["message"]) == (-32602, f"Resource not found: {uri}")
                 assert read_over(wire, uri)[1] == error

@@ -1,4 +1,4 @@
-"""H, X, A: the HTTP interface of a server process."""
+"""The HTTP interface of a server process (H, X and A rows)."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def test_blocked_calls_of_one_client_leave_threads_for_another_address() -> None
             began = time.monotonic()
             assert server.tool("quick")["content"][0]["text"] == "quick"
             assert time.monotonic() - began < 1
-        # With the first one 31: whether a waiting call starts before it is given up as well depends on the order in
-        # which the closed connections are seen, and from 32 lost threads on this address is refused.
+        # With the first call these are 31. An address with 32 blocked threads is refused, and a waiting call may start
+        # before its closed connection is noticed.
         wires = [server.wire() for _ in range(30)]
         for wire in wires:
             start_call(wire, "block")
@@ -101,7 +101,7 @@ def test_blocked_calls_of_one_application_leave_threads_for_another_on_the_same_
         assert server.tool("quick")["content"][0]["text"] == "quick"
         assert time.monotonic() - began < 1
         reply = wire.in_session(session, "tools/call", {"name": "quick"}, "late")
-        assert reply.json["error"]["code"] == -32603  # after it has waited with the others
+        assert reply.json["error"]["code"] == -32603  # the share of this session is used up
         assert server.tool("release")["content"][0]["text"] == "ok"
         for busy in blocked:
             busy.close()
@@ -149,7 +149,7 @@ def test_thousands_of_sessions_and_calls_release_their_memory() -> None:
 
 
 def test_a_server_without_free_descriptors_recovers(charts: Path) -> None:
-    """X10: the answer reveals none of its paths."""
+    """X10: the answer reveals no path."""
     if shutil.which("prlimit") is None:
         absent("prlimit")
     with Http("serve", str(charts)) as server:
@@ -270,7 +270,7 @@ def test_insecure_allows_a_public_address_and_still_checks_hosts(charts: Path) -
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "expected"),
     [
         (["--http", "0:0"], "--token-env NAME"),
         (["--http", "[::]:0"], "--token-env NAME"),
@@ -282,11 +282,11 @@ def test_insecure_allows_a_public_address_and_still_checks_hosts(charts: Path) -
     ],
 )
 def test_invalid_options_are_reported_in_one_line(
-    charts: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
+    charts: Path, options: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", *options, str(charts)]) in (2, 3)
     reported = capsys.readouterr().err
-    assert says in reported
+    assert expected in reported
     assert reported.count("\n") == 1
 
 

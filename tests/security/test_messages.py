@@ -1,4 +1,4 @@
-"""J, L: messages and the lifecycle of a connection, with a server process."""
+"""Messages and the lifecycle of a connection, with a server process (J and L rows)."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ LISTENS = "subscriptions/listen"
 def test_every_method_with_an_id_is_answered_by_a_process(stdio: Stdio, http: Http) -> None:
     """Regression: a request with the name of a notification and `_meta` lost the rest of its chunk."""
     names = [*METHODS, "nobody/knows"]
-    asked: list[Any] = []
+    messages: list[Any] = []
     for number, name in enumerate(names):
-        asked += [b" \t", stateless(f"s{number}", name), message(f"h{number}", name), notice(name), b"\t"]
-    stdio.send(*asked, stateless("last", "server/discover"))
-    wanted = {f"{era}{number}" for number, name in enumerate(names) for era in "sh" if (era, name) != ("s", LISTENS)}
-    wanted.add("last")
-    while wanted:
+        messages += [b" \t", stateless(f"s{number}", name), message(f"h{number}", name), notice(name), b"\t"]
+    stdio.send(*messages, stateless("last", "server/discover"))
+    pending = {f"{era}{number}" for number, name in enumerate(names) for era in "sh" if (era, name) != ("s", LISTENS)}
+    pending.add("last")
+    while pending:
         answer = stdio.receive()
         assert answer.get("error", {}).get("code") not in (-32603, -32700), answer
-        wanted.discard(answer.get("id"))
+        pending.discard(answer.get("id"))
     with http.wire() as wire:
         for name in names:
             if name == LISTENS:
@@ -63,7 +63,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_request_over_a_limit_is_refused_by_its_id_in_time(stdio: Stdio, http: Http, kind: str) -> None:
-    """A bug: duplicates took seconds, members were not bounded, and a refusal for depth had no id."""
+    """Regression: duplicates took seconds, members were not bounded, and a refusal for depth had no id."""
     line = b'{"jsonrpc":"2.0","id":"mine","method":"tools/call","params":{"arguments":' + HOSTILE[kind] + b"}}"
     began = time.monotonic()
     stdio.write(line + b"\n")
@@ -123,7 +123,7 @@ def test_cancelled_work_stops(stdio: Stdio) -> None:
     before = int(stdio.call("cancelled")["result"]["content"][0]["text"])
     stdio.send(stateless("w", "tools/call", {"name": "wait"}), notice("notifications/cancelled", {"requestId": "w"}))
     stdio.send(stateless("x", "tools/call", {"name": "wait"}))
-    assert "result" in stdio.call("quick")  # the call runs by now
+    assert "result" in stdio.call("quick")  # the call is running now
     stdio.send(notice("notifications/cancelled", {"requestId": "x"}))
     assert int(stdio.call("cancelled")["result"]["content"][0]["text"]) > before
 

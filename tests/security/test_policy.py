@@ -1,4 +1,4 @@
-"""P01 to P09, and R33 and R34 with a policy: permissions on a server process."""
+"""Permissions on a server process (rows P01 to P09, and R33 and R34 with a policy)."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_the_old_policy_applies_until_a_valid_one_replaces_it(data: Path, served
     """P03: broken, missing and correct files follow each other while requests are served."""
     private = "file:///data/private/b.txt"
     file = data.parent / "policy.toml"
-    assert "result" in served.ask("resources/read", {"uri": FILE})  # it has read the first one
+    assert "result" in served.ask("resources/read", {"uri": FILE})  # the server has read the first policy
     for broken in ("[[allow", '[[allow]]\nwho = "local"\nroots = []', None):
         if broken is None:
             file.unlink()
@@ -302,7 +302,7 @@ def test_names_in_another_case_or_form_are_other_files(data: Path) -> None:
         assert other["result"]["contents"][0]["text"] == "decomposed"
 
 
-def test_hard_link_is_judged_by_its_own_name(data: Path) -> None:
+def test_rules_apply_to_each_name_of_a_hard_link(data: Path) -> None:
     """R34, as documented: two names of one file are two resources, and a rule applies to names."""
     os.link(data / "private" / "b.txt", data / "open" / "linked.txt")
     os.symlink(data / "private" / "b.txt", data / "open" / "symbolic.txt")

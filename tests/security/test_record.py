@@ -57,7 +57,7 @@ def message(id: int, method: str, client: str = "c", **params: Any) -> bytes:
 
 
 def record_of(path: Path, *messages: bytes) -> list[dict[str, Any]]:
-    """Serve messages on a stream. Return the record."""
+    """Serve messages on a stream. Return the lines of the audit log."""
 
     async def run() -> None:
         server = served(AuditLog(path, queries=True))
@@ -145,7 +145,7 @@ def test_requests_are_refused_when_the_disk_is_full() -> None:
     assert all(b"cannot be written" in body and b"calm" not in body for _, body in answers[1:])
 
 
-def test_refused_attempts_are_recorded_and_tokens_and_arguments_never(tmp_path: Path) -> None:
+def test_refused_attempts_are_recorded_without_tokens_and_arguments(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     token, wrong, password = "right-token-1234567", "wrong-token-1234567", "hunter2-hunter2"
 

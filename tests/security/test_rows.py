@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.rows import REASONS, ROWS, SHOWN, spread
+from tests.security.rows import REASONS, ROWS, TESTS, row_ids
 
-TESTS = Path(__file__).parent.parent
+FOLDER = Path(__file__).parent.parent
 
 
 def test_every_row_has_a_test_or_a_reason_and_only_one() -> None:
-    reported = [row for rows in (*SHOWN, *REASONS) for row in spread(rows)]
-    assert not set(spread(ROWS)) - set(reported)
+    reported = [row for rows in (*TESTS, *REASONS) for row in row_ids(rows)]
+    assert not set(row_ids(ROWS)) - set(reported)
     assert len(reported) == len(set(reported))
 
 
-@pytest.mark.parametrize("file", sorted({name.partition("::")[0] for name in SHOWN.values()}))
-def test_every_test_of_the_table_is_there(file: str) -> None:
-    tree = ast.parse((TESTS / file).read_text())
+@pytest.mark.parametrize("file", sorted({name.partition("::")[0] for name in TESTS.values()}))
+def test_every_test_of_the_table_exists(file: str) -> None:
+    tree = ast.parse((FOLDER / file).read_text())
     there = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-    named = {name.partition("::")[2] for name in SHOWN.values() if name.startswith(f"{file}::")}
+    named = {name.partition("::")[2] for name in TESTS.values() if name.startswith(f"{file}::")}
     assert not named - there

@@ -1,4 +1,4 @@
-"""U: watches of a folder and of a server with many changes, in both eras and over both transports."""
+"""Watches of a folder and of a server with many changes, in both eras and over both transports (U rows)."""
 
 from __future__ import annotations
 
@@ -110,12 +110,12 @@ def test_many_changes_reach_fifty_readers_coalesced(http: Http) -> None:
 
 def test_refused_uris_of_a_listen_are_not_kept(http: Http) -> None:
     """U09: megabytes of refused URIs are released while the stream is open."""
-    vain = [f"gone://{number}/" + "u" * MIB for number in range(3)]
+    refused = [f"gone://{number}/" + "u" * MIB for number in range(3)]
     wires = [http.wire() for _ in range(5)]
-    wires[0].listen("fix://counter", *vain)
+    wires[0].listen("fix://counter", *refused)
     base = http.rss
     for wire in wires[1:]:
-        assert wire.listen("fix://counter", *vain)["params"]["notifications"] == {
+        assert wire.listen("fix://counter", *refused)["params"]["notifications"] == {
             "resourceSubscriptions": ["fix://counter"]
         }
     assert http.rss - base < 8 * MIB

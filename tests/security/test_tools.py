@@ -1,4 +1,4 @@
-"""F, and S01 to S13 for tools: hostile tools and arguments."""
+"""Hostile tools and arguments (rows F01 to F15, and S and J rows for tools)."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_numbers_too_large_for_json_are_answered_with_valid_json(stdio: Stdio) -
         stdio.send(b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":%b}' % params)
         answer = stdio.receive()
         assert "isError" in str(answer) or "error" in answer or "1e+308" in str(answer)
-        assert answer.get("error", {}).get("code") != -32603, "a bug: 1e400 was an internal error"
+        assert answer.get("error", {}).get("code") != -32603, "regression: 1e400 was an internal error"
     assert text(stdio.call("quick")) == "quick"
 
 

@@ -18,7 +18,7 @@ def members(n: int) -> str:
     return ",".join(f'"k{i}":0' for i in range(n))
 
 
-# Before the answer to a call: unexpected lines.
+# Unexpected lines before the answer to a call.
 BEFORE: dict[str, Callable[[int], str]] = {
     "blank-lines": lambda n: "\n" * n,
     "no-json": lambda n: "hello\n" * n,
@@ -81,7 +81,7 @@ def tools(kind: str, n: int, cursor: str | None) -> dict[str, Any]:
 
 
 def answer(kind: str, n: int, method: str, params: dict[str, Any]) -> str:
-    """The result or error member of an answer."""
+    """Return the result or error member of an answer."""
     if method == "initialize":
         opened = {
             "protocolVersion": params["protocolVersion"],

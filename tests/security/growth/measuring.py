@@ -19,17 +19,17 @@ __all__ = ["STEPS", "Cost", "check_growth", "cost_of", "cost_of_command"]
 STEPS = (1, 10, 100)
 """Each input is sent at these multiples of its smallest size."""
 NOISE_SECONDS = 0.05
-"""What a smaller cost is taken for: below it, the machine's noise is larger than what is measured."""
+"""Smaller differences are rounded up to this one, since the noise of the machine is larger."""
 SLACK = 4
-"""How much faster than the input the cost may seem to grow: quadratic cost grows ten times faster with each step."""
+"""Tolerance for noise: cost may grow this much faster than the input. Quadratic cost grows 10 times faster per step."""
 FIXED_BYTES = 32 * MIB
 MESSAGE_BYTES = 4 * MIB
-"""The limit of a message; more is never kept, whatever is sent."""
+"""The limit of a message. A server never keeps more of one."""
 BYTES_PER_BYTE = 24
-"""Python's smallest objects that JSON can ask for: `{},` becomes a dictionary of 64 bytes and a pointer to it."""
+"""The most memory that a byte of JSON can need: `{},` becomes a dictionary of 64 bytes and a pointer to it."""
 TRIES = 3
 COMMAND_SECONDS = 60.0
-"""Of a processor, after which a command is ended."""
+"""The limit of a command's processor time."""
 
 
 class Cost(NamedTuple):
@@ -40,18 +40,18 @@ class Cost(NamedTuple):
 
 
 def cost_of(process: Process, work: Callable[[], object]) -> Cost:
-    """Measure what `work` costs the process, by its own clock and its own peak of memory."""
+    """Measure the processor time and the memory that `work` costs the process."""
     clock = (~process.process.pid << 3) | 2  # clock_getcpuclockid(3)
     base, before = process.forget_peak(), time.clock_gettime(clock)
     work()
     return Cost(time.clock_gettime(clock) - before, process.peak - base)
 
 
-def cost_of_command(command: Sequence[str], cwd: Path, stdin: bytes = b"", answered: bytes = b"") -> Cost:
-    """What a command costs from its start to its end; its memory counts from zero.
+def cost_of_command(command: Sequence[str], cwd: Path, stdin: bytes = b"", answer: bytes = b"") -> Cost:
+    """Measure a command from its start to its end, with all of its memory.
 
-    Its input stays open until a line with `answered` in it has come. Its processor time is limited, so that what would
-    never end fails.
+    Its input stays open until it has printed a line that contains `answer`. Its processor time is limited, so that an
+    endless loop fails.
     """
     limit = int(COMMAND_SECONDS)
     with (
@@ -69,7 +69,7 @@ def cost_of_command(command: Sequence[str], cwd: Path, stdin: bytes = b"", answe
         with suppress(BrokenPipeError):
             process.stdin.write(stdin)
             process.stdin.flush()
-        came = not answered or any(answered in line for line in process.stdout)
+        answer_seen = not answer or any(answer in line for line in process.stdout)
         with suppress(BrokenPipeError):
             process.stdin.close()
         while process.stdout.read(MIB):
@@ -78,14 +78,14 @@ def cost_of_command(command: Sequence[str], cwd: Path, stdin: bytes = b"", answe
         process.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
         message = errors.read()[-2000:]
-    assert came and process.returncode >= 0, (process.returncode, usage.ru_utime, message)
+    assert answer_seen and process.returncode >= 0, (process.returncode, usage.ru_utime, message)
     return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 
 
 def check_growth(measure: Callable[[int], Cost], size: int, *, kept: int = MESSAGE_BYTES, base: int = 0) -> None:
-    """Fail if cost grows faster than the argument of `measure`, or memory beyond what an input of `kept` bytes needs.
+    """Fail if cost grows faster than the argument of `measure`, or memory beyond the need of an input of `kept` bytes.
 
-    A cost is the least of several tries, since what disturbs a machine only ever adds.
+    It passes if one of several tries does, since other processes can only increase a cost.
     """
     for _ in range(TRIES):
         small, medium, large = (measure(size * step) for step in STEPS)

@@ -12,20 +12,20 @@ __all__ = ["LINES", "REQUESTS", "Kind"]
 
 
 class Kind(NamedTuple):
-    """One kind of input: `build(n)` makes it at size n; it is sent with n at 1, 10 and 100 times `size`."""
+    """One kind of input. `build(n)` returns it at size n. It is sent at 1, 10 and 100 times `size`."""
 
     size: int
     build: Callable[[int], bytes]
 
 
 def request(method: str, params: str, id: str = '"hostile"') -> bytes:
-    """A stateless request whose params are text, so that they can be JSON that no encoder writes."""
+    """Return a stateless request. Its params are text, since they may be JSON that no encoder writes."""
     meta = json.dumps(META, separators=(",", ":"))
     return f'{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"_meta":{meta},{params}}}}}'.encode()
 
 
 def take(anything: str) -> bytes:
-    """A call that sends any JSON to the tool `take`."""
+    """Return a call that sends any JSON to the tool `take`."""
     return request("tools/call", f'"name":"take","arguments":{{"anything":{anything}}}')
 
 
@@ -37,7 +37,7 @@ def members(n: int, name: str = "k%d", value: str = "0") -> str:
     return ",".join(f'"{name % i if "%" in name else name}":{value}' for i in range(n))
 
 
-# Sizes are such that the hundredfold stays just below the limit of 4 MiB for a message, or goes beyond it.
+# 100 times a size is just below the limit of 4 MiB for a message, or above it.
 REQUESTS = {
     # JSON
     "members, each twice, one of them escaped": Kind(
@@ -156,7 +156,7 @@ REQUESTS = {
         ),
     ),
 }
-"""One request each, answered once with a result or an error."""
+"""Requests. Each is answered once, with a result or an error."""
 
 LINES = {
     "empty lines": Kind(20_000, lambda n: b"\n" * n),
@@ -191,4 +191,4 @@ LINES = {
         ),
     ),
 }
-"""Lines of a stream that nothing is answered to."""
+"""Lines of a stream that get no answer."""

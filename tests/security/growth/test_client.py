@@ -1,4 +1,4 @@
-"""Hostile servers at 1, 10 and 100 times the size of their answers: the client's cost grows no faster."""
+"""The client's cost grows no faster than the answers of hostile servers, at 1, 10 and 100 times their size."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SIZES = {
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", SIZES)
-def test_an_answer_costs_no_more_than_its_size(tmp_path: Path, kind: str) -> None:
+def test_cost_grows_no_faster_than_the_answer(tmp_path: Path, kind: str) -> None:
     def measure(n: int) -> Cost:
         server = [sys.executable, SERVER, kind, str(n)]
         command = [sys.executable, "-m", "wharfinger", "call", "--timeout", "50", "t", "--", *server]

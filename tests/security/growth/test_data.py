@@ -1,4 +1,4 @@
-"""Hostile data at 1, 10 and 100 times its size, published by the command: folders, patterns, archives, logs, tables."""
+"""The server's cost grows no faster than hostile data (folders, archives, logs, tables), at 1 to 100 times its size."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.security.growth.measuring import Cost, check_growth, cost_of_command
 from tests.security.places import MIB, stateless
 
 IDLE_BYTES = 160 * MIB
-"""What the process takes without any data, its libraries among it."""
+"""The memory of the process and its libraries without data."""
 
 
 class Data(NamedTuple):
-    """Data of size n in a folder, the words that publish it, and the requests that use it."""
+    """A maker of data of size n in a folder, the words that publish it, and the requests that use it."""
 
     size: int
     make: Callable[[Path, int], None]
@@ -70,7 +70,7 @@ def deep_folders(folder: Path, n: int) -> None:
 
 
 def archive(method: int, pack: Callable[[bytes], bytes]) -> Callable[[Path, int], None]:
-    """A member of n KiB whose header declares ten bytes."""
+    """Return a maker of an archive with a member of n KiB whose header declares ten bytes."""
 
     def make(folder: Path, n: int) -> None:
         data = pack(b"\0" * n * 1024)
@@ -88,7 +88,7 @@ def archive(method: int, pack: Callable[[bytes], bytes]) -> Callable[[Path, int]
 
 
 def pack_lzma(data: bytes) -> bytes:
-    """The form of a member of a zip archive: the version, the filter's properties, and the stream."""
+    """Compress as a member of a ZIP archive: the version, the filter's properties, and the stream."""
     properties = bytes([0x5D]) + struct.pack("<I", 1 << 20)
     filters = [{"id": lzma.FILTER_LZMA1, "dict_size": 1 << 20, "lc": 3, "lp": 0, "pb": 2}]
     return b"\x09\x04\x05\x00" + properties + lzma.compress(data, lzma.FORMAT_RAW, filters=filters)
@@ -169,7 +169,7 @@ DATA = {
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", DATA)
-def test_data_costs_no_more_than_its_size(tmp_path: Path, name: str) -> None:
+def test_cost_grows_no_faster_than_the_data(tmp_path: Path, name: str) -> None:
     size, make, words, requests = DATA[name]
 
     def measure(n: int) -> Cost:

@@ -1,4 +1,4 @@
-"""Hostile HTTP at 1, 10 and 100 times its size: heads, bodies, trailers, connections and sessions."""
+"""The server's cost grows no faster than hostile HTTP, at 1, 10 and 100 times its size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHUNK = b"%x\r\n%b\r\n" % (len(BODY), BODY)
 
 
 def post(*headers: bytes, body: bytes = BODY, path: bytes = b"/mcp", framing: bytes = b"") -> bytes:
-    """A POST with further headers, as bytes."""
+    """Return a POST with further headers, as bytes."""
     return b"\r\n".join(
         [
             b"POST %b HTTP/1.1" % path,
@@ -42,7 +42,7 @@ def chunked(body: bytes) -> bytes:
     return post(body=body, framing=b"Transfer-Encoding: chunked")
 
 
-# A head may have 32 KiB: the smallest size is such that the tenfold stays below, and the hundredfold goes beyond it.
+# The limit of a head is 32 KiB: 10 times the smallest size is below it, and 100 times is above it.
 KINDS: dict[str, tuple[int, Callable[[int], bytes]]] = {
     "characters of a header": (2_500, lambda n: post(b"X-Long: " + b"x" * n)),
     "headers": (9, lambda n: post(*[b"X-%d: 1" % i for i in range(n)])),
@@ -96,7 +96,7 @@ def growing() -> Iterator[Http]:
 def send(server: Http, data: bytes) -> None:
     """Send bytes and read the answer to its end. The server may close before all of them are sent."""
     with closing(RawClient(server.port, PATIENCE_SECONDS)) as wire, suppress(OSError, EOFError):
-        # The close comes last, so that the end shows that everything before it is answered.
+        # The last request closes the connection, so the end of the output follows all answers.
         wire.write(data)
         wire.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
         while wire.socket.recv(MIB):
@@ -105,7 +105,7 @@ def send(server: Http, data: bytes) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", KINDS)
-def test_a_request_costs_no_more_than_its_size(growing: Http, name: str) -> None:
+def test_cost_grows_no_faster_than_the_request(growing: Http, name: str) -> None:
     size, build = KINDS[name]
 
     def measure(n: int) -> Cost:
@@ -118,7 +118,7 @@ def test_a_request_costs_no_more_than_its_size(growing: Http, name: str) -> None
 
 
 @pytest.mark.timeout(300)
-def test_sessions_cost_no_more_than_their_number(growing: Http) -> None:
+def test_cost_grows_no_faster_than_the_number_of_sessions(growing: Http) -> None:
     opening = json.dumps(message(0, "initialize", OPENING)).encode()
 
     def open_sessions(n: int) -> None:
@@ -130,7 +130,7 @@ def test_sessions_cost_no_more_than_their_number(growing: Http) -> None:
 
 
 @pytest.mark.timeout(300)
-def test_unfinished_bodies_cost_no_more_than_their_size(growing: Http) -> None:
+def test_cost_grows_no_faster_than_unfinished_bodies(growing: Http) -> None:
     def leave(n: int) -> None:
         wires = [growing.wire(PATIENCE_SECONDS) for _ in range(20)]
         for wire in wires:

@@ -1,4 +1,4 @@
-"""Hostile messages at 1, 10 and 100 times their size, over every transport: their cost grows no faster."""
+"""The server's cost grows no faster than hostile messages, at 1, 10 and 100 times their size, over every transport."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.transports.http_support import HANDSHAKE, STATELESS, RawClient
 
 SERVER = str(Path(__file__).with_name("server.py"))
 PATIENCE_SECONDS = 40.0
-"""For one answer; a machine that is busy with other tests may need a few seconds for 4 MiB."""
+"""The time for one answer. A busy machine may need a few seconds for 4 MiB."""
 
 
 class Unix(Process):
@@ -72,7 +72,7 @@ def send_line(server: Stdio | Unix, data: bytes, answers: int) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_request_costs_no_more_than_its_size_on_a_stream(stream: Stdio | Unix, name: str) -> None:
+def test_cost_grows_no_faster_than_the_request_on_a_stream(stream: Stdio | Unix, name: str) -> None:
     size, build = REQUESTS[name]
 
     def measure(n: int) -> Cost:
@@ -84,7 +84,7 @@ def test_a_request_costs_no_more_than_its_size_on_a_stream(stream: Stdio | Unix,
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", LINES)
-def test_lines_cost_no_more_than_their_number(stream: Stdio | Unix, name: str) -> None:
+def test_cost_grows_no_faster_than_the_number_of_lines(stream: Stdio | Unix, name: str) -> None:
     size, build = LINES[name]
 
     def measure(n: int) -> Cost:
@@ -96,8 +96,8 @@ def test_lines_cost_no_more_than_their_number(stream: Stdio | Unix, name: str) -
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ["members, each twice, one of them escaped", "nested arrays", "wrong items of a list"])
-def test_a_batch_costs_no_more_than_its_size(name: str) -> None:
-    """A batch of 2025-03-26: ten hostile entries of a tenth of the size each."""
+def test_cost_grows_no_faster_than_the_batch(name: str) -> None:
+    """A batch of 2025-03-26 has ten hostile entries, each of a tenth of the size."""
     size, build = REQUESTS[name]
     with Stdio("run", SERVER, "--stdio") as server:
         server.send(message("open", "initialize", {**OPENING, "protocolVersion": "2025-03-26"}))
@@ -121,7 +121,7 @@ def test_a_batch_costs_no_more_than_its_size(name: str) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("era", ["stateless", "session"])
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_request_costs_no_more_than_its_size_over_http(growing: Http, name: str, era: str) -> None:
+def test_cost_grows_no_faster_than_the_request_over_http(growing: Http, name: str, era: str) -> None:
     size, build = REQUESTS[name]
     headers: dict[str, str | None] = {"mcp_protocol_version": STATELESS}
     if era == "session":
@@ -145,7 +145,7 @@ def test_a_request_costs_no_more_than_its_size_over_http(growing: Http, name: st
 
 
 def mirrors(data: bytes) -> dict[str, str | None]:
-    """The headers that repeat parts of a message, if it can be read and they are short enough for a header."""
+    """Return the headers that repeat parts of a message, cut to 1,000 characters, or none if it cannot be parsed."""
     try:
         body = json.loads(data)
         method, params = body["method"], body["params"]

@@ -47,23 +47,23 @@ class HttpCaller:
         await asyncio.gather(*self._streams, return_exceptions=True)
 
     async def ask(self, method: str, params: Params | None = None) -> bytes:
-        """Send a request; the head and the body of the answer, as they came."""
+        """Send a request. Return the head and body of the answer unchanged."""
         if self.revision == "2024-11-05" and method == "server/discover":
             return b""
         return await self._send("POST", line(method, params, 1, self.revision))
 
     def listen(self, params: Params) -> None:
-        """Watch, until the end."""
+        """Listen until the caller is closed."""
         body = line("subscriptions/listen", params, 2, self.revision)
         self._streams.append(asyncio.create_task(self._discarding("POST", body)))
 
     def open_stream(self, last_event: str = "") -> None:
-        """Open the stream of a session for notices."""
+        """Open the stream of a session for notifications."""
         extra = [(b"last-event-id", last_event.encode())] if last_event else []
         self._streams.append(asyncio.create_task(self._discarding("GET", b"", *extra)))
 
     async def until(self, text: bytes) -> None:
-        """Wait until a text has come."""
+        """Wait until a text has been received."""
         while text not in self.received:
             self._came.clear()
             await self._came.wait()
@@ -134,7 +134,7 @@ class HttpCaller:
 
 
 class StreamCaller:
-    """One principal over a stream of lines, as stdio and a client of the same process use it."""
+    """One principal over a stream of lines, like stdio and in-process clients."""
 
     def __init__(self, server: Server, who: Principal, revision: str) -> None:
         self.wire = Wire(server, revision, who.subject)
@@ -149,17 +149,17 @@ class StreamCaller:
 
     @property
     def received(self) -> bytes:
-        """Every byte so far."""
+        """Every byte received so far."""
         return b"".join(self.wire.chunks)
 
     async def ask(self, method: str, params: Params | None = None) -> bytes:
-        """Send a request; the answer, with a fixed id."""
+        """Send a request. Return the answer with the id 1."""
         answer = await self.wire.ask(method, params)
         answer["id"] = 1
         return json.dumps(answer, ensure_ascii=False).encode()
 
     def listen(self, params: Params) -> None:
-        """Watch, until the end."""
+        """Listen until the caller is closed."""
         self.wire.put("subscriptions/listen", params)
 
 

@@ -1,7 +1,7 @@
-"""Answers that are composed of several things: histories, differences, schemas and archives, for two principals.
+"""Answers composed of several things, such as histories, differences, schemas and archives, for two principals.
 
-Hidden are a directory in every revision of a repository, the commits that changed nothing else, tables of a database
-with what refers to them, and a directory of an archive. Their names, contents and hashes must not reach Bob by any URI.
+A directory in every revision of a repository, the commits that change nothing else, tables of a database with their
+dependents, and a directory of an archive are hidden. Bob must not see their names, contents or hashes at any URI.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.leaks.asking import decoded, normal
+from tests.security.leaks.all_requests import decoded, normal
 from tests.security.leaks.callers import HttpCaller, http_app
 from tests.security.leaks.world import WHEN, word
 from tests.server.driving import ERAS, STATELESS
@@ -38,12 +38,12 @@ POLICY = Policy(allow=[Rule(who="signed-in", what=ALL_OF)], deny=[Rule(who="sub:
 
 
 def secret(seed: str) -> str:
-    """A word that Bob must not see."""
+    """Return a word that Bob must not see."""
     return word(f"secret {seed}")
 
 
 def open_word(seed: str) -> str:
-    """A word that Bob may see."""
+    """Return a word that Bob may see."""
     return word(f"open {seed}")
 
 
@@ -106,7 +106,7 @@ class Repository:
 
 
 def write_database(path: Path, whole: bool) -> None:
-    """Tables of which one is hidden, with a view, an index, a trigger and keys that name it."""
+    """Write a visible table and, if `whole`, a hidden one with a view, an index and a trigger that name it."""
     with sqlite3.connect(path) as database:
         database.execute(f"CREATE TABLE {SHOWN} (id INTEGER PRIMARY KEY, {open_word('column')} TEXT)")
         database.execute(f"INSERT INTO {SHOWN} VALUES (1, 'harbour {open_word('row')}')")
@@ -121,7 +121,7 @@ def write_database(path: Path, whole: bool) -> None:
 
 
 def write_archive(path: Path, whole: bool) -> None:
-    """Members in a visible and in a hidden directory."""
+    """Write a visible member and, if `whole`, members in a hidden directory."""
     with zipfile.ZipFile(path, "w") as archive:
         members = {f"{SHOWN}/a.md": open_word("member")}
         if whole:
@@ -133,8 +133,8 @@ def write_archive(path: Path, whole: bool) -> None:
             archive.writestr(zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0)), f"harbour {text}\n")
 
 
-def questions(repository: Repository, revision: str) -> Iterator[tuple[str, dict[str, object]]]:
-    """Every form of URI, for every revision and path, and searches."""
+def all_requests(repository: Repository, revision: str) -> Iterator[tuple[str, dict[str, object]]]:
+    """Yield reads of every form of URI for every revision and path, searches, queries and completions."""
     revisions = [
         "HEAD",
         "main",
@@ -220,15 +220,15 @@ def questions(repository: Repository, revision: str) -> Iterator[tuple[str, dict
 
 
 async def answers_of(
-    root: Path, repository: Repository, whole: bool, revision: str, about: tuple[str, ...]
+    root: Path, repository: Repository, whole: bool, revision: str, schemes: tuple[str, ...]
 ) -> dict[str, bytes]:
-    """Return what Bob gets after Ann has asked the same."""
+    """Return Bob's answers after Ann has sent the same requests."""
     write_database(root / f"shop{whole}.db", whole)
     write_archive(root / f"box{whole}.zip", whole)
     server = Server("composed", page_size=50, secret="x" * 32)
     server.include(git(repository.root, label="repo"))
     server.include(sql(f"sqlite:///{root}/shop{whole}.db", label="shop"))
-    if "zip:" in about:
+    if "zip:" in schemes:
         server.include(objects(f"zip:{root}/box{whole}.zip", label="box"))
     server.include(resource_tools(allow_query=True))
     server.policy = POLICY
@@ -241,8 +241,8 @@ async def answers_of(
                 for method in ("resources/list", "resources/templates/list", "tools/list"):
                     answers[method] = await caller.ask(method)
                     assert b'"nextCursor":"' not in answers[method]
-                for method, params in questions(repository, revision):
-                    if not any(scheme in str(params) for scheme in (*about, "query", "statement")):
+                for method, params in all_requests(repository, revision):
+                    if not any(scheme in str(params) for scheme in (*schemes, "query", "statement")):
                         continue
                     answers[f"{method} {params}"] = await caller.ask(method, params)
     finally:
@@ -259,43 +259,43 @@ SECRET_SEEDS = (
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("about", [("git:",), ("sqlite:",), ("zip:",)], ids=str)
+@pytest.mark.parametrize("schemes", [("git:",), ("sqlite:",), ("zip:",)], ids=str)
 @pytest.mark.parametrize("revision", ERAS)
-def test_composed_answers_have_nothing_of_what_is_hidden(revision: str, about: tuple[str, ...], tmp_path: Path) -> None:
+def test_composed_answers_reveal_nothing_hidden(revision: str, schemes: tuple[str, ...], tmp_path: Path) -> None:
     root = tmp_path.resolve()
     repository = Repository(root / "repo")
     secrets = {HIDDEN, *map(secret, SECRET_SEEDS)}
     for name in (*repository.hidden_commits, *repository.hidden_objects):
         secrets |= {name, name[:8]}
-    found = asyncio.run(answers_of(root, repository, True, revision, about))
+    found = asyncio.run(answers_of(root, repository, True, revision, schemes))
     failures: list[str] = []
-    for question, answer in found.items():
+    for request, answer in found.items():
         text = decoded(answer).decode(errors="replace")
-        if leaked := [one for one in secrets if one in text and one not in question]:
-            failures.append(f"{question}: {leaked}")
+        if leaked := [one for one in secrets if one in text and one not in request]:
+            failures.append(f"{request}: {leaked}")
     assert not failures, "\n".join(failures[:30])
-    shown = {"git:": "a", "sqlite:": "row", "zip:": "member"}[about[0]]
+    shown = {"git:": "a", "sqlite:": "row", "zip:": "member"}[schemes[0]]
     assert any(open_word(shown).encode() in answer for answer in found.values())
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("about", ["sqlite:", "zip:"])
-def test_answers_are_those_of_a_source_that_never_had_the_hidden_part(about: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["sqlite:", "zip:"])
+def test_answers_equal_those_of_a_source_without_the_hidden_part(scheme: str, tmp_path: Path) -> None:
     root = tmp_path.resolve()
     repository = Repository(root / "repo")
 
     def answers(whole: bool) -> dict[str, bytes]:
-        found = asyncio.run(answers_of(root, repository, whole, STATELESS, (about,)))
+        found = asyncio.run(answers_of(root, repository, whole, STATELESS, (scheme,)))
         return {
-            question: normal(answer).replace(b"box%r" % whole, b"box").replace(b"shop%r" % whole, b"shop")
-            for question, answer in found.items()
+            request: normal(answer).replace(b"box%r" % whole, b"box").replace(b"shop%r" % whole, b"shop")
+            for request, answer in found.items()
         }
 
     found, expected = answers(True), answers(False)
     differing = [
-        f"{question}:\n  {found[question][:800]!r}\n  {expected[question][:800]!r}"
-        for question in found
-        if "statement" not in question  # a hidden table closes the whole database to statements, by design
-        if found[question] != expected[question]
+        f"{request}:\n  {found[request][:800]!r}\n  {expected[request][:800]!r}"
+        for request in found
+        if "statement" not in request  # by design, a hidden table closes the whole database to statements
+        if found[request] != expected[request]
     ]
     assert not differing, "\n".join(differing[:10])

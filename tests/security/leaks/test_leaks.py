@@ -1,8 +1,8 @@
-"""Whatever reaches a caller, over every method, era and transport, has nothing of what the rules hide from the caller.
+"""No answer, in any method, era or transport, reveals anything that the rules hide from the caller.
 
-An oracle of a few lines (`tests.policy.oracle`) says what may be seen. Three things are compared with it: no answer has
-a word of what is hidden; every answer has the same bytes as that of a server that never had it; and no answer changes
-with it.
+An oracle of a few lines (`tests.policy.oracle`) decides what a caller may see. No answer contains a word of a hidden
+thing. Every answer has the same bytes as that of a server that never had the hidden things. No answer changes with a
+hidden file.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.security.leaks.asking import ask_everything, decoded, normal, sealed
+from tests.security.leaks.all_requests import decoded, normal, sealed, send_all_requests
 from tests.security.leaks.callers import HttpCaller, StreamCaller, http_app
-from tests.security.leaks.world import ALWAYS, Built, Shape, Sight, World, build, file_path, file_text, word
+from tests.security.leaks.world import ALWAYS, BuiltServer, Shape, View, World, build, file_path, file_text, word
 from tests.server.driving import ALL, ERAS, STATELESS
 from wharfinger.policy import Policy, Rule
 from wharfinger.protocol.principal import Principal
@@ -28,16 +28,16 @@ PRINCIPALS = {"ann": ANN, "bob": BOB}
 SHAPE: Shape = ((0,), (1,), (2, 0), (2, 1), (3, 0, 0), (3, 0, 1), (3, 1, 0), (4, 0))
 WORLD = World(SHAPE)
 EXAMPLES = 10
-"""Of about 2 s each; more were tried by hand."""
+"""Each example takes about 2 s."""
 
 
 def path_of(*path: int) -> str:
-    """The path of a file, or of a directory if its number is -1."""
+    """Return the path of a file, or of a directory if its last number is -1."""
     return file_path(path) if path[-1] >= 0 else "/".join(file_path((*path[:-1], 0)).split("/")[:-1])
 
 
 def policies(world: World) -> st.SearchStrategy[tuple[list[Rule], list[Rule]]]:
-    """Rules that each hide or show some things: single ones, directories, names with `*`, and whole labels."""
+    """Generate rules that hide or show single things, directories, names with `*`, and whole labels."""
     targets = [thing.target for thing in world.things()]
     patterns = {"file:///lab/**", "file:///open/**", "file:///**", "note://*", "memo://**", "shelf://**", "skill://**"}
     patterns |= {"tool:*", "prompt:*", "tool:part_*", "**", "file:///*", "file:///lab/*", "file:///lab/**/*.md"}
@@ -98,36 +98,36 @@ CORPUS: dict[str, Corpus] = {
 }
 
 
-def built(world: World, root: Path, rules: Corpus, keep: Sight | None = None) -> Built:
+def build_world(world: World, root: Path, rules: Corpus, view: View | None = None) -> BuiltServer:
     policy = Policy(allow=[*rules[0], *ALWAYS], deny=rules[1])
-    return build(world, root, (lambda action, target: True) if keep is None else keep.sees, policy)
+    return build(world, root, (lambda action, target: True) if view is None else view.allows, policy)
 
 
-async def answers_of(server: Built, world: World, who: str, revision: str, transport: str) -> dict[str, bytes]:
-    """All answers to one principal. Over HTTP the other principal sends the same requests before."""
+async def answers_of(server: BuiltServer, world: World, who: str, revision: str, transport: str) -> dict[str, bytes]:
+    """Return all answers to one principal. Over HTTP, the other principal sends the same requests first."""
     await server.server.start()
     try:
         if transport == "stream":
             async with StreamCaller(server.server, PRINCIPALS[who], revision) as caller:
-                return await ask_everything(caller, world)
+                return await send_all_requests(caller, world)
         app = http_app(server.server, PRINCIPALS)
         async with HttpCaller(app, "ann", revision) as first, HttpCaller(app, who, revision) as caller:
             if who != "ann":
-                await ask_everything(first, world)
+                await send_all_requests(first, world)
             server.shelf.calls.clear()
             server.handled.clear()
-            return await ask_everything(caller, world)
+            return await send_all_requests(caller, world)
     finally:
         await server.server.close()
 
 
 def check(rules: Corpus, world: World, who: str, revision: str, transport: str) -> None:
-    """Compare everything that one principal gets with what the oracle allows."""
-    sight = Sight(world, [*rules[0], *ALWAYS], rules[1], PRINCIPALS[who])
+    """Compare all answers to one principal with the decisions of the oracle."""
+    view = View(world, [*rules[0], *ALWAYS], rules[1], PRINCIPALS[who])
 
-    async def run(root: Path) -> tuple[dict[str, bytes], dict[str, bytes], Built]:
-        whole = built(world, root / "whole", rules)
-        visible = built(world, root / "visible", rules, sight)
+    async def run(root: Path) -> tuple[dict[str, bytes], dict[str, bytes], BuiltServer]:
+        whole = build_world(world, root / "whole", rules)
+        visible = build_world(world, root / "visible", rules, view)
         return (
             await answers_of(whole, world, who, revision, transport),
             await answers_of(visible, world, who, revision, transport),
@@ -137,21 +137,21 @@ def check(rules: Corpus, world: World, who: str, revision: str, transport: str) 
     with tempfile.TemporaryDirectory() as root:
         found, expected, whole = asyncio.run(run(Path(root).resolve()))
     failures = [
-        f"{question}: {reason}"
-        for question, answer in found.items()
-        for reason in reasons(question, answer, expected.get(question), sight)
+        f"{request}: {reason}"
+        for request, answer in found.items()
+        for reason in reasons(request, answer, expected.get(request), view)
     ]
-    hidden = {thing.target for thing in sight.things if not sight.sees(thing.action, thing.target)}
+    hidden = {thing.target for thing in view.things if not view.allows(thing.action, thing.target)}
     called = {one for _, one in whole.shelf.calls} | set(whole.handled)
     failures += [f"{one}: called" for one in hidden & called]
     assert set(found) == set(expected)
     assert not failures, "\n".join(failures[:20])
 
 
-def reasons(question: str, answer: bytes, expected: bytes | None, sight: Sight) -> list[str]:
+def reasons(request: str, answer: bytes, expected: bytes | None, view: View) -> list[str]:
     """Return why an answer reveals too much."""
     text = decoded(answer).decode(errors="replace")
-    leaked = [one for one in (*sight.hidden, *sight.hidden_uris) if one in text and one not in question]
+    leaked = [one for one in (*view.hidden, *view.hidden_uris) if one in text and one not in request]
     if leaked:
         return [f"it has {leaked} in {text[:2000]}"]
     if expected is None or normal(answer) != normal(expected):
@@ -181,10 +181,10 @@ shapes = st.lists(
     max_examples=EXAMPLES,
     deadline=None,
     suppress_health_check=list(HealthCheck),
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # making an example smaller takes minutes
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # shrinking an example takes minutes
 )
 @pytest.mark.timeout(300)
-def test_nothing_hidden_reaches_a_caller_whatever_the_rules(
+def test_nothing_hidden_reaches_a_caller_with_random_rules(
     data: st.DataObject, shape: Shape, revision: str, transport: str
 ) -> None:
     world = World(shape, notes=2, tools=1, prompts=1)
@@ -192,28 +192,28 @@ def test_nothing_hidden_reaches_a_caller_whatever_the_rules(
 
 
 @pytest.mark.parametrize("name", ["one file hidden from bob", "a directory hidden from bob", "one of two labels"])
-def test_no_byte_of_an_answer_changes_with_what_is_hidden(name: str, tmp_path: Path) -> None:
+def test_answers_do_not_change_with_hidden_files(name: str, tmp_path: Path) -> None:
     rules = CORPUS[name]
-    sight = Sight(WORLD, [*rules[0], *ALWAYS], rules[1], BOB)
+    view = View(WORLD, [*rules[0], *ALWAYS], rules[1], BOB)
     hidden = [
         path
         for path in SHAPE
-        if not any(sight.sees("read", f"file:///{label}/{file_path(path)}") for label in ("lab", "open"))
+        if not any(view.allows("read", f"file:///{label}/{file_path(path)}") for label in ("lab", "open"))
     ]
 
     async def run() -> None:
-        server = built(WORLD, tmp_path.resolve(), rules)
+        server = build_world(WORLD, tmp_path.resolve(), rules)
         await server.server.start()
         try:
             async with HttpCaller(http_app(server.server, PRINCIPALS), "bob", STATELESS) as caller:
-                before = await ask_everything(caller, WORLD)
+                before = await send_all_requests(caller, WORLD)
                 for path in hidden:
                     (server.folder / file_path(path)).write_text(file_text(path, edition=1))
-                await asyncio.sleep(0.2)  # the time after which the change would be noticed
-                after = await ask_everything(caller, WORLD)
+                await asyncio.sleep(0.2)  # long enough to notice the change
+                after = await send_all_requests(caller, WORLD)
         finally:
             await server.server.close()
-        changed = [question for question in before if sealed(before[question]) != sealed(after[question])]
+        changed = [request for request in before if sealed(before[request]) != sealed(after[request])]
         assert not changed, [(sealed(before[one]), sealed(after[one])) for one in changed[:2]]
 
     asyncio.run(run())

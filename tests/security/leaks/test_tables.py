@@ -1,4 +1,4 @@
-"""Two principals of one server: nothing that the server keeps for one of them serves, or reaches, the other."""
+"""Cursors, sessions, states, tasks, events and notifications of one principal are useless or invisible to another."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ POLICY = Policy(
 
 
 def result(answer: bytes) -> Any:
-    """The result or error of an answer over HTTP or a stream."""
+    """Return the result or error of an answer over HTTP or a stream."""
     body = json.loads(answer[answer.index(b"{") :])
     return body.get("result", body.get("error"))
 
@@ -84,7 +84,7 @@ async def test_cursor_of_another_principal_or_policy_is_refused_like_a_forged_on
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_cursor_of_the_list_tool_is_its_callers(revision: str, tmp_path: Path) -> None:
+async def test_cursor_of_the_list_tool_is_valid_for_its_caller_only(revision: str, tmp_path: Path) -> None:
     server = lab(tmp_path.resolve())
     app = http_app(server, PRINCIPALS)
     async with HttpCaller(app, "ann", revision) as ann, HttpCaller(app, "bob", revision) as bob:
@@ -99,7 +99,7 @@ async def test_cursor_of_the_list_tool_is_its_callers(revision: str, tmp_path: P
 
 
 @looped
-async def test_cursors_of_what_is_hidden_and_shown_are_of_equal_length(tmp_path: Path) -> None:
+async def test_cursors_of_hidden_and_visible_resources_have_equal_length(tmp_path: Path) -> None:
     for number in range(8):
         (tmp_path / ("a" * (number + 1))).write_text("x")
     server = Server("lab", page_size=1, secret="x" * 32)
@@ -116,7 +116,7 @@ async def test_cursors_of_what_is_hidden_and_shown_are_of_equal_length(tmp_path:
 
 
 @looped
-async def test_session_of_another_principal_does_not_exist(tmp_path: Path) -> None:
+async def test_session_of_another_principal_is_not_found(tmp_path: Path) -> None:
     server = lab(tmp_path.resolve())
     app = http_app(server, PRINCIPALS)
     async with HttpCaller(app, "ann", "2025-11-25") as ann, HttpCaller(app, "bob", "2025-11-25") as bob:
@@ -133,7 +133,7 @@ async def test_session_of_another_principal_does_not_exist(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("change", ["other principal", "other policy", "none"])
 @looped
-async def test_state_of_a_call_opens_for_its_caller_and_policy_only(change: str) -> None:
+async def test_request_state_is_valid_for_its_caller_and_policy_only(change: str) -> None:
     server = Server("asks", secret="x" * 32)
 
     @server.tool
@@ -169,7 +169,7 @@ async def test_state_of_a_call_opens_for_its_caller_and_policy_only(change: str)
 
 
 @looped
-async def test_task_of_another_principal_is_like_one_that_never_was() -> None:
+async def test_task_of_another_principal_is_refused_like_an_unknown_one() -> None:
     server = Server("slow", secret="x" * 32)
 
     @server.tool(task=True)
@@ -190,13 +190,13 @@ async def test_task_of_another_principal_is_like_one_that_never_was() -> None:
             assert other.replace(task.encode(), b"ID") == missing.replace(b"0" * len(task), b"ID"), method
             assert "code" in result(other)
             assert HIDDEN.encode() not in other
-        server.policy = Policy(allow=[Rule(who="signed-in", what="**")])  # the tool is hidden from everybody now
+        server.policy = Policy(allow=[Rule(who="signed-in", what="**")])  # the tool is hidden from all callers now
         after = await ann.ask("tasks/get", {"taskId": task, **able})
         assert HIDDEN.encode() not in after
     await server.close()
 
 
-# -- notices
+# -- notifications
 
 
 def watching(revision: str, uris: list[str]) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def watching(revision: str, uris: list[str]) -> dict[str, Any]:
 
 
 async def watch(caller: HttpCaller | StreamCaller, uris: list[str]) -> None:
-    """Watch every list, and these URIs, in the form of the era."""
+    """Watch every list and these URIs with the methods of the era."""
     if caller.revision == STATELESS:
         caller.listen(watching(caller.revision, uris))
         await until(caller, b"acknowledged")
@@ -217,7 +217,7 @@ async def watch(caller: HttpCaller | StreamCaller, uris: list[str]) -> None:
 
 
 async def until(caller: HttpCaller | StreamCaller, text: bytes, times: int = 1) -> None:
-    """Wait until a text has come this many times."""
+    """Wait until a text has been received this many times."""
     while caller.received.count(text) < times:
         await asyncio.sleep(0.01)
 
@@ -225,7 +225,9 @@ async def until(caller: HttpCaller | StreamCaller, text: bytes, times: int = 1) 
 @pytest.mark.parametrize("transport", ["http", "stream"])
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_notice_reaches_only_callers_who_see_the_change(revision: str, transport: str, tmp_path: Path) -> None:
+async def test_notifications_reach_only_callers_who_may_see_the_change(
+    revision: str, transport: str, tmp_path: Path
+) -> None:
     server = lab(tmp_path.resolve())
     await server.start()
     app = http_app(server, PRINCIPALS)
@@ -267,7 +269,7 @@ async def test_notice_reaches_only_callers_who_see_the_change(revision: str, tra
 
         before = len(bob.received)
         server.policy = Policy(allow=[Rule(who="sub:ann", what=ALL_OF), Rule(who="sub:bob", what="tool:*")])
-        (tmp_path / SHOWN / "1.md").write_text("changed once more")  # hidden from bob since a moment ago
+        (tmp_path / SHOWN / "1.md").write_text("changed once more")  # now hidden from bob
         server.resource_updated(f"note://{SHOWN}/1")
         await until(ann, f"note://{SHOWN}/1".encode())
         await asyncio.sleep(0.3)
@@ -276,7 +278,7 @@ async def test_notice_reaches_only_callers_who_see_the_change(revision: str, tra
 
 
 @looped
-async def test_events_of_another_session_are_not_sent_again(tmp_path: Path) -> None:
+async def test_events_of_another_session_are_not_replayed(tmp_path: Path) -> None:
     server = lab(tmp_path.resolve())
     await server.start()
     app = http_app(server, PRINCIPALS)

@@ -1,7 +1,7 @@
-"""Servers of things with unique words, built with all or with some of the things.
+"""Build servers whose resources, tools and prompts contain unique words, with all or some of these things.
 
-Each thing has words in its name and in its content that occur nowhere else. So an answer that has
-one of them has leaked it, whatever its form. A server that never had the hidden things is the second comparison.
+The name and the content of each thing have words that occur nowhere else, so an answer with one of them reveals the
+thing. A server without the hidden things is the second comparison.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wharfinger.source import Source
 from wharfinger.sources import files, resource_tools, skills
 
 WHEN = 1_700_000_000
-"""Modification time of every file and directory."""
+"""The modification time of every file and directory."""
 
 
 def word(seed: str) -> str:
@@ -62,7 +62,7 @@ def file_text(path: tuple[int, ...], edition: int = 0) -> str:
 
 
 class World(NamedTuple):
-    """The seeds of all things of a server."""
+    """The numbers and paths of all things of a server."""
 
     shape: Shape
     notes: int = 3
@@ -115,7 +115,7 @@ Keep = Callable[[str, str], bool]
 """Reports whether the server has a thing, by its action and its target."""
 
 
-class Recording(Source):
+class RecordingSource(Source):
     """Texts in memory. Every method records the URIs that it is called with."""
 
     name = "shelf"
@@ -161,12 +161,12 @@ class Recording(Source):
         self.calls.append(("watch", uri))
 
 
-class Built(NamedTuple):
+class BuiltServer(NamedTuple):
     """A server, the folder that it publishes, and the calls of its handlers."""
 
     server: Server
     folder: Path
-    shelf: Recording
+    shelf: RecordingSource
     handled: list[str]
 
 
@@ -203,7 +203,7 @@ def write_skills(root: Path, keep: Keep) -> None:
     settle(root)
 
 
-def build(world: World, root: Path, keep: Keep, policy: Policy) -> Built:
+def build(world: World, root: Path, keep: Keep, policy: Policy) -> BuiltServer:
     """Build a server with the things that `keep` accepts."""
     handled: list[str] = []
     labels = {
@@ -226,7 +226,7 @@ def build(world: World, root: Path, keep: Keep, policy: Policy) -> Built:
     server.include(files(root / ("lab" if one_folder else "open"), label="open"))
     write_skills(root / "skills", keep)
     server.include(skills(root / "skills"))
-    shelf = Recording(
+    shelf = RecordingSource(
         {
             f"shelf://{word(f'shelf {number}')}/a": f"harbour {word(f'shelf text {number}')}"
             for number in range(world.notes)
@@ -240,7 +240,7 @@ def build(world: World, root: Path, keep: Keep, policy: Policy) -> Built:
     server.include(part, prefix="part")
     server.include(resource_tools())
     server.policy = policy
-    return Built(server, root / "lab", shelf, handled)
+    return BuiltServer(server, root / "lab", shelf, handled)
 
 
 def add_notes(server: Server, world: World, keep: Keep, handled: list[str]) -> None:
@@ -333,16 +333,16 @@ ALWAYS = [
     ),
     Rule(who="signed-in", do="prompt", what="prompt:prompt_of_all"),
 ]
-"""Everyone may use the tools that show many things."""
+"""Rules that allow all principals the tools that show many things."""
 
 
-class Sight:
-    """What one principal may see of a world, by the oracle."""
+class View:
+    """The things of a world that one principal may see, by the oracle."""
 
     def __init__(self, world: World, allow: Sequence[Rule], deny: Sequence[Rule], who: Principal) -> None:
         self.things = world.things()
         self.rules = allow, deny, who
-        seen = [thing for thing in self.things if self.sees(thing.action, thing.target)]
+        seen = [thing for thing in self.things if self.allows(thing.action, thing.target)]
         shown = {one for thing in seen for one in thing.words}
         for thing in seen:  # a file shows the names of its directories, and a page its skill
             shown |= {part for part in thing.target.replace(".md", "").split("/") if part.startswith("q")}
@@ -352,6 +352,6 @@ class Sight:
             thing.target for thing in self.things if thing not in seen and thing.target.endswith((".md", "/a"))
         ]
 
-    def sees(self, action: str, target: str) -> bool:
+    def allows(self, action: str, target: str) -> bool:
         """Report whether the principal may do this. Files below a hidden directory may be visible."""
         return oracle.allowed(*self.rules, action, target)

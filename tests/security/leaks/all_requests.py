@@ -1,4 +1,4 @@
-"""Every question that a caller can ask about the things of a world."""
+"""Every request that a caller can send about the things of a world."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ LISTS = {
 TOPS = ("file:///lab", "file:///open", "file:///lab/", "shelf://", "skill://", "file:///", "note://", "memo://box")
 
 
-def questions(world: World, revision: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Requests about everything, existing or not, and about misspelled names of it."""
+def all_requests(world: World, revision: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield requests about all things, whether they exist or not, and about misspelled names."""
     targets = [(thing.action, thing.target) for thing in world.things()]
     uris = [target for action, target in targets if action == "read"]
     yield ("server/discover", {}) if revision == STATELESS else ("ping", {})
-    wrong = (
+    misspelled = (
         [f"{uri[:-4]}x{uri[-4:]}" for uri in uris[::3]]
         + [f"{uri}x" for uri in uris[::5]]
         + [f"{uri}/" for uri in uris[::4]]
     )
-    for uri in (*TOPS, *uris, *wrong, *(f"{uri}?lines=1" for uri in uris[::4])):
+    for uri in (*TOPS, *uris, *misspelled, *(f"{uri}?lines=1" for uri in uris[::4])):
         yield "resources/read", {"uri": uri}
         for tool, arguments in (
             ("read_resource", {"uri": uri}),
@@ -94,8 +94,8 @@ def questions(world: World, revision: str) -> Iterator[tuple[str, dict[str, Any]
             )
 
 
-async def ask_everything(caller: Caller, world: World) -> dict[str, bytes]:
-    """Return the answers to all questions, and all pages of all lists, by question."""
+async def send_all_requests(caller: Caller, world: World) -> dict[str, bytes]:
+    """Send all requests and read all pages of all lists. Return the answers by request."""
     answers: dict[str, bytes] = {}
     for method, member in LISTS.items():
         cursor, page = None, 0
@@ -106,7 +106,7 @@ async def ask_everything(caller: Caller, world: World) -> dict[str, bytes]:
             assert member in body.get("result", {}), answer
             cursor, page = body["result"].get("nextCursor"), page + 1
             assert page < 100
-    for method, params in questions(world, caller.revision):
+    for method, params in all_requests(world, caller.revision):
         answers[f"{method} {json.dumps(params)}"] = await caller.ask(method, params)
     return answers
 
@@ -117,7 +117,7 @@ LENGTH = re.compile(rb"content-length: \d+")
 
 
 def normal(answer: bytes) -> bytes:
-    """Return an answer without what differs between two equal servers: sealed texts, and versions of files."""
+    """Return an answer without the parts that differ between two equal servers: sealed texts and versions of files."""
     answer = CURSOR.sub(rb"\1(sealed)", answer)
     answer = VERSION.sub(rb"\1(version)", answer)
     return LENGTH.sub(b"content-length: (length)", answer)
@@ -129,7 +129,7 @@ def sealed(answer: bytes) -> bytes:
 
 
 def decoded(answer: bytes) -> bytes:
-    """An answer, and after it everything in it that is base64, decoded."""
+    """Return an answer followed by the decoded form of everything in it that could be base64."""
     texts = [answer]
     for found in re.findall(rb"[A-Za-z0-9+/_\-]{16,}", answer):
         raw = found.translate(bytes.maketrans(b"-_", b"+/"))
