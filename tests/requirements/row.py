@@ -1,4 +1,4 @@
-"""One row of the manifest of requirements, and short names for the tests that rows name."""
+"""The rows of the manifest of requirements, and short names for their tests."""
 
 from __future__ import annotations
 
@@ -11,39 +11,40 @@ class Row(NamedTuple):
     """One requirement of the specification on a server or a client, in our words."""
 
     id: str
-    """Section of the digest of requirements and a number in it: `2.14-3`; of a client `C2.14-3`."""
+    """A section of the digest of requirements and a number in it: `2.14-3`, or `C2.14-3` for a client."""
     level: Literal["MUST", "SHOULD"]
     source: str
-    """The revisions that say so, and on which page."""
+    """The revisions and the page that require it."""
     text: str
-    shown: tuple[str, ...]
-    """Tests that show it, as `file::name` below `tests/`, with the parameter's id where only some of them do."""
-    kept: str = "yes"
-    """Of a SHOULD: `yes`, `no: …` or `partly: …` with the reason."""
+    tests: tuple[str, ...]
+    """The tests of the requirement, as `file::name` below `tests/`, with the parameter's id if not all of them test it."""
+    followed: str = "yes"
+    """Whether a SHOULD is followed: `yes`, or `no: …` or `partly: …` with the reason."""
 
 
-def must(id: str, source: str, text: str, *shown: str) -> Row:
-    """A MUST or MUST NOT."""
-    return Row(id, "MUST", source, text, shown)
+def must(id: str, source: str, text: str, *tests: str) -> Row:
+    """Return a row for a MUST or MUST NOT."""
+    return Row(id, "MUST", source, text, tests)
 
 
-def should(id: str, source: str, text: str, kept: str, *shown: str) -> Row:
-    """A SHOULD or SHOULD NOT, and whether we follow it."""
-    return Row(id, "SHOULD", source, text, shown, kept)
+def should(id: str, source: str, text: str, followed: str, *tests: str) -> Row:
+    """Return a row for a SHOULD or SHOULD NOT, with whether it is followed."""
+    return Row(id, "SHOULD", source, text, tests, followed)
 
 
 def transcripts(family: str, *revisions: str) -> tuple[str, ...]:
-    """The transcripts of a family, in these revisions."""
+    """Return the tests of a family of transcripts in these revisions."""
     return tuple(
-        f"transcripts/test_replay.py::test_bare_peer_answers_as_written[{revision}-{family}]" for revision in revisions
+        f"transcripts/test_replay.py::test_in_process_server_answers_as_recorded[{revision}-{family}]"
+        for revision in revisions
     )
 
 
 def suite(scenario: str, *revisions: str) -> tuple[str, ...]:
-    """A scenario of the official suite, in these revisions."""
+    """Return the tests of a scenario of the official suite in these revisions."""
     return tuple(f"conformance/test_suite.py::test_scenario[{revision}-{scenario}]" for revision in revisions)
 
 
 def client_suite(scenario: str, *revisions: str) -> tuple[str, ...]:
-    """A scenario of the official suite for clients, in these revisions."""
+    """Return the tests of a scenario of the official suite for clients in these revisions."""
     return tuple(f"conformance/test_client_suite.py::test_scenario[{revision}-{scenario}]" for revision in revisions)

@@ -24,7 +24,7 @@ def wire() -> Iterator[RawClient]:
 
 
 @looped
-async def test_the_name_of_the_client_changes_nothing() -> None:
+async def test_the_client_name_affects_no_answer() -> None:
     """Requirement 2.3-9."""
     answers = [
         await ask(make_server(), method, {"_meta": meta})
@@ -50,13 +50,13 @@ def test_reserved_keys_are_those_of_the_specification() -> None:
 
     for file in FOLDER.glob("*/*.txt"):
         for line in parse(file.read_bytes()):
-            if line.who == "<":
+            if line.sender == "<":
                 collect(json.loads(line.text))
     assert used == {f"{RESERVED}serverInfo", f"{RESERVED}subscriptionId"}
 
 
 @looped
-async def test_every_version_that_a_refusal_names_is_in_discovery() -> None:
+async def test_versions_of_a_refusal_are_in_discovery() -> None:
     """Requirement 2.4-4."""
     async with Wire(Server("s")) as wire:
         known = (await wire.ask("server/discover"))["result"]["supportedVersions"]
@@ -64,7 +64,7 @@ async def test_every_version_that_a_refusal_names_is_in_discovery() -> None:
     assert set(refused["error"]["data"]["supported"]) <= set(known)
 
 
-def test_a_needed_capability_is_refused_with_its_status(wire: RawClient) -> None:
+def test_a_missing_capability_is_refused_with_its_status(wire: RawClient) -> None:
     """Requirement 2.7-9."""
     reply = call_tool(wire, "test_missing_capability")
     assert (reply.status, reply.error) == (400, -32021)

@@ -39,14 +39,14 @@ def harbour(name: str = "harbour") -> Server:
 
 
 async def look(client: Client) -> list[Any]:
-    """Use the features of the harbour."""
+    """Use the features of the harbour and return the results."""
     text = (await client.read_resource("s://note")).text
     names = [tool.name for tool in await client.list_tools()]
     return [text, names, (await client.call_tool("repeat", {"text": "a\nb\r\u2028c"})).text]
 
 
 async def recorded(server: Server, revision: str, **options: Any) -> Transcript:
-    """The messages of a client of that revision and the server."""
+    """Record the messages between a client of that revision and the server."""
     wire = Wire(server)
     async with Client(wire, revision=revision, **options) as client:
         assert await look(client) == ["text", ["repeat", "greet"], "a\nb\r\u2028c"]
@@ -55,7 +55,7 @@ async def recorded(server: Server, revision: str, **options: Any) -> Transcript:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @looped
-async def test_every_message_is_one_line_with_an_id_of_its_own(revision: str) -> None:
+async def test_every_message_is_one_line_with_a_unique_id(revision: str) -> None:
     """Requirements C2.1-1 and C2.6-1."""
     transcript = await recorded(harbour(), revision)
     ids = [message["id"] for message in transcript.messages(">") if "id" in message]
@@ -88,7 +88,7 @@ async def test_unknown_members_are_tolerated(revision: str) -> None:
 
 @pytest.mark.parametrize("revision", HANDSHAKE)
 @looped
-async def test_the_handshake_is_whole_before_anything_else(revision: str) -> None:
+async def test_the_handshake_is_complete_before_other_requests(revision: str) -> None:
     """Requirements C2.2-1, C2.2-2 and C2.2-5."""
     transcript = await recorded(harbour(), revision)
     spoken = [line for line in transcript.lines if line.sender != "#"]
@@ -114,13 +114,13 @@ async def test_every_stateless_request_names_its_client() -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @looped
-async def test_the_name_of_the_server_changes_nothing(revision: str) -> None:
+async def test_the_server_name_affects_no_request(revision: str) -> None:
     """Requirement C2.3-6."""
     (await recorded(harbour(), revision)).compare(await recorded(harbour("wharfinger-stub"), revision))
 
 
 def discovered(asked: Asked) -> bytes:
-    """What a stateless server is."""
+    """Return the result of `server/discover`."""
     capabilities = {"tools": {}, "resources": {}}
     return result(asked, resultType="complete", supportedVersions=[STATELESS], capabilities=capabilities, ttlMs=0,
                   cacheScope="private")  # fmt: skip
@@ -150,7 +150,7 @@ async def test_a_repeated_request_has_a_new_id() -> None:
 
 
 @looped
-async def test_questions_without_end_end_the_call() -> None:
+async def test_the_number_of_input_rounds_is_bounded() -> None:
     """Requirement C2.14-7."""
     rounds = 0
 
@@ -170,8 +170,8 @@ async def test_questions_without_end_end_the_call() -> None:
 
 @pytest.mark.parametrize("listens", [True, False])
 @looped
-async def test_a_client_that_can_be_asked_opens_the_stream_of_its_session(listens: bool) -> None:
-    """Requirements C2.9-8 and C2.9-9: some servers ask on that stream alone; others keep none."""
+async def test_a_client_with_handlers_opens_the_session_stream(listens: bool) -> None:
+    """Requirements C2.9-8 and C2.9-9: some servers send requests only on that stream, and others have no such stream."""
     own: list[asyncio.StreamWriter] = []
     answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
@@ -256,7 +256,7 @@ async def test_a_server_of_the_oldest_transport_is_found() -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @looped
-async def test_changed_roots_are_reported_where_the_era_has_a_way(revision: str) -> None:
+async def test_changed_roots_are_reported_in_the_handshake_era(revision: str) -> None:
     """Requirement C2.18-9."""
     wire = Wire(harbour())
     async with Client(wire, revision=revision, roots=["file:///home"]) as client:

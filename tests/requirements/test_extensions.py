@@ -24,7 +24,7 @@ async def test_the_older_tasks_are_neither_declared_nor_served(method: str) -> N
 
 
 @looped
-async def test_icons_go_out_as_they_were_given() -> None:
+async def test_icons_are_sent_unchanged() -> None:
     """Requirement 2.22-6."""
     icon = Icon(src="data:image/png;base64,AAAA", mime_type="image/png", sizes=["48x48"])
     server = Server("s", icons=[icon])
@@ -36,7 +36,7 @@ async def test_icons_go_out_as_they_were_given() -> None:
 
 
 @looped
-async def test_trace_keys_are_let_through() -> None:
+async def test_trace_keys_are_accepted() -> None:
     """Requirement 2.22-7."""
     server = Server("s")
     server.tools.add(lambda: "served", name="t")

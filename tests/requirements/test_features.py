@@ -14,7 +14,7 @@ from wharfinger.sources import files
 
 
 @looped
-async def test_a_resource_may_ask_for_input() -> None:
+async def test_a_resource_may_request_input() -> None:
     """Requirements 2.11-25 and 2.13-7."""
     server = Server("s", ttl=60, cache_scope="public")
 
@@ -36,7 +36,7 @@ async def test_a_resource_may_ask_for_input() -> None:
     assert (result["ttlMs"], result["cacheScope"]) == (0, "private")
 
 
-def test_progress_and_logs_stay_off_a_listen() -> None:
+def test_progress_and_logs_are_not_sent_on_a_listen_stream() -> None:
     """Requirements 2.12-4 and 2.17-15."""
     with ServerThread(make_server()) as http, http.wire() as listener, http.wire() as caller:  # type: ignore[arg-type]
         listener.stateless("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
@@ -71,7 +71,7 @@ async def test_all_pages_of_a_list_have_one_scope() -> None:
 
 
 @looped
-async def test_nothing_is_public_unless_the_author_says_so() -> None:
+async def test_results_are_private_by_default() -> None:
     """Requirement 2.13-5."""
     server = make_server()
     for method in ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover"):

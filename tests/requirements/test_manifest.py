@@ -1,4 +1,4 @@
-"""The manifest of requirements is complete: its tests exist, and every test that names a requirement is in it."""
+"""The manifest of requirements is complete: its tests exist, and it has every test that claims a requirement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.conformance.test_suite import SCENARIO_RUNS, SKIPPED
 from tests.requirements import base, client, extensions, features
 from tests.transcripts.families import FAMILIES
 
-TESTS = Path(__file__).parent.parent
+FOLDER = Path(__file__).parent.parent
 ROWS = (*base.ROWS, *features.ROWS, *extensions.ROWS, *client.ROWS)
 BY_ID = {row.id: row for row in ROWS}
 
@@ -27,30 +27,30 @@ COUNTS = {
     "C2.11": 4, "C2.12": 4, "C2.13": 7, "C2.14": 7, "C2.15": 3, "C2.16": 2, "C2.17": 7, "C2.18": 9, "C2.19": 3, "C2.20": 4,
     "C2.21": 21, "C2.22": 2,
 }  # fmt: skip
-"""How many requirements each section has, those on a client with a C; the authorization of servers is missing."""
+"""The number of requirements in each section, with a C for clients. The authorization of servers is not included."""
 
 CLAIM = re.compile(r"Requirements? ((?:C?\d+\.\d+-\d+(?:, | and )?)+)")
-REPLAYED = "transcripts/test_replay.py::test_bare_peer_answers_as_written"
+REPLAYED = "transcripts/test_replay.py::test_in_process_server_answers_as_recorded"
 SCENARIO = "conformance/test_suite.py::test_scenario"
-OF_CLIENTS = "conformance/test_client_suite.py::test_scenario"
+CLIENT_SCENARIO = "conformance/test_client_suite.py::test_scenario"
 
 
 @cache
-def found_in(file: str) -> dict[str, str]:
-    """The tests of a file, with their docstrings."""
-    path = TESTS / file
+def docstrings_by_test(file: str) -> dict[str, str]:
+    """Return the tests of a file with their docstrings."""
+    path = FOLDER / file
     nodes = ast.walk(ast.parse(path.read_text("utf-8"))) if path.is_file() else ()
     functions = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     return {node.name: ast.get_docstring(node) or "" for node in functions if node.name.startswith("test_")}
 
 
 def parameters_of(test: str) -> set[str]:
-    """The ids of a test's parameters, where rows name them."""
+    """Return the ids of a test's parameters if rows name them."""
     if test == REPLAYED:
         return {f"{revision}-{family}" for revision, family in FAMILIES}
     if test == SCENARIO:
         return {f"{revision}-{scenario}" for revision, scenario in SCENARIO_RUNS}
-    if test == OF_CLIENTS:
+    if test == CLIENT_SCENARIO:
         return {f"{revision}-{scenario}" for revision, scenario in test_client_suite.SCENARIO_RUNS}
     return set()
 
@@ -63,36 +63,36 @@ def test_every_section_has_all_its_rows_and_each_id_once() -> None:
 
 
 @pytest.mark.parametrize("section", COUNTS)
-def test_every_row_is_shown_by_tests_that_are_there(section: str) -> None:
+def test_every_test_of_a_row_exists(section: str) -> None:
     missing: dict[str, list[str]] = defaultdict(list)
     for row in ROWS:
         if row.id.rpartition("-")[0] == section:
-            for shown in row.shown:
-                test, bracket, parameter = shown.partition("[")
+            for reference in row.tests:
+                test, bracket, parameter = reference.partition("[")
                 file, _, name = test.partition("::")
-                if name not in found_in(file) or (bracket and parameter[:-1] not in parameters_of(test)):
-                    missing[row.id].append(shown)
-            if not row.shown and not row.kept.startswith("no: "):
+                if name not in docstrings_by_test(file) or (bracket and parameter[:-1] not in parameters_of(test)):
+                    missing[row.id].append(reference)
+            if not row.tests and not row.followed.startswith("no: "):
                 missing[row.id].append("no test")
     assert not missing
 
 
-def test_every_should_says_yes_or_why_not() -> None:
+def test_every_should_is_followed_or_has_a_reason() -> None:
     for row in ROWS:
-        assert re.fullmatch(r"yes(: .+)?|(no|partly): .+", row.kept), row
-        assert row.level == "SHOULD" or row.kept == "yes", row
+        assert re.fullmatch(r"yes(: .+)?|(no|partly): .+", row.followed), row
+        assert row.level == "SHOULD" or row.followed == "yes", row
         assert row.source and row.text.endswith("."), row
 
 
 def test_every_claim_of_a_test_is_a_row_that_names_it() -> None:
     claimed = 0
-    for path in sorted(TESTS.rglob("test_*.py")):
-        file = path.relative_to(TESTS).as_posix()
-        for name, text in found_in(file).items():
+    for path in sorted(FOLDER.rglob("test_*.py")):
+        file = path.relative_to(FOLDER).as_posix()
+        for name, text in docstrings_by_test(file).items():
             for claim in CLAIM.findall(text):
                 for id in re.findall(r"C?\d+\.\d+-\d+", claim):
                     assert id in BY_ID, f"{file}::{name} claims {id}"
-                    assert f"{file}::{name}" in BY_ID[id].shown, f"{file}::{name} claims {id}, which does not name it"
+                    assert f"{file}::{name}" in BY_ID[id].tests, f"{file}::{name} claims {id}, which does not name it"
                     claimed += 1
     assert claimed
 
@@ -100,12 +100,14 @@ def test_every_claim_of_a_test_is_a_row_that_names_it() -> None:
 def test_every_test_written_for_a_requirement_claims_it() -> None:
     for path in sorted(Path(__file__).parent.glob("test_*.py")):
         if path.name != Path(__file__).name:
-            unclaimed = [name for name, text in found_in(f"requirements/{path.name}").items() if not CLAIM.search(text)]
+            unclaimed = [
+                name for name, text in docstrings_by_test(f"requirements/{path.name}").items() if not CLAIM.search(text)
+            ]
             assert not unclaimed, path.name
 
 
-@pytest.mark.parametrize("test", [REPLAYED, SCENARIO, OF_CLIENTS])
-def test_every_transcript_and_scenario_shows_something(test: str) -> None:
-    named = {shown for row in ROWS for shown in row.shown}
+@pytest.mark.parametrize("test", [REPLAYED, SCENARIO, CLIENT_SCENARIO])
+def test_every_transcript_and_scenario_is_used_by_a_row(test: str) -> None:
+    named = {reference for row in ROWS for reference in row.tests}
     skipped = {f"{revision}-{scenario}" for revision, scenario, _ in SKIPPED}
     assert {f"{test}[{parameter}]" for parameter in parameters_of(test) - skipped} - named == set()

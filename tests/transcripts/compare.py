@@ -1,11 +1,11 @@
-"""Compare transcripts, but for the words that may be rewritten: `python tests/transcripts/compare.py OLD [NEW]`.
+"""Compare transcripts without the texts that may be reworded: `python tests/transcripts/compare.py OLD [NEW]`.
 
-OLD and NEW are folders like this one, which is also what NEW is by default; `--revision REV` takes the old transcripts
-from a commit instead. Prints how often each kind of words was left out and which of them changed, then every difference
-that remains. The exit code is 1 if there is one.
+OLD and NEW are folders of transcripts. NEW defaults to this folder. `--revision REV` reads the old transcripts from a
+commit instead. The output has the number of texts left out by kind, the texts that changed, and all other differences.
+The exit code is 1 if there are other differences.
 
-What is left out: the messages of errors, also those that a failed tool returns as text, descriptions, and remarks. The
-values that differ every time are blanks in the files already.
+Messages of errors, texts of failed tools, descriptions, reasons of cancellations and remarks are left out. Values that
+differ each time are already blanks in the files.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from typing import Any, NamedTuple
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
 KINDS = ("error.message", "description", "tool error text", "remark", "reason of a cancellation")
-AROUND = (60, 200)
-"""Characters that are shown before and after the place where two lines part."""
+CONTEXT_CHARACTERS = (60, 200)
+"""Characters that are shown before and after the first difference of two lines."""
 
 Transcripts = Mapping[str, str]
 """The text of each file by its path, such as `2025-11-25/tools.txt`."""
 
 
 class Normalised(NamedTuple):
-    """A line of a transcript without the words that may change, and those words with their kind."""
+    """A line of a transcript without the texts that may be reworded, and those texts with their kind."""
 
     text: str
     removed: tuple[tuple[str, str], ...]
 
 
 class Difference(NamedTuple):
-    """A line that is not the same after normalising; 0 and "" if one side has no such line."""
+    """A line that differs after normalising. The number is 0 and the text "" on a side without the line."""
 
     file: str
     old_number: int
@@ -54,16 +54,16 @@ class Comparison(NamedTuple):
     """The result of comparing two sets of transcripts."""
 
     removed: Counter[str]
-    """How often each kind of words was left out of the old transcripts."""
+    """The number of texts left out of the old transcripts, by kind."""
     changed: Counter[tuple[str, str, str]]
-    """How often words of a kind were replaced by others."""
+    """The number of replacements, by kind, old text and new text."""
     differences: list[Difference]
 
 
 def normalise(line: str, kept: Sequence[str] = ()) -> Normalised:
-    """One line without the words of every kind but those `kept`.
+    """Return a line without the texts of every kind except those `kept`.
 
-    A message that is not written as compact JSON stays as it is: its form is part of what is compared.
+    A message that is not compact JSON is not changed, since its form is compared too.
     """
     if line.startswith("#") and "remark" not in kept:
         return Normalised("#", (("remark", line),))
@@ -74,7 +74,7 @@ def normalise(line: str, kept: Sequence[str] = ()) -> Normalised:
     if dump(message) != line[2:]:
         return Normalised(line, ())
     removed: list[tuple[str, str]] = []
-    for holder, member, kind in words(message):
+    for holder, member, kind in replaceable_texts(message):
         if kind not in kept:
             removed.append((kind, holder[member]))
             holder[member] = "…"
@@ -82,15 +82,15 @@ def normalise(line: str, kept: Sequence[str] = ()) -> Normalised:
 
 
 def dump(message: Any) -> str:
-    """A message as the server writes it."""
+    """Encode a message in the server's form."""
     return json.dumps(message, separators=(",", ":"), ensure_ascii=False)
 
 
-def words(value: Any) -> Iterator[tuple[dict[str, Any], str, str]]:
-    """Each string of a message that may change: the object that holds it, its member and its kind."""
+def replaceable_texts(value: Any) -> Iterator[tuple[dict[str, Any], str, str]]:
+    """Yield each string of a message that may be reworded: the object that has it, its member and its kind."""
     if isinstance(value, list):
         for item in value:
-            yield from words(item)
+            yield from replaceable_texts(item)
     elif isinstance(value, dict):
         error = value.get("error")
         if isinstance(error, dict) and isinstance(error.get("message"), str):
@@ -104,12 +104,12 @@ def words(value: Any) -> Iterator[tuple[dict[str, Any], str, str]]:
                 if isinstance(block.get("text"), str):
                     yield block, "text", "tool error text"
         for member, item in value.items():
-            if member not in ("structuredContent", "arguments"):  # data of the author, not words of the protocol
-                yield from words(item)
+            if member not in ("structuredContent", "arguments"):  # data of the author
+                yield from replaceable_texts(item)
 
 
 def compare(old: Transcripts, new: Transcripts, kept: Sequence[str] = ()) -> Comparison:
-    """The texts that were left out, those that changed, and all other differences."""
+    """Return the texts that were left out, the ones that changed, and all other differences."""
     result = Comparison(Counter(), Counter(), [])
     for file in sorted(old.keys() | new.keys()):
         compare_file(file, old.get(file, ""), new.get(file, ""), kept, result)
@@ -138,10 +138,10 @@ def compare_file(file: str, old: str, new: str, kept: Sequence[str], result: Com
 
 
 def from_folder(folder: Path) -> Transcripts:
-    """The transcripts of a folder.
+    """Read the transcripts of a folder.
 
     Raises:
-        FileNotFoundError: it has none.
+        FileNotFoundError: the folder has none.
     """
     found = {file.relative_to(folder).as_posix(): file.read_text("utf-8") for file in sorted(folder.glob("*/*.txt"))}
     if not found:
@@ -150,10 +150,10 @@ def from_folder(folder: Path) -> Transcripts:
 
 
 def from_revision(revision: str) -> Transcripts:
-    """The transcripts of a commit.
+    """Read the transcripts of a commit.
 
     Raises:
-        subprocess.CalledProcessError: there is no such commit, or it has none.
+        subprocess.CalledProcessError: the commit does not exist or has none.
     """
     path = FOLDER.relative_to(ROOT).as_posix()
     command = ["git", "archive", "--format=tar", revision, path]
@@ -168,7 +168,7 @@ def from_revision(revision: str) -> Transcripts:
 
 
 def report(result: Comparison) -> Iterator[str]:
-    """A comparison as lines."""
+    """Yield the lines of a report."""
     yield "Left out:"
     for kind in KINDS:
         changed = sum(times for (of, _, _), times in result.changed.items() if of == kind)
@@ -176,24 +176,24 @@ def report(result: Comparison) -> Iterator[str]:
     for (kind, old, new), times in sorted(result.changed.items()):
         yield f"{kind} ({times}×):\n  - {old}\n  + {new}"
     for difference in result.differences:
-        yield from shown(difference)
+        yield from difference_lines(difference)
     yield f"{len(result.differences)} other differences"
 
 
-def shown(difference: Difference) -> Iterator[str]:
-    """A difference as lines: its position, and both sides from a little before it."""
+def difference_lines(difference: Difference) -> Iterator[str]:
+    """Yield the lines of a difference: its position, and both sides from shortly before it."""
     old, new = difference.old, difference.new
     same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-    start = max(0, same - AROUND[0]) if old and new else 0
+    start = max(0, same - CONTEXT_CHARACTERS[0]) if old and new else 0
     yield f"{difference.file}:{difference.old_number or '-'}:{difference.new_number or '-'}"
     for sign, line in (("-", old), ("+", new)):
         if line:
-            end = same + AROUND[1]
+            end = same + CONTEXT_CHARACTERS[1]
             yield f"  {sign} {'…' if start else ''}{line[start:end]}{'…' if len(line) > end else ''}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare what the command line names."""
+    """Compare the transcripts that the command line names."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[2], prog="compare.py")
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="OLD and NEW; only NEW with --revision")
     parser.add_argument("--revision", help="take the old transcripts from this commit")

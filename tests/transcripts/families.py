@@ -36,7 +36,7 @@ class Client:
         self.last = 0
         """The id of the last request."""
 
-    def ask(self, method: str, params: dict[str, Any] | None = None, **meta: Any) -> str:
+    def request(self, method: str, params: dict[str, Any] | None = None, **meta: Any) -> str:
         """Return a request with the next id."""
         self.last += 1
         members: dict[str, Any] = {} if params is None else dict(params)
@@ -50,16 +50,16 @@ class Client:
 
     def call(self, name: str, arguments: dict[str, Any] | None = None, **meta: Any) -> str:
         """Return a `tools/call`."""
-        return self.ask("tools/call", {"name": name, "arguments": arguments or {}}, **meta)
+        return self.request("tools/call", {"name": name, "arguments": arguments or {}}, **meta)
 
     def notify(self, method: str, params: dict[str, Any] | None = None) -> str:
         """Return a notification."""
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         return json.dumps(message | ({"params": params} if params else {}), separators=(",", ":"))
 
-    def answer(self, question: dict[str, Any], result: dict[str, Any]) -> str:
+    def answer(self, input_request: dict[str, Any], result: dict[str, Any]) -> str:
         """Return the response to a request of the server."""
-        return json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": result}, separators=(",", ":"))
+        return json.dumps({"jsonrpc": "2.0", "id": input_request["id"], "result": result}, separators=(",", ":"))
 
     def open(self) -> Conversation:
         """Open a session, if the revision has sessions."""
@@ -70,41 +70,41 @@ class Client:
     def initialize(self, version: str) -> str:
         """Return the request that opens a session."""
         info = {"name": "transcript", "version": "1"}
-        return self.ask(
+        return self.request(
             "initialize", {"protocolVersion": version, "capabilities": self.capabilities, "clientInfo": info}
         )
 
 
 def opening(client: Client) -> Conversation:
-    """Negotiate a revision, and requests without a negotiation."""
+    """Negotiation of a revision, and requests without a negotiation."""
     if client.stateless:
-        yield client.ask("server/discover")
-        yield client.ask("resources/list", **{f"{META}clientInfo": {"name": "transcript", "version": "1"}})
-        yield client.ask("tools/call", {"name": "test_simple_text"}, **{f"{META}protocolVersion": "2031-01-01"})
-        yield client.ask("resources/list", **{f"{META}protocolVersion": "2025-11-25"})
+        yield client.request("server/discover")
+        yield client.request("resources/list", **{f"{META}clientInfo": {"name": "transcript", "version": "1"}})
+        yield client.request("tools/call", {"name": "test_simple_text"}, **{f"{META}protocolVersion": "2031-01-01"})
+        yield client.request("resources/list", **{f"{META}protocolVersion": "2025-11-25"})
         yield '{"jsonrpc":"2.0","id":"bare","method":"resources/list"}'
         half = {"_meta": {f"{META}protocolVersion": client.revision}}
         yield json.dumps({"jsonrpc": "2.0", "id": "half", "method": "resources/list", "params": half})
         yield client.initialize("2025-11-25")
     else:
-        yield client.ask("tools/list")
-        yield client.ask("ping")
+        yield client.request("tools/list")
+        yield client.request("ping")
         yield client.initialize(client.revision)
         yield client.notify("notifications/initialized")
         yield client.initialize(client.revision)
-        yield client.ask("server/discover")
+        yield client.request("server/discover")
 
 
 def version(client: Client) -> Conversation:
     """An unknown revision is answered with another one."""
     yield client.initialize("1999-01-01")
     yield client.notify("notifications/initialized")
-    yield client.ask("ping")
+    yield client.request("ping")
 
 
 def ping(client: Client) -> Conversation:
     """Ping with ids of both kinds; the stateless era has none."""
-    yield client.ask("ping")
+    yield client.request("ping")
     if not client.stateless:
         yield '{"jsonrpc":"2.0","id":"text","method":"ping"}'
         yield '{"jsonrpc":"2.0","id":0,"method":"ping","params":{}}'
@@ -112,8 +112,8 @@ def ping(client: Client) -> Conversation:
 
 def tools(client: Client) -> Conversation:
     """The list, every kind of content, structure, and each way to fail."""
-    yield client.ask("tools/list")
-    yield client.ask("tools/call", {"name": "test_simple_text"})
+    yield client.request("tools/list")
+    yield client.request("tools/call", {"name": "test_simple_text"})
     for name in ("image_content", "audio_content", "embedded_resource", "multiple_content_types", "resource_link"):
         yield client.call(f"test_{name}")
     yield client.call("test_structured_object", {"city": "Delft"})
@@ -122,9 +122,9 @@ def tools(client: Client) -> Conversation:
     yield client.call("test_structured_object", {"city": 5})
     yield client.call("test_structured_object")
     yield client.call("test_no_such_tool")
-    yield client.ask("tools/call", {"name": 5})
-    yield client.ask("tools/call", {"name": "test_simple_text", "arguments": []})
-    yield client.ask("tools/list", {"cursor": "made up"})
+    yield client.request("tools/call", {"name": 5})
+    yield client.request("tools/call", {"name": "test_simple_text", "arguments": []})
+    yield client.request("tools/list", {"cursor": "made up"})
 
 
 def progress(client: Client) -> Conversation:
@@ -135,32 +135,32 @@ def progress(client: Client) -> Conversation:
 
 
 def logging(client: Client) -> Conversation:
-    """By session or by request."""
+    """Log levels of a session or of a request."""
     if client.stateless:
         yield client.call("test_tool_with_logging")
         yield client.call("test_tool_with_logging", **{f"{META}logLevel": "info"})
         yield client.call("test_tool_with_logging", **{f"{META}logLevel": "error"})
         yield client.call("test_tool_with_logging", **{f"{META}logLevel": "loud"})
-        yield client.ask("logging/setLevel", {"level": "info"})
+        yield client.request("logging/setLevel", {"level": "info"})
     else:
-        yield client.ask("logging/setLevel", {"level": "info"})
+        yield client.request("logging/setLevel", {"level": "info"})
         yield client.call("test_tool_with_logging")
-        yield client.ask("logging/setLevel", {"level": "error"})
+        yield client.request("logging/setLevel", {"level": "error"})
         yield client.call("test_tool_with_logging")
-        yield client.ask("logging/setLevel", {"level": "loud"})
+        yield client.request("logging/setLevel", {"level": "loud"})
 
 
 def resources(client: Client) -> Conversation:
     """Lists, templates, texts and bytes, and missing resources."""
-    yield client.ask("resources/list")
-    yield client.ask("resources/templates/list")
+    yield client.request("resources/list")
+    yield client.request("resources/templates/list")
     for uri in ("test://static-text", "test://static-binary", "test://template/a%20b/data", "test://empty-text"):
-        yield client.ask("resources/read", {"uri": uri})
-    yield client.ask("resources/read", {"uri": "test://missing"})
-    yield client.ask("resources/read", {"uri": "test://template/a/b/data"})
-    yield client.ask("resources/read", {"uri": "no uri"})
-    yield client.ask("resources/read", {})
-    yield client.ask("resources/list", {"cursor": "made up"})
+        yield client.request("resources/read", {"uri": uri})
+    yield client.request("resources/read", {"uri": "test://missing"})
+    yield client.request("resources/read", {"uri": "test://template/a/b/data"})
+    yield client.request("resources/read", {"uri": "no uri"})
+    yield client.request("resources/read", {})
+    yield client.request("resources/list", {"cursor": "made up"})
 
 
 def watching(client: Client) -> Conversation:
@@ -168,7 +168,7 @@ def watching(client: Client) -> Conversation:
     change = client.call("test_trigger_resource_change")
     yield change
     if client.stateless:
-        yield client.ask(
+        yield client.request(
             "subscriptions/listen",
             {
                 "notifications": {
@@ -183,39 +183,39 @@ def watching(client: Client) -> Conversation:
         yield client.call("test_trigger_prompt_change")
         yield client.notify("notifications/cancelled", {"requestId": listen})
         yield client.call("test_trigger_resource_change")
-        yield client.ask("resources/subscribe", {"uri": "test://watched-resource"})
+        yield client.request("resources/subscribe", {"uri": "test://watched-resource"})
     else:
-        yield client.ask("resources/subscribe", {"uri": "test://watched-resource"})
+        yield client.request("resources/subscribe", {"uri": "test://watched-resource"})
         yield client.call("test_trigger_resource_change")
-        yield client.ask("resources/unsubscribe", {"uri": "test://watched-resource"})
+        yield client.request("resources/unsubscribe", {"uri": "test://watched-resource"})
         yield client.call("test_trigger_resource_change")
         yield client.call("test_trigger_tool_change")
-        yield client.ask("resources/subscribe", {"uri": "test://missing"})
-        yield client.ask("subscriptions/listen", {"notifications": {}})
+        yield client.request("resources/subscribe", {"uri": "test://missing"})
+        yield client.request("subscriptions/listen", {"notifications": {}})
 
 
 def prompts(client: Client) -> Conversation:
     """The list, every kind of content, and invalid arguments."""
-    yield client.ask("prompts/list")
-    yield client.ask("prompts/get", {"name": "test_simple_prompt"})
+    yield client.request("prompts/list")
+    yield client.request("prompts/get", {"name": "test_simple_prompt"})
     both = {"arg1": "hello", "arg2": "world"}
-    yield client.ask("prompts/get", {"name": "test_prompt_with_arguments", "arguments": both})
+    yield client.request("prompts/get", {"name": "test_prompt_with_arguments", "arguments": both})
     uri = {"resourceUri": "test://example"}
-    yield client.ask("prompts/get", {"name": "test_prompt_with_embedded_resource", "arguments": uri})
-    yield client.ask("prompts/get", {"name": "test_prompt_with_image"})
-    yield client.ask("prompts/get", {"name": "test_prompt_with_arguments", "arguments": {"arg1": "hello"}})
-    yield client.ask("prompts/get", {"name": "test_prompt_with_arguments", "arguments": both | {"arg2": 5}})
-    yield client.ask("prompts/get", {"name": "test_no_such_prompt"})
-    yield client.ask("prompts/list", {"cursor": "made up"})
+    yield client.request("prompts/get", {"name": "test_prompt_with_embedded_resource", "arguments": uri})
+    yield client.request("prompts/get", {"name": "test_prompt_with_image"})
+    yield client.request("prompts/get", {"name": "test_prompt_with_arguments", "arguments": {"arg1": "hello"}})
+    yield client.request("prompts/get", {"name": "test_prompt_with_arguments", "arguments": both | {"arg2": 5}})
+    yield client.request("prompts/get", {"name": "test_no_such_prompt"})
+    yield client.request("prompts/list", {"cursor": "made up"})
 
 
 def completion(client: Client) -> Conversation:
-    """For a prompt's argument and a template's variable, and for nothing else."""
+    """Completion of a prompt's argument and a template's variable, and invalid requests."""
     prompt = {"type": "ref/prompt", "name": "test_prompt_with_arguments"}
     template = {"type": "ref/resource", "uri": "test://template/{id}/data"}
 
     def complete(ref: dict[str, Any], name: str, value: str, **more: Any) -> str:
-        return client.ask("completion/complete", {"ref": ref, "argument": {"name": name, "value": value}} | more)
+        return client.request("completion/complete", {"ref": ref, "argument": {"name": name, "value": value}} | more)
 
     yield complete(prompt, "arg1", "te")
     yield complete(prompt, "arg1", "te", context={"arguments": {"arg2": "x"}})
@@ -240,9 +240,9 @@ def cancellation(client: Client) -> Conversation:
 
 
 def batches(client: Client) -> Conversation:
-    """Arrays of messages, which one revision has."""
+    """Arrays of messages, which only 2025-03-26 accepts."""
     lines = [
-        client.ask("ping"),
+        client.request("ping"),
         client.notify("notifications/cancelled", {"requestId": 999}),
         client.call("test_simple_text"),
     ]
@@ -251,7 +251,7 @@ def batches(client: Client) -> Conversation:
     yield f"[{client.ask('ping')},5]"
     yield f"[{client.initialize(client.revision)}]"
     yield "[]"
-    yield client.ask("tools/call", {"name": "test_simple_text"})
+    yield client.request("tools/call", {"name": "test_simple_text"})
 
 
 def errors(client: Client) -> Conversation:
@@ -263,10 +263,10 @@ def errors(client: Client) -> Conversation:
     yield '{"jsonrpc":"2.0","id":"a","method":5}'
     yield '{"jsonrpc":"2.0","id":"b"}'
     yield '{"jsonrpc":"2.0","id":"c","method":"ping","params":[]}'
-    yield client.ask("no/such/method")
+    yield client.request("no/such/method")
     yield client.notify("notifications/no_such")
     yield '{"jsonrpc":"2.0","id":77,"result":{}}'
-    yield client.ask("resources/templates/list")[:-1] + ',"unknown":{}}'
+    yield client.request("resources/templates/list")[:-1] + ',"unknown":{}}'
 
 
 ACCEPTED: dict[str, dict[str, Any]] = {
@@ -285,13 +285,13 @@ def accepted(**content: Any) -> dict[str, Any]:
     return {"action": "accept", "content": content}
 
 
-def answered(client: Client, ask: Callable[..., str], *rounds: dict[str, Any]) -> Conversation:
+def answer_input_requests(client: Client, request: Callable[..., str], *rounds: dict[str, Any]) -> Conversation:
     """Send a request and answer its input requests, round by round, with these forms or with ACCEPTED."""
-    received = yield ask()
+    received = yield request()
     for forms in rounds:
 
-        def reply(question: dict[str, Any], key: str, forms: dict[str, Any] = forms) -> dict[str, Any]:
-            method = question["method"]
+        def reply(input_request: dict[str, Any], key: str, forms: dict[str, Any] = forms) -> dict[str, Any]:
+            method = input_request["method"]
             found: dict[str, Any] = forms.get(method) or ACCEPTED.get(method) or forms.get(key) or forms["form"]
             return found
 
@@ -299,37 +299,43 @@ def answered(client: Client, ask: Callable[..., str], *rounds: dict[str, Any]) -
             result = received[-1].get("result", {})
             if result.get("resultType") != "input_required":
                 return
-            answers = {key: reply(question, key) for key, question in result["inputRequests"].items()}
+            answers = {key: reply(input_request, key) for key, input_request in result["inputRequests"].items()}
             state = {"requestState": result["requestState"]} if "requestState" in result else {}
-            received = yield ask(inputResponses=answers, **state)
+            received = yield request(inputResponses=answers, **state)
         else:
-            questions = [message for message in received if "method" in message and "id" in message]
-            if not questions:
+            input_requests_received = [message for message in received if "method" in message and "id" in message]
+            if not input_requests_received:
                 return
-            received = yield "\n".join(client.answer(question, reply(question, "form")) for question in questions)
+            received = yield "\n".join(
+                client.answer(input_request, reply(input_request, "form")) for input_request in input_requests_received
+            )
 
 
-def asking(client: Client) -> Conversation:
+def input_requests(client: Client) -> Conversation:
     """Input requests: sent while the request is pending, or returned for a retry."""
 
     def call(name: str, **arguments: Any) -> Callable[..., str]:
-        return lambda **more: client.ask("tools/call", {"name": name, "arguments": arguments} | more)
+        return lambda **more: client.request("tools/call", {"name": name, "arguments": arguments} | more)
 
-    yield from answered(client, call("test_sampling", prompt="Say hello."), {})
+    yield from answer_input_requests(client, call("test_sampling", prompt="Say hello."), {})
     use = {"type": "tool_use", "id": "use-1", "name": "add", "input": {"a": 2, "b": 3}}
     sample = ACCEPTED["sampling/createMessage"]
     uses_a_tool = {"sampling/createMessage": sample | {"content": [use], "stopReason": "toolUse"}}
-    yield from answered(client, call("test_sampling_with_tools"), uses_a_tool, {})
-    yield from answered(client, call("test_input_required_result_list_roots"), {})
+    yield from answer_input_requests(client, call("test_sampling_with_tools"), uses_a_tool, {})
+    yield from answer_input_requests(client, call("test_input_required_result_list_roots"), {})
     user = accepted(username="mary", email="mary@example.com")
-    yield from answered(client, call("test_elicitation", message="Who are you?"), {"form": user})
-    yield from answered(client, call("test_elicitation", message="Who are you?"), {"form": {"action": "decline"}})
-    yield from answered(client, call("test_elicitation", message="Who are you?"), {"form": {"action": "cancel"}})
+    yield from answer_input_requests(client, call("test_elicitation", message="Who are you?"), {"form": user})
+    yield from answer_input_requests(
+        client, call("test_elicitation", message="Who are you?"), {"form": {"action": "decline"}}
+    )
+    yield from answer_input_requests(
+        client, call("test_elicitation", message="Who are you?"), {"form": {"action": "cancel"}}
+    )
     refused = call("test_input_required_result_elicitation")
-    yield from answered(client, refused, {"form": {"action": "decline"}})
-    yield from answered(client, refused, {"form": accepted(name=5)}, {"form": accepted(name="Mary")})
+    yield from answer_input_requests(client, refused, {"form": {"action": "decline"}})
+    yield from answer_input_requests(client, refused, {"form": accepted(name=5)}, {"form": accepted(name="Mary")})
     filled = accepted(name="John Doe", age=30, score=95.5, status="active", verified=True)
-    yield from answered(client, call("test_elicitation_sep1034_defaults"), {"form": filled})
+    yield from answer_input_requests(client, call("test_elicitation_sep1034_defaults"), {"form": filled})
     chosen = accepted(
         untitledSingle="option1",
         titledSingle="value2",
@@ -337,15 +343,17 @@ def asking(client: Client) -> Conversation:
         untitledMulti=["option1"],
         titledMulti=["value3"],
     )
-    yield from answered(client, call("test_elicitation_sep1330_enums"), {"form": chosen})
+    yield from answer_input_requests(client, call("test_elicitation_sep1330_enums"), {"form": chosen})
     step1, step2 = accepted(name="Mary"), accepted(color="blue")
-    yield from answered(client, call("test_input_required_result_multi_round"), {"form": step1}, {"form": step2})
+    yield from answer_input_requests(
+        client, call("test_input_required_result_multi_round"), {"form": step1}, {"form": step2}
+    )
     many = call("test_input_required_result_multiple_inputs")
-    yield from answered(client, many, {"form": accepted(name="Mary")})
-    yield from answered(client, call("test_url_elicitation"), {"form": {"action": "accept"}})
+    yield from answer_input_requests(client, many, {"form": accepted(name="Mary")})
+    yield from answer_input_requests(client, call("test_url_elicitation"), {"form": {"action": "accept"}})
     prompt = {"name": "test_input_required_result_prompt"}
-    yield from answered(
-        client, lambda **more: client.ask("prompts/get", prompt | more), {"form": accepted(context="night")}
+    yield from answer_input_requests(
+        client, lambda **more: client.request("prompts/get", prompt | more), {"form": accepted(context="night")}
     )
     if client.stateless:
         confirm = call("test_input_required_result_tampered_state")
@@ -359,15 +367,15 @@ def asking(client: Client) -> Conversation:
         yield confirm(inputResponses=answers | {"other": accepted(ok=False)}, requestState=state)
         yield confirm(inputResponses=[], requestState=state)
     else:
-        (question,) = yield call("test_sampling", prompt="Say hello.")()
+        (input_request,) = yield call("test_sampling", prompt="Say hello.")()
         error = {"code": -1, "message": "User rejected sampling request"}
-        yield json.dumps({"jsonrpc": "2.0", "id": question["id"], "error": error}, separators=(",", ":"))
-        (question,) = yield call("test_sampling", prompt="Say hello.")()
+        yield json.dumps({"jsonrpc": "2.0", "id": input_request["id"], "error": error}, separators=(",", ":"))
+        (input_request,) = yield call("test_sampling", prompt="Say hello.")()
         yield client.notify("notifications/cancelled", {"requestId": client.last})
-        yield client.answer(question, ACCEPTED["sampling/createMessage"])
+        yield client.answer(input_request, ACCEPTED["sampling/createMessage"])
 
 
-def unable(client: Client) -> Conversation:
+def undeclared_capabilities(client: Client) -> Conversation:
     """A client without capabilities gets no input requests."""
     client.capabilities = {}
     yield from client.open()
@@ -377,80 +385,80 @@ def unable(client: Client) -> Conversation:
     yield client.call("test_input_required_result_list_roots")
     yield client.call("test_input_required_result_multiple_inputs")
     yield client.call("test_input_required_result_capabilities")
-    yield client.ask("prompts/get", {"name": "test_input_required_result_prompt"})
+    yield client.request("prompts/get", {"name": "test_input_required_result_prompt"})
 
 
 TASKS = "io.modelcontextprotocol/tasks"
 
 
 def tasks(client: Client) -> Conversation:
-    """Calls that become tasks: abandoned, answered, polled, and hidden from clients without the extension."""
+    """Calls that become tasks: cancelled, answered, polled, and hidden from clients without the extension."""
 
-    def one(method: str, task: str, **more: Any) -> str:
-        return client.ask(f"tasks/{method}", {"taskId": task} | more)
+    def task_request(method: str, task: str, **more: Any) -> str:
+        return client.request(f"tasks/{method}", {"taskId": task} | more)
 
-    def begun(received: list[Any]) -> str:
+    def task_id_of(received: list[Any]) -> str:
         return str(next(message["result"]["taskId"] for message in received if "result" in message))
 
-    def meanwhile() -> str:
-        """A request that takes time, while the task continues."""
+    def slow_request() -> str:
+        """Return a request that takes some time, during which the task continues."""
         return client.call("test_tool_with_progress")
 
     yield client.call("slow_compute", {"label": "Sum"})
     yield client.call("failing_job")
-    yield one("get", "made-up")
+    yield task_request("get", "made-up")
     client.capabilities = client.capabilities | {"extensions": {TASKS: {}}}
     yield client.call("greet", {"name": "Mary"})
     yield client.call("slow_compute", {"seconds": "many"})
-    task = begun((yield client.call("slow_compute", {"seconds": 60})))
-    yield one("get", task)
-    yield one("cancel", task)
-    yield meanwhile()
-    yield one("get", task)
-    yield one("cancel", task)
-    task = begun((yield client.call("confirm_delete", {"filename": "chart.txt"})))
-    yield meanwhile()
-    (asked,) = yield one("get", task)
+    task = task_id_of((yield client.call("slow_compute", {"seconds": 60})))
+    yield task_request("get", task)
+    yield task_request("cancel", task)
+    yield slow_request()
+    yield task_request("get", task)
+    yield task_request("cancel", task)
+    task = task_id_of((yield client.call("confirm_delete", {"filename": "chart.txt"})))
+    yield slow_request()
+    (asked,) = yield task_request("get", task)
     (key,) = asked["result"]["inputRequests"]
-    yield one("update", task, inputResponses={"other": accepted(confirm=False)})
-    yield one("update", task, inputResponses={key: accepted(confirm=True)})
-    yield meanwhile()
-    yield one("get", task)
-    yield client.ask("subscriptions/listen", {"notifications": {"taskIds": [task, "made-up"]}})
+    yield task_request("update", task, inputResponses={"other": accepted(confirm=False)})
+    yield task_request("update", task, inputResponses={key: accepted(confirm=True)})
+    yield slow_request()
+    yield task_request("get", task)
+    yield client.request("subscriptions/listen", {"notifications": {"taskIds": [task, "made-up"]}})
     later = {"name": "test_tool_with_task"}
-    (first,) = yield client.ask("tools/call", later)
+    (first,) = yield client.request("tools/call", later)
     again = {
         "inputResponses": {"user_name": accepted(name="Mary")},
         "requestState": first["result"]["requestState"],
     }
-    yield client.ask("tools/call", later | again)
+    yield client.request("tools/call", later | again)
     for method in ("get", "update", "cancel"):
-        yield one(method, "made-up", **({"inputResponses": {}} if method == "update" else {}))
-    yield client.ask("tasks/list")
-    yield one("result", task)
+        yield task_request(method, "made-up", **({"inputResponses": {}} if method == "update" else {}))
+    yield client.request("tasks/list")
+    yield task_request("result", task)
 
 
 def skills(client: Client) -> Conversation:
     """Skills and their files, and directories."""
     uri = "skill://pdf-processing"
-    yield client.ask("skills/list")
-    yield client.ask("skills/get", {"uri": f"{uri}/SKILL.md"})
-    yield client.ask("skills/get", {"uri": "skill://missing/SKILL.md"})
-    yield client.ask("resources/read", {"uri": f"{uri}/templates/regional/eu-invoice.md"})
-    yield client.ask("resources/directory/read", {"uri": uri})
-    yield client.ask("resources/directory/read", {"uri": f"{uri}/templates"})
-    yield client.ask("resources/directory/read", {"uri": f"{uri}/SKILL.md"})
-    yield client.ask("resources/directory/read", {"uri": f"{uri}/missing"})
-    yield client.ask("skills/list", {"cursor": "made up"})
+    yield client.request("skills/list")
+    yield client.request("skills/get", {"uri": f"{uri}/SKILL.md"})
+    yield client.request("skills/get", {"uri": "skill://missing/SKILL.md"})
+    yield client.request("resources/read", {"uri": f"{uri}/templates/regional/eu-invoice.md"})
+    yield client.request("resources/directory/read", {"uri": uri})
+    yield client.request("resources/directory/read", {"uri": f"{uri}/templates"})
+    yield client.request("resources/directory/read", {"uri": f"{uri}/SKILL.md"})
+    yield client.request("resources/directory/read", {"uri": f"{uri}/missing"})
+    yield client.request("skills/list", {"cursor": "made up"})
 
 
 Family = Callable[[Client], Conversation]
 
-EVERYWHERE: tuple[Family, ...] = (
-    opening, ping, tools, progress, logging, resources, watching, prompts, completion, asking, unable, cancellation,
-    batches, errors,
+FAMILIES_OF_ALL_REVISIONS: tuple[Family, ...] = (
+    opening, ping, tools, progress, logging, resources, watching, prompts, completion, input_requests,
+    undeclared_capabilities, cancellation, batches, errors,
 )  # fmt: skip
-SOMEWHERE: tuple[tuple[str, Family], ...] = (
+FAMILIES_OF_SOME_REVISIONS: tuple[tuple[str, Family], ...] = (
     ("2024-11-05", version),
     ("2025-03-26", version),
     ("2025-06-18", version),
@@ -462,9 +470,12 @@ SOMEWHERE: tuple[tuple[str, Family], ...] = (
 
 FAMILIES: dict[tuple[str, str], Family] = {
     (revision, family.__name__): family
-    for revision, family in (*((revision, family) for revision in REVISIONS for family in EVERYWHERE), *SOMEWHERE)
+    for revision, family in (
+        *((revision, family) for revision in REVISIONS for family in FAMILIES_OF_ALL_REVISIONS),
+        *FAMILIES_OF_SOME_REVISIONS,
+    )
 }
-"""By revision and name."""
+"""The families by revision and name."""
 
-OPEN_THEMSELVES = (opening, version, unable)
-"""These families begin before the session is open."""
+OPEN_SESSIONS_THEMSELVES = (opening, version, undeclared_capabilities)
+"""Families that begin before the session is open."""

@@ -1,6 +1,6 @@
-"""`python tests/transcripts/record.py [REVISION/FAMILY …]` writes the transcripts anew from the fixture as it is.
+"""`python tests/transcripts/record.py [REVISION/FAMILY …]` records the transcripts of the fixture again.
 
-Read the difference before you keep it: what is written is what the server says, right or wrong.
+Review the difference before you commit it: the server's messages are recorded whether they are right or wrong.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.transcripts.families import FAMILIES, OPEN_THEMSELVES, Client, Family
-from tests.transcripts.transcript import FOLDER, Ear, connected
+from tests.transcripts.families import FAMILIES, OPEN_SESSIONS_THEMSELVES, Client, Family
+from tests.transcripts.transcript import FOLDER, Connection, connected
 
-QUIET = 0.5
-"""Seconds without a word after which a server that owes no answer has said all it had to say."""
-LONG = 10.0
-"""Seconds in which it must have given the answers that it owes."""
+QUIET_SECONDS = 0.5
+"""A server without pending requests that sends nothing for this time has finished."""
+ANSWER_SECONDS = 10.0
+"""The time for the answers to pending requests."""
 RANDOM = re.compile(r'"(requestState|taskId|elicitationId|nextCursor)":"([^"]+)"')
-"""Members whose values are others every time, and that the client may repeat."""
+"""Members whose values differ each time, and that the client may send back."""
 TIMES = re.compile(r'"(createdAt|lastUpdatedAt|lastModified)":"[^"]+"')
 
 
 async def record(revision: str, family: Family) -> str:
-    """One conversation as a transcript."""
+    """Record one conversation as a transcript."""
     lines = [f"# {(family.__doc__ or '').splitlines()[0]}"]
     client = Client(revision)
-    async with connected() as ear:
-        if family not in OPEN_THEMSELVES:
-            await converse(client.open(), ear, lines)
-        await converse(family(client), ear, lines)
-        rest = await ear.end()
+    async with connected() as connection:
+        if family not in OPEN_SESSIONS_THEMSELVES:
+            await converse(client.open(), connection, lines)
+        await converse(family(client), connection, lines)
+        rest = await connection.end()
         lines += [f"< {line}" for line in rest.decode().splitlines()]
-    return blanked(lines)
+    return with_blanks(lines)
 
 
-async def converse(conversation: Any, ear: Ear, lines: list[str]) -> None:
-    """Let a client talk, and record both sides."""
+async def converse(conversation: Any, connection: Connection, lines: list[str]) -> None:
+    """Send the messages of a client, and record both sides."""
     received: list[Any] | None = None
-    owed: set[Any] = set()
+    pending_ids: set[Any] = set()
     while True:
         try:
             text: str = conversation.send(received)
@@ -51,25 +51,29 @@ async def converse(conversation: Any, ear: Ear, lines: list[str]) -> None:
             return
         lines += [f"> {line}" for line in text.split("\n")]
         for line in text.split("\n"):
-            owe(line, owed)
-        ear.say(text.encode() + b"\n")
+            note_expected_answers(line, pending_ids)
+        connection.send(text.encode() + b"\n")
         received = []
-        asked = False
+        request_seen = False
         while True:
             try:
-                line = (await asyncio.wait_for(ear.hear(), LONG if owed and not asked else QUIET)).decode()
+                line = (
+                    await asyncio.wait_for(
+                        connection.receive(), ANSWER_SECONDS if pending_ids and not request_seen else QUIET_SECONDS
+                    )
+                ).decode()
             except TimeoutError:
                 break
             lines.append(f"< {line}")
             message = json.loads(line)
             received.append(message)
             for answer in message if isinstance(message, list) else [message]:
-                asked = asked or {"id", "method"} <= answer.keys()
-                owed.discard(answer.get("id") if "method" not in answer else None)
+                request_seen = request_seen or {"id", "method"} <= answer.keys()
+                pending_ids.discard(answer.get("id") if "method" not in answer else None)
 
 
-def owe(line: str, owed: set[Any]) -> None:
-    """Note which answers the server owes for a line of the client."""
+def note_expected_answers(line: str, pending_ids: set[Any]) -> None:
+    """Update the ids of pending requests for a line of the client."""
     try:
         expected = json.loads(line)
     except ValueError:
@@ -77,19 +81,19 @@ def owe(line: str, owed: set[Any]) -> None:
     for message in expected if isinstance(expected, list) else [expected]:
         match message:
             case {"method": "notifications/cancelled", "params": {"requestId": id}}:
-                owed.discard(id)
+                pending_ids.discard(id)
             case {"method": str(method), "id": str() | int() as id} if method != "subscriptions/listen":
-                owed.add(id)
+                pending_ids.add(id)
 
 
-def blanked(lines: list[str]) -> str:
+def with_blanks(lines: list[str]) -> str:
     """Return the lines with a blank for every value that differs each time."""
     names: dict[str, str] = {}
     counts: Counter[str] = Counter()
 
     def name(match: re.Match[str]) -> str:
         member, value = match[1], match[2]
-        if member != "taskId" or value not in names:  # states may be the same, and need not be
+        if member != "taskId" or value not in names:  # equal values of other members may be a coincidence
             counts[member] += 1
             names[value] = f"{member}{counts[member]}"
         return f'"{member}":"${{{names[value]}}}"'
@@ -104,12 +108,12 @@ def blanked(lines: list[str]) -> str:
     return "\n".join(written) + "\n"
 
 
-async def main(wanted: list[str]) -> None:
+async def main(names: list[str]) -> None:
     """Record the named transcripts, or all."""
     keys = [
         (revision, name)
         for revision, name in FAMILIES
-        if not wanted or {f"{revision}/{name}", revision, name} & set(wanted)
+        if not names or {f"{revision}/{name}", revision, name} & set(names)
     ]
     texts = await asyncio.gather(*(record(revision, FAMILIES[revision, name]) for revision, name in keys))
     for (revision, name), text in zip(keys, texts, strict=True):

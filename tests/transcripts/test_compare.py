@@ -1,4 +1,4 @@
-"""The comparison of transcripts leaves out words that may be rewritten, and nothing else."""
+"""The comparison of transcripts leaves out texts that may be reworded, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.transcripts.compare import FOLDER, KINDS, compare, dump, from_folder,
 
 
 def line(result: Any, **members: Any) -> str:
-    """A line of the server."""
+    """Return a line of the server."""
     return "< " + dump({"jsonrpc": "2.0", "id": 1, "result": result} | members)
 
 
@@ -35,7 +35,7 @@ FAILED_TOOL = {"content": [{"type": "text", "text": "n: missing"}], "isError": T
         ("< [" + failed("No.")[2:] + "]", [("error.message", "No.")]),
     ],
 )
-def test_words_that_may_change_are_left_out_and_named(text: str, removed: list[tuple[str, str]]) -> None:
+def test_texts_that_may_be_reworded_are_left_out_and_counted(text: str, removed: list[tuple[str, str]]) -> None:
     found = normalise(text)
     assert list(found.removed) == removed
     assert all(words not in found.text for _, words in removed)
@@ -52,19 +52,19 @@ def test_words_that_may_change_are_left_out_and_named(text: str, removed: list[t
         '< {"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "not compact"}}',
     ],
 )
-def test_everything_else_stays_as_it_is(text: str) -> None:
+def test_everything_else_is_unchanged(text: str) -> None:
     assert normalise(text) == (text, ())
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_kind_that_is_kept_is_compared(kind: str) -> None:
+def test_a_kept_kind_is_compared(kind: str) -> None:
     cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1, "reason": "No."}}
     lines = [failed("No."), line({"tools": [TOOL]}), line(FAILED_TOOL), "# A remark", "< " + dump(cancelled)]
     removed = {of for text in lines for of, _ in normalise(text, [kind]).removed}
     assert removed == set(KINDS) - {kind}
 
 
-def test_new_words_are_reported_but_do_not_count_as_a_difference() -> None:
+def test_reworded_texts_are_reported_and_are_no_difference() -> None:
     result = compare({"tools.txt": failed("No.")}, {"tools.txt": failed("Not here.")})
     assert result.differences == []
     assert result.removed == {"error.message": 1}
@@ -91,7 +91,7 @@ def test_any_other_change_is_a_difference(old: str, new: str) -> None:
     assert (difference.old_number, difference.new_number) == (1 if old else 0, 1 if new else 0)
 
 
-def test_line_that_is_new_in_between_is_the_only_difference() -> None:
+def test_an_inserted_line_is_the_only_difference() -> None:
     lines = [line({"a": number}) for number in range(5)]
     (difference,) = compare({"a.txt": "\n".join(lines[:2] + lines[3:])}, {"a.txt": "\n".join(lines)}).differences
     assert (difference.new_number, difference.new) == (3, lines[2])
@@ -102,7 +102,7 @@ def test_file_that_only_one_side_has_is_a_difference() -> None:
     assert len(compare({}, {"a.txt": line({})}).differences) == 1
 
 
-def test_long_lines_are_shown_where_they_part() -> None:
+def test_long_lines_are_shown_around_their_first_difference() -> None:
     old, new = (line({"text": "x" * 1000, "end": end}) for end in (1, 2))
     shown = list(report(compare({"a.txt": old}, {"a.txt": new})))
     parted = [text for text in shown if text.startswith(("  -", "  +"))]
@@ -111,7 +111,7 @@ def test_long_lines_are_shown_where_they_part() -> None:
     assert max(map(len, shown)) < 300
 
 
-def test_command_compares_folders_and_exits_by_what_it_finds(
+def test_command_compares_folders_and_exits_with_1_if_they_differ(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "2025-11-25").mkdir()
@@ -138,7 +138,7 @@ def test_transcripts_of_a_commit_are_compared_with_those_of_a_folder(capsys: pyt
 
 
 def test_every_line_of_the_server_is_written_as_compact_json() -> None:
-    """Otherwise the comparison would take its words for changes."""
+    """Otherwise the comparison could not leave out its texts."""
     wrong = [
         text
         for file in from_folder(FOLDER).values()

@@ -1,4 +1,4 @@
-"""Every transcript is replayed to a bare peer and to a real process, and the answers match to the byte."""
+"""Every transcript is replayed to an in-process server, and some to a real process. The answers match to the byte."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.transcripts.families import FAMILIES
-from tests.transcripts.transcript import FOLDER, Said, connected, parse, replay, spawned
+from tests.transcripts.transcript import FOLDER, Blanks, connected, parse, replay, spawned
 from wharfinger.protocol.revisions import REVISIONS
 
 FILES = sorted(FOLDER.glob("*/*.txt"))
@@ -16,35 +16,35 @@ NAMES = [f"{file.parent.name}-{file.stem}" for file in FILES]
 
 
 @pytest.mark.parametrize("file", FILES, ids=NAMES)
-def test_bare_peer_answers_as_written(file: Path) -> None:
+def test_in_process_server_answers_as_recorded(file: Path) -> None:
     async def run() -> None:
-        async with connected() as ear:
-            await replay(parse(file.read_bytes()), ear)
+        async with connected() as connection:
+            await replay(parse(file.read_bytes()), connection)
 
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("family", ["tools", "asking"])
+@pytest.mark.parametrize("family", ["tools", "input_requests"])
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_process_answers_as_written(revision: str, family: str) -> None:
+def test_server_process_answers_as_recorded(revision: str, family: str) -> None:
     async def run() -> None:
-        async with spawned() as ear:
-            await replay(parse((FOLDER / revision / f"{family}.txt").read_bytes()), ear)
+        async with spawned() as connection:
+            await replay(parse((FOLDER / revision / f"{family}.txt").read_bytes()), connection)
 
     asyncio.run(run())
 
 
-def test_every_family_of_every_revision_is_written_and_nothing_else() -> None:
+def test_the_transcripts_are_those_of_every_family_and_revision() -> None:
     assert {(file.parent.name, file.stem) for file in FILES} == FAMILIES.keys()
 
 
-def test_blanks_are_fixed_by_their_first_use() -> None:
-    message = Said()
-    assert message.fits(b'{"state":"${a}","again":"${a}"}', b'{"state":"x1","again":"x1"}')
-    assert message.fill(b'{"back":"${a}"}') == b'{"back":"x1"}'
-    assert message.fits(b'"${a}"', b'"x1"')
-    assert not message.fits(b'"${a}"', b'"x2"')
-    assert not Said().fits(b'"${a}" "${a}"', b'"x1" "x2"')
+def test_blanks_get_their_value_at_the_first_use() -> None:
+    blanks = Blanks()
+    assert blanks.matches(b'{"state":"${a}","again":"${a}"}', b'{"state":"x1","again":"x1"}')
+    assert blanks.fill(b'{"back":"${a}"}') == b'{"back":"x1"}'
+    assert blanks.matches(b'"${a}"', b'"x1"')
+    assert not blanks.matches(b'"${a}"', b'"x2"')
+    assert not Blanks().matches(b'"${a}" "${a}"', b'"x1" "x2"')
 
 
 @pytest.mark.parametrize("text", [b"{}", b">{}", b"<", b"! {}"])

@@ -1,4 +1,4 @@
-"""The messages of the fixture in the transcripts match the revision's published schema."""
+"""The server's messages in the transcripts match the published schema of their revision."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from wharfinger.protocol.methods import METHODS
 
 FILES = sorted(FOLDER.glob("*/*.txt"))
 
-OF_EXTENSIONS = ("tasks/", "skills/", "resources/directory/", "notifications/tasks")
-"""Methods that the revision's schema knows nothing of."""
+EXTENSION_METHODS = ("tasks/", "skills/", "resources/directory/", "notifications/tasks")
+"""Prefixes of methods that are in extensions and not in the core schemas."""
 
 
 class Schema:
-    """One revision's definitions."""
+    """The published schema of one revision."""
 
     def __init__(self, revision: str) -> None:
         self.document = json.loads((spec_folder() / f"schema-{revision}.json").read_text("utf-8"))
@@ -28,7 +28,7 @@ class Schema:
         self.definitions: dict[str, Any] = self.document[self.key]
 
     def by_method(self, method: str, suffix: str) -> str:
-        """The definition of a request or notification."""
+        """Return the name of the definition of a request or notification."""
         return next(
             name
             for name, node in self.definitions.items()
@@ -39,7 +39,7 @@ class Schema:
         """Validate a value.
 
         Raises:
-            jsonschema.ValidationError: it is something else.
+            jsonschema.ValidationError: the value does not match the definition.
         """
         root = {**self.document, "$ref": f"#/{self.key}/{definition}"}
         root.pop("anyOf", None)
@@ -47,10 +47,10 @@ class Schema:
 
 
 def result_of(method: str, result: dict[str, Any]) -> str | None:
-    """The name of a result's definition; None where an extension defines it."""
+    """Return the name of a result's definition, or None if an extension defines it."""
     if result.get("resultType") == "input_required":
         return "InputRequiredResult"
-    if result.get("resultType") == "task" or method.startswith(OF_EXTENSIONS):
+    if result.get("resultType") == "task" or method.startswith(EXTENSION_METHODS):
         return None
     kind = METHODS[method].result
     assert kind is not None
@@ -60,29 +60,29 @@ def result_of(method: str, result: dict[str, Any]) -> str | None:
 @pytest.mark.parametrize("file", FILES, ids=[f"{file.parent.name}-{file.stem}" for file in FILES])
 def test_messages_of_the_server_match_the_schema(file: Path) -> None:
     schema = Schema(file.parent.name)
-    asked: dict[Any, str] = {}
+    methods: dict[Any, str] = {}
     for line in parse(file.read_bytes()):
         try:
             parsed = json.loads(line.text)
         except ValueError:
-            assert line.who == ">"
+            assert line.sender == ">"
             continue
         for message in parsed if isinstance(parsed, list) else [parsed]:
-            if line.who == "<":
-                check(schema, message, asked)
+            if line.sender == "<":
+                check(schema, message, methods)
             elif isinstance(message, dict) and "method" in message:
-                asked[str(message.get("id"))] = message["method"]
+                methods[str(message.get("id"))] = message["method"]
 
 
-def check(schema: Schema, message: dict[str, Any], asked: dict[Any, str]) -> None:
+def check(schema: Schema, message: dict[str, Any], methods: dict[Any, str]) -> None:
     """Validate one message of the server."""
-    if "method" in message and message["method"].startswith(OF_EXTENSIONS):
+    if "method" in message and message["method"].startswith(EXTENSION_METHODS):
         return
     if "method" in message:
         schema.check(schema.by_method(message["method"], "Request" if "id" in message else "Notification"), message)
     elif "error" in message:
-        # The older schemas demand an id where none could be read, and have no null: there is nothing right to say.
+        # The older schemas require an id even if it could not be read, and do not allow null: no error can be valid.
         known = message if "id" in message else message | {"id": "unknown"}
         schema.check("JSONRPCErrorResponse" if "JSONRPCErrorResponse" in schema.definitions else "JSONRPCError", known)
-    elif name := result_of(asked[str(message["id"])], message["result"]):
+    elif name := result_of(methods[str(message["id"])], message["result"]):
         schema.check(name, message["result"])

@@ -1,8 +1,8 @@
-"""Transcripts: what a client and a server said to each other line by line, and how to hear one again.
+"""Parse transcripts of the messages between a client and a server, and replay them.
 
-A file has a line for each message: `> ` and what the client writes, `< ` and what the server answers. `${state1}`
-stands for text that is another every time: the server's first use of it fixes it, and the client repeats it; `${_}` is
-any text. `# ` is a remark.
+A file has a line for each message: `> ` and a message of the client, or `< ` and a message of the server. `${state1}`
+stands for text that differs each time: its first use by the server sets its value, and later uses repeat the value.
+`${_}` matches any text. Lines that begin with `#` are remarks.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Any, Literal, NamedTuple, Protocol
 from tests.conformance.server import make_server
 from wharfinger.transports.stream_server import StreamServer
 
-__all__ = ["FOLDER", "Ear", "Line", "Said", "connected", "parse", "replay", "spawned"]
+__all__ = ["FOLDER", "Blanks", "Connection", "Line", "connected", "parse", "replay", "spawned"]
 
 FOLDER = Path(__file__).parent
 SERVER = FOLDER.parent / "conformance" / "server.py"
 BLANK = re.compile(rb"\$\{(\w+)\}")
-WAIT = 10.0
-"""Seconds until a server that does not answer is given up."""
+TIMEOUT_SECONDS = 10.0
+"""A server must answer within this time."""
 
 
 class Line(NamedTuple):
-    """One message and who says it."""
+    """One message and its sender."""
 
-    who: Literal[">", "<"]
+    sender: Literal[">", "<"]
     text: bytes
 
 
@@ -38,50 +38,50 @@ def parse(data: bytes) -> list[Line]:
     """Read a transcript.
 
     Raises:
-        ValueError: a line begins with something else.
+        ValueError: a line begins with anything else.
     """
     lines: list[Line] = []
     for number, line in enumerate(data.splitlines(), 1):
         if line and not line.startswith(b"#"):
-            who, space, text = line.partition(b" ")
-            if who not in (b">", b"<") or not space:
+            sender, space, text = line.partition(b" ")
+            if sender not in (b">", b"<") or not space:
                 raise ValueError(f"line {number} begins with neither '> ' nor '< '")
-            lines.append(Line(">" if who == b">" else "<", text))
+            lines.append(Line(">" if sender == b">" else "<", text))
     return lines
 
 
-class Ear(Protocol):
-    """One end of a connection to a server: bytes in, lines out."""
+class Connection(Protocol):
+    """The client's end of a connection to a server."""
 
-    def say(self, data: bytes) -> None:
-        """Write to the server."""
+    def send(self, data: bytes) -> None:
+        """Send bytes to the server."""
         ...
 
-    async def hear(self) -> bytes:
+    async def receive(self) -> bytes:
         """Return the next line of the server."""
         ...
 
     async def end(self) -> bytes:
-        """End the input, and return all remaining output."""
+        """Close the input of the server. Return the rest of its output."""
         ...
 
 
-class Said:
-    """The values of a transcript's blanks."""
+class Blanks:
+    """The values of the blanks of a transcript."""
 
     def __init__(self) -> None:
         self.values: dict[bytes, bytes] = {}
 
     def fill(self, text: bytes) -> bytes:
-        """The text with what is known in its blanks.
+        """Return the text with the values of its blanks.
 
         Raises:
-            KeyError: a blank that nothing has filled.
+            KeyError: a blank has no value yet.
         """
         return BLANK.sub(lambda blank: self.values[blank[1]], text)
 
-    def fits(self, text: bytes, received: bytes) -> bool:
-        """Return whether what was heard is the text; blanks that are not known yet are fixed by it."""
+    def matches(self, text: bytes, received: bytes) -> bool:
+        """Return whether a received message matches the text. It sets the values of blanks that have none yet."""
         pattern = b""
         new: set[bytes] = set()
         for index, part in enumerate(BLANK.split(text)):
@@ -102,93 +102,97 @@ class Said:
         return match is not None
 
 
-async def replay(lines: list[Line], ear: Ear) -> None:
-    """Say the client's lines to a server and hear the others.
+async def replay(lines: list[Line], connection: Connection) -> None:
+    """Send the client's lines to a server and compare its messages with the other lines.
 
     Raises:
-        AssertionError: it says something else, or more.
-        TimeoutError: it says less.
+        AssertionError: the server sends other or further messages.
+        TimeoutError: the server sends fewer messages.
     """
-    message = Said()
+    blanks = Blanks()
     for line in lines:
-        if line.who == ">":
-            ear.say(message.fill(line.text) + b"\n")
+        if line.sender == ">":
+            connection.send(blanks.fill(line.text) + b"\n")
         else:
-            received = await asyncio.wait_for(ear.hear(), WAIT)
-            assert message.fits(line.text, received), difference(said_or(line.text, message), received.decode())
-    rest = await asyncio.wait_for(ear.end(), WAIT)
-    assert rest == b"", f"more than was meant: {rest.decode()}"
+            received = await asyncio.wait_for(connection.receive(), TIMEOUT_SECONDS)
+            assert blanks.matches(line.text, received), difference(filled(line.text, blanks), received.decode())
+    rest = await asyncio.wait_for(connection.end(), TIMEOUT_SECONDS)
+    assert rest == b"", f"unexpected output at the end: {rest.decode()}"
 
 
-def said_or(text: bytes, message: Said) -> str:
-    """Return the text with its known blanks filled."""
-    return BLANK.sub(lambda blank: message.values.get(blank[1], blank[0]), text).decode()
+def filled(text: bytes, blanks: Blanks) -> str:
+    """Return the text with the values of blanks that have one."""
+    return BLANK.sub(lambda blank: blanks.values.get(blank[1], blank[0]), text).decode()
 
 
-def difference(meant: str, received: str) -> str:
-    """Both texts, from a little before the place where they part."""
+def difference(expected: str, received: str) -> str:
+    """Return both texts from shortly before their first difference."""
     same = next(
-        (n for n, (a, b) in enumerate(zip(meant, received, strict=False)) if a != b), min(len(meant), len(received))
+        (n for n, (a, b) in enumerate(zip(expected, received, strict=False)) if a != b),
+        min(len(expected), len(received)),
     )
     start = max(0, same - 60)
-    return f"they part at character {same}\nmeant: …{meant[start : same + 200]}\nheard: …{received[start : same + 200]}"
+    return (
+        f"they differ at character {same}\n"
+        f"expected: …{expected[start : same + 200]}\nreceived: …{received[start : same + 200]}"
+    )
 
 
-class _Memory(asyncio.WriteTransport):
-    """A bare peer of this process."""
+class _MemoryConnection(asyncio.WriteTransport):
+    """A connection to a server in this process."""
 
     def __init__(self, stream: StreamServer) -> None:
         super().__init__()
         self.stream = stream
         self.lines: asyncio.Queue[bytes] = asyncio.Queue()
-        self.begun = b""
+        self.incomplete = b""
 
     def write(self, data: Any) -> None:
-        *whole, self.begun = (self.begun + bytes(data)).split(b"\n")
+        *whole, self.incomplete = (self.incomplete + bytes(data)).split(b"\n")
         for line in whole:
             self.lines.put_nowait(line)
 
-    def say(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
         self.stream.data_received(data)
 
-    async def hear(self) -> bytes:
+    async def receive(self) -> bytes:
         return await self.lines.get()
 
     async def end(self) -> bytes:
         self.stream.eof_received()
         await self.stream.ended
-        rest = self.begun
+        rest = self.incomplete
         while not self.lines.empty():
             rest += self.lines.get_nowait() + b"\n"
         return rest
 
 
 @contextlib.asynccontextmanager
-async def connected() -> AsyncGenerator[Ear]:
-    """A new fixture server in this process, connected only by bytes."""
+async def connected() -> AsyncGenerator[Connection]:
+    """Connect to a new fixture server in this process."""
     server = make_server()
     await server.start()
     stream = StreamServer(server)
-    memory = _Memory(stream)
-    stream.connection_made(memory)
+    connection = _MemoryConnection(stream)
+    stream.connection_made(connection)
     try:
-        yield memory
+        yield connection
     finally:
         stream.connection_lost(None)
         await server.close()
 
 
-class _Process:
-    """A process and its pipes."""
+class _ProcessConnection:
+    """A connection to a server process by its pipes."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None and process.stdout is not None
         self.stdin, self.stdout = process.stdin, process.stdout
 
-    def say(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
         self.stdin.write(data)
 
-    async def hear(self) -> bytes:
+    async def receive(self) -> bytes:
         return (await self.stdout.readline()).removesuffix(b"\n")
 
     async def end(self) -> bytes:
@@ -197,15 +201,15 @@ class _Process:
 
 
 @contextlib.asynccontextmanager
-async def spawned() -> AsyncGenerator[Ear]:
-    """The fixture server as a process of its own, over its standard input and output."""
+async def spawned() -> AsyncGenerator[Connection]:
+    """Start the fixture server as a process and connect to it over stdio."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(SERVER), "--stdio", stdin=pipe, stdout=pipe, limit=1 << 20
     )
     try:
-        yield _Process(process)
-        assert await asyncio.wait_for(process.wait(), WAIT) == 0
+        yield _ProcessConnection(process)
+        assert await asyncio.wait_for(process.wait(), TIMEOUT_SECONDS) == 0
     finally:
         if process.returncode is None:
             process.kill()
