@@ -13,7 +13,7 @@ import msgspec
 from wharfinger.auth.client.discovery import AuthServer
 from wharfinger.auth.client.metadata import read_document
 from wharfinger.auth.client.registration import RegisteredClient
-from wharfinger.auth.client.steps import HttpStep, Steps, Trace, TraceStep, ask_form, refusal, shown
+from wharfinger.auth.client.steps import HttpStep, Steps, Trace, TraceStep, post_form, refusal, shown
 from wharfinger.errors import NotAuthorized
 
 __all__ = [
@@ -236,11 +236,11 @@ def token_form(purpose: str, endpoint: str, client: RegisteredClient, form: Mapp
     if client.method == "client_secret_basic":
         pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret or '')}"
         basic = base64.b64encode(pair.encode()).decode()
-        return ask_form(purpose, endpoint, form, {"Authorization": f"Basic {basic}"})
+        return post_form(purpose, endpoint, form, {"Authorization": f"Basic {basic}"})
     proof = {"client_id": client.client_id} if "client_assertion" not in form else {}
     if client.method == "client_secret_post":
         proof["client_secret"] = client.client_secret or ""
-    return ask_form(purpose, endpoint, {**form, **proof}, {})
+    return post_form(purpose, endpoint, {**form, **proof}, {})
 
 
 class _Tokens(msgspec.Struct, frozen=True):

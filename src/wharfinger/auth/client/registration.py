@@ -6,7 +6,7 @@ import msgspec
 
 from wharfinger.auth.client.discovery import AuthServer
 from wharfinger.auth.client.metadata import ServerMetadata, read_document
-from wharfinger.auth.client.steps import Steps, Trace, TraceStep, ask_json, refusal, shown
+from wharfinger.auth.client.steps import Steps, Trace, TraceStep, post_json, refusal, shown
 from wharfinger.errors import NotAuthorized
 from wharfinger.net import split_url
 
@@ -127,7 +127,7 @@ def _dynamic(
     endpoint = auth_server.metadata.registration_endpoint
     assert endpoint is not None
     auth_method = next((method for method in _METHODS if method in auth_server.metadata.auth_methods), _METHODS[0])
-    answer = yield ask_json(
+    answer = yield post_json(
         "registration of this client",
         endpoint,
         {

@@ -15,7 +15,7 @@ from wharfinger.content.text import printable
 from wharfinger.errors import NotAuthorized
 from wharfinger.protocol.interfaces import Fetch, HttpResponse
 
-__all__ = ["HttpStep", "Steps", "Trace", "TraceStep", "ask_form", "ask_json", "get", "refusal", "run", "shown"]
+__all__ = ["HttpStep", "Steps", "Trace", "TraceStep", "get", "post_form", "post_json", "refusal", "run", "shown"]
 
 T = TypeVar("T")
 
@@ -72,13 +72,13 @@ def get(purpose: str, url: str) -> HttpStep:
     return HttpStep(purpose, "GET", url, {"Accept": "application/json"})
 
 
-def ask_json(purpose: str, url: str, value: object) -> HttpStep:
+def post_json(purpose: str, url: str, value: object) -> HttpStep:
     """Return a request that posts a JSON document."""
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
     return HttpStep(purpose, "POST", url, headers, msgspec.json.encode(value))
 
 
-def ask_form(purpose: str, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> HttpStep:
+def post_form(purpose: str, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> HttpStep:
     """Return a request that posts a form."""
     form_headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded", **headers}
     return HttpStep(purpose, "POST", url, form_headers, urlencode(form).encode())
