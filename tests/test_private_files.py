@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wharfinger.private_files import is_private, replace_privately
+from wharfinger.private_files import cache_folder, is_private, replace_privately
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="Windows has no such modes")
@@ -36,3 +36,10 @@ def test_if_a_file_cannot_be_replaced_nothing_is_left(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         replace_privately(folder, b"new")
     assert os.listdir(tmp_path) == ["tokens.json"]
+
+
+def test_the_cache_folder_follows_xdg_cache_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "wharfinger"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert cache_folder().is_absolute()

@@ -1,13 +1,24 @@
-"""Files that only their owner may read, and the check of the folder that holds them."""
+"""Files that only their owner may read, the check of the folder that holds them, and the folder for caches."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import secrets
+import sys
 from pathlib import Path
 
-__all__ = ["is_private", "replace_privately"]
+__all__ = ["cache_folder", "is_private", "replace_privately"]
+
+
+def cache_folder() -> Path:
+    """Return the folder `wharfinger` in `XDG_CACHE_HOME`, or in the system's folder for caches."""
+    cache_home = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(cache_home):
+        return Path(cache_home) / "wharfinger"
+    if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
+        return Path(local) / "wharfinger" / "cache"
+    return Path.home() / ".cache" / "wharfinger"
 
 
 def is_private(folder: Path) -> bool:

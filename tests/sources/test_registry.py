@@ -73,7 +73,7 @@ def test_an_existing_path_is_never_parsed_as_a_scheme_or_label(here: Path) -> No
 
 @pytest.mark.parametrize("word", ["ftp://host/x", "gopher:x", "x=ftp://me:hunter2@host/x"])
 def test_an_unknown_scheme_is_reported_with_the_known_ones(word: str, here: Path) -> None:
-    with pytest.raises(UnusableSource, match=r"not a kind of data .* PATH, git:PATH, sqlite:.*s3://") as caught:
+    with pytest.raises(UnusableSource, match=r"not a kind of data .* PATH, git:PATH, .*sqlite:.*s3://") as caught:
         parse_word(word)
     assert "hunter2" not in str(caught.value)
     assert caught.value.exit_code == 2

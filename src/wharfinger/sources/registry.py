@@ -71,7 +71,7 @@ class SourceKind(NamedTuple):
     factory: str
     """The function of `wharfinger.sources`, whose module is loaded on first use."""
     schemes: tuple[str, ...] = ()
-    """The schemes of its words, before the colon."""
+    """The schemes of its words, before the colon; `git:https` if an address with that scheme follows."""
     argument: Callable[[str, str], Any] = _whole
     """Makes the argument of the factory from the scheme and the rest of a word."""
     absolute: Callable[[str, str], str] = _whole
@@ -104,10 +104,21 @@ FILES = SourceKind(
 """A folder, which has no scheme."""
 
 _PGPASSWORD = "the variable PGPASSWORD"
+_GIT_TOKEN = "the variable WHARFINGER_GIT_TOKEN"  # noqa: S105
 _BY_FILE = "a file that the program reads"
 
 KINDS: tuple[SourceKind, ...] = (
     SourceKind("git:PATH", "a git repository", "git", ("git",), _rest, _absolute_path),
+    SourceKind(
+        "git:https://HOST/PATH.git",
+        "a git repository elsewhere, cloned and fetched",
+        "git",
+        ("git:https", "git:http"),
+        _rest,
+        takes=("every", "max_clone_size"),
+        secret=_GIT_TOKEN,
+        environment="WHARFINGER_GIT_",
+    ),
     SourceKind(
         "sqlite:///FILE",
         "a SQLite database",
@@ -245,14 +256,16 @@ def parse_word(argument: str) -> ParsedSource:
     found = None if os.path.lexists(word) else _SCHEME(word)
     if found is None:
         return ParsedSource(FILES, "", word, label)
-    kind = _BY_SCHEME.get(found[1].lower())
+    scheme = found[1].lower()
+    inner = found[3].partition("://")[0].lower() if "://" in found[3] else ""
+    kind = _BY_SCHEME.get(f"{scheme}:{inner}") or _BY_SCHEME.get(scheme)
     if kind is None:
         forms = ", ".join(kind.form for kind in (FILES, *KINDS))
         raise UnusableSource(
             f"{found[1]}: is not a kind of data that can be published, and there is no folder {redacted(word)!r} here. "
             f"Give one of: {forms}."
         )
-    return ParsedSource(kind, found[1].lower() + (found[2] or ""), found[3], label)
+    return ParsedSource(kind, scheme + (found[2] or ""), found[3], label)
 
 
 def absolute_word(parsed: ParsedSource, *, secrets: bool = False) -> str:

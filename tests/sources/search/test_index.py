@@ -427,15 +427,6 @@ def test_an_unusable_folder_is_reported_and_search_works(
     assert "The search index is not kept" in caplog.text
 
 
-def test_the_cache_folder_follows_xdg_cache_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from wharfinger.sources.search.index_cache import cache_folder
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "wharfinger"
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert cache_folder().is_absolute()
-
-
 def test_sources_of_included_servers_are_indexed(cache: Path) -> None:
     part, whole = Server("part"), Server("whole")
     part.include(Shelf(one="alpha"))

@@ -27,7 +27,7 @@ __all__ = ["build", "serve"]
     epilog="""\b
 Forms of WORD; `name=WORD` sets its name in URIs:
   ./docs                          a folder
-  git:.                           a git repository
+  git:.                           a git repository, also git:https://host/docs.git
   sqlite:///shop.db               a database, also postgresql://user@host/shop
   'log:logs/*.log'                logs, followed as they rotate
   s3://bucket/prefix              objects, also zip:FILE and objects:URL
@@ -70,7 +70,13 @@ Paths are relative to the file. ${NAME} is a variable, ${file:PATH} the content 
     "--absolute-uris", is_flag=True, help="Use the absolute paths of files as URIs, for a host on this machine."
 )
 @click.option("--allow-command", is_flag=True, help="Allow running the commands of command: and mcp: words.")
-@click.option("--every", type=float, metavar="SECONDS", help="Time between runs of a command that is watched.")
+@click.option(
+    "--every",
+    type=float,
+    metavar="SECONDS",
+    help="Time between runs of a command that is watched, and between fetches of a repository elsewhere (default: 60).",
+)
+@click.option("--max-clone-size", metavar="SIZE", help="The largest clone of a repository elsewhere. Default: 2GiB.")
 @click.option(
     "--allow-private-networks",
     is_flag=True,
@@ -143,10 +149,11 @@ def build(
     if no_tools and allow_query:
         raise click.UsageError("--allow-query and --no-tools exclude each other.", ctx)
     check_options(ctx, words, {**options, "allow_query": allow_query})
-    if options["max_size"]:
-        from wharfinger.cli.serving.limits_option import parse_amount
+    for size in ("max_size", "max_clone_size"):
+        if options[size]:
+            from wharfinger.cli.serving.limits_option import parse_amount
 
-        options["max_size"] = int(parse_amount(options["max_size"]))
+            options[size] = int(parse_amount(options[size]))
     if demo:
         words = (copy_demo(ctx, stack, words),)
     given = {option: value for option, value in options.items() if is_given(value)}
@@ -167,6 +174,7 @@ SOURCE_OPTIONS = (
     "allow_command",
     "allow_private_networks",
     "every",
+    "max_clone_size",
     "patience",
 )
 """Options for some kinds of data only."""

@@ -86,6 +86,7 @@ def _liveliest(prepared: PreparedSource) -> Rank | None:
 HOST_OPTIONS = (
     *("include", "exclude", "hidden", "max_size", "absolute_uris", "no_tools", "no_search"),
     *("allow_command", "every", "patience", "allow_private_networks", "allow_query", "limits"),
+    "max_clone_size",
 )
 """Options that change what is published, so that the command for a host needs them too."""
 

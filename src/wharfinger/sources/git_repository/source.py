@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from functools import partial
@@ -23,18 +22,15 @@ from wharfinger.sources.git_repository.answer_kinds import answer_for
 from wharfinger.sources.git_repository.answer_top import head_words
 from wharfinger.sources.git_repository.answer_tree import INLINE_BYTES, TreeAnswer
 from wharfinger.sources.git_repository.answers import GitAnswer, Repository
-from wharfinger.sources.git_repository.git_directory import find_repository
 from wharfinger.sources.git_repository.git_objects import is_link, is_module, is_tree
-from wharfinger.sources.git_repository.git_process import GitFailed, find_git, run_git
-from wharfinger.sources.git_repository.private_directory import PrivateDirectory
+from wharfinger.sources.git_repository.git_process import GitFailed, run_git
 from wharfinger.sources.git_repository.references import BRANCHES, References, RepositoryGone, read_references
 from wharfinger.sources.git_repository.revision_names import is_full
 from wharfinger.sources.git_repository.safe_text import paragraph
-from wharfinger.sources.labels import default_label, usable_label
 from wharfinger.sources.polling import Polling
 from wharfinger.sources.windows.window import MAX_READ_BYTES, PARAMETERS
 
-__all__ = ["GitSource", "git"]
+__all__ = ["POLL_SECONDS", "GitSource"]
 
 Result = TypeVar("Result")
 
@@ -46,38 +42,6 @@ COUNT_SECONDS = 0.3
 """How long `describe` may count files."""
 LOOK_SECONDS = 60.0
 """How long one check of a watched URI may take."""
-
-
-def git(
-    path: str | os.PathLike[str],
-    *,
-    label: str | None = None,
-    every: float = POLL_SECONDS,
-    max_size: int = MAX_READ_BYTES,
-    git_dir: str | os.PathLike[str] | None = None,
-) -> GitSource:
-    """Publish a git repository: `server.include(git("."))`.
-
-    Clients read trees, files, commits, differences and logs at any revision. The source never runs a program that the
-    repository names, never writes to the repository, and reads nothing outside its folder. Clients can read every
-    object by its name, even one that is in no branch.
-
-    Args:
-        path: The top folder of a repository, a bare repository, or the git directory of a worktree or a submodule.
-        label: The name in URIs, `git://<label>/…`; by default that of the folder.
-        every: Seconds between two checks of branches, tags and HEAD while a client watches.
-        max_size: The largest file in bytes that is read whole; a larger one is read in windows.
-        git_dir: The git directory to which a `.git` file in `path` may lead, or a directory above it.
-
-    Raises:
-        UnusableSource: `path` is not a repository, parts of it are stored elsewhere, or git is missing or too old.
-    """
-    program = find_git()
-    found = find_repository(path, git_dir, program.version)
-    name = default_label(found.work_tree or found.root).removesuffix(".git") or "repository" if label is None else label
-    private = PrivateDirectory(found, program.path)
-    private.open()
-    return GitSource(Repository(private, usable_label(name), max_size), every)
 
 
 class GitSource(Source):

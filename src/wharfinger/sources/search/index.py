@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from wharfinger.content.search_query import query_of
 from wharfinger.errors import InternalError
 from wharfinger.policy.current import is_restricted, readable_uris, reads_source
+from wharfinger.private_files import cache_folder
 from wharfinger.server.document_search import SourceReader
 from wharfinger.source import Hits, Source
-from wharfinger.sources.search.index_cache import IndexFile, cache_folder, open_index_file
+from wharfinger.sources.search.index_cache import IndexFile, open_index_file
 from wharfinger.sources.search.index_search import find
 from wharfinger.sources.search.index_store import Filters, IndexStore, OtherLayout
 from wharfinger.sources.search.indexing import Indexing

@@ -6,13 +6,12 @@ import hashlib
 import logging
 import os
 import sqlite3
-import sys
 import tempfile
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
-__all__ = ["IndexFile", "cache_folder", "open_index_file"]
+__all__ = ["IndexFile", "open_index_file"]
 
 log = logging.getLogger("wharfinger.sources")
 
@@ -43,16 +42,6 @@ class IndexFile:
             self._lock.close()
         if self._temporary is not None:
             self._temporary.cleanup()
-
-
-def cache_folder() -> Path:
-    """Return the folder `wharfinger` in `XDG_CACHE_HOME`, or in the system's folder for caches."""
-    cache_home = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(cache_home):
-        return Path(cache_home) / "wharfinger"
-    if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
-        return Path(local) / "wharfinger" / "cache"
-    return Path.home() / ".cache" / "wharfinger"
 
 
 def open_index_file(folder: Path, sources: Iterable[str], max_size: int) -> IndexFile:

@@ -1,0 +1,208 @@
+"""The folder of one clone in the cache: private, and locked by the server that fetches into it.
+
+    FOLDER/lock             held while a server fetches, also by the processes that it started
+    FOLDER/state.json       what the last fetch found
+    FOLDER/repository.git   a bare repository
+
+Several servers may read a clone, but one at a time fetches. The lock belongs to an open file, which the processes of
+git inherit: if a server is killed, nobody else writes until its git has ended too. The next fetch removes what a killed
+one left, and so starts with complete packs and references only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from wharfinger.private_files import cache_folder, is_private, replace_privately
+from wharfinger.source import UnusableSource
+from wharfinger.sources.git_remote.remote_address import RemoteAddress
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+__all__ = ["CloneFolder", "CloneState"]
+
+_CONFIG = """\
+[core]
+	repositoryFormatVersion = 1
+	bare = true
+"""
+MAX_STATE_BYTES = 64 << 10
+MAX_COUNTED_FILES = 2_000_000
+
+
+class CloneState(msgspec.Struct, frozen=True, kw_only=True):
+    """What the last fetch found."""
+
+    url: str = ""
+    fetched: float = 0.0
+    """When it ended, in seconds since 1970; 0 if nothing was ever fetched."""
+    advertised: str = ""
+    """A digest of the references that the server listed."""
+    missing: int = 0
+    """How many contents of old revisions are still to be fetched."""
+    cut: bool = False
+    """Whether the missing ones will not be fetched, because the clone would be too large."""
+    partial: bool = False
+    """Whether git treats it as a partial clone: some contents are missing, or were when it was last written."""
+    whole: bool = False
+    """Whether the server cannot send a part of a repository, or a part of this one."""
+
+
+class CloneFolder:
+    """The folder of one clone."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.repository = path / "repository.git"
+
+    @classmethod
+    def of(cls, address: RemoteAddress, above: Path | None = None) -> CloneFolder:
+        """Return the folder of a repository elsewhere, with an empty repository if it is new.
+
+        Raises:
+            UnusableSource: it cannot be made, or others may read or change it.
+        """
+        above = above or cache_folder() / "git"
+        folder = cls(above / address.key)
+        try:
+            above.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.path.mkdir(mode=0o700, exist_ok=True)
+            for checked in (above, folder.path):
+                if checked.is_symlink() or not is_private(checked):
+                    raise UnusableSource(
+                        f"The folder {checked} is for clones, and others may enter it: `chmod 700` it, or remove it."
+                    )
+            with folder.lock() as held:
+                if held is not None:
+                    folder.prepare()
+            for _ in range(100):  # another server may be making it
+                if (folder.repository / "HEAD").exists():
+                    return folder
+                time.sleep(0.05)
+        except OSError as error:
+            raise UnusableSource(
+                f"The clone of {address.url} cannot be kept in {folder.path} ({error.strerror}): make room there, or "
+                "set XDG_CACHE_HOME to another folder."
+            ) from None
+        raise UnusableSource(f"The folder {folder.path} is locked and has no repository: remove it.")
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[int | None]:
+        """Lock the folder for fetching, and yield the descriptor of the lock; None if another server holds it."""
+        opened = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            try:
+                if sys.platform == "win32":
+                    msvcrt.locking(opened, msvcrt.LK_NBLCK, 1)
+                else:
+                    fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                yield None
+                return
+            yield opened
+        finally:
+            os.close(opened)
+
+    def prepare(self) -> None:
+        """Make the repository if it is missing or half made, and remove what an interrupted fetch left. Hold the lock.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        repository = self.repository
+        if not (repository / "HEAD").exists():
+            shutil.rmtree(repository, ignore_errors=True)
+            for name in ("objects/pack", "objects/info", "refs/heads", "refs/tags"):
+                (repository / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_privately(repository / "config", _CONFIG.encode())
+            replace_privately(self.path / "state.json", b"{}")
+            replace_privately(repository / "HEAD", b"ref: refs/heads/main\n")  # the last: it marks the whole
+            return
+        for leftover in _leftovers(repository):
+            if leftover.is_dir() and not leftover.is_symlink():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
+
+    def forget(self) -> None:
+        """Remove the repository, so that the next fetch clones it anew. Hold the lock."""
+        (self.repository / "HEAD").unlink(missing_ok=True)
+        self.prepare()
+
+    def end_partial(self) -> None:
+        """Make a partial clone that has all objects an ordinary one. Hold the lock.
+
+        git may drop any object of a partial clone when it joins packs, since it could fetch it again.
+        """
+        replace_privately(self.repository / "config", _CONFIG.encode())
+        for path in (self.repository / "objects" / "pack").glob("*.promisor"):
+            path.unlink(missing_ok=True)
+
+    def state(self) -> CloneState:
+        """Return what the last fetch found."""
+        try:
+            with open(self.path / "state.json", "rb") as file:
+                return msgspec.json.decode(file.read(MAX_STATE_BYTES), type=CloneState)
+        except (OSError, msgspec.MsgspecError, ValueError):
+            return CloneState()
+
+    def write_state(self, state: CloneState) -> None:
+        """Write what this fetch found. Hold the lock."""
+        replace_privately(self.path / "state.json", msgspec.json.encode(state))
+
+    def size(self) -> int:
+        """Return the bytes of all objects, also of those that are being fetched."""
+        total = count = 0
+        folders = [str(self.repository / "objects")]
+        while folders and count < MAX_COUNTED_FILES:
+            try:
+                with os.scandir(folders.pop()) as entries:
+                    for entry in entries:
+                        count += 1
+                        with contextlib.suppress(OSError):
+                            if entry.is_dir(follow_symlinks=False):
+                                folders.append(entry.path)
+                            else:
+                                total += entry.stat(follow_symlinks=False).st_size
+            except OSError:  # git removed it meanwhile
+                continue
+        return total
+
+    def packs(self) -> int:
+        """Return the number of packs."""
+        try:
+            return sum(name.endswith(".pack") for name in os.listdir(self.repository / "objects" / "pack"))
+        except OSError:
+            return 0
+
+
+def _leftovers(repository: Path) -> Iterator[Path]:
+    """Yield the locks and unfinished files of a fetch that was ended."""
+    yield from repository.glob("*.lock")
+    yield from repository.glob("objects/tmp_*")
+    yield from repository.glob("objects/incoming-*")
+    yield from repository.glob("objects/pack/tmp_*")
+    yield from repository.glob("objects/pack/.tmp-*")
+    yield from repository.glob("objects/pack/pack-*.keep")
+    yield from repository.glob("objects/[0-9a-f][0-9a-f]/tmp_obj_*")
+    for folder, _, names in os.walk(repository / "refs"):
+        for name in names:
+            if name.endswith(".lock"):  # no reference has such a name (git-check-ref-format(1))
+                yield Path(folder, name)
+    packs = repository / "objects" / "pack"
+    for path in packs.glob("pack-*"):
+        # The index is written last: without it, git does not see the rest.
+        if stat.S_ISREG(path.lstat().st_mode) and not path.with_suffix(".idx").exists():
+            yield path

@@ -1,0 +1,419 @@
+"""Keeps a clone in step with its remote: clones it, fetches regularly, and survives outages.
+
+A round compares the references that the server lists with those of the last fetch. If they differ, it fetches, and
+references move in one step when all objects have arrived: readers see the last good state until then.
+
+**The first clone comes in parts,** if the server can send them (`--filter=blob:none`): first commits and folders, then
+the files of HEAD, with which the clone can be used, then the contents of other revisions, in batches. The parts are as
+large together as the whole. With mypy's repository (88 MiB), the clone can be used after 3 s instead of 12. git never
+fetches by itself what is missing (GIT_NO_LAZY_FETCH); until it is there, a read of it is refused with that reason. If
+old contents would exceed the bound of the clone, they stay missing, and the rest can be used.
+
+git 2.39 checks the packs of a partial clone strictly, and accepts none of the harmless mistakes of old tools in them: a
+repository with such objects is cloned as a whole instead.
+
+After a failure the next round comes later each time, at most `MAX_WAIT_SECONDS` later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import os
+import random
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterable
+
+import msgspec
+
+from wharfinger.content.text import many, shown
+from wharfinger.source import SourceUnavailable
+from wharfinger.sources.git_remote.clone_folder import CloneFolder
+from wharfinger.sources.git_remote.fetch_process import FetchFailed, GitNetwork
+from wharfinger.sources.git_remote.remote_address import RemoteAddress
+
+__all__ = ["EVERY_SECONDS", "MAX_CLONE_BYTES", "Mirror"]
+
+log = logging.getLogger("wharfinger.sources")
+
+EVERY_SECONDS = 60.0
+"""Default time between two fetches."""
+MAX_CLONE_BYTES = 2 << 30
+"""Default bound of the size of a clone."""
+LIST_SECONDS = 60.0
+"""Time for the list of references."""
+FETCH_SECONDS = 3_600.0
+"""Time for one fetch."""
+LOCAL_SECONDS = 300.0
+"""Time for a command that uses no network."""
+PATIENT_SECONDS = 4.0
+"""How long the first callers wait for the first clone: less than a list waits for a source."""
+BUSY_SECONDS = 1.0
+"""Time after which a server looks again, if another one fetches."""
+MIN_WAIT_SECONDS = 1.0
+MAX_WAIT_SECONDS = 900.0
+"""The longest time between two rounds after failures."""
+MAX_REFERENCES = 200_000
+BATCH_OBJECTS = 20_000
+"""The most objects of one batch of old contents."""
+MAX_PACKS = 20
+"""Packs after which they are joined."""
+MAX_COMPARED_BRANCHES = 50
+"""The most branches that are checked for a force-push after a fetch."""
+
+_REFSPECS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+_FETCH = ("fetch", "--no-auto-gc", "--no-write-fetch-head", "--no-recurse-submodules", "--no-tags", "--progress")
+
+
+class Mirror:
+    """Maintains one clone while a server runs. `changed` is called after each change, on the event loop."""
+
+    def __init__(
+        self,
+        program: str,
+        address: RemoteAddress,
+        folder: CloneFolder,
+        *,
+        every: float = EVERY_SECONDS,
+        max_bytes: int = MAX_CLONE_BYTES,
+    ) -> None:
+        self.address = address
+        self.folder = folder
+        self.every = every
+        self.changed: list[Callable[[], Awaitable[None]]] = []
+        self.state = folder.state()
+        self.problem = ""
+        """Why the last round failed, in a clause; empty if it succeeded."""
+        self.replaced = ""
+        """What the last force-push, deletion or the like changed, in a sentence."""
+        self._git = GitNetwork(program, address, folder, max_bytes, self._on_progress)
+        self._progress = ""
+        self._failures = 0
+        self._failed_since = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._began = 0.0
+        self._event = asyncio.Event()
+
+    # Its life
+
+    def start(self) -> None:
+        """Begin to fetch, on the running event loop."""
+        if self._task is None:
+            self._began = time.monotonic()
+            self._event = asyncio.Event()
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def limit(self, max_bytes: int) -> None:
+        """Set the bound of the size of the clone."""
+        self._git.max_bytes = max_bytes
+
+    async def close(self) -> None:
+        """Stop fetching, and end the processes."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait((task,))
+
+    @property
+    def cloned(self) -> bool:
+        """Whether the clone can be read."""
+        return self.state.fetched > 0
+
+    @property
+    def incomplete(self) -> str:
+        """Why contents of old revisions are missing, as a sentence; empty if the clone is complete."""
+        state = self.state
+        if state.cut:
+            return (
+                f"Contents of old revisions are missing from this clone of {self.address.url}, which would be larger "
+                f"than {self._git.max_bytes >> 20:,} MiB with them: read a newer revision, or raise max_clone_size."
+            )
+        if state.missing:
+            return (
+                f"This content is still being fetched from {self.address.url} "
+                f"({many(state.missing, 'object')} missing): try again in a minute, or read a newer revision."
+            )
+        return ""
+
+    async def wait_until_cloned(self) -> None:
+        """Return when the clone can be read. The first callers wait some seconds for a small one.
+
+        Raises:
+            SourceUnavailable: it cannot be read yet; the message says why.
+        """
+        while not self.cloned:
+            left = self._began + PATIENT_SECONDS - time.monotonic()
+            if self._task is None or left <= 0 or self.problem:
+                raise SourceUnavailable(self.unavailable())
+            event = self._event
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(event.wait(), left)
+
+    def unavailable(self) -> str:
+        """Return why the clone cannot be read yet, as a sentence."""
+        if self.problem:
+            return f"{self.address.url} could not be cloned: {self.problem}. It is tried again."
+        words = f" ({self._progress})" if self._progress else ""
+        return f"{self.address.url} is being cloned for the first time{words}: try again in some seconds."
+
+    def describe(self) -> str:
+        """Describe how fresh the clone is."""
+        if not self.cloned:
+            return self.unavailable().rstrip(".")
+        facts = [f"fetched {_ago(time.time() - self.state.fetched)}, every {self.every:g} s"]
+        if self.problem:
+            since = f" for {_duration(time.time() - self._failed_since)}" if self._failed_since else ""
+            fetched = _ago(time.time() - self.state.fetched)
+            facts = [f"not fetched{since} ({self.problem}); its state of {fetched} is served"]
+        if self.state.cut:
+            facts.append("without contents of old revisions, which exceed the bound of its size")
+        elif self.state.missing:
+            facts.append(f"{many(self.state.missing, 'object')} of old revisions still to be fetched")
+        if self.replaced:
+            facts.append(self.replaced)
+        return ", ".join(facts)
+
+    def _on_progress(self, words: str) -> None:
+        self._progress = words
+
+    def _notify(self) -> None:
+        event, self._event = self._event, asyncio.Event()
+        event.set()
+
+    # Rounds
+
+    async def _run(self) -> None:
+        while True:
+            wait = self.every
+            try:
+                wait = await self._round()
+                if self.problem:
+                    log.warning("%s can be fetched again", self.address.url)
+                self.problem, self._failures, self._failed_since = "", 0, 0.0
+            except FetchFailed as error:
+                wait = self._failed(str(error))
+            except OSError as error:
+                wait = self._failed(f"the clone cannot be written ({error.strerror})")
+            except Exception as error:
+                log.exception("%s could not be fetched", self.address.url)
+                wait = self._failed(f"an error of {type(error).__name__}")
+            self._notify()
+            await asyncio.sleep(wait)
+
+    def _failed(self, reason: str) -> float:
+        """Record a failure, and return the seconds until the next round."""
+        if reason != self.problem:
+            state = "its last good state is served" if self.cloned else "it has never been cloned"
+            log.warning("%s could not be fetched: %s. It is tried again; %s", self.address.url, reason, state)
+        self.problem = reason
+        self._failed_since = self._failed_since or time.time()
+        self._failures += 1
+        first = max(MIN_WAIT_SECONDS, min(self.every, 5.0))
+        wait = min(first * 2.0 ** min(self._failures - 1, 20), max(MAX_WAIT_SECONDS, self.every))
+        return wait * random.uniform(0.8, 1.0)  # noqa: S311  # several servers do not return at once
+
+    async def _round(self) -> float:
+        """Fetch if the remote changed, and return the seconds until the next round.
+
+        Raises:
+            FetchFailed: it could not be fetched.
+        """
+        with self.folder.lock() as lock:
+            before, self.state = self.state, self.folder.state()
+            if before != self.state:  # another server has fetched
+                await self._report()
+            if lock is None:
+                self._progress = self._progress or "by another server"
+                return min(BUSY_SECONDS, self.every)
+            age = time.time() - self.state.fetched
+            if self.state.fetched and 0 <= age < self.every / 2 and self.incomplete == "" and before != self.state:
+                return self.every - age
+            await asyncio.to_thread(self.folder.prepare)
+            await self._fetch(lock)
+        return self.every
+
+    async def _report(self) -> None:
+        self._notify()
+        for report in self.changed:
+            await report()
+
+    async def _save(self, **changes: object) -> None:
+        self.state = msgspec.structs.replace(self.state, url=self.address.url, **changes)
+        if self.state.partial and not self.state.missing:
+            await asyncio.to_thread(self.folder.end_partial)
+            self.state = msgspec.structs.replace(self.state, partial=False)
+        await asyncio.to_thread(self.folder.write_state, self.state)
+        await self._report()
+
+    # One fetch
+
+    async def _fetch(self, lock: int) -> None:
+        listed = await self._git.run(
+            "ls-remote", "--symref", "origin", "HEAD", "refs/heads/*", "refs/tags/*", lock=lock, seconds=LIST_SECONDS
+        )
+        head, count = _parse_listed(listed)
+        if count > MAX_REFERENCES:
+            raise FetchFailed(f"it has more than {MAX_REFERENCES:,} references")
+        advertised = hashlib.blake2b(listed, digest_size=16).hexdigest()
+        if advertised != self.state.advertised or not self.cloned:
+            before = await self._local_references(lock)
+            partial = not self.cloned and not self.state.whole and await self._clone_partially(lock)
+            if not partial:
+                if not self.cloned and not before:
+                    await asyncio.to_thread(self.folder.forget)
+                await self._fetch_references(lock)
+            await self._set_head(lock, head)
+            self.replaced = await self._compare(lock, before, await self._local_references(lock)) or self.replaced
+            if partial or self.incomplete:
+                await self._fetch_missing(lock, await self._missing(lock, "--no-walk", "--ignore-missing", "HEAD"))
+                missing = await self._missing(lock, "--all")
+                await self._save(fetched=time.time(), advertised=advertised, missing=len(missing), partial=True)
+            else:
+                await self._save(fetched=time.time(), advertised=advertised, missing=0)
+        else:
+            await self._save(fetched=time.time())
+        if self.state.missing and not self.state.cut:
+            await self._fetch_history(lock)
+        if await asyncio.to_thread(self.folder.packs) > MAX_PACKS:
+            await self._join_packs(lock)
+
+    async def _fetch_references(self, lock: int, *options: str) -> None:
+        try:
+            await self._git.run(
+                *_FETCH, *(options or ("--no-filter",)), "--prune", "--atomic", "origin", *_REFSPECS,
+                lock=lock, seconds=FETCH_SECONDS,
+            )  # fmt: skip
+        except FetchFailed as error:
+            if self.cloned and "bound of the clone" in str(error):
+                # Objects that no branch has any more may take the room.
+                await self._join_packs(lock, everything=True)
+            raise
+
+    async def _set_head(self, lock: int, head: str) -> None:
+        """Set HEAD to the remote's branch, or to its commit if that is in a branch."""
+        if head.startswith("refs/"):
+            await self._git.run("symbolic-ref", "HEAD", head, lock=lock, seconds=LOCAL_SECONDS, network=False)
+        elif head:
+            with contextlib.suppress(FetchFailed):
+                command = ("update-ref", "--no-deref", "HEAD", head)
+                await self._git.run(*command, lock=lock, seconds=LOCAL_SECONDS, network=False)
+
+    async def _clone_partially(self, lock: int) -> bool:
+        """Clone commits and folders without files, and return whether that was possible."""
+        try:
+            await self._fetch_references(lock, "--filter=blob:none")
+        except FetchFailed as error:
+            if "fsck error" not in error.stderr and "filter" not in error.stderr:
+                raise
+            log.info("%s is cloned as a whole: %s", self.address.url, error)
+            await asyncio.to_thread(self.folder.forget)
+            self.state = msgspec.structs.replace(self.state, whole=True)
+            return False
+        return True
+
+    async def _local_references(self, lock: int) -> dict[str, str]:
+        output = await self._git.run(
+            "for-each-ref", f"--count={MAX_REFERENCES}", "--format=%(objectname) %(refname)",
+            "refs/heads/", "refs/tags/",
+            lock=lock, seconds=LOCAL_SECONDS, network=False,
+        )  # fmt: skip
+        return {name: oid for oid, _, name in (os.fsdecode(line).partition(" ") for line in output.splitlines())}
+
+    async def _compare(self, lock: int, before: dict[str, str], after: dict[str, str]) -> str:
+        """Report branches that were deleted or replaced by a force-push, and tags that were moved or deleted."""
+        changes: list[str] = []
+        compared = 0
+        for name, oid in before.items():
+            words = shown(name.removeprefix("refs/heads/").replace("refs/tags/", "tag "))
+            if name not in after:
+                changes.append(f"{words} was deleted")
+            elif after[name] != oid and name.startswith("refs/tags/"):
+                changes.append(f"{words} was moved")
+            elif after[name] != oid and compared < MAX_COMPARED_BRANCHES:
+                compared += 1
+                try:
+                    await self._git.run(
+                        "merge-base", "--is-ancestor", oid, after[name], lock=lock, seconds=10, network=False
+                    )
+                except FetchFailed:
+                    changes.append(f"{words} was replaced by a force-push ({oid[:7]} became {after[name][:7]})")
+        if not changes:
+            return ""
+        more = f" and {len(changes) - 5} more changes of this kind" if len(changes) > 5 else ""
+        sentence = f"{', '.join(changes[:5])}{more}"
+        log.warning("%s: %s", self.address.url, sentence)
+        return sentence
+
+    # Contents that a partial clone misses
+
+    async def _missing(self, lock: int, *revisions: str) -> list[str]:
+        """Return the names of the missing objects of some revisions, the newest first."""
+        output = await self._git.run(
+            "rev-list", "--objects", "--no-object-names", "--missing=print", *revisions,
+            lock=lock, seconds=LOCAL_SECONDS, network=False, most=1 << 30,
+        )  # fmt: skip
+        return [line[1:].decode("ascii") for line in output.split(b"\n") if line.startswith(b"?")]
+
+    async def _fetch_missing(self, lock: int, oids: Iterable[str]) -> None:
+        text = "".join(f"{oid}\n" for oid in oids).encode()
+        if not text:
+            return
+        with tempfile.TemporaryFile(dir=self.folder.path) as names:
+            names.write(text)
+            names.seek(0)
+            await self._git.run(
+                *_FETCH, "--no-filter", "--stdin", "origin", lock=lock, seconds=FETCH_SECONDS, stdin=names
+            )
+
+    async def _fetch_history(self, lock: int) -> None:
+        """Fetch contents of old revisions, the newest first, until all are there or the bound is reached."""
+        missing = await self._missing(lock, "--all")
+        while missing:
+            batch, missing = missing[:BATCH_OBJECTS], missing[BATCH_OBJECTS:]
+            try:
+                await self._fetch_missing(lock, batch)
+            except FetchFailed as error:
+                if "bound of the clone" not in str(error):
+                    raise
+                log.warning("%s: contents of old revisions are left out: %s", self.address.url, error)
+                await asyncio.to_thread(self.folder.prepare)
+                await self._save(missing=len(batch) + len(missing), cut=True)
+                return
+            await self._save(missing=len(missing))
+
+    async def _join_packs(self, lock: int, *, everything: bool = False) -> None:
+        """Join small packs into larger ones; with `everything`, drop objects that no reference leads to."""
+        if self.state.partial:  # git would drop what it could fetch again
+            return
+        how = ("-a",) if everything else ("--geometric=2",)
+        with contextlib.suppress(FetchFailed):  # it is tried again after the next fetch
+            await self._git.run("repack", "-d", "-q", *how, lock=lock, seconds=LOCAL_SECONDS, network=False)
+
+
+def _parse_listed(output: bytes) -> tuple[str, int]:
+    """Return HEAD, a branch or a commit or empty, and the number of references, from `ls-remote --symref`."""
+    branch = commit = ""
+    count = 0
+    for line in output.split(b"\n"):
+        first, _, name = os.fsdecode(line).partition("\t")
+        if name != "HEAD":
+            count += not name.endswith("^{}")
+        elif first.startswith("ref: refs/heads/"):
+            branch = first.removeprefix("ref: ")
+        else:
+            commit = first
+    return branch or commit, count
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(1, round(seconds))} s"
+
+
+def _ago(seconds: float) -> str:
+    return f"{_duration(seconds)} ago"

@@ -1,0 +1,125 @@
+"""A repository elsewhere as live resources: a clone in the cache that follows it, read like a local repository."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from wharfinger.errors import InvalidArgument, Overloaded, ResourceNotFound
+from wharfinger.source import UnusableSource
+from wharfinger.sources.git_remote.clone_folder import CloneFolder
+from wharfinger.sources.git_remote.mirror import EVERY_SECONDS, MAX_CLONE_BYTES, Mirror
+from wharfinger.sources.git_remote.remote_address import parse_remote
+from wharfinger.sources.git_repository.answers import GitAnswer, Repository
+from wharfinger.sources.git_repository.git_directory import find_repository
+from wharfinger.sources.git_repository.git_process import GitFailed, find_git
+from wharfinger.sources.git_repository.object_reader import MissingObject
+from wharfinger.sources.git_repository.private_directory import PrivateDirectory
+from wharfinger.sources.git_repository.references import References
+from wharfinger.sources.git_repository.source import GitSource
+from wharfinger.sources.labels import usable_label
+
+__all__ = ["RemoteGitSource", "open_clone", "publish_clone"]
+
+Result = TypeVar("Result")
+
+MIN_EVERY_SECONDS = 1.0
+LOOK_EVERY_SECONDS = 1.0
+"""Time between two checks of the clone's references while a client watches: another server may have fetched."""
+
+
+def open_clone(
+    url: str, label: str | None, *, every: float | None, max_size: int, max_clone_size: int | None
+) -> tuple[Repository, Mirror]:
+    """Return the clone of a repository elsewhere, and what maintains it. None means a default.
+
+    Raises:
+        UnusableSource: the address cannot be used, the clone cannot be kept, or git is missing or too old.
+    """
+    every = EVERY_SECONDS if every is None else every
+    if not every >= MIN_EVERY_SECONDS:
+        raise UnusableSource(
+            f"A repository elsewhere is fetched at most once a second: give every={every:g} at least 1."
+        )
+    address = parse_remote(url)
+    program = find_git()
+    address.authorization()  # refuse a token that cannot be used before anything is published
+    folder = CloneFolder.of(address)
+    private = PrivateDirectory(find_repository(folder.repository, version=program.version), program.path)
+    private.open()
+    repository = Repository(private, usable_label(address.name if label is None else label), max_size)
+    max_bytes = MAX_CLONE_BYTES if max_clone_size is None else max_clone_size
+    return repository, Mirror(program.path, address, folder, every=every, max_bytes=max_bytes)
+
+
+def publish_clone(
+    url: str, label: str | None, *, every: float | None, max_size: int, max_clone_size: int | None
+) -> RemoteGitSource:
+    """Return the source that `git()` returns for an address. Raises what `open_clone` raises."""
+    return RemoteGitSource(*open_clone(url, label, every=every, max_size=max_size, max_clone_size=max_clone_size))
+
+
+class RemoteGitSource(GitSource):
+    """The source that `git()` returns for the address of a repository elsewhere."""
+
+    noun = "repository"
+
+    def __init__(self, repository: Repository, mirror: Mirror) -> None:
+        super().__init__(repository, LOOK_EVERY_SECONDS)
+        self.mirror = mirror
+        self.location = mirror.address.url
+        self.root = ""  # the clone is no folder of the operator
+        mirror.changed.append(self._fetched)
+
+    def __repr__(self) -> str:
+        return f"git({self.location!r}, label={self.name!r})"
+
+    async def start(self) -> None:
+        """Begin to clone or fetch."""
+        self.mirror.start()
+
+    async def close(self) -> None:
+        """Stop fetching and watching, and end all processes."""
+        await self.mirror.close()
+        await super().close()
+
+    def describe(self) -> str:
+        """Describe the clone, and how fresh it is."""
+        facts = self.mirror.describe()
+        return f"{super().describe().partition(', watched by')[0]}, {facts}" if self.mirror.cloned else facts
+
+    async def _fetched(self) -> None:
+        self._polling.look_now()
+
+    async def _current(self, within: float = 0.0) -> References:
+        await self.mirror.wait_until_cloned()
+        return await super()._current(within)
+
+    async def _answered(
+        self, uri: str, use: Callable[[GitAnswer], Awaitable[Result]], references: References | None = None
+    ) -> Result:
+        async def checked(answer: GitAnswer) -> Result:
+            if self.mirror.incomplete and await self._reads_old_contents(answer):
+                raise Overloaded(self.mirror.incomplete)
+            return await use(answer)
+
+        try:
+            return await super()._answered(uri, checked, references)
+        except (ResourceNotFound, InvalidArgument) as error:
+            if self.mirror.incomplete and _is_about_missing_objects(error):
+                raise Overloaded(self.mirror.incomplete) from None
+            raise
+
+    async def _reads_old_contents(self, answer: GitAnswer) -> bool:
+        """Return whether git would leave out contents that are missing, instead of failing."""
+        address = answer.address
+        if address.kind != "grep":
+            return False
+        return (await answer.revision(address.rev)).oid != answer.references.head
+
+
+def _is_about_missing_objects(error: Exception) -> bool:
+    cause = error.__cause__ or error.__context__
+    if isinstance(error, GitFailed):
+        return any(words in error.why for words in ("unable to read", "Cannot read blob", "missing", "promisor"))
+    return isinstance(cause, MissingObject)

@@ -1,0 +1,65 @@
+"""`git()`: publishes a repository of this machine, or a clone of one elsewhere."""
+
+from __future__ import annotations
+
+import os
+
+from wharfinger.source import UnusableSource
+from wharfinger.sources.git_repository.answers import Repository
+from wharfinger.sources.git_repository.git_directory import find_repository
+from wharfinger.sources.git_repository.git_process import find_git
+from wharfinger.sources.git_repository.private_directory import PrivateDirectory
+from wharfinger.sources.git_repository.source import POLL_SECONDS, GitSource
+from wharfinger.sources.labels import default_label, usable_label
+from wharfinger.sources.windows.window import MAX_READ_BYTES
+
+__all__ = ["git"]
+
+
+def git(
+    path: str | os.PathLike[str],
+    *,
+    label: str | None = None,
+    every: float | None = None,
+    max_size: int = MAX_READ_BYTES,
+    git_dir: str | os.PathLike[str] | None = None,
+    max_clone_size: int | None = None,
+) -> GitSource:
+    """Publish a git repository: `server.include(git("."))`, or `git("https://git.example.org/docs.git")`.
+
+    Clients read trees, files, commits, differences and logs at any revision. The source never runs a program that the
+    repository names, never writes to a repository of this machine, and reads nothing outside its folder. Clients can
+    read every object by its name, even one that is in no branch.
+
+    A repository elsewhere is cloned into the user's cache folder when the server starts, and fetched regularly. A token
+    for it is read from the environment (`WHARFINGER_GIT_TOKEN`). While it cannot be reached, its last state is served.
+
+    Args:
+        path: The top folder of a repository, a bare repository, the git directory of a worktree or a submodule, or the
+            `https://` address of a repository elsewhere.
+        label: The name in URIs, `git://<label>/…`; by default that of the folder, or the last part of the address.
+        every: Seconds between two checks of branches, tags and HEAD while a client watches, 0.25 by default; of a
+            repository elsewhere, between two fetches, 60 by default and at least 1.
+        max_size: The largest file in bytes that is read whole; a larger one is read in windows.
+        git_dir: The git directory to which a `.git` file in `path` may lead, or a directory above it.
+        max_clone_size: The largest clone of a repository elsewhere in bytes, 2 GiB by default.
+
+    Raises:
+        UnusableSource: `path` is not a repository, parts of it are stored elsewhere, the address or the cache folder
+            cannot be used, or git is missing or too old.
+    """
+    # Imported on use: a repository of this machine needs no network.
+    from wharfinger.sources.git_remote.remote_address import is_remote
+
+    if isinstance(path, str) and is_remote(path):
+        from wharfinger.sources.git_remote.remote_source import publish_clone
+
+        if git_dir is not None:
+            raise UnusableSource("git_dir is for repositories of this machine: leave it out.")
+        return publish_clone(path, label, every=every, max_size=max_size, max_clone_size=max_clone_size)
+    program = find_git()
+    found = find_repository(path, git_dir, program.version)
+    name = default_label(found.work_tree or found.root).removesuffix(".git") or "repository" if label is None else label
+    private = PrivateDirectory(found, program.path)
+    private.open()
+    return GitSource(Repository(private, usable_label(name), max_size), POLL_SECONDS if every is None else every)

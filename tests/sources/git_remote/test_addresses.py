@@ -1,0 +1,112 @@
+"""Which addresses of repositories are cloned, and where their credentials come from."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from wharfinger.source import UnusableSource
+from wharfinger.sources.git_remote.remote_address import is_remote, parse_remote
+from wharfinger.sources.git_repository import git
+
+
+@pytest.mark.parametrize(
+    ("text", "url", "name"),
+    [
+        ("https://git.example.org/org/docs.git", "https://git.example.org/org/docs.git", "docs"),
+        ("https://git.example.org/org/docs", "https://git.example.org/org/docs", "docs"),
+        ("HTTPS://GIT.Example.org:8443/org/docs.git/", "https://git.example.org:8443/org/docs.git", "docs"),
+        ("https://git.example.org/a%20b.git", "https://git.example.org/a%20b.git", "a_b"),
+        ("https://git.example.org/.git", "https://git.example.org/.git", "repository"),
+        ("https://[2001:db8::1]/x.git", "https://[2001:db8::1]/x.git", "x"),
+        ("http://127.0.0.1:8000/x.git", "http://127.0.0.1:8000/x.git", "x"),
+        ("http://localhost/x.git", "http://localhost/x.git", "x"),
+    ],
+)
+def test_an_address_is_normalised_and_names_the_source(text: str, url: str, name: str) -> None:
+    address = parse_remote(text)
+    assert (address.url, address.name) == (url, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("ssh://git@example.org/x.git", "over HTTPS only"),
+        ("git@example.org:org/x.git", "over HTTPS only"),
+        ("git://example.org/x.git", "over HTTPS only"),
+        ("file:///srv/x.git", "over HTTPS only"),
+        ("ext::sh -c touch", "no folder"),
+        ("http://example.org/x.git", "anyone on the way"),
+        ("https://ada:hunter2@example.org/x.git", "WHARFINGER_GIT_TOKEN"),
+        ("https://hunter2@example.org/x.git", "WHARFINGER_GIT_TOKEN"),
+        ("https://example.org/x.git?token=hunter2", "query"),
+        ("https://example.org/x.git#hunter2", "query"),
+        ("https://example.org/x y.git", "cannot be read"),
+        ("https://example.org/x\n.git", "cannot be read"),
+        ("https://example.org\\@evil.example/x.git", "WHARFINGER_GIT_TOKEN"),
+        ("https://example.org", "cannot be read"),
+        ("https:///x.git", "cannot be read"),
+        ("https://example.org:99999/x.git", "cannot be read"),
+        ("https://exämple.org/x.git", "cannot be read"),
+        ("https://example.org/" + "x" * 2_000, "cannot be read"),
+    ],
+)
+def test_other_addresses_are_refused_without_showing_secrets(text: str, reason: str, cache: Path) -> None:
+    with pytest.raises(UnusableSource, match=reason) as caught:
+        git(text)
+    assert "hunter2" not in str(caught.value)
+    assert not cache.exists()
+
+
+def test_the_length_of_an_address_is_bounded() -> None:
+    start = "https://example.org/"
+    assert parse_remote(start + "x" * (2_000 - len(start)))
+    with pytest.raises(UnusableSource):
+        parse_remote(start + "x" * (2_001 - len(start)))
+
+
+def test_a_folder_with_a_name_like_an_address_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert is_remote("me@host:docs")
+    (tmp_path / "me@host:docs").mkdir()
+    assert not is_remote("me@host:docs")
+
+
+def test_each_address_has_its_own_folder() -> None:
+    urls = [
+        "https://a.example/x.git",
+        "https://a.example/X.git",
+        "https://b.example/x.git",
+        "https://a.example/y/x.git",
+    ]
+    assert len({parse_remote(url).key for url in urls}) == len(urls)
+    assert parse_remote(urls[0] + "/").key == parse_remote(urls[0]).key
+
+
+def test_a_token_is_sent_to_one_host_only(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sent(host: str) -> str:
+        header = parse_remote(f"https://{host}/x.git").authorization()
+        return base64.b64decode(header.removeprefix("Basic ")).decode()
+
+    assert sent("a.example") == ""
+    monkeypatch.setenv("WHARFINGER_GIT_TOKEN", "general")
+    assert sent("a.example") == "x-access-token:general"
+    with pytest.raises(UnusableSource, match="WHARFINGER_GIT_TOKEN_B_EXAMPLE") as caught:
+        sent("b.example")
+    assert "general" not in str(caught.value).replace("the general", "")
+    monkeypatch.setenv("WHARFINGER_GIT_TOKEN_B_EXAMPLE", "own")
+    monkeypatch.setenv("WHARFINGER_GIT_USERNAME_B_EXAMPLE", "ada")
+    monkeypatch.setenv("WHARFINGER_GIT_TOKEN_C_EXAMPLE", "")
+    assert (sent("a.example"), sent("b.example"), sent("c.example")) == ("x-access-token:general", "ada:own", "")
+
+
+@pytest.mark.parametrize("token", ["a\nX-Evil: 1", "a\x00", "a\rb"])
+def test_a_token_that_would_be_two_headers_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+    try:
+        monkeypatch.setenv("WHARFINGER_GIT_TOKEN", token)
+    except ValueError:
+        return  # the system refuses it
+    with pytest.raises(UnusableSource, match="cannot be sent"):
+        parse_remote("https://a.example/x.git").authorization()
