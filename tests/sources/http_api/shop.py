@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import json
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, HTTPException, Query, Request, Response
@@ -22,13 +22,13 @@ TOKEN = "tok-4f1f0c8e2b"
 """The token that the guarded operations accept."""
 
 
-class Status(str, Enum):
+class Status(StrEnum):
     open = "open"
     shipped = "shipped"
     failed = "failed"
 
 
-class Harbour(str, Enum):
+class Harbour(StrEnum):
     hull = "hull"
     whitby = "whitby"
 
