@@ -32,7 +32,7 @@ from wharfinger.version import __version__
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
-__all__ = ["Fetcher", "Gunzip", "TooLarge", "same_origin"]
+__all__ = ["USER_AGENT", "Fetcher", "Gunzip", "NotAllowed", "TooLarge", "same_origin"]
 
 EXCHANGE_SECONDS = 30.0
 """Seconds of one exchange: every redirect, from the look-up of the name to the last byte."""
@@ -46,6 +46,10 @@ USER_AGENT = f"wharfinger/{__version__}"
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 KEPT_HEADERS = frozenset(("accept", "accept-language", "range", "user-agent"))
 """Headers that are sent to another origin after a redirect. Any other one may be a credential (`X-Api-Key`)."""
+
+
+class NotAllowed(ConnectionFailed):
+    """The rules of the fetcher do not allow a URL, its address, or what it redirects to."""
 
 
 class TooLarge(ConnectionFailed):
@@ -139,8 +143,9 @@ class Fetcher:
         `max_body_bytes` replaces that of the fetcher.
 
         Raises:
+            NotAllowed: the rules do not allow the URL, its address, or what it redirects to.
             TooLarge: the body is larger than `max_body_bytes`.
-            ConnectionFailed: the URL or its address is not allowed, nobody answers in time, or the answer is damaged.
+            ConnectionFailed: nobody answers in time, or the answer is damaged.
         """
         limit = self._max_body_bytes if max_body_bytes is None else max_body_bytes
         sent = self._headers | {name.lower(): text for name, text in (headers or {}).items()}
@@ -169,15 +174,15 @@ class Fetcher:
 
         parts, shown = split_url(url), redacted(url)
         if parts is None:
-            raise ConnectionFailed(f"{shown[:200]} is not requested: it is not an http(s) URL that can be used.")
+            raise NotAllowed(f"{shown[:200]} is not requested: it is not an http(s) URL that can be used.")
         if self._refuse is not None and (reason := self._refuse(url)) is not None:
-            raise ConnectionFailed(f"{shown} is not requested: {reason}.")
+            raise NotAllowed(f"{shown} is not requested: {reason}.")
         host = str(parts.hostname)
         proxy = proxy_for(parts.scheme, host)
         # What the session's resolver does not see: an address needs no resolving, and a proxy resolves names itself.
         unseen = [host] if is_address(host) else await _addresses(host) if proxy is not None else []
         if not all(self._allow(host, address) for address in unseen):
-            raise ConnectionFailed(f"{shown} is not requested: {self._refusal.format(host=host)}.")
+            raise NotAllowed(f"{shown} is not requested: {self._refusal.format(host=host)}.")
         try:
             async with self._session(proxied=proxy is not None).request(
                 method,
@@ -231,7 +236,7 @@ class Fetcher:
         except ValueError:
             found = ""
         if not found or split_url(found) is None or not self._follow(url, found):
-            raise ConnectionFailed(
+            raise NotAllowed(
                 f"{redacted(url)} redirects elsewhere, which is not followed: {redacted(location[:200])!r}."
             )
         return found

@@ -308,6 +308,13 @@ class Source:
         """
         return None
 
+    def unsearched(self) -> str:
+        """Return a sentence that says why a search may miss something now, or an empty string. Must not block.
+
+        Override it if `text` cannot have the text of all documents yet.
+        """
+        return ""
+
     def shown_documents(self) -> Callable[[str], bool] | None:
         """Return a function that returns whether a search may show a document whose URI the caller may read.
 

@@ -168,6 +168,7 @@ def search_documents(
     if corrected != query_words:
         hits = _DocumentSearch(source, corrected, limit, reader, bounds).hits()
     hits.remark = remark or hits.remark
+    hits.truncated = hits.truncated or source.unsearched()
     return hits
 
 

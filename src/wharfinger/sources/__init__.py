@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from wharfinger.sources.system_state import system
     from wharfinger.sources.table_files import tables
     from wharfinger.sources.upstream_server import upstream
+    from wharfinger.sources.web_pages import web
 
 __all__ = [
     "Folder",
@@ -43,6 +44,7 @@ __all__ = [
     "system",
     "tables",
     "upstream",
+    "web",
 ]
 
 _MODULES = {
@@ -66,6 +68,7 @@ _MODULES = {
     "system": "wharfinger.sources.system_state",
     "tables": "wharfinger.sources.table_files",
     "upstream": "wharfinger.sources.upstream_server",
+    "web": "wharfinger.sources.web_pages",
 }
 """The module of each name. No module has the name of a member of this package, because importing it would hide that."""
 

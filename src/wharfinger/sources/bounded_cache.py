@@ -43,6 +43,11 @@ class BoundedCache(Generic[Key, Value]):
                 self._drop(next(iter(self._kept)))
         return value
 
+    def remove(self, key: Key) -> None:
+        """Drop the value of a key, if there is one."""
+        with self._lock:
+            self._drop(key)
+
     def clear(self) -> None:
         """Drop all values."""
         with self._lock:

@@ -179,6 +179,7 @@ KINDS: tuple[SourceKind, ...] = (
         suffixes=(".csv", ".tsv", ".parquet", ".jsonl", ".ndjson"),
         queried=True,
     ),
+    SourceKind("web:https://HOST/", "pages of a web site, as Markdown", "web", ("web",), _rest, takes=("every",)),
     SourceKind(
         "system:",
         "this machine: load, memory, disks and processes",

@@ -174,6 +174,7 @@ class SearchIndex:
             hits.truncated
             or _incomplete(indexing, not pending.isdisjoint(chosen))
             or await self._missing(owner, indexing, store, filters)
+            or " ".join(filter(None, (source.unsearched() for source in chosen.values())))
         )
         return hits, uncovered
 

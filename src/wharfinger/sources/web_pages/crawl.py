@@ -1,0 +1,110 @@
+"""Reads the listed pages one after another, so that their texts can be searched.
+
+A thread reads a page, and then waits at least as long as the request took, `REST_SECONDS`, and what robots.txt asks for
+(`Crawl-delay`). It starts with the first search, because a site should not be read as a whole for a client that only
+wants one page. A page is requested again after `AGAIN_SECONDS`, with a condition, so that most answers are empty.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import CancelledError
+from contextlib import suppress
+
+from wharfinger.content.text import many
+from wharfinger.errors import InternalError, ResourceNotFound
+from wharfinger.policy.current import is_restricted
+from wharfinger.source import SourceUnavailable
+from wharfinger.sources.web_pages.web_site import Listing, WebSite
+
+__all__ = ["Crawl"]
+
+REST_SECONDS = 0.25
+MAX_DELAY_SECONDS = 30.0
+"""Longest `Crawl-delay` that is kept to: with a longer one, most pages would never be read."""
+AGAIN_SECONDS = 3600.0
+IDLE_SECONDS = 30.0
+"""Time between two looks for pages that are new, or are due again."""
+MAX_BYTES = 48 << 20
+"""Bytes of text after which no further page is read; fewer than the site keeps, so that none is dropped meanwhile."""
+
+
+class Crawl:
+    """Reads at most `most` pages of a site in a thread, from `start` to `stop`."""
+
+    def __init__(self, site: WebSite, most: int, rest: float = REST_SECONDS) -> None:
+        self._site = site
+        self._most = most
+        self._rest = rest
+        self._read: dict[str, float] = {}
+        """When each page was read."""
+        self._lock = threading.Lock()
+        self._stopped: threading.Event | None = None
+        self._full = False
+
+    def start(self) -> None:
+        """Start the thread, if it does not run."""
+        with self._lock:
+            if self._stopped is None and self._most > 0:
+                self._stopped = threading.Event()
+                threading.Thread(
+                    target=self._run, args=(self._stopped,), name="wharfinger-web-crawl", daemon=True
+                ).start()
+
+    def stop(self) -> None:
+        """Stop the thread after its current request."""
+        with self._lock:
+            if self._stopped is not None:
+                self._stopped.set()
+                self._stopped = None
+
+    def done(self, listing: Listing) -> int:
+        """Return the number of listed pages that were read."""
+        return sum(url in self._read for url in listing.urls)
+
+    def unread(self, listing: Listing) -> str:
+        """Return a sentence that says which pages were not read; empty if all were."""
+        done, total = self.done(listing), len(listing.urls)
+        if done >= total:
+            return ""
+        if is_restricted():  # the numbers include pages that the caller may not see
+            return "Not all pages have been read for searches: the others are found by title."
+        if self._full or done >= self._most:
+            return f"Only {many(done, 'page')} of {total:,} are searched by text, the others by title."
+        return f"{many(done, 'page')} of {total:,} have been read so far: search again for what is missing."
+
+    def _run(self, stopped: threading.Event) -> None:
+        while not stopped.is_set():
+            with suppress(SourceUnavailable, CancelledError):  # the server reports an outage; or the site is closed
+                self._read_all(self._site.listing(), stopped)
+            stopped.wait(IDLE_SECONDS)
+
+    def _read_all(self, listing: Listing, stopped: threading.Event) -> None:
+        """Read the pages that are new or due.
+
+        Raises:
+            SourceUnavailable: the site does not answer.
+        """
+        for url in self._read.keys() - listing.pages.keys():
+            del self._read[url]
+        size = 0
+        for url in listing.urls[: self._most]:
+            kept = self._site.kept_page(url)
+            if url not in self._read or kept is None or time.monotonic() > self._read[url] + AGAIN_SECONDS:
+                stopped.wait(self._site.pause())
+                if stopped.is_set():
+                    return
+                began = time.monotonic()
+                try:
+                    kept = self._site.page(url)
+                except (ResourceNotFound, InternalError) as error:
+                    if isinstance(error, SourceUnavailable):
+                        raise
+                self._read[url] = time.monotonic()
+                took = self._read[url] - began
+                stopped.wait(max(self._rest, took, min(MAX_DELAY_SECONDS, self._site.crawl_delay())))
+            size += len(kept.data) if kept is not None else 0
+            if size > MAX_BYTES:
+                self._full = True
+                return

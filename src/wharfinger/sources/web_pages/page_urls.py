@@ -1,0 +1,71 @@
+"""The URLs of a site's pages: one spelling for each, and which of them are below the operator's URL.
+
+A policy judges URIs that can be written in one way only (`policy.patterns`). So every URL is normalized when it enters
+the list (RFC 3986 §6.2.2: letters of the host, percent-encoding, dots), and a request must use that spelling.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import NamedTuple
+from urllib.parse import quote, urljoin, urlsplit
+
+from wharfinger.net import origin_of, split_url
+from wharfinger.policy.patterns import segments_of
+
+__all__ = ["Scope", "normalized", "resolved"]
+
+MAX_URL_CHARACTERS = 2_000
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_PATH_CHARACTERS = "%-._~!$&'()*+,;=:@/"
+_QUERY_CHARACTERS = _PATH_CHARACTERS + "?"
+
+
+def resolved(link: str, base: str) -> str | None:
+    """Return the normalized URL of a link in a document at `base`; None if it is not a page of the web."""
+    with suppress(ValueError):
+        return normalized(urljoin(base, link.strip()))
+    return None
+
+
+def normalized(url: str) -> str | None:
+    """Return the one spelling of a URL, without its fragment; None if it is not a URL of a page."""
+    if len(url) > MAX_URL_CHARACTERS:
+        return None
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    path = quote(_ESCAPE.sub(_normal_escape, parts.path), safe=_PATH_CHARACTERS) or "/"
+    query = quote(_ESCAPE.sub(_normal_escape, parts.query), safe=_QUERY_CHARACTERS)
+    origin = origin_of(f"{parts.scheme.lower()}://{parts.netloc}/")
+    found = f"{origin}{path}{'?' if query else ''}{query}"
+    if origin is None or split_url(found) is None or segments_of(found) is None or len(found) > MAX_URL_CHARACTERS:
+        return None
+    return found
+
+
+def _normal_escape(escape: re.Match[str]) -> str:
+    if escape[1] is None:
+        return "%25"
+    character = chr(int(escape[1], 16))
+    return character if character in _UNRESERVED else escape[0].upper()
+
+
+class Scope(NamedTuple):
+    """What the operator's URL covers: all URLs of its origin whose path begins with the same segments."""
+
+    origin: str
+    path: str
+    """Begins and ends with a slash."""
+
+    @property
+    def url(self) -> str:
+        """The URL of the top, with a slash at its end."""
+        return self.origin + self.path
+
+    def covers(self, url: str) -> bool:
+        """Return whether a normalized URL is the top, or below it."""
+        return f"{url.partition('?')[0]}/".startswith(self.url)

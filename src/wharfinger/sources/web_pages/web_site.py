@@ -1,0 +1,571 @@
+"""One web site over HTTP: its robots.txt, the list of its pages, and the pages as text.
+
+The only host that is contacted is that of the operator's URL, whatever its address; redirects of pages must stay below
+that URL. The site is asked again with the ETag and the time of what is known, at most once a second for the same URL,
+and not while its `Cache-Control` says that the answer is fresh (for `MAX_FRESH_SECONDS` at most).
+
+The list is, in this order: `llms.txt` below the URL, or at the root of the site (llmstxt.org); `sitemap.xml` below the
+URL, those that robots.txt names, or that at the root (sitemaps.org). Of these, the URLs below the operator's URL that
+robots.txt allows are kept.
+
+Methods block. Requests run in an event loop of their own, so that one connection serves all threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from wharfinger.content import mime
+from wharfinger.content.text import many, printable
+from wharfinger.errors import ConnectionFailed, InternalError, MissingExtra, ResourceNotFound
+from wharfinger.fetching import USER_AGENT, Fetcher, Gunzip, NotAllowed, TooLarge, same_origin
+from wharfinger.protocol.interfaces import HttpResponse
+from wharfinger.source import SourceUnavailable
+from wharfinger.sources.bounded_cache import BoundedCache
+from wharfinger.sources.child_process import ChildBounds, ChildProcesses, ChildRefused, ChildStopped
+from wharfinger.sources.etag import digest
+from wharfinger.sources.sql_database.loop_thread import LoopThread
+from wharfinger.sources.web_pages.html_reader import PageText
+from wharfinger.sources.web_pages.page_lists import (
+    MAX_PAGES,
+    ListedPage,
+    PageList,
+    UnusableList,
+    is_llms_text,
+    read_llms_text,
+    read_sitemap,
+)
+from wharfinger.sources.web_pages.page_urls import Scope, resolved
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from protego import Protego
+
+__all__ = ["MARKDOWN", "Listing", "PageFailed", "SiteUnavailable", "WebPage", "WebSite", "listed_type"]
+
+ROBOT = USER_AGENT.partition("/")[0]
+"""The name of this client in robots.txt."""
+MARKDOWN = "text/markdown"
+ACCEPT = "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5"
+REUSE_SECONDS = 1.0
+"""How long an answer is used again without a request, so that a description and a read share one."""
+MAX_FRESH_SECONDS = 300.0
+"""How long an answer is used again if the site calls it fresh for longer."""
+ROBOTS_SECONDS = 3600.0
+"""How long robots.txt is used; a day is the most (RFC 9309 §2.4)."""
+JUDGING_SECONDS = 5.0
+"""Longest time for comparing the list with robots.txt, whose rules the site writes."""
+REQUEST_SECONDS = 20.0
+CONNECTIONS = 2
+MAX_PAGE_BYTES = 8 << 20
+MAX_ROBOTS_BYTES = 512 << 10
+"""RFC 9309 §2.5 asks for at least 500 KiB."""
+MAX_LIST_BYTES = 50 << 20
+"""Largest sitemap, also after decompression (sitemaps.org)."""
+MAX_SITEMAPS = 100
+"""Sitemaps of one site that are read."""
+MAX_KEPT_BYTES = 64 << 20
+"""Bytes of all pages that are kept."""
+PAGE_OVERHEAD_BYTES = 1_000
+CHILD_BOUNDS = ChildBounds(seconds=10.0, memory=1 << 30, output=32 << 20)
+HTML_READER = "wharfinger.sources.web_pages.html_reader"
+MAX_TTL_MS = 24 * 3600 * 1000
+
+_HTML = ("text/html", "application/xhtml+xml")
+_PLAIN = ("text/plain", "application/json", "application/yaml", "application/toml", "text/csv")
+"""Types of text that are shown as they are called; others, such as SVG and scripts, are text/plain."""
+_PAGE_ENDINGS = ("html", "htm", "xhtml", "shtml", "php", "asp", "aspx", "jsp")
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9_:.+-]{1,40})", re.IGNORECASE)
+_MAX_AGE = re.compile(r"(?:^|,)\s*max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
+
+T = TypeVar("T")
+
+
+class PageFailed(InternalError):
+    """One page cannot be read now; `str()` says why."""
+
+
+class SiteUnavailable(SourceUnavailable):
+    """The site does not answer, or no longer lists pages."""
+
+
+class WebPage(NamedTuple):
+    """A page as it is shown."""
+
+    url: str
+    kind: str
+    """Its MIME type."""
+    data: bytes
+    """The content; text is in UTF-8."""
+    version: str
+    is_text: bool
+    title: str = ""
+    remarks: tuple[str, ...] = ()
+    modified: float | None = None
+    """The time of the last change, as the site reports it."""
+    ttl_ms: int | None = None
+    """Milliseconds that the site calls it fresh for; None if it does not say."""
+    private: bool = False
+
+
+class Listing(NamedTuple):
+    """The pages of a site, by URL, in the order of their URLs."""
+
+    pages: Mapping[str, ListedPage]
+    urls: Sequence[str]
+    origin: str
+    """The file that lists them, or the first of several."""
+    remarks: tuple[str, ...]
+    """What was left out, in sentences."""
+    version: str
+
+
+class _Kept(msgspec.Struct):
+    """An answer, and when it was received."""
+
+    etag: str
+    modified: str
+    checked_at: float
+    fresh: float
+    """Seconds."""
+    page: WebPage
+
+
+class _KeptFile(NamedTuple):
+    etag: str
+    modified: str
+    found: PageList
+
+
+def listed_type(url: str) -> str:
+    """Return the MIME type under which a page is shown, as its URL suggests: pages become Markdown."""
+    name = url.partition("?")[0].rpartition("/")[2]
+    ending = name.rpartition(".")[2].lower() if "." in name else ""
+    named = "" if ending in _PAGE_ENDINGS else mime.by_name(name)
+    return shown_type(named) if ending and named else MARKDOWN
+
+
+def shown_type(kind: str) -> str:
+    """Return the type under which content is shown: none that a program would render or run."""
+    if kind == MARKDOWN or kind == "text/x-markdown":
+        return MARKDOWN
+    return "text/plain" if mime.is_text(kind) and kind not in _PLAIN else kind
+
+
+class WebSite:
+    """A site, as far as it is below `scope`. Its methods may be called from any thread."""
+
+    def __init__(
+        self, scope: Scope, *, list_url: str = "", every: float, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """`list_url` is the file that lists the pages; by default it is found. `every` is how long the list is used."""
+        try:
+            import html_to_markdown
+            from protego import Protego
+        except ImportError:
+            raise MissingExtra("web", "Publishing a web site") from None
+        del html_to_markdown
+        self.scope = scope
+        self._protego = Protego
+        self._list_url = list_url
+        self._every = every
+        self._reuse = min(REUSE_SECONDS, every)
+        self._robots: Protego | None = None
+        self._robots_at = 0.0
+        self._listing: Listing | None = None
+        self._listed_at = 0.0
+        self._files: dict[str, _KeptFile] = {}
+        self._seen_files: set[str] = set()
+        """The files that the list was made of."""
+        self._pages: BoundedCache[str, _Kept] = BoundedCache(MAX_KEPT_BYTES)
+        self._kinds: dict[str, str] = {}
+        self._children = ChildProcesses()
+        self._loop = LoopThread("wharfinger-web")
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._pause_until = 0.0
+        rules = {
+            "allow": lambda host, _address: host == urlsplit(scope.origin).hostname,  # the operator named it
+            "headers": headers,
+            "timeout": REQUEST_SECONDS,
+            "max_connections": CONNECTIONS,
+        }
+        self._fetcher = Fetcher(**rules, follow=same_origin)  # type: ignore[arg-type]
+        self._page_fetcher = Fetcher(
+            **rules,  # type: ignore[arg-type]
+            follow=lambda _url, target: scope.covers(target) and self._allows(target),
+            max_body_bytes=MAX_PAGE_BYTES,
+        )
+
+    # -- blocking calls
+
+    def listing(self) -> Listing:
+        """Return the pages, asking the site if the list is older than `every`.
+
+        Raises:
+            SiteUnavailable: the site does not answer, or lists nothing.
+        """
+        listing = self._listing
+        if listing is not None and time.monotonic() < self._listed_at + self._every:
+            return listing
+        return self._run(self._locked("", self._load_listing()))
+
+    def known_listing(self) -> Listing | None:
+        """Return the pages as they were last listed, without asking the site."""
+        return self._listing
+
+    def page(self, url: str) -> WebPage:
+        """Return a page of the list as it is now.
+
+        Raises:
+            ResourceNotFound: the site does not have it, or does not show it.
+            PageFailed: it cannot be read now.
+            SiteUnavailable: the site does not answer.
+        """
+        kept = self._pages.get(url)
+        if kept is not None and time.monotonic() < kept.checked_at + kept.fresh:
+            return kept.page
+        return self._run(self._locked(url, self._load_page(url)))
+
+    def kept_page(self, url: str) -> WebPage | None:
+        """Return a page as it was last read, without asking the site."""
+        kept = self._pages.get(url)
+        return None if kept is None else kept.page
+
+    def type_of(self, url: str) -> str:
+        """Return the MIME type of a page: the one that was read, else what its URL suggests."""
+        return self._kinds.get(url) or listed_type(url)
+
+    def crawl_delay(self) -> float:
+        """Return the seconds between two requests that robots.txt asks for; 0 if it does not."""
+        return float((self._robots and self._robots.crawl_delay(ROBOT)) or 0)
+
+    def pause(self) -> float:
+        """Return for how many more seconds the site asked not to be asked (429 and 503 with `Retry-After`)."""
+        return max(0.0, self._pause_until - time.monotonic())
+
+    def close(self) -> None:
+        """Close the connections, and end what runs."""
+        self._children.close()
+        if self._loop.running:
+            self._loop.run(self._close())
+            self._loop.close()
+        self._locks.clear()
+
+    async def _close(self) -> None:
+        await self._fetcher.close()
+        await self._page_fetcher.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run(work)
+
+    async def _locked(self, key: str, work: Coroutine[Any, Any, T]) -> T:
+        """Do one piece of work for a key at a time, so that many readers of a page make one request."""
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        try:
+            async with lock:
+                return await work
+        finally:
+            work.close()
+            if not lock.locked():
+                self._locks.pop(key, None)
+
+    # -- requests
+
+    async def _get(self, fetcher: Fetcher, url: str, limit: int, headers: Mapping[str, str]) -> HttpResponse:
+        try:
+            answer = await fetcher.request("GET", url, headers=headers, max_body_bytes=limit)
+        except (TooLarge, NotAllowed) as error:
+            raise PageFailed(str(error)) from None
+        except ConnectionFailed as error:
+            raise SiteUnavailable(str(error)) from None
+        if answer.status in (429, 503):
+            asked = answer.headers.get("retry-after", "")
+            self._pause_until = time.monotonic() + (min(int(asked), 3600) if re.fullmatch(r"\d{1,6}", asked) else 30)
+        return answer
+
+    def _allows(self, url: str) -> bool:
+        return self._robots is None or self._robots.can_fetch(url, ROBOT)
+
+    async def _load_robots(self) -> Protego:
+        """Return the rules of the site for this client (RFC 9309)."""
+        now = time.monotonic()
+        if self._robots is not None and now < self._robots_at + ROBOTS_SECONDS:
+            return self._robots
+        url = f"{self.scope.origin}/robots.txt"
+        try:
+            answer = await self._get(self._fetcher, url, MAX_ROBOTS_BYTES, {})
+        except PageFailed as error:
+            raise SiteUnavailable(f"Its rules for robots cannot be read, so nothing is: {error}") from None
+        if answer.status >= 500 or answer.status == 429:  # §2.3.1.4: all is disallowed; a 4xx allows all
+            raise SiteUnavailable(f"{url} answered {answer.status}: without its rules for robots, nothing is read.")
+        text = answer.body.decode("utf-8", "replace") if answer.status == 200 else ""
+        self._robots, self._robots_at = self._protego.parse(text), now
+        return self._robots
+
+    # -- the list
+
+    async def _load_listing(self) -> Listing:
+        if self._listing is not None and time.monotonic() < self._listed_at + self._every:
+            return self._listing  # another caller has just loaded it
+        robots = await self._load_robots()
+        found, origin, remarks = await self._find_pages(robots)
+        kept, left_out = await asyncio.to_thread(self._judge, found)
+        if not kept:
+            raise SiteUnavailable(
+                f"{origin} lists {many(len(found), 'page')}, and none that may be read below {self.scope.url}."
+            )
+        self._files = {url: file for url, file in self._files.items() if url in self._seen_files}
+        urls = sorted(kept)
+        version = digest(*(part for url in urls for part in (url, *kept[url][1:])))
+        self._listing = Listing(kept, urls, origin, (*remarks, *left_out), version)
+        self._listed_at = time.monotonic()
+        return self._listing
+
+    def _judge(self, found: Sequence[tuple[str, ListedPage]]) -> tuple[dict[str, ListedPage], list[str]]:
+        """Return the pages below the operator's URL that robots.txt allows, by URL, and what was left out."""
+        deadline = time.monotonic() + JUDGING_SECONDS
+        kept: dict[str, ListedPage] = {}
+        outside = refused = unusable = 0
+        for base, page in found:
+            url = resolved(page.link, base)
+            if url is None:
+                unusable += 1
+            elif not self.scope.covers(url):
+                outside += 1
+            elif url in kept:
+                continue
+            elif not self._allows(url):
+                refused += 1
+            else:
+                kept[url] = page
+            if time.monotonic() > deadline:
+                raise SiteUnavailable(f"robots.txt of {self.scope.origin} has too many rules to compare pages with.")
+        reasons = (
+            (outside, f"not below {self.scope.url}"),
+            (refused, "not allowed by robots.txt"),
+            (unusable, "no URLs of pages"),
+        )
+        return kept, [f"{many(number, 'link')} left out: {why}." for number, why in reasons if number]
+
+    async def _find_pages(self, robots: Protego) -> tuple[list[tuple[str, ListedPage]], str, list[str]]:
+        """Return the pages that the site lists, each with the URL of its list, and the list's URL and remarks."""
+        self._seen_files.clear()
+        top, root = self.scope.url, f"{self.scope.origin}/"
+        named = [url for link in list(robots.sitemaps)[:MAX_SITEMAPS] if (url := resolved(link, root))]
+        groups = [
+            *([f"{place}llms.txt"] for place in dict.fromkeys((top, root))),
+            [f"{top}sitemap.xml"],
+            [url for url in dict.fromkeys(named) if same_origin(url, root)],
+            [f"{root}sitemap.xml"],
+        ]
+        if self._list_url:
+            groups = [[self._list_url]]
+        remarks: list[str] = []
+        for urls in groups:
+            if urls and self._is_sitemap(urls[0]):
+                found = await self._sitemap_pages(urls, remarks)
+            else:
+                listed = await self._list_file(urls[0], remarks) if urls else None
+                found = [(urls[0], page) for page in listed.pages] if listed is not None else []
+            if found:
+                return found[:MAX_PAGES], urls[0], remarks
+        tried = self._list_url or f"{top}llms.txt nor {top}sitemap.xml"
+        raise SiteUnavailable(
+            " ".join([f"{top} lists no pages: it has {'no' if self._list_url else 'neither'} {tried}.", *remarks])
+        )
+
+    def _is_sitemap(self, url: str) -> bool:
+        return not url.partition("?")[0].endswith(".txt")
+
+    async def _sitemap_pages(self, urls: list[str], remarks: list[str]) -> list[tuple[str, ListedPage]]:
+        """Return the pages of sitemaps, and of those that these name, each read once."""
+        waiting, read = list(dict.fromkeys(urls)), set[str]()
+        found: list[tuple[str, ListedPage]] = []
+        while waiting and len(found) < MAX_PAGES:
+            if len(read) == MAX_SITEMAPS:
+                remarks.append(f"Only the first {MAX_SITEMAPS} sitemaps are read.")
+                break
+            url = waiting.pop(0)
+            read.add(url)
+            listed = await self._list_file(url, remarks)
+            if listed is None:
+                continue
+            found += [(url, page) for page in listed.pages]
+            for link in listed.sitemaps:
+                further = resolved(link, url)
+                if further and further not in read and further not in waiting and same_origin(further, url):
+                    waiting.append(further)
+        return found
+
+    async def _list_file(self, url: str, remarks: list[str]) -> PageList | None:
+        """Return what a file lists, or None if the site has no such file. What is wrong with it becomes a remark."""
+        self._seen_files.add(url)
+        known = self._files.get(url)
+        headers = {} if known is None else _conditions(known.etag, known.modified)
+        try:
+            answer = await self._get(self._fetcher, url, MAX_LIST_BYTES, headers)
+            if answer.status == 304 and known is not None:
+                return known.found
+            if answer.status >= 500 or answer.status == 429:
+                raise SiteUnavailable(f"{url} answered {answer.status}.")
+            if answer.status != 200:
+                return None
+            found = await asyncio.to_thread(_read_list, answer, self._is_sitemap(url))
+        except (UnusableList, PageFailed) as error:
+            remarks.append(f"{url} {error}." if isinstance(error, UnusableList) else str(error))
+            return None
+        if found is not None:
+            if found.truncated:
+                remarks.append(f"{url} lists more than {MAX_PAGES:,} pages: the others are left out.")
+            headers = dict(answer.headers)
+            self._files[url] = _KeptFile(headers.get("etag", ""), headers.get("last-modified", ""), found)
+        return found
+
+    # -- pages
+
+    async def _load_page(self, url: str) -> WebPage:
+        kept, now = self._pages.get(url), time.monotonic()
+        if kept is not None and now < kept.checked_at + kept.fresh:
+            return kept.page
+        await self._load_robots()
+        headers = {"Accept": ACCEPT} | ({} if kept is None else _conditions(kept.etag, kept.modified))
+        answer = await self._get(self._page_fetcher, url, MAX_PAGE_BYTES, headers)
+        if answer.status in (401, 403, 404, 410):
+            self._pages.remove(url)
+            raise ResourceNotFound(url)
+        if kept is not None and answer.status == 304:
+            page = kept.page._replace(**_freshness(answer.headers))
+        elif answer.status == 200:
+            page = await asyncio.to_thread(self._read_page, url, answer)
+        else:
+            raise PageFailed(f"{url} cannot be read now: the site answered {answer.status}.")
+        if page.kind == listed_type(url):
+            self._kinds.pop(url, None)
+        elif len(self._kinds) < MAX_PAGES:
+            self._kinds[url] = page.kind
+        fresh = max(self._reuse, min(MAX_FRESH_SECONDS, (page.ttl_ms or 0) / 1000))
+        etag, modified = answer.headers.get("etag", ""), answer.headers.get("last-modified", "")
+        if kept is not None and answer.status == 304:
+            etag, modified = etag or kept.etag, modified or kept.modified
+        self._pages.put(url, _Kept(etag, modified, time.monotonic(), fresh, page), len(page.data) + PAGE_OVERHEAD_BYTES)
+        return page
+
+    def _read_page(self, url: str, answer: HttpResponse) -> WebPage:
+        """Return the page of an answer: Markdown of HTML, text as it is, anything else as bytes. Blocks."""
+        body = answer.body
+        declared = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        signature = mime.by_signature(body[: mime.SNIFFED_BYTES])
+        is_html = declared in _HTML or (not declared and body.lstrip()[:1] == b"<")
+        title, remarks = "", list[str]()
+        if signature and (is_html or mime.is_text(declared) or not declared):
+            if declared:
+                remarks.append(f"The site calls this {printable(declared)}, but it is {signature}.")
+            kind, text = signature, None
+        elif is_html:
+            found = self._markdown(answer.url or url, _decoded(body, answer.headers, html=True))
+            kind, text, title = MARKDOWN, found.text, printable(found.title, 300)
+            remarks += [found.remark] if found.remark else []
+        elif not declared or declared == "application/octet-stream" or mime.is_text(declared):
+            text = None if b"\0" in body[:8192] else _decoded(body, answer.headers, html=False)
+            kind = "application/octet-stream" if text is None else shown_type(declared or "text/plain")
+            if kind == "text/plain" and text is not None and listed_type(url) == MARKDOWN and _names_markdown(url):
+                kind = MARKDOWN  # servers rarely know the type
+        else:
+            kind, text = signature or printable(declared, 100), None
+        data = body if text is None else text.replace("\0", "\ufffd").encode("utf-8", "replace")
+        return WebPage(
+            url,
+            kind,
+            data,
+            digest(kind, data),
+            text is not None,
+            title,
+            tuple(remarks),
+            _time_of(answer.headers.get("last-modified", "")),
+            **_freshness(answer.headers),
+        )
+
+    def _markdown(self, url: str, html: str) -> PageText:
+        try:
+            reply = self._children.run(HTML_READER, f"{url}\n{html}".encode("utf-8", "replace"), CHILD_BOUNDS)
+        except (ChildStopped, ChildRefused) as error:
+            raise PageFailed(f"{url} cannot be turned into Markdown: {error}.") from None
+        return msgspec.json.decode(reply, type=PageText)
+
+
+def _conditions(etag: str, modified: str) -> dict[str, str]:
+    """Return the headers of a conditional request (RFC 9110 §13.1)."""
+    return ({"If-None-Match": etag} if etag else {}) | ({"If-Modified-Since": modified} if modified else {})
+
+
+def _freshness(headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return what `Cache-Control` says about an answer (RFC 9111 §5.2.2)."""
+    control = headers.get("cache-control", "").lower()
+    words = {word.partition("=")[0].strip() for word in control.split(",")}
+    age = headers.get("age", "")
+    ttl_ms = None
+    if words & {"no-store", "no-cache"}:
+        ttl_ms = 0
+    elif found := _MAX_AGE.search(control):
+        used = int(age) if age.isdigit() and age.isascii() and len(age) < 10 else 0
+        ttl_ms = min(MAX_TTL_MS, max(0, int(found[1]) - used) * 1000)
+    return {"ttl_ms": ttl_ms, "private": "private" in words}
+
+
+def _time_of(header: str) -> float | None:
+    try:
+        return parsedate_to_datetime(header).timestamp() if header else None
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _names_markdown(url: str) -> bool:
+    return mime.by_name(url.partition("?")[0].rpartition("/")[2]) == MARKDOWN
+
+
+def _decoded(body: bytes, headers: Mapping[str, str], *, html: bool) -> str:
+    """Return the text of a body: in the encoding of its header, of its `meta` element, or as its bytes suggest."""
+    declared = _CHARSET.search(headers.get("content-type", "")[:500])
+    in_page = _CHARSET.search(body[:2048].decode("latin-1")) if html else None
+    if body.startswith(b"\xef\xbb\xbf"):
+        return body[3:].decode("utf-8", "replace")
+    for found in (declared, in_page):
+        if found is not None:
+            try:
+                return body.decode(found[1], "replace")
+            except (LookupError, ValueError):  # unknown, or a codec that is no text encoding
+                continue
+    decoded = mime.decode_text(body)
+    return decoded[0] if decoded is not None else body.decode("utf-8", "replace")
+
+
+def _read_list(answer: HttpResponse, sitemap: bool) -> PageList | None:
+    """Return what a file lists; None if it is no list. Blocks.
+
+    Raises:
+        UnusableList: it is damaged or hostile.
+    """
+    body = answer.body
+    if not sitemap:
+        text = body.decode("utf-8", "replace")
+        return read_llms_text(text) if is_llms_text(text) else None
+    if body.startswith(b"\x1f\x8b"):
+        inflater = Gunzip(MAX_LIST_BYTES)
+        try:
+            body = inflater.feed(body)
+        except OverflowError:
+            raise UnusableList(f"inflates to more than {MAX_LIST_BYTES >> 20} MiB") from None
+        except ValueError as error:
+            raise UnusableList(f"is not gzip data ({error})") from None
+    elif answer.headers.get("content-type", "").lower().startswith(_HTML):
+        return None  # a page that the site answers for every path
+    return read_sitemap(body)
