@@ -32,7 +32,16 @@ from wharfinger.version import __version__
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
-__all__ = ["USER_AGENT", "Fetcher", "Gunzip", "NotAllowed", "TooLarge", "same_origin"]
+__all__ = [
+    "USER_AGENT",
+    "Fetcher",
+    "Gunzip",
+    "NoAnswerInTime",
+    "NotAllowed",
+    "TooLarge",
+    "UnusableAnswer",
+    "same_origin",
+]
 
 EXCHANGE_SECONDS = 30.0
 """Seconds of one exchange: every redirect, from the look-up of the name to the last byte."""
@@ -52,7 +61,15 @@ class NotAllowed(ConnectionFailed):
     """The rules of the fetcher do not allow a URL, its address, or what it redirects to."""
 
 
-class TooLarge(ConnectionFailed):
+class NoAnswerInTime(ConnectionFailed):
+    """The whole answer did not arrive in time."""
+
+
+class UnusableAnswer(ConnectionFailed):
+    """There is an answer, but it redirects too often, or its body is damaged."""
+
+
+class TooLarge(UnusableAnswer):
     """The body of an answer is larger than the fetcher accepts."""
 
 
@@ -145,7 +162,9 @@ class Fetcher:
         Raises:
             NotAllowed: the rules do not allow the URL, its address, or what it redirects to.
             TooLarge: the body is larger than `max_body_bytes`.
-            ConnectionFailed: nobody answers in time, or the answer is damaged.
+            UnusableAnswer: it redirects too often, or its body is damaged.
+            NoAnswerInTime: it takes longer than `timeout`.
+            ConnectionFailed: nobody answers there.
         """
         limit = self._max_body_bytes if max_body_bytes is None else max_body_bytes
         sent = self._headers | {name.lower(): text for name, text in (headers or {}).items()}
@@ -161,8 +180,8 @@ class Fetcher:
                         sent = {name: text for name, text in sent.items() if name in KEPT_HEADERS}
                     url = target
         except TimeoutError:
-            raise ConnectionFailed(f"{redacted(url)} did not answer within {self._timeout:g} s.") from None
-        raise ConnectionFailed(f"{redacted(url)} redirects more than {self._max_redirects} times.")
+            raise NoAnswerInTime(f"{redacted(url)} did not answer within {self._timeout:g} s.") from None
+        raise UnusableAnswer(f"{redacted(url)} redirects more than {self._max_redirects} times.")
 
     @asynccontextmanager
     async def _exchange(
@@ -245,7 +264,7 @@ class Fetcher:
         too_large = TooLarge(f"{redacted(url)} sent more than {limit} bytes.")
         coding = response.headers.get("Content-Encoding", "").strip().lower()
         if coding not in ("", "identity", "gzip", "x-gzip"):
-            raise ConnectionFailed(f"{redacted(url)} sent a body in {coding[:50]!r} coding: only gzip is read.")
+            raise UnusableAnswer(f"{redacted(url)} sent a body in {coding[:50]!r} coding: only gzip is read.")
         inflate = Gunzip(limit) if "gzip" in coding else None
         pieces: list[bytes] = []
         received = size = 0
@@ -259,11 +278,11 @@ class Fetcher:
                 except OverflowError:
                     raise too_large from None
                 except ValueError as error:
-                    raise ConnectionFailed(f"{redacted(url)} sent a damaged body: {error}.") from None
+                    raise UnusableAnswer(f"{redacted(url)} sent a damaged body: {error}.") from None
             size += len(piece)
             pieces.append(piece)
         if inflate is not None and received and not inflate.complete:
-            raise ConnectionFailed(f"{redacted(url)} sent a damaged body: its gzip data ends too early.")
+            raise UnusableAnswer(f"{redacted(url)} sent a damaged body: its gzip data ends too early.")
         return b"".join(pieces)
 
 

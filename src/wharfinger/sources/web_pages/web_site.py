@@ -26,7 +26,7 @@ import msgspec
 from wharfinger.content import mime
 from wharfinger.content.text import many, printable
 from wharfinger.errors import ConnectionFailed, InternalError, MissingExtra, ResourceNotFound
-from wharfinger.fetching import USER_AGENT, Fetcher, Gunzip, NotAllowed, TooLarge, same_origin
+from wharfinger.fetching import USER_AGENT, Fetcher, Gunzip, NoAnswerInTime, NotAllowed, UnusableAnswer, same_origin
 from wharfinger.protocol.interfaces import HttpResponse
 from wharfinger.source import SourceUnavailable
 from wharfinger.sources.bounded_cache import BoundedCache
@@ -283,9 +283,11 @@ class WebSite:
     async def _get(self, fetcher: Fetcher, url: str, limit: int, headers: Mapping[str, str]) -> HttpResponse:
         try:
             answer = await fetcher.request("GET", url, headers=headers, max_body_bytes=limit)
-        except (TooLarge, NotAllowed) as error:
+        except (UnusableAnswer, NotAllowed) as error:
             raise PageFailed(str(error)) from None
         except ConnectionFailed as error:
+            if fetcher is self._page_fetcher and isinstance(error, NoAnswerInTime):  # the other pages may be quicker
+                raise PageFailed(str(error)) from None
             raise SiteUnavailable(str(error)) from None
         if answer.status in (429, 503):
             asked = answer.headers.get("retry-after", "")

@@ -1,0 +1,141 @@
+"""A site behind a server: policy, outages, the budget of tools, and the command line as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tests.sources.web_pages.conftest import html
+from tests.sources.web_pages.site_server import SiteServer
+from tests.sources.web_pages.test_web_pages import close, listed, read_for_searches
+from wharfinger import Client, Server
+from wharfinger.errors import RemoteError
+from wharfinger.server.document_search import search_documents
+from wharfinger.sources import files, resource_tools, web
+
+Permit = Callable[..., AbstractContextManager[None]]
+
+MINUTE = 60
+
+
+def test_a_policy_shows_the_site_as_one_without_the_hidden_pages(site: SiteServer, permit: Permit) -> None:
+    whole = web(f"{site.origin}/docs/")
+    top = f"{site.origin}/docs"
+    read_for_searches(whole)
+    with permit(f"{top}/**", deny=[f"{top}/guide/quays.html", f"{top}/data/**"]):
+        shown = listed(whole)
+        assert shown == [f"{top}/guide/", f"{top}/guide/locks.md", f"{top}/tides.html"]
+        assert [each.name for each in whole.children(whole.uri)[0]] == ["guide", "tides.html"]
+        assert "quays" not in str(whole.read(f"{top}/guide/?list=pages"))
+        assert "left out" not in str(whole.read(whole.uri))
+        assert whole.complete(whole.template, "path", "", {}) == ["guide/", "tides.html"]
+        assert whole.complete(whole.template, "path", "q", {}) == []
+        assert search_documents(whole, "lantern", 10) == []
+        first, key = whole.page(None, 3)
+        assert (len(first), key is None) == (3, False)
+        assert len(whole.page(key, 3)[0]) == 1
+        assert whole.page(key, 3)[1] is None
+    with permit(f"{top}/guide/locks.md"):
+        assert [each.uri for each in whole.page(None, 10)[0]] == [f"{top}/guide/locks.md"]
+    close(whole)
+
+
+def test_an_outage_is_named_survived_and_ends(site: SiteServer, tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "a.md").write_text("healthy")
+    source = web(f"{site.origin}/docs/", every=0.05)
+    server = Server("all")
+    server.include(files(folder, label="notes"))
+    server.include(source)
+    uri = f"{site.origin}/docs/tides.html"
+
+    async def until(wanted: Callable[[str], bool], client: Client) -> str:
+        while True:
+            try:
+                text = (await client.read_resource(uri)).text
+            except RemoteError as error:
+                text = str(error)
+            if wanted(text):
+                return text
+            await asyncio.sleep(0.05)
+
+    async def test() -> None:
+        async with Client(server, cache=False) as client, client.watch(uri) as changes:
+            assert "14:20" in (await client.read_resource(uri)).text
+            await asyncio.to_thread(site.stop)
+            assert (await asyncio.wait_for(anext(changes), MINUTE)).uri == uri
+            message = await until(lambda text: "14:20" not in text, client)
+            assert "cannot be reached" in message
+            page = await client.request("resources/list")
+            assert {each.uri for each in page.resources} >= {"file:///notes/a.md"}
+            assert "web site" in str(page.meta)
+            site.put("docs/tides.html", html("Tides", "now at 15:10"))
+            await asyncio.to_thread(site.start)
+            assert "15:10" in await until(lambda text: "15:10" in text, client)
+
+    asyncio.run(asyncio.wait_for(test(), MINUTE))
+
+
+def test_tools_answer_a_question_within_the_budget(site: SiteServer) -> None:
+    site.put("docs/guide/locks.md", "# Locks\n\n" + "The lock opens at dawn, and closes at dusk.\n" * 20_000)
+    server = Server("site")
+    source = web(f"{site.origin}/docs/")
+    source._crawl._rest = 0.0
+    server.include(source)
+    server.include(resource_tools())
+
+    async def test() -> None:
+        async with Client(server) as client:
+            directory = await client.call_tool("read_directory", {"uri": source.uri})
+            entries = [entry["uri"] for entry in directory.structured["entries"]]
+            top = f"{site.origin}/docs"
+            assert entries == [f"{top}/data/?list=pages", f"{top}/guide/?list=pages", f"{top}/tides.html"]
+            while not (found := (await client.call_tool("search", {"query": "lantern"})).structured["results"]):
+                await asyncio.sleep(0.05)
+            assert found[0]["id"] == f"{site.origin}/docs/guide/quays.html"
+            assert "The lantern is lit." in (await client.call_tool("fetch", {"id": found[0]["id"]})).text
+            long = await client.call_tool("read_resource", {"uri": f"{site.origin}/docs/guide/locks.md"})
+            assert len(long.text) < 60_000
+            assert "?lines=" in long.text
+
+    asyncio.run(asyncio.wait_for(test(), MINUTE))
+
+
+@pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
+def test_the_command_serves_a_site_on_this_machine(site: SiteServer, era: str) -> None:
+    command = [sys.executable, "-m", "wharfinger", "serve", "--stdio", "--every", "0.2", f"web:{site.origin}/docs/"]
+
+    async def test() -> None:
+        async with Client(command, revision=era, cache=False) as client:
+            uris = [resource.uri async for resource in client.list_resources()]
+            assert f"{site.origin}/docs/tides.html" in uris
+            uri = f"{site.origin}/docs/tides.html"
+            assert "High water is at 14:20." in (await client.read_resource(uri)).text
+            async with client.watch(uri) as changes:
+                site.put("docs/tides.html", html("Tides", "High water is at 15:10."))
+                assert (await asyncio.wait_for(anext(changes), MINUTE)).uri == uri
+            assert "15:10" in (await client.read_resource(uri)).text
+            while True:
+                found = (await client.call_tool("search", {"query": "lantern"})).structured
+                if found["results"]:
+                    break
+                await asyncio.sleep(0.1)
+            assert found["results"][0]["id"] == f"{site.origin}/docs/guide/quays.html"
+
+    asyncio.run(asyncio.wait_for(test(), MINUTE))
+
+
+def test_the_command_says_what_is_wrong_with_a_site(tmp_path: Path) -> None:
+    async def test() -> None:
+        command = [sys.executable, "-m", "wharfinger", "serve", "--stdio", "web:http://127.0.0.1:9/docs/"]
+        async with Client(command, cache=False) as client:
+            page = await client.request("resources/list")
+            assert "cannot be reached" in str(page.meta)
+
+    asyncio.run(asyncio.wait_for(test(), MINUTE))
