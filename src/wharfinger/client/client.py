@@ -32,6 +32,7 @@ from wharfinger.client.session import ClientSession
 from wharfinger.client.subscriptions import Watch
 from wharfinger.client.task_polling import CALL_AS_TASK
 from wharfinger.client.templates import Template
+from wharfinger.client.web_resources import WebResourceStep
 from wharfinger.errors import RemoteError, ToolError, WharfingerError
 from wharfinger.protocol.interfaces import Authorize
 from wharfinger.protocol.limits import Limits
@@ -91,6 +92,7 @@ class ClientOptions(TypedDict, total=False):
     validate: bool
     retry: Retry | None
     cache: Cache | bool
+    fetch_web_resources: bool
     max_pages: int
     limits: Limits
 
@@ -139,6 +141,7 @@ class Client:
         validate: bool = True,
         retry: Retry | None = None,
         cache: Cache | bool = True,
+        fetch_web_resources: bool = False,
         max_pages: int = 10_000,
         limits: Limits = LIMITS,
     ) -> None:
@@ -163,6 +166,10 @@ class Client:
         `validate` checks tool results against their output schemas if the extra `schema` is installed. `retry`
         configures reconnecting and sending calls again. `cache` keeps results as long as the server allows: True for a
         separate cache, a `Cache` that several clients share, or False.
+
+        With `fetch_web_resources`, resources whose URI begins with `https://` are read from the web: if the server has
+        named them, from public addresses only, and without `headers`, `auth` or cookies. If the web does not have them,
+        the server is asked as usual.
 
         Raises:
             TypeError, ValueError: the target cannot be a server, or a handler is not a function.
@@ -208,6 +215,7 @@ class Client:
             tasks=tasks,
             validate=validate,
             log=log,
+            web=WebResourceStep() if fetch_web_resources else None,
         )
         self._tools, self._chains = self._session.tools, self._session.chains
 

@@ -22,6 +22,7 @@ from wharfinger.client.retry import RetryStep
 from wharfinger.client.subscriptions import Watches
 from wharfinger.client.task_polling import CALL_AS_TASK, TaskStep
 from wharfinger.client.tools import KnownTools
+from wharfinger.client.web_resources import WebResourceStep
 from wharfinger.errors import ConnectionLost, WharfingerError
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.methods import METHODS, Method
@@ -53,7 +54,9 @@ class ClientSession:
         tasks: bool,
         validate: bool,
         log: Callable[[t.LoggingMessageNotificationParams], Any] | None,
+        web: WebResourceStep | None,
     ) -> None:
+        self._web = web
         self._cache: CacheStep | None = None
         if cache is not None:
             headers, capabilities = settings.headers, settings.capabilities
@@ -74,6 +77,7 @@ class ClientSession:
         retry = RetryStep(self.connections)
         self.tools = KnownTools(retry, tasks=tasks, validate=validate)
         self._steps: list[Step] = [
+            *([] if web is None else [web]),
             self._tasks,
             MultiRoundStep(handlers, settings.limits.rounds, self._url_completions),
             *([] if self._cache is None else [self._cache]),
@@ -104,6 +108,8 @@ class ClientSession:
             self._cache.closed()
         ending = self.watches.close()
         await self.connections.close()
+        if self._web is not None:
+            await self._web.close()
         if ending:
             await asyncio.wait(ending)
 

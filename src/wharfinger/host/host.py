@@ -67,6 +67,7 @@ class HostClientOptions(TypedDict, total=False):
     validate: bool
     retry: Retry | None
     cache: Cache | bool
+    fetch_web_resources: bool
     max_pages: int
     limits: Limits
 

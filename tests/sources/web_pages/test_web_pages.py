@@ -489,7 +489,7 @@ def test_a_search_says_how_many_pages_were_read(site: SiteServer) -> None:
     while source._crawl.done(source.site.listing()) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
     hits = search_documents(source, "lantern", 10)
-    assert hits.truncated == "Only 2 pages of 5 are searched by text, the others by title."
+    assert hits.truncated == "Only 2 of 5 pages are searched by text, the others by title."
     close(source)
 
 

@@ -12,7 +12,6 @@ import time
 from concurrent.futures import CancelledError
 from contextlib import suppress
 
-from wharfinger.content.text import many
 from wharfinger.errors import InternalError, ResourceNotFound
 from wharfinger.policy.current import is_restricted
 from wharfinger.source import SourceUnavailable
@@ -71,8 +70,8 @@ class Crawl:
         if is_restricted():  # the numbers include pages that the caller may not see
             return "Not all pages have been read for searches: the others are found by title."
         if self._full or done >= self._most:
-            return f"Only {many(done, 'page')} of {total:,} are searched by text, the others by title."
-        return f"{many(done, 'page')} of {total:,} have been read so far: search again for what is missing."
+            return f"Only {done:,} of {total:,} pages are searched by text, the others by title."
+        return f"{done:,} of {total:,} pages have been read so far: search again for what is missing."
 
     def _run(self, stopped: threading.Event) -> None:
         while not stopped.is_set():

@@ -185,7 +185,6 @@ class WebPages(Source):
         return t.Resource(
             uri=f"{directory}{DIRECTORY_QUERY}",
             name=shown(name),
-            title=f"Pages below {directory}",
             mime_type=mime.DIRECTORY,
             meta={VERSION: version} if version else UNSET,
         )

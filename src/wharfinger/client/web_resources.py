@@ -1,0 +1,143 @@
+"""Reads `https://` resources from the web instead of through the server, as the specification intends them.
+
+"Servers SHOULD use this scheme only when the client is able to fetch and load the resource directly from the web on its
+own" (resources, “Common URI schemes”). A client need not do so, and ours does only if it is told to: the hosts that a
+server names see the user's address, and the server's policy and record see nothing of the read.
+
+Only URIs that the server itself has named are fetched: in a list, in a link, or in an embedded resource. Otherwise a
+model could send what it knows to any host, in a URI that it makes up. No header of the server's connection is sent, no
+cookie is kept, and every address must be public, also after redirects and after names are resolved.
+
+The server is asked as usual if the web does not answer with the resource: another status than 200, another type than
+the server declares (it may publish a page as Markdown, which is HTML on the web), too much, or too slowly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Iterator, Sequence
+from typing import Any
+
+from wharfinger import types as t
+from wharfinger.client.calls import Call, Next
+from wharfinger.content import mime
+from wharfinger.content.redaction import redacted
+from wharfinger.errors import ConnectionFailed
+from wharfinger.fetching import Fetcher
+from wharfinger.protocol.interfaces import HttpResponse
+from wharfinger.protocol.methods import Method
+
+__all__ = ["WEB_URL", "WebResourceStep"]
+
+logger = logging.getLogger("wharfinger.client")
+
+WEB_URL = "wharfinger/web-url"
+"""In `_meta` of a content that was fetched from the web: the URL that answered, after redirects."""
+MAX_NAMED_URIS = 50_000
+"""URIs that are remembered because the server named them; the oldest are forgotten."""
+MAX_URI_CHARACTERS = 8_192
+FETCH_SECONDS = 15.0
+"""Time for the web to answer; at most half of the call's own time, so that the server can still be asked."""
+MAX_BODY_BYTES = 16 << 20
+READ, NAMING = "resources/read", frozenset(("resources/list", "tools/call", "prompts/get"))
+"""The method that is answered from the web, and those whose results name resources."""
+
+
+def is_web_uri(uri: str) -> bool:
+    """Return whether a URI is one that a client may fetch from the web."""
+    return uri.startswith("https://") and len(uri) <= MAX_URI_CHARACTERS
+
+
+def _refuse(url: str) -> str | None:
+    return None if url.startswith("https://") else "it is not https"
+
+
+class WebResourceStep:
+    """The step of a call that fetches `https://` resources which the server has named."""
+
+    def __init__(self, fetcher: Fetcher | None = None) -> None:
+        """`fetcher` sends the requests; by default to public addresses, over https, with bounds."""
+        self._fetcher = fetcher or Fetcher(
+            refuse=_refuse,
+            follow=lambda _url, target: _refuse(target) is None,
+            max_body_bytes=MAX_BODY_BYTES,
+            timeout=FETCH_SECONDS,
+        )
+        self._named: dict[str, str] = {}
+        """The MIME type that the server declares for each URI; empty if it declares none."""
+
+    def applies_to(self, row: Method) -> bool:
+        """Return whether the result may come from the web, or name resources."""
+        return row.name == READ or row.name in NAMING
+
+    def __call__(self, call: Call, next: Next) -> Awaitable[Any]:
+        return self._perform(call, next)
+
+    async def _perform(self, call: Call, next: Next) -> Any:
+        if call.method == READ and (declared := self._named.get(call.params.uri)) is not None:
+            found = await self._fetch(call, call.params.uri, declared)
+            if found is not None:
+                return found
+        result = await next(call)
+        if call.method not in NAMING:
+            return result
+        for uri, kind in _named_in(result):
+            if is_web_uri(uri):
+                self._named.pop(uri, None)
+                self._named[uri] = kind
+                if len(self._named) > MAX_NAMED_URIS:
+                    del self._named[oldest(self._named)]
+        return result
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._fetcher.close()
+
+    async def _fetch(self, call: Call, uri: str, declared: str) -> t.ReadResourceResult | None:
+        """Return the resource from the web; None if the server must be asked."""
+        left = call.left(asyncio.get_running_loop().time())
+        accept = {"Accept": f"{declared}, */*;q=0.1" if declared else "*/*"}
+        try:
+            async with asyncio.timeout(None if left is None else left / 2):
+                answer = await self._fetcher.request("GET", uri, headers=accept)
+        except (ConnectionFailed, TimeoutError) as error:
+            logger.info("%s is read through its server: %s", redacted(uri), error)
+            return None
+        kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if answer.status != 200 or (declared and kind != declared.partition(";")[0].strip().lower()):
+            logger.info("%s is read through its server: the web has %s %s", redacted(uri), answer.status, kind)
+            return None
+        return t.ReadResourceResult(contents=[_content(uri, kind, answer)])
+
+
+def _content(uri: str, kind: str, answer: HttpResponse) -> t.ResourceContents:
+    """Return the content of an answer: text if it is declared as text, and can be decoded."""
+    meta = {WEB_URL: answer.url}
+    decoded = mime.decode_text(answer.body) if not kind or mime.is_text(kind) else None
+    if decoded is not None:
+        return t.ResourceContents(uri=uri, mime_type=kind or mime.TEXT, text=decoded[0], meta=meta)
+    return t.ResourceContents(uri=uri, mime_type=kind or mime.sniff(answer.body), blob=answer.body, meta=meta)
+
+
+def _named_in(result: Any) -> Iterator[tuple[str, str]]:
+    """Yield the URIs that a result of the server names, each with its MIME type or an empty string."""
+    if isinstance(result, t.ListResourcesResult):
+        yield from ((each.uri, each.mime_type or "") for each in result.resources)
+    elif isinstance(result, t.CallToolResult):
+        yield from _named_in_blocks(result.content)
+    elif isinstance(result, t.GetPromptResult):
+        yield from _named_in_blocks([message.content for message in result.messages])
+
+
+def _named_in_blocks(blocks: Sequence[Any]) -> Iterator[tuple[str, str]]:
+    for block in blocks:
+        if isinstance(block, t.ResourceLink):
+            yield block.uri, block.mime_type or ""
+        elif isinstance(block, t.EmbeddedResource):
+            yield block.resource.uri, block.resource.mime_type or ""
+
+
+def oldest(named: dict[str, str]) -> str:
+    """Return the URI that was named first."""
+    return next(iter(named))
