@@ -124,8 +124,8 @@ class CloneFolder:
         repository = self.repository
         if not (repository / "HEAD").exists():
             shutil.rmtree(repository, ignore_errors=True)
-            for name in ("objects/pack", "objects/info", "refs/heads", "refs/tags"):
-                (repository / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+            for name in ("", "objects", "objects/pack", "objects/info", "refs", "refs/heads", "refs/tags"):
+                (repository / name).mkdir(mode=0o700)
             replace_privately(repository / "config", _CONFIG.encode())
             replace_privately(self.path / "state.json", b"{}")
             replace_privately(repository / "HEAD", b"ref: refs/heads/main\n")  # the last: it marks the whole
