@@ -55,6 +55,12 @@ def _absolute_path(scheme: str, rest: str) -> str:
     return f"{scheme}:{os.path.abspath(os.path.expanduser(rest))}"
 
 
+def _absolute_skills(scheme: str, rest: str) -> str:
+    """Make the path in `skills:git:PATH` absolute, but not an address."""
+    place = rest.partition(":")[2]
+    return f"{scheme}:{rest}" if "://" in place else f"{scheme}:{_absolute_path('git', place)}"
+
+
 def _absolute_file_url(scheme: str, rest: str) -> str:
     """Make the path of a URL absolute: `sqlite:///shop.db` is relative, `sqlite:////srv/shop.db` is not."""
     found = re.fullmatch(r"///([^/?][^?]*)(\?.*)?", rest, re.DOTALL)
@@ -71,7 +77,7 @@ class SourceKind(NamedTuple):
     factory: str
     """The function of `wharfinger.sources`, whose module is loaded on first use."""
     schemes: tuple[str, ...] = ()
-    """The schemes of its words, before the colon; `git:https` if an address with that scheme follows."""
+    """The schemes of its words, before the colon. `git:https` is for words of `git:` that continue with `https:`."""
     argument: Callable[[str, str], Any] = _whole
     """Makes the argument of the factory from the scheme and the rest of a word."""
     absolute: Callable[[str, str], str] = _whole
@@ -88,6 +94,8 @@ class SourceKind(NamedTuple):
     """Whether the data rarely changes while the server runs."""
     queried: bool = False
     """Whether the source accepts statements if `--allow-query` is set."""
+    label_option: str = "label"
+    """The option of the factory that takes the label."""
     secret: str = ""
     """How to pass a password without writing it into the word."""
     environment: str = ""
@@ -181,6 +189,28 @@ KINDS: tuple[SourceKind, ...] = (
     ),
     SourceKind("web:https://HOST/", "pages of a web site, as Markdown", "web", ("web",), _rest, takes=("every",)),
     SourceKind(
+        "skills:DIR",
+        "skills: instructions with their files",
+        "skills",
+        ("skills",),
+        _rest,
+        _absolute_path,
+        takes=("hidden",),
+        label_option="prefix",
+    ),
+    SourceKind(
+        "skills:git:…",
+        "skills of a git repository, here or elsewhere",
+        "skills",
+        ("skills:git",),
+        _rest,
+        _absolute_skills,
+        takes=("hidden", "every", "max_clone_size"),
+        label_option="prefix",
+        secret=_GIT_TOKEN,
+        environment="WHARFINGER_GIT_",
+    ),
+    SourceKind(
         "system:",
         "this machine: load, memory, disks and processes",
         "system",
@@ -258,7 +288,7 @@ def parse_word(argument: str) -> ParsedSource:
     if found is None:
         return ParsedSource(FILES, "", word, label)
     scheme = found[1].lower()
-    inner = found[3].partition("://")[0].lower() if "://" in found[3] else ""
+    inner = found[3].partition(":")[0].lower()
     kind = _BY_SCHEME.get(f"{scheme}:{inner}") or _BY_SCHEME.get(scheme)
     if kind is None:
         forms = ", ".join(kind.form for kind in (FILES, *KINDS))
@@ -383,7 +413,7 @@ def _make(parsed: ParsedSource, label: str | None, options: Mapping[str, Any]) -
     arguments = (kind.argument(parsed.scheme, parsed.rest),) if parsed.rest else ()
     chosen = {name: options[name] for name in kind.takes if name in options}
     if label is not None:
-        chosen["label"] = label
+        chosen[kind.label_option] = label
     factory: Callable[..., Source] = getattr(sources, kind.factory)
     return factory(*arguments, **chosen)
 

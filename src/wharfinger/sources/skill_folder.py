@@ -83,26 +83,40 @@ class _Unlisted(Exception):
 
 
 def skills(
-    path: str | os.PathLike[str], *, prefix: str = "", hidden: bool = False, poll: bool | float | None = None
+    path: str | os.PathLike[str],
+    *,
+    prefix: str = "",
+    hidden: bool = False,
+    poll: bool | float | None = None,
+    every: float | None = None,
+    max_clone_size: int | None = None,
 ) -> Skills:
-    """Publish skills: `server.include(skills("skills"))`.
+    """Publish skills: `server.include(skills("skills"))`, or `skills("git:https://git.example.org/skills.git")`.
 
     The folder has skills at any depth, or is one itself. `.gitignore` files are followed. Hidden and credential-like
     names, symbolic links and special files are never published, and do not belong to their skills.
 
     Args:
-        path: The folder.
+        path: The folder, or `git:` with the path or address of a git repository, whose skills at HEAD are published.
         prefix: Path before those of the skills in URIs, such as `acme/billing` in `skill://acme/billing/refunds/…`.
         hidden: Also publish names that begin with a dot.
         poll: Watch by polling, with this number of seconds between two rounds (True: 1); by default only if the system
-            reports no changes.
+            reports no changes. For folders only.
+        every: Seconds between two checks of a git repository, 1 by default; between two fetches of one elsewhere, 60
+            by default and at least 1.
+        max_clone_size: The largest clone of a repository elsewhere in bytes, 2 GiB by default.
 
     Raises:
         MissingExtra: the extra `skills` is not installed, which reads YAML.
         UnusableFolder: `path` is missing, is not a folder, cannot be read, or is a relative path to `/` or a home
             folder.
+        UnusableSource: the git repository cannot be published.
     """
     need_yaml("Publishing skills")
+    if isinstance(path, str) and path.startswith("git:") and not os.path.lexists(path):
+        from wharfinger.sources.git_remote.git_skills import git_skills
+
+        return git_skills(path.removeprefix("git:"), prefix, hidden, every, max_clone_size)
     return Skills(
         resolve_root(path),
         prefix=prefix,
@@ -125,6 +139,8 @@ class Skills(Source):
         if any(part in ("", ".", "..") for part in above):
             raise ValueError(f"{prefix!r} is not a path: write one like acme/billing.")
         path = "/".join(quote(part) for part in (*above, *([self._own_name] if self.single else [])))
+        if above:
+            self.name = usable_label("-".join(above), UnusableFolder)
         self.uri = f"skill://{path}"
         # No versions: files of skills have digests, and their `_meta` belongs to the extension (SEP-2640).
         # Other encodings stay bytes: the digest of a decoded text would differ from that of the file.
@@ -219,7 +235,7 @@ class Skills(Source):
     def _report(self, parts: Parts, problem: str) -> None:
         if (parts, problem) not in self._reported and len(self._reported) < MAX_CACHED_SKILL_FILES:
             self._reported.add((parts, problem))
-            log.warning("%s is not published as a skill: %s", "/".join((self.root, *parts, SKILL_FILE)), problem)
+            log.warning("%s is not published as a skill: %s", "/".join((self.location, *parts, SKILL_FILE)), problem)
 
     def _is_skill(self, parts: Parts) -> bool:
         known = (parts or self.single) and (not self._nested or self.matches(self.files.uri_of(parts)))

@@ -16,6 +16,7 @@ from tests.conftest import absent
 from tests.sources.git_remote.git_host import GitHost
 from tests.sources.git_repository.conftest import GIT, Work
 from wharfinger import Client, Server
+from wharfinger.source import Source
 from wharfinger.sources.git_remote import remote_address
 from wharfinger.sources.git_remote.remote_source import RemoteGitSource
 from wharfinger.sources.git_repository import git
@@ -90,7 +91,7 @@ def clone(url: str, **options: object) -> RemoteGitSource:
 
 
 @asynccontextmanager
-async def serving(*sources: RemoteGitSource) -> AsyncIterator[Client]:
+async def serving(*sources: Source) -> AsyncIterator[Client]:
     """A client of a server with these sources."""
     server = Server("harbour")
     for source in sources:

@@ -32,6 +32,7 @@ Forms of WORD; `name=WORD` sets its name in URIs:
   'log:logs/*.log'                logs, followed as they rotate
   s3://bucket/prefix              objects, also zip:FILE and objects:URL
   'table:data/*.parquet'          tables in CSV, JSON Lines or Parquet
+  skills:DIR                      skills, also skills:git:https://host/skills.git
   system:  screen:                this machine
   'command:df -h'                 the output of a command, with --allow-command
   https://host/mcp                the resources of another server

@@ -52,8 +52,8 @@ class CloneState(msgspec.Struct, frozen=True, kw_only=True):
     """A digest of the references that the server listed."""
     missing: int = 0
     """How many contents of old revisions are still to be fetched."""
-    cut: bool = False
-    """Whether the missing ones will not be fetched, because the clone would be too large."""
+    cut: int = 0
+    """The bound in bytes that the clone would exceed with the missing ones, which are therefore not fetched; or 0."""
     partial: bool = False
     """Whether git treats it as a partial clone: some contents are missing, or were when it was last written."""
     whole: bool = False

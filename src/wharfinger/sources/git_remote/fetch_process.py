@@ -28,7 +28,7 @@ from collections.abc import Callable, Sequence
 from typing import IO, NamedTuple
 
 from wharfinger.content.redaction import redacted_text
-from wharfinger.content.text import shown
+from wharfinger.content.text import shown, size_text
 from wharfinger.errors import ConnectionFailed
 from wharfinger.net import proxy_for
 from wharfinger.sources.git_remote.clone_folder import CloneFolder
@@ -236,7 +236,7 @@ class GitNetwork:
         # Lines of the server begin with `remote:`.
         problems = [line for line in re.split(r"[\r\n]+", ended.stderr) if line.startswith(("fatal:", "error:"))]
         text, address = "\n".join(problems), self.address
-        size = f"it has more than {self.max_bytes / (1 << 20):,.0f} MiB, which is the bound of the clone"
+        size = f"it has more than {size_text(self.max_bytes)}, which is the bound of the clone"
         if ended.cut == "size" or "File too large" in text:
             return size
         if ended.cut:

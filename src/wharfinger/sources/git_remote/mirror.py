@@ -29,7 +29,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
-from wharfinger.content.text import many, shown
+from wharfinger.content.text import many, shown, size_text
 from wharfinger.source import SourceUnavailable
 from wharfinger.sources.git_remote.clone_folder import CloneFolder
 from wharfinger.sources.git_remote.fetch_process import FetchFailed, GitNetwork
@@ -129,7 +129,7 @@ class Mirror:
         if state.cut:
             return (
                 f"Contents of old revisions are missing from this clone of {self.address.url}, which would be larger "
-                f"than {self._git.max_bytes >> 20:,} MiB with them: read a newer revision, or raise max_clone_size."
+                f"than {size_text(self._git.max_bytes)} with them: read a newer revision, or raise max_clone_size."
             )
         if state.missing:
             return (
@@ -275,7 +275,7 @@ class Mirror:
                 await self._save(fetched=time.time(), advertised=advertised, missing=0)
         else:
             await self._save(fetched=time.time())
-        if self.state.missing and not self.state.cut:
+        if self.state.missing and self._git.max_bytes > self.state.cut:
             await self._fetch_history(lock)
         if await asyncio.to_thread(self.folder.packs) > MAX_PACKS:
             await self._join_packs(lock)
@@ -380,9 +380,9 @@ class Mirror:
                     raise
                 log.warning("%s: contents of old revisions are left out: %s", self.address.url, error)
                 await asyncio.to_thread(self.folder.prepare)
-                await self._save(missing=len(batch) + len(missing), cut=True)
+                await self._save(missing=len(batch) + len(missing), cut=self._git.max_bytes)
                 return
-            await self._save(missing=len(missing))
+            await self._save(missing=len(missing), cut=0)
 
     async def _join_packs(self, lock: int, *, everything: bool = False) -> None:
         """Join small packs into larger ones; with `everything`, drop objects that no reference leads to."""

@@ -99,8 +99,10 @@ class RemoteGitSource(GitSource):
         self, uri: str, use: Callable[[GitAnswer], Awaitable[Result]], references: References | None = None
     ) -> Result:
         async def checked(answer: GitAnswer) -> Result:
-            if self.mirror.incomplete and await self._reads_old_contents(answer):
-                raise Overloaded(self.mirror.incomplete)
+            if self.mirror.incomplete:
+                if await self._reads_old_contents(answer):
+                    raise Overloaded(self.mirror.incomplete)
+                answer.fixed = False  # the sizes of missing files are not shown yet
             return await use(answer)
 
         try:

@@ -95,7 +95,11 @@ class TopAnswer(GitAnswer):
     def _uri_forms(self) -> list[str]:
         return [
             "REV is HEAD, a branch, a tag or a commit, with %2F for a slash, and ~2 or ^ at its end for parents.",
-            *[f"{words}: {self.uris.top}/{form}" for words, form in _URI_FORMS],
+            *[
+                f"{words}: {self.uris.top}/{form}"
+                for words, form in _URI_FORMS
+                if not form.startswith("changes") or self.repository.private.found.work_tree
+            ],
         ]
 
 

@@ -311,4 +311,5 @@ def _templates(repository: Repository) -> list[t.ResourceTemplate]:
             description=_DESCRIBED[kind][1],
         )
         for kind, template in repository.uris.templates.items()
+        if kind != "uncommitted" or repository.private.found.work_tree
     ]

@@ -1,0 +1,329 @@
+"""Skills in a git repository, here or elsewhere: those of HEAD, as it is now.
+
+Skills are read from files (`skill_folder`), because their manifests have sizes and digests of files. So the files of
+skills at HEAD are written to a temporary folder, which belongs to this process, and again whenever HEAD changes: only
+what changed, each file in one step. Only regular files with plain names are written, never links or submodules, and
+only those in folders with a SKILL.md. If the repository itself is a skill, its files are written to a folder with the
+name of the repository, so their URIs are those of the skill as a folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from wharfinger import types as t
+from wharfinger.content.text import shown
+from wharfinger.errors import InvalidArgument
+from wharfinger.source import Document, SourceUnavailable, UnusableSource
+from wharfinger.sources.directories import MAX_CHILDREN
+from wharfinger.sources.folder.ignore import IGNORE_FILE, PublishChoice
+from wharfinger.sources.git_remote.mirror import PATIENT_SECONDS, Mirror
+from wharfinger.sources.git_remote.remote_address import is_remote
+from wharfinger.sources.git_remote.remote_source import open_clone
+from wharfinger.sources.git_repository.answers import Repository
+from wharfinger.sources.git_repository.git_directory import find_repository
+from wharfinger.sources.git_repository.git_process import find_git, run_git
+from wharfinger.sources.git_repository.private_directory import PrivateDirectory
+from wharfinger.sources.labels import default_label, usable_label
+from wharfinger.sources.skill_folder import MAX_BYTES, SKILL_FILE, Skills
+from wharfinger.sources.windows.window import MAX_READ_BYTES
+from wharfinger.types.skills import Skill
+
+__all__ = ["GitSkills", "git_skills"]
+
+log = logging.getLogger("wharfinger.sources")
+
+CHECK_SECONDS = 1.0
+"""Default time between two checks of a repository of this machine."""
+MAX_FILES = 50_000
+"""The most files of skills that are written."""
+MAX_TOTAL_BYTES = 256 << 20
+"""The most bytes of them."""
+MAX_NAME_BYTES = 255
+
+
+def git_skills(place: str, prefix: str, hidden: bool, every: float | None, max_clone_size: int | None) -> GitSkills:
+    """Return the skills of a repository: `place` is a path or an address.
+
+    Raises:
+        UnusableSource: it cannot be published.
+    """
+    mirror = None
+    if is_remote(place):
+        repository, mirror = open_clone(
+            place, None, every=every, max_size=MAX_READ_BYTES, max_clone_size=max_clone_size
+        )
+        location = mirror.address.url
+    else:
+        program = find_git()
+        found = find_repository(place, version=program.version)
+        label = default_label(found.work_tree or found.root).removesuffix(".git") or "repository"
+        private = PrivateDirectory(found, program.path)
+        private.open()
+        repository, location = Repository(private, usable_label(label), MAX_READ_BYTES), found.root
+    try:
+        check = every if mirror is None and every else CHECK_SECONDS
+        return GitSkills(repository, mirror, location, prefix, PublishChoice((), (), hidden), check)
+    except OSError as error:
+        raise UnusableSource(f"The skills of {location} cannot be written to a temporary folder: {error}") from None
+
+
+class _File(NamedTuple):
+    oid: str
+    size: int
+
+
+class GitSkills(Skills):
+    """The source that `skills()` returns for a git repository."""
+
+    noun = "repository"
+
+    def __init__(
+        self,
+        repository: Repository,
+        mirror: Mirror | None,
+        location: str,
+        prefix: str,
+        choice: PublishChoice,
+        every: float,
+    ) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="wharfinger-skills-", ignore_cleanup_errors=True)
+        self._folder = Path(os.path.realpath(self._temporary.name)) / repository.label
+        self._folder.mkdir(mode=0o700)
+        super().__init__(str(self._folder), prefix=prefix, choice=choice, poll=None)
+        self.location = location
+        self.root = "" if mirror is not None else location
+        self.repository = repository
+        self.mirror = mirror
+        self._every = every
+        self._head: str | None = None
+        self._written: dict[str, _File] = {}
+        self._problem = ""
+        self._ready = threading.Event()
+        self._began = time.monotonic()
+        self._wakeup = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"skills({'git:' + self.location!r}) at {self.uri}"
+
+    # Its life
+
+    async def start(self) -> None:
+        """Begin to follow the repository."""
+        self._began = time.monotonic()
+        self._wakeup = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._follow())
+        if self.mirror is not None:
+            self.mirror.changed.append(self._wake)
+            self.mirror.start()
+
+    async def close(self) -> None:
+        """Stop following and watching, and remove the files."""
+        if self.mirror is not None:
+            await self.mirror.close()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+        await super().close()
+        await self.repository.objects.reader.close()
+        await asyncio.to_thread(self.repository.private.close)
+        await asyncio.to_thread(self._temporary.cleanup)
+
+    async def _wake(self) -> None:
+        self._wakeup.set()
+
+    async def _follow(self) -> None:
+        while True:
+            self._wakeup.clear()
+            try:
+                if self.mirror is None or self.mirror.cloned:
+                    await self._check_out()
+                    self._problem = ""
+                    self._ready.set()
+            except (InvalidArgument, LookupError, OSError) as error:
+                problem = str(error)
+                if problem != self._problem:
+                    log.warning("The skills of %s could not be read: %s", self.location, problem)
+                self._problem = problem
+            except Exception:
+                log.exception("The skills of %s could not be read", self.location)
+                self._problem = "an error"
+            if self.mirror is None:
+                await asyncio.sleep(self._every)
+            else:
+                await self._wakeup.wait()
+
+    # The files
+
+    async def _check_out(self) -> None:
+        """Write the files of skills at HEAD, if it changed."""
+        references = await self.repository.references.now()
+        if self._ready.is_set() and references.head == self._head:
+            return
+        wanted = await self._wanted(references.head) if references.head is not None else {}
+        contents: list[tuple[str, bytes]] = []
+        for path, file in wanted.items():
+            if self._written.get(path) != file:
+                contents.append((path, await self.repository.objects.reader.contents(file.oid)))
+            if len(contents) >= 64:
+                await asyncio.to_thread(self._write, contents)
+                contents.clear()
+        await asyncio.to_thread(self._write, contents)
+        await asyncio.to_thread(self._remove, [path for path in self._written if path not in wanted])
+        self._written = wanted
+        self._head = references.head
+
+    async def _wanted(self, head: str) -> dict[str, _File]:
+        """Return the files of all skills at a commit, by their paths below the folder."""
+        output = await run_git(self.repository.private, "ls-tree", "-r", "-z", "-l", f"{head}^{{tree}}")
+        files: dict[str, _File] = {}
+        for line in output.data.split(b"\0")[:-1]:
+            fields, _, name = line.partition(b"\t")
+            mode, _, oid, size = fields.split()
+            path = os.fsdecode(name)
+            if mode in (b"100644", b"100755", b"100664") and size.isdigit() and _is_plain(path):
+                files[path] = _File(oid.decode("ascii"), int(size))
+        tops = {path.removesuffix(SKILL_FILE) for path in files if path.rpartition("/")[2] == SKILL_FILE}
+        single = "" in tops
+        above = f"{self.repository.label}/" if single else ""
+        wanted: dict[str, _File] = {}
+        total = 0
+        for path, file in files.items():
+            if not single and not any(path[: at + 1] in tops for at, each in enumerate(path) if each == "/"):
+                continue
+            if file.size > MAX_BYTES:
+                self._report((), f"{shown(path)} has more than {MAX_BYTES >> 20} MiB")
+                continue
+            total += file.size
+            if len(wanted) >= MAX_FILES or total > MAX_TOTAL_BYTES:
+                self._report((), f"only {MAX_FILES:,} files and {MAX_TOTAL_BYTES >> 20} MiB of skills are published")
+                break
+            wanted[above + path] = file
+        return wanted
+
+    def _write(self, contents: list[tuple[str, bytes]]) -> None:
+        """Write files, each in one step. Everything below the folder is ours, and none of it is a link."""
+        for path, data in contents:
+            target = self._folder.joinpath(*path.split("/"))
+            for above in reversed(target.relative_to(self._folder).parents[:-1]):
+                folder = self._folder / above
+                if not folder.is_dir():
+                    folder.unlink(missing_ok=True)
+                    folder.mkdir(mode=0o700)
+            if target.is_dir():
+                shutil.rmtree(target)
+            staged = Path(self._temporary.name) / "staged"
+            staged.write_bytes(data)
+            os.replace(staged, target)
+
+    def _remove(self, paths: list[str]) -> None:
+        for path in paths:
+            target = self._folder.joinpath(*path.split("/"))
+            if target.is_dir():
+                continue  # a folder took its place
+            try:
+                target.unlink(missing_ok=True)
+            except NotADirectoryError:
+                continue
+            for above in target.parents:
+                if above == self._folder or any(above.iterdir()):
+                    break
+                above.rmdir()
+
+    # The source's methods, once there is something to read
+
+    def _need(self) -> None:
+        """Wait some seconds for the first clone.
+
+        Raises:
+            SourceUnavailable: the skills cannot be read yet; the message says why.
+        """
+        if self._ready.is_set():
+            return
+        until = self._began + PATIENT_SECONDS
+        while (left := until - time.monotonic()) > 0 and self._task is not None:
+            if self._problem or (self.mirror is not None and self.mirror.problem):
+                break
+            if self._ready.wait(min(left, 0.05)):
+                return
+        raise SourceUnavailable(self._unavailable())
+
+    def _unavailable(self) -> str:
+        if self.mirror is not None and not self.mirror.cloned:
+            return self.mirror.unavailable()
+        return f"The skills of {self.location} cannot be read yet{': ' + self._problem if self._problem else '.'}"
+
+    def describe(self) -> str:
+        """Say how many files are published, and how fresh they are."""
+        facts = [] if self.mirror is None else [self.mirror.describe()]
+        if self._ready.is_set():
+            facts.insert(0, super().describe().partition(", watched")[0])
+        return ", ".join(facts) or f"HEAD is checked every {self._every:g} s"
+
+    def skills(self, after: str | None, limit: int) -> tuple[list[Skill], str | None]:
+        """Return at most `limit` skills after the key, and the key of the next page."""
+        self._need()
+        return super().skills(after, limit)
+
+    def skill(self, uri: str) -> Skill:
+        """Return the skill with a SKILL.md at this URI."""
+        self._need()
+        return super().skill(uri)
+
+    def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+        """Return the SKILL.md of each skill."""
+        self._need()
+        return super().page(after, limit)
+
+    def stat(self, uri: str) -> t.Resource:
+        """Return the resource of a file or directory of a skill."""
+        self._need()
+        return super().stat(uri)
+
+    def read(self, uri: str) -> t.ReadResourceResult:
+        """Read a file of a skill, or the listing of a directory in it."""
+        self._need()
+        return super().read(uri)
+
+    def children(
+        self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
+    ) -> tuple[list[t.Resource], str | None]:
+        """Return the entries of a directory in pages."""
+        self._need()
+        return super().children(uri, after, limit)
+
+    def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
+        """Return the paths of skills that begin with `value`, then those that contain it."""
+        self._need()
+        return super().complete(template, argument, value, context)
+
+    def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
+        """Return the files of skills in pages."""
+        self._need()
+        return super().documents(after, limit)
+
+    def text(self, uri: str) -> Iterator[str]:
+        """Return the text of a file of a skill in pieces."""
+        self._need()
+        return super().text(uri)
+
+
+def _is_plain(path: str) -> bool:
+    """Return whether a path can be written below a folder, and is no part of git's own."""
+    return all(
+        part not in ("", ".", "..", IGNORE_FILE)
+        and part.lower() not in (".git", "git~1")
+        and len(os.fsencode(part)) <= MAX_NAME_BYTES
+        and not any(character in part for character in ("\\", ":", "\0"))
+        for part in path.split("/")
+    )

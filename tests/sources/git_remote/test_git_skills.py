@@ -1,0 +1,178 @@
+"""Skills in git repositories, here and elsewhere: they follow HEAD, and nothing else of the repository is written."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.sources.git_remote.conftest import serving, text, until
+from tests.sources.git_remote.git_host import GitHost
+from tests.sources.git_repository.conftest import Work
+from wharfinger.errors import RemoteError
+from wharfinger.source import UnusableSource
+from wharfinger.sources.git_remote.git_skills import GitSkills
+from wharfinger.sources.registry import make_sources
+from wharfinger.sources.skill_folder import skills
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("cache")]
+
+MANUAL = "---\nname: {}\ndescription: {}\n---\n\n# Use it\n"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def library(work: Work) -> Work:
+    """A repository with two skills, and files of none."""
+    work.write("skills/pdf-forms/SKILL.md", MANUAL.format("pdf-forms", "Fill in forms."))
+    work.write("skills/pdf-forms/templates/invoice.md", "Name: …\n")
+    work.write("skills/pdf-forms/logo.png", b"\x89PNG\r\n\x1a\n\0\0")
+    work.write("skills/deep/refunds/SKILL.md", MANUAL.format("refunds", "Give money back."))
+    work.write("src/secret.py", "password = 1\n").write("README.md", "# Skills\n")
+    work.commit("Begin")
+    return work
+
+
+def published(place: str, **options: object) -> GitSkills:
+    source = skills(f"git:{place}", every=1.0, **options)  # type: ignore[arg-type]
+    assert isinstance(source, GitSkills)
+    return source
+
+
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+async def test_skills_of_a_repository_follow_head(host: GitHost, library: Work, where: str) -> None:
+    place = host.add(library) if where == "elsewhere" else str(library.path)
+
+    def push() -> None:
+        if where == "elsewhere":
+            library.git("push", "-q", "origin", "main")
+
+    source = published(place)
+    async with serving(source) as client:
+        found = await client.list_skills()
+        assert {skill.uri for skill in found} == {
+            "skill://skills/pdf-forms/SKILL.md",
+            "skill://skills/deep/refunds/SKILL.md",
+        }
+        forms = next(skill for skill in found if "pdf" in skill.uri)
+        assert {str(getattr(file, "uri", file)) for file in forms.resources} == {
+            f"skill://skills/pdf-forms/{name}" for name in ("SKILL.md", "templates/invoice.md", "logo.png")
+        }
+        template = await client.read_skill_file(forms, "skill://skills/pdf-forms/templates/invoice.md")
+        assert template.text == "Name: …\n"
+        with pytest.raises(RemoteError):
+            await text(client, "skill://src/secret.py")
+        async with client.watch("skill://skills/pdf-forms/SKILL.md") as changes:
+            library.write("skills/pdf-forms/SKILL.md", MANUAL.format("pdf-forms", "Fill in all forms."))
+            (library.path / "skills/pdf-forms/templates/invoice.md").unlink()
+            (library.path / "skills/pdf-forms/templates").rmdir()
+            library.write("skills/pdf-forms/templates", "now a file\n")
+            (library.path / "skills/deep/refunds/SKILL.md").unlink()
+            library.commit("Change")
+            push()
+            await asyncio.wait_for(anext(changes), 50)
+        async with asyncio.timeout(50):
+            while len(found) != 1 or len(found[0].resources) != 3:
+                await asyncio.sleep(0.05)
+                found = await client.list_skills()
+        assert found[0].frontmatter["description"] == "Fill in all forms."
+        changed = await client.read_skill_file(found[0], "skill://skills/pdf-forms/templates")
+        assert changed.text == "now a file\n"
+        written = sorted(str(path.relative_to(source._folder)) for path in source._folder.rglob("*") if path.is_file())
+        assert written == ["skills/pdf-forms/SKILL.md", "skills/pdf-forms/logo.png", "skills/pdf-forms/templates"]
+    assert not source._folder.exists()
+
+
+async def test_a_repository_that_is_a_skill_has_the_uris_of_a_folder(host: GitHost, work: Work) -> None:
+    work.write("SKILL.md", MANUAL.format("tides", "Read tide tables.")).write("ports/hull.md", "Hull 6.1\n")
+    work.commit("Begin")
+    source = published(host.add(work, "tides.git"))
+    async with serving(source) as client:
+        (skill,) = await client.list_skills()
+        assert skill.uri == "skill://tides/SKILL.md"
+        assert (await client.read_skill_file(skill, "skill://tides/ports/hull.md")).text == "Hull 6.1\n"
+
+
+async def test_links_and_names_of_git_are_not_written(tmp_path: Path, work: Work) -> None:
+    work.write("a/SKILL.md", MANUAL.format("a", "A skill."))
+    (work.path / "a" / "passwd").symlink_to("/etc/passwd")
+    (work.path / "a" / "up").symlink_to("../..")
+    work.write("a/.gitignore", "kept.md\n").write("a/kept.md", "tracked all the same\n")
+    work.git("add", "-f", "a/kept.md")
+    work.commit("Begin")
+    # paths that git itself would not make, such as a/../escape
+    blob = work.git("rev-parse", "HEAD:a/kept.md")
+    inner = work.put("tree", b"100644 escape\0" + bytes.fromhex(blob))
+    entries = b""
+    for line in work.git("ls-tree", "HEAD:a").split("\n"):
+        fields, _, name = line.partition("\t")
+        mode, _, oid = fields.split()
+        entries += f"{mode} {name}\0".encode() + bytes.fromhex(oid)
+    for name in (b"..", b".git", b"."):
+        tree = work.put("tree", b"40000 " + name + b"\0" + bytes.fromhex(inner) + entries)
+        top = work.put("tree", b"40000 a\0" + bytes.fromhex(tree))
+        work.git("update-ref", "refs/heads/main", work.git("commit-tree", "-m", "Trap", top))
+        assert "escape" in work.git("ls-tree", "-r", "--name-only", "HEAD")
+        source = published(str(work.path))
+        async with serving(source) as client:
+            (skill,) = await client.list_skills()
+            names = {str(getattr(file, "uri", file)).removeprefix("skill://a/") for file in skill.resources}
+            assert names == {"SKILL.md", "kept.md"}
+            below = list(Path(source._temporary.name).rglob("*"))
+            assert {path.name for path in below} == {source.repository.label, "a", "SKILL.md", "kept.md"}
+            assert not any(path.is_symlink() for path in below)
+
+
+async def test_skills_that_cannot_be_cloned_are_unavailable_with_the_reason(host: GitHost, library: Work) -> None:
+    url = host.add(library)
+    host.stop()
+    source = published(url)
+    async with serving(source) as client:
+        with pytest.raises(RemoteError, match=r"127\.0\.0\.1 does not answer"):
+            await client.list_skills()
+        host.begin()
+        await until(source._ready.is_set)
+        async with asyncio.timeout(50):
+            while True:
+                try:
+                    assert len(await client.list_skills()) == 2
+                    break
+                except RemoteError:
+                    await asyncio.sleep(0.1)
+
+
+async def test_a_skill_folder_and_its_clone_are_words_of_the_command_line(host: GitHost, library: Work) -> None:
+    url = host.add(library)
+    words = [f"here=skills:{library.path}/skills", f"skills:git:{library.path}", f"far=skills:git:{url}", f"git:{url}"]
+    made = make_sources(words, {"every": 1.0, "max_clone_size": 1 << 20})
+    assert [each.source.uri for each in made] == ["skill://here", "skill://", "skill://far", "git://harbour"]
+    assert [each.name for each in made] == ["here", "work", "far", "harbour"]
+    async with serving(*[each.source for each in made]) as client:
+        assert await text(client, "skill://far/skills/pdf-forms/templates/invoice.md") == "Name: …\n"
+        assert await text(client, "skill://here/pdf-forms/templates/invoice.md") == "Name: …\n"
+        assert await text(client, "skill://skills/pdf-forms/templates/invoice.md") == "Name: …\n"
+        assert len(await client.list_skills()) == 6
+    for word in (f"skills:git:{library.path}/missing", "skills:git:ssh://a/b", f"skills:git:{host.origin}@b/c"):
+        with pytest.raises(UnusableSource):
+            make_sources([word])
+
+
+def test_the_words_of_skills_are_absolute_for_other_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from wharfinger.sources.registry import absolute_word, parse_word
+
+    monkeypatch.chdir(tmp_path)
+    here = os.getcwd()
+    for word, expected in {
+        "skills:lib": f"skills:{here}/lib",
+        "a=skills:git:lib": f"a=skills:git:{here}/lib",
+        "skills:git:https://a.example/x.git": "skills:git:https://a.example/x.git",
+        "git:https://a.example/x.git": "git:https://a.example/x.git",
+        "git:lib": f"git:{here}/lib",
+    }.items():
+        assert absolute_word(parse_word(word)) == expected
