@@ -113,6 +113,7 @@ FILES = SourceKind(
 
 _PGPASSWORD = "the variable PGPASSWORD"
 _GIT_TOKEN = "the variable WHARFINGER_GIT_TOKEN"  # noqa: S105
+_MYSQLPWD = "the variable MYSQL_PWD"
 _BY_FILE = "a file that the program reads"
 
 KINDS: tuple[SourceKind, ...] = (
@@ -146,12 +147,15 @@ KINDS: tuple[SourceKind, ...] = (
         environment="PGPASSWORD",
     ),
     SourceKind(
-        "mysql://…",
-        "another database of SQLAlchemy",
+        "mysql://USER@HOST/DATABASE",
+        "a MySQL or MariaDB database",
         "sql",
-        ("mysql", "mariadb", "oracle", "mssql"),
+        ("mysql", "mariadb"),
         queried=True,
+        secret=_MYSQLPWD,
+        environment="MYSQL_PWD",
     ),
+    SourceKind("oracle://…", "another database of SQLAlchemy", "sql", ("oracle", "mssql")),
     SourceKind(
         "log:GLOB",
         "logs, followed through rotation",

@@ -193,7 +193,7 @@ def test_a_missing_library_is_reported_with_its_pip_command(here: Path, start: S
 def test_the_help_names_every_kind() -> None:
     output = CliRunner().invoke(wharfinger, ["serve", "--help"]).output
     for kind in KINDS:
-        assert any(scheme in output for scheme in kind.schemes) or kind.form.startswith(("mysql", "memory")), kind.form
+        assert any(scheme in output for scheme in kind.schemes) or kind.form.startswith(("oracle", "memory")), kind.form
 
 
 # Passwords.

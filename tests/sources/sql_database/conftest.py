@@ -1,4 +1,4 @@
-"""Real databases: SQLite files, and a PostgreSQL server that lives as long as the tests."""
+"""Real databases: SQLite files, and servers of PostgreSQL and MariaDB that live as long as the tests."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from wharfinger.sources.sql_database import Database, sql
+
+from .mariadb_server import MariaDBServer
 
 
 class PostgresServer:
@@ -76,6 +78,13 @@ def postgres() -> Iterator[PostgresServer]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDBServer]:
+    server = MariaDBServer()
+    yield server
+    server.close()
+
+
 @pytest.fixture
 def publish() -> Iterator[Callable[..., Database]]:
     """`sql()`, with what it makes closed at the end."""
@@ -124,7 +133,14 @@ def postgres_shop(postgres: PostgresServer, publish: Callable[..., Database]) ->
     return Shop(source, lambda statement: postgres.run(statement, name), f"{source.uri}/public")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture
+def mariadb_shop(mariadb: MariaDBServer, publish: Callable[..., Database]) -> Shop:
+    name = mariadb.database(SHOP)
+    source = publish(mariadb.url(name), label="shop")
+    return Shop(source, lambda statement: mariadb.run(statement, name), source.uri)
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def shop(request: pytest.FixtureRequest) -> Shop:
     """The shop in each of the databases."""
     return request.getfixturevalue(f"{request.param}_shop")

@@ -1,4 +1,4 @@
-"""The contract of a source, over SQLite in both of its journals, and over PostgreSQL."""
+"""The contract of a source, over SQLite in both of its journals, PostgreSQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from wharfinger.sources.sql_database import Database
 from wharfinger.testing import SourceContract
 
 from .conftest import SHOP, PostgresServer
+from .mariadb_server import PASSWORD, MariaDBServer
 
 MANY = 2_500
 
 
 class Shops(SourceContract):
-    """In both databases: the shop, and a table that is larger than a window."""
+    """In each database: the shop, and a table that is larger than a window."""
 
     top = ""
     run: Callable[[str], Any]
@@ -84,4 +85,16 @@ class TestPostgres(Shops):
         self.run = lambda statement: postgres.run(statement, name)
         source = publish(postgres.url(name, "reader", "hush-hush"), label="shop")
         self.top = f"{source.uri}/public"
+        return source
+
+
+class TestMariaDB(Shops):
+    secret = PASSWORD
+
+    @pytest.fixture
+    def source(self, mariadb: MariaDBServer, publish: Callable[..., Database]) -> Database:
+        name = mariadb.database(many(f"SELECT seq, CONCAT('w', seq) FROM seq_1_to_{MANY}"))
+        self.run = lambda statement: mariadb.run(statement, name)
+        source = publish(mariadb.url(name), label="shop")
+        self.top = source.uri
         return source

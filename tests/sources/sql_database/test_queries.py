@@ -296,9 +296,9 @@ def test_the_error_for_an_unknown_table_or_column_lists_existing_ones(shop: Shop
 
 def test_values_are_valid_json(shop: Shop) -> None:
     """Infinity, bytes, decimals, large integers and columns of the same name."""
-    lite = shop.source.engine.dialect == "SQLite"
-    infinity = "9e999" if lite else "'infinity'::float8"
-    data = "x'00ff'" if lite else "'\\x00ff'::bytea"
+    postgres = shop.source.engine.dialect == "PostgreSQL"
+    infinity = {"SQLite": "9e999", "PostgreSQL": "'infinity'::float8"}.get(shop.source.engine.dialect, "'Infinity'")
+    data = "'\\x00ff'::bytea" if postgres else "x'00ff'"
     answer = shop.source.query(f"SELECT {infinity} AS a, {data} AS a, 9007199254740993 AS a, NULL AS b, 1.5 AS c")
     assert answer.columns == ["a", "a", "a", "b", "c"]
     text = msgspec.json.encode(answer).decode()
@@ -309,7 +309,7 @@ def test_values_are_valid_json(shop: Shop) -> None:
 
 def test_parameters_are_bound_as_values(shop: Shop) -> None:
     """Their number and types must match the placeholders."""
-    mark = "?" if shop.source.engine.dialect == "SQLite" else "$1"
+    mark = "$1" if shop.source.engine.dialect == "PostgreSQL" else "?"
     query = shop.source.query
     assert query(f"SELECT id FROM customers WHERE name = {mark}", ["Ada"]).rows == [[1]]
     assert query(f"SELECT id FROM customers WHERE id = {mark}", [2]).rows == [[2]]

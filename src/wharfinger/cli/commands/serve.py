@@ -28,7 +28,7 @@ __all__ = ["build", "serve"]
 Forms of WORD; `name=WORD` sets its name in URIs:
   ./docs                          a folder
   git:.                           a git repository, also git:https://host/docs.git
-  sqlite:///shop.db               a database, also postgresql://user@host/shop
+  sqlite:///shop.db               a database, also postgresql:// or mysql://user@host/shop
   'log:logs/*.log'                logs, followed as they rotate
   s3://bucket/prefix              objects, also zip:FILE and objects:URL
   'table:data/*.parquet'          tables in CSV, JSON Lines or Parquet

@@ -15,7 +15,7 @@ from wharfinger.sources.sql_database.sqlite_catalogue import SCHEMA
 __all__ = ["sql"]
 
 _ENDINGS = (".db", ".sqlite", ".sqlite3", ".db3")
-_EXAMPLES = "sqlite:///shop.db, postgresql://user@host/db, or another URL of SQLAlchemy"
+_EXAMPLES = "sqlite:///shop.db, postgresql://user@host/db, mysql://user@host/db, or another URL of SQLAlchemy"
 
 
 def sql(
@@ -66,6 +66,12 @@ def sql(
         return Database(
             engine, top=f"postgres://{_quoted(label) or host_and_database}", label=name, schema=None, bounds=bounds
         )
+    if scheme.partition("+")[0] in ("mysql", "mariadb"):
+        from wharfinger.sources.sql_database.mysql import open_mysql
+
+        found = open_mysql(url, bounds)
+        top = f"{scheme.partition('+')[0]}://{_quoted(label) or f'{found.host}/{_quoted(found.database)}'}"
+        return Database(found, top=top, label=label or found.database, schema=found.database, bounds=bounds)
     if "://" not in url:
         raise UnusableSource(f"This is not the URL of a database: give {_EXAMPLES}.")
     from wharfinger.sources.sql_database.sqlalchemy_database import open_sqlalchemy

@@ -73,6 +73,8 @@ def _names_any(view: DatabaseTable, names: set[str]) -> bool:
     statement = view.definition.casefold()
     words = set(_WORDS.findall(statement))
     return any(
-        name in words if _WORDS.fullmatch(name) else name in statement or name.replace('"', '""') in statement
+        name in words
+        if _WORDS.fullmatch(name)
+        else any(one in statement for one in (name, name.replace('"', '""'), name.replace("`", "``")))
         for name in names
     )

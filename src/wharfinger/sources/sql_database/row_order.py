@@ -93,7 +93,12 @@ def columns_of_cursor(key: UniqueKey, order: Sequence[OrderColumn], cursor: KeyT
 
 
 def rows_beyond(
-    order: Sequence[OrderColumn], expressions: Sequence[str], placeholders: Sequence[str | None], where: str
+    order: Sequence[OrderColumn],
+    expressions: Sequence[str],
+    placeholders: Sequence[str | None],
+    where: str,
+    *,
+    plain: bool = False,
 ) -> str:
     """Return the condition for the rows `after`, `before` or `at` a position.
 
@@ -102,12 +107,14 @@ def rows_beyond(
         expressions: The SQL of each.
         placeholders: The placeholder of the value of each, or None for NULL.
         where: `after`, `before` or `at`.
+        plain: Use no row values, for which MySQL would use no index.
     """
     columns = list(zip(order, expressions, placeholders, strict=True))
     if where == "at":
         return " AND ".join([_equal(expression, placeholder) for _, expression, placeholder in columns])
     backwards = where == "before"
-    if len({column.descending for column in order}) == 1 and not any(column.nulls for column in order):
+    one_direction = len({column.descending for column in order}) == 1 and not any(column.nulls for column in order)
+    if one_direction and not (plain and len(order) > 1):
         sign = "<" if order[0].descending is not backwards else ">"
         named, marked = ", ".join(expressions), ", ".join([placeholder or "" for placeholder in placeholders])
         if len(order) == 1:

@@ -114,17 +114,21 @@ def run_query(
     )
 
 
-_UNKNOWN_TABLE = re.compile(r'no such table: (?:\w+\.)?"?([^\s".]+)|relation "(?:[^".]+\.)?([^"]+)" does not exist')
+_UNKNOWN_TABLE = re.compile(
+    r'no such table: (?:\w+\.)?"?([^\s".]+)|relation "(?:[^".]+\.)?([^"]+)" does not exist'
+    r"|Table '(?:[^'.]+\.)?([^']+)' doesn't exist"
+)
+_UNKNOWN_COLUMN = re.compile(r"no such column|column .*does not exist|Unknown column")
 
 
 def _hint(engine: DatabaseEngine, message: str, statement: str) -> str:
     """Return a hint with the names of the tables or columns, if the statement names one that does not exist."""
     if found := _UNKNOWN_TABLE.search(message):
         names = list(dict.fromkeys(table.name for table in engine.catalogue(5.0).tables.values()))
-        near = get_close_matches((found[1] or found[2]).lower(), [name.lower() for name in names], 1)
+        near = get_close_matches(next(filter(None, found.groups())).lower(), [name.lower() for name in names], 1)
         suggestion = f" Did you mean {near[0]}?" if near else ""
         return f"{suggestion} Tables: {_listed(names)}."
-    if "column" in message and ("no such column" in message or "does not exist" in message):
+    if _UNKNOWN_COLUMN.search(message):
         words = {word.lower() for word in re.findall(r"\w+", statement)}
         tables = [table for table in engine.catalogue(5.0).tables.values() if table.name.lower() in words]
         return "".join(f" {table.name} has {_listed([one.name for one in table.columns])}." for table in tables[:5])

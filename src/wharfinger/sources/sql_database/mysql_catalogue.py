@@ -1,0 +1,231 @@
+"""Reads the tables and views of one MySQL or MariaDB database from `information_schema`.
+
+`DatabaseColumn.cast` is the kind of a column, which says how its values are read and compared:
+
+| kind | types |
+|---|---|
+| int, decimal, float, bit | integers and YEAR, DECIMAL, FLOAT and DOUBLE, BIT |
+| char, text, json | short texts, long texts, JSON |
+| plain | dates, times, UUID, INET: the database writes them as ASCII text |
+| enum, set | ENUM and SET, which the database orders by the position of their values |
+| binary, geometry | BINARY, VARBINARY, BLOB and VECTOR; POINT, POLYGON and others |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from wharfinger.sources.sql_database.database_catalogue import (
+    DatabaseCatalogue,
+    DatabaseColumn,
+    DatabaseTable,
+    ForeignKey,
+    TableIndex,
+    UniqueKey,
+)
+
+__all__ = ["Fetch", "quoted", "read_catalogue"]
+
+Fetch = Callable[[str], Sequence[tuple[str | None, ...]]]
+"""Runs a statement and returns its rows as texts."""
+
+_TABLES = """
+SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, TABLE_COMMENT FROM information_schema.TABLES
+WHERE TABLE_SCHEMA = DATABASE()
+"""
+_COLUMNS = """
+SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, EXTRA,
+       COLUMN_COMMENT, CHARACTER_MAXIMUM_LENGTH, PRIVILEGES
+FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() ORDER BY TABLE_NAME, ORDINAL_POSITION
+"""
+_INDEXES = """
+SELECT TABLE_SCHEMA, TABLE_NAME, INDEX_NAME, NON_UNIQUE, COLUMN_NAME, SUB_PART
+FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() ORDER BY TABLE_NAME, INDEX_NAME, SEQ_IN_INDEX
+"""
+_FOREIGN_KEYS = """
+SELECT TABLE_SCHEMA, TABLE_NAME, CONSTRAINT_NAME, COLUMN_NAME, REFERENCED_TABLE_SCHEMA, REFERENCED_TABLE_NAME,
+       REFERENCED_COLUMN_NAME
+FROM information_schema.KEY_COLUMN_USAGE WHERE TABLE_SCHEMA = DATABASE() AND REFERENCED_TABLE_NAME IS NOT NULL
+ORDER BY TABLE_NAME, CONSTRAINT_NAME, ORDINAL_POSITION
+"""
+# In MariaDB, the name of a check belongs to its table.
+_MARIADB_CHECKS = """
+SELECT CONSTRAINT_SCHEMA, TABLE_NAME, CHECK_CLAUSE FROM information_schema.CHECK_CONSTRAINTS
+WHERE CONSTRAINT_SCHEMA = DATABASE() ORDER BY TABLE_NAME, CONSTRAINT_NAME
+"""
+_MYSQL_CHECKS = """
+SELECT c.CONSTRAINT_SCHEMA, t.TABLE_NAME, c.CHECK_CLAUSE FROM information_schema.CHECK_CONSTRAINTS c
+JOIN information_schema.TABLE_CONSTRAINTS t USING (CONSTRAINT_SCHEMA, CONSTRAINT_NAME)
+WHERE t.CONSTRAINT_TYPE = 'CHECK' AND c.CONSTRAINT_SCHEMA = DATABASE() ORDER BY t.TABLE_NAME, c.CONSTRAINT_NAME
+"""
+_VIEWS = """
+SELECT TABLE_SCHEMA, TABLE_NAME, VIEW_DEFINITION FROM information_schema.VIEWS WHERE TABLE_SCHEMA = DATABASE()
+"""
+
+_TABLE_TYPES = ("BASE TABLE", "SYSTEM VERSIONED", "VIEW")
+_KINDS = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "year"), "int"),
+    **dict.fromkeys(("float", "double"), "float"),
+    "decimal": "decimal",
+    "bit": "bit",
+    "json": "json",
+    "enum": "enum",
+    "set": "set",
+    **dict.fromkeys(("char", "varchar"), "char"),
+    **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext"), "text"),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "vector"), "binary"),
+    **dict.fromkeys(
+        ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"), "geometry"
+    ),
+    **dict.fromkeys(("geometrycollection", "geomcollection"), "geometry"),
+}
+_KEY_KINDS = ("int", "decimal", "float", "bit", "char", "text", "plain", "enum", "set", "binary")
+_MAX_CHAR_LENGTH = 255
+"""Characters of a text that is always read completely."""
+_VALUE = re.compile("'((?:[^']|'')*)'")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_CONTROLS = {"n": "\n", "r": "\r", "0": "\0", "Z": "\x1a"}
+
+
+def quoted(name: str) -> str:
+    """Quote a name from the catalogue as an identifier, in a statement with `%s` for its values."""
+    return "`" + name.replace("`", "``").replace("%", "%%") + "`"
+
+
+def read_catalogue(fetch: Fetch, database: str, *, mariadb: bool) -> DatabaseCatalogue:
+    """Read all tables and views of the connection's database that the account may read."""
+    # `information_schema` ignores the case of names, so another database may be in the result.
+    here = [row[1:] for row in fetch(_TABLES) if row[0] == database and row[2] in _TABLE_TYPES]
+    columns = _by_table(fetch(_COLUMNS), database)
+    indexes = _by_table(fetch(_INDEXES), database)
+    foreign_keys = _by_table(fetch(_FOREIGN_KEYS), database)
+    checks = _by_table(fetch(_MARIADB_CHECKS if mariadb else _MYSQL_CHECKS), database)
+    views = _by_table(fetch(_VIEWS), database)
+    tables = [
+        _view(database, name, columns[name], views.get(name, []))
+        if kind == "VIEW"
+        else _table(
+            database,
+            name,
+            comment,
+            columns[name],
+            indexes.get(name, []),
+            foreign_keys.get(name, []),
+            [str(clause) for (clause,) in checks.get(name, [])],
+        )
+        for name, kind, comment in here
+        if name is not None and name in columns
+    ]
+    return DatabaseCatalogue(tables, [database])
+
+
+_Rows = list[tuple[str | None, ...]]
+
+
+def _by_table(rows: Iterable[tuple[str | None, ...]], database: str) -> dict[str, _Rows]:
+    """Return the rows of this database by table, without the names of both."""
+    found: dict[str, _Rows] = {}
+    for schema, table, *rest in rows:
+        if schema == database:
+            found.setdefault(str(table), []).append(tuple(rest))
+    return found
+
+
+def _view(database: str, name: str, columns: _Rows, definition: _Rows) -> DatabaseTable:
+    return DatabaseTable(
+        schema=database,
+        name=name,
+        kind="view",
+        columns=_columns(columns, []),
+        definition=(definition[0][0] if definition else None) or None,  # empty without the right SHOW VIEW
+    )
+
+
+def _table(
+    database: str,
+    name: str,
+    comment: str | None,
+    columns: _Rows,
+    indexes: _Rows,
+    foreign_keys: _Rows,
+    checks: list[str],
+) -> DatabaseTable:
+    described = _columns(columns, checks)
+    listed = _indexes(indexes)
+    return DatabaseTable(
+        schema=database,
+        name=name,
+        kind="table",
+        columns=described,
+        key=_key({column.name: column for column in described}, indexes, listed),
+        primary_key=next((one.columns for one in listed if one.name == "PRIMARY"), ()),
+        foreign_keys=_foreign_keys(foreign_keys, database),
+        indexes=tuple(one for one in listed if one.name != "PRIMARY"),
+        checks=tuple(clause for clause in checks if not _JSON_CHECK(clause)),
+        comment=comment or None,
+    )
+
+
+_JSON_CHECK = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)").fullmatch
+"""The check by which MariaDB declares a text as JSON."""
+
+
+def _columns(rows: _Rows, checks: Iterable[str]) -> tuple[DatabaseColumn, ...]:
+    json = {found[1].replace("``", "`") for clause in checks if (found := _JSON_CHECK(clause))}
+    return tuple(_column(row, json) for row in rows if "select" in (row[-1] or "").lower())
+
+
+def _column(row: tuple[str | None, ...], json: set[str]) -> DatabaseColumn:
+    name, data_type, full_type, nullable, default, extra, comment, length, _ = [text or "" for text in row]
+    data_type = data_type.lower()
+    kind = _KINDS.get(data_type, "plain")
+    if name in json and kind in ("char", "text"):
+        kind = "json"
+    elif kind == "char" and int(length or 0) > _MAX_CHAR_LENGTH:
+        kind = "text"
+    values = tuple([_unescaped(value) for value in _VALUE.findall(full_type)]) if kind in ("enum", "set") else ()
+    return DatabaseColumn(
+        name=name,
+        type=(data_type if values else full_type) + (" INVISIBLE" if "INVISIBLE" in extra.upper() else ""),
+        nullable=nullable != "NO",
+        default=None if row[4] is None or row[4] == "NULL" else default,
+        generated=" GENERATED" in extra.upper(),
+        comment=comment or None,
+        values=values,
+        cast=kind,
+    )
+
+
+def _unescaped(value: str) -> str:
+    return _ESCAPED.sub(lambda found: _CONTROLS.get(found[1], found[1]), value.replace("''", "'"))
+
+
+def _indexes(rows: _Rows) -> list[TableIndex]:
+    found: dict[str, tuple[list[str], bool]] = {}
+    for name, non_unique, column, _ in rows:
+        found.setdefault(str(name), ([], non_unique == "0"))[0].append(column or "(an expression)")
+    return [TableIndex(name, tuple(columns), unique) for name, (columns, unique) in found.items()]
+
+
+def _key(columns: dict[str, DatabaseColumn], rows: _Rows, listed: list[TableIndex]) -> UniqueKey | None:
+    """Return the primary key, or else the shortest unique index of columns that are never NULL."""
+    partial = {name for name, _, column, part in rows if column is None or part is not None}
+    unique = [one for one in listed if one.unique and (one.name == "PRIMARY" or one.name not in partial)]
+    for one in sorted(unique, key=lambda one: (one.name != "PRIMARY", len(one.columns), one.name)):
+        found = [columns.get(name) for name in one.columns]
+        if all(column is not None and not column.nullable and column.cast in _KEY_KINDS for column in found):
+            return UniqueKey(one.columns)
+    return None
+
+
+def _foreign_keys(rows: _Rows, database: str) -> tuple[ForeignKey, ...]:
+    """Return the foreign keys to tables of this database."""
+    found: dict[str, list[tuple[str | None, ...]]] = {}
+    for row in rows:
+        if row[2] == database:
+            found.setdefault(str(row[0]), []).append(row)
+    return tuple(
+        ForeignKey(tuple(str(row[1]) for row in key), database, str(key[0][3]), tuple(str(row[4]) for row in key))
+        for key in found.values()
+    )

@@ -1,0 +1,224 @@
+"""Opens connections to MySQL and MariaDB with PyMySQL: where to, as whom, over TLS, and with a bound on memory."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from wharfinger.errors import MissingExtra
+from wharfinger.source import UnusableSource
+
+__all__ = ["MAX_ROW_BYTES", "MySQLAddress", "RowTooLarge", "connect", "drain", "driver", "read_address", "rows_of"]
+
+CONNECTION_SECONDS = 5.0
+"""How long the server may take to accept a connection."""
+MAX_ROW_BYTES = 32 << 20
+"""Bytes of a row that are received. A statement that returns a larger one fails."""
+DRAINED_BYTES = 1 << 20
+"""Bytes of unwanted rows that are received so that a connection can be used again. With more, it is closed."""
+SSL_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
+"""The values of MySQL's own clients for --ssl-mode."""
+_OPTIONS = ("unix_socket", "ssl_mode", "ssl_ca", "ssl_cert", "ssl_key")
+_SCHEMES = ("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql")
+_FORM = "mysql://user@host:3306/database"
+
+
+class RowTooLarge(Exception):
+    """A row has more bytes than the connection may receive. The connection is closed."""
+
+
+class MySQLAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """The address of a database, and the account. `host` is empty for a Unix socket."""
+
+    user: str
+    password: str
+    host: str
+    port: int
+    database: str
+    unix_socket: str = ""
+    ssl_mode: str = "PREFERRED"
+    ssl_ca: str = ""
+    ssl_cert: str = ""
+    ssl_key: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The host and the port, as in URIs."""
+        host = "localhost" if self.unix_socket or not self.host else f"[{self.host}]" if ":" in self.host else self.host
+        return quote(host, safe="[]:") + ("" if self.unix_socket or self.port == 3306 else f":{self.port}")
+
+
+def driver() -> Any:
+    """Import `pymysql`.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        return import_module("pymysql")
+    except ImportError:
+        raise MissingExtra("sql", "Publishing a MySQL or MariaDB database") from None
+
+
+def read_address(url: str) -> MySQLAddress:
+    """Parse a URL such as `mysql://user:password@host/database?ssl_mode=REQUIRED`.
+
+    The password is that of the variable `MYSQL_PWD` if the URL has none.
+
+    Raises:
+        UnusableSource: the URL is not valid. The message says how to write it.
+        MissingExtra: SQLAlchemy is not installed.
+    """
+    try:
+        sqlalchemy: Any = import_module("sqlalchemy")
+    except ImportError:
+        raise MissingExtra("sql", "Publishing a MySQL or MariaDB database") from None
+    try:
+        parsed = sqlalchemy.engine.make_url(url)
+    except (sqlalchemy.exc.ArgumentError, ValueError):
+        raise UnusableSource(f"This is not the URL of a database: write {_FORM}.") from None
+    if parsed.drivername.lower() not in _SCHEMES:
+        raise UnusableSource(f"MySQL and MariaDB are read with PyMySQL: write {_FORM} instead of {parsed.drivername}:.")
+    if not parsed.database:
+        raise UnusableSource(f"Name a database after the host: {_FORM}.")
+    options = {str(name).replace("-", "_").lower(): value for name, value in parsed.query.items()}
+    unknown = [name for name, value in options.items() if name not in _OPTIONS or not isinstance(value, str)]
+    if unknown:
+        raise UnusableSource(f"{unknown[0]}= is not an option of this URL. The options are {', '.join(_OPTIONS)}.")
+    mode = options.pop("ssl_mode", "VERIFY_CA" if options.get("ssl_ca") else "PREFERRED").upper()
+    if mode not in SSL_MODES:
+        raise UnusableSource(f"ssl_mode={mode[:40]} is not known: write one of {', '.join(SSL_MODES)}.")
+    return MySQLAddress(
+        user=parsed.username or "",
+        password=str(parsed.password) if parsed.password is not None else os.environ.get("MYSQL_PWD", ""),
+        host=parsed.host or "localhost",
+        port=parsed.port or 3306,
+        database=parsed.database,
+        ssl_mode=mode,
+        **options,
+    )
+
+
+def _tls(address: MySQLAddress) -> Mapping[str, Any]:
+    """Return the driver's arguments for TLS.
+
+    Raises:
+        UnusableSource: a file with a certificate or a key cannot be read.
+    """
+    if address.ssl_mode == "DISABLED":
+        return {"ssl_disabled": True}
+    if address.ssl_mode == "PREFERRED" and not address.ssl_cert:
+        return {}  # the driver's own default: encrypted if the server can, without checking its certificate
+    context = ssl.create_default_context(cafile=None)
+    try:
+        if address.ssl_ca:
+            context = ssl.create_default_context(cafile=address.ssl_ca)
+        if address.ssl_cert:
+            context.load_cert_chain(address.ssl_cert, address.ssl_key or None)
+    except (OSError, ssl.SSLError) as error:
+        files = " or ".join([path for path in (address.ssl_ca, address.ssl_cert, address.ssl_key) if path])
+        raise UnusableSource(f"{files} cannot be read as PEM: {error.strerror or type(error).__name__}.") from None
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # the certificates that MySQL creates have no key identifiers
+    context.check_hostname = address.ssl_mode == "VERIFY_IDENTITY"
+    if address.ssl_mode in ("PREFERRED", "REQUIRED"):
+        context.verify_mode = ssl.CERT_NONE
+    return {"ssl": context}
+
+
+def connect(address: MySQLAddress, seconds: float, read_seconds: float) -> Any:
+    """Open a connection whose values arrive as texts or bytes, and whose rows are bounded.
+
+    Args:
+        address: Where to, and as whom.
+        seconds: How long to wait for the server to accept the connection.
+        read_seconds: How long to wait for each part of an answer.
+
+    Raises:
+        pymysql.err.Error: the server does not accept the connection.
+        UnusableSource: a file with a certificate or a key cannot be read.
+    """
+    pymysql = driver()
+    refused = {} if address.unix_socket or address.ssl_mode.startswith("VERIFY") else _CLEAR_TEXT
+    where = {"unix_socket": address.unix_socket} if address.unix_socket else {"host": address.host}
+    connection = pymysql.connections.Connection(
+        **where,
+        port=address.port,
+        user=address.user,
+        password=address.password.encode(),
+        database=address.database,
+        charset="utf8mb4",
+        conv=pymysql.converters.encoders,
+        connect_timeout=seconds,
+        read_timeout=read_seconds,
+        write_timeout=read_seconds,
+        autocommit=True,
+        local_infile=False,
+        auth_plugin_map=refused,
+        program_name="wharfinger",
+        defer_connect=True,
+        **_tls(address),
+    )
+    _bound_rows(connection)
+    connection.connect()
+    return connection
+
+
+class _RefusedClearText:
+    """Refuses to send the password itself to a server whose identity is not verified."""
+
+    def __init__(self, connection: Any) -> None:
+        pass
+
+    def authenticate(self, _packet: Any) -> Any:
+        raise driver().err.OperationalError(
+            2059, "the server asks for the password in clear text, which needs ssl_mode=VERIFY_IDENTITY and ssl_ca"
+        )
+
+
+_CLEAR_TEXT: Mapping[str, type] = {"mysql_clear_password": _RefusedClearText, "dialog": _RefusedClearText}
+
+
+def _bound_rows(connection: Any) -> None:
+    """Bound the bytes that the driver receives until `bytes_left` is set again. It would keep a row of any size."""
+    read = connection._read_bytes
+    connection.bytes_left = MAX_ROW_BYTES
+
+    def bounded(size: int) -> Any:
+        connection.bytes_left -= size
+        if connection.bytes_left < 0:
+            connection._force_close()
+            raise RowTooLarge
+        return read(size)
+
+    connection._read_bytes = bounded
+
+
+def rows_of(connection: Any, cursor: Any) -> Iterator[Any]:
+    """Yield the rows of an unbuffered cursor, each of at most `MAX_ROW_BYTES`.
+
+    Raises:
+        RowTooLarge: a row is larger.
+    """
+    while True:
+        connection.bytes_left = MAX_ROW_BYTES
+        row = cursor.fetchone()
+        if row is None:
+            return
+        yield row
+
+
+def drain(connection: Any, cursor: Any) -> None:
+    """Receive the rest of an unbuffered result, so that the connection can be used again, or close the connection."""
+    connection.bytes_left = DRAINED_BYTES
+    try:
+        cursor.close()
+    except (RowTooLarge, driver().err.Error):
+        connection.spoiled = True
+    finally:
+        connection.bytes_left = MAX_ROW_BYTES

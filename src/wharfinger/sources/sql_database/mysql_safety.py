@@ -1,0 +1,296 @@
+"""Ensures that callers' statements only read from MySQL or MariaDB.
+
+Every client that can call `query` may send any SQL. The checks, in the order in which they apply:
+
+1. The account: it is refused if it may read or write files of the server (FILE) or is an administrator (SUPER), since a
+   read-only transaction keeps nobody from `INTO OUTFILE` or `LOAD_FILE()`.
+2. The text: it must begin with SELECT, WITH, VALUES, TABLE or a parenthesis. Only functions that are known to read may
+   be called: `SLEEP`, `GET_LOCK`, `LOAD_FILE`, stored functions and loadable ones are not among them. INTO, locks,
+   variables, executable comments and hints (`/*!`, `/*+`, which can change settings) and the server's own schemas
+   are refused.
+3. The protocol: multiple statements and LOCAL INFILE are off, so that the server can ask for no file of this machine.
+4. The session: each transaction is READ ONLY, with a time limit of the server.
+
+The text is split as the server does it. For this, `SQL_MODE` excludes the modes that change how quotes and spaces are
+read, and the connection uses UTF-8, in which no byte of another character looks like a quote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable, Parameters, QueryRefused
+
+__all__ = [
+    "READING_FUNCTIONS",
+    "AccountRefused",
+    "check_account",
+    "check_statement",
+    "settings",
+    "with_parameters",
+    "writes",
+]
+
+SQL_MODE = "IF(FIND_IN_SET('ONLY_FULL_GROUP_BY', @@sql_mode), 'ONLY_FULL_GROUP_BY', '')"
+"""Keeps only the mode that refuses ambiguous results."""
+IDLE_SECONDS = 300
+"""Time after which the server closes an unused connection, if this process could not close it."""
+
+
+class AccountRefused(DatabaseUnreachable):
+    """The account may do more than read the database. The message contains the statement that mends it."""
+
+
+def settings(seconds: float, *, mariadb: bool) -> list[str]:
+    """Return the statements that prepare a connection. `seconds` is the time limit of a statement."""
+    whole = max(1, int(seconds))
+    values = {
+        "sql_mode": SQL_MODE,
+        "time_zone": "'+00:00'",
+        "lock_wait_timeout": f"{whole}",
+        "innodb_lock_wait_timeout": f"{whole}",
+        "wait_timeout": f"{IDLE_SECONDS}",
+    }
+    assigned = ", ".join([f"{name} = {value}" for name, value in values.items()])
+    # MySQL 8 would report row counts and times of writes that are up to a day old.
+    fresh = "" if mariadb else " /*!80000, information_schema_stats_expiry = 0 */"
+    return [f"SET SESSION {assigned}{fresh}", "SET SESSION TRANSACTION READ ONLY"]
+
+
+# The account
+
+_GRANT = re.compile(r"GRANT (.+?) ON (.+?) TO ", re.DOTALL).match
+_TOO_POWERFUL = ("FILE", "SUPER")
+_ONLY_READING = {"USAGE", "SELECT", "SHOW VIEW", "SHOW DATABASES", "EXECUTE", "PROCESS", "REPLICATION CLIENT"}
+_ONLY_READING |= {"BINLOG MONITOR", "SLAVE MONITOR", "REPLICA MONITOR", "SHOW_ROUTINE"}
+
+
+def _privileges(grants: Iterable[str], places: Sequence[str]) -> set[str]:
+    """Return the privileges at these places (`*.*`, `shop.*`), from the lines of SHOW GRANTS."""
+    found: set[str] = set()
+    for line in grants:
+        grant = _GRANT(line)
+        if grant and grant[2].replace("`", "").replace("\\", "") in places:
+            found |= {one.strip().upper() for one in re.sub(r"\([^)]*\)", "", grant[1]).split(",")}
+    return found
+
+
+def check_account(account: str, grants: Iterable[str], database: str) -> None:
+    """Refuse an account that may do more than use databases. `grants` are the lines of SHOW GRANTS.
+
+    Raises:
+        AccountRefused: it may read or write files of the server, or administers it.
+    """
+    found = _privileges(grants, ("*.*",))
+    powers = _TOO_POWERFUL if {"ALL", "ALL PRIVILEGES"} & found else [one for one in _TOO_POWERFUL if one in found]
+    if not powers:
+        return
+    user, _, host = account.rpartition("@")
+    named = f"{_text(user)}@{_text(host)}"
+    raise AccountRefused(
+        f"The account {account} has {' and '.join(powers)}: with it, a statement that only reads could read or write "
+        f"files of the server. Revoke this (REVOKE {', '.join(powers)} ON *.* FROM {named};), or use an account that "
+        "can only read: CREATE USER 'reader'@'%' IDENTIFIED BY '…'; "
+        f"GRANT SELECT, SHOW VIEW ON `{database.replace('`', '``')}`.* TO 'reader'@'%';"
+    )
+
+
+def _text(word: str) -> str:
+    return "'" + word.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def writes(grants: Iterable[str], database: str) -> bool:
+    """Return whether the account may write to the database, from the lines of SHOW GRANTS."""
+    found = _privileges(grants, ("*.*", f"{database}.*"))
+    tables = {line for line in grants if f"ON `{database.replace('`', '``')}`.`" in line}
+    for line in tables:
+        grant = _GRANT(line)
+        found |= {one.strip().upper() for one in re.sub(r"\([^)]*\)", "", grant[1]).split(",")} if grant else set()
+    return not found <= _ONLY_READING
+
+
+# The text of a statement
+
+# Python's \s and \w would include characters that belong to names for the server.
+_TOKEN = re.compile(
+    r"""(?P<space>[\x00-\x20\x7f]+)
+    | (?P<hint>/\*(?:!|M!|\+))
+    | (?P<comment>/\*.*?\*/|\#[^\n]*|--(?=[\x00-\x20\x7f]|\Z)[^\n]*)
+    | (?P<string>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
+    | (?P<quoted>`(?:[^`]|``)*`)
+    | (?P<word>[0-9A-Za-z_$\u0080-\U0010ffff]+)
+    | (?P<open>['"`]|/\*)
+    | (?P<mark>:=|.)""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
+
+    @property
+    def word(self) -> str:
+        """The word in upper case, or the mark. Empty for a string or a quoted name."""
+        return self.text.upper() if self.kind in ("word", "mark") else ""
+
+    @property
+    def name(self) -> str:
+        """The name in lower case, if this may be one."""
+        if self.kind == "quoted":
+            return self.text[1:-1].replace("``", "`").lower()
+        return self.text.lower() if self.kind == "word" else ""
+
+
+_END = _Token("mark", "", 0)
+
+
+def _tokens(statement: str) -> list[_Token]:
+    """Split a statement, without spaces and comments.
+
+    Raises:
+        QueryRefused: a quote or comment is not closed, or a comment would be executed.
+    """
+    found: list[_Token] = []
+    for match in _TOKEN.finditer(statement):
+        kind = match.lastgroup or ""
+        if kind == "hint":
+            raise QueryRefused(f"Executable comments and hints ({match[0]} … */) are refused: leave them out.")
+        if kind == "open":
+            raise QueryRefused(f"A {match[0]} in the statement is not closed.")
+        if kind not in ("space", "comment"):
+            found.append(_Token(kind, match[0], match.start()))
+    return found
+
+
+_FIRST = ("SELECT", "WITH", "VALUES", "TABLE", "(")
+_REFUSED_WORDS = {"INTO", "DELETE", "UPDATE", "PROCEDURE"}
+"""Reserved words, which are names only if they are quoted."""
+_REFUSED_PAIRS = {("FOR", "SHARE"), ("FOR", "UPDATE"), ("LOCK", "IN"), ("NEXT", "VALUE"), ("PREVIOUS", "VALUE")}
+_REFUSED_SCHEMAS = ("mysql", "performance_schema", "sys")
+_INTRODUCERS = ("_UTF8MB4", "_UTF8MB3", "_UTF8", "_LATIN1", "_ASCII", "_BINARY")
+
+_KEYWORDS = """
+    ALL AND ANY AS BETWEEN BINARY BY CASE COLUMNS CROSS DISTINCT DIV DUAL ELSE ESCAPE EXCEPT EXISTS FROM GROUP HAVING IN
+    INDEX INTERSECT INTERVAL IS JOIN KEY LATERAL LIKE LIMIT MINUS MOD NOT OF ON OR OVER PARTITION REGEXP RLIKE ROW
+    SELECT SOME STRAIGHT_JOIN THEN UNION USING VALUE VALUES WHEN WHERE WITH XOR
+    BIGINT BIT CHAR CHARACTER DATETIME DEC DECIMAL DOUBLE FLOAT INT INTEGER NCHAR NUMERIC REAL SIGNED TIME TIMESTAMP
+    TINYINT UNSIGNED VARBINARY VARCHAR VECTOR YEAR
+"""
+"""Keywords and types that a parenthesis may follow."""
+
+_FUNCTIONS = """
+    ABS ACOS ADDDATE ADDTIME ADD_MONTHS AES_DECRYPT AES_ENCRYPT AGAINST ANY_VALUE ASCII ASIN ATAN ATAN2 AVG BIN
+    BIN_TO_UUID BIT_AND BIT_COUNT BIT_LENGTH BIT_OR BIT_XOR CAST CEIL CEILING CHARACTER_LENGTH CHARSET CHAR_LENGTH CHR
+    COALESCE COERCIBILITY COLLATION COLUMN_CHECK COLUMN_EXISTS COLUMN_GET COLUMN_JSON COLUMN_LIST COMPRESS CONCAT
+    CONCAT_WS CONNECTION_ID CONV CONVERT CONVERT_TZ COS COT COUNT CRC32 CRC32C CUME_DIST CURDATE CURRENT_DATE
+    CURRENT_ROLE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER CURTIME DATABASE DATE DATEDIFF DATE_ADD DATE_FORMAT
+    DATE_SUB DAY DAYNAME DAYOFMONTH DAYOFWEEK DAYOFYEAR DEFAULT DEGREES DENSE_RANK ELT EXP EXPORT_SET EXTRACT
+    EXTRACTVALUE FIELD FIND_IN_SET FIRST_VALUE FLOOR FORMAT FORMAT_BYTES FROM_BASE64 FROM_DAYS FROM_UNIXTIME
+    GEOMETRYCOLLECTION GET_FORMAT GREATEST GROUPING GROUP_CONCAT HEX HOUR IF IFNULL INET6_ATON INET6_NTOA INET_ATON
+    INET_NTOA INSERT INSTR ISNULL IS_IPV4 IS_IPV4_COMPAT IS_IPV4_MAPPED IS_IPV6 IS_UUID JSON_ARRAY JSON_ARRAYAGG
+    JSON_ARRAY_APPEND JSON_ARRAY_INSERT JSON_ARRAY_INTERSECT JSON_COMPACT JSON_CONTAINS JSON_CONTAINS_PATH JSON_DEPTH
+    JSON_DETAILED JSON_EQUALS JSON_EXISTS JSON_EXTRACT JSON_INSERT JSON_KEYS JSON_LENGTH JSON_LOOSE JSON_MERGE
+    JSON_MERGE_PATCH JSON_MERGE_PRESERVE JSON_NORMALIZE JSON_OBJECT JSON_OBJECTAGG JSON_OVERLAPS JSON_PRETTY JSON_QUERY
+    JSON_QUOTE JSON_REMOVE JSON_REPLACE JSON_SCHEMA_VALID JSON_SEARCH JSON_SET JSON_STORAGE_SIZE JSON_TABLE JSON_TYPE
+    JSON_UNQUOTE JSON_VALID JSON_VALUE LAG LAST_DAY LAST_VALUE LCASE LEAD LEAST LEFT LENGTH LENGTHB LINESTRING LN
+    LOCALTIME LOCALTIMESTAMP LOCATE LOG LOG10 LOG2 LOWER LPAD LTRIM MAKEDATE MAKETIME MAKE_SET MATCH MAX MD5 MEDIAN
+    MICROSECOND MID MIN MINUTE MONTH MONTHNAME MULTIPOINT NAME_CONST NATURAL_SORT_KEY NOW NTH_VALUE NTILE NULLIF NVL
+    NVL2 OCT OCTET_LENGTH ORD PERCENTILE_CONT PERCENTILE_DISC PERCENT_RANK PERIOD_ADD PERIOD_DIFF PI POINT POLYGON
+    POSITION POW POWER QUARTER QUOTE RADIANS RAND RANDOM_BYTES RANK REGEXP_INSTR REGEXP_LIKE REGEXP_REPLACE
+    REGEXP_SUBSTR REPEAT REPLACE REVERSE RIGHT ROUND ROW_NUMBER RPAD RTRIM SCHEMA SECOND SEC_TO_TIME SESSION_USER
+    SFORMAT SHA SHA1 SHA2 SIGN SIN SOUNDEX SPACE SQRT STD STDDEV STDDEV_POP STDDEV_SAMP STRCMP STR_TO_DATE SUBDATE
+    SUBSTR SUBSTRING SUBSTRING_INDEX SUBTIME SUM SYSDATE SYSTEM_USER TAN TIMEDIFF TIMESTAMPADD TIMESTAMPDIFF
+    TIME_FORMAT TIME_TO_SEC TO_BASE64 TO_CHAR TO_DAYS TO_SECONDS TRIM TRUNCATE UCASE UNCOMPRESS UNCOMPRESSED_LENGTH
+    UNHEX UNIX_TIMESTAMP UPDATEXML UPPER USER UTC_DATE UTC_TIME UTC_TIMESTAMP UUID UUID_SHORT UUID_TO_BIN
+    VALIDATE_PASSWORD_STRENGTH VARIANCE VAR_POP VAR_SAMP VEC_DISTANCE VEC_DISTANCE_COSINE VEC_DISTANCE_EUCLIDEAN
+    VEC_FROMTEXT VEC_TOTEXT VERSION WEEK WEEKDAY WEEKOFYEAR WEIGHT_STRING YEARWEEK
+    MBRCONTAINS MBRCOVEREDBY MBRCOVERS MBRDISJOINT MBREQUALS MBRINTERSECTS MBROVERLAPS MBRTOUCHES MBRWITHIN
+    ST_AREA ST_ASBINARY ST_ASGEOJSON ST_ASTEXT ST_ASWKB ST_ASWKT ST_BUFFER ST_CENTROID ST_CONTAINS ST_CONVEXHULL
+    ST_CROSSES ST_DIFFERENCE ST_DIMENSION ST_DISJOINT ST_DISTANCE ST_DISTANCE_SPHERE ST_ENDPOINT ST_ENVELOPE ST_EQUALS
+    ST_EXTERIORRING ST_GEOHASH ST_GEOMETRYN ST_GEOMETRYTYPE ST_GEOMFROMGEOJSON ST_GEOMFROMTEXT ST_GEOMFROMWKB
+    ST_INTERIORRINGN ST_INTERSECTION ST_INTERSECTS ST_ISCLOSED ST_ISEMPTY ST_ISSIMPLE ST_ISVALID ST_LATITUDE
+    ST_LENGTH ST_LONGITUDE ST_NUMGEOMETRIES ST_NUMINTERIORRINGS ST_NUMPOINTS ST_OVERLAPS ST_POINTFROMTEXT ST_POINTN
+    ST_SIMPLIFY ST_SRID ST_STARTPOINT ST_SWAPXY ST_SYMDIFFERENCE ST_TOUCHES ST_TRANSFORM ST_UNION ST_WITHIN ST_X ST_Y
+"""
+READING_FUNCTIONS = frozenset(_FUNCTIONS.split())
+"""Functions of MySQL and MariaDB that only compute a value."""
+_BEFORE_PARENTHESIS = READING_FUNCTIONS | frozenset(_KEYWORDS.split())
+
+
+def check_statement(statement: str) -> None:
+    """Refuse a statement that might do more than read.
+
+    Raises:
+        QueryRefused: it might. The message names the word.
+    """
+    if "\0" in statement:
+        raise QueryRefused("The statement contains a NUL character.")
+    tokens = _tokens(statement)
+    while tokens and tokens[-1].text == ";":
+        tokens.pop()
+    if not tokens or tokens[0].word not in _FIRST:
+        raise QueryRefused("Only one SELECT is allowed, which can only read.")
+    for at, token in enumerate(tokens):
+        before = tokens[at - 1] if at else _END
+        after = tokens[at + 1] if at + 1 < len(tokens) else _END
+        if token.text == ";":
+            raise QueryRefused("Only one statement can be run at a time.")
+        if token.word in _REFUSED_WORDS or (token.word, after.word) in _REFUSED_PAIRS:
+            shown = f"{token.word} {after.word}" if token.word not in _REFUSED_WORDS else token.word
+            raise QueryRefused(f"Only one SELECT is allowed, which can only read: {shown} is refused.")
+        if token.text in ("@", ":="):
+            raise QueryRefused("Variables (@name, @@name) are refused.")
+        if after.kind == "string" and token.word.startswith("_") and token.word not in _INTRODUCERS:
+            raise QueryRefused(f"The character set {token.text} before a text is refused.")
+        if after.text == ".":
+            _check_schema(token, tokens[at + 2] if at + 2 < len(tokens) else _END)
+        if after.text == "(" and token.name and not _may_precede(tokens, at, before, token):
+            raise QueryRefused(f"The function {token.name} is refused, because it is not known to only read.")
+
+
+def _check_schema(schema: _Token, table: _Token) -> None:
+    if schema.name in _REFUSED_SCHEMAS:
+        raise QueryRefused(f"The schema {schema.name} is refused: it describes the server and its accounts.")
+    if schema.name == "information_schema" and table.name.startswith(("processlist", "innodb_", "user_stat")):
+        raise QueryRefused(f"{table.name} is refused: it describes the server.")
+
+
+def _may_precede(tokens: Sequence[_Token], at: int, before: _Token, token: _Token) -> bool:
+    """Return whether this name before a parenthesis is a keyword, a known function, or the name of a table."""
+    if token.kind == "word" and before.text != "." and token.word in _BEFORE_PARENTHESIS:
+        return True
+    if before.word == "AS":  # the columns of a table: FROM (…) AS q (a, b)
+        return True
+    closing = next((end for end in range(at + 2, len(tokens)) if tokens[end].text == ")"), len(tokens))
+    inside = tokens[at + 2 : closing]
+    names = all(one.text == "," if place % 2 else bool(one.name) for place, one in enumerate(inside))
+    rest = [one.word for one in tokens[closing + 1 : closing + 3]]
+    return names and rest == ["AS", "("]  # the columns of a common table expression: WITH q (a, b) AS (…)
+
+
+def with_parameters(statement: str, given: Parameters, escape: Callable[[object], str]) -> str:
+    """Put values in place of the question marks of a checked statement. `escape` writes a value as a literal.
+
+    Raises:
+        QueryRefused: there are too many or too few, or one has no literal.
+    """
+    if isinstance(given, Mapping):
+        raise QueryRefused("Give the parameters as a list, for the question marks of the statement.")
+    marks = [token.at for token in _tokens(statement) if token.text == "?"]
+    if len(marks) != len(given):
+        raise QueryRefused(f"The statement has {len(marks)} parameters, but {len(given)} were given.")
+    parts: list[str] = []
+    last = 0
+    for number, (at, value) in enumerate(zip(marks, given, strict=True), 1):
+        if value is not None and not isinstance(value, (str, int, float, bytes)):
+            raise QueryRefused(f"Parameter {number} must be a text, a number, a boolean or null.")
+        try:
+            parts += [statement[last:at], escape(value)]
+        except Exception:
+            raise QueryRefused(f"Parameter {number} cannot be written in SQL.") from None
+        last = at + 1
+    return "".join([*parts, statement[last:]]).rstrip().rstrip(";")

@@ -1,0 +1,107 @@
+"""A real MariaDB server for tests, on a Unix socket and a local port."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import quote
+
+from tests.conftest import absent
+
+__all__ = ["PASSWORD", "MariaDBServer"]
+
+PASSWORD = "hush-hush"
+START_SECONDS = 60
+
+
+class MariaDBServer:
+    """A server in a folder of its own. Statements are run by the `mariadb` client as its administrator."""
+
+    def __init__(self, *options: str) -> None:
+        program = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+        if program is None or find_spec("pymysql") is None or shutil.which("mariadb-install-db") is None:
+            absent("MariaDB (Debian package mariadb-server) or PyMySQL")
+        self.folder = Path(tempfile.mkdtemp(prefix="wharfinger-db-"))
+        self.socket = self.folder / "socket"
+        self.port = _free_port()
+        self._as_root = ["--user=root"] if os.geteuid() == 0 else []
+        self._command = [
+            str(program), "--no-defaults", f"--datadir={self.folder}/data", f"--socket={self.socket}",
+            "--bind-address=127.0.0.1", f"--port={self.port}", "--innodb-buffer-pool-size=64M",
+            "--sql-mode=PIPES_AS_CONCAT", "--max-recursive-iterations=100000",
+            *options, *self._as_root,
+        ]  # fmt: skip
+        self._number = 0
+        subprocess.run(
+            ["mariadb-install-db", "--no-defaults", f"--datadir={self.folder}/data",
+             "--auth-root-authentication-method=normal", *self._as_root],
+            check=True, capture_output=True, timeout=120,
+        )  # fmt: skip
+        self.start()
+        self.run(
+            f"CREATE USER reader@'%' IDENTIFIED BY '{PASSWORD}'; CREATE USER plain@'%' IDENTIFIED BY '{PASSWORD}'; "
+            "GRANT SELECT, SHOW VIEW ON `test\\_%`.* TO reader@'%'; GRANT SELECT ON `test\\_%`.* TO plain@'%'; "
+            "DELETE FROM mysql.global_priv WHERE User = ''; DELETE FROM mysql.db WHERE User IN ('', 'PUBLIC'); "
+            "FLUSH PRIVILEGES"
+        )
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                self.run("SELECT 1")
+                return
+            except subprocess.CalledProcessError:
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    raise
+                time.sleep(0.05)
+
+    def kill(self) -> None:
+        """Kill it without warning."""
+        self.process.kill()
+        self.process.wait(30)
+
+    def run(self, statements: str, database: str = "", *, options: tuple[str, ...] = ()) -> str:
+        """Run statements, and return what the `mariadb` client prints."""
+        command = [
+            "mariadb", "--no-defaults", f"--socket={self.socket}", "--user=root", "--batch", "--skip-column-names",
+            "--default-character-set=utf8mb4", *options, *([database] if database else []),
+        ]  # fmt: skip
+        done = subprocess.run(
+            command, input=statements.encode(), check=True, capture_output=True, timeout=START_SECONDS
+        )
+        return done.stdout.decode()
+
+    def database(self, statements: str = "") -> str:
+        """Create a database, and return its name."""
+        self._number += 1
+        name = f"test_{self._number}"
+        self.run(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
+        if statements:
+            self.run(statements, name)
+        return name
+
+    def url(self, database: str, account: str = "reader", password: str = PASSWORD, scheme: str = "mysql") -> str:
+        """Return the URL of a database on the socket."""
+        user = f"{account}:{password}" if password else account
+        return f"{scheme}://{user}@localhost/{quote(database, safe='')}?unix_socket={self.socket}"
+
+    def close(self) -> None:
+        """End it, and remove its folder."""
+        self.process.terminate()
+        self.process.wait(60)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
