@@ -46,7 +46,8 @@ class MariaDBServer:
         self.start()
         self.run(
             f"CREATE USER reader@'%' IDENTIFIED BY '{PASSWORD}'; CREATE USER plain@'%' IDENTIFIED BY '{PASSWORD}'; "
-            "GRANT SELECT, SHOW VIEW ON `test\\_%`.* TO reader@'%'; GRANT SELECT ON `test\\_%`.* TO plain@'%'; "
+            "GRANT SELECT, SHOW VIEW, EXECUTE ON `test\\_%`.* TO reader@'%'; "
+            "GRANT SELECT ON `test\\_%`.* TO plain@'%'; "
             "DELETE FROM mysql.global_priv WHERE User = ''; DELETE FROM mysql.db WHERE User IN ('', 'PUBLIC'); "
             "FLUSH PRIVILEGES"
         )

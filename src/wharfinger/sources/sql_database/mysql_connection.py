@@ -214,11 +214,16 @@ def rows_of(connection: Any, cursor: Any) -> Iterator[Any]:
 
 
 def drain(connection: Any, cursor: Any) -> None:
-    """Receive the rest of an unbuffered result, so that the connection can be used again, or close the connection."""
+    """Receive the rest of an unbuffered result, so that the connection can be used again, or give the connection up."""
     connection.bytes_left = DRAINED_BYTES
+    result = connection._result
     try:
-        cursor.close()
+        if connection.open:
+            cursor.close()
     except (RowTooLarge, driver().err.Error):
         connection.spoiled = True
     finally:
         connection.bytes_left = MAX_ROW_BYTES
+        if result is not None and result.unbuffered_active:  # otherwise its __del__ would read from the closed socket
+            result.unbuffered_active = False
+            connection.spoiled = True

@@ -134,8 +134,8 @@ class _Token(NamedTuple):
 
     @property
     def word(self) -> str:
-        """The word in upper case, or the mark. Empty for a string or a quoted name."""
-        return self.text.upper() if self.kind in ("word", "mark") else ""
+        """The word in upper case, or the mark. Empty for a string, a quoted name, or a name that is no keyword."""
+        return self.text.upper() if self.kind in ("word", "mark") and self.text.isascii() else ""
 
     @property
     def name(self) -> str:

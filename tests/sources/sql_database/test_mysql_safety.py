@@ -1,0 +1,369 @@
+"""Callers' statements on MariaDB: what they may do, their bounds, and what an account must not have."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from wharfinger.sources.sql_database import Database
+from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable, QueryRefused
+from wharfinger.sources.sql_database.mysql_safety import AccountRefused, check_account, check_statement, writes
+
+from .conftest import SHOP
+from .mariadb_server import PASSWORD, MariaDBServer
+
+FUNCTIONS = """
+DELIMITER //
+CREATE FUNCTION note() RETURNS INT MODIFIES SQL DATA BEGIN INSERT INTO customers VALUES (9, 'Eve', ''); RETURN 1; END//
+DELIMITER ;
+CREATE TABLE `odd (x)` (`a b` INT);
+"""
+
+
+@pytest.fixture
+def shop(mariadb: MariaDBServer, publish: Callable[..., Database]) -> Database:
+    return publish(mariadb.url(mariadb.database(SHOP + FUNCTIONS)), label="shop", seconds=5)
+
+
+READING = [
+    "SELECT 1",
+    " ( SELECT 1 ) ; ",
+    "select id, count(*) over (partition by town) from customers where id in (1, 2) and not (id = 3) order by (id)",
+    "WITH q (a, b) AS (SELECT id, name FROM customers), r AS (SELECT 2) SELECT * FROM q, r",
+    "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL (SELECT i + 1 FROM n WHERE i < 5)) SELECT * FROM n",
+    "VALUES (1, 2), (3, 4)",
+    "SELECT 'INTO; sleep(1)', \"DELETE\", `a b` FROM `odd (x)`",
+    "SELECT 1 -- INTO sleep(1)\n, 2 # DELETE\n /* ; UPDATE */",
+    "SELECT CAST('1.5' AS DECIMAL(10, 2)), CONVERT('x' USING utf8mb4), DATE_ADD(NOW(), INTERVAL (1) DAY), IF(1, 2, 3)",
+    "SELECT JSON_EXTRACT('{\"a\": 1}', '$.a'), GROUP_CONCAT(id SEPARATOR ';'), TRIM(BOTH 'x' FROM ('x')) FROM orders",
+    'SELECT "a\\", SLEEP(1), "',
+    "SELECT '\\', SLEEP(1) -- '",
+    "SELECT CASE WHEN (id = 1) THEN (2) ELSE (3) END FROM customers JOIN orders USING (id) WHERE EXISTS (SELECT 1)",
+    "SELECT * FROM (SELECT 1 AS a) AS q WHERE a BETWEEN (0) AND (2) UNION ALL (SELECT 2) EXCEPT (SELECT 3)",
+    "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()",
+    "SELECT `id` FROM customers WHERE name LIKE ('%a') OR id = 5 MOD (3)",
+    "SELECT _utf8mb4'x', x'41', b'1', 0x41, 1e3, .5, N'n'",
+    "SELECT REPLACE('a', 'a', 'b'), INSERT('abc', 1, 1, 'x'), TRUNCATE(1.5, 0), LEFT('abc', 2)",
+]
+REFUSED = [
+    "", ";", "DELETE FROM customers", "INSERT INTO customers VALUES (9, 'x', '')", "SET @a = 1", "CALL p()",
+    "UPDATE customers SET id = 1", "REPLACE INTO customers VALUES (1, 'x', '')", "TRUNCATE customers",
+    "DROP TABLE customers", "CREATE TABLE x (i INT)", "ALTER TABLE customers ADD x INT", "GRANT ALL ON *.* TO reader",
+    "LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE customers", "LOAD DATA INFILE '/etc/passwd' INTO TABLE customers",
+    "HANDLER customers OPEN", "DO SLEEP(1)", "KILL 1", "SHUTDOWN", "FLUSH TABLES", "LOCK TABLES customers WRITE",
+    "SHOW GRANTS", "SHOW PROCESSLIST", "EXECUTE IMMEDIATE 'DELETE FROM customers'", "PREPARE x FROM 'SELECT 1'",
+    "SET STATEMENT max_statement_time=0 FOR SELECT 1", "BEGIN NOT ATOMIC SELECT 1; END", "USE mysql", "COMMIT",
+    "WITH q AS (SELECT 1) DELETE FROM customers", "WITH q AS (SELECT 1) UPDATE customers SET id = 1",
+    "SELECT 1; DELETE FROM customers", "SELECT 1; SELECT 2", "SELECT 1 INTO OUTFILE '/tmp/x'",
+    "SELECT 1 INTO DUMPFILE '/tmp/x'", "SELECT 1 INTO @a", "SELECT * FROM customers FOR UPDATE",
+    "SELECT * FROM customers LOCK IN SHARE MODE", "SELECT * FROM customers FOR SHARE", "SELECT @a := 1",
+    "SELECT @@datadir",
+    "SELECT * FROM customers PROCEDURE ANALYSE()", "SELECT SLEEP(1)", "SELECT sLeEp /* */ (1)", "SELECT sleep\n(1)",
+    "SELECT BENCHMARK(1, 1)", "SELECT GET_LOCK('a', 1)", "SELECT RELEASE_ALL_LOCKS()",
+    "SELECT LOAD_FILE('/etc/passwd')",
+    "SELECT MASTER_POS_WAIT('a', 1)", "SELECT note()", "SELECT `note`()", "SELECT sys_exec('id')", "SELECT `sleep`(1)",
+    "SELECT shop.note()", "SELECT `mysql`.note()", "SELECT (note())", "SELECT q(a), note() AS (b)", "SELECT NEXTVAL(s)",
+    "SELECT NEXT VALUE FOR s", "SELECT SETVAL(s, 1)", "SELECT /*! SLEEP(1) */", "SELECT /*!50000 1 INTO @a */",
+    "SELECT /*M! 1 */", "SELECT /*+ SET_VAR(max_execution_time=0) */ 1", "SELECT * FROM mysql.global_priv",
+    "SELECT * FROM `MySQL` . `user`", "SELECT * FROM performance_schema.threads", "SELECT * FROM sys.session",
+    "SELECT * FROM information_schema.PROCESSLIST", "SELECT 1 -- \nINTO @a", "SELECT 1 --\u00a0, SLEEP(1)", "SELECT '",
+    "SELECT 1 --\x01\n, SLEEP(1)", "SELECT `a", "SELECT /* ", "SELECT 1 \0", "ſELECT 1",
+    "SELECT _gbk'\\'' , SLEEP(1) -- '", "SELECT 'a''', SLEEP(1), '", "EXPLAIN SELECT SLEEP(1)",
+    "SELECT 1e1note()", "SELECT x.note (1)", "SELECT $note(1)", "SELECT 1.note()", "FORMAT=JSON SELECT 1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("statement", READING)
+def test_a_statement_that_reads_is_run(statement: str, shop: Database) -> None:
+    check_statement(statement)
+    assert shop.query(statement).columns
+    assert shop.query(statement, explain=True).columns == ["plan"]
+
+
+@pytest.mark.parametrize("statement", REFUSED)
+def test_a_statement_that_may_do_more_is_refused_before_the_server_sees_it(statement: str, shop: Database) -> None:
+    for explain in (False, True):
+        with pytest.raises(QueryRefused) as caught:
+            shop.query(statement, explain=explain)
+        assert "cannot run it" not in str(caught.value)
+    if not statement.upper().startswith("EXPLAIN"):
+        with pytest.raises(QueryRefused):
+            check_statement(statement)
+
+
+def test_the_session_itself_only_reads(shop: Database, mariadb: MariaDBServer) -> None:
+    """Also for an account that may write, and for statements that are not checked."""
+    database = shop.engine.database
+    mariadb.run(
+        f"CREATE OR REPLACE USER writer@'%' IDENTIFIED BY '{PASSWORD}'; GRANT ALL ON {database}.* TO writer@'%'"
+    )
+    import pymysql
+
+    from wharfinger.sources.sql_database import sql
+
+    source = sql(mariadb.url(database, "writer"), label="shop")
+    assert "account writer@%, which may also write" in source.describe()
+    pooled = source.engine._pool.connect()
+    cursor = pooled.dbapi_connection.cursor()
+    try:
+        for statement in ("DELETE FROM customers", "DROP TABLE customers", "CREATE TABLE x (i INT)", "SELECT note()"):
+            with pytest.raises(pymysql.err.Error, match="READ ONLY transaction"):
+                cursor.execute(statement)
+        with pytest.raises(pymysql.err.ProgrammingError):
+            cursor.execute("SELECT 1; DELETE FROM customers")  # one statement by the protocol
+        with pytest.raises((pymysql.err.Error, RuntimeError)):
+            cursor.execute("LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE customers")
+    finally:
+        pooled.invalidate()
+        source.engine.close()
+    assert mariadb.run("SELECT count(*) FROM customers", database) == "3\n"
+
+
+@pytest.mark.parametrize(
+    ("statement", "given", "rows"),
+    [
+        ("SELECT ?, '?', `a b`, /* ? */ ? -- ?\n FROM `odd (x)` RIGHT JOIN (SELECT 1) AS q ON TRUE", ["x'; --\\", 2],
+         [["x'; --\\", "?", None, 2]]),
+        ("SELECT ?, ?, ?, ?", [None, True, 1.5, 2**63], [[None, 1, 1.5, "9223372036854775808"]]),
+        ("SELECT name FROM customers WHERE name = ? OR name LIKE '%o'", ["Ada"], [["Ada"], ["Bo"]]),
+        ("SELECT LENGTH(?)", ["%s %(a)s 🦀\0"], [[14]]),
+    ],
+)  # fmt: skip
+def test_parameters_stand_only_for_question_marks(
+    statement: str, given: list[object], rows: list[list[object]], shop: Database
+) -> None:
+    assert shop.query(statement, given).rows == rows
+
+
+@pytest.mark.parametrize("given", [[], [1, 2], {"a": 1}, [[1]], [{"a": 1}], [float("inf")]])
+def test_parameters_that_do_not_fit_are_refused(given: object, shop: Database) -> None:
+    with pytest.raises(QueryRefused):
+        shop.query("SELECT ?", given)  # type: ignore[arg-type]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(max_size=40), st.text(alphabet="'\"`\\/*-#? \nax", max_size=12))
+def test_any_text_is_an_exact_parameter_and_never_sql(value: str, noise: str, shop: Database) -> None:
+    """Surrogates have no UTF-8. Any other text comes back as it is, beside any comment or quote."""
+    if any("\ud800" <= letter <= "\udfff" for letter in value):
+        return
+    assert shop.query("SELECT ?", [value]).rows == [[value]]
+    quoted = noise.replace("\\", "\\\\").replace("'", "''")
+    assert shop.query(f"SELECT '{quoted}', ?", [value]).rows == [[noise, value]]
+
+
+# Bounds
+
+
+def heavy() -> str:
+    return "SELECT count(*) FROM seq_1_to_1000000 AS a, seq_1_to_1000000 AS b WHERE a.seq + b.seq = 3"
+
+
+def test_a_statement_that_runs_too_long_is_ended_on_the_server(
+    mariadb: MariaDBServer, publish: Callable[..., Database]
+) -> None:
+    source = publish(mariadb.url(mariadb.database(SHOP)), label="shop", seconds=1)
+    began = time.monotonic()
+    with pytest.raises(QueryRefused, match="stopped after 1 s"):
+        source.query(heavy())
+    assert time.monotonic() - began < 4
+    assert running(mariadb, "seq_1_to_1000000") == 0
+    assert source.query("SELECT 1").rows == [[1]]
+
+
+def test_a_statement_without_a_limit_of_the_server_is_killed(
+    mariadb: MariaDBServer, publish: Callable[..., Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one for which the server ignores its limit: MySQL limits only some SELECTs."""
+    source = publish(mariadb.url(mariadb.database(SHOP)), label="shop", seconds=1)
+    source.query("SELECT 1")
+    mariadb.run("SET GLOBAL max_statement_time = 0")
+    engine = source.engine
+    pooled = engine._pool.connect()
+    with pooled.dbapi_connection.cursor() as cursor:
+        cursor.execute("SET SESSION max_statement_time = 0")  # the engine believes that its own limit still holds
+    pooled.close()
+    began = time.monotonic()
+    with pytest.raises(QueryRefused, match="stopped after 1 s"):
+        source.query(heavy())
+    assert time.monotonic() - began < 5
+    assert running(mariadb, "seq_1_to_1000000") == 0
+    assert source.query("SELECT 1").rows == [[1]]
+
+
+def running(mariadb: MariaDBServer, part: str) -> int:
+    """Return the number of running statements that contain this."""
+    return int(
+        mariadb.run(
+            f"SELECT count(*) FROM information_schema.PROCESSLIST WHERE info LIKE '%{part}%' AND user <> 'root'"
+        )
+    )
+
+
+def test_closing_the_source_ends_running_statements_at_once(
+    mariadb: MariaDBServer, publish: Callable[..., Database]
+) -> None:
+    source = publish(mariadb.url(mariadb.database(SHOP)), label="shop", seconds=60)
+    outcome: list[Exception] = []
+
+    def work() -> None:
+        try:
+            source.query(heavy())
+        except Exception as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    deadline = time.monotonic() + 20
+    while not running(mariadb, "seq_1_to_1000000"):
+        assert time.monotonic() < deadline
+    began = time.monotonic()
+    source.engine.close()
+    thread.join(20)
+    assert time.monotonic() - began < 5
+    assert outcome
+    assert running(mariadb, "seq_1_to_1000000") == 0
+
+
+@pytest.mark.parametrize(("size", "fits"), [(15 << 20, True), (33 << 20, False)])
+def test_a_row_is_bounded(size: int, fits: bool, mariadb: MariaDBServer, publish: Callable[..., Database]) -> None:
+    """Two values, together just below or above the bound. The next statement works."""
+    source = publish(mariadb.url(mariadb.database(SHOP)), label="shop")
+    statement = f"SELECT REPEAT('x', {size // 3}), REPEAT('y', {size // 3}), REPEAT('z', {size // 3})"
+    if fits:
+        assert [cell["characters"] for cell in source.query(statement).rows[0]] == [size // 3] * 3
+    else:
+        with pytest.raises(QueryRefused, match="larger than 32 MiB"):
+            source.query(statement)
+    assert source.query("SELECT 1").rows == [[1]]
+
+
+def test_a_result_is_bounded_in_rows_and_bytes(mariadb: MariaDBServer, publish: Callable[..., Database]) -> None:
+    source = publish(mariadb.url(mariadb.database(SHOP)), label="shop")
+    answer = source.query("SELECT seq FROM seq_1_to_1000000", limit=3)
+    assert (answer.rows, bool(answer.truncated)) == ([[1], [2], [3]], True)
+    assert source.query("SELECT seq FROM seq_1_to_3", limit=3).truncated == ""
+    began = time.monotonic()
+    answer = source.query("SELECT REPEAT('x', 1000) FROM seq_1_to_1000000", limit=10_000)
+    assert 900 < len(answer.rows) < 1_100
+    assert "1,024 KiB" in answer.truncated
+    assert time.monotonic() - began < 5
+    assert source.query("SELECT 1").rows == [[1]]
+
+
+# The account
+
+
+@pytest.fixture
+def powerful(mariadb: MariaDBServer) -> Iterator[Callable[[str], str]]:
+    """Create an account with a privilege, and return its URL."""
+    name = mariadb.database(SHOP)
+
+    def create(privilege: str) -> str:
+        mariadb.run(
+            f"CREATE OR REPLACE USER `odd user`@localhost IDENTIFIED BY '{PASSWORD}'; "
+            f"GRANT SELECT ON `{name}`.* TO `odd user`@localhost; GRANT {privilege} TO `odd user`@localhost"
+        )
+        return mariadb.url(name, "odd%20user")
+
+    yield create
+    mariadb.run("DROP USER IF EXISTS `odd user`@localhost; DROP ROLE IF EXISTS filer")
+
+
+@pytest.mark.parametrize("privilege", ["FILE ON *.*", "SUPER ON *.*", "ALL ON *.*", "FILE, SUPER, PROCESS ON *.*"])
+def test_an_account_with_access_to_files_is_refused_until_it_is_revoked(
+    privilege: str, powerful: Callable[[str], str], mariadb: MariaDBServer, publish: Callable[..., Database]
+) -> None:
+    """The message contains the statement, which mends it without a restart."""
+    source = publish(powerful(privilege), label="shop")
+    for read in (lambda: source.read(f"{source.uri}/customers/rows"), lambda: source.query("SELECT 1")):
+        with pytest.raises(DatabaseUnreachable, match=r"odd user@localhost has .*GRANT SELECT, SHOW VIEW ON") as caught:
+            read()
+    assert "REVOKE" in source.describe()
+    mariadb.run(str(caught.value).partition("(")[2].partition(";)")[0])
+    assert "Ada" in str(source.read(f"{source.uri}/customers/rows").contents[0].text)
+
+
+def test_an_account_with_access_to_files_by_a_role_is_refused(
+    powerful: Callable[[str], str], mariadb: MariaDBServer, publish: Callable[..., Database]
+) -> None:
+    url = powerful("PROCESS ON *.*")
+    mariadb.run(
+        "CREATE ROLE filer; GRANT FILE ON *.* TO filer; GRANT filer TO `odd user`@localhost; "
+        "SET DEFAULT ROLE filer FOR `odd user`@localhost"
+    )
+    with pytest.raises(AccountRefused, match="FILE"):
+        publish(url, label="shop").page(None, 10)
+
+
+@pytest.mark.parametrize(
+    ("grants", "powers"),
+    [
+        (["GRANT USAGE ON *.* TO `a`@`b` IDENTIFIED BY PASSWORD '*FILE'",
+          "GRANT ALL PRIVILEGES ON `shop`.* TO `a`"], ""),
+        (["GRANT SELECT, FILE ON *.* TO `a`@`b`"], "FILE"),
+        (["GRANT ALL PRIVILEGES ON *.* TO `a`@`b` WITH GRANT OPTION"], "FILE and SUPER"),
+        (["GRANT SUPER ON *.* TO 'a'@'b'", "GRANT FILE ON *.* TO 'a'@'b'"], "FILE and SUPER"),
+        (["GRANT `file`@`%` TO `a`@`b`", "GRANT SELECT (`file`) ON `shop`.`t` TO `a`@`b`"], ""),
+    ],
+)  # fmt: skip
+def test_powers_are_read_from_the_grants_of_both_servers(grants: list[str], powers: str) -> None:
+    if not powers:
+        check_account("a@b", grants, "shop")
+        return
+    with pytest.raises(AccountRefused, match=f"a@b has {powers}:"):
+        check_account("a@b", grants, "shop")
+
+
+@pytest.mark.parametrize(
+    ("grants", "expected"),
+    [
+        (["GRANT SELECT, SHOW VIEW ON `shop`.* TO `a`@`b`"], False),
+        (["GRANT SELECT, INSERT ON `shop`.* TO `a`@`b`"], True),
+        (["GRANT INSERT ON `other`.* TO `a`@`b`", "GRANT USAGE ON *.* TO `a`@`b`"], False),
+        (["GRANT SELECT (`a`, `b`) ON `shop`.`t` TO `a`@`b`"], False),
+        (["GRANT SELECT, UPDATE (`a`) ON `shop`.`t` TO `a`@`b`"], True),
+        (["GRANT DELETE ON *.* TO `a`@`b`"], True),
+    ],
+)
+def test_rights_to_write_are_read_from_the_grants(grants: list[str], expected: bool) -> None:
+    assert writes(grants, "shop") is expected
+
+
+def test_ctrl_c_ends_a_server_that_runs_a_long_statement(mariadb: MariaDBServer, tmp_path: Path) -> None:
+    """The process ends within seconds, and the statement with it."""
+    import signal
+    import sys
+
+    url = mariadb.url(mariadb.database(SHOP))
+    script = tmp_path / "serve.py"
+    script.write_text(
+        "import asyncio\nfrom wharfinger import Client, Server\nfrom wharfinger.sources import resource_tools, sql\n"
+        f"server = Server('shop')\nserver.include(sql({url!r}, label='shop', seconds=60))\n"
+        "server.include(resource_tools(allow_query=True))\n"
+        "async def main():\n    async with Client(server, timeout=60) as client:\n"
+        f"        await client.call_tool('query', {{'statement': {heavy()!r}}})\n"
+        "asyncio.run(main())\n"
+    )
+    process = subprocess.Popen([sys.executable, str(script)], stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 30
+        while not running(mariadb, "seq_1_to_1000000"):
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            assert time.monotonic() < deadline
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+        assert time.monotonic() - began < 6
+        while running(mariadb, "seq_1_to_1000000"):
+            assert time.monotonic() - began < 8
+    finally:
+        process.kill()
+        process.communicate()
