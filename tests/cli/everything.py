@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from tests.sources.git_repository.conftest import Work
 from tests.sources.sql_database.conftest import SHOP, PostgresServer
+from tests.sources.sql_database.mariadb_server import MariaDBServer
 
 __all__ = ["Case", "Everything"]
 
@@ -41,7 +42,7 @@ class Case(NamedTuple):
 class Everything:
     """All sources, below one folder, in one database server and in one bucket."""
 
-    def __init__(self, here: Path, postgres: PostgresServer, s3: Any, upstream: str) -> None:
+    def __init__(self, here: Path, postgres: PostgresServer, mariadb: MariaDBServer, s3: Any, upstream: str) -> None:
         self.here = here
         self.upstream = upstream
         self._lock = threading.Lock()
@@ -55,6 +56,8 @@ class Everything:
         self._shop = sqlite3.connect(here / "shop.db", isolation_level=None, check_same_thread=False)
         self._shop.executescript(SHOP)
         self._database = postgres.database(SHOP.replace("'Ada'", "'Postgrada'"))
+        self._mariadb = mariadb
+        self._schema = mariadb.database(SHOP.replace("'Ada'", "'Mariada'"))
         (here / "logs").mkdir()
         (here / "logs" / "app.log").write_text("2026-07-01T12:00:00Z INFO anchorwatch begins\n")
         s3.create_bucket(Bucket="bucket")
@@ -104,6 +107,17 @@ class Everything:
                 "Postgrada",
                 change=lambda: self._postgres.run(
                     f"INSERT INTO customers VALUES ({100 + self._next()}, 'Eve')", self._database
+                ),
+            ),
+            "mariadb": Case(
+                f"maria={self._mariadb.url(self._schema, password='', scheme='mariadb')}",
+                "mariadb://maria/customers",
+                "mariadb://maria/customers/rows",
+                "Mariada",
+                ("mariadb://maria/", "table", "customers"),
+                "Mariada",
+                change=lambda: self._mariadb.run(
+                    f"INSERT INTO customers VALUES ({100 + self._next()}, 'Eve', '')", self._schema
                 ),
             ),
             "log": Case(

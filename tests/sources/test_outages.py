@@ -20,6 +20,7 @@ import pytest
 from msgspec import UNSET
 
 from tests.sources.sql_database.conftest import SHOP, PostgresServer
+from tests.sources.sql_database.mariadb_server import MariaDBServer
 from tests.sources.stalling_proxy import StallingProxy
 from wharfinger import Client, Server
 from wharfinger.client.subscriptions import Watch
@@ -148,6 +149,31 @@ def test_a_stopped_database_is_unavailable_with_the_reason_until_it_returns(docs
     finally:
         postgres.server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_killed_mariadb_is_unavailable_with_the_reason_until_it_returns(docs: Path) -> None:
+    mariadb = MariaDBServer()
+    source = sql(mariadb.url(mariadb.database(SHOP)), label="shop")
+    uri = f"{source.uri}/orders/rows"
+
+    async def test() -> None:
+        async with serving(docs, source) as client, client.watch(uri) as changes, client.watch_lists() as lists:
+            assert await missing(client) == []
+            await asyncio.to_thread(mariadb.kill)
+            await until_gone(client, uri, changes, "cannot be reached")
+            (message,) = await missing(client)
+            assert message.startswith("database 'mysql://shop'")
+            assert "cannot be reached" in message
+            await asyncio.wait_for(anext(lists), MINUTE)
+            await asyncio.to_thread(mariadb.start)
+            await until_read(client, uri, changes, lambda text: text.count("\n") == 3)
+            while await missing(client):
+                await asyncio.wait_for(anext(lists), MINUTE)
+
+    try:
+        asyncio.run(test())
+    finally:
+        mariadb.close()
 
 
 UPSTREAM = """

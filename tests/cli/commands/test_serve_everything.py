@@ -17,18 +17,33 @@ import pytest
 from tests.cli.commands.test_serve import address
 from tests.cli.everything import Everything
 from tests.sources.object_store.conftest import endpoint
-from tests.sources.sql_database.conftest import PostgresServer, postgres
+from tests.sources.sql_database.conftest import PostgresServer, mariadb, postgres
+from tests.sources.sql_database.mariadb_server import PASSWORD, MariaDBServer
 from wharfinger import Client
 from wharfinger import types as t
 
-__all__ = ["endpoint", "postgres"]
+__all__ = ["endpoint", "mariadb", "postgres"]
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:XDG_RUNTIME_DIR is not set"
 )  # required by the database server's package
 
 ERAS = ("2025-11-25", "2026-07-28")
-KINDS = ("folder", "git", "sqlite", "postgres", "log", "s3", "table", "system", "zip", "tar", "command", "upstream")
+KINDS = (
+    "folder",
+    "git",
+    "sqlite",
+    "postgres",
+    "mariadb",
+    "log",
+    "s3",
+    "table",
+    "system",
+    "zip",
+    "tar",
+    "command",
+    "upstream",
+)
 ALLOWED = ("--allow-query", "--allow-command", "--every", "0.5", "--allow-private-networks")
 TIME = 20.0
 """Seconds until something must have happened, on a busy machine."""
@@ -36,19 +51,20 @@ TIME = 20.0
 
 @pytest.fixture(scope="module")
 def aws(endpoint: str) -> dict[str, str]:
-    """The environment that names the bucket."""
+    """The environment with the credentials of the bucket and of MariaDB."""
     return {
         "AWS_ACCESS_KEY_ID": "harbourmaster",
         "AWS_SECRET_ACCESS_KEY": "secretfathoms",
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_EC2_METADATA_DISABLED": "true",
+        "MYSQL_PWD": PASSWORD,
     }
 
 
 @pytest.fixture(scope="module")
 def everything(
-    tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer, aws: dict[str, str]
+    tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer, mariadb: MariaDBServer, aws: dict[str, str]
 ) -> Iterator[Everything]:
     s3 = boto3.client(
         "s3",
@@ -61,7 +77,7 @@ def everything(
     (here / "far").mkdir()
     (here / "far" / "beacon.md").write_text("beaconlight\n")
     with serving([str(here / "far")], {}) as upstream:
-        made = Everything(here, postgres, s3, upstream)
+        made = Everything(here, postgres, mariadb, s3, upstream)
         yield made
         made.close()
 

@@ -149,7 +149,7 @@ def test_parameters_that_do_not_fit_are_refused(given: object, shop: Database) -
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.text(max_size=40), st.text(alphabet="'\"`\\/*-#? \nax", max_size=12))
+@given(value=st.text(max_size=40), noise=st.text(alphabet="'\"`\\/*-#? \nax", max_size=12))
 def test_any_text_is_an_exact_parameter_and_never_sql(value: str, noise: str, shop: Database) -> None:
     """Surrogates have no UTF-8. Any other text comes back as it is, beside any comment or quote."""
     if any("\ud800" <= letter <= "\udfff" for letter in value):

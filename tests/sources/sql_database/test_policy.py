@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -15,6 +16,8 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.server.document_search import search_documents
 from wharfinger.sources.sql_database import Database, sql
+
+from .mariadb_server import MariaDBServer
 
 Permit = Callable[..., AbstractContextManager[None]]
 
@@ -149,3 +152,21 @@ def test_a_window_of_rows_is_not_shown_if_one_row_is_hidden(both: tuple[Database
             with pytest.raises(ResourceNotFound):
                 whole.read(f"{TOP}/{path}")
         assert "row" not in (whole.read(TOP).contents[0].text or "").partition("customers (")[2].partition("\n")[0]
+
+
+@pytest.mark.parametrize("name", ["wages", "odd`wages", "Odd Wages"])
+def test_a_view_of_a_hidden_table_is_hidden_in_mariadb(
+    name: str, mariadb: MariaDBServer, publish: Callable[..., Database], permit: Permit
+) -> None:
+    """Its definition writes a backtick in a name twice. Without SHOW VIEW, every view is hidden."""
+    quoted = name.replace("`", "``")
+    database = mariadb.database(
+        f"CREATE TABLE `{quoted}` (id INT PRIMARY KEY); CREATE TABLE free (id INT PRIMARY KEY); "
+        f"CREATE VIEW seen AS SELECT * FROM free; CREATE VIEW hides AS SELECT * FROM `{quoted}`"
+    )
+    denied = quote(name, safe="")
+    for account, expected in (("reader", ["free", "seen"]), ("plain", ["free"])):
+        source = publish(mariadb.url(database, account), label="shop")
+        with permit(f"{source.uri}/**", deny=[f"{source.uri}/{denied}/**"], query=[f"{source.uri}/**"]):
+            assert [resource.name for resource in source.page(None, 10)[0][1:]] == expected
+            assert not source.may_query()
