@@ -188,6 +188,7 @@ KINDS: tuple[SourceKind, ...] = (
         ("table",),
         _rest,
         _absolute_path,
+        takes=("encoding",),
         suffixes=(".csv", ".tsv", ".parquet", ".jsonl", ".ndjson"),
         queried=True,
     ),

@@ -70,6 +70,7 @@ Paths are relative to the file. ${NAME} is a variable, ${file:PATH} the content 
 @click.option(
     "--absolute-uris", is_flag=True, help="Use the absolute paths of files as URIs, for a host on this machine."
 )
+@click.option("--encoding", metavar="NAME", help="Encoding of CSV tables. Default: detected, of each file.")
 @click.option("--allow-command", is_flag=True, help="Allow running the commands of command: and mcp: words.")
 @click.option(
     "--every",
@@ -174,6 +175,7 @@ SOURCE_OPTIONS = (
     "absolute_uris",
     "allow_command",
     "allow_private_networks",
+    "encoding",
     "every",
     "max_clone_size",
     "patience",

@@ -8,6 +8,7 @@ import re
 from wharfinger.source import UnusableSource
 from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.labels import default_label, usable_label
+from wharfinger.sources.table_files.csv_encoding import checked_encoding
 from wharfinger.sources.table_files.duckdb_engine import UnreadableTable
 from wharfinger.sources.table_files.formats import FORMATS, format_of
 from wharfinger.sources.table_files.source import Tables
@@ -17,24 +18,26 @@ __all__ = ["Tables", "UnreadableTable", "tables"]
 _WILD = re.compile(r"[*?\[]").search
 
 
-def tables(path: str | os.PathLike[str], *, label: str | None = None) -> Tables:
+def tables(path: str | os.PathLike[str], *, label: str | None = None, encoding: str | None = None) -> Tables:
     """Publish files with tables: `server.include(tables("sales"))`.
 
     Args:
         path: A file, a folder that contains such files at any depth, or a pattern such as `sales/2026-*.csv`.
         label: The name in URIs, `table://label/…`. Default: the name of the folder.
+        encoding: The encoding of CSV and TSV files. Default: that of each file's byte order mark; else UTF-8 if it is
+            valid; else windows-1252.
 
     Raises:
-        UnusableSource: the file or folder does not exist, or the label is not valid in a URI.
+        UnusableSource: the file, folder or encoding does not exist, or the label is not valid in a URI.
         MissingExtra: duckdb is not installed.
     """
     given = os.fsdecode(os.fspath(path))
     root, patterns, depth = _chosen(given)
     deeper = [f"/{'*/' * depth}"] if depth else []
     name = usable_label(default_label(root) if label is None else label)
-    return Tables(
-        root, name, PublishChoice(patterns, deeper), given if os.path.isabs(given) else os.path.realpath(given)
-    )
+    location = given if os.path.isabs(given) else os.path.realpath(given)
+    chosen = "" if encoding is None else checked_encoding(encoding)
+    return Tables(root, name, PublishChoice(patterns, deeper), location, chosen)
 
 
 def _chosen(given: str) -> tuple[str, list[str], int]:

@@ -23,11 +23,20 @@ _SIGNS = {"eq": "=", "neq": "<>", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="
 
 
 class SelectedColumn(NamedTuple):
-    """A column of a file: its name, DuckDB's name of its type, and the SQL of its value."""
+    """A column of a file: its name, DuckDB's name of its type, and the SQL of its value.
+
+    `parsed` is the SQL of the value in a form that casts to the type, if that is not `expression`.
+    """
 
     name: str
     type: str
     expression: str
+    parsed: str = ""
+
+    @property
+    def castable(self) -> str:
+        """The SQL that is cast to the type."""
+        return self.parsed or self.expression
 
     @property
     def text(self) -> str:
@@ -70,7 +79,7 @@ def _condition(column: SelectedColumn, wanted: RowFilter) -> tuple[str, list[str
     sign, value = _SIGNS[wanted.operator], wanted.value
     if column.type == "BOOLEAN":
         return f"lower({column.text}) {sign} lower(?)", [value]
-    tries = [f"TRY_CAST({column.expression} AS {kind}) {sign} TRY_CAST(? AS {kind})" for kind in column.types]
+    tries = [f"TRY_CAST({column.castable} AS {kind}) {sign} TRY_CAST(? AS {kind})" for kind in column.types]
     if "DOUBLE" in column.types and not _is_number(value):
         if sign not in ("=", "<>"):
             raise InvalidArgument(f"{column.name} has numbers ({column.type}): {value[:40]} is not one.")
@@ -96,6 +105,6 @@ def sort_terms_of(columns: Sequence[SelectedColumn], choice: RowChoice) -> str:
     terms: list[str] = []
     for wanted in choice.order:
         column = known[wanted.column]
-        keys = [f"TRY_CAST({column.expression} AS {kind})" for kind in column.types]
+        keys = [f"TRY_CAST({column.castable} AS {kind})" for kind in column.types]
         terms += [f"{key}{' DESC' * wanted.descending} NULLS LAST" for key in [*keys, column.text]]
     return ", ".join(terms)

@@ -102,5 +102,7 @@ def _reason(message: str) -> str:
     """Shorten an error of DuckDB to one line. Leaves out quoted content and suggested settings."""
     line = _LINE.search(message)
     lines = [_NOISE.sub("", _NOISE.sub("", text.strip())).strip() for text in message.splitlines()]
+    if "Error when sniffing file" in message:
+        return "its rows do not fit together: is a quote not closed, or the delimiter not one of , ; | and tab?"
     words = _OUR_PATH.sub("", next((text for text in lines if text), "it is damaged"))[:300].rstrip(".")
     return f"line {line[1]}: {words}." if line else f"{words}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from wharfinger.sources.table_files.csv_table import Csv
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine
@@ -10,9 +11,9 @@ from wharfinger.sources.table_files.json_lines_table import JsonLines
 from wharfinger.sources.table_files.parquet_table import Parquet
 from wharfinger.sources.table_files.table_format import OpenFile, TableFile
 
-__all__ = ["FORMATS", "format_of"]
+__all__ = ["FORMATS", "TEXT_FORMATS", "format_of"]
 
-FORMATS: dict[str, tuple[str, Callable[[DuckDBEngine, OpenFile], TableFile]]] = {
+FORMATS: dict[str, tuple[str, Callable[[DuckDBEngine, OpenFile, Any], TableFile]]] = {
     "csv": ("CSV", Csv),
     "tsv": ("TSV", Csv),
     "tab": ("TSV", Csv),
@@ -20,7 +21,9 @@ FORMATS: dict[str, tuple[str, Callable[[DuckDBEngine, OpenFile], TableFile]]] = 
     "ndjson": ("JSON Lines", JsonLines),
     "parquet": ("Parquet", Parquet),
 }
-"""Formats by the end of a file's name."""
+"""Formats by the end of a file's name: their titles, and the functions that open a file of this format."""
+TEXT_FORMATS = frozenset(("csv", "tsv", "tab"))
+"""Formats that may be in any encoding."""
 
 
 def format_of(name: str) -> str:

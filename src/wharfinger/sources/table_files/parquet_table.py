@@ -36,7 +36,7 @@ class Parquet:
     source = "read_parquet(?)"
     typed = True
 
-    def __init__(self, engine: DuckDBEngine, file: OpenFile) -> None:
+    def __init__(self, engine: DuckDBEngine, file: OpenFile, facts: object = None) -> None:
         described = engine.fetch_all(file.name, "DESCRIBE SELECT * FROM read_parquet(?)", [file.path])
         self._names = [str(row[0]) for row in described]
         self.columns = [

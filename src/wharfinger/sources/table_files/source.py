@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple, TypeVar
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -24,13 +26,15 @@ from wharfinger.sources.folder.file_watch import TreeWatch
 from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.folder.safe_open import NotServed
 from wharfinger.sources.folder.tree import FileTree, Parts
-from wharfinger.sources.folder.tree_resources import TreeResources
+from wharfinger.sources.folder.tree_resources import TreeResources, found
 from wharfinger.sources.name_completion import MAX_COMPLETIONS
 from wharfinger.sources.sql_database.database_engine import Parameters, QueryBounds, QueryRefused
 from wharfinger.sources.sql_database.row_choice import FILTERS, RowChoice, check_columns
 from wharfinger.sources.sql_database.sql_query import MAX_RESULT_BYTES, QueryAnswer, run_query
+from wharfinger.sources.table_files.converted_files import ConvertedFiles
+from wharfinger.sources.table_files.csv_encoding import UTF8, copy_as_utf8, detected_encoding
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, path_of
-from wharfinger.sources.table_files.formats import FORMATS, format_of
+from wharfinger.sources.table_files.formats import FORMATS, TEXT_FORMATS, format_of
 from wharfinger.sources.table_files.query_tables import OpenTable, TableStatements
 from wharfinger.sources.table_files.table_format import MAX_CELL_LENGTH, OpenFile, TableFile
 from wharfinger.sources.table_files.table_query import (
@@ -48,6 +52,7 @@ from wharfinger.sources.table_files.table_query import (
 from wharfinger.sources.table_files.table_views import select_of, typed_columns
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.line_index import LineIndexes
+from wharfinger.sources.windows.text_pieces import text_pieces
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, continuation, remark
 from wharfinger.sources.windows.window_budget import has_budget, within_budget
 
@@ -82,6 +87,7 @@ class _File(NamedTuple):
     status: os.stat_result
     open: OpenFile
     table: TableFile
+    engine: DuckDBEngine
 
 
 class Tables(Source):
@@ -95,7 +101,7 @@ class Tables(Source):
         "COLUMN": UriParameter("gte.100", f"only rows that meet conditions on columns: {FILTERS}"),
     }
 
-    def __init__(self, root: str, label: str, choice: PublishChoice, location: str) -> None:
+    def __init__(self, root: str, label: str, choice: PublishChoice, location: str, encoding: str = "") -> None:
         self.name = label
         self.location = location
         self.root = root
@@ -120,7 +126,10 @@ class Tables(Source):
                 mime_type=JSON_LINES,
             ),
         )
+        self.encoding = encoding
         self._engine = DuckDBEngine(root)
+        self._copies = ConvertedFiles()
+        self._encodings: BoundedCache[Parts, tuple[str, str]] = BoundedCache(MAX_KEPT_TABLES)
         self._lines = LineIndexes()
         self._tables: BoundedCache[Parts, tuple[str, TableFile]] = BoundedCache(MAX_KEPT_TABLES)
         self._typed: BoundedCache[Parts, tuple[str, frozenset[str]]] = BoundedCache(MAX_KEPT_TABLES)
@@ -163,10 +172,11 @@ class Tables(Source):
         """
         for _ in range(MAX_TRIES):
             try:
-                with self.files.tree.file(parts) as descriptor:
+                with ExitStack() as stack:
+                    descriptor = stack.enter_context(self.files.tree.file(parts))
                     status = os.fstat(descriptor)
                     try:
-                        found = use(self._opened(parts, descriptor, status))
+                        found = use(self._opened(stack, parts, descriptor, status))
                     except (InvalidArgument, InternalError):
                         if _same(status, os.fstat(descriptor)):
                             raise
@@ -177,16 +187,46 @@ class Tables(Source):
                 raise ResourceNotFound(uri) from None
         raise InternalError(f"{uri} changes while it is read: try again later.")
 
-    def _opened(self, parts: Parts, descriptor: int, status: os.stat_result) -> _File:
+    def _opened(self, stack: ExitStack, parts: Parts, descriptor: int, status: os.stat_result) -> _File:
+        """Make a table of an open file. What is opened besides is closed with the stack.
+
+        Raises:
+            UnreadableTable: it is not a table.
+        """
         version = version_of_file(status)
         content = FileContent(descriptor, status.st_size)
         index = self._lines.of(parts, version, content)
         path = path_of(descriptor, os.path.join(self.files.tree.root, *parts))
-        file = OpenFile("/".join(map(shown, parts)), path, content, index)
+        file = OpenFile("/".join(map(shown, parts)), descriptor, path, content, index)
+        kind = format_of(parts[-1])
+        engine, facts = self._engine, None
+        if kind in TEXT_FORMATS:
+            facts = self._encoding_of(parts, version, file)
+            if facts != UTF8:
+                file, engine = self._copied(stack, parts, version, file, facts), self._copy_engine
         known = self._tables.get(parts)
         if known is None or known[0] != version:
-            known = self._tables.put(parts, (version, FORMATS[format_of(parts[-1])][1](self._engine, file)))
-        return _File(parts, version, status, file, known[1])
+            known = self._tables.put(parts, (version, FORMATS[kind][1](engine, file, facts)))
+        return _File(parts, version, status, file, known[1], engine)
+
+    def _encoding_of(self, parts: Parts, version: str, file: OpenFile) -> str:
+        if self.encoding:
+            return self.encoding
+        known = self._encodings.get(parts)
+        if known is None or known[0] != version:
+            known = self._encodings.put(parts, (version, detected_encoding(file)))
+        return known[1]
+
+    def _copied(self, stack: ExitStack, parts: Parts, version: str, file: OpenFile, encoding: str) -> OpenFile:
+        """Return a copy of a file in UTF-8."""
+        copy = self._copies.open(parts, version, lambda out: copy_as_utf8(file, encoding, out))
+        stack.callback(os.close, copy.descriptor)
+        content = FileContent(copy.descriptor, os.fstat(copy.descriptor).st_size)
+        return file._replace(descriptor=copy.descriptor, path=path_of(copy.descriptor, copy.path), content=content)
+
+    @cached_property
+    def _copy_engine(self) -> DuckDBEngine:
+        return DuckDBEngine(self._copies.folder)
 
     # Statements
 
@@ -265,12 +305,12 @@ class Tables(Source):
                 except NotServed:
                     raise ResourceNotFound(self.files.uri_of(parts)) from None
                 status = os.fstat(descriptor)
-                file = self._opened(parts, descriptor, status)
+                file = self._opened(stack, parts, descriptor, status)
                 typed = self._typed.get(parts)
                 if typed is None or typed[0] != file.version:
-                    typed = self._typed.put(parts, (file.version, typed_columns(self._engine, file.open, file.table)))
+                    typed = self._typed.put(parts, (file.version, typed_columns(file.engine, file.open, file.table)))
                 select = select_of(file.table, file.open.path, typed[1])
-                opened.append(OpenTable(descriptor, file.open.path, select))
+                opened.append(OpenTable(file.open.descriptor, file.open.path, select))
                 statuses.append((path, descriptor, status))
             try:
                 yield opened
@@ -336,13 +376,14 @@ class Tables(Source):
 
     def _overview(self, uri: str, query: TableQuery, file: _File) -> list[t.ResourceContents]:
         base = self.files.uri_of(file.parts)
-        count = file.table.count(self._engine, file.open)
+        count = file.table.count(file.engine, file.open)
         rows = "not counted" if count is None else many(count, "row")
         names = [column.name for column in file.table.columns]
         lines = [
             f"# {file.open.name}",
             "",
             f"{_format_title(file)}, {size_text(file.status.st_size)}, {many(len(names), 'column')}, {rows}.",
+            *_reading_notes(file.table.details),
             "",
             "| column | type |",
             "|---|---|",
@@ -361,7 +402,7 @@ class Tables(Source):
         schema = {
             "format": _format_title(file),
             "bytes": file.status.st_size,
-            "rows": file.table.count(self._engine, file.open),
+            "rows": file.table.count(file.engine, file.open),
             "columns": [{"name": column.name, "type": column.type} for column in file.table.columns],
             **file.table.details,
         }
@@ -376,7 +417,7 @@ class Tables(Source):
         _check(file, choice)
         first, last = query.rows
         if query.tail:
-            last = file.table.count_matching(self._engine, file.open, choice)
+            last = file.table.count_matching(file.engine, file.open, choice)
             first = max(1, last - query.tail + 1)
         wanted = min(last - first + 1 if last else WINDOW_ROWS, MAX_ROWS)
         most = WINDOW_CHARACTERS if last or has_budget() else DEFAULT_WINDOW_CHARACTERS
@@ -411,10 +452,10 @@ class Tables(Source):
         if not file.table.columns:
             return lines, False
         if choice.filters or choice.order:
-            found = file.table.select_rows(self._engine, file.open, first, number + 1, choice)
+            found = file.table.select_rows(file.engine, file.open, first, number + 1, choice)
         else:
             names = choice.columns or [column.name for column in file.table.columns]
-            found = file.table.rows(self._engine, file.open, first, number + 1, names)
+            found = file.table.rows(file.engine, file.open, first, number + 1, names)
         for line in found:
             if len(lines) == number or (lines and length + len(line) > within_budget(most)):
                 return lines, True
@@ -461,10 +502,24 @@ class Tables(Source):
         query = self._locate(uri)
         if query.view == "directory":
             raise ResourceNotFound(uri)
-        if format_of(query.parts[-1]) == "parquet":
+        kind = format_of(query.parts[-1])
+        if kind == "parquet":
             yield from self._text_of_rows(uri, query.parts)
             return
+        if kind in TEXT_FORMATS and self.encoding:
+            yield from self._text_of_copy(uri, query.parts)
+            return
         yield from self.files.text(self.files.uri_of(query.parts), MAX_TEXT_BYTES)
+
+    def _text_of_copy(self, uri: str, parts: Parts) -> Iterator[str]:
+        """Yield the text of a file in the encoding that the operator named."""
+        with ExitStack() as stack, found(uri):
+            descriptor = stack.enter_context(self.files.tree.file(parts))
+            try:
+                content = self._opened(stack, parts, descriptor, os.fstat(descriptor)).open.content
+            except (InvalidArgument, InternalError):
+                return
+            yield from text_pieces(FileContent(content.descriptor, min(content.size, MAX_TEXT_BYTES)))
 
     def _text_of_rows(self, uri: str, parts: Parts) -> Iterator[str]:
         first, size, more = 1, 0, True
@@ -499,9 +554,10 @@ class Tables(Source):
         self._watch.unwatch(uri)
 
     async def close(self) -> None:
-        """Stop watching, and end the statements that run."""
+        """Stop watching, end the statements that run, and remove all copies."""
         self._watch.close()
         self._statements.close()
+        await asyncio.to_thread(self._copies.close)
 
 
 _READ: Mapping[str, Callable[[Tables, str, TableQuery, _File], list[t.ResourceContents]]] = {
@@ -533,6 +589,23 @@ def _same(one: os.stat_result, other: os.stat_result) -> bool:
 
 def _format_title(file: _File) -> str:
     return FORMATS[format_of(file.open.name)][0]
+
+
+def _reading_notes(details: Mapping[str, Any]) -> list[str]:
+    """Return a line that says how a file is read, if that is not obvious."""
+    notes: list[str] = []
+    if details.get("encoding", UTF8) != UTF8:
+        notes.append(f"The encoding is {details['encoding']}.")
+    if skipped := details.get("skippedLines"):
+        notes.append(f"{many(skipped, 'line')} before the header are left out.")
+    if commas := details.get("decimalCommas"):
+        notes.append(f"Numbers have decimal commas in {', '.join(map(shown, commas[:10]))}{'…' * (len(commas) > 10)}.")
+    notes += [
+        f"The format of {kind}s is {details[f'{kind}Format']}; conditions take 2026-11-20."
+        for kind in ("date", "timestamp")
+        if f"{kind}Format" in details
+    ]
+    return [" ".join(notes)] if notes else []
 
 
 def _cell(text: str) -> str:

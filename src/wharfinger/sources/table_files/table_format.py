@@ -46,6 +46,7 @@ class OpenFile(NamedTuple):
     """A file that is open while it is used. DuckDB opens it by `path`."""
 
     name: str
+    descriptor: int
     path: str
     content: FileContent
     lines: LineIndex

@@ -36,9 +36,9 @@ def _fits(column: SelectedColumn) -> str:
     if column.type in WHOLES:
         return (
             f"(regexp_full_match({column.expression}, '-?(0|[1-9][0-9]*)') "
-            f"AND TRY_CAST({column.expression} AS {column.type}) IS NOT NULL)"
+            f"AND TRY_CAST({column.castable} AS {column.type}) IS NOT NULL)"
         )
-    return f"TRY_CAST({column.expression} AS {column.type}) IS NOT NULL"
+    return f"TRY_CAST({column.castable} AS {column.type}) IS NOT NULL"
 
 
 def select_of(table: TableFile, path: str, typed: frozenset[str]) -> str:
@@ -54,7 +54,7 @@ def select_of(table: TableFile, path: str, typed: frozenset[str]) -> str:
 def _value(table: TableFile, column: SelectedColumn, typed: frozenset[str]) -> str:
     if table.typed or column.name not in typed:
         return column.expression
-    return f"CAST({column.expression} AS {column.type})"
+    return f"CAST({column.castable} AS {column.type})"
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

@@ -1,0 +1,103 @@
+"""Detects the encoding of a CSV file, and writes a copy of it in UTF-8. DuckDB itself reads only a few encodings.
+
+A byte order mark decides; else the text is UTF-8 if it is valid; else it is windows-1252, unless it looks like a text
+of another script. The encodings of Cyrillic, for example, cannot be told from each other: the operator must name them.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import IO
+
+from wharfinger.content import encodings, mime
+from wharfinger.content.text import size_text
+from wharfinger.source import UnusableSource
+from wharfinger.sources.table_files.duckdb_engine import UnreadableTable
+from wharfinger.sources.table_files.table_format import OpenFile
+
+__all__ = ["MAX_CHECKED_BYTES", "MAX_COPIED_BYTES", "UTF8", "checked_encoding", "copy_as_utf8", "detected_encoding"]
+
+UTF8 = "utf-8"
+HEAD_BYTES = 1 << 20
+"""Bytes at the beginning of a file from which its encoding is detected."""
+MAX_CHECKED_BYTES = 64 << 20
+"""The largest file of which all bytes are checked to be UTF-8. In a larger one, DuckDB reports a line that is not."""
+MAX_COPIED_BYTES = 256 << 20
+"""The largest file in another encoding that is read."""
+_BLOCK_BYTES = 1 << 20
+_NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x01-\x08\x0e-\x1f\x7f\x81\x8d\x8f\x90\x9d]").search
+"""Letters of other scripts stand together; accents and signs do not. A price list may have more signs than letters."""
+
+
+def checked_encoding(name: str) -> str:
+    """Return Python's name of an encoding.
+
+    Raises:
+        UnusableSource: there is no such encoding of text.
+    """
+    try:
+        "".encode(name)
+        found = codecs.lookup(name).name
+    except (LookupError, ValueError):
+        raise UnusableSource(f"{name[:40]!r} is not an encoding: give one such as windows-1252 or koi8-r.") from None
+    return encodings.WESTERN if found == "cp1252" else found
+
+
+def detected_encoding(file: OpenFile) -> str:
+    """Return the encoding of a file.
+
+    Raises:
+        UnreadableTable: it is not text, or its encoding cannot be detected.
+    """
+    size = file.content.size
+    head = file.content.read(0, HEAD_BYTES)
+    found = mime.encoding_of(head, len(head) == size)
+    if found == UTF8 and len(head) < size <= MAX_CHECKED_BYTES and not _is_utf8(file):
+        return encodings.WESTERN
+    if found or not size:
+        return found or UTF8
+    if (at := head.find(b"\0")) >= 0:
+        line = head.count(b"\n", 0, at) + 1
+        raise UnreadableTable(f"{file.name} is not text: line {line:,} has a NUL byte. Convert it to UTF-8.")
+    if not _NOT_WESTERN(head):
+        return encodings.WESTERN
+    raise UnreadableTable(
+        f"{file.name} does not show its encoding: convert it to UTF-8, or publish it with --encoding NAME."
+    )
+
+
+def _is_utf8(file: OpenFile) -> bool:
+    decoder = codecs.getincrementaldecoder(UTF8)()
+    try:
+        for offset in range(0, file.content.size, _BLOCK_BYTES):
+            decoder.decode(file.content.read(offset, _BLOCK_BYTES))
+        decoder.decode(b"", True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def copy_as_utf8(file: OpenFile, encoding: str, out: IO[bytes]) -> None:
+    """Write a file in UTF-8, without a byte order mark.
+
+    Raises:
+        UnreadableTable: it is too large, or some line is not text in this encoding.
+    """
+    if file.content.size > MAX_COPIED_BYTES:
+        raise UnreadableTable(
+            f"{file.name} is in {encoding}, and has {size_text(file.content.size)}: files of more than "
+            f"{size_text(MAX_COPIED_BYTES)} must be in UTF-8."
+        )
+    decoder = codecs.getincrementaldecoder(encoding)()
+    line = 1
+    for offset in range(0, file.content.size, _BLOCK_BYTES):
+        block = file.content.read(offset, _BLOCK_BYTES)
+        try:
+            text = decoder.decode(block, offset + _BLOCK_BYTES >= file.content.size)
+        except UnicodeDecodeError as error:
+            line += error.object[: error.start].decode(encoding, "replace").count("\n")
+            bad = error.object[error.start : error.start + 1].hex()
+            raise UnreadableTable(f"{file.name}: line {line:,} is not {encoding}: it has the byte {bad}.") from None
+        line += text.count("\n")
+        out.write((text if offset else text.removeprefix("\ufeff")).encode("utf-8", "surrogatepass"))

@@ -1,0 +1,307 @@
+"""CSV files of all sorts: encodings, separators, ragged rows and broken quotes, compared with Python's csv module."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.sources.conftest import ChangeRecorder
+from wharfinger.errors import InvalidArgument
+from wharfinger.source import UnusableSource
+from wharfinger.sources.table_files import Tables, UnreadableTable, csv_encoding, tables
+from wharfinger.sources.table_files.converted_files import ConvertedFiles
+
+TEXT = "name,n\nHavn på Fyn,1\nkostede 5 € – “billigt”,2\n"
+WANTED = [{"name": "Havn på Fyn", "n": 1}, {"name": "kostede 5 € – “billigt”", "n": 2}]
+
+
+@contextmanager
+def published(path: Path, **options: Any) -> Iterator[Tables]:
+    source = tables(path, label="t", **options)
+    try:
+        yield source
+    finally:
+        source._watch.close()
+        source._watch.join()
+        source._copies.close()
+
+
+def rows_of(source: Tables, name: str, query: str = "?rows=1-") -> list[dict[str, Any]]:
+    text = str(source.read(f"table://t/{name}{query}").contents[0].text)
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def read(path: Path, content: bytes | str, query: str = "?rows=1-", **options: Any) -> list[dict[str, Any]]:
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with published(path, **options) as source:
+        return rows_of(source, path.name, query)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "named"),
+    [
+        ("utf-8", "utf-8"),
+        ("utf-8-sig", "utf-8"),
+        ("windows-1252", "windows-1252"),
+        ("utf-16", "utf-16-le"),
+        ("utf-32", "utf-32-le"),
+    ],
+)
+def test_the_encoding_is_detected_and_reported(tmp_path: Path, encoding: str, named: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(TEXT.encode(encoding))
+    with published(path) as source:
+        assert rows_of(source, "x.csv") == WANTED
+        assert json.loads(str(source.read("table://t/x.csv/schema").contents[0].text))["encoding"] == named
+        overview = str(source.read("table://t/x.csv").contents[0].text)
+        assert (f"The encoding is {named}." in overview) is (named != "utf-8")
+        assert "på Fyn" in "".join(source.text("table://t/x.csv"))
+        assert rows_of(source, "x.csv", "?name=like.*€*&columns=n") == [{"n": 2}]
+        assert source.query("SELECT max(name) FROM x").rows == [["kostede 5 € – “billigt”"]]
+        assert not list(Path(source.root).glob("*[!v]"))  # copies are elsewhere
+
+
+@pytest.mark.parametrize("text", ["a\npå\n", "Preis;n\n" + "1,50 €;3\n" * 100, "nom,n\nà,1\n", "a\n“€”\n"][:3])
+def test_a_table_with_few_letters_is_western(tmp_path: Path, text: str) -> None:
+    assert read(tmp_path / "x.csv", text.encode("cp1252")) == read(tmp_path / "y.csv", text)
+
+
+@pytest.mark.parametrize("encoding", ["koi8-r", "cp1251", "iso8859-5", "shift-jis", "gbk", "euc-kr"])
+def test_another_script_is_not_taken_for_a_western_one(tmp_path: Path, encoding: str) -> None:
+    word = {"shift-jis": "こんにちは", "gbk": "你好世界", "euc-kr": "안녕하세요"}.get(encoding, "привет")
+    with pytest.raises(UnreadableTable, match="does not show its encoding"):
+        read(tmp_path / "x.csv", f"a,b\n{word},1\n".encode(encoding))
+
+
+def test_utf_16_with_the_high_byte_first_is_read(tmp_path: Path) -> None:
+    assert read(tmp_path / "x.csv", b"\xfe\xff" + TEXT.encode("utf-16-be")) == WANTED
+
+
+def test_a_byte_that_is_not_utf_8_is_found_anywhere_in_a_file(tmp_path: Path) -> None:
+    lines = b"a,b\n" + b"1,2\n" * 400_000 + "på €,2\n".encode("cp1252")
+    assert read(tmp_path / "x.csv", lines, "?tail=1") == [{"a": "på €", "b": 2}]
+
+
+def test_an_encoding_can_be_named(tmp_path: Path) -> None:
+    content = "имя;б\nпривет;1,5\n".encode("koi8-r")
+    assert read(tmp_path / "x.csv", content, encoding="koi8-r") == [{"имя": "привет", "б": 1.5}]
+    with published(tmp_path / "x.csv", encoding="KOI8_R") as source:
+        assert "привет" in "".join(source.text("table://t/x.csv"))
+    with published(tmp_path / "x.csv", encoding="utf-8") as source, pytest.raises(UnreadableTable, match="line 1"):
+        rows_of(source, "x.csv")
+    for name in ("klingon", "base64", "hex", "", "\0"):
+        with pytest.raises(UnusableSource, match="is not an encoding"):
+            tables(tmp_path / "x.csv", encoding=name)
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_copy_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    content = TEXT.encode("cp1252")
+    monkeypatch.setattr(csv_encoding, "MAX_COPIED_BYTES", len(content) - size)
+    if size:
+        with pytest.raises(UnreadableTable, match="must be in UTF-8"):
+            read(tmp_path / "x.csv", content)
+    else:
+        assert read(tmp_path / "x.csv", content) == WANTED
+
+
+def test_copies_are_bounded_and_removed() -> None:
+    copies = ConvertedFiles(max_bytes=1_000)
+    made: list[str] = []
+
+    def make(name: str) -> Callable[[Any], str]:
+        def write(out: Any) -> str:
+            made.append(name)
+            out.write(name.encode() * 500)
+            return name
+
+        return write
+
+    def opened(name: str, version: str = "1") -> bytes:
+        copy = copies.open(name, version, make(name))
+        try:
+            assert copy.facts == name
+            return os.pread(copy.descriptor, 1_000, 0)
+        finally:
+            os.close(copy.descriptor)
+
+    assert [opened(name) for name in "abab"] == [b"a" * 500, b"b" * 500] * 2
+    assert made == ["a", "b"] and len(os.listdir(copies.folder)) == 2
+    opened("c")  # 1,500 bytes: the least recently used copy goes
+    assert len(os.listdir(copies.folder)) == 2
+    opened("a")
+    opened("a", "2")
+    assert made == ["a", "b", "c", "a", "a"]
+    held = copies.open("a", "2", make("a"))
+    folder = copies.folder
+    copies.close()
+    assert not os.path.exists(folder)
+    assert os.pread(held.descriptor, 10, 0) == b"a" * 10  # a reader reads to the end
+    os.close(held.descriptor)
+    assert opened("a", "2") == b"a" * 500
+    with pytest.raises(ZeroDivisionError):
+        copies.open("d", "1", lambda out: 1 // 0)
+    assert len(os.listdir(copies.folder)) == 1
+    copies.close()
+
+
+def test_a_rewritten_file_is_copied_again(tmp_path: Path, recorder: ChangeRecorder) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes("a\npå\n".encode("cp1252"))
+    with published(path) as source:
+        assert rows_of(source, "x.csv") == [{"a": "på"}]
+        source.watch("table://t/x.csv", recorder)
+        path.write_bytes("a\ngår det\n".encode("cp1252"))
+        recorder.wait_for("table://t/x.csv")
+        assert rows_of(source, "x.csv") == [{"a": "går det"}]
+
+
+def test_decimal_commas_are_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    found = read(path, "a;b;c\n1,5;2,25;x\n10,75;3;y\n-0,5;;z\n")
+    assert found == [{"a": 1.5, "b": 2.25, "c": "x"}, {"a": 10.75, "b": 3, "c": "y"}, {"a": -0.5, "b": None, "c": "z"}]
+    with published(path) as source:
+        assert rows_of(source, "x.csv", "?a=gt.1.5&columns=c") == [{"c": "y"}]
+        assert [row["c"] for row in rows_of(source, "x.csv", "?order=-a")] == ["y", "x", "z"]
+        assert source.query("SELECT sum(a), max(b) FROM x").rows == [[11.75, 3.0]]
+        assert "Numbers have decimal commas in a, b." in str(source.read("table://t/x.csv").contents[0].text)
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ("1,234", "1,234"),  # perhaps 1234
+        ("1.234,56", "1.234,56"),
+        ("5,00 €", "5,00 €"),
+        ("01,5", "01,5"),
+        ("1,23", 1.23),
+        ("-7,1234", -7.1234),
+    ],
+)
+def test_what_may_not_be_a_number_is_text(tmp_path: Path, value: str, wanted: object) -> None:
+    assert read(tmp_path / "x.csv", f"a;b\n{value};x\n") == [{"a": wanted, "b": "x"}]
+
+
+def test_a_late_value_without_a_decimal_comma_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    content = "a;b\n" + "1,5;x\n" * 30_000 + "1.234,5;y\n"
+    assert read(path, content, "?tail=1") == [{"a": "1.234,5", "b": "y"}]
+    with published(path) as source:
+        assert source.query("SELECT a FROM x WHERE b = 'y'").rows == [["1.234,5"]]
+
+
+def test_dates_in_other_formats_are_compared_as_dates(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("day,n\n31/12/2025,1\n01/02/2026,2\n15/03/2026,3\n")
+    with published(path) as source:
+        assert [row["n"] for row in rows_of(source, "x.csv", "?day=gte.2026-01-15")] == [2, 3]
+        assert [row["day"] for row in rows_of(source, "x.csv", "?order=day")] == [
+            "31/12/2025",
+            "01/02/2026",
+            "15/03/2026",
+        ]
+        assert source.query("SELECT max(day) FROM x").rows == [["2026-03-15"]]
+        assert "The format of dates is %d/%m/%Y" in str(source.read("table://t/x.csv").contents[0].text)
+
+
+RAGGED = {
+    "long": "a,b\n1,2\n3,4,5\n6,7\n",
+    "longer": "a,b\n1,2\n3,4,5,6\n8,9\n",
+    "short": "a,b,c\n1,2,3\n4\n5,6\n",
+    "mixed ends": "a,b\r\n1,2\n3,4\r\n5,6\n",
+    "mixed ends and long": "a,b\r\n1,2\n3,4,5\r\n6,7\n",
+    "quoted newlines": 'a,b\r\n"x\r\ny",2\r\n"z\nw",4\r\n',
+    "late quoted newline": "a,b\n" + "1,2\n" * 25_000 + '"x\ny",3\n4,5\n',
+    "trailing commas": "a,b,\n1,2,\n3,4,\n",
+    "late short": "a,b,c\n" + "1,2,3\n" * 25_000 + "4\n5,6,7\n",
+    "quotes in a value": 'a,b\n1,"he said ""hi"""\n2,"x\\"\n',
+    "odd quotes": "a,b\n" + "1,2\n" * 25_000 + '3,5" pipe\n4,x\n',
+    "late NUL": "a,b\n" + "1,2\n" * 600_000 + "1,x\0y\n2,3\n",
+    "no end": "a,b\n1,2\n3,4",
+    "one column": "a\nx\ny\n",
+}
+
+
+@pytest.mark.parametrize("name", RAGGED)
+def test_odd_rows_lose_nothing(tmp_path: Path, name: str) -> None:
+    """Rows have the cells that Python's csv module finds, and null for the cells that they do not have."""
+    path = tmp_path / "x.csv"
+    path.write_text(RAGGED[name], newline="")
+    with path.open(newline="") as file:
+        _, *wanted = (row for row in csv.reader(file) if row)
+    with published(path) as source:
+        found: list[list[str]] = []
+        uri: Any = "table://t/x.csv?rows=1-9000"
+        while uri:
+            content = source.read(uri).contents[0]
+            found += [list(json.loads(line).values()) for line in str(content.text).splitlines()]
+            assert isinstance(content.meta, dict)
+            uri = content.meta.get("wharfinger/next")
+    assert len(found) == len(wanted)
+    for row, cells in zip(found, wanted, strict=True):
+        padded = [cell or None for cell in cells] + [None] * (len(row) - len(cells))
+        assert [None if cell is None else str(cell) for cell in row] == padded
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b\n" + "1,2\n" * 25_000 + "3,4,5\n", "line 25002: Expected Number of Columns: 2 Found: 3"),
+        ("a,b\n" + "1,2\n" * 25_000 + '1,"x"y\n2,3\n', "line 25002"),
+        ("a,b\n" + "1,2\n" * 25_000 + '1,"x\n2,3\n4,5\n', "line 25,002: the quote is not closed"),
+        ('a,b\n"","x""\n2,3\n4,5\n', "line 2: the quote is not closed"),
+        ("a;b\n" + "1;2\n" * 3 + '"', "its rows do not fit together: is a quote not closed"),
+    ],
+)
+def test_a_late_row_that_cannot_be_read_is_named(tmp_path: Path, content: str, message: str) -> None:
+    with pytest.raises(UnreadableTable) as caught:
+        read(tmp_path / "x.csv", content, "?tail=10")
+    assert message in str(caught.value)
+
+
+def test_a_line_of_100_mb_is_refused_quickly(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    with path.open("wb") as file:
+        file.write(b"a,b\n1,2\n")
+        file.write(b"x" * 100_000_000)
+    began = time.monotonic()
+    with published(path) as source, pytest.raises(UnreadableTable, match=r"x\.csv: line 3 has more than 4 MiB"):
+        rows_of(source, "x.csv")
+    assert time.monotonic() - began < 5
+
+
+CELLS = st.text(st.sampled_from("ab1 ø\n\"';,|\t"), max_size=6)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    table=st.lists(st.lists(CELLS, min_size=2, max_size=4), min_size=1, max_size=12),
+    delimiter=st.sampled_from(",;\t|"),
+    end=st.sampled_from(["\n", "\r\n"]),
+    quoting=st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
+)
+def test_any_table_has_the_cells_of_the_csv_module_or_an_error(
+    tmp_path: Path, table: list[list[str]], delimiter: str, end: str, quoting: Any
+) -> None:
+    written = io.StringIO()
+    csv.writer(written, delimiter=delimiter, quoting=quoting, lineterminator=end).writerows([["left", "right"], *table])
+    text = written.getvalue()
+    try:
+        found = read(tmp_path / "x.csv", text)
+    except InvalidArgument:
+        return
+    cells = "".join(cell for row in table for cell in row)
+    shown = "".join(str(one) for row in found for both in row.items() for one in both if one is not None)
+    for character in "abø":  # a small table may be taken for one with another delimiter, but loses nothing
+        assert shown.count(character) >= cells.count(character)
