@@ -37,12 +37,12 @@ HERE = "http://localhost:8000/mcp"
         ("https://as.example/token", HERE, None),
     ],
 )
-def test_an_address_is_asked_only_where_a_server_may_send_us(url: str, server: str, fault: str | None) -> None:
+def test_only_urls_that_a_server_may_refer_to_are_requested(url: str, server: str, fault: str | None) -> None:
     found = forbidden_reason(url, server)
     assert found is None if fault is None else found is not None and fault in found
 
 
-def test_the_servers_metadata_is_looked_for_in_this_order() -> None:
+def test_the_servers_metadata_is_requested_in_this_order() -> None:
     known = "https://harbour.example/.well-known/oauth-protected-resource"
     assert resource_metadata_urls(SERVER, "https://harbour.example/prm") == [
         "https://harbour.example/prm",
@@ -56,11 +56,11 @@ def test_the_servers_metadata_is_looked_for_in_this_order() -> None:
 @pytest.mark.parametrize(
     "named", ["https://evil.example/prm", "http://harbour.example/prm", "https://harbour.example:444/", "x"]
 )
-def test_a_header_that_leads_elsewhere_is_not_followed(named: str) -> None:
+def test_a_metadata_url_on_another_origin_is_not_followed(named: str) -> None:
     assert named not in resource_metadata_urls(SERVER, named)
 
 
-def test_the_authorization_servers_metadata_is_looked_for_in_this_order() -> None:
+def test_the_authorization_servers_metadata_is_requested_in_this_order() -> None:
     assert server_metadata_urls("https://as.example/one/") == [
         "https://as.example/.well-known/oauth-authorization-server/one",
         "https://as.example/.well-known/openid-configuration/one",
@@ -90,5 +90,5 @@ def test_the_authorization_servers_metadata_is_looked_for_in_this_order() -> Non
         ("urn:harbour", False),
     ],
 )
-def test_a_resource_covers_what_is_under_it_on_its_origin(resource: str, covered: bool) -> None:
+def test_a_resource_covers_urls_below_it_on_its_origin(resource: str, covered: bool) -> None:
     assert covers(resource, SERVER) is covered

@@ -23,7 +23,7 @@ def asked(*questions: str) -> Conversation:
     return conversation
 
 
-def test_the_last_conversation_comes_back(tmp_path: Path) -> None:
+def test_the_last_conversation_is_loaded(tmp_path: Path) -> None:
     store = ConversationStore(tmp_path / "chat")
     assert store.last() is None
     conversation = asked("one")
@@ -89,7 +89,7 @@ def test_the_oldest_questions_are_dropped(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"format":1,"messages":3}', b"[" * 100_000])
-def test_a_damaged_file_is_named(tmp_path: Path, data: bytes) -> None:
+def test_a_damaged_file_is_reported(tmp_path: Path, data: bytes) -> None:
     store = ConversationStore(tmp_path / "chat")
     store.save(asked("one"))
     (file,) = (tmp_path / "chat").iterdir()

@@ -90,7 +90,7 @@ def test_the_same_version_is_sent_once_and_a_new_one_again() -> None:
     with_host(work, server)
 
 
-def test_words_that_are_no_resource_stay_words() -> None:
+def test_words_that_name_no_resource_are_unchanged() -> None:
     async def work(choose: Choose) -> None:
         assert (await choose("Ask @ada, or mail ada@example.test")).used == []
         with pytest.raises(InvalidArgument, match=r"@tide://never.*not sent"):
@@ -99,7 +99,7 @@ def test_words_that_are_no_resource_stay_words() -> None:
     with_host(work, Server("empty"))
 
 
-def test_a_collision_is_named() -> None:
+def test_a_name_of_several_servers_is_reported() -> None:
     async def work(choose: Choose) -> None:
         with pytest.raises(InvalidArgument, match="@s1:tide://now, @s2:tide://now"):
             await choose("@tide://now")

@@ -10,18 +10,18 @@ from wharfinger.content.folding import fold
 
 
 @given(st.text())
-def test_a_place_in_the_folded_text_is_the_same_place_in_the_text(text: str) -> None:
+def test_positions_in_the_folded_text_are_those_of_the_text(text: str) -> None:
     assert len(fold(text)) == len(text)
     assert [fold(character) for character in text] == list(fold(text))
 
 
 @given(st.text())
-def test_folding_twice_changes_nothing_more(text: str) -> None:
+def test_folding_is_idempotent(text: str) -> None:
     assert fold(fold(text)) == fold(text)
 
 
 @pytest.mark.parametrize(
     ("one", "other"), [("HAVN", "havn"), ("ÆØÅ", "æøå"), ("ΣΊΣΥΦΟΣ", "σίσυφος"), ("ſ", "S"), ("Ж", "ж"), ("ẞ", "ß")]
 )
-def test_cases_are_the_same(one: str, other: str) -> None:
+def test_characters_that_differ_in_case_fold_to_the_same(one: str, other: str) -> None:
     assert fold(one) == fold(other)

@@ -134,7 +134,7 @@ def test_a_text_of_many_blocks_is_searched_to_its_end(line_end: str) -> None:
     st.lists(st.integers(0, 80), max_size=5),
     st.lists(st.text(alphabet="abİß", min_size=1, max_size=5), min_size=1, max_size=3, unique=True),
 )
-def test_where_a_text_is_cut_changes_nothing(text: str, cuts: list[int], words: list[str]) -> None:
+def test_the_result_does_not_depend_on_the_chunks(text: str, cuts: list[int], words: list[str]) -> None:
     places = [0, *sorted(cuts), len(text)]
     pieces = [text[begin:end] for begin, end in itertools.pairwise(places)]
     query = query_of(" ".join(f'"{word}"' for word in words))

@@ -57,7 +57,7 @@ def fit(query: str, text: str) -> float:
         ("漢字", ["漢字"]),
     ],
 )
-def test_words_are_what_is_between_spaces_and_punctuation(query: str, words: list[str]) -> None:
+def test_words_are_separated_by_spaces_and_punctuation(query: str, words: list[str]) -> None:
     assert texts(query) == words
 
 
@@ -144,7 +144,7 @@ def test_any_query_has_words_that_find_what_was_written(written: str) -> None:
 
 
 @given(st.text(max_size=60), st.text(max_size=12))
-def test_quality_is_a_share(text: str, asked: str) -> None:
+def test_quality_is_between_0_and_1(text: str, asked: str) -> None:
     folded = fold(text)
     for word in query_of(asked).words:
         for probe in word.probes:

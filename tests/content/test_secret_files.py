@@ -81,7 +81,7 @@ def test_any_text_is_a_name(name: str) -> None:
     assert looks_secret(name) in (True, False)
 
 
-def test_no_name_takes_long() -> None:
+def test_any_name_takes_bounded_time() -> None:
     began = time.process_time()
     for piece in ("~", ".1", "id_", "secret", "key_", ".bak~", "_", "aA"):
         looks_secret(piece * 10_000)

@@ -59,7 +59,7 @@ async def refused(call: Any) -> None:
 MARY = {"boat": "mary"}
 
 
-def test_the_question_has_exactly_what_would_be_sent() -> None:
+def test_the_approval_shows_exactly_what_would_be_sent() -> None:
     async def test() -> None:
         it = Harbour(True, False)
         async with it.host() as host:
@@ -84,7 +84,7 @@ def test_approval_cannot_be_bypassed() -> None:
     run(test())
 
 
-def test_a_lasting_answer_is_remembered_for_one_tool_of_one_server_only() -> None:
+def test_a_lasting_approval_is_valid_for_one_tool_of_one_server_only() -> None:
     async def test() -> None:
         it = Harbour("always", "never", True)
         async with it.host() as host:
@@ -102,7 +102,7 @@ def test_a_lasting_answer_is_remembered_for_one_tool_of_one_server_only() -> Non
     run(test())
 
 
-def test_a_tool_whose_definition_changed_is_asked_for_again() -> None:
+def test_a_tool_whose_definition_changed_needs_a_new_approval() -> None:
     async def test() -> None:
         it = Harbour("always", False, True)
         async with it.host() as host:
@@ -119,7 +119,7 @@ def test_a_tool_whose_definition_changed_is_asked_for_again() -> None:
     run(test())
 
 
-def test_an_answer_does_not_count_if_the_definition_changes_meanwhile() -> None:
+def test_an_approval_is_void_if_the_definition_changes_meanwhile() -> None:
     async def test() -> None:
         it = Harbour(True, False)
         approve = it.approve
@@ -141,7 +141,7 @@ def test_an_answer_does_not_count_if_the_definition_changes_meanwhile() -> None:
     run(test())
 
 
-def test_answers_outlive_the_host_in_a_store(tmp_path: Path) -> None:
+def test_approvals_in_a_store_outlive_the_host(tmp_path: Path) -> None:
     async def test() -> None:
         for answers in (["always"], []):
             it = Harbour(*answers)
@@ -154,7 +154,7 @@ def test_answers_outlive_the_host_in_a_store(tmp_path: Path) -> None:
     run(test())
 
 
-def test_another_server_of_the_same_name_is_asked_for_again(tmp_path: Path) -> None:
+def test_another_server_with_the_same_name_needs_a_new_approval(tmp_path: Path) -> None:
     program = Path(__file__).parent.parent / "upstreams" / "harbour_server.py"
 
     async def test() -> None:
@@ -176,7 +176,7 @@ def test_another_server_of_the_same_name_is_asked_for_again(tmp_path: Path) -> N
     run(test())
 
 
-def test_annotations_count_only_for_trusted_servers() -> None:
+def test_annotations_are_used_only_for_trusted_servers() -> None:
     async def test() -> None:
         it = Harbour(False, True)
         async with it.host(approve=unless_read_only(it.approve)) as host:
@@ -189,7 +189,7 @@ def test_annotations_count_only_for_trusted_servers() -> None:
     run(test())
 
 
-def test_always_also_counts_for_calls_that_wait() -> None:
+def test_always_also_approves_waiting_calls() -> None:
     async def test() -> None:
         it = Harbour("always")
         async with it.host() as host:
@@ -214,7 +214,7 @@ def test_a_missing_answer_is_a_refusal() -> None:
     run(test())
 
 
-def test_the_time_of_the_person_does_not_count_towards_the_timeout() -> None:
+def test_the_time_of_an_approval_does_not_count_towards_the_timeout() -> None:
     async def test() -> None:
         async def think(approval: Approval) -> bool:
             await asyncio.sleep(0.4)

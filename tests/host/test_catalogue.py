@@ -333,7 +333,7 @@ async def test_a_tool_that_may_change_something_is_not_called_to_search(annotati
     assert words == []
 
 
-async def test_a_host_that_asks_for_approval_is_not_asked_in_searches(folder: Path) -> None:
+async def test_searches_need_no_approval(folder: Path) -> None:
     asked: list[Approval] = []
 
     def approve(approval: Approval) -> bool:
@@ -406,7 +406,7 @@ async def test_a_change_in_a_folder_appears_in_the_catalogue(folder: Path) -> No
         assert {entry.uri for entry in await host.catalogue.entries(templates=False)} == on_disk(folder, "harbour")
 
 
-async def test_a_change_appears_when_the_catalogue_is_used_although_nobody_follows(folder: Path) -> None:
+async def test_a_change_appears_at_the_next_use_without_a_follower(folder: Path) -> None:
     async with Host({"harbour": server_of(folder, "harbour")}) as host:
         await host.ready()
         await host.catalogue.entries()
@@ -439,7 +439,7 @@ async def test_a_server_that_is_down_does_not_affect_the_others(folder: Path) ->
     assert any(note.startswith("broken: ") for note in entries.notes)
 
 
-async def test_without_patience_a_call_uses_the_lists_that_there_are(folder: Path) -> None:
+async def test_without_patience_a_call_uses_the_known_lists(folder: Path) -> None:
     sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
     off = ServerConfig(name="off", target=sleeping, disabled=True)
     async with Upstreams([ServerConfig(name="slow", target=sleeping), off]) as servers:
@@ -553,7 +553,7 @@ async def test_a_failing_page_leaves_the_pages_before() -> None:
 # Size
 
 
-def test_100_000_resources_are_neither_slow_nor_big() -> None:
+def test_100_000_resources_take_bounded_time_and_memory() -> None:
     def resources() -> dict[str, t.Resource]:
         reader = lists._Reader()
         for number in range(100_000):

@@ -64,7 +64,7 @@ server.run()
 """
 
 
-def test_a_model_learns_that_a_server_died_but_nothing_of_its_stderr(tmp_path: Path) -> None:
+def test_the_error_of_a_dead_server_does_not_contain_its_stderr(tmp_path: Path) -> None:
     program = tmp_path / "dying.py"
     program.write_text(DYING)
 

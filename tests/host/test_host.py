@@ -38,7 +38,7 @@ def docs() -> Server:
     return server
 
 
-def test_calls_reads_and_prompts_reach_the_right_server() -> None:
+def test_calls_reads_and_prompts_are_routed_to_their_server() -> None:
     async def test() -> None:
         async with Host({"one": command("one"), "two": command("two"), "docs": docs()}) as host:
             assert (await host.call_tool("docs_add", {"a": "x", "b": "y"})).data == "xy"
@@ -64,7 +64,7 @@ def test_a_call_of_a_tool_waits_for_a_server_that_is_starting() -> None:
     run(test())
 
 
-def test_an_unknown_name_or_uri_is_answered_with_what_there_is() -> None:
+def test_an_unknown_name_or_uri_is_an_error_with_the_existing_ones() -> None:
     async def test() -> None:
         async with Host({"docs": docs(), "dead": ["false"]}) as host:
             await host.ready(20)
@@ -107,7 +107,7 @@ def lines_of(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_every_call_is_in_the_record_without_its_arguments(tmp_path: Path) -> None:
+def test_every_call_is_recorded_without_its_arguments(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
 
     async def test() -> None:

@@ -129,7 +129,7 @@ def test_changes_are_reported(revision: str) -> None:
     run(test())
 
 
-def test_tools_that_are_added_to_the_server_are_listed_too() -> None:
+def test_tools_added_to_the_host_server_are_listed() -> None:
     async def test() -> None:
         async with Host({"harbour": harbour()}) as host:
             await host.ready()

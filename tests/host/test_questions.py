@@ -130,7 +130,7 @@ def test_roots_are_passed_on(revision: str, tmp_path: Path) -> None:
     run(test())
 
 
-def test_a_server_that_asks_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_input_requests_of_a_server_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "QUESTIONS_PER_MINUTE", 3)
     asked: list[str] = []
 
@@ -150,7 +150,7 @@ def test_a_server_that_asks_without_end_is_cut_off(monkeypatch: pytest.MonkeyPat
     run(test())
 
 
-def test_more_open_questions_than_a_person_can_answer_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_input_requests_over_the_limit_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_OPEN_QUESTIONS", 2)
 
     async def test() -> None:

@@ -17,7 +17,7 @@ def test_the_delay_is_multiplied_by_a_random_number() -> None:
     assert [backoff.failed() for _ in range(4)] == [0, 2, 2, 8]
 
 
-def test_a_success_forgets_the_failures() -> None:
+def test_a_success_resets_the_delay() -> None:
     backoff = Backoff(1, 8)
     backoff.failed()
     backoff.failed()
@@ -26,7 +26,7 @@ def test_a_success_forgets_the_failures() -> None:
     assert backoff.failed() == 1
 
 
-def test_a_success_counts_only_after_it_has_lasted() -> None:
+def test_a_success_resets_the_delay_only_after_some_time() -> None:
     backoff = Backoff(1, 8, reset_after=10)
     backoff.failed()
     backoff.succeeded(9.9)

@@ -113,7 +113,7 @@ def test_a_cancelled_probe_leaves_the_next_one_to_another_caller(clock: Clock) -
     assert breaker.try_probe()
 
 
-def test_observers_hear_when_it_opens_and_closes_and_of_nothing_else(clock: Clock) -> None:
+def test_observers_are_notified_only_when_the_breaker_opens_or_closes(clock: Clock) -> None:
     breaker = Breaker(clock)
     received: list[bool] = []
     breaker.observers.append(lambda: received.append(breaker.down))

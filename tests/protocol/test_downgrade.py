@@ -13,14 +13,14 @@ LINK = t.ResourceLink(uri="a://b", name="b")
 TEXT = t.TextContent(text="x")
 
 
-def test_revisions_say_which_blocks_they_lack() -> None:
+def test_revisions_list_the_blocks_that_they_lack() -> None:
     assert {name: set(row.unknown_blocks) for name, row in REVISIONS.items() if row.unknown_blocks} == {
         "2024-11-05": {"audio", "resource_link"},
         "2025-03-26": {"resource_link"},
     }
 
 
-def test_only_unknown_blocks_are_replaced_and_the_result_is_left_alone() -> None:
+def test_only_unknown_blocks_are_replaced_in_a_copy() -> None:
     result = t.CallToolResult(content=[SOUND, LINK, TEXT], structured_content={"a": 1})
     reported = without_unknown_blocks(result, frozenset(("resource_link",)))
     assert reported.content == [SOUND, t.TextContent(text="[b](a://b)"), TEXT]
@@ -68,7 +68,7 @@ def test_link_becomes_its_title_and_description() -> None:
         assert block == t.TextContent(text=text)
 
 
-def test_object_is_what_json_calls_one() -> None:
+def test_only_json_objects_are_structured_content() -> None:
     for structured, expected in (
         ({}, True),
         ({"a": 1}, True),

@@ -11,13 +11,13 @@ from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.revisions import HANDSHAKE, LATEST_HANDSHAKE, REVISIONS, SUPPORTED
 
 
-def test_every_phase_says_something_to_every_kind_of_method() -> None:
+def test_every_phase_has_a_cell_for_every_kind_of_method() -> None:
     kinds = {"initialize", "ping", "notifications/initialized", ""}
     assert {(phase, kind) for phase in Phase for kind in kinds} == set(TRANSITIONS)
 
 
 @pytest.mark.parametrize(("cell", "target"), TRANSITIONS.items(), ids=lambda v: str(v)[:40])
-def test_a_cell_moves_or_refuses_as_the_table_says(cell: tuple[Phase, str], target: Phase | str) -> None:
+def test_each_cell_changes_the_phase_or_refuses(cell: tuple[Phase, str], target: Phase | str) -> None:
     phase, method = cell
     session = Session()
     session.phase = phase
@@ -31,7 +31,7 @@ def test_a_cell_moves_or_refuses_as_the_table_says(cell: tuple[Phase, str], targ
 
 
 @pytest.mark.parametrize("version", HANDSHAKE)
-def test_a_revision_that_is_known_is_agreed_on(version: str) -> None:
+def test_a_known_revision_is_accepted(version: str) -> None:
     assert _agreed(version) == version
 
 
@@ -77,7 +77,7 @@ def test_revisions_are_newest_first() -> None:
     assert len(SUPPORTED) == 5
 
 
-def test_client_is_asked_what_it_declares_for_an_extension() -> None:
+def test_a_caller_returns_its_settings_of_an_extension() -> None:
     capabilities = t.ClientCapabilities(extensions={"a.test/x": {"b": 1}, "a.test/y": {}})
     caller = Caller(REVISIONS[LATEST_HANDSHAKE], None, capabilities)
     assert (caller.extension("a.test/x"), caller.extension("a.test/y")) == ({"b": 1}, {})
@@ -93,7 +93,7 @@ def test_session_without_a_stream_sends_nothing() -> None:
     assert not session.send(b"x")
 
 
-def test_closing_leaves_neither_stream_nor_phase() -> None:
+def test_closing_resets_the_stream_and_the_phase() -> None:
     session = Session(send_notification=lambda message: True)
     session.close()
     assert (session.phase, session.send_notification) == (Phase.CLOSED, None)

@@ -83,7 +83,7 @@ def test_depth_of_a_message_is_bounded() -> None:
 @pytest.mark.parametrize(
     ("id", "reported"), [('"' + "a" * 256 + '"', True), ('"' + "a" * 257 + '"', False), ("7", True)]
 )
-def test_refusal_of_what_is_too_deep_carries_an_id_of_256_characters(id: str, reported: bool) -> None:
+def test_the_refusal_of_a_too_deep_message_has_an_id_of_256_characters(id: str, reported: bool) -> None:
     assert (refused(request(id, nested(7))).id is not None) is reported
 
 
@@ -110,7 +110,7 @@ def test_members_and_levels_are_counted_outside_of_texts() -> None:
         assert (depth(data), count_members(data)) == (levels, members)
 
 
-def test_member_of_a_tools_arguments_may_stand_twice_beside_an_escape() -> None:
+def test_members_of_tool_arguments_may_be_repeated_next_to_an_escape() -> None:
     """Only an escape that may spell a member's name needs the slow path."""
     assert decode(request("1", '{"b":"\\n","c":1,"c":2}'), LIMITS).id == 1
     assert decode(request("1", '{"b":"\\u1234","c":1,"c":2}'), LIMITS).id == 1
@@ -118,7 +118,7 @@ def test_member_of_a_tools_arguments_may_stand_twice_beside_an_escape() -> None:
 
 
 @pytest.mark.parametrize("member", ["method", "id", "params"])
-def test_member_of_a_servers_document_may_be_called_like_one_of_a_message(member: str) -> None:
+def test_members_of_a_result_may_have_names_of_message_members(member: str) -> None:
     data = f'{{"jsonrpc":"2.0","id":1,"result":{{"{member}":1,"x":{{"{member}":2}}}}}}'.encode()
     assert decode(data, LIMITS, from_server=True).id == 1
     twice = f'{{"jsonrpc":"2.0","id":1,"result":{{"{member}":1,"{member}":2}}}}'.encode()
@@ -135,7 +135,7 @@ def test_member_of_a_servers_document_may_be_called_like_one_of_a_message(member
         (b'[{"a":1},{"b":{"a":1,"b":2,"a":3}}]', 7),
     ],
 )
-def test_refusal_of_a_repeated_member_carries_the_id_if_it_occurs_once(data: bytes, id: int | None) -> None:
+def test_the_refusal_of_a_repeated_member_has_the_id_if_it_occurs_once(data: bytes, id: int | None) -> None:
     with pytest.raises(InvalidRequest, match="twice") as caught:
         refuse_duplicates(data, 7)
     assert caught.value.id == id

@@ -246,7 +246,7 @@ def test_empty_input_is_neither_a_message_nor_a_line(line: bytes) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_codec_reads_it_or_says_why_not(case: Case) -> None:
+def test_codec_decodes_a_case_or_reports_the_reason(case: Case) -> None:
     if case.read:
         assert isinstance(decode(case.line, LIMITS), Message)
         return
@@ -275,7 +275,7 @@ def test_second_use_of_an_id_in_flight_is_refused_and_the_first_gets_its_answer(
     assert peer.respond(first, EmptyResult()) == b'{"jsonrpc":"2.0","id":1,"result":{}}'
 
 
-def test_ids_1_and_text_1_are_two_requests() -> None:
+def test_the_ids_1_and_text_1_are_different() -> None:
     """J19: each gets its own answer, with its own type."""
     peer = bare_peer()
     number, text = peer.receive(with_id(b"1")), peer.receive(with_id(b'"1"'))
@@ -286,7 +286,7 @@ def test_ids_1_and_text_1_are_two_requests() -> None:
 
 
 @pytest.mark.parametrize("id", [b"0", b"-1", b"9007199254740993", b"9223372036854775807", b'""', b'"\xc3\xa9"'])
-def test_id_comes_back_as_it_was(id: bytes) -> None:
+def test_ids_are_returned_unchanged(id: bytes) -> None:
     peer = bare_peer()
     request = peer.receive(with_id(id))
     assert isinstance(request, Request)
@@ -308,7 +308,7 @@ def members_of(count: int) -> bytes:
     return b",".join(b'"m%d":0' % n for n in range(count))
 
 
-def test_200_000_members_are_read_in_time() -> None:
+def test_200_000_members_are_decoded_in_bounded_time() -> None:
     """J37; the escape sends it through the slow path too."""
     for params in (b"{" + members_of(200_000) + b"}", b"{" + members_of(200_000) + b',"x":"\\u0041"}'):
         began = time.perf_counter()
@@ -336,7 +336,7 @@ def test_the_limit_of_members_is_exact_and_the_refusal_has_the_id() -> None:
 
 
 @pytest.mark.parametrize("where", ["params", "message", "small objects"])
-def test_100_000_duplicates_are_refused_in_time(where: str) -> None:
+def test_100_000_duplicates_are_refused_in_bounded_time(where: str) -> None:
     """A bug: the time grew with the square of their number, 20,000 took up to 13 s."""
     twice = members_of(50_000) + b"," + members_of(50_000)
     line = {

@@ -52,7 +52,7 @@ def test_service_declares_its_name_and_capabilities(instructions: str) -> None:
     assert found.capabilities.experimental == {"2026-07-28": {}}
 
 
-def test_session_keeps_the_level_that_its_client_asked_for() -> None:
+def test_a_session_keeps_the_log_level_of_its_client() -> None:
     session = Session()
     session.advance("initialize")
     assert session.log_level is None

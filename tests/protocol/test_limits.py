@@ -28,17 +28,17 @@ HTTP = {
 
 
 @pytest.mark.parametrize(("limits", "expected"), [(Limits(), SERVICE), (HttpLimits(), HTTP)])
-def test_bounds_are_these_unless_they_are_set(limits: Limits | HttpLimits, expected: dict[str, float]) -> None:
+def test_default_limits(limits: Limits | HttpLimits, expected: dict[str, float]) -> None:
     assert msgspec.structs.asdict(limits) == expected
 
 
 @pytest.mark.parametrize("kind", [Limits, HttpLimits])
-def test_bounds_are_set_by_name_and_stay(kind: type[Limits] | type[HttpLimits]) -> None:
+def test_limits_are_set_by_name_and_are_immutable(kind: type[Limits] | type[HttpLimits]) -> None:
     limits = kind(drain=7.5)
     assert limits.drain == 7.5
     with pytest.raises(AttributeError):
         limits.drain = 1.0  # type: ignore[misc]
 
 
-def test_refused_request_is_sent_again_three_times() -> None:
+def test_a_refused_request_is_retried_three_times() -> None:
     assert MAX_AUTH_RETRIES == 3

@@ -86,7 +86,7 @@ def test_limit_of_a_line_is_exact(chunks: list[bytes], lines: list[object]) -> N
     assert [line for chunk in chunks for line in buffer.feed(chunk)] == lines
 
 
-def test_line_is_unfinished_until_its_end_also_while_it_is_thrown_away() -> None:
+def test_a_line_is_unfinished_until_its_end_even_if_it_is_discarded() -> None:
     buffer = LineBuffer(4)
     seen = []
     for chunk in (b"", b"a", b"\n", b"abcde", b"f", b"g\n", b"\n", b"a\nb", b"\n"):

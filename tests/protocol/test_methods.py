@@ -34,7 +34,7 @@ def test_method_is_within_its_first_and_last_revision(first: str, last: str) -> 
     assert [name for name in ALL if method.within(REVISIONS[name])] == [name for name in ALL if first <= name <= last]
 
 
-def test_notification_is_what_has_no_result() -> None:
+def test_methods_without_a_result_are_notifications() -> None:
     assert {name for name, method in METHODS.items() if method.notification and name in CORE} == {
         name for name in CORE if name.startswith("notifications/")
     }
@@ -93,7 +93,7 @@ def test_method_is_added_once() -> None:
         Method("x.test/f", "client", Ferry, Crossing, long=True),
     ],
 )
-def test_rows_differ_in_every_fact(other: Method) -> None:
+def test_rows_are_compared_by_every_field(other: Method) -> None:
     assert other.spec != row("x.test/f").spec == row("x.test/f", capability="not on the wire").spec
 
 

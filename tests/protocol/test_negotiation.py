@@ -43,7 +43,7 @@ def discovered(*supported: str) -> Message:
     return answer(result={"supportedVersions": list(supported), "capabilities": {}, "resultType": "complete"})
 
 
-def test_first_question_is_the_stateless_one_unless_pinned() -> None:
+def test_the_first_request_is_stateless_unless_pinned() -> None:
     assert first_step() == FIRST
     assert first_step(NEWEST) == FIRST
     assert first_step("2025-03-26") == Initialize("2025-03-26")
@@ -76,12 +76,12 @@ def test_discover_result_means_stateless() -> None:
         answer(error={}),
     ],
 )
-def test_anything_else_means_handshake(reply: Message | None) -> None:
+def test_any_other_answer_means_handshake(reply: Message | None) -> None:
     """Never by one code: an empty success, any error, an invalid error, silence."""
     assert decide_discover(FIRST, reply) == Initialize(HANDSHAKE)
 
 
-def test_refused_revision_is_asked_once_more_if_it_is_offered() -> None:
+def test_a_refused_revision_is_retried_once_if_the_server_offers_it() -> None:
     """Spec §2.4: a server may refuse the very revision that it lists."""
     reply = refusal(-32022, {"supported": [NEWEST], "requested": NEWEST})
     assert decide_discover(FIRST, reply) == Discover(NEWEST, again=True)
@@ -90,7 +90,7 @@ def test_refused_revision_is_asked_once_more_if_it_is_offered() -> None:
     assert isinstance(verdict.error, UnsupportedRevision)
 
 
-def test_stateless_error_that_offers_handshake_revisions_leads_there() -> None:
+def test_a_stateless_error_with_handshake_revisions_leads_to_the_handshake() -> None:
     reply = refusal(-32022, {"supported": ["2025-06-18", "2025-03-26"], "requested": NEWEST})
     assert decide_discover(FIRST, reply) == Initialize("2025-06-18")
 
@@ -131,7 +131,7 @@ def test_pinned_stateless_revision_never_falls_back() -> None:
         (NEWEST, None, False),
     ],
 )
-def test_handshake_agrees_by_membership(chosen: str, pinned: str | None, agreed: bool) -> None:
+def test_only_known_revisions_are_accepted_in_the_handshake(chosen: str, pinned: str | None, agreed: bool) -> None:
     """Security C22: a version of 1900 is a clean error."""
     result = t.InitializeResult(
         protocol_version=chosen,
@@ -145,7 +145,7 @@ def test_handshake_agrees_by_membership(chosen: str, pinned: str | None, agreed:
             decide_initialize(result, pinned)
 
 
-def test_stateless_server_that_names_its_revisions_to_initialize_is_asked_again() -> None:
+def test_a_stateless_server_that_refuses_initialize_with_its_revisions_is_retried() -> None:
     reply = refusal(-32022, {"supported": [NEWEST], "requested": HANDSHAKE})
     assert decide_refusal(reply, None) == Discover(NEWEST, again=True)
     assert type(decide_refusal(reply, None, "2025-06-18")) is GiveUp
@@ -161,13 +161,13 @@ def test_invalid_error_has_no_meaning() -> None:
     assert to_remote_error(answer(error="boom")).code == 0
 
 
-def test_server_known_for_the_handshake_is_asked_so_at_once() -> None:
+def test_a_known_handshake_server_gets_initialize_at_once() -> None:
     assert first_step(known="stateless") == FIRST
     assert first_step(known="handshake") == first_step(known="sse") == Initialize(HANDSHAKE)
     assert first_step(NEWEST, known="handshake") == FIRST
 
 
-def test_a_revision_is_kept_for_its_age_and_as_long_as_there_is_room() -> None:
+def test_a_revision_is_cached_until_it_is_too_old_or_the_cache_is_full() -> None:
     now = 0.0
     eras = RevisionCache(lambda: now, max_servers=2, max_age=10)
     eras.put("a", "stateless")
@@ -212,7 +212,7 @@ def test_server_found_again_replaces_no_other_entry() -> None:
     assert (eras.get("a"), eras.get("b"), eras.get("c")) == ("stateless", None, "stateless")
 
 
-def test_every_server_can_be_forgotten_at_once() -> None:
+def test_the_cache_can_be_cleared() -> None:
     eras = RevisionCache(lambda: 0.0)
     eras.put("a", "stateless")
     eras.put("b", "handshake")
@@ -232,7 +232,9 @@ def initialized(version: str) -> t.InitializeResult:
         ("1900-01-01", "2025-06-18", "'1900-01-01'; this client requires 2025-06-18."),
     ],
 )
-def test_revision_that_is_not_wanted_is_shown_with_those_that_are(chosen: str, pinned: str | None, words: str) -> None:
+def test_an_unsupported_revision_is_reported_with_the_supported_ones(
+    chosen: str, pinned: str | None, words: str
+) -> None:
     with pytest.raises(UnsupportedRevision) as caught:
         decide_initialize(initialized(chosen), pinned)
     assert str(caught.value) == f"The server chose revision {words}"
@@ -271,7 +273,7 @@ def test_refused_handshake_leads_back_at_most_once(pinned: str | None, asked: Di
 
 
 @pytest.mark.parametrize("supported", [[], ["1999-01-01"], ["2025-06-18"]])
-def test_refused_handshake_without_a_stateless_revision_in_common_is_given_up(supported: list[str]) -> None:
+def test_a_refused_handshake_without_a_common_stateless_revision_is_an_error(supported: list[str]) -> None:
     verdict = decide_refusal(refusal(-32022, {"supported": supported}), None)
     assert type(verdict) is GiveUp
     assert isinstance(verdict.error, RemoteError)
@@ -287,7 +289,7 @@ def test_answer_without_an_error_has_no_meaning() -> None:
     assert read_error(answer(error={"code": "x"})).code == 0
 
 
-def test_data_of_an_error_is_reported_where_there_is_any() -> None:
+def test_data_of_an_error_is_reported_if_present() -> None:
     assert to_remote_error(refusal(-32603)).data is None
     assert to_remote_error(refusal(-32603, {"a": 1})).data == {"a": 1}
 

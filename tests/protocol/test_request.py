@@ -121,7 +121,7 @@ def test_unknown_version_is_repeated_up_to_64_characters(length: int, shown: int
     assert caught.value.data["requested"] == "x" * shown
 
 
-def test_version_of_a_session_is_settled_by_its_initialize() -> None:
+def test_the_revision_of_a_session_is_set_by_initialize() -> None:
     session = Session(Principal(subject="ann"))
     params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     request = opened("initialize", params, session)
@@ -131,7 +131,7 @@ def test_version_of_a_session_is_settled_by_its_initialize() -> None:
     assert session.phase is Phase.OPENING
 
 
-def test_request_of_a_session_moves_it_on_only_by_initialize() -> None:
+def test_only_initialize_changes_the_phase_of_a_session() -> None:
     session = session_of("2025-11-25")
     assert opened("tools/list", None, session).caller is session.caller
     assert session.phase is Phase.OPEN
@@ -162,7 +162,7 @@ def test_stateless_request_on_a_connection_with_a_session_belongs_to_none() -> N
         ("tasks/get", '"taskId":"a","taskId":"b"'),
     ],
 )
-def test_member_that_a_proxy_may_route_on_stands_once(meta: Any, method: str, params: str) -> None:
+def test_members_that_proxies_may_route_by_must_be_unique(meta: Any, method: str, params: str) -> None:
     if method == "tasks/get" and meta is None:
         pytest.skip("a method of the stateless era")
     whole = "{" + params + ("" if meta is None else f',"_meta":{json.dumps(meta)}') + "}"
@@ -172,7 +172,7 @@ def test_member_that_a_proxy_may_route_on_stands_once(meta: Any, method: str, pa
 
 
 @pytest.mark.parametrize("extra", [{}, CLIENT, {"io.modelcontextprotocol/logLevel": "info"}])
-def test_field_of_meta_stands_once(extra: dict[str, Any]) -> None:
+def test_fields_of_meta_must_be_unique(extra: dict[str, Any]) -> None:
     meta = META | extra
     assert opened("tools/list", {"_meta": meta}).caller.rules.name == STATELESS
     for name, value in meta.items():
@@ -183,7 +183,7 @@ def test_field_of_meta_stands_once(extra: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("meta", [None, META, META | CLIENT, META | {"io.modelcontextprotocol/logLevel": "info"}])
-def test_arguments_of_a_tool_may_hold_a_member_twice(meta: dict[str, Any] | None) -> None:
+def test_members_of_tool_arguments_may_be_repeated(meta: dict[str, Any] | None) -> None:
     """Proxies do not route by them."""
     whole = '{"name":"a","arguments":{"x":1,"x":2}' + ("" if meta is None else f',"_meta":{json.dumps(meta)}') + "}"
     request = opened("tools/call", whole, session_of("2025-11-25"))
@@ -266,7 +266,7 @@ def test_only_errors_of_this_package_are_sent_unchanged() -> None:
         ("no/such", {"name": "x"}, "no/such"),
     ],
 )
-def test_request_is_logged_by_what_it_calls(method: str, params: dict[str, Any], expected: str) -> None:
+def test_a_request_is_logged_with_the_name_that_it_calls(method: str, params: dict[str, Any], expected: str) -> None:
     assert name_of_call(opened(method, params, session_of("2025-11-25"))) == expected
 
 
@@ -300,7 +300,7 @@ def test_log_names_no_line_of_a_library(file: str) -> None:
     assert failure_text("x", error, "7") == "x failed: ZeroDivisionError: division by zero (reference 7)"
 
 
-def test_log_names_the_line_of_the_cause_where_the_error_has_none() -> None:
+def test_log_names_the_line_of_the_cause_if_the_error_has_none() -> None:
     error = RuntimeError("outer")
     error.__cause__ = failing("/srv/harbour.py", [].pop)
     assert failure_text("x", error) == "x failed at /srv/harbour.py:2, in act: RuntimeError: outer"
@@ -308,7 +308,7 @@ def test_log_names_the_line_of_the_cause_where_the_error_has_none() -> None:
     assert failure_text("x", error) == "x failed at /srv/quay.py:2, in act: RuntimeError: outer"
 
 
-def test_stop_is_found_inside_of_groups() -> None:
+def test_a_stop_inside_an_exception_group_is_found() -> None:
     stop = InputNeeded("ask")
     assert input_needed(stop) is stop
     assert input_needed(BaseExceptionGroup("g", [ValueError(), BaseExceptionGroup("h", [stop])])) is stop
@@ -325,7 +325,7 @@ def test_refusal_of_a_method_shows_64_characters_of_it() -> None:
     assert error.message == f"This server has no method {'x' * 64!r} in {STATELESS}."
 
 
-def test_notification_goes_by_the_requests_own_channel() -> None:
+def test_a_notification_is_sent_on_the_channel_of_its_request() -> None:
     class Kept:
         multiplexed = False
         room = True
@@ -363,7 +363,7 @@ def test_none_is_not_a_result() -> None:
         seal_result(opened("tools/list", {"_meta": META}), None, ResultMeta(INFO))
 
 
-def test_stamps_are_kept_for_1024_lifetimes_and_made_for_others() -> None:
+def test_encoded_caching_hints_are_cached_for_1024_lifetimes() -> None:
     result_meta = ResultMeta(INFO)
     request = opened("resources/read", {"uri": "a:b", "_meta": META})
     for ttl in range(1025):
@@ -373,7 +373,7 @@ def test_stamps_are_kept_for_1024_lifetimes_and_made_for_others() -> None:
     assert [ttl for _, ttl, _ in result_meta.openings] == list(range(1024))
 
 
-def test_stamps_of_one_result_alone_are_not_kept() -> None:
+def test_encoded_caching_hints_of_a_single_result_are_not_cached() -> None:
     result_meta = ResultMeta(INFO)
     request = opened("tools/call", {"name": "x", "_meta": META})
     for result in (
@@ -395,7 +395,7 @@ def test_input_required_result_is_not_complete_and_not_cached() -> None:
     assert "cacheScope" not in result
 
 
-def test_stamps_need_no_row() -> None:
+def test_results_of_unknown_methods_have_no_caching_hints() -> None:
     request = opened("x/y", {"_meta": META})
     assert request.row is None
     assert set(sealed(request, {"a": 1})) == {"resultType", "_meta", "a"}
@@ -424,7 +424,7 @@ class Point(t.EmptyResult):
     ],
 )
 @pytest.mark.parametrize("revision", ALL)
-def test_structured_content_is_an_object_where_the_revision_wants_one(
+def test_structured_content_is_an_object_if_the_revision_requires_it(
     structured: Any, shown: dict[str, Any], revision: str
 ) -> None:
     request = opened_in(revision, "tools/call", {"name": "x"})
@@ -452,7 +452,7 @@ def test_blocks_that_a_revision_does_not_know_are_sealed_as_text(revision: str) 
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", STATELESS])
-def test_body_of_64_kib_goes_in_pieces(revision: str) -> None:
+def test_a_body_of_64_kib_is_sent_in_pieces(revision: str) -> None:
     request = opened_in(revision, "resources/read", {"uri": "a:b"})
     for size in (KIB_64 - 1, KIB_64, KIB_64 + 1):
         body = Raw(b'{"a":"%b"}' % (b"x" * (size - 8)))
@@ -465,7 +465,7 @@ def test_body_of_64_kib_goes_in_pieces(revision: str) -> None:
 
 @pytest.mark.parametrize("revision", ["2025-11-25", STATELESS])
 @pytest.mark.parametrize("size", [KIB_64 - 1, KIB_64])
-def test_blob_of_64_kib_becomes_base64_as_it_is_sent(revision: str, size: int) -> None:
+def test_a_blob_of_64_kib_is_encoded_while_it_is_sent(revision: str, size: int) -> None:
     request = opened_in(revision, "resources/read", {"uri": "a:b"})
     contents = [
         t.ResourceContents(uri="a:0", text="first"),
@@ -524,7 +524,7 @@ def test_stored_bytes_are_read_768_kib_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("run", [True, False])
-def test_stored_bytes_are_read_off_the_event_loop_where_there_is_a_way(run: bool) -> None:
+def test_stored_bytes_are_read_in_a_thread_if_possible(run: bool) -> None:
     content, ran = Content(786_433), []
     stored = StoredBlob(content)
 
@@ -559,7 +559,7 @@ def test_failed_reading_leaves_nothing_open() -> None:
     assert [used() for used in content.used] == [None, None]
 
 
-def test_memory_of_pieces_is_what_is_not_read_later() -> None:
+def test_the_size_of_pieces_excludes_stored_bytes() -> None:
     pieces = ChunkedMessage((b"abc", Base64(b"defghi"), Base64(StoredBlob(Content(3000)))))
     assert (len(pieces), pieces.memory) == (3 + 8 + 4000, 3 + 8)
 
@@ -575,7 +575,7 @@ def error_of(request: Request, error: ProtocolError) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("revision", ALL)
-def test_a_required_url_is_sent_as_each_revision_has_it(revision: str) -> None:
+def test_a_required_url_elicitation_has_the_form_of_the_revision(revision: str) -> None:
     error = URLElicitationRequired("Sign in", "https://a.test/x", elicitation_id="7")
     found = error_of(opened_in(revision, "tools/call", {"name": "x"}), error)["error"]
     if revision == "2025-11-25":
@@ -586,7 +586,7 @@ def test_a_required_url_is_sent_as_each_revision_has_it(revision: str) -> None:
         assert "https://a.test/x" in found["message"]
 
 
-def test_failure_of_a_tool_alone_is_a_result() -> None:
+def test_only_failures_of_tools_are_results() -> None:
     """A host stops the run of its agent at an error, and shows a result to the model."""
     failed = HandlerFailed("It failed.")
     found = error_of(opened_in("2025-11-25", "tools/call", {"name": "x"}), failed)["result"]

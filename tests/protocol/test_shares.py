@@ -153,7 +153,7 @@ def test_full_table_loses_an_idle_member_of_its_largest_owner(
     assert fair_table(**owned).find_victim("b", busy.__contains__) == victim
 
 
-def test_member_used_last_goes_last() -> None:
+def test_the_most_recently_used_member_is_dropped_last() -> None:
     some = fair_table(a="xyz")
     some.use("a", "x")
     assert some.find_victim("b", never_busy) == "y"

@@ -44,7 +44,7 @@ def data(*chunks: bytes) -> list[bytes]:
         (b"\n\n\n", []),
     ],
 )
-def test_stream_is_read_as_the_standard_says(stream: bytes, expected: list[bytes]) -> None:
+def test_streams_are_parsed_as_in_the_standard(stream: bytes, expected: list[bytes]) -> None:
     """WHATWG HTML §9.2.6."""
     assert data(stream) == expected
 
@@ -61,7 +61,7 @@ def test_id_with_nul_is_ignored() -> None:
     assert read(b"id: 1\nid: 2\x003\ndata: x\n\n") == [Event(data=b"x", id="1")]
 
 
-def test_id_counts_even_without_data() -> None:
+def test_an_id_without_data_is_kept() -> None:
     """A resuming client must know the id of a priming event, whether or not it has data (2025-11-25)."""
     decoder = EventDecoder(LIMIT)
     assert decoder.feed(b"id: 9\n\n") == []
@@ -149,7 +149,7 @@ def test_priming_event_is_written_with_id_retry_and_empty_data() -> None:
     assert encode_event(b"", id="s-1", retry=500) == b"event: message\nid: s-1\nretry: 500\ndata: \n\n"
 
 
-def test_stream_is_dead_only_where_comments_have_come_and_cease() -> None:
+def test_a_stream_is_dead_only_if_its_comments_have_stopped() -> None:
     pulse = Pulse()
     assert pulse.beat(0, b"data: 1\n\n") is None
     assert pulse.beat(10, b": \n\n") is None
@@ -216,19 +216,19 @@ def test_event_of_as_many_bytes_as_the_limit_is_read(chunks: list[bytes], fits: 
 
 
 @pytest.mark.parametrize(("line", "expected"), [(b"9" * 9, 999_999_999), (b"9" * 10, None), (b"\xb2", None)])
-def test_retry_has_nine_digits_at_most(line: bytes, expected: int | None) -> None:
+def test_retry_has_at_most_nine_digits(line: bytes, expected: int | None) -> None:
     decoder = EventDecoder(LIMIT)
     decoder.feed(b"retry: " + line + b"\n")
     assert decoder.retry == expected
 
 
-def test_fields_are_written_only_where_they_say_something() -> None:
+def test_empty_fields_are_not_written() -> None:
     assert encode_event(b"x") == b"event: message\ndata: x\n\n"
     assert encode_event(b"x", event="tide", retry=0) == b"event: tide\nretry: 0\ndata: x\n\n"
     assert encode_event(b"a\r\nb\rc\nd") == b"event: message\ndata: a\ndata: b\ndata: c\ndata: d\n\n"
 
 
-def test_quiet_stream_is_given_half_a_minute_and_three_comments() -> None:
+def test_a_quiet_stream_is_dead_after_half_a_minute_and_three_missing_comments() -> None:
     for gap, patience in ((1, 30), (10, 30), (11, 33)):
         pulse = Pulse()
         assert pulse.beat(100, b":\n\n") is None

@@ -63,7 +63,7 @@ def test_tag_keeps_the_kind_of_the_id(id: int | str) -> None:
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_filter_is_honoured_as_far_as_it_goes(name: str) -> None:
+def test_unsupported_parts_of_a_filter_are_not_granted(name: str) -> None:
     wanted = t.SubscriptionFilter(**{FIELDS[name]: True}, **{FIELDS[n]: False for n in LISTS if n != name})
     assert lists_of(wanted) == [name]
     assert lists_of(t.SubscriptionFilter()) == []

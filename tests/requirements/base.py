@@ -30,14 +30,14 @@ WATCHING = "server/subscriptions/test_watching.py::"
 
 JSONRPC: tuple[Row, ...] = (
     must("2.1-1", "all: basic, requests", "An id is a string or an integer, never null.",
-         CASES + "test_peer_answers_every_case_and_continues", CASES + "test_id_comes_back_as_it_was"),
+         CASES + "test_peer_answers_every_case_and_continues", CASES + "test_ids_are_returned_unchanged"),
     must("2.1-2", "all: basic, requests", "An id is unique among pending requests; 1 and \"1\" are different ids.",
          CASES + "test_second_use_of_an_id_in_flight_is_refused_and_the_first_gets_its_answer",
-         CASES + "test_ids_1_and_text_1_are_two_requests"),
+         CASES + "test_the_ids_1_and_text_1_are_different"),
     must("2.1-3", "all: basic, notifications", "A notification has no id and is never answered.",
          PEER + "test_unknown_and_misplaced_notifications_are_ignored", *transcripts("errors", *ALL)),
     must("2.1-4", "all: basic, responses", "A response has the unchanged id of its request.",
-         CASES + "test_id_comes_back_as_it_was", *transcripts("ping", *HANDSHAKE)),
+         CASES + "test_ids_are_returned_unchanged", *transcripts("ping", *HANDSHAKE)),
     must("2.1-5", "all: basic, responses", "A response has either a result or an error.",
          "transcripts/test_schemas.py::test_messages_of_the_server_match_the_schema"),
     must("2.1-6", "2025-11-25 on: schema, error responses", "If the id could not be read, the error has no id, not even null.",
@@ -81,7 +81,7 @@ JSONRPC: tuple[Row, ...] = (
 
 LIFECYCLE: tuple[Row, ...] = (
     must("2.2-1", "handshake: lifecycle, version negotiation", "`initialize` with a supported revision is answered with that revision.",
-         PHASES + "test_a_revision_that_is_known_is_agreed_on", *transcripts("opening", *HANDSHAKE)),
+         PHASES + "test_a_known_revision_is_accepted", *transcripts("opening", *HANDSHAKE)),
     must("2.2-2", "handshake: lifecycle, version negotiation", "`initialize` with any other revision is answered with a supported one.",
          PHASES + "test_any_other_revision_is_answered_with_our_latest", *transcripts("version", *HANDSHAKE)),
     should("2.2-3", "handshake: lifecycle, version negotiation", "The answer to an unsupported revision is the latest of the handshake era.", "yes",
@@ -193,7 +193,7 @@ STDIO_ROWS: tuple[Row, ...] = (
 
 STATELESS_HTTP: tuple[Row, ...] = (
     must("2.7-1", "all: transports, HTTP security", "The Origin of every connection is checked.",
-         STATELESS + "test_invalid_headers_are_refused_before_the_handler_runs", "protocol/http/test_host_origin.py::test_page_may_call_its_own_origin_only",
+         STATELESS + "test_invalid_headers_are_refused_before_the_handler_runs", "protocol/http/test_host_origin.py::test_a_page_may_call_only_its_own_origin",
          *suite("dns-rebinding-protection", R4, R5)),
     must("2.7-2", "2025-11-25 on: transports, HTTP security", "A bad Origin is HTTP 403.",
          STATELESS + "test_invalid_headers_are_refused_before_the_handler_runs", SECURITY + "test_http.py::test_only_allowed_hosts_and_origins_are_served"),

@@ -52,9 +52,9 @@ SKILLS: tuple[Row, ...] = (
          *suite("sep-2640-skills-directory", R5)),
     should("2.20-8", "skills extension: limits", "No skill has more than 512 files or 16 MiB.", "yes", *suite("sep-2640-skills-enumeration", R5)),
     should("2.20-9", "skills extension: URIs", "The scheme is `skill`.", "yes", *suite("sep-2640-skills-enumeration", R5)),
-    must("2.20-10", "2026-07-28: extensions", "Extensions are declared under `capabilities.extensions`, by an id with a prefix.", "server/test_extensions.py::test_an_extension_is_declared_where_the_revision_has_them", "server/test_extensions.py::test_an_invalid_identifier_is_refused"),
+    must("2.20-10", "2026-07-28: extensions", "Extensions are declared under `capabilities.extensions`, by an id with a prefix.", "server/test_extensions.py::test_an_extension_is_declared_in_revisions_with_extensions", "server/test_extensions.py::test_an_invalid_identifier_is_refused"),
     must("2.20-11", "2026-07-28: extensions", "An extension's method is unknown where it is not declared.", "server/test_extensions.py::test_a_required_extension_must_be_declared_by_the_client", "server/test_extensions.py::test_revisions_without_extensions_have_no_such_method"),
-    must("2.20-12", "apps extension", "A `ui://` resource is HTML of its profile, and its tool names it in `_meta`.", "server/test_apps.py::test_a_page_is_read_with_its_type_and_what_it_needs", "server/test_apps.py::test_tools_name_their_page_and_who_may_call_them"),
+    must("2.20-12", "apps extension", "A `ui://` resource is HTML of its profile, and its tool names it in `_meta`.", "server/test_apps.py::test_a_page_is_read_with_its_type_and_metadata", "server/test_apps.py::test_tools_have_their_page_and_visibility_in_meta"),
 )  # fmt: skip
 
 SCHEMAS: tuple[Row, ...] = (

@@ -94,7 +94,7 @@ async def names(server: Server, method: str, member: str, key: str, principal: s
 
 
 @looped
-async def test_lists_have_what_their_caller_may_use_in_filled_pages() -> None:
+async def test_lists_have_full_pages_of_what_their_caller_may_use() -> None:
     server, _ = library()
     open_books = [f"shelf://open/{number}" for number in range(6)]
     assert await names(server, "resources/list", "resources", "uri", "bob") == ["note:open", *open_books]
@@ -155,7 +155,7 @@ async def test_an_extension_method_needs_a_rule_that_names_it() -> None:
 
 @pytest.mark.parametrize("name", ["tasks/export", "skills/export", "resources/export"])
 @looped
-async def test_an_authors_method_is_not_taken_for_one_that_checks_itself(name: str) -> None:
+async def test_methods_of_an_author_are_checked_by_the_policy(name: str) -> None:
     server = Server("s", policy=BOTH)
     server.extensions.add_method(name, lambda params: t.EmptyResult(), params=t.RequestParams)
     assert (await ask(server, name, principal="bob"))["error"]["code"] == -32601
@@ -163,7 +163,7 @@ async def test_an_authors_method_is_not_taken_for_one_that_checks_itself(name: s
 
 
 @looped
-async def test_completions_have_values_that_lead_to_something_readable() -> None:
+async def test_completions_contain_only_values_of_readable_resources() -> None:
     server, _ = library()
 
     async def values(argument: str, principal: str, **others: str) -> Any:
@@ -233,7 +233,7 @@ async def test_a_handler_reads_and_searches_as_its_caller() -> None:
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_a_cursor_opens_for_its_caller_and_policy_only_and_does_not_show_what_it_contains(revision: str) -> None:
+async def test_a_cursor_is_opaque_and_valid_only_for_its_caller_and_policy(revision: str) -> None:
     server, _ = library()
     page = await ask(server, "resources/list", {}, revision, principal="ann")
     cursor = page["result"]["nextCursor"]
@@ -279,7 +279,7 @@ async def test_middleware_is_not_called_for_what_is_refused() -> None:
 
 
 @looped
-async def test_a_mounted_server_is_judged_by_the_names_of_the_whole() -> None:
+async def test_a_mounted_server_is_checked_by_the_names_of_its_parent() -> None:
     part, shelf = library(None)
     whole = Server("whole", policy=Policy(allow=[Rule(who="sub:bob", what=["tool:p_open*", "shelf://open/**"])]))
     whole.include(part, prefix="p")
@@ -339,7 +339,7 @@ async def test_suggestions_of_near_uris_are_readable(tmp_path: Path) -> None:
 
 
 @looped
-async def test_skills_and_their_files_are_judged_by_their_uris(tmp_path: Path) -> None:
+async def test_skills_and_their_files_are_checked_by_their_uris(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / "skills" / name).mkdir(parents=True)
         text = f"---\nname: {name}\ndescription: A skill.\n---\nDo it.\n"
@@ -395,7 +395,7 @@ async def test_a_task_is_hidden_when_its_tool_is() -> None:
         assert hidden["error"] == unknown["error"]
 
 
-def test_access_is_compiled_once_for_principals_to_whom_the_same_rules_apply() -> None:
+def test_access_is_compiled_once_for_principals_with_the_same_rules() -> None:
     one, two = BOTH.access(named("eve")), BOTH.access(named("joe"))
     assert one is two
     assert BOTH.access(named("bob")) is not one
@@ -433,7 +433,7 @@ async def times_consulted(server: Server, authorizer: Any, *uris: str, principal
 
 
 @looped
-async def test_what_rules_decide_for_a_principal_is_decided_once() -> None:
+async def test_decisions_of_rules_are_cached_by_principal() -> None:
     policy = CountingPolicy(allow=[Rule(who="sub:ann")])
     server, _ = library(policy)
     assert await times_consulted(server, policy, "note:open", "note:open", "note:closed", "note:open") == 2
@@ -444,7 +444,7 @@ async def test_what_rules_decide_for_a_principal_is_decided_once() -> None:
 
 
 @looped
-async def test_what_is_not_decided_by_rules_alone_is_decided_each_time() -> None:
+async def test_decisions_that_depend_on_more_than_rules_are_not_cached() -> None:
     report = CountingReport(Policy(allow=[Rule(who="sub:bob")]))
     server, _ = library(None)
     server.policy = report
@@ -453,7 +453,7 @@ async def test_what_is_not_decided_by_rules_alone_is_decided_each_time() -> None
 
 @pytest.mark.parametrize("characters", [MAX_REMEMBERED_CHARACTERS, MAX_REMEMBERED_CHARACTERS + 1])
 @looped
-async def test_long_targets_are_not_remembered(characters: int) -> None:
+async def test_decisions_about_long_targets_are_not_cached(characters: int) -> None:
     policy = CountingPolicy(allow=[Rule(who="sub:ann")])
     server, _ = library(policy)
     uri = "opennote://".ljust(characters, "x")
@@ -463,7 +463,7 @@ async def test_long_targets_are_not_remembered(characters: int) -> None:
 
 @pytest.mark.parametrize("others", [MAX_REMEMBERED - 1, MAX_REMEMBERED])
 @looped
-async def test_a_guard_remembers_a_bounded_number_of_decisions(others: int) -> None:
+async def test_a_guard_caches_a_bounded_number_of_decisions(others: int) -> None:
     policy = CountingPolicy(allow=[Rule(who="sub:ann")])
     server, _ = library(policy)
     await times_consulted(server, policy, "note:open", *(f"opennote://{number}" for number in range(others)))

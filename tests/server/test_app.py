@@ -61,7 +61,7 @@ class Events(list[str]):
 
 
 @looped
-async def test_the_lifespan_is_entered_once_whoever_starts_and_left_once() -> None:
+async def test_the_lifespan_is_entered_and_left_once_with_several_starters() -> None:
     events = Events()
     server = Server("s", lifespan=events.lifespan())
     server.include(events.source("a"))
@@ -114,7 +114,7 @@ async def test_the_lifespan_begins_and_ends_in_one_task() -> None:
 
 
 @looped
-async def test_a_caller_that_gives_up_while_the_server_starts_affects_no_other_caller() -> None:
+async def test_a_caller_that_is_cancelled_while_the_server_starts_affects_no_other_caller() -> None:
     go = asyncio.Event()
 
     @asynccontextmanager
@@ -148,7 +148,7 @@ async def test_a_failed_lifespan_is_raised_for_every_waiting_caller_and_can_be_r
 
 
 @looped
-async def test_a_source_that_does_not_start_ends_what_has_begun() -> None:
+async def test_a_source_that_fails_to_start_closes_those_that_started() -> None:
     events = Events()
     server = Server("s", lifespan=events.lifespan())
     server.include(events.source("a"))
@@ -159,7 +159,7 @@ async def test_a_source_that_does_not_start_ends_what_has_begun() -> None:
 
 
 @looped
-async def test_a_source_that_does_not_close_affects_no_other_source(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_source_that_fails_to_close_affects_no_other_source(caplog: pytest.LogCaptureFixture) -> None:
     events = Events()
     server = Server("s", lifespan=events.lifespan())
     server.include(events.source("a", "close"))
@@ -281,7 +281,7 @@ def test_every_method_belongs_to_its_era(revision: str) -> None:
 
 
 @looped
-async def test_a_fallback_tool_gives_way_to_the_authors() -> None:
+async def test_a_fallback_tool_is_replaced_by_one_of_the_author() -> None:
     server = Server("s")
     server.tools.add(lambda: "fallback", name="search", fallback=True)
     server.tools.add(lambda: "own", name="search")
@@ -317,7 +317,7 @@ def test_decorators_return_the_function_itself() -> None:
         assert decorator(decorated) is decorated
 
 
-def test_nothing_is_logged_or_printed_by_a_server_that_is_made(
+def test_creating_a_server_logs_and_prints_nothing(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG, "wharfinger")
@@ -349,7 +349,9 @@ async def test_a_lifespan_that_is_not_a_context_manager_is_reported_with_what_to
         ({"http": "localhost:99999"}, ValueError, "is not HOST:PORT"),
     ],
 )
-def test_a_run_that_cannot_be_is_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_invalid_combinations_of_run_options_are_refused(
+    options: dict[str, Any], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         Server("s").run(**options)
 
@@ -419,7 +421,7 @@ async def test_a_server_that_drains_takes_no_new_task() -> None:
 
 
 @looped
-async def test_methods_and_extensions_that_come_later_are_the_wholes_too() -> None:
+async def test_later_methods_and_extensions_of_a_mounted_server_are_served_by_its_parent() -> None:
     part, whole = Server("part"), Server("whole")
     whole.include(part)
     part.extensions.declare("example.test/tides", {"deep": True})

@@ -24,7 +24,7 @@ def server_of(page: Any = HTML, **options: Any) -> Server:
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_a_page_is_read_with_its_type_and_what_it_needs(revision: str) -> None:
+async def test_a_page_is_read_with_its_type_and_metadata(revision: str) -> None:
     server = server_of(
         csp=UiCsp(connect_domains=["https://api.example.com", "wss://*.example.com:8443"], frame_domains=[]),
         permissions=["geolocation", "clipboard_write"],
@@ -44,7 +44,7 @@ async def test_a_page_is_read_with_its_type_and_what_it_needs(revision: str) -> 
 
 
 @looped
-async def test_a_page_that_needs_nothing_has_no_metadata() -> None:
+async def test_a_page_without_options_has_no_metadata() -> None:
     (contents,) = await read(server_of(), URI)
     assert contents == {"uri": URI, "mimeType": MIME_TYPE, "text": HTML}
 
@@ -84,7 +84,7 @@ async def test_a_function_that_returns_no_page_is_an_internal_error() -> None:
 
 
 @looped
-async def test_tools_name_their_page_and_who_may_call_them() -> None:
+async def test_tools_have_their_page_and_visibility_in_meta() -> None:
     server = server_of()
 
     @server.tool(app=URI, visibility=["app"], meta={"com.example/x": 1})
@@ -103,7 +103,7 @@ async def test_tools_name_their_page_and_who_may_call_them() -> None:
 
 
 @looped
-async def test_the_extension_is_declared_and_its_client_recognised() -> None:
+async def test_the_extension_is_declared_and_clients_with_it_are_recognised() -> None:
     server = server_of()
     capabilities = (await ask(server, "server/discover"))["result"]["capabilities"]
     assert capabilities["extensions"] == {"io.modelcontextprotocol/ui": {}}
@@ -124,7 +124,7 @@ async def test_the_extension_is_declared_and_its_client_recognised() -> None:
         ({"permissions": "camera"}, "a list of camera"),
     ],
 )
-def test_options_that_could_loosen_a_policy_are_refused(options: dict[str, Any], why: str) -> None:
+def test_options_that_could_weaken_a_content_security_policy_are_refused(options: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         server_of(**options)
 
@@ -141,7 +141,7 @@ def test_an_invalid_page_or_page_uri_is_refused() -> None:
 
 
 @looped
-async def test_a_page_has_its_registered_fields_and_the_time_it_is_kept() -> None:
+async def test_a_page_has_its_registered_fields_and_ttl() -> None:
     server = Server("harbour", ttl=2.0, cache_scope="public")
     server.add_app(URI, HTML, description="All berths.", ttl=7.0, cache_scope="private")
     server.add_app("ui://harbour/plain", HTML)
@@ -155,7 +155,7 @@ async def test_a_page_has_its_registered_fields_and_the_time_it_is_kept() -> Non
 
 @pytest.mark.parametrize("visibility", [["model"], ["app"], ["model", "app"], ("app",)])
 @looped
-async def test_a_tool_is_there_for_whom_it_says(visibility: Any) -> None:
+async def test_the_visibility_of_a_tool_is_in_its_meta(visibility: Any) -> None:
     server = server_of()
     server.tools.add(lambda: "x", name="x", app=URI, visibility=visibility)
     (shown,) = (await ask(server, "tools/list"))["result"]["tools"]

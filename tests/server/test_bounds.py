@@ -72,7 +72,7 @@ BOUNDS: list[tuple[Any, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("module", "bounds"), BOUNDS, ids=[module.__name__ for module, _ in BOUNDS])
-def test_a_bound_has_its_value(module: Any, bounds: dict[str, Any]) -> None:
+def test_default_bounds_have_their_documented_value(module: Any, bounds: dict[str, Any]) -> None:
     assert {name: getattr(module, name) for name in bounds} == bounds
 
 

@@ -71,7 +71,7 @@ async def test_a_session_gets_every_log_message_until_it_sets_a_level(revision: 
 
 
 @looped
-async def test_a_stateless_request_gets_the_log_messages_that_it_asks_for() -> None:
+async def test_a_stateless_request_gets_log_messages_from_its_level() -> None:
     server = chatty()
     assert await messages(server, "log:all", STATELESS) == []
     reported = await messages(server, "log:all", STATELESS, {f"{META}logLevel": "error"})
@@ -92,7 +92,7 @@ async def test_progress_grows_and_is_sent_to_callers_with_a_progress_token(revis
 
 
 @looped
-async def test_telling_may_be_awaited_and_was_done_before() -> None:
+async def test_notifications_are_sent_before_they_are_awaited() -> None:
     """Authors who come from other frameworks write `await ctx.info(…)`."""
     server = Server("s")
 
@@ -111,7 +111,7 @@ async def test_telling_may_be_awaited_and_was_done_before() -> None:
 
 
 @looped
-async def test_a_plain_function_notifies_from_its_thread_and_all_notices_come_before_its_answer() -> None:
+async def test_notifications_of_a_thread_are_sent_before_its_answer() -> None:
     """The stream belongs to the loop, so messages from a thread must be handed over."""
     server = Server("s")
     senders: set[bool] = set()
@@ -183,7 +183,7 @@ async def test_a_context_knows_its_caller_and_its_headers(revision: str) -> None
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_reading_within_a_request_is_reading_as_its_caller(revision: str) -> None:
+async def test_reads_within_a_request_are_made_as_its_caller(revision: str) -> None:
     server = Server("s")
 
     @server.resource("in:{x}")
@@ -221,7 +221,7 @@ async def test_reading_within_a_request_is_reading_as_its_caller(revision: str) 
 
 
 @looped
-async def test_notices_of_a_nested_read_reach_the_caller_over_a_stream() -> None:
+async def test_notifications_of_a_nested_read_reach_the_caller() -> None:
     server = Server("s")
 
     @server.resource("in:x")
@@ -242,7 +242,7 @@ async def test_notices_of_a_nested_read_reach_the_caller_over_a_stream() -> None
 
 
 @looped
-async def test_the_pages_of_a_context_are_those_of_a_client() -> None:
+async def test_a_context_lists_the_same_pages_as_a_client() -> None:
     server = Server("s", page_size=1)
     seen: list[str] = []
     for x in "abc":

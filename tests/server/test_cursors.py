@@ -29,7 +29,7 @@ def test_a_forged_cursor_does_not_open(text: str) -> None:
         KEYS.open("list", text)
 
 
-def test_no_bit_of_a_cursor_can_be_changed() -> None:
+def test_a_cursor_with_any_changed_bit_is_refused() -> None:
     sealed = base64.urlsafe_b64decode(KEYS.seal("list", [1, "abc"]) + "==")
     for place in range(len(sealed)):
         changed = sealed[:place] + bytes([sealed[place] ^ 1]) + sealed[place + 1 :]
@@ -37,7 +37,7 @@ def test_no_bit_of_a_cursor_can_be_changed() -> None:
             KEYS.open("list", base64.urlsafe_b64encode(changed).rstrip(b"=").decode())
 
 
-def test_a_cursor_belongs_to_its_list_and_its_secret() -> None:
+def test_a_cursor_is_valid_for_its_list_and_secret_only() -> None:
     cursor = KEYS.seal("list", 1)
     for keys, purpose in ((KEYS, "other"), (Keys("other"), "list"), (Keys(), "list")):
         with pytest.raises(InvalidParams):
@@ -55,7 +55,7 @@ def test_processes_share_the_secret_of_the_environment(monkeypatch: pytest.Monke
         Keys("own").open("list", Keys().seal("list", 1))
 
 
-def test_a_cursor_may_hold_the_longest_uri_and_no_more_is_looked_at() -> None:
+def test_a_cursor_may_contain_the_longest_uri_and_longer_ones_are_refused() -> None:
     longest = "é" * MAX_RESOURCE_URI_CHARACTERS
     assert KEYS.open("list", KEYS.seal("list", [1, longest])) == [1, longest]
     with pytest.raises(InvalidParams):
@@ -64,7 +64,7 @@ def test_a_cursor_may_hold_the_longest_uri_and_no_more_is_looked_at() -> None:
         KEYS.open("list", "A" * 4_000_000)
 
 
-def test_a_sealed_text_is_looked_at_up_to_its_length_and_no_further() -> None:
+def test_the_length_of_a_sealed_text_is_bounded() -> None:
     keys = Keys("secret")
     kind = CURSOR._replace(max_characters=len(keys.seal("list", "x" * 30)))
     assert keys.open("list", keys.seal("list", "x" * 30, kind), kind) == "x" * 30

@@ -85,7 +85,7 @@ def test_documents_with_only_some_of_the_words_come_last_and_are_marked(source: 
     assert "hull.ts" not in str(found(source, "soundings fathoms depth"))
 
 
-def test_words_in_quotes_are_one() -> None:
+def test_words_in_quotes_are_a_phrase() -> None:
     notes = Notes(a="high water", b="water is high")
     assert found(notes, '"high water"') == ["a"]
     assert found(notes, "high water") == ["a", "b"]
@@ -119,14 +119,14 @@ def test_unpublished_files_are_not_found(source: Folder, charts: Path) -> None:
     assert found(source, "link") == []
 
 
-def test_other_encodings_and_binary_content_do_no_harm(source: Folder, charts: Path) -> None:
+def test_other_encodings_and_binary_content_are_handled(source: Folder, charts: Path) -> None:
     (charts / "wide.txt").write_bytes("a wide needle".encode("utf-16"))
     (charts / "latin.txt").write_bytes("Fähre needle".encode("latin-1"))
     (charts / "data.bin").write_bytes(b"needle\0\xff")
     assert found(source, "needle") == ["latin.txt", "wide.txt"]
 
 
-def test_a_text_that_went_meanwhile_is_left_out() -> None:
+def test_a_text_that_disappears_meanwhile_is_left_out() -> None:
     class Gone(Notes):
         def text(self, uri: str) -> Iterator[str]:
             if uri == "note:a":
@@ -148,7 +148,7 @@ def test_a_definition_comes_before_mentions_whatever_the_order_of_the_list() -> 
     assert titles(hits)[1:3] == ["b", "a"]
 
 
-def test_a_misspelled_word_is_read_as_the_nearest_one_and_the_answer_says_so() -> None:
+def test_a_misspelled_word_is_replaced_by_the_nearest_one_and_reported() -> None:
     notes = Notes(a="nothing", b="a heartbeat", heartburn="no")
     hits = search_documents(notes, "heartbaet", 5)
     assert (titles(hits), hits.remark) == (["b"], "Nothing has “heartbaet”: searched for “heartbeat”.")
@@ -165,7 +165,7 @@ def test_a_long_text_is_linked_by_the_windows_of_its_passages(source: Folder, ch
     assert all(source.read(hit.uri).contents[0].text for hit in hits)
 
 
-def test_no_more_documents_are_kept_in_mind_than_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_documents_in_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_ranking, "MAX_RANKED_DOCUMENTS", 3)
     texts = {f"n{number}": "one of them" for number in range(40)} | {"z": "def one(): ..."}
     assert found(Notes(**texts), "one two", 1) == ["z"]
@@ -174,7 +174,7 @@ def test_no_more_documents_are_kept_in_mind_than_needed(monkeypatch: pytest.Monk
 # -- bounds
 
 
-def test_no_more_hits_are_found_than_wanted_and_no_unneeded_text_is_read() -> None:
+def test_no_more_hits_are_found_and_no_more_texts_are_read_than_requested() -> None:
     notes = Notes(needle="", a="needle", b="needle", c="needle")
     assert found(notes, "needle", 0) == []
     assert found(notes, "needle", 1) == ["needle"]
@@ -209,7 +209,7 @@ def test_only_the_beginning_of_a_text_is_read() -> None:
     assert found(Notes(a="12345678needle"), "needle", bounds=bounds) == []
 
 
-def test_many_pages_of_documents_are_looked_through(tmp_path: Path) -> None:
+def test_many_pages_of_documents_are_searched(tmp_path: Path) -> None:
     many_names(tmp_path, [f"{number}.txt" for number in range(600)], b"x")
     (tmp_path / "needle.txt").write_text("y")
     assert found(files(tmp_path), "needle") == ["needle.txt"]
@@ -243,7 +243,7 @@ async def test_coroutine_functions_are_awaited_on_the_loop(source: Source) -> No
 
 
 @looped
-async def test_coroutine_that_takes_too_long_is_cancelled() -> None:
+async def test_a_coroutine_that_takes_too_long_is_cancelled() -> None:
     cancelled = asyncio.Event()
 
     class Endless(Remote):
@@ -261,7 +261,7 @@ async def test_coroutine_that_takes_too_long_is_cancelled() -> None:
 
 
 @looped
-async def test_reader_that_is_stopped_reads_nothing_more() -> None:
+async def test_a_stopped_reader_reads_nothing_more() -> None:
     reader = SourceReader(asyncio.get_running_loop())
     reader.stopped.set()
     with pytest.raises(Stopped):

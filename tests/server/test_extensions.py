@@ -69,7 +69,7 @@ async def test_a_session_of_2025_11_25_is_served_without_stateless_members() -> 
 
 
 @looped
-async def test_a_kept_result_carries_the_hints_of_the_method_or_its_own() -> None:
+async def test_a_cacheable_result_has_the_hints_of_its_method_or_its_own() -> None:
     result = (await ask(tidal(ttl=5, cache_scope="public"), "tides/forecast", {"port": "Hull"}))["result"]
     assert (result["ttlMs"], result["cacheScope"]) == (5000, "public")
     server = Server("harbour")
@@ -98,7 +98,7 @@ async def test_wrong_params_are_refused_with_their_path() -> None:
 
 
 @pytest.mark.parametrize("revision", ALL)
-def test_an_extension_is_declared_where_the_revision_has_them(revision: str) -> None:
+def test_an_extension_is_declared_in_revisions_with_extensions(revision: str) -> None:
     declared = tidal().capabilities(REVISIONS[revision]).extensions
     assert declared == ({TIDES: {}} if revision in ERAS else UNSET)
 
@@ -107,7 +107,7 @@ def test_a_server_without_extensions_declares_none() -> None:
     assert Server("plain").capabilities(REVISIONS[STATELESS]).extensions is UNSET
 
 
-def test_settings_add_up_and_may_not_contradict() -> None:
+def test_settings_are_merged_and_must_not_contradict() -> None:
     server = Server("harbour")
     server.extensions.declare(TIDES, {"datum": "LAT"})
     server.extensions.declare(TIDES)
@@ -136,7 +136,7 @@ async def test_a_required_extension_must_be_declared_by_the_client() -> None:
     assert seal_result(request, await server.handlers["tides/forecast"](request), server.result_meta)
 
 
-def test_the_header_must_repeat_what_names_the_request() -> None:
+def test_the_name_header_must_match_the_params() -> None:
     server = Server("harbour")
     server.extensions.add_method("tides/named_by", lambda params: {}, params=ForecastParams, name_param="port")
     request = opened(server, "tides/named_by", {"port": "Hull"})
@@ -171,14 +171,14 @@ def test_other_params_under_a_known_name_are_refused() -> None:
         Server("harbour").extensions.add_method("tides/forecast", lambda params: {}, params=Other)
 
 
-def test_a_row_that_is_known_already_is_returned() -> None:
+def test_an_existing_row_is_returned() -> None:
     row = add_method(Method("tides/known", "client", Other, types.EmptyResult))
     assert add_method(Method("tides/known", "client", Other, types.EmptyResult)) is row
     assert METHODS["tides/known"] is row
 
 
 @looped
-async def test_a_dict_is_a_result_and_none_is_an_empty_one() -> None:
+async def test_a_dict_and_none_are_valid_results() -> None:
     server = Server("harbour")
     server.extensions.add_method("tides/dict", lambda: {"datum": "LAT"})
     server.extensions.add_method("tides/nothing", lambda: None)
@@ -209,7 +209,7 @@ async def test_a_plain_function_runs_in_a_thread_unless_it_is_inline() -> None:
 
 
 @looped
-async def test_dependencies_and_hooks_are_those_of_any_method() -> None:
+async def test_dependencies_and_middleware_work_as_for_any_method() -> None:
     server = Server("harbour")
     seen: list[str] = []
 
@@ -248,7 +248,7 @@ async def test_a_notification_of_an_extension_reaches_its_function() -> None:
     assert moved == ["Mary"]
 
 
-def test_notifications_must_be_plain_functions_with_names_of_their_own() -> None:
+def test_notification_handlers_must_be_plain_functions_with_new_names() -> None:
     server = Server("harbour")
 
     async def waits(params: Moved) -> None: ...
@@ -275,7 +275,7 @@ def test_params_must_be_request_params() -> None:
 
 @pytest.mark.parametrize("early", [True, False])
 @looped
-async def test_a_part_speaks_its_extensions_in_the_whole_too(early: bool) -> None:
+async def test_extensions_of_a_mounted_server_are_served_by_its_parent(early: bool) -> None:
     whole, middle, part = Server("whole"), Server("middle"), Server("part")
 
     def extend() -> None:
@@ -308,7 +308,7 @@ def test_two_parts_with_the_same_method_are_reported_and_nothing_is_included() -
 
 
 @looped
-async def test_results_say_in_part_how_long_they_are_kept() -> None:
+async def test_results_may_override_one_caching_hint() -> None:
     server = Server("harbour")
     given: dict[str, Any] = {}
 
@@ -331,7 +331,7 @@ async def test_results_say_in_part_how_long_they_are_kept() -> None:
 
 
 @looped
-async def test_a_model_and_raw_json_are_results_and_what_a_revision_adds_is_not_theirs() -> None:
+async def test_models_and_raw_json_are_results_without_members_of_the_revision() -> None:
     pydantic = pytest.importorskip("pydantic")
 
     class Model(pydantic.BaseModel):  # type: ignore[misc,name-defined]
@@ -359,7 +359,7 @@ async def test_a_model_and_raw_json_are_results_and_what_a_revision_adds_is_not_
         assert (await ask(server, "tides/anything", {"port": "x"}))["error"]["code"] == -32603
 
 
-def test_names_of_notifications_are_names() -> None:
+def test_names_of_notifications_are_validated() -> None:
     for name, message in (
         ("no name", "is not the name of a method"),
         ("tools/list", "is a method of the protocol"),

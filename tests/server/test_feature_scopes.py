@@ -192,7 +192,7 @@ async def test_a_resource_that_may_not_be_read_is_not_watched() -> None:
 
 
 @looped
-async def test_scopes_hold_in_a_mounted_server_under_its_prefix_whenever_they_are_added() -> None:
+async def test_scopes_apply_in_a_mounted_server_whenever_they_are_added() -> None:
     whole, middle, part = Server("whole"), Server("middle"), shop()
     whole.include(middle, prefix="m")
     middle.include(part, prefix="s")

@@ -76,9 +76,7 @@ SMALL = {"uri": "harbour://small"}
 
 @with_limits(Limit(do="read", calls="3/h"))
 @pytest.mark.parametrize("era", [STATELESS, HANDSHAKE])
-def test_the_call_over_the_limit_gets_429_and_when_to_try_again(
-    harbour: tuple[Harbour, ServerThread], era: str
-) -> None:
+def test_a_call_over_the_limit_gets_429_with_retry_after(harbour: tuple[Harbour, ServerThread], era: str) -> None:
     """Security P09: by principal, with any token, session and connection."""
     for n in range(6):
         with harbour[1].wire() as wire:
@@ -117,7 +115,7 @@ def test_in_a_batch_each_request_counts(harbour: tuple[Harbour, ServerThread]) -
 
 @with_limits(Limit(do="read", bytes="12000B/h"))
 @pytest.mark.parametrize("era", [STATELESS, HANDSHAKE])
-def test_bytes_are_those_of_the_answer_and_the_next_call_is_refused(
+def test_bytes_of_an_answer_are_counted_and_the_next_call_is_refused(
     harbour: tuple[Harbour, ServerThread], era: str
 ) -> None:
     with harbour[1].wire() as wire:
@@ -229,7 +227,7 @@ async def test_over_stdio_the_limit_belongs_to_the_user_on_every_connection() ->
 
 
 @looped
-async def test_our_client_waits_as_long_as_the_server_says_and_calls_again() -> None:
+async def test_our_client_retries_after_the_time_that_the_server_names() -> None:
     server = Harbour(Limit(do=("read", "call"), calls="1/s")).server
     loop = asyncio.get_running_loop()
     with ServerThread(cast("Any", server)) as http:
@@ -246,7 +244,7 @@ async def test_our_client_waits_as_long_as_the_server_says_and_calls_again() -> 
     [("1/h", Retry(), 60.0), ("1/min", Retry(max_delay=100), 5.0), ("1/s", NEVER, 60.0), ("1/s", Retry(), 0.5)],
 )
 @looped
-async def test_our_client_raises_at_once_if_it_may_not_wait_so_long(limit: str, retry: Retry, timeout: float) -> None:
+async def test_our_client_raises_at_once_if_the_wait_is_too_long(limit: str, retry: Retry, timeout: float) -> None:
     server = Harbour(Limit(do="read", calls=limit)).server
     loop = asyncio.get_running_loop()
     async with Client(server, retry=retry) as client:
@@ -259,7 +257,7 @@ async def test_our_client_raises_at_once_if_it_may_not_wait_so_long(limit: str, 
 
 
 @looped
-async def test_a_call_that_must_not_be_repeated_is_not_sent_again_after_a_wait() -> None:
+async def test_a_call_that_must_not_be_repeated_is_not_retried() -> None:
     server = Harbour(Limit(do="call", calls="1/s")).server
     async with Client(server) as client:
         await client.call_tool("fetch")
@@ -268,7 +266,7 @@ async def test_a_call_that_must_not_be_repeated_is_not_sent_again_after_a_wait()
 
 
 @looped
-async def test_without_limits_nothing_counts() -> None:
+async def test_without_limits_nothing_is_counted() -> None:
     server = Harbour().server
     server.policy = Policy(allow=[Rule(who="anyone")])
     request = opened(server, "resources/read", SMALL)
@@ -277,7 +275,7 @@ async def test_without_limits_nothing_counts() -> None:
 
 
 @with_limits(Limit(do="read", calls="1/h"))
-def test_a_refusal_waits_and_takes_no_time_of_others(harbour: tuple[Harbour, ServerThread]) -> None:
+def test_a_refusal_is_delayed_without_delaying_others(harbour: tuple[Harbour, ServerThread]) -> None:
     ann: dict[str, str | None] = {"authorization": "Bearer ann"}
     bob: dict[str, str | None] = {"authorization": "Bearer bob"}
     with harbour[1].wire() as wire, harbour[1].wire() as other:
@@ -291,7 +289,7 @@ def test_a_refusal_waits_and_takes_no_time_of_others(harbour: tuple[Harbour, Ser
 
 
 @looped
-async def test_a_bounded_number_of_refusals_waits() -> None:
+async def test_the_number_of_delayed_refusals_is_bounded() -> None:
     calls = OpenCalls(cast("Any", Harbour().server), HttpLimits())
     waiting = [asyncio.ensure_future(calls.hold_back()) for _ in range(MAX_HELD_BACK)]
     await asyncio.sleep(0)

@@ -40,7 +40,7 @@ KNOWN = ["file:///w/docs/search.md", "file:///w/src/app.py", "file:///w/src/web/
         ("", []),
     ],
 )
-def test_the_same_end_or_one_with_a_typo_is_near(uri: str, meant: list[str]) -> None:
+def test_uris_with_an_equal_or_misspelled_end_are_near(uri: str, meant: list[str]) -> None:
     assert near_uris(uri, KNOWN) == meant
 
 
@@ -69,7 +69,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 @looped
-async def test_an_unknown_uri_is_answered_with_the_one_that_was_meant(tree: Path) -> None:
+async def test_an_unknown_uri_is_answered_with_the_nearest_one(tree: Path) -> None:
     server = Server("s")
     server.include(files(tree, label="w"))
     server.resources.add("note:tides", lambda: "text", name="tides")
@@ -81,7 +81,7 @@ async def test_an_unknown_uri_is_answered_with_the_one_that_was_meant(tree: Path
 
 
 @looped
-async def test_the_tool_says_it_too(tree: Path) -> None:
+async def test_the_error_of_the_read_tool_has_the_suggestion(tree: Path) -> None:
     server = Server("s")
     server.include(files(tree, label="w"))
     server.include(resource_tools())
@@ -93,7 +93,7 @@ async def test_the_tool_says_it_too(tree: Path) -> None:
 
 
 @looped
-async def test_where_middleware_may_hide_resources_nothing_is_suggested(tree: Path) -> None:
+async def test_nothing_is_suggested_if_middleware_may_hide_resources(tree: Path) -> None:
     part, server = Server("part"), Server("s")
     part.include(files(tree, label="w"))
     server.include(part)
@@ -144,7 +144,7 @@ async def test_no_more_uris_are_compared_than_the_bound(monkeypatch: pytest.Monk
 
 
 @looped
-async def test_a_source_that_does_not_answer_delays_the_error_little(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_source_that_does_not_answer_delays_the_error_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LISTING_SECONDS", 0.02)
     gate = threading.Event()
     server = Server("s")
@@ -157,7 +157,7 @@ async def test_a_source_that_does_not_answer_delays_the_error_little(monkeypatch
 
 
 @looped
-async def test_only_so_many_requests_look_for_suggestions_at_once() -> None:
+async def test_the_number_of_concurrent_searches_for_suggestions_is_bounded() -> None:
     server = Server("s")
     server.include(Shelf(10))
     server.resources.near_uri_searches = module.MAX_CONCURRENT_SEARCHES

@@ -140,7 +140,7 @@ def test_reads_of_a_mounted_server_are_seen_by_the_outer_server() -> None:
     assert seen.of("resources/read") == [("notes://today", "allowed", 4, "tools/call")]
 
 
-def test_the_observer_of_a_part_and_that_of_the_whole_each_see_a_request_once() -> None:
+def test_observers_of_a_mounted_server_and_of_its_parent_each_see_a_request_once() -> None:
     whole, part, first, second = Server("whole"), harbour(), Seen(), Seen()
     whole.include(part)
     whole.observers.add(first)
@@ -339,7 +339,7 @@ def test_watches_are_seen_when_they_begin_and_end() -> None:
     assert [row[0] for row in seen.of("subscriptions/listen")] == [""]
 
 
-def test_the_end_of_a_session_is_seen_for_what_it_watched() -> None:
+def test_the_end_of_a_session_is_observed_as_the_end_of_its_watches() -> None:
     server, seen = harbour(), Seen()
     server.observers.add(seen)
 

@@ -74,7 +74,7 @@ async def test_a_changed_file_applies_from_the_next_request_without_a_restart(fi
      ('[[test]]\nas = "local"\nallow = "read note://b"', "test 1 fails"), (None, "cannot be read")],
 )  # fmt: skip
 @pytest.mark.anyio
-async def test_the_old_policy_stays_if_the_new_one_cannot_be_used(
+async def test_the_old_policy_is_kept_if_the_new_one_is_invalid(
     file: Path, text: str | None, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = notes(file)

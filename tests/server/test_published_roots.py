@@ -32,7 +32,9 @@ def tree(tmp_path: Path) -> Path:
      ("link", ["file:///data/sub/**"]), ("data/../data/sub/.", ["file:///data/sub/**"]), ("data-evil", []),
      ("other", []), ("dat", []), ("data/new", ["file:///data/new/**"])],
 )  # fmt: skip
-def test_a_directory_stands_for_what_is_published_of_it(tree: Path, directory: str, expected: Sequence[str]) -> None:
+def test_a_directory_in_roots_matches_what_is_published_of_it(
+    tree: Path, directory: str, expected: Sequence[str]
+) -> None:
     assert patterns_in(str(tree / directory), [sources.files(tree / "data")]) == expected
 
 

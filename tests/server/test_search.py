@@ -86,7 +86,7 @@ def of(*shelves: Source) -> Server:
     ],
 )
 @looped
-async def test_words_and_filters_have_a_bound(wanted: dict[str, str], fits: bool) -> None:
+async def test_words_and_filters_are_bounded(wanted: dict[str, str], fits: bool) -> None:
     server = of(Shelf())
     if fits:
         assert await found(server, **{"query": "x", **wanted}) == []
@@ -96,7 +96,7 @@ async def test_words_and_filters_have_a_bound(wanted: dict[str, str], fits: bool
 
 
 @looped
-async def test_no_more_hits_are_shown_than_wanted_and_sources_are_asked_for_what_is_left() -> None:
+async def test_sources_are_asked_for_the_remaining_number_of_hits() -> None:
     shelf = Shelf(*(hit(f"x{number}") for number in range(5)))
     server = of(shelf)
     for number in range(2):
@@ -112,14 +112,14 @@ async def test_no_more_hits_are_shown_than_wanted_and_sources_are_asked_for_what
 
 @pytest.mark.parametrize(("wanted", "most"), [({}, 20), ({"type": "text"}, 200), ({"path": "x"}, 200)])
 @looped
-async def test_a_source_is_asked_for_more_where_a_filter_takes_some_away(wanted: dict[str, str], most: int) -> None:
+async def test_a_source_is_asked_for_more_hits_if_there_is_a_filter(wanted: dict[str, str], most: int) -> None:
     shelf = Shelf()
     await found(of(shelf), **wanted)
     assert shelf.asked == [("x", most)]
 
 
 @looped
-async def test_only_so_many_words_are_looked_for_among_what_is_registered() -> None:
+async def test_the_number_of_words_searched_in_registered_features_is_bounded() -> None:
     server = Server("s")
     server.resources.add("note:a", lambda: "text", name=" ".join(f"w{number}." for number in range(16)))
     words = [f"w{number}." for number in range(16)]
@@ -169,7 +169,7 @@ async def test_a_source_is_found_by_its_name_or_uri_in_any_case() -> None:
     ],
 )
 @looped
-async def test_a_type_is_whole_or_what_is_before_its_slash(type: str, shown: list[str]) -> None:
+async def test_a_type_filter_is_a_media_type_or_its_first_part(type: str, shown: list[str]) -> None:
     hits = [hit("plain", "text/plain"), hit("html", "text/html"), hit("png", "image/png"), Hit(uri="a:", title="none")]
     assert titles(await found(of(Shelf(*hits)), type=type)) == shown
 
@@ -186,7 +186,7 @@ async def test_a_type_is_whole_or_what_is_before_its_slash(type: str, shown: lis
     ],
 )
 @looped
-async def test_a_path_is_the_beginning_or_a_pattern_of_a_title_or_uri(path: str, shown: list[str]) -> None:
+async def test_a_path_filter_is_a_prefix_or_a_pattern_of_a_title_or_uri(path: str, shown: list[str]) -> None:
     shelf = Shelf(hit("docs/a.md"), hit("docs.md"), hit("src/b.py"))
     assert titles(await found(of(shelf), path=path)) == shown
 
@@ -201,7 +201,7 @@ def test_a_request_with_any_filter_is_filtered() -> None:
 
 
 @looped
-async def test_a_resource_that_two_searches_find_is_shown_once_and_the_cut_is_reported() -> None:
+async def test_a_resource_found_twice_is_returned_once_and_a_cut_is_reported() -> None:
     shelf = Shelf(hit("x"), hit("y"), truncated="There is more.")
     server = of(shelf, Shelf(name="other"))
     server.resources.add("shelf:x", lambda: "text", name="x")
@@ -211,7 +211,7 @@ async def test_a_resource_that_two_searches_find_is_shown_once_and_the_cut_is_re
 
 @pytest.mark.parametrize("error", [InternalError("away"), OSError("away")])
 @looped
-async def test_an_unreachable_source_is_named_and_hides_no_hits(error: Exception) -> None:
+async def test_an_unreachable_source_is_reported_and_hides_no_hits(error: Exception) -> None:
     away, there = Shelf(name="away"), Shelf(hit("a"), name="there", truncated="There is more.")
     away.error = error
     hits = await found(of(away, there))
@@ -221,7 +221,7 @@ async def test_an_unreachable_source_is_named_and_hides_no_hits(error: Exception
 
 @pytest.mark.parametrize("error", [Overloaded("busy"), ValueError("odd"), InvalidArgument("no")])
 @looped
-async def test_any_other_failure_of_a_source_is_the_searchs(error: Exception) -> None:
+async def test_any_other_failure_of_a_source_fails_the_search(error: Exception) -> None:
     shelf = Shelf()
     shelf.error = error
     with pytest.raises(type(error)):
@@ -229,7 +229,7 @@ async def test_any_other_failure_of_a_source_is_the_searchs(error: Exception) ->
 
 
 @looped
-async def test_a_source_that_does_not_answer_is_waited_for_no_longer_than_its_patience() -> None:
+async def test_a_source_that_does_not_answer_is_awaited_for_at_most_its_patience() -> None:
     slow, quick = Shelf(name="slow"), Shelf(hit("a"), name="quick")
     slow.patience = 0.02
     slow.busy = asyncio.Event()
@@ -238,7 +238,7 @@ async def test_a_source_that_does_not_answer_is_waited_for_no_longer_than_its_pa
 
 
 @looped
-async def test_a_search_that_is_cancelled_cancels_what_it_asked() -> None:
+async def test_cancelling_a_search_cancels_its_requests_to_sources() -> None:
     shelf, cancelled = Shelf(), asyncio.Event()
 
     async def endless(query: str, limit: int) -> Hits:
@@ -305,7 +305,7 @@ def guarded(*hits: Hit, texts: dict[str, str]) -> Server:
 
 
 @looped
-async def test_hits_are_shown_only_of_what_the_caller_reads_and_by_its_own_words() -> None:
+async def test_hits_are_only_of_readable_resources_and_by_their_visible_words() -> None:
     hits = [hit("a", snippet="secret"), hit("gone"), hit("forbidden", snippet="secret"), hit("bare")]
     server = guarded(*hits, texts={"a": "first\n  a Tide line \nlast", "bare": "nothing"})
     shown = await found(server, '"tide"')
@@ -313,7 +313,7 @@ async def test_hits_are_shown_only_of_what_the_caller_reads_and_by_its_own_words
 
 
 @looped
-async def test_a_hit_with_a_snippet_must_hold_every_word_that_its_name_does_not() -> None:
+async def test_a_snippet_must_contain_every_word_that_the_name_lacks() -> None:
     text = "one\ntwo " + "x" * 300 + "\nthree"
     server = guarded(hit("note", snippet="secret"), texts={"note": text})
     for query, snippet in (
@@ -331,7 +331,7 @@ async def test_a_hit_with_a_snippet_must_hold_every_word_that_its_name_does_not(
 
 
 @looped
-async def test_a_resource_that_asks_its_reader_is_found_by_its_name() -> None:
+async def test_a_resource_that_requests_input_is_found_by_its_name() -> None:
     server = of(Shelf(hit("a")))
 
     @server.middleware("resources/read")
@@ -346,7 +346,7 @@ async def test_a_resource_that_asks_its_reader_is_found_by_its_name() -> None:
 
 
 @looped
-async def test_a_hook_of_a_part_is_asked_too() -> None:
+async def test_middleware_of_a_mounted_server_filters_hits_too() -> None:
     part = guarded(hit("a"), hit("forbidden"), texts={"a": "text"})
     server = Server("whole")
     server.include(part)

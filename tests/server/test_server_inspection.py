@@ -32,7 +32,7 @@ def make_server(policy: Policy | None = None, **options: str) -> Server:
 
 
 @looped
-async def test_without_a_policy_the_one_who_runs_it_sees_everything_and_callers_nothing() -> None:
+async def test_without_a_policy_the_operator_sees_everything_and_callers_see_nothing() -> None:
     server = make_server()
     alone, shared = ServerInspection(server), ServerInspection(server, shared=True)
     async with Client(server) as client:
@@ -63,7 +63,7 @@ async def test_with_a_policy_only_an_administrator_sees_anything() -> None:
 
 
 @looped
-async def test_a_denial_of_inspect_hides_what_it_names() -> None:
+async def test_a_denial_of_inspect_hides_its_targets() -> None:
     policy = Policy(
         allow=[ADMIN, Rule(who="sub:bob")], deny=[Rule(who="sub:ann", do="inspect", what="note://secret/**")]
     )

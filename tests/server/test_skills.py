@@ -132,7 +132,7 @@ async def test_a_directory_is_read_in_pages_whose_cursors_are_its_own() -> None:
 
 
 @looped
-async def test_skills_of_parts_are_the_wholes_whichever_serves_them_first() -> None:
+async def test_skills_of_mounted_servers_are_served_by_their_parent() -> None:
     part = server_of(Skilled("one", 1))
     early, late = Server("early"), Server("late")
     early.include(part)

@@ -70,7 +70,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 @looped
-async def test_calls_that_wait_are_given_up_when_a_probe_is_not_answered_either() -> None:
+async def test_waiting_calls_fail_when_a_probe_is_not_answered_either() -> None:
     buoy = Buoy()
     async with calls_of(buoy) as calls:
         buoy.gate.clear()
@@ -102,7 +102,7 @@ async def test_a_long_call_continues_while_probes_are_answered() -> None:
 
 
 @looped
-async def test_a_caller_that_is_cancelled_is_cancelled_also_while_it_is_given_up() -> None:
+async def test_a_cancelled_caller_is_cancelled_even_while_its_call_is_abandoned() -> None:
     buoy = Buoy()
     async with calls_of(buoy) as calls:
         buoy.gate.clear()
@@ -135,7 +135,7 @@ async def test_an_abandoned_task_can_continue_and_be_cancelled_later() -> None:
 
 
 @looped
-async def test_a_source_is_probed_until_it_is_back_and_its_watchers_hear_of_both() -> None:
+async def test_a_source_is_probed_until_it_is_back_and_watchers_are_notified_of_both() -> None:
     buoy = Buoy()
     server = Server("sea")
     server.include(buoy)
@@ -184,7 +184,7 @@ async def test_an_error_of_one_call_is_not_an_outage_of_the_source(error: Except
 
 
 @looped
-async def test_a_probe_has_a_thread_of_its_own_and_starts_no_other_before_it_returns() -> None:
+async def test_a_probe_has_its_own_thread_and_probes_do_not_overlap() -> None:
     """The pool may be full of calls that wait for this source."""
     threads: list[str] = []
     goes_on = threading.Event()
@@ -212,7 +212,7 @@ async def test_a_probe_has_a_thread_of_its_own_and_starts_no_other_before_it_ret
 
 
 @looped
-async def test_a_search_alone_finds_out_that_a_source_is_silent() -> None:
+async def test_a_search_detects_a_source_that_does_not_answer() -> None:
     class Quiet(Buoy):
         async def search(self, query: str, limit: int) -> Any:
             await self._pass()

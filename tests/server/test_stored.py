@@ -135,7 +135,7 @@ def tiled(size: int) -> str:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to measure the memory of a process")
 @pytest.mark.parametrize("session", [False, True], ids=["stateless", "session"])
-def test_gibibyte_over_http_costs_the_server_no_more_than_a_few_pieces(quarry: Http, session: bool) -> None:
+def test_a_gibibyte_over_http_takes_the_memory_of_a_few_pieces(quarry: Http, session: bool) -> None:
     size = 1024 * MIB + 1
     digest_of_blob(post(quarry.port, f"quarry:///{8 * MIB}", session=session))  # loaded on first use
     before = quarry.forget_peak()
@@ -143,14 +143,14 @@ def test_gibibyte_over_http_costs_the_server_no_more_than_a_few_pieces(quarry: H
     assert quarry.peak - before < 64 * MIB
 
 
-def test_blob_that_fails_midway_ends_the_connection_and_nothing_else(quarry: Http) -> None:
+def test_a_blob_that_fails_midway_ends_only_its_connection(quarry: Http) -> None:
     with pytest.raises(http.client.IncompleteRead):
         post(quarry.port, f"quarry:///{64 * MIB}/{32 * MIB}").read()
     assert digest_of_blob(post(quarry.port, f"quarry:///{MIB}")) == (tiled(MIB), MIB)
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_stored_blob_is_loaded_before_its_line_begins(revision: str) -> None:
+def test_a_stored_blob_is_loaded_before_its_line_is_sent(revision: str) -> None:
     async def main() -> None:
         server, quarry = Server("quarry"), Quarry()
         server.include(quarry)
@@ -167,7 +167,7 @@ def test_stored_blob_is_loaded_before_its_line_begins(revision: str) -> None:
     asyncio.run(main())
 
 
-def test_hook_and_context_see_bytes() -> None:
+def test_middleware_and_contexts_get_bytes() -> None:
     seen: list[Any] = []
 
     async def main() -> None:
@@ -214,7 +214,7 @@ def test_an_open_blob_is_closed_when_the_answer_is_dropped() -> None:
     assert closed.wait(5)
 
 
-def test_a_client_that_vanishes_midway_ends_the_reading() -> None:
+def test_a_disconnect_midway_ends_the_reading() -> None:
     """Nothing is read without a reader, and open blobs are closed."""
     read: list[int] = []
 

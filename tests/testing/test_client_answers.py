@@ -57,7 +57,7 @@ async def test_a_function_may_answer(server: Server) -> None:
 
 @pytest.mark.parametrize(("revision", "error"), [("2025-11-25", ToolError), ("2026-07-28", KeyError)])
 @looped
-async def test_a_question_without_an_answer_fails_its_call(
+async def test_an_input_request_without_an_answer_fails_its_call(
     server: Server, revision: str, error: type[Exception]
 ) -> None:
     script = Script({})

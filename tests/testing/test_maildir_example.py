@@ -47,5 +47,5 @@ class TestMail(SourceContract):
         return f"mail://inbox/{post(self.box, 'A new tide')}"
 
 
-def test_it_is_short() -> None:
+def test_the_example_is_short() -> None:
     assert len(FILE.read_text().splitlines()) <= 60

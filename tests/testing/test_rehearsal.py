@@ -67,7 +67,7 @@ async def test_effects_that_happen_twice_are_reported() -> None:
 
 
 @looped
-async def test_questions_that_change_are_reported() -> None:
+async def test_input_requests_that_change_are_reported() -> None:
     server = Server("s")
     numbers = random.Random(1)
 
@@ -80,7 +80,7 @@ async def test_questions_that_change_are_reported() -> None:
 
 
 @looped
-async def test_a_question_without_an_answer_is_an_error() -> None:
+async def test_an_input_request_without_an_answer_is_an_error() -> None:
     server = Server("s")
 
     @server.tool

@@ -25,7 +25,7 @@ def test_other_line_ends_are_part_of_a_message() -> None:
     assert list(transcript.messages()) == [{"text": "a\u2028b\x85c"}]
 
 
-def test_a_line_without_a_side_is_not_a_transcript() -> None:
+def test_a_line_without_a_sender_is_not_a_transcript() -> None:
     with pytest.raises(ValueError, match="line 2"):
         Transcript.parse('> {}\n{"id": 1}\n')
 
@@ -55,7 +55,7 @@ def test_more_can_be_ignored() -> None:
     Transcript.parse(SAID).compare(Transcript.parse(SAID.replace("[]", "[1]")), ignore=["tools"])
 
 
-def test_a_file_is_written_once_and_compared_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_written_once_and_compared_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WHARFINGER_RECORD", raising=False)
     path = tmp_path / "list.txt"
     Transcript.parse(SAID).check(path)

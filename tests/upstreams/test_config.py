@@ -118,7 +118,7 @@ def test_every_form_of_placeholder_is_filled_in() -> None:
     assert config.target == ["x", "t", "t", "x", "t", "pa$$word", "$NONE", "8000", "a1b"]
 
 
-def test_an_input_is_asked_for_once() -> None:
+def test_an_input_is_requested_once() -> None:
     asked: list[tuple[str, str]] = []
 
     def ask(name: str, described: Mapping[str, Any]) -> str:
@@ -175,12 +175,12 @@ def test_our_own_keys_are_read() -> None:
         ("npx", 'needs an object with either "url" or "command"'),
     ],
 )
-def test_a_mistake_is_named_with_what_to_change(entry: Any, says: str) -> None:
+def test_mistakes_are_reported_with_what_to_change(entry: Any, says: str) -> None:
     with pytest.raises(InvalidConfiguration, match=says):
         read(entry, environ={})
 
 
-def test_entries_with_a_mistake_cost_only_themselves() -> None:
+def test_an_entry_with_a_mistake_does_not_affect_the_others() -> None:
     good = {"command": sys.executable, "args": ["-m", "wharfinger", "serve", "--stdio", str(Path.cwd())]}
     mistakes = {
         "unset": ({"command": "x", "env": {"KEY": "${TOKN}"}}, "needs the variable TOKN (env KEY), which is not set"),

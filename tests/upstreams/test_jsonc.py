@@ -103,7 +103,7 @@ def test_a_file_of_another_form_is_refused_with_the_place(text: str) -> None:
         put(text, "servers", "c", ENTRY)
 
 
-def test_dropping_leaves_the_neighbours() -> None:
+def test_removing_an_entry_keeps_its_neighbours() -> None:
     text = json.dumps({"servers": {"a": {}, "b": {}, "c": {}}, "z": 1}, indent=2)
     for gone, left in (("a", "bc"), ("b", "ac"), ("c", "ab")):
         assert json.loads(remove(text, "servers", gone)) == {"servers": {name: {} for name in left}, "z": 1}

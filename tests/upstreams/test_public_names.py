@@ -29,7 +29,7 @@ def names(servers: dict[str, list[str]]) -> dict[tuple[str, str], str]:
     return found
 
 
-def test_a_single_server_s_tools_keep_their_names() -> None:
+def test_tools_of_a_single_server_keep_their_names() -> None:
     assert names({"docs": ["read", "a.b"]}) == {("docs", "read"): "read", ("docs", "a.b"): "a_b"}
 
 
@@ -40,14 +40,14 @@ def test_with_several_servers_each_name_begins_with_its_server() -> None:
     }
 
 
-def test_the_name_that_needs_no_change_keeps_it() -> None:
+def test_a_name_that_needs_no_change_takes_precedence() -> None:
     found = names({"a": ["x.y", "x_y", "x/y"], "b": []})
     assert found["a", "x_y"] == "a_x_y"
     assert re.fullmatch(r"a_x_y_[0-9a-f]{8}", found["a", "x.y"])
     assert len(set(found.values())) == 3
 
 
-def test_a_name_that_another_server_s_tool_could_have_gets_a_digest_whether_it_is_there_or_not() -> None:
+def test_a_name_that_another_server_could_use_always_gets_a_digest() -> None:
     found = names({"a": ["b_c"], "a_b": []})
     assert re.fullmatch(r"a_b_c_[0-9a-f]{8}", found["a", "b_c"])
     assert names({"a": ["b_c"], "a_b": ["c"]})["a_b", "c"] == "a_b_c"
@@ -61,7 +61,7 @@ def test_a_long_name_is_cut_at_64_characters() -> None:
     assert len(set(found.values())) == 3
 
 
-def test_long_and_similar_names_of_servers_stay_apart() -> None:
+def test_long_and_similar_names_of_servers_remain_distinct() -> None:
     prefixes = prefixes_of(dict.fromkeys(("s" * 40, "s" * 41, "a.b", "a_b", "a/b")))
     assert prefixes["a_b"] == "a_b"
     assert len(set(prefixes.values())) == 5

@@ -331,7 +331,7 @@ def test_the_configuration_chooses_and_renames() -> None:
     run(test())
 
 
-def test_a_uri_of_two_servers_is_named() -> None:
+def test_a_uri_of_two_servers_is_reported() -> None:
     async def test() -> None:
         async with opened(config("a"), config("b")) as upstreams:
             assert [one.name for one in await upstreams.servers_of("shared://notes")] == ["a", "b"]
@@ -396,8 +396,6 @@ def test_changes_of_lists_and_states_are_reported() -> None:
         ([ServerConfig(name="a", target="nothing")], "'a': 'nothing' is not a target"),
     ],
 )
-def test_configurations_that_cannot_work_are_refused_before_anything_starts(
-    configs: list[ServerConfig], says: str
-) -> None:
+def test_invalid_configurations_are_refused_before_any_server_starts(configs: list[ServerConfig], says: str) -> None:
     with pytest.raises(InvalidConfiguration, match=says):
         Upstreams(configs)

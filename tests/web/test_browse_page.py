@@ -302,7 +302,7 @@ def test_a_template_leads_to_the_resource_that_its_variables_name(tab: Tab) -> N
     tab.panel.get_by_text("The tide at whitby is 3.2 m.").wait_for()
 
 
-def test_the_costs_are_those_of_the_definitions(tab: Tab) -> None:
+def test_the_shown_costs_are_those_of_the_definitions(tab: Tab) -> None:
     tab.page.get_by_role("button", name="Costs").click()
     tab.panel.get_by_role("heading", name="What the offer costs").wait_for()
     rows = [row.split("\t") for row in tab.panel.locator("tbody tr").all_inner_texts()]
@@ -343,7 +343,7 @@ def test_a_new_file_and_a_change_of_another_get_badges(tab: Tab, folder: Path) -
     assert tab.row("berths.json").locator(".badge").inner_text() == "changed"
 
 
-def test_search_finds_names_and_with_a_mark_contents(tab: Tab) -> None:
+def test_search_finds_names_and_optionally_contents(tab: Tab) -> None:
     opened(tab)
     tab.page.keyboard.press("/")
     tab.page.keyboard.type("tides")
@@ -388,7 +388,7 @@ def test_the_tree_is_operated_by_keyboard(tab: Tab) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nobody_is_kept_out_by_how_the_page_looks(page: RunningPage, tab: Tab, scheme: str) -> None:
+def test_the_page_has_no_accessibility_violations(page: RunningPage, tab: Tab, scheme: str) -> None:
     try:
         from axe_playwright_python.sync_playwright import Axe
     except ImportError:

@@ -66,7 +66,7 @@ def test_a_table_shows_at_most_50_columns_and_says_how_many_there_are(columns: i
     assert (len(table.header), table.columns) == (MAX_COLUMNS, columns)
 
 
-def test_json_is_indented_and_anything_else_stays() -> None:
+def test_json_is_indented_and_other_text_is_unchanged() -> None:
     assert json.loads(indented_json('{"a":[1]}')) == {"a": [1]}
     for text in ("{", "[" * 100_000, ""):
         assert indented_json(text) == text

@@ -124,7 +124,7 @@ def test_scripts_in_names_and_texts_are_shown_as_text(visited: Tab) -> None:
     assert visited.page.locator("[role=tree] img, [role=tree] script, .main img, .main script").count() == 0
 
 
-def test_names_that_turn_text_around_are_written_out(visited: Tab) -> None:
+def test_direction_marks_in_names_are_escaped(visited: Tab) -> None:
     title = "report-\\u202efdp.exe\\u202c\\u2066\\u200b\\x1b[31m"
     visited.page.locator("#search").fill("report")
     row = visited.page.locator(".row .name", has_text="report-")
@@ -148,7 +148,7 @@ def test_markdown_has_no_html_no_scripts_and_no_images_of_others(visited: Tab) -
     unharmed(visited)
 
 
-def test_html_stays_in_its_frame_and_does_nothing(visited: Tab) -> None:
+def test_html_stays_in_its_frame_and_runs_nothing(visited: Tab) -> None:
     choose(visited, "evil://page")
     frame = visited.panel.frame_locator("iframe")
     assert frame.locator("#here").inner_text() == "Still here"
@@ -192,7 +192,7 @@ def test_a_table_shows_50_columns_and_cells_as_text(visited: Tab) -> None:
     unharmed(visited)
 
 
-def test_a_tool_of_a_hostile_server_is_text_too(visited: Tab) -> None:
+def test_a_tool_of_a_hostile_server_is_shown_as_text(visited: Tab) -> None:
     visited.choose("Tools")
     visited.page.locator(".row-tool").click()
     visited.panel.get_by_role("button", name="Call").click()

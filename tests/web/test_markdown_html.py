@@ -50,14 +50,14 @@ def wrong_in(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_nothing_can_run_or_call_home(text: str) -> None:
+def test_nothing_can_run_or_send_a_request(text: str) -> None:
     assert wrong_in(text) == []
 
 
 @given(
     st.lists(st.sampled_from([*HOSTILE, "`", "*", "\n", "> ", "|a|\n|-|\n", "\\", "<", ">", '"', "]("])).map("".join)
 )
-def test_no_mixture_can_run_either(text: str) -> None:
+def test_no_combination_of_fragments_can_run(text: str) -> None:
     assert wrong_in(text) == []
 
 

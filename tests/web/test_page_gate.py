@@ -59,7 +59,7 @@ def test_the_token_of_the_url_works_once(page: RunningPage, cookie: dict[str, st
 
 
 @pytest.mark.parametrize("path", ["/", SOCKET, "/_nicegui/3/static/nicegui.js", "/content/x", "/docs", "/sign-in"])
-def test_without_a_cookie_there_is_nothing_to_see(page: RunningPage, path: str) -> None:
+def test_without_a_cookie_nothing_is_served(page: RunningPage, path: str) -> None:
     status, _, body = ask(page, path)
     assert status == 401
     assert b"nicegui" not in body.lower()
@@ -94,7 +94,7 @@ def test_a_request_that_another_site_causes_is_refused(page: RunningPage, cookie
     assert ask(page, "/", {"sec-fetch-site": site, "sec-fetch-mode": "navigate"})[0] == 401
 
 
-def test_a_post_without_a_sign_of_its_page_is_refused(page: RunningPage, cookie: dict[str, str]) -> None:
+def test_a_post_without_origin_headers_is_refused(page: RunningPage, cookie: dict[str, str]) -> None:
     assert ask(page, SOCKET, cookie, "POST", b"40")[0] == 403
 
 
@@ -126,7 +126,7 @@ def test_an_address_with_a_script_gets_no_nonce(page: RunningPage, cookie: dict[
     assert b"alert(1)</script>" not in body
 
 
-def test_a_message_may_have_a_mebibyte_and_no_more(page: RunningPage, cookie: dict[str, str]) -> None:
+def test_messages_are_limited_to_one_mebibyte(page: RunningPage, cookie: dict[str, str]) -> None:
     head = {**cookie, **OWN}
     assert ask(page, SOCKET, head, "POST", b"x" * (1024 * 1024))[0] != 413
     assert ask(page, SOCKET, head, "POST", b"x" * (1024 * 1024 + 1))[0] == 413
@@ -153,7 +153,7 @@ def test_scripts_run_only_from_this_server_or_with_the_nonce_of_the_answer(
     assert len(nonces) == 2
 
 
-def test_the_first_html_has_nothing_of_a_server(page: RunningPage, cookie: dict[str, str]) -> None:
+def test_the_initial_html_contains_no_data_of_servers(page: RunningPage, cookie: dict[str, str]) -> None:
     assert b"a.txt" not in ask(page, "/", {**cookie, **OWN})[2]
 
 

@@ -55,7 +55,7 @@ def test_a_value_becomes_an_argument_of_its_type(kind: dict[str, Any], typed: An
         ({"type": "string"}, "x" * (512 * 1024 + 1), "at most 524,288"),
     ],
 )
-def test_a_wrong_value_is_named(kind: dict[str, Any], typed: Any, said: str) -> None:
+def test_an_invalid_value_is_reported(kind: dict[str, Any], typed: Any, said: str) -> None:
     arguments, errors = arguments_of(fields_of(schema(a=kind)), {"a": typed})
     assert arguments == {}
     assert said in errors["a"]

@@ -39,7 +39,7 @@ async def visit(callback: Callback, target: str, verb: str = "GET") -> bytes:
     return await send(callback, f"{verb} {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
 
 
-def test_the_first_redirect_that_is_ours_is_taken() -> None:
+def test_the_first_valid_redirect_is_accepted() -> None:
     async def test() -> None:
         async with Callback() as callback:
             assert callback.url.startswith("http://127.0.0.1:")
@@ -61,7 +61,7 @@ def test_the_first_redirect_that_is_ours_is_taken() -> None:
     run(test())
 
 
-def test_a_no_is_raised_and_not_shown_in_the_page() -> None:
+def test_a_refusal_is_raised_and_not_shown_on_the_page() -> None:
     async def test() -> None:
         async with Callback() as callback:
             waiting = asyncio.ensure_future(callback.wait(judge, 10))

@@ -72,7 +72,7 @@ def test_time_grows_with_the_length_only(part: str) -> None:
     assert time.perf_counter() - began < 1
 
 
-def test_a_missing_header_asks_for_a_token_and_another_scheme_does_not() -> None:
+def test_a_missing_header_requires_a_token_and_another_scheme_does_not() -> None:
     assert bearer_challenge("") == Challenge("bearer", {})
     assert bearer_challenge('Basic realm="x"') is None
     challenge = bearer_challenge('Basic realm="x", Bearer scope="b a b", error="insufficient_scope"')

@@ -21,7 +21,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 20))
 
 
-def test_a_secret_gets_in_and_more_scopes_are_asked_for_when_wanted() -> None:
+def test_a_secret_gets_a_token_and_required_scopes_are_added() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
             auth = ClientCredentials("nightly", secret="hidden")
@@ -59,7 +59,7 @@ def test_a_key_signs_an_assertion_for_this_issuer() -> None:
     run(test())
 
 
-def test_credentials_are_shown_to_their_issuer_only() -> None:
+def test_credentials_are_sent_only_to_their_issuer() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
             auth = ClientCredentials("nightly", secret="hidden", issuer="https://as.example")

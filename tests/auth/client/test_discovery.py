@@ -56,7 +56,7 @@ def find(web: Web, challenge: Challenge = NONE, known: tuple[str, ...] = (), ser
     return asyncio.run(run(discover(server, challenge, known, trail), web))
 
 
-def test_the_shortest_way_asks_two_documents() -> None:
+def test_the_shortest_discovery_requests_two_documents() -> None:
     web = Web({"https://harbour.example/prm": RESOURCE, OAUTH: AUTHORITY})
     challenge = Challenge("bearer", {"resource_metadata": "https://harbour.example/prm", "scope": "write"})
     found = find(web, challenge)
@@ -64,7 +64,7 @@ def test_the_shortest_way_asks_two_documents() -> None:
     assert (found.issuer, found.resource, found.scopes, found.assumed) == (ISSUER, SERVER, ("write",), False)
 
 
-def test_published_scopes_count_where_none_are_challenged() -> None:
+def test_published_scopes_are_used_if_the_challenge_has_none() -> None:
     assert find(Web({f"{PRM}/mcp": RESOURCE, OAUTH: AUTHORITY})).scopes == ("read",)
 
 
@@ -86,7 +86,7 @@ def test_an_invalid_document_is_skipped(other: Any) -> None:
     assert not any("evil" in url for url in web.asked)
 
 
-def test_an_issuer_that_is_known_is_taken_first() -> None:
+def test_a_known_issuer_is_preferred() -> None:
     resource = RESOURCE | {"authorization_servers": ["https://other.example", ISSUER]}
     web = Web({f"{PRM}/mcp": resource, OAUTH: AUTHORITY})
     assert find(web, known=(ISSUER,)).issuer == ISSUER
@@ -109,13 +109,13 @@ def test_an_issuer_that_is_known_is_taken_first() -> None:
         ({}, {"registration_endpoint": "https://192.168.0.1/"}, "registration_endpoint"),
     ],
 )
-def test_documents_that_must_not_be_used_end_it(resource: dict[str, Any], authority: dict[str, Any], says: str) -> None:
+def test_invalid_metadata_ends_the_discovery(resource: dict[str, Any], authority: dict[str, Any], says: str) -> None:
     web = Web({f"{PRM}/mcp": RESOURCE | resource, OAUTH: AUTHORITY | authority})
     with pytest.raises(NotAuthorized, match=says):
         find(web)
 
 
-def test_the_root_of_an_issuer_with_a_path_is_not_asked() -> None:
+def test_metadata_is_not_requested_from_the_root_of_an_issuer_with_a_path() -> None:
     web = Web({f"{PRM}/mcp": RESOURCE, "https://as.example/.well-known/oauth-authorization-server": AUTHORITY})
     with pytest.raises(NotAuthorized):
         find(web)
@@ -137,7 +137,7 @@ def test_a_server_without_tls_elsewhere_gets_no_token() -> None:
         find(Web({}), server="http://harbour.example/mcp")
 
 
-def test_an_unreachable_server_is_named() -> None:
+def test_an_unreachable_server_is_reported_by_name() -> None:
     with pytest.raises(ConnectionFailed, match="no route"):
         find(Web({f"{PRM}/mcp": ConnectionFailed("no route")}))
 
@@ -147,7 +147,7 @@ def explained(web: Web) -> tuple[list[tuple[str, bool | None]], bool]:
     return [(note.what, note.good) for note in trail], good
 
 
-def test_a_walk_that_finds_everything_says_that_a_person_can_sign_in() -> None:
+def test_a_complete_explanation_says_that_sign_in_is_possible() -> None:
     header = {"www-authenticate": f'Bearer resource_metadata="{PRM}/mcp"'}
     authority = AUTHORITY | {"registration_endpoint": "https://as.example/register"}
     notes, good = explained(Web({SERVER: HttpResponse(401, header, b""), f"{PRM}/mcp": RESOURCE, OAUTH: authority}))
@@ -158,14 +158,14 @@ def test_a_walk_that_finds_everything_says_that_a_person_can_sign_in() -> None:
     ]  # fmt: skip
 
 
-def test_a_walk_reports_faults_and_continues_as_far_as_it_can() -> None:
+def test_an_explanation_reports_problems_and_continues_if_possible() -> None:
     authority = AUTHORITY | {"code_challenge_methods_supported": ["plain"]}
     notes, good = explained(Web({SERVER: HttpResponse(401, {}, b""), PRM: RESOURCE, OAUTH: authority}))
     assert not good
     assert [what for what, mark in notes if mark is False] == [f"POST {SERVER}", "registration", "PKCE"]
 
 
-def test_a_walk_that_ends_early_says_where() -> None:
+def test_an_explanation_that_ends_early_names_the_last_step() -> None:
     notes, good = explained(Web({SERVER: HttpResponse(401, {"www-authenticate": "Basic"}, b"")}))
     assert (notes, good) == ([(f"POST {SERVER}", False)], False)
     notes, good = explained(Web({SERVER: ConnectionFailed("no route")}))

@@ -88,7 +88,7 @@ def drive(steps: Steps[Any], status: int = 200, body: Any = b"") -> tuple[Any, d
         (ClientIdentity(), {}, "new", "none"),
     ],
 )
-def test_a_client_is_known_before_documented_or_registered(
+def test_a_known_client_precedes_a_metadata_document_and_a_registration(
     identity: ClientIdentity, metadata: dict[str, Any], client_id: str, method: str
 ) -> None:
     client, asked = drive(register(found(**metadata), identity, "http://127.0.0.1:1/callback", []), 201,
@@ -103,12 +103,12 @@ def test_a_document_that_cannot_be_a_client_id_is_refused(url: str) -> None:
         drive(register(found(client_id_metadata_document_supported=True), ClientIdentity(metadata_url=url), "", []))
 
 
-def test_if_no_registration_is_possible_the_error_says_what_to_ask_for() -> None:
+def test_if_no_registration_is_possible_the_error_says_what_to_request() -> None:
     with pytest.raises(NotAuthorized, match="Ask its operator for a client id"):
         drive(register(found(registration_endpoint=None), ClientIdentity(), "", []))
 
 
-def test_a_registration_that_is_refused_says_so() -> None:
+def test_a_refused_registration_is_reported() -> None:
     refusal = {"error": "invalid_redirect_uri", "error_description": "no\x1b[31m loopback"}
     with pytest.raises(NotAuthorized, match=r"invalid_redirect_uri: no\?\[31m loopback"):
         drive(register(found(), ClientIdentity(), "", []), 400, refusal)
@@ -126,7 +126,7 @@ def test_an_earlier_registration_serves_the_same_redirect_only() -> None:
 # The page and its answer.
 
 
-def test_the_page_gets_the_resource_as_published_and_a_digest_of_the_secret() -> None:
+def test_the_authorization_url_has_the_published_resource_and_the_code_challenge() -> None:
     url = authorization_url(found(), CLIENT, ATTEMPT, ("read", "write"))
     query = parse_qs(urlsplit(url).query)
     assert query["resource"] == ["https://harbour.example"]
@@ -138,7 +138,7 @@ def test_the_page_gets_the_resource_as_published_and_a_digest_of_the_secret() ->
     assert joined.startswith(f"{ISSUER}/a?tenant=1&response_type=code")
 
 
-def test_offline_access_is_asked_for_only_where_it_is_listed_and_never_alone() -> None:
+def test_offline_access_is_requested_only_if_listed_and_never_alone() -> None:
     listed = found(scopes_supported=("read", "offline_access"))
     assert scopes_to_ask(listed, (), (), offline=True) == ("read", "offline_access")
     assert scopes_to_ask(listed, ("old",), ("more",), offline=False) == ("old", "read", "more")
@@ -150,7 +150,7 @@ def test_offline_access_is_asked_for_only_where_it_is_listed_and_never_alone() -
 ANSWER = {"code": "c", "state": "the state", "iss": ISSUER}
 
 
-def test_the_code_of_the_right_answer_is_taken() -> None:
+def test_the_code_of_a_matching_redirect_is_accepted() -> None:
     assert read_redirect(urlencode(ANSWER), found(), ATTEMPT) == "c"
     without = {name: value for name, value in ANSWER.items() if name != "iss"}
     assert read_redirect(urlencode(without), found(), ATTEMPT) == "c"
@@ -160,18 +160,18 @@ def test_the_code_of_the_right_answer_is_taken() -> None:
     "query",
     ["", "code=c", "code=c&state=other", "code=c&state=the+state&state=the+state", "%ff", "state=%C3%A9", "&" * 99],
 )
-def test_an_answer_to_another_question_is_not_ours(query: str) -> None:
+def test_an_unrelated_redirect_is_refused(query: str) -> None:
     with pytest.raises(UnrelatedRedirect):
         read_redirect(query, found(), ATTEMPT)
 
 
 @pytest.mark.parametrize("issuer", [f"{ISSUER}/", "https://AS.example", "https://as.example:443", "", "https://evil"])
-def test_the_issuer_is_compared_as_it_is_written(issuer: str) -> None:
+def test_the_issuer_is_compared_exactly(issuer: str) -> None:
     with pytest.raises(NotAuthorized, match="another issuer"):
         read_redirect(urlencode(ANSWER | {"iss": issuer}), found(), ATTEMPT)
 
 
-def test_an_issuer_that_was_promised_must_be_there() -> None:
+def test_an_announced_issuer_parameter_must_be_present() -> None:
     without = {name: value for name, value in ANSWER.items() if name != "iss"}
     with pytest.raises(NotAuthorized, match="promises"):
         read_redirect(urlencode(without), found(authorization_response_iss_parameter_supported=True), ATTEMPT)
@@ -204,7 +204,7 @@ def test_a_code_becomes_a_token_with_its_scopes_and_end() -> None:
     ("method", "basic", "posted"),
     [("client_secret_basic", "a%3Ab:p%26+%C3%A9", None), ("client_secret_post", None, "p& é"), ("none", None, None)],
 )
-def test_a_client_proves_itself_as_agreed(method: str, basic: str | None, posted: str | None) -> None:
+def test_a_client_authenticates_with_its_registered_method(method: str, basic: str | None, posted: str | None) -> None:
     client = RegisteredClient(issuer=ISSUER, client_id="a:b", client_secret="p& é", method=method)
     _, asked = exchange(client)
     header = asked["headers"].get("Authorization")
@@ -236,7 +236,7 @@ def test_an_absurd_expiry_is_ignored(seconds: Any, end: float | None) -> None:
     assert exchange(body=TOKENS | {"expires_in": seconds})[0].expires_at == end
 
 
-def test_a_renewal_keeps_what_is_not_renewed() -> None:
+def test_a_refresh_keeps_the_fields_that_are_not_in_the_response() -> None:
     grant, _ = exchange(body=TOKENS | {"refresh_token": "r"})
     renewed, asked = drive(renew(grant, 2000.0), body=TOKENS | {"access_token": "next"})
     assert (renewed.access_token, renewed.refresh_token, renewed.expires_at) == ("next", "r", 2060.0)

@@ -20,7 +20,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 20))
 
 
-def test_a_person_signs_in_once_and_every_request_carries_the_token() -> None:
+def test_the_user_signs_in_once_and_every_request_has_the_token() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
             reported: list[str] = []
@@ -38,7 +38,7 @@ def test_a_person_signs_in_once_and_every_request_carries_the_token() -> None:
     run(test())
 
 
-def test_more_scopes_are_asked_for_in_one_with_those_from_before() -> None:
+def test_additional_scopes_are_requested_together_with_earlier_ones() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority), Client(guarded.url, auth=SignIn(open_browser=agree)) as client:
             assert (await client.call_tool("write", {})).text == "written"
@@ -48,7 +48,7 @@ def test_more_scopes_are_asked_for_in_one_with_those_from_before() -> None:
     run(test())
 
 
-def test_requests_at_once_share_one_sign_in() -> None:
+def test_concurrent_requests_share_one_sign_in() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority), Client(guarded.url, auth=SignIn(open_browser=agree)) as client:
             authority.granted.clear()
@@ -61,7 +61,7 @@ def test_requests_at_once_share_one_sign_in() -> None:
     run(test())
 
 
-def test_a_token_that_ends_is_renewed_before_it_does() -> None:
+def test_a_token_is_refreshed_before_it_expires() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
             authority.expires_in = 0.001
@@ -76,7 +76,7 @@ def test_a_token_that_ends_is_renewed_before_it_does() -> None:
     run(test())
 
 
-def test_a_token_that_is_refused_is_renewed_once() -> None:
+def test_a_refused_token_is_refreshed_once() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority), Client(guarded.url, auth=SignIn(open_browser=agree)) as client:
             authority.granted["token-0"] = set()
@@ -89,7 +89,7 @@ def test_a_token_that_is_refused_is_renewed_once() -> None:
     run(test())
 
 
-def test_tokens_in_files_serve_the_next_process_without_a_person(tmp_path: Path) -> None:
+def test_saved_tokens_are_used_by_the_next_process_without_a_sign_in(tmp_path: Path) -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
             async with Client(guarded.url, auth=SignIn(open_browser=agree, tokens=FileTokens(tmp_path / "tokens"))):
@@ -102,7 +102,7 @@ def test_tokens_in_files_serve_the_next_process_without_a_person(tmp_path: Path)
     run(test())
 
 
-def test_without_a_person_nothing_is_opened() -> None:
+def test_without_a_user_no_page_is_opened() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
             with pytest.raises(NotAuthorized, match="wharfinger auth login"):
@@ -121,7 +121,7 @@ def test_without_a_person_nothing_is_opened() -> None:
         ({"error": "access_denied", "error_description": "no berth"}, "no berth"),
     ],
 )
-def test_an_answer_that_is_not_ours_or_a_no_ends_before_the_token(answer: dict[str, str], says: str) -> None:
+def test_a_foreign_redirect_or_a_refusal_ends_the_sign_in_without_a_token(answer: dict[str, str], says: str) -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
             authority.answer = {name: value.format(issuer=authority.url) for name, value in answer.items()}
@@ -176,7 +176,7 @@ def test_only_web_pages_are_opened() -> None:
     run(test())
 
 
-def test_a_resource_of_another_server_ends_the_sign_in_before_any_question() -> None:
+def test_metadata_for_another_resource_ends_the_sign_in_before_the_browser_opens() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
             guarded.resource = {"resource": "https://evil.example/mcp"}
@@ -188,7 +188,7 @@ def test_a_resource_of_another_server_ends_the_sign_in_before_any_question() -> 
     run(test())
 
 
-def test_another_authorization_server_gets_nothing_of_the_first_one() -> None:
+def test_nothing_of_one_authorization_server_is_sent_to_another() -> None:
     async def test() -> None:
         second = Authority()
         async with harbour() as (guarded, first), serving(second) as there:
@@ -206,7 +206,7 @@ def test_another_authorization_server_gets_nothing_of_the_first_one() -> None:
     run(test())
 
 
-def test_a_client_id_is_shown_to_its_issuer_only() -> None:
+def test_a_client_id_is_sent_only_to_its_issuer() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
             signing = SignIn(open_browser=agree, client_id="harbour", client_secret="s3cret!", issuer=authority.url)
@@ -225,7 +225,7 @@ def test_a_client_id_is_shown_to_its_issuer_only() -> None:
     run(test())
 
 
-def test_a_registration_is_used_again_while_its_port_is_free() -> None:
+def test_a_registration_is_reused_while_its_port_is_free() -> None:
     async def test() -> None:
         async with harbour() as (guarded, authority):
             tokens = MemoryTokens()
@@ -241,7 +241,7 @@ def test_a_registration_is_used_again_while_its_port_is_free() -> None:
     run(test())
 
 
-def test_a_server_that_refuses_what_it_asked_for_is_not_asked_again() -> None:
+def test_a_server_that_refuses_its_own_requested_scopes_is_not_retried() -> None:
     class Never(Guarded):
         async def post(self, request: Any) -> Any:
             answer = await super().post(request)
@@ -263,7 +263,7 @@ def test_a_server_that_refuses_what_it_asked_for_is_not_asked_again() -> None:
     run(test())
 
 
-def test_opening_waits_for_a_slow_user() -> None:
+def test_connecting_waits_for_a_slow_user() -> None:
     async def test() -> None:
         async with harbour() as (guarded, _):
             opened = asyncio.Event()
@@ -283,7 +283,7 @@ def test_opening_waits_for_a_slow_user() -> None:
     run(test())
 
 
-def test_a_browser_that_stays_open_holds_nothing_up() -> None:
+def test_a_browser_that_stays_open_does_not_block_the_sign_in() -> None:
     async def test() -> None:
         async with harbour() as (guarded, _):
 
@@ -316,7 +316,7 @@ def test_a_grant_renewed_by_another_process_is_not_renewed_again() -> None:
     run(test())
 
 
-def test_a_token_that_is_refused_as_soon_as_it_is_given_out_ends_it() -> None:
+def test_a_new_token_that_is_refused_ends_the_sign_in() -> None:
     class Forgetful(Authority):
         def given(self, scopes: set[str]) -> aiohttp.web.Response:
             answer = super().given(scopes)

@@ -53,7 +53,7 @@ async def site() -> AsyncIterator[tuple[Site, str]]:
         yield there, origin
 
 
-def test_an_answer_is_given_whole_whatever_its_status() -> None:
+def test_an_answer_is_returned_whole_with_any_status() -> None:
     async def test() -> None:
         async with site() as (there, origin):
             fetch = fetch_for(f"{origin}/mcp")
@@ -66,7 +66,7 @@ def test_an_answer_is_given_whole_whatever_its_status() -> None:
     run(test())
 
 
-def test_a_redirect_is_an_answer() -> None:
+def test_a_redirect_is_returned_and_not_followed() -> None:
     async def test() -> None:
         async with site() as (there, origin):
             answer = await fetch_for(f"{origin}/mcp")("GET", f"{origin}/moved", {}, None)
@@ -86,7 +86,7 @@ def test_size_and_time_are_bounded() -> None:
     run(test())
 
 
-def test_a_server_elsewhere_cannot_send_us_to_this_machine() -> None:
+def test_a_remote_server_cannot_redirect_requests_to_this_machine() -> None:
     async def test() -> None:
         async with site() as (there, origin):
             fetch = fetch_for("https://harbour.example/mcp")
@@ -98,7 +98,7 @@ def test_a_server_elsewhere_cannot_send_us_to_this_machine() -> None:
     run(test())
 
 
-def test_a_name_of_a_private_address_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_resolves_to_a_private_address_is_not_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     """The resolver of the system returns this answer, like a name server that lies."""
 
     async def test() -> None:

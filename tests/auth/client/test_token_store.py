@@ -42,7 +42,7 @@ def tokens(request: pytest.FixtureRequest, tmp_path: Path) -> Tokens:
     return MemoryTokens() if request.param == "memory" else FileTokens(tmp_path / "a" / "b")
 
 
-def test_nothing_is_there_at_first(tokens: Tokens) -> None:
+def test_a_new_store_is_empty(tokens: Tokens) -> None:
     assert run(tokens.grant(GRANT.server)) is None
     assert run(tokens.grants()) == []
     assert run(tokens.client("https://as.example")) is None
@@ -64,7 +64,7 @@ def test_a_grant_is_found_by_its_server(tokens: Tokens) -> None:
     assert found.access_token == "next"
 
 
-def test_a_client_is_kept_by_its_issuer(tokens: Tokens) -> None:
+def test_a_client_is_stored_by_its_issuer(tokens: Tokens) -> None:
     run(tokens.keep_client(CLIENT))
     assert run(tokens.client("https://as.example")) == CLIENT
     assert run(tokens.client("https://as.example/")) is None
@@ -89,7 +89,7 @@ def test_only_the_owner_reads_the_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="owners and modes are POSIX's")
-def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_other_users_may_enter_is_refused(tmp_path: Path) -> None:
     kept = FileTokens(tmp_path / "tokens")
     run(kept.keep(GRANT))
     kept.folder.chmod(0o750)
@@ -98,7 +98,7 @@ def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
             run(work)  # type: ignore[arg-type]
 
 
-def test_a_file_that_cannot_be_understood_is_left_out(tmp_path: Path) -> None:
+def test_invalid_files_are_skipped(tmp_path: Path) -> None:
     kept = FileTokens(tmp_path / "tokens")
     run(kept.keep(GRANT))
     (kept.folder / "grant-broken.json").write_text("{")
@@ -112,7 +112,7 @@ def test_a_folder_that_is_a_file_is_reported(tmp_path: Path) -> None:
         run(FileTokens(tmp_path / "tokens").keep(GRANT))
 
 
-def test_files_are_where_the_desktop_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_follows_xdg_data_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", "/somewhere")
     assert default_folder() == Path("/somewhere/wharfinger/tokens")
     monkeypatch.setenv("XDG_DATA_HOME", "relative")

@@ -42,7 +42,7 @@ def checked(text: str, thumbprint: str | None = None, **changes: Any) -> str:
     return check_proof(text, thumbprint=thumbprint or KEY.thumbprint(), **options)
 
 
-def test_a_good_proof_gives_its_id() -> None:
+def test_a_valid_proof_returns_its_id() -> None:
     assert checked(proof(jti="abc")) == "abc"
 
 
@@ -135,7 +135,7 @@ def test_a_proof_used_at_one_process_is_not_accepted_by_another() -> None:
     asyncio.run(main())
 
 
-def test_proofs_are_forgotten_when_they_are_too_old_to_be_accepted() -> None:
+def test_proofs_are_dropped_when_they_are_too_old_to_be_accepted() -> None:
     async def main() -> None:
         clock = Clock()
         proofs = UsedProofs(None, clock)
@@ -149,7 +149,7 @@ def test_proofs_are_forgotten_when_they_are_too_old_to_be_accepted() -> None:
     asyncio.run(main())
 
 
-def test_proofs_that_fit_no_more_are_refused_for_now_and_not_as_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proofs_beyond_the_limit_are_refused_as_temporarily_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dpop, "MAX_PROOFS", 2)
 
     async def main() -> None:

@@ -44,7 +44,7 @@ def verified(endpoint: Endpoint, token: str = "opaque", **options: Any) -> Princ
 ACTIVE = {"active": True, "sub": "ann", "scope": "read", "client_id": "editor", "exp": 4e9, "aud": "https://d.example"}
 
 
-def test_an_active_token_stands_for_its_subject() -> None:
+def test_an_active_token_gives_a_principal_with_its_subject() -> None:
     endpoint = Endpoint(ACTIVE)
     principal = verified(endpoint, "a+b")
     assert principal is not None
@@ -85,7 +85,7 @@ def test_with_an_audience_the_token_must_name_it(aud: Any, good: bool) -> None:
     [Endpoint(ConnectionFailed("down")), Endpoint(ACTIVE, 500), Endpoint({}, 401), Endpoint(b"<html>"), Endpoint([1]),
      Endpoint(b"[" * 5000)],
 )  # fmt: skip
-def test_an_endpoint_that_does_not_answer_lets_no_caller_in(endpoint: Endpoint) -> None:
+def test_tokens_are_refused_if_the_endpoint_does_not_answer(endpoint: Endpoint) -> None:
     with pytest.raises(VerifierUnavailable):
         verified(endpoint)
 

@@ -41,7 +41,7 @@ def segment(value: Any) -> str:
 # -- good tokens
 
 
-def test_a_good_token_stands_for_its_subject_client_and_scopes(issuer: Issuer) -> None:
+def test_a_valid_token_gives_a_principal_with_its_subject_client_and_scopes(issuer: Issuer) -> None:
     token = issuer.sign(scope="docs.read docs.write", client_id="editor", groups=["staff"])
     principal = verified(issuer, token)
     assert principal is not None
@@ -72,7 +72,7 @@ def test_one_of_several_audiences_is_enough(issuer: Issuer) -> None:
     [({"scope": None, "scp": ["a", "b"]}, {"a", "b"}), ({"scope": None, "scp": "a b"}, {"a", "b"}),
      ({"scope": ""}, set()), ({"scope": 7}, set()), ({"scope": None, "scp": ["a", 7]}, {"a"})],
 )  # fmt: skip
-def test_scopes_are_read_in_the_ways_that_issuers_write_them(
+def test_scopes_are_read_in_every_form_that_issuers_use(
     issuer: Issuer, given: dict[str, Any], scopes: set[str]
 ) -> None:
     principal = verified(issuer, issuer.sign(**given))
@@ -86,7 +86,7 @@ def test_a_token_without_a_key_id_is_tried_with_each_key(issuer: Issuer) -> None
     assert verified(issuer, issuer.sign(signing, header={"kid": None})) is not None
 
 
-def test_keys_may_be_given_so_that_nothing_is_fetched(issuer: Issuer) -> None:
+def test_given_keys_are_used_without_a_fetch(issuer: Issuer) -> None:
     assert verified(issuer, issuer.sign(), keys=issuer.published()) is not None
     assert issuer.requested == []
 
@@ -176,7 +176,7 @@ def test_a_token_of_another_issuer_is_left_to_other_verifiers(issuer: Issuer, is
     assert verified(issuer, issuer.sign(iss=iss)) is None
 
 
-def test_times_may_differ_by_the_leeway_and_no_more(issuer: Issuer) -> None:
+def test_times_may_differ_by_at_most_the_leeway(issuer: Issuer) -> None:
     now = 2_000_000_000.0
 
     def at(**times: float) -> bool:
@@ -196,7 +196,7 @@ def test_times_may_differ_by_the_leeway_and_no_more(issuer: Issuer) -> None:
      ({"audience": []}, "audience"), ({"algorithms": ["HS256"]}, "HS256"), ({"algorithms": ["none"]}, "none"),
      ({"jwks_url": "http://id.example/keys"}, "not https")],
 )  # fmt: skip
-def test_settings_that_would_let_anybody_in_are_refused(options: dict[str, Any], message: str) -> None:
+def test_settings_that_would_accept_any_token_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         verifier(Issuer(), **options)
 
@@ -219,7 +219,7 @@ async def fetched(keys: RemoteKeys) -> None:
         await asyncio.wait((keys._fetching,))
 
 
-def test_tokens_of_a_new_key_all_wait_for_it_and_those_of_a_known_key_do_not(issuer: Issuer) -> None:
+def test_only_tokens_of_a_new_key_wait_for_the_fetch(issuer: Issuer) -> None:
     async def main() -> None:
         clock, answer = Clock(), asyncio.Event()
 
@@ -255,7 +255,7 @@ def test_the_keys_are_fetched_once_for_many_tokens_at_the_same_time(issuer: Issu
     assert issuer.requested == [f"{ISSUER}/.well-known/oauth-authorization-server", f"{ISSUER}/keys"]
 
 
-def test_a_rotated_key_is_fetched_and_verified_tokens_are_forgotten(issuer: Issuer) -> None:
+def test_a_rotated_key_is_fetched_and_verified_tokens_are_dropped(issuer: Issuer) -> None:
     async def main() -> None:
         clock, forgotten = Clock(), []
         keys = RemoteKeys(ISSUER, issuer.fetch, clock=clock)
@@ -274,7 +274,7 @@ def test_a_rotated_key_is_fetched_and_verified_tokens_are_forgotten(issuer: Issu
     asyncio.run(main())
 
 
-def test_old_keys_are_fetched_again_and_stay_in_use_while_the_issuer_is_down(issuer: Issuer) -> None:
+def test_old_keys_are_fetched_again_and_remain_in_use_while_the_issuer_is_down(issuer: Issuer) -> None:
     async def main() -> None:
         clock = Clock()
         keys = RemoteKeys(ISSUER, issuer.fetch, clock=clock)
@@ -301,7 +301,7 @@ def test_old_keys_are_fetched_again_and_stay_in_use_while_the_issuer_is_down(iss
     asyncio.run(main())
 
 
-def test_an_unreachable_issuer_lets_no_caller_in(issuer: Issuer) -> None:
+def test_tokens_are_refused_if_the_issuer_is_unreachable(issuer: Issuer) -> None:
     issuer.down = True
     with pytest.raises(VerifierUnavailable, match="did not answer"):
         verified(issuer, issuer.sign())
@@ -317,7 +317,7 @@ def test_an_unreachable_issuer_lets_no_caller_in(issuer: Issuer) -> None:
      ("/keys", {}, "no set of keys"), ("/keys", {"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}, "no key"),
      ("/keys", {"keys": [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}, 7, {"kty": []}]}, "no key")],
 )  # fmt: skip
-def test_poisoned_documents_of_the_issuer_let_no_caller_in(
+def test_tokens_are_refused_if_documents_of_the_issuer_are_invalid(
     issuer: Issuer, url: str, document: Any, message: str
 ) -> None:
     issuer.documents[ISSUER + url] = json.dumps(document).encode()
@@ -349,7 +349,7 @@ def test_a_short_rsa_key_is_not_used(issuer: Issuer) -> None:
         verified(issuer, issuer.sign())
 
 
-def test_the_keys_beyond_the_limit_are_left_out(issuer: Issuer) -> None:
+def test_keys_beyond_the_limit_are_ignored(issuer: Issuer) -> None:
     signing = issuer.keys[0]
     others = [jwk.generate_key("EC", "P-256", {"kid": str(n)}) for n in range(MAX_KEYS)]
     issuer.keys = [*others[1:], signing]

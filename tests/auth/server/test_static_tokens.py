@@ -41,7 +41,7 @@ def verified(tokens: StaticTokens, token: str) -> str | None:
     return None if principal is None else principal.subject
 
 
-def test_a_token_stands_for_its_caller_groups_and_scopes(file: Path) -> None:
+def test_a_token_gives_a_principal_with_its_groups_and_scopes(file: Path) -> None:
     token, _ = create_token(file, "ann", groups=["finance"], scopes=["docs.read"])
     create_token(file, "bob")
     principal = asyncio.run(StaticTokens(file).verify(token))
@@ -77,14 +77,14 @@ def test_a_text_that_is_not_a_token_of_this_kind_is_unknown(file: Path, token: s
     assert verified(StaticTokens(file), token) is None
 
 
-def test_the_id_of_one_token_does_not_help_with_the_secret_of_another(file: Path) -> None:
+def test_the_id_of_one_token_with_the_secret_of_another_is_refused(file: Path) -> None:
     ann, _ = create_token(file, "ann")
     bob, _ = create_token(file, "bob")
     mixed = f"wf_{ann.split('_')[1]}_{bob.split('_', 2)[2]}"
     assert verified(StaticTokens(file), mixed) is None
 
 
-def test_a_token_ends_at_its_expiry_and_not_before(file: Path) -> None:
+def test_a_token_is_valid_until_its_expiry(file: Path) -> None:
     clock = Clock(4e9)
     token, record = create_token(file, "ann", expires=4e9 + 60)
     tokens = StaticTokens(file, clock=clock)
@@ -108,7 +108,7 @@ def test_a_revoked_token_stops_working_and_a_new_one_starts_without_a_restart(fi
     assert forgotten == [True]
 
 
-def test_the_file_is_looked_at_once_a_second(file: Path) -> None:
+def test_the_file_is_checked_once_a_second(file: Path) -> None:
     clock = Clock()
     token, record = create_token(file, "ann")
     tokens = StaticTokens(file, clock=clock)
@@ -119,7 +119,7 @@ def test_the_file_is_looked_at_once_a_second(file: Path) -> None:
     assert verified(tokens, token) is None
 
 
-def test_a_file_that_breaks_while_the_server_runs_lets_no_caller_in(file: Path) -> None:
+def test_tokens_are_refused_while_the_file_is_invalid(file: Path) -> None:
     clock = Clock()
     token, _ = create_token(file, "ann")
     tokens = StaticTokens(file, clock=clock)
@@ -157,7 +157,7 @@ def test_a_file_that_does_not_exist_is_refused(file: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no modes")
 @pytest.mark.parametrize("mode", [0o660, 0o602])
-def test_a_file_that_others_may_write_to_is_refused(file: Path, mode: int) -> None:
+def test_a_file_that_other_users_may_write_is_refused(file: Path, mode: int) -> None:
     create_token(file, "ann")
     file.chmod(mode)
     with pytest.raises(TokenFileError, match="chmod 600"):
@@ -165,7 +165,7 @@ def test_a_file_that_others_may_write_to_is_refused(file: Path, mode: int) -> No
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "a\x1b[31m", "x" * (MAX_NAME_CHARACTERS + 1)])
-def test_a_name_that_cannot_be_shown_is_refused(file: Path, name: str) -> None:
+def test_a_name_with_unprintable_characters_is_refused(file: Path, name: str) -> None:
     for arguments in ({"sub": name}, {"sub": "ann", "groups": [name]}, {"sub": "ann", "scopes": [name]}):
         with pytest.raises(ValueError, match="is not a name"):
             create_token(file, **arguments)  # type: ignore[arg-type]
@@ -188,7 +188,7 @@ def test_an_expiry_in_the_past_is_refused(file: Path) -> None:
         create_token(file, "ann", expires=1.0)
 
 
-def test_revoking_an_unknown_token_names_those_that_exist(file: Path) -> None:
+def test_revoking_an_unknown_token_lists_the_existing_ones(file: Path) -> None:
     _, record = create_token(file, "ann")
     with pytest.raises(TokenFileError, match=record.id):
         revoke_token(file, "nothing")
@@ -200,7 +200,7 @@ def _create(path: str, name: str) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no lock on Windows")
-def test_tokens_that_are_created_at_the_same_time_are_all_kept(file: Path) -> None:
+def test_tokens_created_concurrently_are_all_saved(file: Path) -> None:
     context = multiprocessing.get_context("fork")
     workers = [context.Process(target=_create, args=(str(file), f"user{n}")) for n in range(12)]
     for worker in workers:

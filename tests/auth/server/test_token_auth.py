@@ -98,25 +98,25 @@ def refusal(auth: TokenAuth, value: str | None, **headers: str) -> tuple[int, st
     return error.http_status, fields.get(b"www-authenticate", b"").decode(), str(error)
 
 
-def test_a_known_token_gives_its_principal() -> None:
+def test_a_known_token_returns_its_principal() -> None:
     auth = TokenAuth(Table(good=ANN))
     assert authenticate(auth, "Bearer good") is ANN
     assert authenticate(auth, "bearer  good\t") is ANN
 
 
-def test_a_request_without_a_token_learns_where_to_get_one_and_sees_no_error_code() -> None:
+def test_a_request_without_a_token_gets_a_challenge_without_an_error_code() -> None:
     status, challenge, _ = refusal(TokenAuth(Table("https://id.example"), require_scopes=["read", "list"]), None)
     metadata = "https://docs.example/.well-known/oauth-protected-resource/mcp"
     assert (status, challenge) == (401, f'Bearer resource_metadata="{metadata}", scope="read list"')
 
 
-def test_without_an_authorization_server_the_challenge_leads_nowhere() -> None:
+def test_without_an_authorization_server_the_challenge_has_no_metadata_url() -> None:
     assert refusal(TokenAuth(Table()), None)[:2] == (401, "Bearer")
 
 
 @pytest.mark.parametrize("value", ["Bearer other", "Bearer", "Bearer ", "Basic good", "good", "Bearer a b", "Bearer é",
                                    "Bearer good, Bearer good", 'Bearer "good"', "Bearer \0"])  # fmt: skip
-def test_any_other_header_gets_401_invalid_token_and_no_echo(value: str) -> None:
+def test_an_invalid_header_gets_invalid_token_and_is_not_repeated(value: str) -> None:
     status, challenge, message = refusal(TokenAuth(Table(good=ANN)), value)
     assert (status, challenge) == (401, 'Bearer error="invalid_token"')
     assert "other" not in message
@@ -130,7 +130,7 @@ def test_the_longest_token_is_verified_and_a_longer_one_is_not() -> None:
     assert table.asked == 1
 
 
-def test_verifiers_are_asked_in_turn_until_one_knows_the_token() -> None:
+def test_verifiers_are_tried_in_order_until_one_accepts_the_token() -> None:
     bob = Principal(subject="bob")
     first, second, third = Table(a=ANN), Table(b=bob), Table(b=ANN)
     auth = TokenAuth(first, second, third)
@@ -138,7 +138,7 @@ def test_verifiers_are_asked_in_turn_until_one_knows_the_token() -> None:
     assert (first.asked, second.asked, third.asked) == (1, 1, 0)
 
 
-def test_the_reason_of_a_verifier_reaches_the_client() -> None:
+def test_the_reason_of_a_verifier_is_sent_to_the_client() -> None:
     auth = TokenAuth(Table(old=InvalidToken("The token has expired.")))
     assert refusal(auth, "Bearer old") == (401, 'Bearer error="invalid_token"', "The token has expired.")
 
@@ -150,14 +150,14 @@ def test_a_token_that_cannot_be_verified_now_is_refused_without_details() -> Non
     assert "10.0.0.1" not in message
 
 
-def test_another_verifier_may_know_a_token_while_one_is_down() -> None:
+def test_another_verifier_may_accept_a_token_while_one_is_down() -> None:
     down = VerifierUnavailable("down")
     auth = TokenAuth(Table(a=down, b=down), Table(a=ANN))
     assert authenticate(auth, "Bearer a") is ANN
     assert refusal(auth, "Bearer b")[0] == 503
 
 
-def test_the_log_says_once_a_minute_why_tokens_cannot_be_verified(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_reason_of_an_outage_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     auth = TokenAuth(Table(some=VerifierUnavailable("10.0.0.1 did not answer")), clock=clock)
     for seconds in (0.0, WARN_SECONDS - 0.001, 0.001):
@@ -168,14 +168,14 @@ def test_the_log_says_once_a_minute_why_tokens_cannot_be_verified(caplog: pytest
     ] * 2
 
 
-def test_a_missing_scope_gets_403_with_all_scopes_that_are_needed() -> None:
+def test_a_missing_scope_gets_403_with_all_required_scopes() -> None:
     auth = TokenAuth(Table("https://id.example", good=ANN), require_scopes=["read", "write"])
     status, challenge, _ = refusal(auth, "Bearer good")
     assert status == 403
     assert challenge.startswith('Bearer error="insufficient_scope", scope="read write", resource_metadata="https://')
 
 
-def test_a_verified_token_is_remembered_for_as_long_as_its_verifier_trusts_it() -> None:
+def test_a_verified_token_is_cached_for_as_long_as_its_verifier_allows() -> None:
     clock, table = Clock(), Table(good=ANN)
     auth = TokenAuth(table, clock=clock)
     authenticate(auth, "Bearer good")
@@ -188,7 +188,7 @@ def test_a_verified_token_is_remembered_for_as_long_as_its_verifier_trusts_it() 
 
 
 @pytest.mark.parametrize("length", [MAX_KEY_BYTES, MAX_KEY_BYTES + 1])
-def test_a_long_token_is_remembered_in_bounded_memory(length: int) -> None:
+def test_a_long_token_is_cached_in_bounded_memory(length: int) -> None:
     token = "x" * (length - len("Bearer "))
     table = Table(**{token: ANN})
     auth = TokenAuth(table)
@@ -199,7 +199,7 @@ def test_a_long_token_is_remembered_in_bounded_memory(length: int) -> None:
     assert all(len(key) <= MAX_KEY_BYTES for key in auth._remembered)
 
 
-def test_a_remembered_token_ends_at_its_expiry() -> None:
+def test_a_cached_token_ends_at_its_expiry() -> None:
     clock = Clock()
     table = Table(good=Principal(subject="ann", expires=clock.now + 10))
     auth = TokenAuth(table, clock=clock)
@@ -218,7 +218,7 @@ def test_a_token_whose_verifier_reports_a_change_is_verified_again() -> None:
     assert refusal(auth, "Bearer good")[0] == 401
 
 
-def test_a_token_that_was_verified_before_a_change_is_not_remembered_after_it() -> None:
+def test_a_token_verified_before_a_change_is_not_cached_after_it() -> None:
     """The issuer withdraws a key while a token that it signed is being verified."""
 
     class Slow(Table):
@@ -253,7 +253,7 @@ def test_a_token_that_was_verified_before_a_change_is_not_remembered_after_it() 
     asyncio.run(main())
 
 
-def test_a_verifier_that_is_slow_holds_up_its_own_tokens_only() -> None:
+def test_a_slow_verifier_delays_only_its_own_tokens() -> None:
     class Slow(Table):
         most = now = 0
 
@@ -308,7 +308,7 @@ def test_a_change_reaches_each_server_that_shares_a_verifier(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("leeway", [0.0, LEEWAY_SECONDS])
-def test_a_token_and_the_memory_of_it_end_after_the_same_leeway(leeway: float) -> None:
+def test_a_token_and_its_cached_result_end_after_the_same_leeway(leeway: float) -> None:
     issuer, clock = Issuer(), Clock()
     auth = TokenAuth(jwt_verifier(issuer, clock=clock, leeway=leeway), clock=clock)
     token = issuer.sign(exp=clock.now + 10, iat=clock.now)
@@ -322,7 +322,7 @@ def test_a_token_and_the_memory_of_it_end_after_the_same_leeway(leeway: float) -
         assert refusal(auth, f"Bearer {given}")[2] == "The token has expired."
 
 
-def test_refused_tokens_are_not_remembered_and_accepted_ones_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accepted_tokens_are_cached_up_to_a_limit_and_refused_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_auth, "MAX_REMEMBERED_TOKENS", 2)
     table = Table(a=ANN, b=ANN, c=ANN)
     auth = TokenAuth(table)
@@ -357,7 +357,7 @@ def test_a_bound_token_needs_a_new_proof_for_each_request() -> None:
     assert "used before" in message
 
 
-def test_a_bound_token_is_not_accepted_as_a_plain_one_also_when_it_is_remembered() -> None:
+def test_a_bound_token_is_not_accepted_as_a_plain_one_even_if_cached() -> None:
     clock = Clock()
     auth = TokenAuth(Table(bound=BOUND), clock=clock)
     assert refusal(auth, "Bearer bound")[:2] == (401, f'DPoP error="invalid_token", algs="{" ".join(ALGORITHMS)}"')
@@ -372,7 +372,7 @@ def test_a_plain_token_is_not_accepted_with_a_proof() -> None:
     assert "not bound to a key" in refusal(auth, "DPoP bound", dpop=proof(clock, "1"))[2]
 
 
-def test_a_proof_is_for_one_method_and_one_url() -> None:
+def test_a_proof_is_valid_for_one_method_and_url() -> None:
     clock = Clock()
     auth = TokenAuth(Table(bound=BOUND), clock=clock)
     assert refusal(auth, "DPoP bound", dpop=proof(clock, "1", htm="GET"))[0] == 401
@@ -404,7 +404,7 @@ def test_the_metadata_is_at_the_well_known_url_of_the_resource(url: str, metadat
     assert metadata_url(url) == metadata
 
 
-def test_one_verifier_or_several_stand_for_a_token_auth() -> None:
+def test_a_verifier_or_a_list_of_verifiers_becomes_a_token_auth() -> None:
     one, other = Table(), Table()
     assert as_token_auth(one).verifiers == (one,)
     assert as_token_auth([one, other]).verifiers == (one, other)

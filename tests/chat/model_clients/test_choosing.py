@@ -50,13 +50,13 @@ def test_a_model_has_an_endpoint(text: str, environ: dict[str, str], url: str, n
         ("openai/x", {"OPENAI_API_KEY": "sk-secret\nvalue"}, "OPENAI_API_KEY is not a key"),
     ],
 )
-def test_an_error_says_what_to_set(text: str | None, environ: dict[str, str], advice: str) -> None:
+def test_an_error_names_the_variable_to_set(text: str | None, environ: dict[str, str], advice: str) -> None:
     with pytest.raises(ModelNotChosen, match=advice) as caught:
         choose_model(text, environ)
     assert "\n" not in str(caught.value) and "secret" not in str(caught.value)
     assert caught.value.exit_code == 2
 
 
-def test_a_choice_is_shown_without_its_key() -> None:
+def test_a_chosen_model_is_shown_without_its_key() -> None:
     choice = choose_model("openai/x", {"OPENAI_API_KEY": "sk-secret", "OPENAI_BASE_URL": "http://me:pass-word@gpu/v1"})
     assert "secret" not in f"{choice!r} {choice}" and "pass-word" not in repr(choice)

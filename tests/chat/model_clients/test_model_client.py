@@ -93,7 +93,7 @@ def test_cancelling_an_answer_closes_the_connection(served: Endpoint) -> None:
     asyncio.run(run())
 
 
-def test_a_tool_call_and_its_result_go_there_and_back(served: Endpoint) -> None:
+def test_a_tool_call_and_its_result_survive_a_round_trip(served: Endpoint) -> None:
     served.answer("Let me look.", Call("harbour_tide", {"place": "pier 4", "depth": 2.5}, id="call-7"))
     tools = [{"type": "function", "function": {"name": "harbour_tide", "parameters": {"type": "object"}}}]
     if served.api == "anthropic":
@@ -142,7 +142,7 @@ def test_several_calls_have_different_ids(served: Endpoint) -> None:
 
 @pytest.mark.parametrize("text", ["{", "[1]", '"x"', "nothing"])
 @pytest.mark.parametrize("api", ["openai", "anthropic"])
-def test_arguments_that_are_no_object_are_named(api: str, text: str) -> None:
+def test_arguments_that_are_not_an_object_are_reported(api: str, text: str) -> None:
     with endpoint(api) as served:
         served.answer(Call("tide", text=text))
         answer, _ = ask(served)
@@ -150,7 +150,7 @@ def test_arguments_that_are_no_object_are_named(api: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 529, 503])
-def test_an_overloaded_endpoint_is_asked_again_when_it_says(served: Endpoint, status: int) -> None:
+def test_an_overloaded_endpoint_is_retried_after_the_time_that_it_names(served: Endpoint, status: int) -> None:
     waits: list[tuple[float, str]] = []
     served.answer(Refuse(status, "slow down", {"Retry-After": "1"}))
     served.answer("Fine.")
@@ -162,7 +162,7 @@ def test_an_overloaded_endpoint_is_asked_again_when_it_says(served: Endpoint, st
     assert len(served.requests) == 2
 
 
-def test_retries_end(served: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retries_are_bounded(served: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_client, "FIRST_DELAY_SECONDS", 0.01)
     for _ in range(model_client.ATTEMPTS + 1):
         served.answer(Refuse(429, "slow down"))
@@ -171,7 +171,7 @@ def test_retries_end(served: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(served.requests) == model_client.ATTEMPTS
 
 
-def test_a_long_wait_is_reported_instead(served: Endpoint) -> None:
+def test_a_long_retry_after_is_reported_instead(served: Endpoint) -> None:
     served.answer(Refuse(429, "quota", {"Retry-After": "3600"}))
     with pytest.raises(ModelUnreachable, match=r"It asks to wait 3,600 s"):
         ask(served)
@@ -205,7 +205,7 @@ def test_a_refusal_says_what_to_change(served: Endpoint, status: int, message: s
     assert len(served.requests) == 1
 
 
-def test_a_member_that_an_endpoint_does_not_know_is_left_out() -> None:
+def test_a_member_that_an_endpoint_refuses_is_left_out() -> None:
     with endpoint("openai") as served:
         served.answer(Refuse(400, "Unrecognized request argument supplied: stream_options"))
         served.answer(Refuse(422, "max_completion_tokens: extra fields not permitted"))
@@ -215,7 +215,7 @@ def test_a_member_that_an_endpoint_does_not_know_is_left_out() -> None:
         assert served.requests[2]["max_tokens"] == 50
 
 
-def test_no_answer_at_all_is_reported(served: Endpoint) -> None:
+def test_a_missing_answer_is_reported(served: Endpoint) -> None:
     hold = Hold()
     served.answer("first", hold)
     with pytest.raises(ModelUnreachable, match=r"silent for 0\.2 s.*--model-timeout"):
@@ -223,7 +223,7 @@ def test_no_answer_at_all_is_reported(served: Endpoint) -> None:
     hold.release()
 
 
-def test_an_endpoint_that_is_not_there_is_named(served: Endpoint) -> None:
+def test_an_unreachable_endpoint_is_reported_by_name(served: Endpoint) -> None:
     environment = {name: value.replace(served.url, "http://127.0.0.1:9") for name, value in served.environment.items()}
 
     async def run() -> None:

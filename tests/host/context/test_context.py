@@ -86,7 +86,7 @@ async def test_resources_are_chosen_by_uri_and_by_mention(folder: Path) -> None:
     assert version
 
 
-async def test_mentions_in_the_question_choose_and_names_of_people_do_not(folder: Path) -> None:
+async def test_mentions_in_the_question_choose_resources_and_names_of_people_do_not(folder: Path) -> None:
     async with host_of(folder) as host:
         context = await host.context("What did @alice write in @data/berths.txt, and is it true?")
         plain = await host.context("What does @alice say about the tide alarm?")
@@ -94,7 +94,7 @@ async def test_mentions_in_the_question_choose_and_names_of_people_do_not(folder
     assert "alarm.log" in names(plain)
 
 
-async def test_a_mention_that_fits_nothing_or_several_is_an_error_that_names_them(folder: Path) -> None:
+async def test_a_mention_of_no_resource_or_of_several_is_an_error(folder: Path) -> None:
     (folder / "old").mkdir()
     (folder / "old" / "alarm.log").write_text("another one")
     async with host_of(folder) as host:
@@ -362,7 +362,7 @@ def test_a_long_line_is_shown_around_the_words() -> None:
 # Changes
 
 
-async def test_changed_says_what_to_send_again(folder: Path) -> None:
+async def test_changed_lists_the_resources_to_send_again(folder: Path) -> None:
     async with host_of(folder) as host:
         context = await host.context(QUESTION, select=["@alarm.log", "@berths.txt"])
         assert await context.changed() == []
@@ -391,7 +391,7 @@ async def test_a_change_that_makes_a_text_longer_stays_within_the_budget(folder:
     assert context.tokens <= 700
 
 
-async def test_a_long_line_that_is_cut_is_not_called_whole() -> None:
+async def test_a_long_line_that_is_cut_is_reported_as_cut() -> None:
     server = Server("words")
 
     @server.resource("words://one", mime_type="text/plain")

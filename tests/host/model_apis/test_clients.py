@@ -146,7 +146,7 @@ def test_a_model_that_takes_only_text_gets_no_file(format: str) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_calls_of_one_answer_run_side_by_side_in_order(format: str) -> None:
+def test_calls_of_one_answer_run_concurrently_and_keep_their_order(format: str) -> None:
     async def test() -> None:
         steps: list[Step] = [[("harbour_meet", {"number": n}) for n in (3, 1, 2)]]
         _, endpoint = await driven(format, steps)
@@ -176,7 +176,7 @@ def test_a_name_that_the_api_refuses_is_mapped_back(format: str) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_mistakes_of_a_model_are_results_that_it_can_act_on(format: str) -> None:
+def test_invalid_calls_of_a_model_are_results_with_advice(format: str) -> None:
     async def test() -> None:
         steps: list[Step] = [
             [("harbour_birth", {"ship": "Amber"}), ("harbour_berth", {"ship": 3}), ("harbour_berth", {})],
@@ -191,7 +191,7 @@ def test_mistakes_of_a_model_are_results_that_it_can_act_on(format: str) -> None
 
 
 @pytest.mark.parametrize("format", ["openai", "openai-responses"])
-def test_arguments_that_are_no_json_object_are_a_result_too(format: str) -> None:
+def test_arguments_that_are_not_a_json_object_are_an_error_result(format: str) -> None:
     async def test() -> None:
         steps: list[Step] = [[("harbour_berth", '{"ship": "Am'), ("harbour_berth", "[1]"), ("harbour_chart", "")]]
         _, endpoint = await driven(format, steps)
@@ -245,7 +245,7 @@ def test_a_long_result_is_cut_and_its_rest_can_be_read(format: str) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_tool_that_selects_says_how_to_see_less(format: str) -> None:
+def test_a_cut_result_of_a_tool_with_filters_advises_to_use_them(format: str) -> None:
     async def test() -> None:
         async with host() as used:
             await used.ready()
@@ -306,7 +306,7 @@ def test_a_tool_that_was_not_given_is_refused() -> None:
     run(test())
 
 
-def test_a_server_whose_own_tool_is_named_like_one_of_the_host_keeps_it() -> None:
+def test_a_tool_of_a_server_takes_precedence_over_a_tool_of_the_host_with_its_name() -> None:
     async def test() -> None:
         server = library()
 

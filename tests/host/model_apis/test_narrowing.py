@@ -34,7 +34,7 @@ def defined(schema: Any, format: str, strict: bool = False) -> tuple[Any, list[s
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_plain_schema_stays_as_it_is(format: str) -> None:
+def test_a_plain_schema_is_unchanged(format: str) -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -77,7 +77,7 @@ def test_keywords_that_gemini_refuses_are_reported_and_stated_in_the_description
     "schema",
     [{}, {"type": "string"}, {"type": ["null"]}, {"type": "array", "items": {"type": "string"}}, {"enum": [1]}],
 )
-def test_a_schema_that_is_no_object_becomes_one(format: str, schema: Any) -> None:
+def test_a_schema_that_is_not_an_object_is_wrapped(format: str, schema: Any) -> None:
     kept, dropped = defined(schema, format)
     assert kept in (None, {"type": "object", "properties": {}})  # Gemini takes a function without parameters
     assert bool(dropped) is (schema != {})
@@ -163,7 +163,7 @@ def test_a_value_of_any_json_is_cut_for_gemini() -> None:
     "reference",
     ["https://example.test/schema.json", "#/definitions/missing", "#anchor", "other.json#/x", 3, "#/properties/x/9/y"],
 )
-def test_a_reference_to_nowhere_is_dropped(format: str, reference: Any) -> None:
+def test_an_unresolvable_reference_is_dropped(format: str, reference: Any) -> None:
     kept, dropped = defined({"type": "object", "properties": {"x": {"$ref": reference, "title": "X"}}}, format)
     assert kept["properties"]["x"] == {"title": "X"}
     assert len(dropped) == 1 and "refers to no place in the schema" in dropped[0]
@@ -192,7 +192,7 @@ def test_references_by_anchor_by_pointer_and_to_the_root_are_followed(format: st
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_older_drafts_get_their_present_form(format: str) -> None:
+def test_keywords_of_older_drafts_are_translated(format: str) -> None:
     schema = {
         "$schema": "http://json-schema.org/draft-04/schema#",
         "type": "object",
@@ -231,7 +231,7 @@ def test_names_that_an_api_refuses_are_replaced_and_put_back() -> None:
     assert defined(schema, "openai")[0]["properties"] == schema["properties"]
 
 
-def test_nested_names_are_left_alone_for_anthropic() -> None:
+def test_nested_names_are_unchanged_for_anthropic() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "object", "properties": {"$b": {"type": "string"}}}}}
     assert defined(schema, "anthropic") == (schema, [])
 
@@ -294,7 +294,7 @@ def test_anthropic_has_no_recursion_in_strict_mode_and_openai_has() -> None:
     assert defined(tree, "openai", strict=True)[1] == []
 
 
-def test_nulls_that_strict_mode_made_are_left_out_of_the_arguments() -> None:
+def test_nulls_for_optional_arguments_in_strict_mode_are_removed() -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -316,14 +316,14 @@ def test_nulls_that_strict_mode_made_are_left_out_of_the_arguments() -> None:
 # Bounds.
 
 
-def test_a_schema_is_used_up_to_its_size_and_no_further() -> None:
+def test_the_size_of_a_schema_is_bounded() -> None:
     empty = len(json.dumps({"type": "object", "description": ""}, separators=(",", ":")))
     for size, used in ((MAX_SCHEMA_BYTES, True), (MAX_SCHEMA_BYTES + 1, False)):
         kept, dropped = defined({"type": "object", "description": "x" * (size - empty)}, "anthropic")
         assert ("description" in kept) is used and bool(dropped) is not used
 
 
-def test_a_schema_is_used_up_to_its_depth_and_no_further() -> None:
+def test_the_depth_of_a_schema_is_bounded() -> None:
     def nested(levels: int) -> Any:
         schema: Any = {"type": "string"}
         for _ in range(levels):

@@ -83,7 +83,7 @@ def test_an_answer_without_calls_has_none(format: str, answer: Any) -> None:
 
 
 @pytest.mark.parametrize("answer", [{"a": 1}, {"type": "tool_result"}, 3, "[1", '"text"', {"candidates": 3}])
-def test_a_value_that_is_no_answer_is_refused(answer: Any) -> None:
+def test_a_value_that_is_not_an_answer_is_refused(answer: Any) -> None:
     with pytest.raises(ValueError, match="model"):
         find_calls(answer)
     with pytest.raises(TypeError, match="object of its client"):
@@ -99,7 +99,7 @@ def test_empty_arguments_are_those_of_a_tool_without_any(arguments: Any) -> None
 
 
 @pytest.mark.parametrize("arguments", ['{"hour": 7', "[7]", "7", '"x"', "null", "{'hour': 7}", "NaN", "[" * 2_000])
-def test_arguments_that_are_no_object_are_a_fault_with_advice(arguments: str) -> None:
+def test_arguments_that_are_not_an_object_are_a_fault_with_advice(arguments: str) -> None:
     (call,) = find_calls({"type": "function", "id": "c", "function": {"name": "tide", "arguments": arguments}})[1]
     if arguments == "null":
         assert call.arguments == {} and not call.fault
@@ -107,7 +107,7 @@ def test_arguments_that_are_no_object_are_a_fault_with_advice(arguments: str) ->
         assert "Call the tool again" in call.fault
 
 
-def test_arguments_are_read_up_to_their_length_and_no_further() -> None:
+def test_the_length_of_arguments_is_bounded() -> None:
     for length, readable in ((MAX_ARGUMENT_CHARACTERS, True), (MAX_ARGUMENT_CHARACTERS + 1, False)):
         text = json.dumps({"x": "y" * (length - len('{"x": ""}'))})
         (call,) = find_calls({**RESPONSE, "arguments": text})[1]
@@ -139,7 +139,7 @@ JSON = st.recursive(
 
 
 @given(answer=JSON, format=st.none() | st.sampled_from(tuple(MODEL_APIS)))
-def test_no_answer_raises_anything_else(answer: Any, format: str | None) -> None:
+def test_every_answer_is_parsed_or_raises_the_documented_error(answer: Any, format: str | None) -> None:
     try:
         calls = find_calls(json.dumps(answer), format)[1]
     except ValueError:

@@ -76,7 +76,7 @@ def test_the_number_of_images_is_bounded(number: int, left_out: int) -> None:
     assert (f"[{left_out} more images" in found.text) is bool(left_out)
 
 
-def test_an_image_is_what_its_bytes_are() -> None:
+def test_the_type_of_an_image_comes_from_its_bytes() -> None:
     assert output(image(kind="image/jpeg")).files[0].mime_type == "image/png"
     assert output(image(kind="application/octet-stream")).files[0].mime_type == "image/png"
     assert output(image(b"<svg/>")).parts == ["[(image/png, 6 B) is not sent: its bytes are of another type.]"]

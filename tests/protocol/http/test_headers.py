@@ -39,14 +39,14 @@ from wharfinger.protocol.http.headers import (
         ("x?=", b"x?="),
     ],
 )
-def test_value_is_written_plain_where_that_is_safe(text: str, value: bytes) -> None:
+def test_safe_values_are_written_literally(text: str, value: bytes) -> None:
     """2026-07-28, header encoding."""
     assert encode_value(text) == value
     assert decode_value(value) == text
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_every_text_comes_back(text: str) -> None:
+def test_every_text_survives_a_round_trip(text: str) -> None:
     value = encode_value(text)
     assert value.isascii()
     assert not set(value) & {10, 13, 0}
@@ -107,7 +107,7 @@ def test_misplaced_annotation_is_an_error(properties: dict[str, Any]) -> None:
         find_header_params({"type": "object", "properties": properties})
 
 
-def test_client_sends_a_header_for_each_value_that_is_there() -> None:
+def test_client_sends_a_header_for_each_present_value() -> None:
     assert param_headers(MIRRORS, {"region": "ä", "dry": False, "page": {"size": 42.0}}) == [
         (b"mcp-param-dry-run", b"false"),
         (b"mcp-param-region", b"=?base64?w6Q=?="),
@@ -158,7 +158,7 @@ def test_smallest_encoded_value_is_empty() -> None:
 
 
 @pytest.mark.parametrize(("size", "header"), [(2**53 - 1, b"9007199254740991"), (1 - 2**53, b"-9007199254740991")])
-def test_integers_that_every_reader_has_exactly_are_sent(size: int, header: bytes) -> None:
+def test_only_integers_that_are_exact_in_javascript_are_sent(size: int, header: bytes) -> None:
     assert param_headers(MIRRORS, {"page": {"size": size}}) == [(b"mcp-param-size", header)]
     for beyond in (size + (1 if size > 0 else -1), float(size + (1 if size > 0 else -1))):
         with pytest.raises(ValueError, match="within"):
@@ -194,7 +194,7 @@ def test_number_in_a_header_has_32_characters_at_most(header: bytes, same: bool)
         (UNSET, False),
     ],
 )
-def test_arguments_are_compared_as_they_came(arguments: Raw | UnsetType, same: bool) -> None:
+def test_arguments_are_compared_with_their_json_text(arguments: Raw | UnsetType, same: bool) -> None:
     headers = {b"mcp-param-region": b"eu"}
     check_arguments((), headers, arguments)
     if same:
@@ -206,7 +206,7 @@ def test_arguments_are_compared_as_they_came(arguments: Raw | UnsetType, same: b
         check_arguments(MIRRORS, {}, arguments)
 
 
-def test_annotation_must_be_on_the_way_through_properties() -> None:
+def test_annotations_are_found_only_below_properties() -> None:
     annotated = {"type": "string", "x-mcp-header": "A"}
     for schema in (
         annotated,

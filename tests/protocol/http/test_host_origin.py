@@ -98,7 +98,7 @@ def test_missing_or_malformed_host_is_a_bad_request(host: str | None) -> None:
         ("http://u@localhost:8000", 403),
     ],
 )
-def test_page_may_call_its_own_origin_only(origin: str, status: int) -> None:
+def test_a_page_may_call_only_its_own_origin(origin: str, status: int) -> None:
     """Security H01, H02, H04, H06."""
     assert knock(HostOriginPolicy("127.0.0.1"), "localhost:8000", origin) == status
 
@@ -115,7 +115,7 @@ def test_the_literal_bind_address_is_a_host() -> None:
     assert knock(HostOriginPolicy("2001:db8::7"), "[2001:db8::7]:8000") == 200
 
 
-def test_settings_open_doors() -> None:
+def test_settings_allow_hosts_and_origins() -> None:
     doors = HostOriginPolicy(
         allow_hosts=["a.test", "b.test:81"],
         allow_origins=["https://page.test"],
@@ -155,7 +155,7 @@ def test_setting_that_cannot_be_right_is_an_error_at_the_start(settings: Any) ->
         HostOriginPolicy(**settings)
 
 
-def test_remembered_hosts_are_bounded() -> None:
+def test_cached_hosts_are_bounded() -> None:
     doors = HostOriginPolicy()
     for port in range(1000):
         knock(doors, f"localhost:{port}", f"http://localhost:{port}")
@@ -185,7 +185,7 @@ def test_remembered_hosts_are_bounded() -> None:
         (":80", 400),
     ],
 )
-def test_form_of_a_host_is_checked_whichever_is_allowed(host: str, status: int) -> None:
+def test_the_form_of_a_host_is_checked_with_any_setting(host: str, status: int) -> None:
     assert knock(HostOriginPolicy(allow_hosts=["*"]), host) == status
 
 
@@ -229,7 +229,7 @@ def test_origin_is_its_own_by_name_and_port(host: str, origin: str, status: int)
     assert knock(HostOriginPolicy(allow_hosts=["wharf.test"]), host, origin) == status
 
 
-def test_origin_of_a_scheme_without_a_known_port_is_allowed_as_it_is_written() -> None:
+def test_origin_of_a_scheme_without_a_known_port_is_compared_literally() -> None:
     doors = HostOriginPolicy(allow_origins=["vscode-webview+x.y://page/"])
     assert knock(doors, "localhost", "vscode-webview+x.y://page") == 200
     assert knock(doors, "localhost", "vscode-webview+x.y://page:1") == 403
@@ -245,7 +245,7 @@ def test_answer_is_shared_with_pages_of_the_settings_only() -> None:
     assert HostOriginPolicy(allow_origins=["*"]).shared_with({}) == b"*"
 
 
-def test_first_64_values_that_pass_are_remembered_and_none_that_is_refused() -> None:
+def test_the_first_64_accepted_values_are_cached_and_refused_ones_are_not() -> None:
     doors = HostOriginPolicy()
     for port in range(65):
         knock(doors, f"localhost:{port}", f"http://localhost:{port}")
@@ -258,7 +258,7 @@ def test_first_64_values_that_pass_are_remembered_and_none_that_is_refused() -> 
     assert knock(doors, "localhost:64", "http://localhost:64") == 200
 
 
-def test_remembered_origin_is_allowed_for_its_own_host_only() -> None:
+def test_a_cached_origin_is_allowed_for_its_own_host_only() -> None:
     doors = HostOriginPolicy()
     assert knock(doors, "localhost:1", "http://localhost:1") == 200
     assert knock(doors, "localhost:2", "http://localhost:1") == 403

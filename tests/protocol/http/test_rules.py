@@ -69,7 +69,7 @@ def test_list_headers_that_repeat_are_joined() -> None:
 
 
 @pytest.mark.parametrize("name", [b"host", b"origin", b"authorization", b"content-type", b"content-length"])
-def test_header_that_decides_may_not_repeat(name: bytes) -> None:
+def test_a_decisive_header_may_not_repeat(name: bytes) -> None:
     """Security H05, A08."""
     refused(400, read_headers, [(name, b"a"), (name, b"a")])
 
@@ -89,7 +89,7 @@ def test_routing_header_may_not_repeat(name: bytes) -> None:
     "kind",
     [b"application/json", b"Application/JSON", b"application/json; charset=utf-8", b'application/json;charset="UTF-8"'],
 )
-def test_json_is_taken(kind: bytes) -> None:
+def test_json_is_accepted(kind: bytes) -> None:
     assert check_post(POST | {b"content-type": kind}, 100) == ACCEPTS_JSON | ACCEPTS_EVENTS
 
 
@@ -153,7 +153,7 @@ def test_accept_is_read(accept: bytes | None, expected: int) -> None:
     assert accepted_types(accept) == expected
 
 
-def test_post_that_does_not_take_json_is_not_acceptable() -> None:
+def test_a_post_that_does_not_accept_json_is_not_acceptable() -> None:
     """Security H10."""
     for accept in (b"text/html", b"text/event-stream", b""):
         refused(406, check_post, POST | {b"accept": accept}, 100)
@@ -287,7 +287,7 @@ def test_accept_is_read_up_to_4096_bytes() -> None:
         assert accepted_types(accept) == expected
 
 
-def test_content_types_are_numbered_one_and_two() -> None:
+def test_accepted_types_are_a_bit_mask() -> None:
     assert (accepted_types(b"application/json"), accepted_types(b"text/event-stream"), accepted_types(None)) == (
         1,
         2,
@@ -298,7 +298,7 @@ def test_content_types_are_numbered_one_and_two() -> None:
 @pytest.mark.parametrize(
     ("parameter", "taken"), [(b"q=0", 0), (b"q=0.000", 0), (b"Q=0", 0), (b"q=0.001", 1), (b"x=0", 1), (b"q=1", 1)]
 )
-def test_quality_of_nothing_refuses(parameter: bytes, taken: int) -> None:
+def test_a_quality_of_zero_refuses_a_type(parameter: bytes, taken: int) -> None:
     assert accepted_types(b"application/json; " + parameter) == taken
 
 
@@ -343,11 +343,11 @@ def test_request_without_params_names_no_version() -> None:
         (b'{"_meta":{},"protocolVersion":1}', "session"),
     ],
 )
-def test_version_in_meta_decides_whatever_it_is(params: bytes, era: str) -> None:
+def test_any_version_in_meta_takes_precedence(params: bytes, era: str) -> None:
     assert find_era({SESSION: b"s"}, Message("2.0", 1, "a/b", Raw(params))) == era
 
 
-def test_refusal_goes_with_its_headers() -> None:
+def test_a_refusal_has_its_headers() -> None:
     error = refused(415, check_post, POST | {b"content-encoding": b"gzip"}, 100)
     assert isinstance(error, HttpRefusal)
     assert error.headers == ((b"connection", b"close"), (b"accept-encoding", b"identity"))
@@ -358,7 +358,7 @@ def test_refusal_goes_with_its_headers() -> None:
 @pytest.mark.parametrize(
     "name", [b"last-event-id", b"content-encoding", b"transfer-encoding", b"content-type", b"host", b"origin"]
 )
-def test_every_header_that_decides_closes_the_connection_if_it_repeats(name: bytes) -> None:
+def test_a_repeated_decisive_header_closes_the_connection(name: bytes) -> None:
     error = refused(400, read_headers, [(b"a", b"b"), (name, b"x"), (name, b"y")])
     assert isinstance(error, HttpRefusal)
     assert error.headers == ((b"connection", b"close"),)

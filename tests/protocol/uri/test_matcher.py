@@ -168,7 +168,7 @@ def test_last_separator_counts(row: list[Atom], text: str, held: list[str | None
         ([NAME, Placeholder(SEGMENT, "."), "-", NAME], 1),
     ],
 )
-def test_row_that_does_not_say_where_a_hole_ends_is_refused(row: list[Atom], placeholder: int) -> None:
+def test_a_row_with_an_ambiguous_end_of_a_placeholder_is_refused(row: list[Atom], placeholder: int) -> None:
     with pytest.raises(UnclearBoundary) as caught:
         Matcher(row)
     assert caught.value.placeholder == placeholder
@@ -221,7 +221,7 @@ def test_rows_meet_only_if_some_text_fits_both(one: list[Atom], other: list[Atom
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_bound_of_a_hole_counts_characters_and_not_bytes(count: int) -> None:
+def test_the_bound_of_a_placeholder_counts_characters_and_not_bytes(count: int) -> None:
     matcher = Matcher([Placeholder(SEGMENT, "", 1, count)])
     for token in TOKENS:
         if token != "/":

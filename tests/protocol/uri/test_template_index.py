@@ -42,7 +42,7 @@ def test_the_most_specific_template_wins_in_any_order() -> None:
         assert {uri: (index.find(uri) or ("",))[0] for uri in FINDS} == FINDS
 
 
-def test_nothing_is_found_where_nothing_matches() -> None:
+def test_a_uri_without_a_matching_template_is_not_found() -> None:
     index: TemplateIndex[int] = TemplateIndex()
     assert index.find("a") is None
     index.add("log://{v}", 1)
@@ -83,14 +83,14 @@ def test_equally_specific_templates_are_refused_by_name(one: str, other: str) ->
         ("x/{a}/b{/p*}", "x/{a}/c{/p*}"),
     ],
 )
-def test_templates_that_cannot_match_the_same_uri_live_together(one: str, other: str) -> None:
+def test_templates_that_cannot_match_the_same_uri_coexist(one: str, other: str) -> None:
     index: TemplateIndex[int] = TemplateIndex()
     index.add(one, 1)
     index.add(other, 2)
     assert len(index) == 2
 
 
-def test_a_removed_template_is_gone_and_may_come_back() -> None:
+def test_a_removed_template_can_be_added_again() -> None:
     index: TemplateIndex[int] = TemplateIndex()
     index.add("a/{x}/b", 1)
     index.add("a/{x}", 2)
@@ -128,9 +128,7 @@ SHAPES: list[tuple[str, Callable[[int], str], str]] = [
 
 
 @pytest.mark.parametrize(("build", "uri"), [pytest.param(*row[1:], id=row[0]) for row in SHAPES])
-def test_finding_among_a_thousand_takes_less_than_a_tenth_of_a_millisecond(
-    build: Callable[[int], str], uri: str
-) -> None:
+def test_finding_one_of_a_thousand_templates_takes_less_than_0_1_ms(build: Callable[[int], str], uri: str) -> None:
     index: TemplateIndex[int] = TemplateIndex()
     for number in range(1000):
         index.add(build(number), number)
@@ -152,7 +150,7 @@ ALIKE = [
 
 
 @pytest.mark.parametrize("removed", [None, "a://x/{v}/n0", "a://{+p}"])
-def test_many_and_few_that_begin_alike_are_found_as_if_each_were_tried(removed: str | None) -> None:
+def test_the_index_finds_the_same_template_as_trying_each(removed: str | None) -> None:
     index: TemplateIndex[str] = TemplateIndex()
     for text in ALIKE:
         index.add(text, text)
@@ -166,7 +164,7 @@ def test_many_and_few_that_begin_alike_are_found_as_if_each_were_tried(removed: 
         assert index.find(uri) == next((found for found in one_by_one if found[1] is not None), None), uri
 
 
-def test_a_uri_of_many_segments_is_refused_in_little_time() -> None:
+def test_a_uri_with_many_segments_is_refused_in_bounded_time() -> None:
     index: TemplateIndex[int] = TemplateIndex()
     for number in range(100):
         index.add(f"a/{{x}}/{number}/{{y}}{{/z*}}", number)
@@ -185,7 +183,7 @@ def test_templates_are_distinguished_by_the_part_before_the_query_only_if_it_dif
         index.add("x://h/{u}-two{?z}", 3)
 
 
-def test_nothing_is_left_of_templates_that_are_removed() -> None:
+def test_removed_templates_leave_nothing_in_the_index() -> None:
     index: TemplateIndex[int] = TemplateIndex()
     texts = ["a/{x}/b", "a/{x}", "a/b/{x}", "a/b/{+x}", "{x}/c", "a/{x}-c", "lone", ""]
     for number, text in enumerate(texts):
@@ -212,7 +210,7 @@ def test_shared_parts_stay_when_one_template_is_removed() -> None:
     assert index._root.children["a"].children[None].entries
 
 
-def test_template_without_anything_matches_nothing_but_itself() -> None:
+def test_an_empty_template_matches_only_the_empty_uri() -> None:
     index: TemplateIndex[int] = TemplateIndex()
     index.add("", 1)
     index.add("{+x}", 2)
@@ -237,7 +235,9 @@ MANY = [
 
 @pytest.mark.parametrize("number", [1, MAX_LINEAR_TEMPLATES, MAX_LINEAR_TEMPLATES + 1, 3 * MAX_LINEAR_TEMPLATES])
 @pytest.mark.parametrize(("build", "uri", "values"), MANY)
-def test_one_of_few_or_of_many_is_found(build: str, uri: str, values: dict[str, str], number: int) -> None:
+def test_a_template_is_found_among_few_and_among_many(
+    build: str, uri: str, values: dict[str, str], number: int
+) -> None:
     index: TemplateIndex[int] = TemplateIndex()
     for n in range(3, 3 + number):
         index.add(build % n, n)
@@ -246,7 +246,7 @@ def test_one_of_few_or_of_many_is_found(build: str, uri: str, values: dict[str, 
     assert index.find(uri.replace("n3", "m3")) is None
 
 
-def test_shorter_beginning_is_found_beside_many_longer_ones() -> None:
+def test_a_template_with_a_shorter_prefix_is_found_among_many_longer_ones() -> None:
     index: TemplateIndex[str] = TemplateIndex()
     for number in range(MAX_LINEAR_TEMPLATES + 1):
         index.add(f"a/b/{{v}}/n{number}", f"n{number}")

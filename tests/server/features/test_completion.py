@@ -39,7 +39,7 @@ async def answer(server: Server, ref: Any, name: str, typed: str, others: dict[s
 
 @pytest.mark.parametrize(("number", "more"), [(0, False), (99, False), (100, False), (101, True), (250, True)])
 @looped
-async def test_a_hundred_values_are_shown_and_how_many_there_are(number: int, more: bool) -> None:
+async def test_a_hundred_values_and_their_total_are_sent(number: int, more: bool) -> None:
     values = [f"q{n}" for n in range(number)]
     expected = {"values": values[:100], "total": number, "hasMore": more}
     assert await completed(Complete(values)) == expected
@@ -51,14 +51,16 @@ async def test_a_hundred_values_are_shown_and_how_many_there_are(number: int, mo
 
 
 @looped
-async def test_a_completion_of_its_own_keeps_what_it_says() -> None:
+async def test_a_returned_completion_is_sent_unchanged() -> None:
     own = await completed(Complete(lambda typed: t.Completion(values=["a"], total=9, has_more=True)))
     assert own == {"values": ["a"], "total": 9, "hasMore": True}
 
 
 @pytest.mark.parametrize(("number", "more"), [(99, False), (100, False), (101, True)])
 @looped
-async def test_a_folder_says_whether_there_are_more_paths(tmp_path: Path, number: int, more: bool) -> None:
+async def test_a_completion_of_a_folder_reports_whether_it_has_more_paths(
+    tmp_path: Path, number: int, more: bool
+) -> None:
     for at in range(number):
         (tmp_path / f"quay{at:03}.txt").touch()
     server = Server("s")
@@ -70,14 +72,14 @@ async def test_a_folder_says_whether_there_are_more_paths(tmp_path: Path, number
 
 
 @looped
-async def test_fixed_values_are_those_that_begin_with_what_is_typed() -> None:
+async def test_fixed_values_are_filtered_by_the_typed_prefix() -> None:
     fixed = Complete(["north", "nose", "south"])
     assert (await completed(fixed, "no"))["values"] == ["north", "nose"]
     assert (await completed(fixed, "x")) == {"values": [], "total": 0, "hasMore": False}
 
 
 @looped
-async def test_a_function_may_look_at_the_other_arguments_and_at_the_context() -> None:
+async def test_a_completer_may_use_the_other_arguments_and_the_context() -> None:
     def both(typed: str, others: Any) -> list[str]:
         return [typed, *others.values()]
 
@@ -135,7 +137,7 @@ class Rows(Source):
 
 
 @looped
-async def test_each_reference_is_completed_by_what_it_refers_to() -> None:
+async def test_each_reference_is_completed_by_its_own_feature() -> None:
     server = Server("s")
     server.include(Rows())
     server.resources.add("a:static", lambda: "x")

@@ -29,7 +29,7 @@ def names(some: Features[Named]) -> list[str]:
     return [feature.definition for feature in some]
 
 
-def test_features_are_kept_in_the_order_in_which_they_came() -> None:
+def test_features_keep_the_order_of_their_registration() -> None:
     some, changes = features()
     for name in "cab":
         some.add(name, Named(name))
@@ -39,7 +39,7 @@ def test_features_are_kept_in_the_order_in_which_they_came() -> None:
     assert (names(some), len(some), len(changes)) == (["c", "b", "new"], 3, 5)
 
 
-def test_a_name_that_is_taken_and_one_that_is_not_there_are_refused_by_name() -> None:
+def test_duplicate_and_unknown_names_are_refused_with_the_name() -> None:
     some, changes = features()
     some.add("a", Named("a"))
     with pytest.raises(ValueError, match="thing 'a' is registered already"):
@@ -50,7 +50,7 @@ def test_a_name_that_is_taken_and_one_that_is_not_there_are_refused_by_name() ->
 
 
 @pytest.mark.parametrize("first", ["fallback", "own"])
-def test_a_fallback_gives_way_whichever_comes_first(first: str) -> None:
+def test_a_fallback_is_replaced_in_any_order_of_registration(first: str) -> None:
     some, _ = features()
     for kind in (first, "own" if first == "fallback" else "fallback"):
         some.add("search", Named(kind), fallback=kind == "fallback")
@@ -62,7 +62,7 @@ def test_a_fallback_gives_way_whichever_comes_first(first: str) -> None:
     assert names(some) == ["fallback"]
 
 
-def test_pages_have_permanent_entries_once() -> None:
+def test_pages_have_each_permanent_entry_once() -> None:
     some, _ = features()
     for number in range(7):
         some.add(str(number), Named(str(number)))
@@ -146,7 +146,7 @@ def test_a_disabled_feature_keeps_its_name_and_its_position() -> None:
             refused("a")
 
 
-def test_a_disabled_fallback_gives_way_too() -> None:
+def test_a_disabled_fallback_is_replaced_too() -> None:
     some, _ = features()
     some.add("search", Named("fallback"), fallback=True)
     some.disable("search")
@@ -175,7 +175,7 @@ def mounted(whole: Features[Named], *parts: Features[Named]) -> None:
         MountedFeatures(Part(f"part {number}"), part, whole, "whole", prefix=f"{number}_").show()
 
 
-def test_every_change_of_a_part_changes_the_version_of_the_whole_once() -> None:
+def test_each_change_of_a_mounted_server_changes_the_version_of_its_parent_once() -> None:
     (whole, changes), (part, _) = features(), features()
     mounted(whole, part)
     before = whole.version
@@ -193,7 +193,7 @@ def test_every_change_of_a_part_changes_the_version_of_the_whole_once() -> None:
     assert changes == []
 
 
-def test_a_feature_that_one_server_refuses_is_in_none() -> None:
+def test_a_feature_that_one_server_refuses_is_added_to_none() -> None:
     (first, _), (second, _), (part, changes) = features(), features(), features()
     mounted(first, part)
     mounted(second, part)
@@ -208,7 +208,7 @@ def test_a_feature_that_one_server_refuses_is_in_none() -> None:
     assert names(first) == names(second) == ["a", "b"]
 
 
-def test_every_used_key_is_known_in_order_also_of_disabled_features() -> None:
+def test_keys_are_listed_in_order_including_disabled_features() -> None:
     some, _ = features()
     for name in "abc":
         some.add(name, Named(name), fallback=name == "b")
@@ -222,7 +222,7 @@ def test_every_used_key_is_known_in_order_also_of_disabled_features() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4])
-def test_a_page_ends_where_the_next_begins_and_the_last_says_so(limit: int) -> None:
+def test_pages_continue_at_their_end_and_the_last_has_no_position(limit: int) -> None:
     some, _ = features()
     for name in "abcd":
         some.add(name, Named(name))

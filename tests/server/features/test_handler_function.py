@@ -101,7 +101,7 @@ async def test_a_plain_function_runs_in_a_thread_unless_it_is_inline() -> None:
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_context_is_injected_by_annotation_wherever_a_function_is(revision: str) -> None:
+async def test_context_is_injected_by_annotation_into_every_kind_of_function(revision: str) -> None:
     server = Server("s")
 
     @server.resource("a:static")
@@ -148,7 +148,7 @@ def test_parameters_that_are_not_the_variables_are_refused(
         Server("s").resources.add(uri, function)
 
 
-def test_parameters_with_defaults_and_many_keywords_are_fine() -> None:
+def test_parameters_with_defaults_and_keyword_parameters_are_accepted() -> None:
     server = Server("s")
     server.resources.add("a:b", lambda x=1, *rest, **others: "")
     server.resources.add("a:{x}/{y}", lambda **variables: "")
@@ -158,7 +158,7 @@ def test_parameters_with_defaults_and_many_keywords_are_fine() -> None:
 
 
 @looped
-async def test_a_function_that_takes_longer_than_its_time_is_cancelled_and_says_so() -> None:
+async def test_a_function_over_its_timeout_is_cancelled_and_reported() -> None:
     server = Server("s")
     gone = asyncio.Event()
 
@@ -181,7 +181,7 @@ async def test_a_function_that_takes_longer_than_its_time_is_cancelled_and_says_
 
 
 @looped
-async def test_a_functions_own_timeout_is_not_the_servers() -> None:
+async def test_a_timeout_error_of_the_function_is_not_reported_as_the_servers_timeout() -> None:
     server = Server("s")
 
     async def fails() -> str:
@@ -194,7 +194,7 @@ async def test_a_functions_own_timeout_is_not_the_servers() -> None:
 
 
 @looped
-async def test_a_quick_function_with_a_time_is_served() -> None:
+async def test_a_function_within_its_timeout_is_served() -> None:
     server = Server("s")
     server.resources.add("a:b", coroutine, timeout=20)
     assert (await read(server, "a:b"))[0]["text"] == "c"
@@ -204,7 +204,7 @@ async def test_a_quick_function_with_a_time_is_served() -> None:
 
 
 @looped
-async def test_a_callers_share_is_its_principals_else_its_addresss() -> None:
+async def test_a_caller_shares_threads_by_its_principal_or_its_address() -> None:
     server = Server("s")
     request = opened(server, "server/discover")
     assert owner_of(request) == share_of(request) != share_of(opened(server, "server/discover"))
@@ -219,7 +219,7 @@ async def test_a_callers_share_is_its_principals_else_its_addresss() -> None:
     assert owner_of(request).split(MEMBER_SEPARATOR) == [f"principal {named('ann').key}", ""]
 
 
-def test_sessions_of_one_address_are_members_of_its_share() -> None:
+def test_sessions_of_one_address_are_members_of_its_group() -> None:
     server = Server("s")
     one, other = (opened(server, "tools/list", revision="2025-11-25") for _ in range(2))
     one.peer = other.peer = "192.0.2.1"
@@ -227,7 +227,7 @@ def test_sessions_of_one_address_are_members_of_its_share() -> None:
     assert owner_of(one) == owner_of(one) != owner_of(other)
 
 
-def test_callers_over_http_without_an_address_share_one_part() -> None:
+def test_http_callers_without_an_address_share_one_group() -> None:
     """As behind a proxy that connects to the ASGI server by a Unix socket."""
     server = Server("s")
     one, other = (opened(server, "server/discover") for _ in range(2))
@@ -236,7 +236,7 @@ def test_callers_over_http_without_an_address_share_one_part() -> None:
 
 
 @pytest.mark.parametrize("principal", ["ann", "ann\nbob", "ann\n"])
-def test_no_name_puts_a_caller_into_the_share_of_another_one(principal: str) -> None:
+def test_no_client_name_puts_a_caller_into_the_share_of_another(principal: str) -> None:
     request = opened(Server("s"), "server/discover", principal=principal)
     for name in ("sailor", "sail\nor", "\n"):
         request.caller = msgspec.structs.replace(request.caller, info=t.Implementation(name=name, version="1"))
@@ -244,7 +244,7 @@ def test_no_name_puts_a_caller_into_the_share_of_another_one(principal: str) -> 
 
 
 @looped
-async def test_a_blocking_function_holds_up_nothing_else() -> None:
+async def test_a_blocking_function_delays_no_other_request() -> None:
     """security F08"""
     server = Server("s")
     released = threading.Event()
@@ -261,7 +261,7 @@ async def test_a_blocking_function_holds_up_nothing_else() -> None:
 
 
 @looped
-async def test_a_call_that_was_refused_for_want_of_threads_says_so() -> None:
+async def test_a_call_refused_for_lack_of_threads_is_reported() -> None:
     from wharfinger.server.threads import Pool
 
     server = Server("s", pool=Pool(size=1, queue=0))
@@ -282,7 +282,7 @@ async def test_a_call_that_was_refused_for_want_of_threads_says_so() -> None:
     server.pool.close()
 
 
-def test_only_what_needs_nothing_is_awaited_as_it_is() -> None:
+def test_only_functions_without_wrapping_are_awaited_directly() -> None:
     server = Server("s")
     assert HandlerFunction(server.services, coroutine).direct
     assert not HandlerFunction(server.services, plain).direct
@@ -312,7 +312,7 @@ async def test_an_optional_context_is_passed() -> None:
     assert called["result"]["content"][0]["text"] == "s"
 
 
-def test_variables_are_completed_by_what_stands_beside_them_or_by_their_choices() -> None:
+def test_variables_are_completed_by_their_annotation_or_their_choices() -> None:
     class Own(Complete):
         """A marker of the author."""
 
@@ -324,7 +324,7 @@ def test_variables_are_completed_by_what_stands_beside_them_or_by_their_choices(
 
 
 @pytest.mark.parametrize("timeout", [0, -1.0])
-def test_a_time_that_nothing_can_keep_is_reported_at_registration(timeout: float) -> None:
+def test_a_timeout_that_cannot_be_enforced_is_refused_at_registration(timeout: float) -> None:
     async def it() -> str:
         return ""
 
@@ -335,7 +335,7 @@ def test_a_time_that_nothing_can_keep_is_reported_at_registration(timeout: float
 
 
 @pytest.mark.parametrize(("length", "same"), [(64, True), (63, False)])
-def test_clients_of_one_address_are_distinguished_by_64_signs_of_their_names(length: int, same: bool) -> None:
+def test_clients_of_one_address_are_distinguished_by_64_characters_of_their_names(length: int, same: bool) -> None:
     owners = []
     for ending in ("one", "two"):
         request = opened(Server("s"), "server/discover")
@@ -349,7 +349,7 @@ def test_clients_of_one_address_are_distinguished_by_64_signs_of_their_names(len
 @pytest.mark.parametrize("question", ["elicit", "elicit_url", "sample", "roots", "ask", "once"])
 @pytest.mark.parametrize("inline", [False, True])
 @looped
-async def test_error_for_a_plain_function_that_asks_says_to_make_it_async(
+async def test_the_error_of_a_plain_function_that_requests_input_advises_async(
     question: str, inline: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     def asks(ctx: Context) -> str:
@@ -362,7 +362,7 @@ async def test_error_for_a_plain_function_that_asks_says_to_make_it_async(
     assert f"declare the handler with `async def`, and write `await ctx.{question}(…)`" in caplog.text
 
 
-def test_a_plain_function_that_asks_nothing_of_its_context_is_fine() -> None:
+def test_a_plain_function_may_have_a_context() -> None:
     import random
 
     def other(ctx: Context) -> str:
@@ -384,7 +384,7 @@ def test_a_plain_function_that_asks_nothing_of_its_context_is_fine() -> None:
 
 
 @looped
-async def test_bounds_and_texts_beside_a_variables_type_hold() -> None:
+async def test_constraints_in_the_annotation_of_a_variable_are_applied() -> None:
     server = Server("s")
 
     @server.resource("a:{number}")

@@ -88,7 +88,7 @@ async def test_the_last_page_has_no_cursor(number: int) -> None:
 
 
 @looped
-async def test_templates_of_registered_ones_and_sources_are_one_list() -> None:
+async def test_registered_templates_and_those_of_sources_are_one_list() -> None:
     server = Server("s", page_size=2)
     for number in range(3):
         server.resources.add(f"a{number}:{{x}}", lambda x: x)
@@ -201,7 +201,7 @@ async def test_a_catalogue_is_closed_when_its_page_is_full() -> None:
 
 
 @looped
-async def test_long_uris_make_cursors_that_open() -> None:
+async def test_cursors_of_long_uris_can_be_opened() -> None:
     server = Server("s", page_size=1)
     uris = [f"x:{n:02}" + "é" * 8000 for n in range(40)]
     server.list_resources(catalogue(uris, keyed=False))
@@ -262,7 +262,7 @@ async def test_a_page_is_encoded_once_until_the_list_changes() -> None:
 
 
 @looped
-async def test_only_so_many_pages_are_kept() -> None:
+async def test_the_number_of_cached_pages_is_bounded() -> None:
     server = Server("s", page_size=1)
     for number in range(MAX_CACHED_PAGES + 10):
         server.resources.add(f"a:{number}", lambda: "")
@@ -271,7 +271,7 @@ async def test_only_so_many_pages_are_kept() -> None:
 
 
 @looped
-async def test_a_list_says_whose_share_of_the_threads_it_uses() -> None:
+async def test_a_list_uses_the_thread_share_of_its_caller() -> None:
     """security H53: slow lists of one caller do not delay another's."""
     owners: list[str] = []
     server = Server("s")
@@ -328,7 +328,7 @@ def yielding(source: Described, *, keyed: bool) -> Callable[..., AsyncIterator[t
 
 @given(registered=SIZES, first=SIZES, second=SIZES, third=SIZES, size=st.integers(1, 12), room=st.integers(1, 3_000))
 @settings(max_examples=examples(200), deadline=None)
-def test_pages_are_as_full_as_bytes_allow_and_nothing_is_lost_or_doubled(
+def test_pages_are_filled_up_to_their_bytes_without_losses_or_duplicates(
     registered: list[int], first: list[int], second: list[int], third: list[int], size: int, room: int
 ) -> None:
     server = Server("s")
@@ -374,7 +374,7 @@ async def test_a_page_of_exactly_the_bytes_is_one_page(more: int) -> None:
 
 @pytest.mark.parametrize("number", [DEFAULT_PAGE_SIZE, DEFAULT_PAGE_SIZE + 1])
 @looped
-async def test_a_thousand_are_one_page(number: int) -> None:
+async def test_a_thousand_short_entries_are_one_page(number: int) -> None:
     server = Server("s")
     for each in range(number):
         server.resources.add(f"notes://of-the-harbour/{each:05}", lambda: "", description="A note on the tide. " * 5)
@@ -393,7 +393,7 @@ async def test_a_thousand_long_descriptions_are_several_pages() -> None:
 
 
 @looped
-async def test_the_page_size_of_an_author_is_exact() -> None:
+async def test_a_configured_page_size_is_exact() -> None:
     server = Server("s", page_size=300)
     for number in range(301):
         server.resources.add(f"a:{number:05}", lambda: "", description="d" * 5_000)

@@ -70,7 +70,7 @@ async def test_files_are_read_in_a_thread_when_the_result_is_sent(tmp_path: Path
 
 
 @looped
-async def test_a_file_that_is_not_there_or_too_large_is_that_calls_error(tmp_path: Path) -> None:
+async def test_a_missing_or_too_large_file_is_an_error_of_its_call(tmp_path: Path) -> None:
     for image, limits in ((Image(tmp_path / "gone.png"), Limits()), (Image(PNG), Limits(content=8))):
         (block,) = await content(image, limits=limits)
         assert "Internal error (reference " in block["text"]
@@ -96,7 +96,7 @@ async def test_a_block_has_annotations_and_meta() -> None:
 
 
 @looped
-async def test_a_prompt_may_say_them_too() -> None:
+async def test_prompts_may_return_media() -> None:
     server = Server("s")
 
     @server.prompt
@@ -123,7 +123,7 @@ async def test_a_prompt_may_say_them_too() -> None:
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_blocks_that_a_revision_does_not_know_are_text(revision: str) -> None:
+async def test_blocks_unknown_to_a_revision_are_sent_as_text(revision: str) -> None:
     blocks = await content(["Here:", Audio(WAV), LINK, Image(PNG), File(data=b"calm", format="txt")], revision)
     known = {"2024-11-05": {"image", "resource"}, "2025-03-26": {"image", "resource", "audio"}}
     wanted = ["text", "audio", "resource_link", "image", "resource"]
@@ -137,7 +137,7 @@ async def test_blocks_that_a_revision_does_not_know_are_text(revision: str) -> N
 
 
 @looped
-async def test_a_prompts_blocks_are_text_too_where_a_revision_does_not_know_them() -> None:
+async def test_unknown_blocks_of_prompts_are_sent_as_text() -> None:
     server = Server("s")
 
     @server.prompt
@@ -164,7 +164,7 @@ async def test_a_prompts_blocks_are_text_too_where_a_revision_does_not_know_them
     ],
 )
 @looped
-async def test_a_format_is_short_or_a_whole_type(made: Any, mime_type: str) -> None:
+async def test_a_format_is_a_short_name_or_a_media_type(made: Any, mime_type: str) -> None:
     (block,) = await content(made())
     assert (block.get("mimeType") or block["resource"]["mimeType"]) == mime_type
 
@@ -200,7 +200,7 @@ async def test_a_file_has_its_own_name_hints_and_metadata(tmp_path: Path) -> Non
     assert (image["annotations"], image["_meta"]) == ({"priority": 0.5}, {"k": 1})
 
 
-def test_media_are_of_a_path_or_of_bytes() -> None:
+def test_media_have_a_path_or_bytes() -> None:
     for wrong in (lambda: Image(), lambda: Image("x", data=b"x"), lambda: Image(b"x", data=b"y")):
         with pytest.raises(TypeError, match=r"Image\(\) takes either a path or data"):
             wrong()

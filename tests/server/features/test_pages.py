@@ -60,7 +60,7 @@ async def uris(server: Server) -> list[str]:
 
 @pytest.mark.parametrize("error", [InternalError("The disk\nis away."), OSError("secret")])
 @looped
-async def test_a_source_that_cannot_be_listed_is_named_with_the_reason_and_logged_once(
+async def test_a_source_that_cannot_be_listed_is_reported_with_the_reason_and_logged_once(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = Rows("one"), Rows("two")
@@ -88,7 +88,7 @@ async def test_a_source_that_cannot_be_listed_is_named_with_the_reason_and_logge
 
 
 @looped
-async def test_a_list_names_what_is_missing_from_a_mounted_server() -> None:
+async def test_a_list_reports_missing_sources_of_a_mounted_server() -> None:
     one, whole, part = Rows("one"), of(Rows("two")), Server("part")
     part.include(one)
     whole.include(part)
@@ -98,7 +98,7 @@ async def test_a_list_names_what_is_missing_from_a_mounted_server() -> None:
 
 
 @looped
-async def test_a_source_that_is_alone_is_waited_for_while_it_answers_probes() -> None:
+async def test_an_only_source_is_awaited_while_it_answers_probes() -> None:
     alone = Rows("one")
     alone.patience = 0.01
     alone.go = asyncio.Event()
@@ -168,7 +168,7 @@ async def test_a_late_page_that_failed_is_not_reported_and_requested_again() -> 
 
 
 @looped
-async def test_a_list_that_is_cancelled_cancels_what_it_asked() -> None:
+async def test_cancelling_a_list_cancels_its_requests_to_sources() -> None:
     slow, quick = Rows("slow"), Rows("quick")
     slow.go = asyncio.Event()
     waiting = asyncio.ensure_future(listed(of(slow, quick)))

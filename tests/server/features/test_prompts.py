@@ -68,7 +68,7 @@ def test_a_function_is_listed_with_its_arguments() -> None:
     }
 
 
-def test_strings_are_read_as_what_the_function_wants() -> None:
+def test_strings_are_converted_to_the_types_of_the_parameters() -> None:
     assert get(briefing, {"vessel": "Mary", "days": "6"}) == {
         "messages": [prompt_message("Mary 7")],
         "description": "Brief me.",
@@ -218,7 +218,7 @@ def test_an_unknown_prompt_or_argument_is_an_invalid_param(ref: dict[str, str], 
         complete(ref, name, "")
 
 
-def test_a_completer_of_another_shape_is_refused_at_once() -> None:
+def test_a_completer_with_an_invalid_signature_is_refused_at_registration() -> None:
     with pytest.raises(TypeError, match=r"must take \(typed\)"):
         Complete(lambda: ())
     with pytest.raises(TypeError, match=r"must take \(typed\)"):
@@ -260,7 +260,7 @@ def test_a_message_of_an_unknown_kind_is_a_fault_of_the_server(message: dict[str
 
 
 @pytest.mark.parametrize("values", [3, "mary", None])
-def test_a_completion_that_cannot_work_is_refused_at_once(values: Any) -> None:
+def test_an_invalid_completer_is_refused_at_registration(values: Any) -> None:
     with pytest.raises(TypeError, match=r"Complete\(\) takes a function or a list of texts"):
         Complete(values)
 

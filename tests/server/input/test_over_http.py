@@ -37,7 +37,7 @@ def call(wire: RawClient, name: str, capabilities: dict[str, Any], **more: Any) 
     return wire.reply()
 
 
-def test_a_stateless_call_is_answered_with_its_question(http: ServerThread) -> None:
+def test_a_stateless_call_returns_its_input_request(http: ServerThread) -> None:
     with http.wire() as wire:
         reply = call(wire, "it", EVERYTHING)
         result = reply.json["result"]
@@ -48,7 +48,7 @@ def test_a_stateless_call_is_answered_with_its_question(http: ServerThread) -> N
         assert reply.json["error"]["code"] == -32602
 
 
-def test_a_question_may_follow_what_was_streamed(http: ServerThread) -> None:
+def test_an_input_request_may_follow_streamed_notifications(http: ServerThread) -> None:
     with http.wire() as wire:
         reported = call(wire, "chatty", EVERYTHING).events
         assert [event.get("method", "answer") for event in reported] == ["notifications/progress", "answer"]
@@ -64,7 +64,7 @@ def test_a_missing_client_capability_is_reported_with_its_status(http: ServerThr
         assert reply.json["error"]["data"] == {"requiredCapabilities": {"elicitation": {}}}
 
 
-def test_a_session_is_asked_on_the_stream_of_its_call(http: ServerThread) -> None:
+def test_a_session_gets_input_requests_on_the_stream_of_its_call(http: ServerThread) -> None:
     with http.wire() as wire, http.wire() as other:
         reply = wire.in_session("", "initialize", {**INITIALIZE, "capabilities": EVERYTHING}, 0)
         session = reply.headers["mcp-session-id"]

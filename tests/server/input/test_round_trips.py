@@ -534,7 +534,7 @@ async def test_progress_grows_and_logs_are_sent_once_over_all_runs() -> None:
 
 @pytest.mark.parametrize("revision", FORM_REVISIONS)
 @looped
-async def test_a_resource_read_within_a_call_has_input_requests_of_its_own(revision: str) -> None:
+async def test_a_resource_read_within_a_call_has_its_own_input_requests(revision: str) -> None:
     server = Server("s")
 
     @server.resource("in:{x}")
@@ -769,7 +769,7 @@ async def test_sessions_ignore_request_state_and_input_responses() -> None:
 
 
 @looped
-async def test_each_round_has_a_state_of_its_own() -> None:
+async def test_each_round_has_its_own_state() -> None:
     @tool()
     async def server(ctx: Context) -> str:
         name = await ctx.elicit("Step 1: What is your name?", Who, key="step1")
@@ -1167,7 +1167,7 @@ async def test_replay_runs_again_in_every_revision(revision: str) -> None:
 
 
 @looped
-async def test_dependencies_are_closed_when_a_run_ends_with_a_question() -> None:
+async def test_dependencies_are_closed_when_a_run_ends_with_an_input_request() -> None:
     from typing import Annotated
 
     from wharfinger import Depends

@@ -49,7 +49,7 @@ def made() -> Server:
 
 @pytest.mark.parametrize("revision", ALL)
 @looped
-async def test_middleware_stands_around_every_request(revision: str) -> None:
+async def test_middleware_wraps_every_request(revision: str) -> None:
     server = made()
     seen = seeing(server)
     stateless = revision == ALL[-1]
@@ -92,7 +92,7 @@ async def test_the_first_middleware_is_outermost() -> None:
 
 
 @looped
-async def test_middleware_for_some_methods_leaves_the_others_as_they_are() -> None:
+async def test_middleware_for_some_methods_does_not_affect_others() -> None:
     server = made()
     before = dict(server.handlers)
     seen = seeing(server, "tools/call", "resources/read")
@@ -116,7 +116,7 @@ async def test_middleware_also_applies_to_features_registered_later() -> None:
     assert seen == ["resources/read hook"]
 
 
-def test_without_middleware_handlers_are_what_was_put_in() -> None:
+def test_without_middleware_handlers_are_not_wrapped() -> None:
     server = made()
     assert server.handlers["resources/read"] == server.resources.read
     assert server.handlers["tools/call"] == server.tools.call
@@ -124,7 +124,7 @@ def test_without_middleware_handlers_are_what_was_put_in() -> None:
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_middleware_may_change_what_is_asked_and_what_is_answered(revision: str) -> None:
+async def test_middleware_may_change_the_request_and_the_result(revision: str) -> None:
     server = made()
 
     @server.middleware("tools/call")
@@ -287,7 +287,7 @@ def test_objects_and_partials_are_middleware_and_decorators_return_the_function(
         (("sampling/createMessage",), "is not a request from clients"),
     ],
 )
-def test_middleware_that_would_never_run_are_refused(methods: tuple[str, ...], error: str) -> None:
+def test_middleware_that_would_never_run_is_refused(methods: tuple[str, ...], error: str) -> None:
     async def hook(call: Call, next: Next) -> Result: ...
 
     with pytest.raises(ValueError, match=error):
@@ -301,7 +301,7 @@ def test_a_plain_function_is_refused_as_middleware() -> None:
         def hook(call: Call, next: Next) -> Result: ...
 
 
-def test_middleware_that_takes_too_little_is_reported_at_registration() -> None:
+def test_middleware_with_too_few_parameters_is_refused_at_registration() -> None:
     async def alone(call: Call) -> None: ...
 
     register: Any = Server("s").add_middleware
@@ -310,7 +310,7 @@ def test_middleware_that_takes_too_little_is_reported_at_registration() -> None:
 
 
 @looped
-async def test_the_outermost_middleware_comes_first_whenever_it_was_added() -> None:
+async def test_outermost_middleware_runs_first_in_any_order_of_registration() -> None:
     server = made()
     seen: list[str] = []
 
@@ -328,7 +328,7 @@ async def test_the_outermost_middleware_comes_first_whenever_it_was_added() -> N
     assert seen == ["first", "a", "b"]
 
 
-def test_middleware_that_only_passes_on_leaves_what_is_stored_where_it_is() -> None:
+def test_pass_through_middleware_does_not_load_stored_blobs() -> None:
     async def passes(call: Call, next: Next) -> Result:
         return await next(call)
 

@@ -81,7 +81,7 @@ async def test_a_call_is_logged_without_its_values(caplog: pytest.LogCaptureFixt
 
 
 @looped
-async def test_a_log_message_without_a_reader_is_not_written(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_call_is_not_logged_below_the_level_of_the_logger(caplog: pytest.LogCaptureFixture) -> None:
     server = made()
     log = logging.getLogger("tests.calls")
     server.add_middleware(log_calls(log, level=logging.DEBUG))
@@ -107,7 +107,7 @@ async def test_a_log_message_without_a_reader_is_not_written(caplog: pytest.LogC
         (SystemExit(), "failed"),
     ],
 )
-def test_every_end_of_a_call_has_a_word(answer: Any, outcome: str) -> None:
+def test_every_outcome_of_a_call_is_named(answer: Any, outcome: str) -> None:
     assert outcome_of(answer) == outcome
 
 
@@ -115,7 +115,7 @@ def test_every_end_of_a_call_has_a_word(answer: Any, outcome: str) -> None:
 
 
 @looped
-async def test_times_are_kept_by_method_and_reported() -> None:
+async def test_times_are_recorded_and_reported_by_method() -> None:
     clock = Clock()
     server = made(clock)
     reported: list[Any] = []
@@ -135,7 +135,7 @@ async def test_times_are_kept_by_method_and_reported() -> None:
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_refusal_of_a_caller_above_the_rate_says_when_to_try_again(revision: str) -> None:
+async def test_a_caller_above_the_rate_is_refused_with_retry_after(revision: str) -> None:
     clock = Clock()
     server = made()
     server.add_middleware(limit_rate(0.5, burst=2, clock=clock), "tools/call")
@@ -160,7 +160,7 @@ async def test_refusal_of_a_caller_above_the_rate_says_when_to_try_again(revisio
     assert "result" in await ask(server, "tools/list", {}, revision, principal="mary")
 
 
-def test_over_http_the_refusal_is_a_status_that_clients_know() -> None:
+def test_over_http_a_refusal_has_status_429() -> None:
     server = made()
     server.add_middleware(limit_rate(0.1, burst=1, clock=Clock()), "tools/call")
     with ServerThread(cast("Any", server)) as http, http.wire() as wire:
@@ -243,7 +243,7 @@ async def test_size_counts_the_bytes_that_are_sent() -> None:
 
 
 @looped
-async def test_a_burst_is_as_many_calls_as_it_says_and_the_rate_brings_them_back() -> None:
+async def test_a_burst_allows_its_number_of_calls_and_is_refilled_at_the_rate() -> None:
     clock = Clock()
     server = made()
     server.add_middleware(limit_rate(2, burst=3, clock=clock))
@@ -259,7 +259,7 @@ async def test_a_burst_is_as_many_calls_as_it_says_and_the_rate_brings_them_back
 
 
 @looped
-async def test_without_a_burst_a_seconds_worth_comes_at_once_and_at_least_one() -> None:
+async def test_without_a_burst_the_calls_of_one_second_and_at_least_one_are_allowed() -> None:
     for rate, first in ((3.0, [True, True, True, False]), (0.1, [True, False, False, False])):
         clock = Clock()
         server = made()
@@ -275,7 +275,7 @@ async def test_without_a_burst_a_seconds_worth_comes_at_once_and_at_least_one() 
 @pytest.mark.parametrize(
     "options", [{"per_second": 0}, {"burst": 0}, {"max_callers": 0}, {"per_second": -1}, {"burst": -1}]
 )
-def test_a_rate_of_nothing_is_refused_and_one_is_not(options: dict[str, Any]) -> None:
+def test_a_rate_must_be_positive(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="positive"):
         limit_rate(**{"per_second": 1, **options})
     limit_rate(0.01, burst=1, max_callers=1)

@@ -40,7 +40,7 @@ def test_sections_of_google_are_read_to_their_end(text: str, found: dict[str, st
 
 
 @pytest.mark.parametrize("text", ["Args: text\n    a: One.", "Others:\n    a: One.", "Args"])
-def test_a_line_that_begins_no_section_is_text(text: str) -> None:
+def test_a_line_that_does_not_begin_a_section_is_text(text: str) -> None:
     assert of(f"Do it.\n\n{text}") == (f"Do it.\n\n{text}", {})
 
 
@@ -84,7 +84,7 @@ def test_fields_of_sphinx_are_read_to_their_end(text: str, found: dict[str, str]
     assert of(f"Do it.\n\n{text}") == ("Do it.", found)
 
 
-def test_without_sections_all_is_text_and_partials_say_what_their_function_does() -> None:
+def test_without_sections_everything_is_text_and_partials_have_the_docstring_of_their_function() -> None:
     def function(a: int) -> None:
         """Do it: now.
 

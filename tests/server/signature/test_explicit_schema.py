@@ -51,7 +51,7 @@ def call(function: Callable[..., Any], arguments: Any, **options: Any) -> str:
         (named, "named 1.0 (2,) None 'x'"),
     ],
 )
-def test_a_function_takes_its_arguments_whole_by_name_or_converted(function: Callable[..., Any], expected: str) -> None:
+def test_arguments_are_passed_as_a_mapping_by_name_or_converted(function: Callable[..., Any], expected: str) -> None:
     assert call(function, {"a": 1, "list": [2], "free": "x"}) == expected
 
 
@@ -75,7 +75,7 @@ def test_strings_are_read_as_arrays_and_objects_only_if_the_option_allows_it(
     assert call(function, {"free": "[3]"}, **options) == call(function, {"free": "[3]"})
 
 
-def test_a_function_that_does_not_take_what_the_schema_says_is_refused_by_name() -> None:
+def test_a_function_that_does_not_match_its_schema_is_refused_by_name() -> None:
     def lacks(a: int) -> str:
         return ""
 

@@ -34,7 +34,7 @@ def routed() -> tuple[Server, list[str]]:
 
 
 @looped
-async def test_the_mark_stands_in_the_schema() -> None:
+async def test_the_header_annotation_is_in_the_schema() -> None:
     properties = (await ask(routed()[0], "tools/list"))["result"]["tools"][1]["inputSchema"]["properties"]
     assert properties["region"] == {"type": "string", "description": "Where to.", "x-mcp-header": "Region"}
     assert properties["urgent"] == {"type": "boolean", "x-mcp-header": "Urgent"}
@@ -57,7 +57,7 @@ def test_an_argument_that_a_header_cannot_repeat_is_refused_at_registration(func
         Server("s").tools.add(function)
 
 
-def test_a_schema_by_hand_is_looked_through_too() -> None:
+def test_header_annotations_of_an_explicit_schema_are_found() -> None:
     inside = {
         "type": "object",
         "properties": {"a": {"type": "array", "items": {"type": "string", "x-mcp-header": "A"}}},
@@ -128,7 +128,7 @@ GOOD = {"mcp-param-region": "north"}
     ],
 )
 @looped
-async def test_a_call_whose_headers_are_like_its_arguments_is_served(arguments: Any, headers: dict[str, str]) -> None:
+async def test_a_call_whose_headers_match_its_arguments_is_served(arguments: Any, headers: dict[str, str]) -> None:
     server, ran = routed()
     status, answer = await post(server, "route", arguments, headers)
     assert (status, answer["result"].get("isError")) == (200, None)
@@ -150,7 +150,9 @@ async def test_a_call_whose_headers_are_like_its_arguments_is_served(arguments: 
     ],
 )
 @looped
-async def test_a_call_whose_headers_are_not_is_refused_before_it_runs(arguments: Any, headers: dict[str, str]) -> None:
+async def test_a_call_whose_headers_differ_from_its_arguments_is_refused_before_it_runs(
+    arguments: Any, headers: dict[str, str]
+) -> None:
     server, ran = routed()
     status, answer = await post(server, "route", arguments, headers)
     assert (status, answer["error"]["code"]) == (400, -32020)
@@ -159,7 +161,7 @@ async def test_a_call_whose_headers_are_not_is_refused_before_it_runs(arguments:
 
 
 @looped
-async def test_tools_without_marked_arguments_and_unknown_ones_need_no_headers() -> None:
+async def test_tools_without_annotated_arguments_and_unknown_tools_need_no_headers() -> None:
     server, _ = routed()
     assert (await post(server, "plain", {}, {}))[0] == 200
     assert (await post(server, "gone", {"region": "north"}, {}))[1]["error"]["code"] == -32602

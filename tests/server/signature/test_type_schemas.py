@@ -58,14 +58,16 @@ def result_of(annotation: Any, value: Any) -> str:
         (annotated_types.Predicate(bool), str, {"type": "string"}),
     ],
 )
-def test_a_marker_beside_a_type_is_shown_and_so_is_one_inside(marker: Any, kind: Any, expected: dict[str, Any]) -> None:
+def test_constraints_of_a_type_and_inside_it_are_in_the_schema(
+    marker: Any, kind: Any, expected: dict[str, Any]
+) -> None:
     assert schema_of(Annotated[kind, marker])["properties"]["a"] == expected
     if "description" not in expected:
         inside = schema_of(list[Annotated[kind, marker]])["properties"]["a"]
         assert inside == {"type": "array", "items": expected}
 
 
-def test_markers_of_several_kinds_hold_together_inside_of_a_type() -> None:
+def test_constraints_of_several_kinds_are_combined_inside_a_type() -> None:
     inner = Annotated[int, msgspec.Meta(le=9), annotated_types.Ge(1), "text"]
     shown = schema_of(dict[str, inner])["properties"]["a"]
     assert shown["additionalProperties"] == {"type": "integer", "minimum": 1, "maximum": 9}
@@ -93,13 +95,13 @@ def test_an_alias_is_refused(marker: Any) -> None:
         schema_of(list[Annotated[int, marker]])
 
 
-def test_a_default_in_a_marker_is_one() -> None:
+def test_a_default_in_a_field_annotation_is_used() -> None:
     assert "required" not in schema_of(Annotated[int, pydantic.Field(default=3)])
     assert "required" not in schema_of(Annotated[list[int], pydantic.Field(default_factory=list)])
     assert schema_of(Annotated[int, pydantic.Field()])["required"] == ["a"]
 
 
-def test_paths_are_texts_and_come_as_paths() -> None:
+def test_paths_are_strings_in_json_and_paths_in_python() -> None:
     assert schema_of(PurePosixPath)["properties"]["a"]["type"] == "string"
     assert result_of(PurePosixPath, "x/y") == "PurePosixPath x/y"
     assert result_of(list[PurePosixPath], ["x"]) == "list [PurePosixPath('x')]"
@@ -134,11 +136,11 @@ class Crew(pydantic.BaseModel):
         ({"name": "Ann", "age": 20, "mates": [5]}, "a.mates[0]: expected an object"),
     ],
 )
-def test_a_model_says_what_is_wrong_and_where(value: Any, fault: str) -> None:
+def test_faults_in_a_model_are_reported_with_their_path(value: Any, fault: str) -> None:
     assert result_of(Crew, value).startswith(f"Invalid arguments:\n{fault}")
 
 
-def test_a_model_is_shown_with_all_that_it_refers_to() -> None:
+def test_the_schema_of_a_model_has_all_its_definitions() -> None:
     schema = schema_of(list[Crew])
     assert schema["properties"]["a"]["items"] == {"$ref": "#/$defs/Crew"} or "properties" in str(schema["$defs"])
     assert set(schema["$defs"]["Crew"]["properties"]) == {"name", "age", "mates"}
@@ -162,7 +164,7 @@ def test_two_types_of_one_name_are_refused() -> None:
         schema_of(tuple[Own, other()])
 
 
-def test_a_value_that_json_does_not_have_is_refused_as_a_result() -> None:
+def test_a_result_with_a_value_that_json_lacks_is_refused() -> None:
     server = Server("s")
     server.tools.add(lambda: {"a": Path("x/y")}, name="path")
     server.tools.add(lambda: {"a": Crew(name="Ann", age=20)}, name="crew")

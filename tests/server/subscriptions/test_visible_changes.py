@@ -95,7 +95,7 @@ async def test_a_list_change_reaches_only_callers_who_see_it(revision: str) -> N
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
-async def test_a_resource_is_judged_when_its_notice_is_sent(revision: str) -> None:
+async def test_access_is_checked_when_a_notification_is_sent(revision: str) -> None:
     server, box = boxed()
     async with Wire(server, revision, "bob") as bob:
         await server.start()
@@ -115,7 +115,7 @@ async def test_a_resource_is_judged_when_its_notice_is_sent(revision: str) -> No
 
 
 @looped
-async def test_watching_what_may_not_be_read_is_refused_like_what_does_not_exist() -> None:
+async def test_watching_a_forbidden_resource_is_refused_like_a_missing_one() -> None:
     server, _ = boxed()
     async with Wire(server, "2025-11-25", "bob") as bob:
         hidden = await bob.ask("resources/subscribe", {"uri": "box://closed/a"})
@@ -180,7 +180,7 @@ async def test_nothing_is_compared_without_a_policy() -> None:
 
 
 @looped
-async def test_the_state_of_a_watcher_is_forgotten_when_it_leaves() -> None:
+async def test_the_state_of_a_watcher_is_dropped_when_it_leaves() -> None:
     server, _ = boxed()
     async with Wire(server, STATELESS, "bob") as bob:
         await server.start()
@@ -194,7 +194,7 @@ async def test_the_state_of_a_watcher_is_forgotten_when_it_leaves() -> None:
 
 
 @looped
-async def test_nothing_is_remembered_of_a_watcher_that_goes_while_its_list_is_read() -> None:
+async def test_no_state_is_kept_of_a_watcher_that_leaves_while_its_list_is_read() -> None:
     server, box = boxed()
     asked, go_on = asyncio.Event(), asyncio.Event()
     page = box.page

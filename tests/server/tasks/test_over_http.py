@@ -55,7 +55,7 @@ def test_the_name_header_repeats_the_tasks_id(method: str) -> None:
             assert (reply.status, reply.error) == (400, -32020)
 
 
-def test_a_task_id_that_stands_twice_in_the_body_is_refused() -> None:
+def test_a_repeated_task_id_in_the_body_is_refused() -> None:
     with ServerThread(harbour()) as http, http.wire() as wire:  # type: ignore[arg-type]
         body = (
             b'{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"a","taskId":"b","_meta":'

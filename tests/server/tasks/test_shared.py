@@ -81,7 +81,7 @@ async def poll_until(wire: Wire, id: str, condition: Callable[[Any], bool]) -> A
 
 
 @looped
-async def test_any_process_reports_the_state_of_a_task_and_passes_messages_to_the_one_that_runs_it(
+async def test_any_process_reports_the_state_of_a_task_and_forwards_messages_to_its_runner(
     tmp_path: Path,
 ) -> None:
     one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
@@ -149,7 +149,7 @@ async def test_messages_to_a_process_that_does_not_read_them_are_bounded(
 
 
 @looped
-async def test_an_unreadable_message_of_another_process_does_not_hold_up_the_rest(tmp_path: Path) -> None:
+async def test_an_unreadable_message_of_another_process_does_not_delay_the_others(tmp_path: Path) -> None:
     one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
     async with wire_to(one) as first, wire_to(two) as second:
         id = (await result(first, "tools/call", name="dredge"))["taskId"]
@@ -249,7 +249,7 @@ class Process:
         self.running.communicate(timeout=20)
 
 
-def test_a_killed_server_keeps_its_results_and_fails_what_it_was_doing(tmp_path: Path) -> None:
+def test_after_a_kill_results_are_kept_and_running_tasks_fail(tmp_path: Path) -> None:
     before = Process(tmp_path)
     done, running, waiting = before.start("quick"), before.start("slow"), before.start("asks")
     finished = before.poll(done, lambda state: state["status"] == "completed")
@@ -267,7 +267,7 @@ def test_a_killed_server_keeps_its_results_and_fails_what_it_was_doing(tmp_path:
     after.end()
 
 
-def test_a_server_that_ends_in_order_says_at_once_what_became_of_its_tasks(tmp_path: Path) -> None:
+def test_a_server_that_closes_reports_the_end_of_its_tasks_at_once(tmp_path: Path) -> None:
     before = Process(tmp_path)
     running = before.start("slow")
     before.end()
@@ -277,7 +277,7 @@ def test_a_server_that_ends_in_order_says_at_once_what_became_of_its_tasks(tmp_p
 
 
 @looped
-async def test_a_process_that_has_lost_a_task_says_so_once_and_stops_it(
+async def test_a_process_that_has_lost_a_task_logs_it_once_and_stops_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
@@ -310,7 +310,7 @@ async def test_a_process_that_has_lost_a_task_says_so_once_and_stops_it(
 
 
 @looped
-async def test_a_question_of_a_task_that_is_lost_is_asked_no_more(tmp_path: Path) -> None:
+async def test_input_requests_of_a_lost_task_are_removed(tmp_path: Path) -> None:
     one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
     async with wire_to(one) as first, wire_to(two) as second:
         id = (await result(first, "tools/call", name="sure"))["taskId"]
@@ -321,9 +321,7 @@ async def test_a_question_of_a_task_that_is_lost_is_asked_no_more(tmp_path: Path
 
 
 @looped
-async def test_messages_take_as_many_bytes_as_the_bound_and_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_bytes_of_messages_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
     one.tasks.heartbeat = 60
     async with wire_to(one) as first, wire_to(two) as second:
@@ -340,7 +338,7 @@ async def test_messages_take_as_many_bytes_as_the_bound_and_no_more(
 
 
 @looped
-async def test_a_store_that_cannot_be_read_for_a_while_is_logged_and_read_again(
+async def test_a_temporarily_unreadable_store_is_logged_and_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
