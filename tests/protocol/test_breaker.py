@@ -168,7 +168,7 @@ class BreakerMachine(RuleBasedStateMachine):
         assert self.breaker.failures == 0 if works else self.breaker.failures - before in (0, 1)
 
     @rule()
-    def somebody_wants_to_probe(self) -> None:
+    def a_caller_wants_to_probe(self) -> None:
         due = self.breaker.probe_in() == 0 and self.breaker.state is BreakerState.OPEN
         assert self.breaker.try_probe() == due
         if due:

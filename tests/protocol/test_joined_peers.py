@@ -108,11 +108,11 @@ class JoinedPeers(RuleBasedStateMachine):
         for event in self.client.receive(self.to_client.popleft()):
             if type(event) is Response:
                 word = event.waiter
-                assert word in self.waiting, "an answer for nobody, or a second one"
+                assert word in self.waiting, "an answer without a waiting caller, or a second answer"
                 self.waiting.discard(word)
                 self.answers[word] = reported(event.message)
             elif type(event) is Reply:
-                assert self.meta is t.UNSET, "a stateless client answers nothing"
+                assert self.meta is t.UNSET, "a stateless client sends no answers"
                 self.to_server.append(event.data)
             elif type(event) is Notification:
                 assert event.waiter is None or event.waiter in self.waiting
@@ -135,7 +135,7 @@ class JoinedPeers(RuleBasedStateMachine):
                 assert self.serving.pop(word) is request
                 self.cancelled.add(word)
             case Response(token, _):
-                assert token in self.asked, "an answer to what was not asked, or a second one"
+                assert token in self.asked, "an answer without a request, or a second answer"
                 self.asked.discard(token)
             case Reply(data):
                 self.send(data)

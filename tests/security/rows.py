@@ -223,7 +223,7 @@ TESTS: dict[str, str] = {
     "D01": "sources/log_files/test_log_follower.py::test_every_line_of_a_process_that_rotates_comes_exactly_once",
     "D02": LOGS + "test_a_line_of_100_mb_is_cut_and_marked",
     "D03": LOGS + "test_a_secret_is_not_shown_in_any_window",
-    "D05": SCREEN + "test_a_screen_that_is_too_large_is_refused_before_it_is_taken",
+    "D05": SCREEN + "test_a_screen_that_is_too_large_is_refused_before_it_is_captured",
     "P01": POLICY + "test_a_resource_that_no_rule_lists_is_refused_like_one_that_does_not_exist",
     "P02": POLICY + "test_a_root_with_the_same_prefix_is_not_allowed",
     "P03": POLICY + "test_an_unusable_policy_allows_nothing",  # a reload under load beside it

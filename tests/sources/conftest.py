@@ -32,8 +32,8 @@ class ChangeRecorder:
     def wait_for(self, *uris: str | None, timeout: float = 10) -> None:
         """Wait until all of these were reported, and forget all earlier reports."""
         with self._more:
-            recorder = self._more.wait_for(lambda: set(uris) <= set(self.changes), timeout)
-            assert recorder, f"{uris} were not told: {self.changes}"
+            reported = self._more.wait_for(lambda: set(uris) <= set(self.changes), timeout)
+            assert reported, f"{uris} were not reported: {self.changes}"
             self.changes.clear()
 
 

@@ -17,13 +17,13 @@ def test_a_path_may_be_given_a_name() -> None:
     assert split_label("/srv/charts") == ("/srv/charts", None)
 
 
-def test_a_path_that_exists_is_a_path_whatever_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_path_is_never_parsed_as_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a=b").mkdir()
     assert split_label("a=b") == ("a=b", None)
 
 
-def test_the_first_label_that_is_not_taken_is_used_and_a_number_only_if_all_are() -> None:
+def test_the_first_free_label_is_used_and_a_number_only_if_all_are_taken() -> None:
     assert first_free_label(["docs"], ()) == "docs"
     assert first_free_label(["docs", "flask-docs"], {"docs"}) == "flask-docs"
     assert first_free_label(["flask-docs", "docs"], {"docs", "flask-docs", "docs-2"}) == "docs-3"
@@ -64,11 +64,11 @@ def test_a_link_to_a_folder_is_that_folder(charts: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("label", ["", ".", "..", "a/b", "a\0"])
-def test_a_label_that_a_uri_cannot_hold_is_refused(charts: Path, label: str) -> None:
+def test_a_label_that_is_invalid_in_a_uri_is_refused(charts: Path, label: str) -> None:
     with pytest.raises(UnusableFolder):
         files(charts, label=label)
 
 
-def test_one_pattern_in_place_of_several_is_a_clear_error(charts: Path) -> None:
+def test_a_pattern_instead_of_a_list_is_a_clear_error(charts: Path) -> None:
     with pytest.raises(TypeError, match=r"include=\['\*.md'\]"):
         files(charts, include="*.md")

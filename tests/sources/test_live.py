@@ -9,7 +9,7 @@ from wharfinger import Client, Server
 from wharfinger.sources import Folder
 
 
-def test_a_client_hears_of_a_change(source: Folder, charts: Path) -> None:
+def test_a_watching_client_is_notified_of_a_change(source: Folder, charts: Path) -> None:
     """The whole way: a file is written, and a client's watch yields."""
     server = Server("live")
     server.include(source)

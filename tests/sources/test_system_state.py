@@ -51,7 +51,7 @@ def test_four_views_and_their_directory_are_listed_in_pages(machine: System) -> 
         machine.page("none", 10)
 
 
-def test_the_directory_says_what_is_in_it(machine: System) -> None:
+def test_the_directory_describes_its_views(machine: System) -> None:
     top, *children = machine.read("system:///").contents
     assert "system:///memory" in str(top.text)
     assert [child.uri for child in children] == [resource.uri for resource in machine.children("system:///")[0]]
@@ -69,7 +69,7 @@ def test_values_agree_with_the_machine(machine: System) -> None:
     assert root["total"] == psutil.disk_usage("/").total
 
 
-def test_answers_say_how_long_they_are_good_and_which_version_they_are(machine: System) -> None:
+def test_answers_have_a_ttl_and_a_version(machine: System) -> None:
     result = machine.read("system:///memory")
     assert (result.ttl_ms, result.cache_scope) == (2000, "public")
     again = machine.read("system:///memory")  # within half a second: one look does for both
@@ -110,7 +110,7 @@ def test_nothing_of_a_command_line_or_an_environment_is_shown(machine: System) -
         "system:///load?by=cpu",
     ],
 )
-def test_other_questions_are_refused_with_what_may_be_asked(machine: System, uri: str) -> None:
+def test_unknown_queries_are_refused_with_the_valid_ones(machine: System, uri: str) -> None:
     with pytest.raises(InvalidArgument, match=r"by=|limit"):
         machine.read(uri)
 
@@ -154,7 +154,7 @@ def test_values_of_the_template_are_completed(machine: System) -> None:
     assert machine.complete(template.uri_template, "other", "", {}) == []
 
 
-def test_it_is_found_by_name_and_has_no_text_to_search(machine: System) -> None:
+def test_the_views_are_found_by_name_only(machine: System) -> None:
     assert [hit.uri for hit in search_documents(machine, "memory FREE", 5)] == ["system:///memory"]
     documents, _ = machine.documents(None, 5)
     assert [document.title for document in documents][2] == "Memory in use and free"
@@ -181,7 +181,7 @@ def test_a_client_reads_and_watches_it() -> None:
     asyncio.run(main())
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_reported_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psutil", None)
     with pytest.raises(MissingExtra, match=r"wharfinger\[system\]"):
         system()

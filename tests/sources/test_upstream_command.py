@@ -88,7 +88,7 @@ async def published(argv: list[str], *others: Any, **options: Any) -> AsyncItera
 async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
     ends = asyncio.get_running_loop().time() + 30
     while not await condition():
-        assert asyncio.get_running_loop().time() < ends, "it never came to be"
+        assert asyncio.get_running_loop().time() < ends, "the condition did not hold in time"
         await asyncio.sleep(0.02)
 
 
@@ -164,7 +164,7 @@ def test_a_command_that_ends_at_once_is_reported_without_its_password_and_hides_
         (["env", "FOO=1", "sh"], "env"),
     ],
 )
-def test_a_command_is_called_after_what_it_runs(argv: list[str], name: str) -> None:
+def test_a_command_is_named_after_its_program(argv: list[str], name: str) -> None:
     assert upstream(argv).name == name
     assert upstream(argv, label="boat").name == "boat"
 

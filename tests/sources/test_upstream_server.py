@@ -90,7 +90,7 @@ async def uris(client: Client) -> list[str]:
 async def eventually(condition: Any, seconds: float = 15) -> None:
     ends = asyncio.get_running_loop().time() + seconds
     while not await condition():
-        assert asyncio.get_running_loop().time() < ends, "it never came to be"
+        assert asyncio.get_running_loop().time() < ends, "the condition did not hold in time"
         await asyncio.sleep(0.02)
 
 

@@ -207,7 +207,7 @@ def test_a_server_at_a_url_that_goes_away_is_down_and_comes_back(revision: str) 
         async with Upstreams([far], options=lambda config: {"revision": revision}) as upstreams:
             upstream = upstreams["far"]
             await upstreams.ready(30)
-            assert upstream.status == "down"  # nobody listens there yet
+            assert upstream.status == "down"  # no server listens there yet
             for _ in range(2):
                 process = await asyncio.create_subprocess_exec(*serve, stderr=asyncio.subprocess.DEVNULL)
                 await until(lambda: upstream.status == "ready", upstreams)

@@ -198,7 +198,7 @@ async def test_a_bounded_number_of_callers_is_remembered_and_the_others_share_a_
         assert "result" in await call(server, principal)
     assert "result" in await call(server, "c")
     for principal in ("a", "b", "c", "d"):
-        assert "error" in await call(server, principal), "nobody's calls are forgotten"
+        assert "error" in await call(server, principal), "no calls are forgotten"
     clock.now += 1
     for principal in ("d", "c"):
         assert "result" in await call(server, principal)

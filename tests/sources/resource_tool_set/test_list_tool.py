@@ -98,7 +98,7 @@ def test_pages_are_short_if_entries_are_long(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_an_empty_list_or_folder_says_so(tmp_path: Path) -> None:
+def test_an_empty_list_or_folder_is_reported(tmp_path: Path) -> None:
     server = Server("empty")
     server.include(resource_tools())
 

@@ -19,7 +19,7 @@ from wharfinger.sources.resource_tool_set import resource_tools
 NAMES = ["list_resources", "read_resource", "read_directory", "search", "fetch"]
 
 
-def test_the_tools_are_listed_with_what_a_host_wants_to_know(ask: Ask) -> None:
+def test_the_tools_are_listed_with_titles_descriptions_and_annotations(ask: Ask) -> None:
     async def listed(client: Client) -> list[t.Tool]:
         return list(await client.list_tools())
 
@@ -55,7 +55,7 @@ def test_an_impossible_request_is_reported_to_the_model(ask: Ask, tool: str, arg
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_tool_of_the_author_wins(first: bool) -> None:
+def test_a_tool_of_the_author_takes_precedence(first: bool) -> None:
     server = Server("own")
 
     def search(query: str, ctx: Context[Any]) -> str:
@@ -75,7 +75,7 @@ def test_a_tool_of_the_author_wins(first: bool) -> None:
     assert asyncio.run(main()) == "mine"
 
 
-def test_a_database_alone_makes_no_tool() -> None:
+def test_a_database_alone_adds_no_query_tool() -> None:
     """Statements are accepted only if the author allows them."""
 
     class Ledger(Source):
@@ -108,7 +108,7 @@ def test_the_definitions_cost_few_tokens() -> None:
     assert sum(tokens(text) for text in each.values()) <= MOST == 1_500
 
 
-def test_descriptions_follow_the_sources_and_spare_the_authors_own(tmp_path: Path) -> None:
+def test_descriptions_name_the_sources_and_leave_those_of_the_author(tmp_path: Path) -> None:
     server = Server("later")
     server.include(resource_tools())
     server.tools.remove("fetch")

@@ -130,7 +130,7 @@ class Tides(Source):
     parameters = {"day": UriParameter("today", "that day"), "unit": UriParameter("m", "heights in metres")}  # noqa: RUF012
 
 
-def test_parameters_are_shown_where_they_can_be_asked() -> None:
+def test_parameters_are_shown_with_the_uris_that_accept_them() -> None:
     tides = Tides()
     assert list(queries_of(tides)) == ["tides://top/{port}?day=today", "tides://top/…?unit=m"]
     assert parameters_at(tides, "tides://top/hull") == ["?day=today: that day", "?unit=m: heights in metres"]

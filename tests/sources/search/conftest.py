@@ -55,7 +55,7 @@ class Searched:
                 value = await value
             if value:
                 return
-            assert time.monotonic() < ends, "it did not come about in time"
+            assert time.monotonic() < ends, "the condition did not hold in time"
             await asyncio.sleep(0.02)
 
 

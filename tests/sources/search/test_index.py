@@ -447,7 +447,7 @@ def test_sources_of_included_servers_are_indexed(cache: Path) -> None:
     run(main())
 
 
-def test_text_that_a_hook_refuses_or_changes_is_not_shown(serving: Serving) -> None:
+def test_text_that_middleware_refuses_or_changes_is_not_shown(serving: Serving) -> None:
     """A snippet reveals nothing that a read would not."""
 
     async def main() -> None:

@@ -50,7 +50,7 @@ def uris(store: IndexStore, query: str, filters: Filters = EVERYWHERE) -> list[s
     st.lists(st.text(alphabet=LETTERS, max_size=40), min_size=1, max_size=6),
     st.text(alphabet=LETTERS, min_size=1, max_size=8),
 )
-def test_everything_that_holds_a_word_is_found(store: IndexStore, texts: list[str], word: str) -> None:
+def test_every_document_with_a_word_is_found(store: IndexStore, texts: list[str], word: str) -> None:
     store.clear()
     for number, text in enumerate(texts):
         put(store, f"x:{number}", text)
@@ -91,7 +91,7 @@ def test_matching_names_come_first_then_the_newest(store: IndexStore) -> None:
     assert uris(store, "tide") == ["x:tide", "x:2", "x:1"]
 
 
-def test_filters_narrow_it(store: IndexStore) -> None:
+def test_filters_narrow_the_hits(store: IndexStore) -> None:
     put(store, "x:1", "tide", kind="text/markdown")
     put(store, "x:2", "tide", kind="text/csv")
     put(store, "x:3", "tide", kind="image/svg+xml")
@@ -101,7 +101,7 @@ def test_filters_narrow_it(store: IndexStore) -> None:
     assert uris(store, "tide", Filters(sources=["other"])) == []
 
 
-def test_another_text_replaces_the_one_before(store: IndexStore) -> None:
+def test_a_new_text_replaces_the_old_one(store: IndexStore) -> None:
     first = put(store, "x:1", "alpha")
     assert put(store, "x:1", "omega", version="2") == first
     assert uris(store, "alpha") == []
@@ -130,7 +130,7 @@ def test_removed_documents_are_not_found(store: IndexStore) -> None:
     assert uris(store, "tide") == []
 
 
-def test_a_very_long_text_is_indexed_in_part_and_that_is_known(store: IndexStore) -> None:
+def test_a_very_long_text_is_indexed_in_part_and_that_is_reported(store: IndexStore) -> None:
     put(store, "x:1", "alpha omega", most=5)
     put(store, "x:2", "alpha omega", most=0)
     put(store, "x:3", "")
@@ -141,7 +141,7 @@ def test_a_very_long_text_is_indexed_in_part_and_that_is_known(store: IndexStore
     assert store.count() == (3, 2)
 
 
-def test_no_text_is_kept(store: IndexStore, tmp_path: Path) -> None:
+def test_no_text_is_stored(store: IndexStore, tmp_path: Path) -> None:
     put(store, "x:1", "the pilot's secret harbour")
     store.close()
     assert b"secret" not in (tmp_path / "index.sqlite").read_bytes()
@@ -158,7 +158,7 @@ def test_a_stale_index_is_reported(store: IndexStore, monkeypatch: pytest.Monkey
     assert uris(store, "text") == []
 
 
-def test_an_index_is_used_again(tmp_path: Path) -> None:
+def test_a_stored_index_is_reused(tmp_path: Path) -> None:
     path = tmp_path / "index.sqlite"
     first = IndexStore(path)
     put(first, "x:1", "alpha")

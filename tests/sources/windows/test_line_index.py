@@ -35,7 +35,7 @@ def expected(data: bytes, line: int) -> LineStart:
 @settings(deadline=None, max_examples=200)
 @given(st.lists(st.tuples(st.integers(1, 90), st.binary(max_size=5).map(lambda b: b * 20)), min_size=1, max_size=8),
        st.sampled_from([b"a", b"\n", b"ab\n", b"\r\n"]))  # fmt: skip
-def test_lines_are_found_in_what_grows(rounds: list[tuple[int, bytes]], filling: bytes) -> None:
+def test_lines_are_found_in_growing_content(rounds: list[tuple[int, bytes]], filling: bytes) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         make_small(monkeypatch)
         index = LineIndex()

@@ -85,7 +85,7 @@ QUERIES: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("kind", ["files", "logs"])
-def test_windows_of_a_text_within_a_budget_joined_are_what_was_asked_for(tmp_path: Path, kind: str, query: str) -> None:
+def test_joined_windows_within_a_budget_are_the_requested_window(tmp_path: Path, kind: str, query: str) -> None:
     """A window with both ends continues with the window after it, so only the beginning is compared."""
     root = tmp_path / "boats"
     root.mkdir()
