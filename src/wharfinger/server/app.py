@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload, runtime_checkable
 
 from msgspec import UNSET, UnsetType
@@ -27,7 +28,7 @@ from wharfinger.server.threads import Pool, is_async
 from wharfinger.source import Source
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import Self, Unpack
 
     from wharfinger.auth.server.token_auth import TokenAuth
     from wharfinger.auth.server.token_verifier import TokenVerifier
@@ -141,6 +142,52 @@ class Server(FeatureService):
         self._audit: AuditLog | None = None
         if audit is not None:
             self.audit = audit
+
+    @classmethod
+    def from_openapi(
+        cls,
+        spec: str | os.PathLike[str] | Mapping[str, Any],
+        *,
+        name: str | None = None,
+        tools: bool = True,
+        **options: Any,
+    ) -> Self:
+        """Return a server of an HTTP API, by its OpenAPI document: a URL, a file, or the content.
+
+        GET operations become resources and templates; operations in `allow_operations` become tools. `options` are
+        those of `sources.openapi`. With `tools`, the resources are also offered as tools, for hosts that only support
+        tools.
+
+        Raises:
+            UnusableSource: the document cannot be used, an operation does not exist, or a URL is not allowed.
+            MissingExtra: the extra `openapi` is not installed.
+        """
+        # By name: no module of this layer depends on the sources above it (docs/design.md, §2).
+        sources = import_module("wharfinger.sources")
+        source: Source = sources.openapi(spec, **options)
+        server = cls(name or source.name)
+        server.include(source)
+        if tools:
+            server.include(sources.resource_tools())
+        return server
+
+    @classmethod
+    def from_fastapi(
+        cls, app: Any, *, document: str | Mapping[str, Any] | None = None, name: str | None = None, **options: Any
+    ) -> Self:
+        """Return a server of an ASGI application, which is called in this process, without a socket.
+
+        `document` is the OpenAPI document, or its path in the application. By default it is what FastAPI's
+        `app.openapi()` returns, and `/openapi.json` for other applications. The rest is as in `from_openapi`. The
+        application's lifespan starts with its first request, and ends with this server.
+
+        Raises:
+            UnusableSource, MissingExtra: as for `from_openapi`.
+        """
+        if document is None:
+            describe: Callable[[], Mapping[str, Any]] | None = getattr(app, "openapi", None)
+            document = describe() if callable(describe) else "/openapi.json"
+        return cls.from_openapi(document, name=name, app=app, **options)
 
     @property
     def policy(self) -> Authorizer | None:

@@ -69,6 +69,14 @@ def _absolute_file_url(scheme: str, rest: str) -> str:
     return f"{scheme}:///{os.path.abspath(found[1])}{found[2] or ''}"
 
 
+def _absolute_document(scheme: str, rest: str) -> str:
+    """Make the path of a document absolute, and leave a URL as it is."""
+    return f"{scheme}:{rest}" if _is_url(rest) else _absolute_path(scheme, rest)
+
+
+_is_url = re.compile(r"https?://", re.IGNORECASE).match
+
+
 class SourceKind(NamedTuple):
     """A kind of data. `form` shows how its words are written, and `what` describes the data."""
 
@@ -241,6 +249,16 @@ KINDS: tuple[SourceKind, ...] = (
         _command_line,
         needs="allow_command",
         secret=_BY_FILE,
+    ),
+    SourceKind(
+        "openapi:URL",
+        "an HTTP API, by its OpenAPI document",
+        "openapi",
+        ("openapi",),
+        _rest,
+        _absolute_document,
+        takes=("allow_operations", "base_url", "every", "allow_private_networks"),
+        environment="WHARFINGER_OPENAPI_",
     ),
     SourceKind(
         "https://HOST/mcp",

@@ -39,6 +39,8 @@ PARAMS: dict[str, Any] = {
     "no_tools": False,
     "no_search": False,
     "allow_command": False,
+    "allow_operations": (),
+    "base_url": None,
     "allow_private_networks": False,
     "allow_query": False,
     "limits": (),

@@ -35,6 +35,7 @@ Forms of WORD; `name=WORD` sets its name in URIs:
   skills:DIR                      skills, also skills:git:https://host/skills.git
   system:  screen:                this machine
   'command:df -h'                 the output of a command, with --allow-command
+  openapi:https://host/openapi.json   an HTTP API, by its OpenAPI document
   https://host/mcp                the resources of another server
   'mcp:npx -y some-server'        those of a server started by a command, with --allow-command
 
@@ -76,9 +77,19 @@ Paths are relative to the file. ${NAME} is a variable, ${file:PATH} the content 
     "--every",
     type=float,
     metavar="SECONDS",
-    help="Time between runs of a command that is watched, and between fetches of a repository elsewhere (default: 60).",
+    help="Time between runs of a command, requests to an API, or fetches of a repository elsewhere (default: 60).",
 )
 @click.option("--max-clone-size", metavar="SIZE", help="The largest clone of a repository elsewhere. Default: 2GiB.")
+@click.option(
+    "--allow-operation",
+    "allow_operations",
+    multiple=True,
+    metavar="ID",
+    help="Offer an operation of an HTTP API that may change data as a tool. Repeatable.",
+)
+@click.option(
+    "--base-url", metavar="URL", help="Where the operations of an HTTP API are, if not where its document says."
+)
 @click.option(
     "--allow-private-networks",
     is_flag=True,
@@ -174,6 +185,8 @@ SOURCE_OPTIONS = (
     "max_size",
     "absolute_uris",
     "allow_command",
+    "allow_operations",
+    "base_url",
     "allow_private_networks",
     "encoding",
     "every",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from wharfinger.server import Server
     from wharfinger.sources.registry import PreparedSource, SourceKind
 
-__all__ = ["check_options", "instructions", "is_given", "make_server"]
+__all__ = ["check_options", "flag_of", "instructions", "is_given", "make_server"]
 
 NAMED_SOURCES = 20
 """Sources that the instructions name."""
@@ -82,8 +82,16 @@ def check_options(ctx: click.Context, words: Iterable[str], options: Mapping[str
         if is_given(value) and not any(takes(kind, name) for kind in kinds):
             forms = list(dict.fromkeys(kind.form for kind in (FILES, *KINDS) if takes(kind, name)))
             raise click.UsageError(
-                f"--{name.replace('_', '-')} is for {', '.join(forms)}, and nothing of that kind is published.", ctx
+                f"{flag_of(name)} is for {', '.join(forms)}, and nothing of that kind is published.", ctx
             )
+
+
+def flag_of(option: str) -> str:
+    """Return the flag of an option: `--max-size` for `max_size`, and the singular for one that is repeated."""
+    return _SINGULAR.get(option) or "--" + option.replace("_", "-")
+
+
+_SINGULAR = {"limits": "--limit", "allow_operations": "--allow-operation"}
 
 
 def is_given(value: object) -> bool:

@@ -85,7 +85,14 @@ def _liveliest(prepared: PreparedSource) -> Rank | None:
 
 HOST_OPTIONS = (
     *("include", "exclude", "hidden", "max_size", "absolute_uris", "no_tools", "no_search"),
-    *("allow_command", "every", "patience", "allow_private_networks", "allow_query", "limits"),
+    "allow_command",
+    "allow_operations",
+    "base_url",
+    "every",
+    "patience",
+    "allow_private_networks",
+    "allow_query",
+    "limits",
     "max_clone_size",
 )
 """Options that change what is published, so that the command for a host needs them too."""
@@ -95,7 +102,7 @@ def host_arguments(params: Mapping[str, Any], sources: Sequence[PreparedSource])
     """Return the arguments with which `wharfinger add HOST` publishes the same, without passwords."""
     from wharfinger.cli.executable import own_command
     from wharfinger.cli.render.formatting import slug
-    from wharfinger.cli.serving.publish import is_given
+    from wharfinger.cli.serving.publish import flag_of, is_given
     from wharfinger.sources.registry import absolute_word, parse_word
 
     # The copy that --demo makes is temporary: publish the folder itself.
@@ -104,7 +111,7 @@ def host_arguments(params: Mapping[str, Any], sources: Sequence[PreparedSource])
     name = ("--name", params["name"]) if params["name"] else ()
     options: list[str] = []
     for choice in HOST_OPTIONS:
-        option, value = "--limit" if choice == "limits" else "--" + choice.replace("_", "-"), params[choice]
+        option, value = flag_of(choice), params[choice]
         if value is True:
             options.append(option)
         elif is_given(value):

@@ -508,7 +508,7 @@ class HttpApi(Source):
         if self._client.down:
             return printable(self._client.down, 190)
         if self._loaded is None:
-            return "not loaded yet"
+            return "its document is being loaded"
         catalogue = self._loaded.catalogue
         parts = [many(len(catalogue.operations), "operation")]
         parts += [many(len(catalogue.tools), "tool")] * bool(catalogue.tools)
@@ -553,12 +553,17 @@ class HttpApi(Source):
     # Start and close
 
     async def start(self) -> None:
-        """Load the document.
+        """Load the document. If it cannot be fetched now, the server tries again.
 
         Raises:
-            SourceUnavailable: it cannot be loaded.
+            UnusableSource: it can be fetched, and cannot be used.
         """
-        await self._load()
+        try:
+            await self._load()
+        except SourceUnavailable as error:
+            if isinstance(error.__context__, UnusableSource):
+                raise UnusableSource(str(error)) from None
+            self.breaker.failed(str(error))
 
     async def close(self) -> None:
         """End all watches and close the connections."""
