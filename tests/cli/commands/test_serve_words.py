@@ -156,7 +156,7 @@ def test_no_search_disables_the_search_index(here: Path) -> None:
         (["--allow-command", "docs"], "--allow-command is for command:LINE"),
         (["--every", "2", "docs"], "--every is for command:LINE"),
         (["--every", "0", "--allow-command", "command:df"], "every at least"),
-        (["--allow-private-networks", "docs"], "--allow-private-networks is for https://HOST/mcp"),
+        (["--allow-private-networks", "docs"], "--allow-private-networks is for openapi:URL, https://HOST/mcp"),
         (["--allow-query", "docs"], "--allow-query is for sqlite:///FILE, postgresql://USER@HOST/DATABASE"),
         (["--allow-query", "--no-tools", "sqlite:///shop.db"], "exclude each other"),
         (["--demo", "sqlite:///shop.db"], "--demo takes one folder"),

@@ -1,14 +1,15 @@
 """What an API offers: the list of its answers, its operations in groups, and a description of each.
 
 An API may have a thousand operations, which no model should read at once. So the top lists groups, by tag or by the
-first part of the path, and each group lists its operations. A search finds operations by their descriptions, which are
-made of the document alone: no request is sent for them.
+first part of the path in which they differ, and each group lists its operations. A search finds operations by their
+descriptions, which are made of the document alone: no request is sent for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 from urllib.parse import unquote
 
@@ -72,8 +73,11 @@ class ApiCatalogue:
         """The operations that need no parameter, by the URI of their answer."""
         self._versions: dict[str, str] = {}
         self.groups: dict[str, list[ApiOperation]] = {}
+        columns = zip(*map(_names, self.operations), strict=False)
+        shared = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
         for operation in self.operations:
-            self.groups.setdefault(_group_of(operation), []).append(operation)
+            names = _names(operation)[shared:] or ["other"]
+            self.groups.setdefault(operation.tag or printable(names[0], 100), []).append(operation)
         self.grouped = len(self.operations) > MAX_UNGROUPED and len(self.groups) > 1
 
     @cached_property
@@ -286,10 +290,9 @@ def _hindrance(operation: ApiOperation, given_headers: frozenset[str]) -> str:
     return ""
 
 
-def _group_of(operation: ApiOperation) -> str:
-    """Return the tag of an operation, or the first part of its path that is not a variable."""
-    parts = [part for part in operation.path.split("/") if part and "{" not in part]
-    return operation.tag or printable(parts[0] if parts else "other", 100)
+def _names(operation: ApiOperation) -> list[str]:
+    """Return the segments of a path that are no variables."""
+    return [part for part in operation.path.split("/") if part and "{" not in part]
 
 
 def _values(parameter: ApiParameter) -> list[str]:

@@ -24,8 +24,8 @@ from wharfinger.sources.http_api.api_document import (
 
 __all__ = ["MAX_SCHEMA_CHARACTERS", "items_of", "json_schema", "types_of", "values_of"]
 
-MAX_SCHEMA_CHARACTERS = 16_000
-"""Size of one schema, about 4,000 tokens."""
+MAX_SCHEMA_CHARACTERS = 8_000
+"""Size of one schema, about 2,000 tokens."""
 MAX_SCHEMA_DEPTH = 24
 """Nested schemas, without those behind references."""
 MAX_TEXT_CHARACTERS = 200

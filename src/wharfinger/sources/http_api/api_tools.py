@@ -147,7 +147,8 @@ def result_of(found: HttpResponse, name: str) -> t.CallToolResult:
 
 def _can_send(operation: ApiOperation) -> bool:
     body = operation.body
-    return body is None or body.mime_type in (_FORM, "application/json") or body.mime_type.endswith("+json")
+    kinds = (_FORM, "application/json", "text/plain")
+    return body is None or body.mime_type in kinds or body.mime_type.endswith("+json")
 
 
 def _tool_name(operation: ApiOperation, taken: Mapping[str, object]) -> str:
@@ -223,7 +224,11 @@ def _request(operation: ApiOperation, parameters: Mapping[str, ApiParameter], ar
     if operation.body is not None and BODY in arguments:
         headers["content-type"] = operation.body.mime_type
         given = arguments[BODY]
-        body = urlencode(_form(given)).encode() if operation.body.mime_type == _FORM else msgspec.json.encode(given)
+        if operation.body.mime_type == _FORM:
+            body = urlencode(_form(given)).encode()
+        else:
+            is_text_body = operation.body.mime_type == "text/plain"
+            body = _text(given).encode() if is_text_body else msgspec.json.encode(given)
     return ApiRequest(request_path(operation, values), query_text(pairs), headers, body)
 
 

@@ -24,7 +24,7 @@ from wharfinger.content.text import printable
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.protocol.json_schema import CompiledSchema, InvalidSchema
 from wharfinger.protocol.uri.template import InvalidTemplate, UnmatchableTemplate
-from wharfinger.protocol.uri.template_index import AmbiguousTemplate, TemplateIndex
+from wharfinger.protocol.uri.template_index import TemplateIndex
 from wharfinger.sources.http_api.api_document import JsonObject
 from wharfinger.sources.http_api.api_operations import ApiOperation, ApiParameter
 from wharfinger.sources.http_api.api_paging import PAGE_NAMES
@@ -67,15 +67,21 @@ class ApiUris:
         self._hidden_names = hidden_names
         """Parameters that are credentials, which no URI may contain."""
         self._index: TemplateIndex[ApiOperation] = TemplateIndex()
+        self._shapes: dict[str, ApiOperation] = {}
+        """The operations by their paths without the names of variables."""
         self._about: dict[tuple[str, str], ApiOperation] = {}
         self._schemas: dict[tuple[str, str, str], CompiledSchema | None] = {}
 
     def add(self, operation: ApiOperation) -> str:
         """Let the URIs of an operation be read. Returns why they cannot be, or an empty string."""
+        shape = re.sub(r"\{[^{}]*\}", "{}", operation.path)
+        if shape in self._shapes:
+            return f"{self._shapes[shape].name} has the same URIs"
         try:
-            self._index.add(self.top + _template_path(operation), operation)
-        except AmbiguousTemplate as error:
-            return f"its URIs could be those of {printable(error.texts[0], 100)}"
+            # Paths such as /issues/{number}/comments and /issues/comments/{id} are usual. Only a value that is equal to
+            # the name in the other path could be meant for either.
+            self._index.add(self.top + _template_path(operation), operation, allow_ambiguous=True)
+            self._shapes[shape] = operation
         except (InvalidTemplate, UnmatchableTemplate) as error:
             return printable(str(error), 200)
         self._about[self.about(operation).partition("?")[0], operation.method.lower()] = operation
