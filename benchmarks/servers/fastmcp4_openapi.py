@@ -1,0 +1,61 @@
+"""FastMCP's `from_openapi` on a document: prints as JSON how long it took, what it offers, and what of it works.
+
+python fastmcp4_openapi.py DOCUMENT.json
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import httpx2
+from documented_app import DocumentedApp, example_of
+from fastmcp import Client, FastMCP
+
+
+async def measured(root: dict[str, Any]) -> dict[str, Any]:
+    app = DocumentedApp(root)
+    transport = httpx2.ASGITransport(app=app)
+    began = time.perf_counter()
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
+        server = FastMCP.from_openapi(root, client=http, validate_output=False)
+        loaded = time.perf_counter() - began
+        async with Client(server) as client:
+            began = time.perf_counter()
+            tools = await client.list_tools()
+            listed = time.perf_counter() - began
+            sizes = [len(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in tools]
+            works: list[str] = []
+            for tool in tools:
+                schema = tool.inputSchema if hasattr(tool, "inputSchema") else tool.input_schema
+                required = schema.get("required", ())
+                arguments = {name: example_of(schema, schema["properties"][name]) for name in required}
+                before = len(app.hits)
+                try:
+                    result = await client.call_tool(tool.name, arguments)
+                except Exception:  # an operation that does not work is a result
+                    continue
+                if len(app.hits) == before + 1:
+                    wanted = app.answers[app.hits[-1]]
+                    found = getattr(result, "structured_content", None)
+                    if found == wanted or found == {"result": wanted}:
+                        works.append(app.hits[-1])
+    return {
+        "loaded": loaded,
+        "listed": listed,
+        "tools": len(tools),
+        "characters": sum(sizes),
+        "works": sorted(set(works)),
+    }
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    print(json.dumps(asyncio.run(measured(json.loads(Path(sys.argv[1]).read_text())))))
