@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from tests.sources.git_repository.conftest import Work
 from tests.sources.sql_database.conftest import SHOP, PostgresServer
 from tests.sources.sql_database.mariadb_server import MariaDBServer
+from tests.sources.systemd_journal.conftest import WrittenJournal
 
 __all__ = ["Case", "Everything"]
 
@@ -66,6 +67,8 @@ class Everything:
         (here / "data" / "tides.csv").write_text(NORTH)
         self._zip("springtide")
         self._tar("neaptide")
+        self._journal = WrittenJournal(here / "journal")
+        self._journal.write("the bowsprit broke")
         self._append("said.txt", "halyard")
 
     @property
@@ -164,6 +167,15 @@ class Everything:
                 ("tar://old.tar.gz/", "path", "a/"),
                 "neaptide",
                 change=lambda: self._tar(f"neaptide {self._next()}"),
+            ),
+            "journal": Case(
+                f"journal:{here}/journal",
+                "journal://journal/nginx.service",
+                "journal://journal/nginx.service",
+                "bowsprit",
+                ("journal://journal/", "log", "nginx.service"),
+                "bowsprit",
+                change=lambda: self._journal.write(f"more {self._next()}"),
             ),
             "command": Case(
                 f"said=command:cat {here}/said.txt",

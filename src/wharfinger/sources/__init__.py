@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from wharfinger.sources.skill_folder import Skills, skills
     from wharfinger.sources.sql_database import sql
     from wharfinger.sources.system_state import system
+    from wharfinger.sources.systemd_journal import journal
     from wharfinger.sources.table_files import tables
     from wharfinger.sources.upstream_server import upstream
     from wharfinger.sources.web_pages import web
@@ -33,6 +34,7 @@ __all__ = [
     "command",
     "files",
     "git",
+    "journal",
     "logs",
     "objects",
     "openapi",
@@ -57,6 +59,7 @@ _MODULES = {
     "command": "wharfinger.sources.commands",
     "files": "wharfinger.sources.folder.source",
     "git": "wharfinger.sources.git_repository",
+    "journal": "wharfinger.sources.systemd_journal",
     "logs": "wharfinger.sources.log_files",
     "resource_tools": "wharfinger.sources.resource_tool_set",
     "objects": "wharfinger.sources.object_store",

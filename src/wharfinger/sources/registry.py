@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from wharfinger import sources
@@ -77,6 +77,15 @@ def _absolute_document(scheme: str, rest: str) -> str:
 _is_url = re.compile(r"https?://", re.IGNORECASE).match
 
 
+def _journal(scheme: str, rest: str) -> dict[str, str]:
+    """Return the arguments for a unit, or for a directory of journal files, which is a path."""
+    return {"directory" if rest.startswith(("/", ".", "~")) else "unit": rest}
+
+
+def _absolute_journal(scheme: str, rest: str) -> str:
+    return _absolute_path(scheme, rest) if "directory" in _journal(scheme, rest) else f"{scheme}:{rest}"
+
+
 class SourceKind(NamedTuple):
     """A kind of data. `form` shows how its words are written, and `what` describes the data."""
 
@@ -87,7 +96,7 @@ class SourceKind(NamedTuple):
     schemes: tuple[str, ...] = ()
     """The schemes of its words, before the colon. `git:https` is for words of `git:` that continue with `https:`."""
     argument: Callable[[str, str], Any] = _whole
-    """Makes the argument of the factory from the scheme and the rest of a word."""
+    """Makes the argument of the factory, or a dictionary of several, from the scheme and the rest of a word."""
     absolute: Callable[[str, str], str] = _whole
     """Makes a word independent of the current folder, from its scheme and its rest."""
     takes: tuple[str, ...] = ()
@@ -96,6 +105,8 @@ class SourceKind(NamedTuple):
     """An option that must be set to allow this kind."""
     labelled: bool = True
     """Whether something follows the colon, and a label can be chosen."""
+    optional: bool = False
+    """Whether what follows the colon may be left out."""
     suffixes: tuple[str, ...] = ()
     """Suffixes of the files that this kind publishes."""
     static: bool = False
@@ -172,6 +183,15 @@ KINDS: tuple[SourceKind, ...] = (
         _rest,
         _absolute_path,
         suffixes=(".log",),
+    ),
+    SourceKind(
+        "journal:[UNIT]",
+        "the journal of systemd, or of one unit, or of a directory",
+        "journal",
+        ("journal",),
+        _journal,
+        _absolute_journal,
+        optional=True,
     ),
     SourceKind("s3://BUCKET/PREFIX", "objects of a bucket", "objects", ("s3", "s3a"), environment="AWS_"),
     SourceKind(
@@ -431,10 +451,12 @@ def _make(parsed: ParsedSource, label: str | None, options: Mapping[str, Any]) -
         raise UnusableSource(f"{kind.form} runs a program: allow it with {flag}.")
     if kind is FILES:
         _refuse_file(parsed.rest)
-    if bool(parsed.rest) is not kind.labelled:
+    if bool(parsed.rest) is not kind.labelled and not kind.optional:
         raise UnusableSource(f"{shown_word(parsed)!r}: write {kind.form}.")
-    arguments = (kind.argument(parsed.scheme, parsed.rest),) if parsed.rest else ()
+    argument: Any = kind.argument(parsed.scheme, parsed.rest) if parsed.rest else {}
+    arguments = () if isinstance(argument, dict) else (argument,)
     chosen = {name: options[name] for name in kind.takes if name in options}
+    chosen |= cast("dict[str, Any]", argument) if isinstance(argument, dict) else {}
     if label is not None:
         chosen[kind.label_option] = label
     factory: Callable[..., Source] = getattr(sources, kind.factory)

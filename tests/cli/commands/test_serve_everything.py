@@ -41,6 +41,7 @@ KINDS = (
     "system",
     "zip",
     "tar",
+    "journal",
     "command",
     "upstream",
 )

@@ -1,0 +1,99 @@
+"""An entry of the journal as a line of a log: time, level, program and message.
+
+The lines of a message after the first one are indented, so that no message can look like an entry of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+
+from wharfinger.sources.log_files.log_text import MAX_SHOWN_LINE_BYTES, render
+from wharfinger.sources.systemd_journal.export_format import ExportedEntry
+from wharfinger.sources.systemd_journal.journal_query import position_of_cursor
+from wharfinger.sources.windows.window import BytesContent
+
+__all__ = ["FIELDS", "KERNEL", "all_fields", "cursor_of", "has_text", "line_of", "moment_of", "unit_of"]
+
+FIELDS = (
+    "MESSAGE", "PRIORITY", "SYSLOG_IDENTIFIER", "SYSLOG_PID", "_COMM", "_PID", "_UID", "_TRANSPORT", "_SYSTEMD_UNIT",
+    "UNIT", "OBJECT_SYSTEMD_UNIT", "COREDUMP_UNIT",
+)  # fmt: skip
+"""The fields that a line needs."""
+KERNEL = "kernel"
+"""The name of the log of the kernel's messages."""
+_LEVELS = ("EMERG", "ALERT", "CRITICAL", "ERROR", "WARNING", "NOTICE", "INFO", "DEBUG")
+_INDENT = b"\n    "
+_KEY_LINE = re.compile(rb"[A-Za-z0-9+/=]{40,}").fullmatch
+
+
+def cursor_of(entry: ExportedEntry) -> str:
+    """Return the cursor of an entry, as journalctl takes it."""
+    return entry.text("__CURSOR")
+
+
+def moment_of(entry: ExportedEntry) -> float:
+    """Return the Unix time at which the journal received an entry."""
+    written = entry.text("__REALTIME_TIMESTAMP")
+    return int(written) / 1e6 if written.isdecimal() and len(written) < 20 else 0.0
+
+
+def unit_of(entry: ExportedEntry) -> str:
+    """Return the unit that an entry is about, `KERNEL`, or an empty string if there is none.
+
+    systemd (process 1) and programs of root log about other units; any other program could name one by mistake or to
+    deceive, so only its own unit counts, which the journal adds by itself.
+    """
+    if entry.fields.get("_PID") == b"1" and (unit := entry.text("UNIT")):
+        return unit
+    if entry.fields.get("_UID") == b"0" and (unit := entry.text("OBJECT_SYSTEMD_UNIT") or entry.text("COREDUMP_UNIT")):
+        return unit
+    return entry.text("_SYSTEMD_UNIT") or (KERNEL if entry.fields.get("_TRANSPORT") == b"kernel" else "")
+
+
+def line_of(entry: ExportedEntry, most: int = MAX_SHOWN_LINE_BYTES) -> bytes:
+    """Return the line of an entry, with its line end. A message of more than `most` bytes is cut."""
+    moment = moment_of(entry)
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(min(moment, 253_402_300_799)))
+    priority = entry.text("PRIORITY")
+    level = f" {_LEVELS[int(priority)]}" if priority in "01234567" and priority else ""
+    name = entry.text("SYSLOG_IDENTIFIER") or entry.text("_COMM") or "unknown"
+    process = entry.text("_PID") or entry.text("SYSLOG_PID")
+    number = f"[{process}]" if process.isdecimal() else ""
+    head = f"{stamp}.{int(moment * 1000) % 1000:03}Z{level} {' '.join(name[:256].split())}{number}: "
+    message = entry.fields.get("MESSAGE", b"").rstrip(b"\n")
+    more = entry.left_out + max(0, len(message) - most)
+    message = _as_utf8(message, most).replace(b"\n", _INDENT)
+    if more:
+        position = position_of_cursor(cursor_of(entry))
+        message += b" [%d bytes more in this entry: ?entry=%s]" % (more, position.encode())
+    return head.encode("utf-8", "backslashreplace") + message + b"\n"
+
+
+def _as_utf8(message: bytes, most: int) -> bytes:
+    """Return the beginning of a message. Bytes of one that is not UTF-8 become `\\xff`."""
+    try:
+        message.decode()
+    except UnicodeDecodeError:
+        return message[:most].decode("utf-8", "backslashreplace").encode()
+    return message[:most].decode("utf-8", "ignore").encode()
+
+
+def has_text(line: bytes, text: str, redact: bool) -> bool:
+    """Return whether a line has a text, which is casefolded. What is not shown is not searched."""
+    if text.isascii() and text.encode() not in line.lower():
+        return False
+    if redact and _KEY_LINE(line.partition(b": ")[2].strip()):
+        return False  # it may be a line of a private key, of which the other lines are not known here
+    return text in render(line, 0, BytesContent(line), redact=redact, cut=False).casefold()
+
+
+def all_fields(entry: ExportedEntry, redact: bool) -> bytes:
+    """Return all fields of an entry as text, each as `NAME=value`, without secrets."""
+    parts = [
+        b"%s=%s\n" % (name.encode(), value.replace(b"\n", _INDENT)) for name, value in sorted(entry.fields.items())
+    ]
+    if entry.left_out:
+        parts.append(b"[%d bytes more in this entry]\n" % entry.left_out)
+    data = b"".join(parts)
+    return render(data, 0, BytesContent(data), redact=redact, cut=False).encode()

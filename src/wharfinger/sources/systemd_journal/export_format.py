@@ -1,0 +1,88 @@
+"""Parses the Journal Export Format (systemd.io/JOURNAL_EXPORT_FORMATS), which `journalctl --output=export` writes.
+
+An entry is a sequence of fields and ends with an empty line. A field is `NAME=value` and a line end. If the value has
+control characters, it is the name, a line end, the length of the value (64 bits, little-endian), the value and a line
+end.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import IO
+
+import msgspec
+
+__all__ = ["MAX_FIELDS", "MAX_FIELD_BYTES", "ExportedEntry", "read_entries"]
+
+MAX_FIELD_BYTES = 1 << 20
+"""Bytes of one value that are kept. A program may send up to 768 MiB."""
+MAX_FIELDS = 1_024
+"""Fields of one entry that are kept, as many as systemd accepts."""
+_SKIPPED_BYTES = 64 << 10
+_LENGTH = struct.Struct("<Q")
+
+
+class ExportedEntry(msgspec.Struct):
+    """One entry: its fields, the first value of each; the bytes of all values; and how many bytes were left out."""
+
+    fields: dict[str, bytes]
+    size: int = 0
+    left_out: int = 0
+
+    def text(self, name: str) -> str:
+        """Return a field as text, or an empty string if the entry does not have it."""
+        return self.fields.get(name, b"").decode("utf-8", "backslashreplace")
+
+
+def read_entries(stream: IO[bytes]) -> Iterator[ExportedEntry]:
+    """Yield the complete entries of a stream. It ends at the first field that is not valid."""
+    entry = ExportedEntry({})
+    while line := stream.readline(MAX_FIELD_BYTES + _SKIPPED_BYTES):
+        if line == b"\n":
+            if entry.fields:
+                yield entry
+            entry = ExportedEntry({})
+            continue
+        name, equals, value = line.partition(b"=")
+        if equals:
+            size = len(value) - value.endswith(b"\n") + (0 if value.endswith(b"\n") else _skip_line(stream))
+            value = value.removesuffix(b"\n")[:MAX_FIELD_BYTES]
+        else:
+            name = name.removesuffix(b"\n")
+            header = stream.read(_LENGTH.size)
+            if len(header) < _LENGTH.size:
+                return
+            (size,) = _LENGTH.unpack(header)
+            value = stream.read(min(size, MAX_FIELD_BYTES))
+            if len(value) < min(size, MAX_FIELD_BYTES) or not _skip(stream, size - len(value)):
+                return
+            if stream.read(1) != b"\n":
+                return
+        entry.size += size
+        key = name.decode("ascii", "replace")
+        if key not in entry.fields and len(entry.fields) < MAX_FIELDS:
+            entry.fields[key] = value
+            entry.left_out += size - len(value)
+        else:
+            entry.left_out += size
+
+
+def _skip_line(stream: IO[bytes]) -> int:
+    """Skip the rest of a line. Returns its length without the line end."""
+    size = 0
+    while piece := stream.readline(_SKIPPED_BYTES):
+        size += len(piece)
+        if piece.endswith(b"\n"):
+            return size - 1
+    return size
+
+
+def _skip(stream: IO[bytes], size: int) -> bool:
+    """Skip some bytes. Returns whether there were as many."""
+    while size > 0:
+        piece = stream.read(min(size, _SKIPPED_BYTES))
+        if not piece:
+            return False
+        size -= len(piece)
+    return True

@@ -1,0 +1,158 @@
+"""Runs journalctl within bounds: no shell, no pager, fixed arguments, an environment of our own.
+
+It never gets text of a client: units, boots and cursors have grammars of their own, and a text is searched here. Every
+run is ended after `RUN_SECONDS`, or as soon as its reader has enough.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from wharfinger.content.text import shown
+from wharfinger.errors import InvalidArgument, Overloaded
+from wharfinger.source import SourceUnavailable, UnusableSource
+from wharfinger.sources.systemd_journal.export_format import ExportedEntry, read_entries
+
+__all__ = ["RUN_SECONDS", "JournalRun", "Journalctl"]
+
+RUN_SECONDS = 10.0
+"""The longest run. A reader then gets what was found until then."""
+MAX_RUNS = 4
+"""Simultaneous runs of one source. Others wait, for at most `RUN_SECONDS`."""
+MAX_VALUES_BYTES = 1 << 20
+"""Bytes of the list of a field's values."""
+STDERR_BYTES = 4_096
+
+_ENVIRONMENT = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "", "SYSTEMD_LOG_LEVEL": "warning"}
+_DENIED = re.compile(r"insufficient permissions|Permission denied|not seeing messages").search
+_NO_BOOT = re.compile(r"boot", re.IGNORECASE).search
+
+
+class JournalRun:
+    """One run of journalctl. `late` is True if it was ended because it took too long."""
+
+    def __init__(self, process: subprocess.Popen[bytes], errors: Callable[[], str]) -> None:
+        assert process.stdout is not None
+        self.output = process.stdout
+        self.errors = errors
+        self.late = False
+        self._process = process
+
+    def entries(self) -> Iterator[ExportedEntry]:
+        """Yield the entries; fewer if the time is over.
+
+        Raises:
+            SourceUnavailable: the journal cannot be read; the message says why.
+            InvalidArgument: the requested boot is not in the journal.
+        """
+        yield from read_entries(self.output)
+        self.check()
+
+    def end(self) -> None:
+        """End the process because its time is over."""
+        self.late = True
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process, and any that it started, which could keep the pipe open."""
+        if self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def check(self) -> None:
+        """Wait for the end of the process, and raise an error if it failed."""
+        code = self._process.wait()
+        if self.late or not code:
+            return
+        why = self.errors()
+        if _DENIED(why):
+            raise SourceUnavailable(
+                "This account may not read the journal: add it to the group systemd-journal, as in "
+                "`usermod -aG systemd-journal USER`, and start the server again."
+            )
+        if _NO_BOOT(why):
+            raise InvalidArgument("That boot is not in the journal: ask for boot=0 (the last one), boot=-1, or none.")
+        raise SourceUnavailable(f"The journal cannot be read: {shown(why)[:300] or f'journalctl ended with {code}'}.")
+
+
+class Journalctl:
+    """The program, and the journal that it reads: a directory, or that of this machine."""
+
+    def __init__(self, directory: str) -> None:
+        # A relative folder in PATH could be one that a stranger filled.
+        folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
+        program = shutil.which("journalctl", path=os.pathsep.join(folders))
+        if program is None:
+            raise UnusableSource("Publishing the journal needs journalctl, which is part of systemd: none is in PATH.")
+        self.directory = directory
+        place = [f"--directory={directory}"] if directory else []
+        self._command = [program, "--no-pager", "--quiet", *place]
+        self._runs = threading.BoundedSemaphore(MAX_RUNS)
+
+    @contextmanager
+    def run(self, arguments: Sequence[str], fields: Sequence[str] = ()) -> Generator[JournalRun, None, None]:
+        """Run it for entries with these fields, or all. The process is ended when the block is left."""
+        chosen = [f"--output-fields={','.join(fields)}"] if fields else []
+        with self._start([*self._command, "--output=export", *chosen, *arguments]) as run:
+            yield run
+
+    def values(self, field: str) -> list[str]:
+        """Return the values of a field in all entries, in order, as far as they fit into `MAX_VALUES_BYTES`."""
+        with self._start([*self._command, f"--field={field}"]) as run:
+            output = run.output.read(MAX_VALUES_BYTES)
+            if len(output) < MAX_VALUES_BYTES:
+                run.check()
+        return sorted({line.decode("utf-8", "replace") for line in output.split(b"\n") if line})
+
+    def hides_entries(self) -> bool:
+        """Return whether this account may read only a part of the journal.
+
+        Raises:
+            SourceUnavailable: it may read nothing; the message says what to change.
+        """
+        command = [one for one in self._command if one != "--quiet"]
+        with self._start([*command, "--output=export", "--lines=1"]) as run:
+            for _ in run.entries():
+                pass
+            return bool(_DENIED(run.errors()))
+
+    @contextmanager
+    def _start(self, command: Sequence[str]) -> Generator[JournalRun, None, None]:
+        if not self._runs.acquire(timeout=RUN_SECONDS):
+            raise Overloaded("The journal is being read by too many others: try again in a few seconds.")
+        try:
+            with tempfile.TemporaryFile() as stderr:
+                process = subprocess.Popen(  # noqa: S603 - fixed arguments, no shell
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    env=_ENVIRONMENT,
+                    start_new_session=True,
+                )
+
+                def errors() -> str:
+                    stderr.seek(0)
+                    return stderr.read(STDERR_BYTES).decode("utf-8", "replace").strip()
+
+                run = JournalRun(process, errors)
+                timer = threading.Timer(RUN_SECONDS, run.end)
+                timer.daemon = True
+                timer.start()
+                try:
+                    yield run
+                finally:
+                    timer.cancel()
+                    run.kill()
+                    run.output.close()
+                    process.wait()
+        finally:
+            self._runs.release()

@@ -1,0 +1,219 @@
+"""Selects the entries of one window of a journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from wharfinger.content.text import iso
+from wharfinger.errors import InvalidArgument
+from wharfinger.sources.etag import digest
+from wharfinger.sources.log_files.log_text import MAX_SHOWN_LINE_BYTES, render
+from wharfinger.sources.log_files.log_windows import LOG_WINDOW_BYTES
+from wharfinger.sources.log_files.secrets import CONTEXT_BYTES
+from wharfinger.sources.systemd_journal.entry_text import FIELDS, KERNEL, cursor_of, has_text, line_of, moment_of
+from wharfinger.sources.systemd_journal.export_format import ExportedEntry
+from wharfinger.sources.systemd_journal.journal_process import RUN_SECONDS, Journalctl
+from wharfinger.sources.systemd_journal.journal_query import JournalQuery, time_of_cursor
+from wharfinger.sources.windows.window import BytesContent
+from wharfinger.sources.windows.window_budget import has_budget, window_bytes, within_budget
+
+__all__ = ["ALL", "MAX_SCANNED_BYTES", "MAX_TAIL_BYTES", "JournalReader", "JournalSelection", "Sees"]
+
+ALL = "all"
+"""The name of the log of all entries."""
+MAX_SCANNED_BYTES = 16 << 20
+"""Bytes of entries that one read examines for a text."""
+MAX_TAIL_BYTES = 1 << 20
+"""Bytes of a window for `tail=`."""
+
+Sees = Callable[[ExportedEntry], bool]
+"""Returns whether the caller may read an entry."""
+
+
+class JournalSelection(NamedTuple):
+    """The lines of a window, oldest first, and the entries at its ends."""
+
+    lines: Sequence[bytes]
+    cursors: Sequence[str]
+    """The cursors of the entries, one for each of `lines`."""
+    after: str = ""
+    """The cursor of the newest examined entry; empty if none was examined."""
+    before: str = ""
+    """The cursor of the oldest examined entry, if there may be older ones."""
+    closed: bool = False
+    """Whether later entries cannot belong to the window."""
+    more: bool = False
+    """Whether the window ends before its end is reached."""
+    full: bool = False
+    """Whether it has the requested number of lines."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def version(self) -> str:
+        """A text that changes with the entries."""
+        ends = (self.cursors[0], self.cursors[-1]) if self.cursors else ()
+        return digest(str(len(self.cursors)), *ends)
+
+
+class JournalReader:
+    """Reads windows of one journal."""
+
+    def __init__(self, journalctl: Journalctl, redact: bool) -> None:
+        self.journalctl = journalctl
+        self.redact = redact
+
+    def newest(self, log: str, sees: Sees) -> str:
+        """Return the cursor of the newest entry of a log that the caller may read, or an empty string."""
+        with self.journalctl.run([*_of_log(log), "--reverse"], FIELDS[1:]) as run:
+            return next((cursor_of(entry) for entry in _bounded(run.entries()) if sees(entry)), "")
+
+    def entry(self, log: str, cursor: str, sees: Sees) -> ExportedEntry:
+        """Return one entry with all its fields.
+
+        Raises:
+            InvalidArgument: it is not in this log, or no longer.
+        """
+        with self.journalctl.run([*_of_log(log), f"--cursor={cursor}"]) as run:
+            found = next(run.entries(), None)
+        if found is None or cursor_of(found) != cursor or not sees(found):
+            raise _gone("entry", cursor)
+        return found
+
+    def select(self, log: str, query: JournalQuery, sees: Sees) -> JournalSelection:
+        """Select the entries of a window.
+
+        Raises:
+            InvalidArgument: the entry that `after=` or `before=` names no longer exists, or the boot does not.
+        """
+        place = query.after or query.before
+        arguments = [*_of_log(log), *_conditions(query)]
+        if place:
+            arguments.append(f"--cursor={place}")
+        if not query.forward:
+            arguments.append("--reverse")
+        most = within_budget(MAX_TAIL_BYTES) if query.lines else window_bytes() if has_budget() else LOG_WINDOW_BYTES
+        width = min(most, MAX_SHOWN_LINE_BYTES)
+        lines: list[bytes] = []
+        cursors: list[str] = []
+        first = last = ""
+        size = number = scanned = 0
+        more = closed = full = begun = other = False
+        notes: list[str] = []
+        with self.journalctl.run(arguments, FIELDS) as run:
+            for entry in run.entries():
+                cursor, moment = cursor_of(entry), moment_of(entry)
+                if place and not begun:
+                    begun, other = True, cursor != place
+                    if not other:
+                        continue
+                if query.until is not None and moment >= query.until:
+                    if query.forward:
+                        closed = True
+                        break
+                    continue
+                if query.since is not None and moment < query.since:
+                    if query.forward:
+                        continue
+                    break
+                scanned += entry.size
+                line = line_of(entry, width) if sees(entry) else b""
+                if line and (not query.text or has_text(line, query.text, self.redact)):
+                    length, height = len(line), line.count(b"\n")
+                    full = query.lines is not None and number + height > query.lines
+                    if lines and (size + length > most or full):
+                        more = True
+                        break
+                    size, number = size + length, number + height
+                    lines.append(line)
+                    cursors.append(cursor)
+                first, last = first or cursor, cursor
+                if scanned > MAX_SCANNED_BYTES:
+                    more = True
+                    notes.append(f"Looked {'up to' if query.forward else 'back to'} {iso(moment)}.")
+                    break
+            if run.late:
+                more = True
+                notes.append(f"Ended after {RUN_SECONDS:g} s.")
+        if place and not run.late and (other or not begun):
+            self._require(query, place)
+        if query.forward:
+            # Entries have the time at which they are written, so a time in the past has no later ones.
+            closed = closed or (not more and query.until is not None and query.until <= time.time())
+            return JournalSelection(
+                lines, cursors, last or query.after, first, closed=closed, more=more, notes=tuple(notes)
+            )
+        full = full or number == query.lines
+        before = last if more else ""
+        closed = bool(query.before) or query.until is not None
+        return JournalSelection(lines[::-1], cursors[::-1], first, before, closed, more, full, tuple(notes))
+
+    def _require(self, query: JournalQuery, cursor: str) -> None:
+        """Check that the entry at a cursor exists: journalctl would continue from another one."""
+        with self.journalctl.run([f"--cursor={cursor}"], ("_PID",)) as run:
+            found = next(run.entries(), None)
+        if found is None or cursor_of(found) != cursor:
+            raise _gone("after" if query.after else "before", cursor)
+
+    def text(self, log: str, selection: JournalSelection) -> str:
+        """Return the lines of a window, without the secrets that begin in it, or in the entries before it."""
+        data = b"".join(selection.lines)
+        before = self._context(log, selection.cursors[0]) if data and self.redact else b""
+        return render(data, len(before), BytesContent(before + data), redact=self.redact, cut=False)
+
+    def _context(self, log: str, cursor: str) -> bytes:
+        """Return the lines before an entry, because a secret is recognised by what is before it."""
+        found: list[bytes] = []
+        size = 0
+        with self.journalctl.run([*_of_log(log), f"--cursor={cursor}", "--reverse"], FIELDS) as run:
+            entries = run.entries()
+            next(entries, None)
+            for entry in entries:
+                line = line_of(entry, CONTEXT_BYTES)
+                size += len(line)
+                found.append(line)
+                if size >= CONTEXT_BYTES:
+                    break
+        return b"".join(reversed(found))
+
+
+def _bounded(entries: Iterator[ExportedEntry]) -> Iterator[ExportedEntry]:
+    """Yield entries until they are larger than `MAX_SCANNED_BYTES` together."""
+    size = 0
+    for entry in entries:
+        size += entry.size
+        if size > MAX_SCANNED_BYTES:
+            return
+        yield entry
+
+
+def _of_log(log: str) -> list[str]:
+    """Return the arguments that select the entries of a log."""
+    if log == ALL:
+        return []
+    return ["_TRANSPORT=kernel"] if log == KERNEL else [f"--unit={log}"]
+
+
+def _conditions(query: JournalQuery) -> list[str]:
+    """Return the arguments for the conditions that journalctl checks itself. A cursor excludes those of time."""
+    found: list[str] = []
+    if query.priority is not None:
+        found.append(f"--priority=0..{query.priority}")
+    if query.boot:
+        found.append(f"--boot={query.boot}")
+    if not (query.after or query.before):
+        found += [f"--since=@{max(0.0, query.since):.6f}"] if query.since is not None and query.forward else []
+        found += [f"--until=@{max(0.0, query.until):.6f}"] if query.until is not None and not query.forward else []
+    return found
+
+
+def _gone(name: str, cursor: str) -> InvalidArgument:
+    moment = ""
+    with suppress(ValueError):
+        moment = iso(time_of_cursor(cursor))
+    return InvalidArgument(
+        f"The entry that {name}= names is not in the journal: it was rotated or vacuumed, or belongs to another log. "
+        f"Read without {name}=" + (f", or with since={moment}." if moment else ".")
+    )

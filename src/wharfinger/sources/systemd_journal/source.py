@@ -1,0 +1,556 @@
+"""The journal of systemd as a source: one log for each unit, one for the kernel, and one with all entries."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from urllib.parse import unquote
+
+from wharfinger import types as t
+from wharfinger.content import mime
+from wharfinger.content.text import many, shown
+from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.policy.current import readable_uris, reads_all_below
+from wharfinger.source import VERSION, Changed, Document, Source, SourceUnavailable, UnusableSource, UriParameter
+from wharfinger.sources.directories import MAX_CHILDREN, listing_text, summaries
+from wharfinger.sources.etag import digest
+from wharfinger.sources.folder.file_uri import quote
+from wharfinger.sources.labels import usable_label
+from wharfinger.sources.log_files.log_links import PARAMETERS as LOG_PARAMETERS
+from wharfinger.sources.log_files.log_links import VALUES
+from wharfinger.sources.name_completion import complete_name
+from wharfinger.sources.page_keys import bad_cursor
+from wharfinger.sources.polling import Polling
+from wharfinger.sources.systemd_journal.entry_text import FIELDS, KERNEL, all_fields, cursor_of, unit_of
+from wharfinger.sources.systemd_journal.export_format import ExportedEntry
+from wharfinger.sources.systemd_journal.journal_process import Journalctl
+from wharfinger.sources.systemd_journal.journal_query import JournalQuery, position_of_cursor, read_journal_query
+from wharfinger.sources.systemd_journal.journal_windows import ALL, JournalReader, JournalSelection, Sees
+from wharfinger.sources.ttl import MAX_TTL_MS
+from wharfinger.sources.windows.window import (
+    NEXT,
+    PREVIOUS,
+    BytesContent,
+    continuation,
+    read_content,
+    remark,
+    split_query,
+    with_query,
+)
+from wharfinger.sources.windows.window_budget import has_budget
+
+__all__ = ["Journal", "journal"]
+
+MAX_UNITS = 5_000
+"""Units that are listed, in the order of their names. Others can be read."""
+MAX_FILES = 10_000
+"""Journal files whose times of change are compared."""
+MAX_RECENT_ENTRIES = 20_000
+"""The newest entries, from which the versions of the searched logs are taken."""
+MAX_RECENT_BYTES = 32 << 20
+MAX_SEARCHED_BYTES = 256 << 10
+"""Bytes of the newest entries of each log that are searched."""
+KEY_PREFIX = "k:"
+HOW_TO_ASK = "?tail=200, ?since=15m, ?until=2026-11-20T10:10:00Z, ?level=error, ?text=word, ?boot=-1"
+"""The parameters of a journal, as people and models read them."""
+
+_PLACES = ("/var/log/journal", "/run/log/journal")
+_UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,251}").fullmatch
+_TYPE = re.compile(r".\.(service|socket|device|mount|automount|swap|target|path|timer|slice|scope)$").search
+
+_PARAMETERS: Mapping[str, UriParameter] = {
+    **{name: meaning for name, meaning in LOG_PARAMETERS.items() if name != "lines"},
+    "boot": UriParameter("-1", "entries of this boot: 0 is the last one, -1 the one before it"),
+}
+
+
+def journal(
+    unit: str | None = None,
+    *,
+    directory: str | os.PathLike[str] | None = None,
+    label: str | None = None,
+    redact: bool = True,
+    poll: float = 1.0,
+) -> Journal:
+    """Publish the journal of systemd: `server.include(journal("nginx.service"))`.
+
+    Entries are read by journalctl, with the rights of this account.
+
+    Args:
+        unit: Publish only the entries of this unit. A name without a type, such as `nginx`, is that of a service.
+        directory: Read the journal files in this directory instead of those of this machine.
+        label: The name in URIs, `journal://<label>/…`. Default: the name of the unit, or `journal`.
+        redact: Leave out secrets: passwords and tokens by their names or forms, Authorization headers, private keys.
+        poll: Seconds between two looks for new entries.
+
+    Raises:
+        UnusableSource: journalctl is not installed, there is no journal, this account may not read it, or the name of
+            the unit is not valid.
+    """
+    if not poll > 0:
+        raise UnusableSource("poll= must be positive: it is the number of seconds between two looks for new entries.")
+    return Journal(
+        None if unit is None else _usable_unit(unit),
+        os.path.realpath(os.path.expanduser(os.fsdecode(os.fspath(directory)))) if directory is not None else "",
+        label,
+        redact,
+        poll,
+    )
+
+
+def _usable_unit(unit: str) -> str:
+    name = unit if _TYPE(unit) else f"{unit}.service"
+    if not unit or not _UNIT(name) or unit.startswith((".", "-")):
+        raise UnusableSource(
+            f"{shown(unit[:100])!r} is not the name of a unit: give one such as nginx.service, without wildcards."
+        )
+    return name
+
+
+class Journal(Source):
+    """The source that `journal()` returns. Its methods may be called from several threads at once."""
+
+    noun = "journal"
+    parameters = _PARAMETERS
+
+    def __init__(self, unit: str | None, directory: str, label: str | None, redact: bool, poll: float) -> None:
+        if directory and not os.path.isdir(directory):
+            raise UnusableSource(f"There is no directory {directory}.")
+        self.unit = unit
+        self.directory = directory
+        self.name = usable_label(label or (unit.removesuffix(".service") if unit else "journal"))
+        self.uri = f"journal://{quote(self.name)}"
+        self.location = " of ".join(filter(None, (unit, directory or "this machine's journal")))
+        self.root = directory
+        self.redact = redact
+        self._reader = JournalReader(Journalctl(directory), redact)
+        self._lock = threading.Lock()
+        self._known_logs: tuple[Hashable, list[str]] | None = None
+        self._states: dict[str | None, tuple[Hashable, Hashable]] = {}
+        self._round: Hashable = None
+        self._polling = Polling(f"journal {self.name}", self._look, every=poll, prepare=self._prepare)
+        self.template = f"{self.uri}/{{log}}"
+        self._filtered = f"{self.template}{{?{','.join(_PARAMETERS)}}}"
+        self.templates = [
+            t.ResourceTemplate(
+                uri_template=self.template,
+                name=self.name,
+                title=f"Any log in {self.name}",
+                description=f"The newest entries of a unit such as nginx.service, of the {KERNEL}, or of {ALL}.",
+                mime_type=mime.TEXT,
+            ),
+            t.ResourceTemplate(
+                uri_template=self._filtered,
+                name=f"{self.name}-part",
+                title=f"A part of a log in {self.name}",
+                description=(
+                    "The last lines (tail=200), since= and until= a time (2026-11-20T10:00:00Z, or 15m ago), of at "
+                    "least a level (error), with a text, of one boot (-1 is the one before the last); any together."
+                ),
+                mime_type=mime.TEXT,
+            ),
+        ]
+        try:
+            self._partly = self._reader.journalctl.hides_entries()
+            if not self._files():
+                raise UnusableSource(f"There are no journal files in {directory or ' or '.join(_PLACES)}.")
+        except SourceUnavailable as error:
+            raise UnusableSource(str(error)) from None
+
+    def __repr__(self) -> str:
+        return f"journal({self.location!r}, label={self.name!r})"
+
+    def matches(self, uri: str) -> bool:
+        """Return whether this URI belongs to this journal, whether or not it exists."""
+        return uri == self.uri or uri.startswith((self.uri + "/", self.uri + "?"))
+
+    def patterns_below(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the pattern for everything: journal files contain entries of all units."""
+        return (self.pattern_of(),)
+
+    # The logs
+
+    def _files(self) -> list[tuple[str, int, int, int]]:
+        """Return the journal files, with the time at which each last changed, its inode and its size.
+
+        systemd changes the times of a file when it has written entries into it, so that readers notice them.
+
+        Raises:
+            SourceUnavailable: the directory no longer exists.
+        """
+        found: list[tuple[str, int, int, int]] = []
+        places = [self.directory] if self.directory else [place for place in _PLACES if os.path.isdir(place)]
+        try:
+            for place in places:
+                with os.scandir(place) as top:
+                    below = sorted(entry.path for entry in top if entry.is_dir())
+                for folder in (place, *below):
+                    with os.scandir(folder) as entries:
+                        for entry in entries:
+                            if entry.name.endswith((".journal", ".journal~")) and len(found) < MAX_FILES:
+                                status = entry.stat()
+                                found.append((entry.path, status.st_mtime_ns, status.st_ino, status.st_size))
+        except FileNotFoundError:
+            if self.directory and not os.path.isdir(self.directory):
+                raise SourceUnavailable(f"The directory {self.directory} was moved or removed.") from None
+        except OSError as error:
+            raise SourceUnavailable(f"The journal cannot be read: {error.strerror}.") from None
+        return sorted(found)
+
+    def _logs(self) -> list[str]:
+        """Return the names of all logs, sorted."""
+        files = tuple(self._files())
+        with self._lock:
+            known = self._known_logs
+        if known is not None and known[0] == files:
+            return known[1]
+        if self.unit is not None:
+            found = [self.unit]
+        else:
+            journalctl = self._reader.journalctl
+            units = {name for field in ("_SYSTEMD_UNIT", "UNIT") for name in journalctl.values(field) if _is_unit(name)}
+            kernel = [KERNEL] if "kernel" in journalctl.values("_TRANSPORT") else []
+            found = sorted([ALL, *kernel, *sorted(units)[:MAX_UNITS]])
+        with self._lock:
+            self._known_logs = files, found
+        return found
+
+    def _readable_logs(self) -> list[str]:
+        """Return the names of the logs that the caller may read."""
+        if reads_all_below(self.uri):
+            return self._logs()
+        reads = readable_uris()
+        return [name for name in self._logs() if reads(self.uri_of(name))]
+
+    def _sees(self) -> Sees:
+        """Return whether the caller may read an entry: what is about a unit belongs to the log of that unit."""
+        if reads_all_below(self.uri):
+            return lambda entry: True
+        reads = readable_uris()
+        known: dict[str, bool] = {"": True}
+
+        def sees(entry: ExportedEntry) -> bool:
+            unit = unit_of(entry)
+            if unit not in known:
+                known[unit] = reads(self.uri_of(unit))
+            return known[unit]
+
+        return sees
+
+    def uri_of(self, log: str) -> str:
+        """Return the URI of a log."""
+        return f"{self.uri}/{quote(log)}"
+
+    def _locate(self, uri: str) -> str:
+        """Return the log of a URI without query; an empty string for the directory.
+
+        Raises:
+            ResourceNotFound: there is none.
+        """
+        if uri in (self.uri, self.uri + "/"):
+            return ""
+        if len(uri) > len(self.uri) + 1_000 or not uri.startswith(self.uri + "/"):
+            raise ResourceNotFound(uri)
+        name = unquote(uri[len(self.uri) + 1 :], errors="strict") if "%" in uri else uri[len(self.uri) + 1 :]
+        if not _is_log(name) or name not in self._logs():
+            raise ResourceNotFound(uri)
+        return name
+
+    def _asked(self, uri: str) -> tuple[str, str, JournalQuery]:
+        base, written = split_query(uri)
+        try:
+            log = self._locate(base)
+        except UnicodeDecodeError:
+            raise ResourceNotFound(uri) from None
+        if not log and written:
+            raise InvalidArgument(f"A directory has no windows: read {self.uri}.")
+        return base, log, read_journal_query(written)
+
+    # Listing
+
+    def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
+        """List the directory and at most `limit` logs."""
+        names = self._after(["", *self._readable_logs()], after)
+        found = [self._resource(name) for name in names[:limit]]
+        return found, KEY_PREFIX + names[limit - 1] if len(names) > limit else None
+
+    def children(
+        self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
+    ) -> tuple[list[t.Resource], str | None]:
+        """List the logs.
+
+        Raises:
+            ResourceNotFound: this is not the URI of the directory.
+        """
+        if uri not in (self.uri, self.uri + "/"):
+            raise ResourceNotFound(uri)
+        names = self._after(self._readable_logs(), after)
+        found = [self._resource(name) for name in names[:limit]]
+        return found, KEY_PREFIX + names[limit - 1] if len(names) > limit else None
+
+    def _after(self, names: list[str], after: str | None) -> list[str]:
+        if after is None:
+            return names
+        name = after.removeprefix(KEY_PREFIX)
+        if name == after or (name and not _is_log(name)):
+            raise bad_cursor()
+        return names[bisect_right(names, name) :]
+
+    def _resource(self, log: str, uri: str = "") -> t.Resource:
+        if not log:
+            return t.Resource(uri=self.uri, name=self.name, title=self.name, mime_type=mime.DIRECTORY)
+        titles = {ALL: "All entries", KERNEL: "Messages of the kernel"}
+        return t.Resource(uri=uri or self.uri_of(log), name=log, title=titles.get(log, log), mime_type=mime.TEXT)
+
+    def stat(self, uri: str) -> t.Resource:
+        """Describe a URI as a resource. The version of a window is that of its entries, so the window is read.
+
+        Raises:
+            ResourceNotFound: there is no such log.
+            InvalidArgument: the window is not possible; the message says why.
+        """
+        files = tuple(self._files())
+        _, log, query = self._asked(uri)
+        found = self._resource(log, uri)
+        if uri == self.uri + "/":
+            found.uri = uri
+        version = self._version(log, query)
+        found.meta = {VERSION: version}
+        if reads_all_below(self.uri):
+            self._remember(uri, files, version)
+            self._polling.record(uri, version)
+        return found
+
+    def _version(self, log: str, query: JournalQuery) -> str:
+        if not log:
+            return digest(*self._readable_logs())
+        if query.plain:
+            return digest(self._reader.newest(log, self._sees()))
+        if query.entry:
+            return digest(query.entry)
+        return self._reader.select(log, query, self._sees()).version
+
+    # Reading
+
+    def read(self, uri: str) -> t.ReadResourceResult:
+        """Read the requested window of a log, by default the newest entries, or list the logs.
+
+        Raises:
+            ResourceNotFound: there is no such log.
+            InvalidArgument: the window is not possible; the message says why.
+        """
+        began = time.time()
+        base, log, query = self._asked(uri)
+        if not log:
+            return self._read_directory(uri)
+        if query.entry:
+            return self._read_entry(uri, base, log, query)
+        selection = self._reader.select(log, query, self._sees())
+        newest = selection.cursors[-1] if selection.cursors else ""
+        facts: dict[str, object] = {VERSION: digest(newest) if query.plain else selection.version}
+        facts.update(_links(base, query, selection, began))
+        text = self._reader.text(log, selection)
+        contents = [t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta=facts)]
+        contents += _remarks(uri, log, query, selection, facts)
+        ttl = MAX_TTL_MS if _is_past(query, began) else 0 if query.after else 1_000
+        return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
+
+    def _read_entry(self, uri: str, base: str, log: str, query: JournalQuery) -> t.ReadResourceResult:
+        entry = self._reader.entry(log, query.entry, self._sees())
+        data = BytesContent(all_fields(entry, self.redact))
+        base = with_query(base, f"entry={position_of_cursor(query.entry)}")
+        found = read_content(uri, base, "entry.txt", data, query.window, meta={VERSION: digest(query.entry)})
+        return t.ReadResourceResult(contents=found, ttl_ms=MAX_TTL_MS, cache_scope=self.cache_scope)
+
+    def _read_directory(self, uri: str) -> t.ReadResourceResult:
+        names = self._readable_logs()
+        children = [self._resource(name) for name in names[:MAX_CHILDREN]]
+        template = self.template if len(names) > MAX_CHILDREN else ""
+        text = listing_text(f"{self.name}/", many(len(names), "log"), children, template, describe=_title)
+        meta: dict[str, object] = {VERSION: digest(*names)}
+        top = t.ResourceContents(
+            uri=uri, mime_type=mime.TEXT, text=f"{text}\nParts of a log: {HOW_TO_ASK}\n", meta=meta
+        )
+        contents = [top, *summaries(children, describe=_title)]
+        return t.ReadResourceResult(contents=contents, ttl_ms=0, cache_scope=self.cache_scope)
+
+    # Completion and search
+
+    def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
+        """Suggest logs, and usual values of `level`, `since`, `until`, `tail` and `boot`."""
+        if argument == "log" and template in (self.template, self._filtered):
+            return complete_name(self._readable_logs(), value)
+        known = (*VALUES.get(argument, ()), *(("0", "-1") if argument == "boot" else ()))
+        return [one for one in known if one.startswith(value.lower())] if template == self._filtered else []
+
+    def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
+        """Return a page of the logs of units and of the kernel, whose newest entries are searched.
+
+        The version of a log is its newest entry, if that is among the newest of the journal.
+        """
+        names = self._after([name for name in self._readable_logs() if name != ALL], after)
+        recent = self._recent() if names else {}
+        documents = [
+            Document(uri=self.uri_of(name), title=name, version=recent.get(name, "old"), mime_type=mime.TEXT)
+            for name in names[:limit]
+        ]
+        return documents, KEY_PREFIX + names[limit - 1] if len(names) > limit else None
+
+    def _recent(self) -> dict[str, str]:
+        """Return the newest entry of each unit, as far as they are among the newest entries of the journal."""
+        found: dict[str, str] = {}
+        size = 0
+        only = [f"--unit={self.unit}"] if self.unit is not None else []
+        with self._reader.journalctl.run([*only, "--reverse", f"--lines={MAX_RECENT_ENTRIES}"], FIELDS[5:]) as run:
+            for entry in run.entries():
+                found.setdefault(self.unit or unit_of(entry), digest(cursor_of(entry)))
+                size += entry.size
+                if size > MAX_RECENT_BYTES:
+                    break
+        return found
+
+    def text(self, uri: str) -> Iterator[str]:
+        """Yield the text of the newest entries of a log, without secrets.
+
+        Raises:
+            ResourceNotFound: there is no such log.
+        """
+        _, log, _ = self._asked(uri)
+        if not log:
+            raise ResourceNotFound(uri)
+        return self._text(log)
+
+    def _text(self, log: str) -> Iterator[str]:
+        sees = self._sees()
+        windows: list[str] = []
+        size, query = 0, JournalQuery()
+        while size < MAX_SEARCHED_BYTES:
+            selection = self._reader.select(log, query, sees)
+            windows.append(self._reader.text(log, selection))
+            size += len(windows[-1])
+            if not selection.before:
+                break
+            query = JournalQuery(before=selection.before)
+        yield from reversed(windows)
+
+    def describe(self) -> str:
+        """Describe the number of logs, and how changes are found."""
+        partly = " (only this account's entries: see systemd-journal(8))" if self._partly else ""
+        with self._lock:
+            known = self._known_logs
+        counted = f"{many(len(known[1]), 'log')}{partly}, " if known else f"journal files{partly}, "
+        return f"{counted}watched by {self._polling.means}"
+
+    # Watching
+
+    def probe(self) -> object:
+        """Check that the journal can be read.
+
+        Raises:
+            SourceUnavailable: it cannot; the message says why.
+        """
+        if not self._files():
+            raise SourceUnavailable(f"There are no journal files in {self.directory or ' or '.join(_PLACES)}.")
+        return self._reader.newest(ALL if self.unit is None else self.unit, lambda entry: True)
+
+    def _prepare(self) -> None:
+        self._round = tuple(self._files())
+
+    def _look(self, uri: str | None) -> Hashable:
+        """Return the version of a URI. It is computed again only if a journal file has changed."""
+        with self._lock:
+            known = self._states.get(uri)
+        if known is not None and known[0] == self._round:
+            return known[1]
+        files = self._round
+        if uri is None:
+            version = digest(*self._logs())
+        else:
+            try:
+                version = self._version(*self._asked(uri)[1:])
+            except InvalidArgument as error:
+                version = digest(str(error))
+        self._remember(uri, files, version)
+        return version
+
+    def _remember(self, uri: str | None, files: Hashable, version: str) -> None:
+        with self._lock:
+            self._states.pop(uri, None)
+            self._states[uri] = files, version
+            if len(self._states) > 1_024:
+                del self._states[next(iter(self._states))]
+
+    def watch(self, uri: str | None, changed: Changed) -> None:
+        """Call `changed` after each change of this URI, or of the list if it is None."""
+        self._polling.watch(uri, changed)
+
+    def unwatch(self, uri: str | None) -> None:
+        """Stop watching a URI, or the list if `uri` is None."""
+        self._polling.unwatch(uri)
+
+    async def close(self) -> None:
+        """End all watches."""
+        self._polling.close()
+
+
+def _is_unit(name: str) -> bool:
+    return bool(_UNIT(name) and _TYPE(name)) and not name.startswith(("-", "."))
+
+
+def _is_log(name: str) -> bool:
+    return name in (ALL, KERNEL) or _is_unit(name)
+
+
+def _title(child: t.Resource) -> str:
+    return str(child.title) if child.title != child.name else "entries of a unit"
+
+
+def _is_past(query: JournalQuery, now: float) -> bool:
+    """Return whether the window can no longer change: entries are written with the current time."""
+    return query.until is not None and query.until < now - 60
+
+
+def _links(base: str, query: JournalQuery, selection: JournalSelection, began: float) -> dict[str, object]:
+    """Return the links to the windows before and after, with the filters of the query."""
+    found: dict[str, object] = {}
+    filters = query.filters
+    if selection.after and not (selection.closed and query.until is not None):
+        found[NEXT] = with_query(base, f"after={position_of_cursor(selection.after)}") + filters
+    elif not selection.after and query.until is None:
+        found[NEXT] = with_query(base, f"since={began:.3f}") + filters  # nothing was written until now
+    if selection.before:
+        tail = f"&tail={query.lines}" if query.lines else ""
+        since = "" if query.since is None or query.forward else f"&since={query.since:.3f}"
+        others = "".join([f"&{part}" for part in filters.split("&") if part and not part.startswith("until=")])
+        found[PREVIOUS] = with_query(base, f"before={position_of_cursor(selection.before)}") + tail + since + others
+    return found
+
+
+def _remarks(
+    uri: str, log: str, query: JournalQuery, selection: JournalSelection, facts: Mapping[str, object]
+) -> list[t.ResourceContents]:
+    """Return remarks about the window: why it is empty, how to continue, and what was left out."""
+    notes = list(selection.notes)
+    following, previous = facts.get(NEXT), facts.get(PREVIOUS)
+    if not selection.lines:
+        asked = "&".join(
+            [f"{name}={shown(value)[:100]}" for name, value in split_query(uri)[1].items() if name not in _POSITIONS]
+        )
+        if asked:
+            notes.insert(0, f"No entry of {log} matched {asked}. Try tail=200, another time, or a lower level.")
+        else:
+            notes.insert(0, "Nothing was written after this." if query.after else f"{log} has no entries.")
+    if query.forward and selection.more and following:
+        return [continuation(str(following), " ".join([*notes, "More follows."]))]
+    if not query.forward and not selection.full and previous:
+        notes.append(f"For what is before, read {previous}")
+    if query.plain and not has_budget():  # the tool gives this hint itself
+        notes.append(f"Parts of it: {HOW_TO_ASK}")
+    return [remark(str(following or previous or uri), " ".join(notes))] if notes else []
+
+
+_POSITIONS = ("tail", "after", "before")

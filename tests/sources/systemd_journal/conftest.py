@@ -1,0 +1,75 @@
+"""Real journals: files that systemd-journal-remote writes from the Journal Export Format."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+REMOTE = "/lib/systemd/systemd-journal-remote"
+BOOT = "a" * 32
+NOON = 1_795_003_200
+"""2026-11-18T12:00:00Z."""
+
+
+def exported(fields: dict[str, bytes | str | int]) -> bytes:
+    """Return one entry in the export format."""
+    data = b""
+    for name, value in fields.items():
+        raw = value if isinstance(value, bytes) else str(value).encode()
+        plain = raw.isascii() and raw.decode().isprintable()
+        key = name.encode()
+        data += b"%s=%s\n" % (key, raw) if plain else b"%s\n%s%s\n" % (key, struct.pack("<Q", len(raw)), raw)
+    return data + b"\n"
+
+
+class WrittenJournal:
+    """A directory with journal files to which entries are added, one second after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._seconds = itertools.count()
+
+    def write(
+        self,
+        *messages: str | bytes,
+        file: str = "system.journal",
+        at: float | None = None,
+        boot: str = BOOT,
+        **fields: str | bytes | int,
+    ) -> None:
+        """Append messages, with these fields."""
+        data = b""
+        for message in messages:
+            moment = NOON + next(self._seconds) if at is None else at
+            given: dict[str, bytes | str | int] = {
+                "__REALTIME_TIMESTAMP": int(moment * 1e6),
+                "__MONOTONIC_TIMESTAMP": int((moment - NOON) * 1e6),
+                "_BOOT_ID": boot,
+                "PRIORITY": 6,
+                "_SYSTEMD_UNIT": "nginx.service",
+                "SYSLOG_IDENTIFIER": "nginx",
+                "_PID": 7,
+                "_TRANSPORT": "journal",
+                "MESSAGE": message,
+                **fields,
+            }
+            data += exported({name: value for name, value in given.items() if value != ""})
+        done = subprocess.run([REMOTE, "-o", self.folder / file, "-"], input=data, capture_output=True, timeout=30)
+        assert done.returncode == 0, done.stderr
+
+    def read(self, *arguments: str) -> bytes:
+        """Return what journalctl prints."""
+        command = ["journalctl", "--no-pager", "--quiet", f"--directory={self.folder}", *arguments]
+        return subprocess.run(command, capture_output=True, check=True, timeout=30).stdout
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> WrittenJournal:
+    if not Path(REMOTE).exists():
+        pytest.fail("apt-get install systemd-journal-remote")
+    return WrittenJournal(tmp_path / "journal")

@@ -1,0 +1,40 @@
+"""The Journal Export Format: any fields survive, and any bytes end without an error."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.sources.systemd_journal.conftest import exported
+from wharfinger.sources.systemd_journal import export_format
+from wharfinger.sources.systemd_journal.export_format import read_entries
+
+FIELDS = st.dictionaries(st.from_regex(r"[A-Z_][A-Z0-9_]{0,20}", fullmatch=True), st.binary(max_size=80), min_size=1)
+
+
+@given(st.lists(FIELDS, max_size=5))
+def test_what_is_written_is_read(entries: list[dict[str, bytes]]) -> None:
+    data = b"".join([exported(dict(fields)) for fields in entries])
+    assert [entry.fields for entry in read_entries(io.BytesIO(data))] == entries
+
+
+@given(st.binary(max_size=500))
+def test_any_bytes_end_without_an_error(data: bytes) -> None:
+    list(read_entries(io.BytesIO(b"A=1\n\n" + data)))
+
+
+@given(st.lists(FIELDS, min_size=1, max_size=3), st.integers(1, 400))
+def test_an_entry_that_is_cut_is_left_out(entries: list[dict[str, bytes]], cut: int) -> None:
+    data = b"".join([exported(dict(fields)) for fields in entries])
+    found = [entry.fields for entry in read_entries(io.BytesIO(data[: max(0, len(data) - cut)]))]
+    assert found == entries[: len(found)] and len(found) < len(entries)
+
+
+def test_only_the_first_value_and_so_many_fields_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export_format, "MAX_FIELDS", 2)
+    (entry,) = read_entries(io.BytesIO(b"A=1\nA=22\nB=3\nC=444\n\n"))
+    assert entry.fields == {"A": b"1", "B": b"3"}
+    assert (entry.size, entry.left_out) == (7, 5)
