@@ -16,7 +16,7 @@ from tests.conftest import absent
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_DISTRIBUTIONS = 19
-MAX_BYTES = 20 * 1024 * 1024  # 16 of the libraries, and ours: hosts, chat and the page take 0.6
+MAX_BYTES = 21 * 1024 * 1024  # 16 of the libraries, and ours: all kinds of data together take 2
 DEFAULT = {"msgspec", "httptools", "aiohttp", "watchfiles", "pybase64", "click"}
 
 
@@ -36,7 +36,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.timeout(180)
 def test_the_default_install_is_small(installed: Path) -> None:
-    """At most 19 distributions and 20 MiB, ours included, without bytecode."""
+    """At most 19 distributions and 21 MiB, ours included, without bytecode."""
     distributions = sorted(path.name.split("-")[0] for path in installed.glob("*.dist-info"))
     size = sum(path.stat().st_size for path in installed.rglob("*") if path.is_file() and path.suffix != ".pyc")
     assert "wharfinger" in distributions

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from wharfinger.errors import ConnectionFailed
 
@@ -133,6 +132,8 @@ def proxy_for(scheme: str, host: str) -> str | None:
     """
     if is_loopback(host):
         return None
+    from urllib.request import getproxies, proxy_bypass  # imported on use: it loads the HTTP client and email
+
     proxies = getproxies()
     proxy = proxies.get(scheme) or proxies.get("all")
     if not proxy or proxy_bypass(host):
