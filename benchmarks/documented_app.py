@@ -1,6 +1,7 @@
-"""An ASGI application made of an OpenAPI document, with the standard library alone, so that every environment can run it.
+"""An ASGI application made of an OpenAPI document, with the standard library alone, so that every environment runs it.
 
-It has the document's paths and methods, and answers each with the document's own example, or a value made of the schema.
+It has the document's paths and methods, and answers each with the document's own example, or a value that fits the
+schema.
 `hits` says which operations were called. It reads the document by itself, and so is a check of those who read it too.
 """
 

@@ -4,8 +4,8 @@ python benchmarks/openapi_documents.py            ours, and FastMCP's from_opena
 python benchmarks/openapi_documents.py --ours     ours alone
 
 The documents are in packages of npm, which are fetched by name and version. An application made of each document
-(`documented_app`) answers; nothing is sent to the services themselves. An operation works if a call with values that fit
-its schemas reaches exactly it, and the answer comes back as the application sent it.
+(`documented_app`) answers; nothing is sent to the services themselves. An operation works if a call with values for
+what its schemas require reaches exactly it, and the answer comes back as the application sent it.
 
 Of ours, operations that read are resources, and those that write are tools that the operator has allowed, here all of
 them. The definitions of the first are those of the tools that read any resource; the definitions of the second are only
@@ -206,8 +206,8 @@ def main() -> int:
         found = asyncio.run(ours(data, document.name))
         print(
             f"{document.name:13} ours     {found.works_reads}/{found.reads} reads, {found.works_writes}/{found.writes} "
-            f"writes; loaded in {found.loaded:.2f} s, listed in {found.listed:.2f} s; {_tokens(found.characters)} to read, "
-            f"{_tokens(found.write_characters)} if every write is allowed"
+            f"writes; loaded in {found.loaded:.2f} s, listed in {found.listed:.2f} s; "
+            f"{_tokens(found.characters)} to read, {_tokens(found.write_characters)} if every write is allowed"
         )
         if not both:
             continue

@@ -259,7 +259,7 @@ def _reason(found: HttpResponse) -> str:
     if "json" in kind:
         try:
             value: Any = msgspec.json.decode(found.body)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return ""
         for _ in range(3):
             if not isinstance(value, dict):

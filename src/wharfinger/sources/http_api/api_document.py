@@ -72,7 +72,7 @@ def parse_document(data: bytes, name: str) -> JsonObject:
     found: Any
     try:
         found = msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if data.lstrip()[:1] in (b"{", b"["):
             raise UnusableSource(f"{name} cannot be read as JSON: {str(error)[:200]}.") from None
         found = _parse_yaml(data, name)

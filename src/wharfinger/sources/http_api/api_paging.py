@@ -102,7 +102,7 @@ def page_links(operation: ApiOperation, pairs: Pairs, link: str, body: bytes, mi
         return found
     try:
         value: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return found
     declared = {one.name for one in operation.at("query")}
     if isinstance(value, dict):

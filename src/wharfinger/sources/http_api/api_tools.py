@@ -136,7 +136,7 @@ def result_of(found: HttpResponse, name: str) -> t.CallToolResult:
         return t.CallToolResult(content=[t.TextContent(text=text[:end]), t.TextContent(text=note)])
     try:
         value: Any = msgspec.json.decode(found.body) if "json" in kind else None
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = None
     if value is None:
         return t.CallToolResult(content=[t.TextContent(text=text)])

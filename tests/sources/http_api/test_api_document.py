@@ -1,0 +1,296 @@
+"""Documents: JSON and YAML, versions, references, and hostile ones at each bound and one beyond."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wharfinger.protocol.json_schema import CompiledSchema
+from wharfinger.source import UnusableSource
+from wharfinger.sources.http_api import api_document
+from wharfinger.sources.http_api.api_document import UnresolvedReference, parse_document, resolve
+from wharfinger.sources.http_api.api_operations import ApiDocument, read_document
+from wharfinger.sources.http_api.api_schemas import MAX_SCHEMA_CHARACTERS, json_schema, types_of, values_of
+
+PATHS: dict[str, Any] = {"/ships": {"get": {"responses": {"200": {"description": "All"}}}}}
+
+
+def document(**members: Any) -> dict[str, Any]:
+    return {"openapi": "3.1.0", "info": {"title": "Quay", "version": "1"}, "paths": PATHS, **members}
+
+
+def operations_of(paths: dict[str, Any], **members: Any) -> ApiDocument:
+    return read_document(document(paths=paths, **members), "quay.json")
+
+
+def get(*parameters: Any, **members: Any) -> dict[str, Any]:
+    return {"get": {"parameters": list(parameters), "responses": {"200": {"description": ""}}, **members}}
+
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=8)
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(JSON_VALUES)
+def test_json_and_yaml_of_one_document_are_the_same_values(value: Any) -> None:
+    whole = {"openapi": "3.1.0", "x": value}
+    assert parse_document(json.dumps(whole).encode(), "a") == whole
+    assert parse_document(b"# YAML\n" + yaml.safe_dump(whole, allow_unicode=True).encode(), "a") == whole
+
+
+def test_texts_of_yaml_stay_texts() -> None:
+    data = b"openapi: 3.1.0\nday: 2026-11-20\nswitch: on\nanswer: no\n200: ok\nclock: 12:30:45\noctal: 0o17\n"
+    assert parse_document(data, "a") == {
+        "openapi": "3.1.0", "day": "2026-11-20", "switch": "on", "answer": "no", "200": "ok", "clock": "12:30:45",
+        "octal": "0o17",
+    }  # fmt: skip
+
+
+def test_merged_objects_of_yaml_are_merged() -> None:
+    data = b"openapi: 3.1.0\nbase: &base {a: 1, b: 2}\nmore:\n  <<: *base\n  b: 3\n"
+    assert parse_document(data, "a")["more"] == {"a": 1, "b": 3}
+
+
+def bomb(levels: int, width: int = 10) -> bytes:
+    lines = ["openapi: 3.1.0", "a0: &a0 [x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * width)}]" for n in range(1, levels + 1)]
+    return "\n".join(lines).encode()
+
+
+HOSTILE = {
+    "a billion laughs": bomb(9),
+    "a document that contains itself": b"openapi: 3.1.0\na: &a [*a]\n",
+    "merges that multiply": "\n".join(
+        ["openapi: 3.1.0", "m0: &m0 {" + ", ".join(f"k{n}: 1" for n in range(1_000)) + "}"]
+        + [f"m{n}: {{<<: *m0, own: {n}}}" for n in range(1, 200)]
+    ).encode(),
+    "many merges into one": b"openapi: 3.1.0\nm: &m {a: 1}\nn: {<<: [" + b", ".join([b"*m"] * 101) + b"]}\n",
+    "deep JSON": b'{"openapi": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "deep YAML": b"openapi: " + b"[" * 5_000 + b"]" * 5_000,
+    "an object as a name": b"openapi: 3.1.0\n? {a: b}\n: c\n",
+    "a Python object": b"openapi: !!python/object/apply:os.system [id]\n",
+    "a list": b"[1]",
+    "a text": b"nothing",
+    "nothing": b"",
+    "not UTF-8": b'{"openapi": "\xff"}',
+    "half of it": b'{"openapi": "3.1.0"',
+    "a huge number": b"openapi: " + b"9" * 5_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_document_is_refused_quickly(name: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(UnusableSource, match="quay"):
+        api_document.check_version(parse_document(HOSTILE[name], "quay"), "quay")
+    assert time.monotonic() - began < 10
+
+
+def test_the_depth_of_a_document_is_bounded_at_its_value() -> None:
+    def nested(levels: int) -> bytes:
+        return b'{"a":' * (levels - 1) + b'{"a":1}' + b"}" * (levels - 1)
+
+    parse_document(nested(api_document.MAX_DOCUMENT_DEPTH), "a")
+    with pytest.raises(UnusableSource, match="128 levels"):
+        parse_document(nested(api_document.MAX_DOCUMENT_DEPTH + 1), "a")
+
+
+def test_the_values_of_a_document_are_bounded_at_their_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_document, "MAX_VALUES", 100)
+    parse_document(json.dumps({"a": [1] * 99}).encode(), "a")
+    with pytest.raises(UnusableSource, match="more than 100 values"):
+        parse_document(json.dumps({"a": [1] * 100}).encode(), "a")
+
+
+@pytest.mark.parametrize(("name", "kind"), [("MAX_DOCUMENT_BYTES", b'{"a": 1}'), ("MAX_YAML_BYTES", b"a: 1 #...")])
+def test_the_size_of_a_document_is_bounded_at_its_value(
+    name: str, kind: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_document, name, len(kind))
+    parse_document(kind, "a")
+    with pytest.raises(UnusableSource, match="too large"):
+        parse_document(kind + b" ", "a")
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"openapi": "2.0"}, "only 3.0 and 3.1"),
+        ({"openapi": "3.10.0"}, "only 3.0 and 3.1"),
+        ({"openapi": None, "swagger": "2.0"}, "convert it to OpenAPI 3.0"),
+        ({"openapi": None}, "no member 'openapi'"),
+        ({"paths": {}}, "no operations"),
+        ({"paths": {"/a": 5}}, "no operations"),
+    ],
+)
+def test_a_document_that_cannot_be_used_says_why(members: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnusableSource, match=message):
+        read_document(document(**members), "quay.json")
+
+
+# References
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "https://elsewhere.test/a.json#/b",
+        "other.yaml",
+        "file:///etc/passwd",
+        "//elsewhere.test/a",
+        "#/nowhere",
+        "#",
+        "#/a/9",
+    ],
+)
+def test_no_reference_outside_the_document_is_followed(reference: str) -> None:
+    with pytest.raises(UnresolvedReference):
+        resolve({"a": [1]}, {"$ref": reference})
+
+
+def test_references_in_a_circle_end() -> None:
+    root = {"a": {"$ref": "#/b"}, "b": {"$ref": "#/a"}}
+    with pytest.raises(UnresolvedReference, match="circle"):
+        resolve(root, root["a"])
+
+
+def test_names_with_slashes_and_tildes_are_found() -> None:
+    root = {"paths": {"/a~b": {"x": [10, 20]}}}
+    assert resolve(root, {"$ref": "#/paths/~1a~0b/x/1"}) == 20
+
+
+def test_an_operation_with_a_remote_reference_is_left_out_with_a_remark() -> None:
+    found = operations_of(
+        {"/bad": get({"$ref": "https://elsewhere.test/p.json"}), "/good": get(), "/worse": {"$ref": "https://e.test/x"}}
+    )
+    assert [one.path for one in found.operations] == ["/good"]
+    assert found.skipped == [
+        "GET /bad: https://elsewhere.test/p.json is not in the document, and nothing is fetched",
+        "/worse: https://e.test/x is not in the document, and nothing is fetched",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "item", "reason"),
+    [
+        ("/a/{x}", get(), "different variables"),
+        ("/a", get({"name": "x", "in": "path", "required": True, "schema": {}}), "different variables"),
+        ("/a", get({"in": "query", "schema": {}}), "name: Field required"),
+        ("/a", get({"name": "x", "in": "elsewhere"}), "in: Input should be 'query'"),
+        ("/a", get(summary=["not text"]), "summary: Input should be a valid string"),
+        ("/a/../b", get(), "not the path of a URL"),
+        ("/a?b=c", get(), "not the path of a URL"),
+        ("/a", get(*[{"name": f"p{n}", "in": "query", "schema": {}} for n in range(101)]), "more than 100"),
+        (
+            "/a",
+            get({"name": "x", "in": "query", "required": True, "content": {"application/json": {"schema": {}}}}),
+            "not supported",
+        ),
+    ],
+)
+def test_one_mistake_costs_one_operation(path: str, item: dict[str, Any], reason: str) -> None:
+    found = operations_of({path: item, "/good": get()})
+    assert [one.path for one in found.operations] == ["/good"]
+    assert reason in found.skipped[0]
+
+
+def test_a_hundred_parameters_are_not_too_many() -> None:
+    found = operations_of({"/a": get(*[{"name": f"p{n}", "in": "query", "schema": {}} for n in range(100)])})
+    assert len(found.operations[0].parameters) == 100
+
+
+def test_parameters_of_a_path_are_replaced_by_those_of_an_operation() -> None:
+    shared = {"name": "x", "in": "query", "schema": {"type": "string"}}
+    item = {"parameters": [shared], **get({**shared, "schema": {"type": "integer"}})}
+    (operation,) = operations_of({"/a": item}).operations
+    assert [types_of(one.schema) for one in operation.parameters] == [{"integer"}]
+
+
+def test_two_operations_of_one_id_have_two_names() -> None:
+    found = operations_of({"/a": get(operationId="list"), "/b": get(operationId="list"), "/c/{x}": get(
+        {"name": "x", "in": "path", "required": True, "schema": {}})})  # fmt: skip
+    assert [one.id for one in found.operations] == ["list", "list_2", "get_c_x"]
+
+
+# Schemas
+
+
+def test_schemas_of_openapi_3_0_are_translated() -> None:
+    schema = {"type": "integer", "nullable": True, "minimum": 3, "exclusiveMinimum": True, "enum": [4, 5], "example": 4}
+    found = json_schema({}, schema, version="3.0")
+    assert found == {"type": ["integer", "null"], "exclusiveMinimum": 3, "enum": [4, 5, None]}
+    compiled = CompiledSchema(found, "it")
+    assert [compiled.fits(value) for value in (4, None, 3, "4")] == [True, True, False, False]
+
+
+def test_a_recursive_schema_stands_alone() -> None:
+    node = {"type": "object", "properties": {"name": {"type": "string"}, "next": {"$ref": "#/components/schemas/Node"}}}
+    found = json_schema(
+        {"components": {"schemas": {"Node": node}}}, {"$ref": "#/components/schemas/Node"}, version="3.1"
+    )
+    compiled = CompiledSchema(found, "it")
+    assert compiled.fits({"name": "a", "next": {"name": "b", "next": {}}})
+    assert not compiled.fits({"next": {"next": {"name": 5}}})
+
+
+def test_a_large_schema_keeps_its_required_members_within_the_budget() -> None:
+    members = {f"optional{n:04}": {"type": "string", "description": "x" * 100} for n in range(500)}
+    members["needed"] = {"type": "integer"}
+    schema = {"type": "object", "properties": members, "required": ["needed"], "additionalProperties": False}
+    found = json_schema({}, schema, version="3.1")
+    assert len(json.dumps(found)) < MAX_SCHEMA_CHARACTERS * 1.2
+    assert found["properties"]["needed"] == {"type": "integer"}
+    compiled = CompiledSchema(found, "it")
+    assert compiled.fits({"needed": 1, "optional0499": "a"})
+    assert not compiled.fits({"optional0000": "a"})
+
+
+def test_a_schema_with_a_remote_reference_inside_accepts_any_value_there() -> None:
+    schema = {"type": "object", "properties": {"a": {"$ref": "https://elsewhere.test/x"}, "b": {"type": "integer"}}}
+    compiled = CompiledSchema(json_schema({}, schema, version="3.1"), "it")
+    assert compiled.fits({"a": object.__name__, "b": 1})
+    assert not compiled.fits({"b": "x"})
+
+
+def test_what_an_api_sends_and_does_not_accept_is_no_argument() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"id": {"type": "integer", "readOnly": True}, "a": {}},
+        "required": ["id", "a"],
+    }
+    found = json_schema({}, schema, version="3.1")
+    assert found["required"] == ["a"]
+    assert list(found["properties"]) == ["a"]
+
+
+def test_allowed_values_are_found_behind_references_and_alternatives() -> None:
+    root = {"components": {"schemas": {"Status": {"type": "string", "enum": ["open", "shut"]}}}}
+    schema = {"anyOf": [{"$ref": "#/components/schemas/Status"}, {"type": "null"}]}
+    found = json_schema(root, schema, version="3.1")
+    assert values_of(found) == ["open", "shut"]
+    assert types_of(found) == {"string", "null"}
+    assert values_of({"anyOf": [{"enum": ["a"]}, {"type": "string"}]}) == []
+
+
+@given(st.recursive(st.none() | st.text() | st.integers() | st.booleans(), lambda inner: st.lists(inner) | st.dictionaries(
+    st.sampled_from(["type", "items", "properties", "allOf", "anyOf", "$ref", "required", "enum", "nullable", "additionalProperties", "a"]),
+    inner), max_leaves=30))  # fmt: skip
+def test_any_value_as_a_schema_becomes_one_within_the_bounds(value: Any) -> None:
+    for version in ("3.0", "3.1"):
+        try:
+            found = json_schema({"a": value}, value, version=version)
+        except UnresolvedReference:
+            continue
+        assert isinstance(found, dict)
+        values_of(found)
+        types_of(found)
