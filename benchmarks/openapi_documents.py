@@ -162,7 +162,7 @@ async def _called(server: Server, app: DocumentedApp) -> tuple[set[str], int]:
         for one in tools:
             schema = one.input_schema
             wanted = schema.get("required", ())
-            arguments = {name: example_of(schema, schema["properties"][name]) for name in wanted}
+            arguments = {name: example_of(schema, schema["properties"].get(name, {})) for name in wanted}
             before = len(app.hits)
             try:
                 result = (await client.call_tool(one.name, arguments)).structured

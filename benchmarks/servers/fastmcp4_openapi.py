@@ -33,20 +33,24 @@ async def measured(root: dict[str, Any]) -> dict[str, Any]:
             listed = time.perf_counter() - began
             sizes = [len(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in tools]
             works: list[str] = []
+            failures: list[str] = []
             for tool in tools:
-                schema = tool.inputSchema if hasattr(tool, "inputSchema") else tool.input_schema
+                schema = tool.input_schema
                 required = schema.get("required", ())
-                arguments = {name: example_of(schema, schema["properties"][name]) for name in required}
+                arguments = {name: example_of(schema, schema.get("properties", {}).get(name, {})) for name in required}
                 before = len(app.hits)
                 try:
                     result = await client.call_tool(tool.name, arguments)
-                except Exception:  # an operation that does not work is a result
+                except Exception as error:  # an operation that does not work is a result
+                    failures.append(f"{tool.name}: {error}")
                     continue
                 if len(app.hits) == before + 1:
                     wanted = app.answers[app.hits[-1]]
                     found = getattr(result, "structured_content", None)
                     if found == wanted or found == {"result": wanted}:
                         works.append(app.hits[-1])
+    if failures:
+        print(f"{len(failures)} calls failed, such as {failures[0][:300]}", file=sys.stderr)
     return {
         "loaded": loaded,
         "listed": listed,

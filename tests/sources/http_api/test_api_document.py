@@ -282,9 +282,29 @@ def test_allowed_values_are_found_behind_references_and_alternatives() -> None:
     assert values_of({"anyOf": [{"enum": ["a"]}, {"type": "string"}]}) == []
 
 
-@given(st.recursive(st.none() | st.text() | st.integers() | st.booleans(), lambda inner: st.lists(inner) | st.dictionaries(
-    st.sampled_from(["type", "items", "properties", "allOf", "anyOf", "$ref", "required", "enum", "nullable", "additionalProperties", "a"]),
-    inner), max_leaves=30))  # fmt: skip
+KEYWORDS = st.sampled_from(
+    [
+        "type",
+        "items",
+        "properties",
+        "allOf",
+        "anyOf",
+        "$ref",
+        "required",
+        "enum",
+        "nullable",
+        "additionalProperties",
+        "a",
+    ]
+)
+SCHEMAS = st.recursive(
+    st.none() | st.text() | st.integers() | st.booleans(),
+    lambda inner: st.lists(inner) | st.dictionaries(KEYWORDS, inner),
+    max_leaves=30,
+)
+
+
+@given(SCHEMAS)
 def test_any_value_as_a_schema_becomes_one_within_the_bounds(value: Any) -> None:
     for version in ("3.0", "3.1"):
         try:

@@ -1,0 +1,554 @@
+"""An API as a source: answers, versions, conditional requests, pages, completion, policy, credentials and faults."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sources.http_api.conftest import ShopServer
+from tests.sources.http_api.shop import TOKEN, Shop, make_shop
+from wharfinger import Client, Server
+from wharfinger import types as t
+from wharfinger.errors import HandlerFailed, InvalidArgument, ResourceNotFound
+from wharfinger.source import VERSION, SourceUnavailable, UnusableSource, version_of
+from wharfinger.sources import openapi, resource_tools
+from wharfinger.sources.http_api import HttpApi
+from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS
+from wharfinger.testing.source_suite.driver import ChangeRecorder, SourceDriver
+
+Permit = Callable[..., AbstractContextManager[None]]
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+@pytest.fixture
+def api(shop: Shop) -> HttpApi:
+    """The shop in this process."""
+    app = make_shop(shop)
+    return openapi(app.openapi(), app=app, label="shop", every=0.1, timeout=5)
+
+
+def text(result: t.ReadResourceResult) -> Any:
+    return result.contents[0].text
+
+
+def meta(result: t.ReadResourceResult) -> dict[str, Any]:
+    found: Any = result.contents[0].meta
+    return dict(found)
+
+
+def read(source: HttpApi, uri: str) -> t.ReadResourceResult:
+    return asyncio.run(source.read(uri))
+
+
+# Answers
+
+
+def test_an_answer_is_exactly_what_the_api_sends(api: HttpApi, shop: Shop) -> None:
+    result = read(api, "api://shop/orders/7")
+    assert text(result) == json.dumps(shop.orders[7], separators=(",", ":"))
+    assert result.contents[0].mime_type == "application/json"
+
+
+def test_an_etag_is_the_version_and_an_unchanged_answer_is_not_sent_again(api: HttpApi, shop: Shop) -> None:
+    async def check() -> None:
+        first = meta(await api.read("api://shop/orders/7"))[VERSION]
+        assert first == shop.headers(shop.orders[7])["etag"]
+        assert await api.version("api://shop/orders/7") == first
+        assert shop.not_modified == 1
+        shop.orders[7]["amount"] = 99
+        assert version_of(await api.stat("api://shop/orders/7")) == shop.headers(shop.orders[7])["etag"] != first
+
+    asyncio.run(check())
+
+
+def test_a_date_is_a_part_of_the_version_and_a_condition(api: HttpApi, shop: Shop) -> None:
+    async def check() -> None:
+        found = await api.stat("api://shop/notices")
+        assert found.annotations is not None
+        assert str(getattr(found.annotations, "last_modified", "")) == "2023-11-14T22:13:20Z"
+        assert version_of(found).startswith("Tue, 14 Nov 2023 22:13:20 GMT ")
+        assert await api.version("api://shop/notices") == version_of(found)
+        assert shop.not_modified == 1
+
+    asyncio.run(check())
+
+
+def test_max_age_is_the_time_for_which_nothing_is_requested(api: HttpApi, shop: Shop) -> None:
+    async def check() -> None:
+        result = await api.read("api://shop/tides")
+        assert isinstance(result.ttl_ms, int)
+        assert 115_000 < result.ttl_ms <= 120_000
+        before = len(shop.requests)
+        await api.read("api://shop/tides")
+        assert len(shop.requests) == before
+
+    asyncio.run(check())
+
+
+def test_an_answer_that_must_be_asked_for_has_no_ttl(api: HttpApi) -> None:
+    assert read(api, "api://shop/orders/7").ttl_ms == 0
+
+
+def test_pages_are_linked_and_joined_they_are_the_whole(api: HttpApi, shop: Shop) -> None:
+    async def pages(uri: str) -> list[Any]:
+        found: list[Any] = []
+        following: Any = uri
+        while following:
+            result = await api.read(following)
+            value = json.loads(text(result))
+            found += value["items"] if isinstance(value, dict) else value
+            following = meta(result).get("wharfinger/next")
+        return found
+
+    assert asyncio.run(pages("api://shop/orders")) == list(shop.orders.values())
+    failed = [order for order in shop.orders.values() if order["status"] == "failed"]
+    assert asyncio.run(pages("api://shop/orders?status=failed&per_page=3")) == failed
+    assert asyncio.run(pages("api://shop/cursors")) == list(range(25))
+    assert asyncio.run(pages("api://shop/offsets?limit=7")) == list(range(25))
+    assert meta(read(api, "api://shop/orders?page=2"))["wharfinger/previous"] == "api://shop/orders?page=1"
+
+
+def test_a_long_answer_has_windows_within_the_budget(api: HttpApi) -> None:
+    result = read(api, "api://shop/notices?lines=3-4")
+    assert text(result) == "notice 2: all is well\nnotice 3: all is well\n"
+
+
+def test_lists_in_a_query_are_sent_as_the_document_says(api: HttpApi) -> None:
+    found = json.loads(text(read(api, "api://shop/orders?product=rope%201&product=rope%203")))
+    assert [order["id"] for order in found] == [1, 3]
+
+
+def test_another_encoding_is_read_and_a_wrong_type_is_reported(api: HttpApi) -> None:
+    assert text(read(api, "api://shop/latin")) == "Grüße"
+    picture = read(api, "api://shop/picture")
+    assert picture.contents[0].mime_type != "image/png"
+    assert "calls this image/png, but it is text" in str(picture.contents[1].text)
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        (
+            "api://shop/orders?status=lost",
+            "status: must be one of open, shipped, failed. See api://shop/orders?about=get",
+        ),
+        ("api://shop/orders?state=open", "has no parameter 'state'. It has status, product, page"),
+        ("api://shop/orders?page=0", "page: must be at least 1"),
+        ("api://shop/orders?page=x", "page: expected an integer"),
+        ("api://shop/orders?page=1&page=2", "may be given once"),
+        ("api://shop/orders?page", "A query is written ?name=value"),
+        ("api://shop/orders?page=%zz", "A query is written ?name=value"),
+        ("api://shop/orders?product=%FF", "UTF-8"),
+        ("api://shop/orders/seven", "order_id: expected an integer"),
+        ("api://shop?page=1", "has no parameters"),
+        ("api://shop/orders?lines=1-2&tail=3", "one window"),
+    ],
+)
+def test_a_query_that_cannot_be_says_what_to_change(api: HttpApi, shop: Shop, uri: str, message: str) -> None:
+    with pytest.raises(InvalidArgument) as error:
+        read(api, uri)
+    assert message in str(error.value)
+    assert shop.requests == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/orders/99", "/nothing", "/orders/7/", "/orders//7", "/orders/..", "/orders/%2e%2e", "/orders/..%2ftides",
+        "/harbours/%2E%2E%2Ftides", "/orders/7%00", "/orders/7#x", "/orders/7%", "//elsewhere.test/x", "/openapi.json",
+    ],
+)  # fmt: skip
+def test_only_the_operations_of_the_document_are_reached(api: HttpApi, shop: Shop, path: str) -> None:
+    with pytest.raises((ResourceNotFound, InvalidArgument)):
+        read(api, f"api://shop{path}")
+    assert {request.url.path for request in shop.requests} <= {"/orders/99"}
+
+
+def test_a_value_is_escaped_and_stays_one_segment(shop: Shop) -> None:
+    app = make_shop(shop)
+
+    @app.get("/files/{name}")
+    async def file(name: str) -> dict[str, str]:
+        return {"name": name}
+
+    app.openapi_schema = None
+    api = openapi(app.openapi(), app=app, label="shop")
+    for name, escaped in (("a b+c&d", "a%20b+c&d"), ("grün?#", "gr%C3%BCn%3F%23"), ("50%", "50%25")):
+        assert json.loads(text(read(api, f"api://shop/files/{escaped}"))) == {"name": name}
+
+
+# Lists
+
+
+def test_completion_knows_the_values_of_the_document(api: HttpApi) -> None:
+    async def check() -> None:
+        orders, harbour = "api://shop/orders{?status,product*,page,per_page}", "api://shop/harbours/{harbour}"
+        assert await api.complete(orders, "status", "", {}) == ["open", "shipped", "failed"]
+        assert await api.complete(orders, "status", "sh", {}) == ["shipped"]
+        assert await api.complete(harbour, "harbour", "w", {}) == ["whitby"]
+        assert await api.complete(orders, "page", "", {}) == []
+
+    asyncio.run(check())
+
+
+def test_an_operation_that_cannot_be_read_is_left_out_with_a_remark(api: HttpApi) -> None:
+    assert "Left out: GET /strict: it requires the header tenant." in text(read(api, "api://shop"))
+    app = make_shop(Shop())
+    given = openapi(app.openapi(), app=app, label="shop", headers={"tenant": "hull"})
+    assert json.loads(text(read(given, "api://shop/strict"))) == {"tenant": "hull"}
+
+
+def large_document(groups: int = 60, size: int = 20) -> dict[str, Any]:
+    paths = {
+        f"/g{group}/things{number}/{{id}}": {
+            "get": {
+                "tags": [f"group {group}"],
+                "summary": f"Thing {number} of group {group}",
+                "description": "x" * 1_000,
+                "parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}],
+                "responses": {"200": {"description": ""}},
+            }
+        }
+        for group in range(groups)
+        for number in range(size)
+    }
+    return {"openapi": "3.1.0", "info": {"title": "Large", "version": "1"}, "paths": paths}
+
+
+def test_a_large_api_stays_small_for_a_model() -> None:
+    async def check() -> None:
+        server = Server("large")
+        server.include(openapi(large_document(), app=make_shop(Shop()), label="large"))
+        server.include(resource_tools())
+        async with Client(server) as client:
+            top = await client.call_tool("read_resource", {"uri": "api://large"})
+            assert "group 7/  (20 operations)  api://large?tag=group%207" in top.text
+            everything = await client.call_tool("read_directory", {})
+            group = await client.call_tool("read_directory", {"uri": "api://large?tag=group%207"})
+            assert "api://large/g7/things3/%7Bid%7D?about=get" in group.text
+            found = await client.call_tool("search", {"query": "thing 13 group 42"})
+            assert found.data["results"][0]["id"] == "api://large/g42/things13/%7Bid%7D?about=get"
+            for answer in (top, everything, group, found):
+                assert len(answer.text) <= DEFAULT_TOKENS * 4
+            definitions = sum(len(str(tool)) for tool in await client.list_tools())
+            assert definitions < 12_000
+
+    asyncio.run(check())
+
+
+# Policy
+
+
+def test_rules_by_uri_hold_for_lists_reads_and_searches(api: HttpApi, permit: Permit) -> None:
+    with permit("api://shop/**", deny=["api://shop/orders/**", "api://shop/account"]):
+        listed = [each.uri for each in asyncio.run(api.children("api://shop"))[0]]
+        assert "api://shop/tides" in listed
+        assert not [uri for uri in listed if "/orders" in uri or "/account" in uri]
+        top = text(read(api, "api://shop"))
+        assert "/tides" in top
+        assert "/account" not in top
+        assert "api://shop/orders" not in top
+
+
+def test_a_policy_refuses_what_it_does_not_allow_to_a_client(shop: Shop, tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text(
+        '[[allow]]\nwho = "anyone"\nwhat = ["api://shop/**", "tool:read_resource", "tool:search"]\n'
+        '[[deny]]\nwho = "anyone"\nwhat = "api://shop/orders/**"\n'
+    )
+    app = make_shop(shop)
+
+    async def check() -> None:
+        server = Server("shop", policy=tmp_path / "policy.toml")
+        server.include(openapi(app.openapi(), app=app, label="shop", allow_operations=["place_order"]))
+        server.include(resource_tools())
+        async with Client(server) as client:
+            uris = [each.uri for each in await client.list_resources()]
+            assert "api://shop/tides" in uris
+            assert "api://shop/orders" not in uris
+            for uri in (
+                "api://shop/orders",
+                "api://shop/orders?page=2",
+                "api://shop/orders/7",
+                "api://shop/orders?about=get",
+            ):
+                with pytest.raises(ResourceNotFound):
+                    await client.read_resource(uri)
+            assert "/orders" not in (await client.call_tool("search", {"query": "list orders"})).text
+            assert "place_order" not in [tool.name for tool in await client.list_tools()]
+            assert "place_order" not in (await client.read_resource("api://shop")).text
+
+    try:
+        asyncio.run(check())
+    finally:
+        assert shop.requests == []
+
+
+# Credentials
+
+
+def test_a_token_is_sent_where_the_document_wants_it_and_never_shown(
+    served: ShopServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("WHARFINGER_OPENAPI_ROPE_SHOP_TOKEN", TOKEN)
+    caplog.set_level(logging.DEBUG)
+
+    async def check() -> None:
+        api = openapi(f"{served.url}/openapi.json", label="rope-shop")
+        try:
+            account = text(await api.read("api://rope-shop/account"))
+            assert json.loads(account)["name"] == "Ann"
+            assert json.loads(account)["echo"]["authorization"] == "Bearer ***"
+            assert json.loads(text(await api.read("api://rope-shop/keys"))) == {"keys": 1}
+            for guarded in ("/account", "/keys", "/tides"):
+                await api.read(f"api://rope-shop{guarded}")
+        finally:
+            await api.close()
+        assert TOKEN not in f"{api!r} {api.describe()} {api.location} {caplog.text}"
+
+    asyncio.run(check())
+    sent = {request.url.path: request.headers for request in served.shop.requests}
+    assert sent["/account"]["authorization"] == f"Bearer {TOKEN}"
+    assert "x-shop-key" not in sent["/account"]
+    assert sent["/keys"]["x-shop-key"] == TOKEN
+    assert "authorization" not in sent["/keys"]
+    assert "authorization" not in sent["/openapi.json"]
+
+
+def test_an_api_does_not_get_the_token_of_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHARFINGER_OPENAPI_OTHER_TOKEN", TOKEN)
+    shop = Shop()
+    app = make_shop(shop)
+    with pytest.raises(HandlerFailed, match="set WHARFINGER_OPENAPI_SHOP_TOKEN where the server starts"):
+        read(openapi(app.openapi(), app=app, label="shop"), "api://shop/account")
+    assert not any("authorization" in request.headers for request in shop.requests)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "variables", "wanted"),
+    [
+        ({"type": "http", "scheme": "bearer"}, {"TOKEN": "abcdef"}, ("authorization", "Bearer abcdef")),
+        ({"type": "oauth2", "flows": {}}, {"TOKEN": "abcdef"}, ("authorization", "Bearer abcdef")),
+        (
+            {"type": "http", "scheme": "basic"},
+            {"USER": "ann", "PASSWORD": "secret"},
+            ("authorization", "Basic YW5uOnNlY3JldA=="),
+        ),
+        ({"type": "apiKey", "in": "header", "name": "X-Key"}, {"TOKEN": "abcdef"}, ("x-key", "abcdef")),
+        ({"type": "apiKey", "in": "cookie", "name": "sid"}, {"TOKEN": "abcdef"}, ("cookie", "sid=abcdef")),
+        ({"type": "apiKey", "in": "query", "name": "key"}, {"TOKEN": "abc def"}, ("?", "key=abc%20def")),
+        ({"type": "apiKey", "in": "header", "name": "X-K"}, {"MAIN": "named1", "TOKEN": "another"}, ("x-k", "named1")),
+    ],
+)  # fmt: skip
+def test_each_scheme_sends_its_credentials(
+    scheme: dict[str, Any], variables: dict[str, str], wanted: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(f"WHARFINGER_OPENAPI_QUAY_{name}", value)
+    seen: dict[str, str] = {}
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            seen.update({name.decode(): value.decode() for name, value in scope["headers"]})
+            seen["?"] = scope["query_string"].decode()
+            body = f"you sent {seen}".encode()
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
+            await send({"type": "http.response.body", "body": body})
+
+    document = {
+        "openapi": "3.1.0", "info": {"title": "Quay", "version": "1"}, "security": [{"main": []}],
+        "paths": {"/a": {"get": {"responses": {"200": {"description": ""}}}}},
+        "components": {"securitySchemes": {"main": scheme}},
+    }  # fmt: skip
+    answer = text(read(openapi(document, app=app, label="quay"), "api://quay/a"))
+    assert seen[wanted[0]] == wanted[1]
+    for secret in variables.values():
+        if secret != "ann":
+            assert secret not in answer
+
+
+def test_a_key_in_a_query_is_no_parameter_of_a_uri() -> None:
+    document = {
+        "openapi": "3.1.0", "info": {"title": "Quay", "version": "1"},
+        "paths": {"/a": {"get": {"parameters": [{"name": "key", "in": "query", "schema": {}}],
+                                 "responses": {"200": {"description": ""}}}}},
+        "components": {"securitySchemes": {"main": {"type": "apiKey", "in": "query", "name": "key"}}},
+    }  # fmt: skip
+    api = openapi(document, app=make_shop(Shop()), label="quay")
+    assert [template.uri_template for template in api.templates] == []
+    with pytest.raises(InvalidArgument, match="key is a credential, which no URI may contain"):
+        read(api, "api://quay/a?key=abcdef")
+
+
+def test_a_variable_that_cannot_be_a_header_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHARFINGER_OPENAPI_SHOP_TOKEN", "abc\r\nX-Evil: 1")
+    app = make_shop(Shop())
+    with pytest.raises(UnusableSource, match="WHARFINGER_OPENAPI_SHOP_TOKEN has characters") as error:
+        openapi(app.openapi(), app=app, label="shop")
+    assert "Evil" not in str(error.value)
+
+
+# Hosts
+
+
+def test_a_redirect_to_another_host_is_not_followed(served: ShopServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHARFINGER_OPENAPI_SHOP_TOKEN", TOKEN)
+
+    async def check() -> None:
+        api = openapi(f"{served.url}/openapi.json", label="shop")
+        try:
+            with pytest.raises(HandlerFailed, match="redirects elsewhere, which is not followed"):
+                await api.read("api://shop/elsewhere")
+            assert json.loads(text(await api.read("api://shop/moved"))) == {"high": "14:20"}
+        finally:
+            await api.close()
+
+    asyncio.run(check())
+
+
+def test_a_redirect_out_of_an_application_is_not_followed(api: HttpApi) -> None:
+    with pytest.raises(HandlerFailed, match="redirects elsewhere"):
+        read(api, "api://shop/elsewhere")
+
+
+def test_a_document_may_not_name_another_host_unless_the_operator_does(served: ShopServer, tmp_path: Path) -> None:
+    document = {**served.app.openapi(), "servers": [{"url": "https://elsewhere.test/v1"}]}
+    served.app.openapi_schema = document
+
+    async def check() -> None:
+        api = openapi(f"{served.url}/openapi.json", label="shop")
+        with pytest.raises(UnusableSource, match=r"names another host for its API: https://elsewhere\.test/v1"):
+            await api.start()
+        given = openapi(f"{served.url}/openapi.json", base_url=served.url, label="shop")
+        assert json.loads(text(await given.read("api://shop/tides"))) == {"high": "14:20"}
+        await given.close()
+        await api.close()
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "169.254.169.254", "localhost", "[::1]", "10.0.0.1"])
+def test_a_file_cannot_lead_to_a_private_address(host: str, served: ShopServer, tmp_path: Path) -> None:
+    document = {**served.app.openapi(), "servers": [{"url": f"http://{host}:{served.port}"}]}
+    (tmp_path / "shop.json").write_text(json.dumps(document))
+
+    async def check() -> None:
+        api = openapi(tmp_path / "shop.json")
+        with pytest.raises(SourceUnavailable, match="private network or on this machine"):
+            await api.read("api://shop/tides")
+        await api.close()
+
+    asyncio.run(check())
+    assert served.shop.requests == []
+
+
+def test_a_relative_server_and_one_of_the_same_host_are_used(served: ShopServer) -> None:
+    for url in ("/", served.url, f"{served.url}/"):
+        served.app.openapi_schema = None
+        served.app.openapi_schema = {**served.app.openapi(), "servers": [{"url": url}]}
+
+        async def check() -> None:
+            api = openapi(f"{served.url}/openapi.json", label="shop")
+            assert json.loads(text(await api.read("api://shop/tides"))) == {"high": "14:20"}
+            await api.close()
+
+        asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    ("spec", "options", "message"),
+    [
+        ("https://ann:secret@shop.test/openapi.json", {}, "Credentials belong into the environment"),
+        ("https://", {}, "must be one of http or https"),
+        ("missing.json", {}, "neither a URL nor a file"),
+        ({"openapi": "3.1.0", "paths": {}}, {}, "no operations"),
+        ("https://shop.test/a", {"headers": {"x": "a\r\nb"}}, "cannot be sent in a header"),
+        ("https://shop.test/a", {"every": 0.01}, "every must be at least 0.1 s"),
+        ("https://shop.test/a", {"base_url": "ftp://x"}, "The base URL must be one of http or https"),
+    ],
+)
+def test_what_cannot_be_published_says_why(spec: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnusableSource, match=message) as error:
+        openapi(spec, **options)
+    assert "secret" not in str(error.value)
+
+
+# Faults
+
+
+def test_errors_of_an_api_say_what_it_said(api: HttpApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        for uri, message in {
+            "api://shop/broken": "shop answered 500 Internal Server Error: the crane is broken.",
+            "api://shop/keys": "shop answered 403 Forbidden: this key is not accepted.",
+            "api://shop/busy": "shop answered 429 Too Many Requests: too many.",
+            "api://shop/tides": "shop allows no further requests at present: try again in",
+        }.items():
+            with pytest.raises(HandlerFailed) as error:
+                await api.read(uri)
+            assert str(error.value).startswith(message)
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_answers_without_end_are_bounded(in_process: bool, served: ShopServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        document = served.app.openapi()
+        given: Any = {"app": make_shop(Shop())} if in_process else {"base_url": served.url}
+        api = openapi(document, label="shop", timeout=1, **given)
+        with pytest.raises(HandlerFailed, match="sent more than 32 MiB"):
+            await api.read("api://shop/endless")
+        with pytest.raises(HandlerFailed, match=r"did not answer within 1 s"):
+            await api.read("api://shop/slow")
+        assert json.loads(text(await api.read("api://shop/tides"))) == {"high": "14:20"}
+        await api.close()
+
+    asyncio.run(check())
+
+
+def test_an_application_that_fails_is_an_error_of_the_api_and_shows_nothing_of_itself(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise RuntimeError("the password is hunter2")
+
+    document = {"openapi": "3.1.0", "info": {"title": "Q", "version": "1"}, "paths": {"/a": {"get": {}}}}
+    with pytest.raises(HandlerFailed, match="q answered 500 Internal Server Error") as error:
+        read(openapi(document, app=app), "api://q/a")
+    assert "hunter2" not in str(error.value)
+
+
+def test_a_watcher_hears_of_a_change_by_conditional_requests(served: ShopServer) -> None:
+    changes = ChangeRecorder()
+    with SourceDriver(openapi(f"{served.url}/openapi.json", label="shop", every=0.1)) as driver:
+        driver.ask("stat", "api://shop/orders/1")
+        driver.on_loop("watch", "api://shop/orders/1", changes)
+        while served.shop.not_modified < 3:
+            assert not changes.receives("api://shop/orders/1", 0.05)
+        served.shop.orders[1]["amount"] += 1
+        assert changes.receives("api://shop/orders/1", 10)
+        driver.run(driver.source.close())
+
+
+def test_an_unknown_operation_names_similar_ones() -> None:
+    app = make_shop(Shop())
+    with pytest.raises(UnusableSource, match=r"There is no operation 'place_oder'\. Did you mean place_order"):
+        openapi(app.openapi(), app=app, allow_operations=["place_oder"])
+
+
+def test_a_search_sends_no_request(api: HttpApi, shop: Shop) -> None:
+    with SourceDriver(api) as driver:
+        hits = driver.search("mariners", 5)
+    assert [hit.uri for hit in hits] == ["api://shop/notices?about=get"]
+    assert shop.requests == []
