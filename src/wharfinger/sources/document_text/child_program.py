@@ -33,6 +33,9 @@ __all__ = ["LENGTH_BYTES", "MEMORY_BYTES", "PARSERS", "SECONDS", "main"]
 LENGTH_BYTES = 8
 MEMORY_BYTES = 1 << 30
 """Address space of the process (Linux)."""
+TOO_MUCH_MEMORY = f"parsing it needs more than {MEMORY_BYTES >> 20} MiB of memory: split it"
+XML_ERR_NO_MEMORY = 2
+"""The code of lxml's error; libxml2 calls it so too (`xmlerror.h`)."""
 SECONDS = 20
 """Processor time of one document, and the time that the server waits for it."""
 STANDARD_FILES = 3
@@ -82,9 +85,11 @@ def _extract(parser: Parser, data: bytes) -> ExtractedText:
     except Refused as error:
         return ExtractedText(failure=str(error))
     except MemoryError:
-        return ExtractedText(failure=f"parsing it needs more than {MEMORY_BYTES >> 20} MiB of memory: split it")
+        return ExtractedText(failure=TOO_MUCH_MEMORY)
     except Exception as error:  # parsers raise errors of many kinds for damaged files
         kind = type(error).__name__
+        if isinstance(error, SyntaxError) and getattr(error, "code", 0) == XML_ERR_NO_MEMORY:
+            return ExtractedText(failure=TOO_MUCH_MEMORY)
         return ExtractedText(failure=f"it is damaged ({kind}): save it again with the program that made it")
     return ExtractedText(pages=pages.pages, cut=pages.cut)
 

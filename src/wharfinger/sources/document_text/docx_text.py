@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -70,7 +70,7 @@ def read_docx(data: bytes, pages: PageList) -> None:
     """
     open_zip(data).close()
     document: Any = Document(io.BytesIO(data))
-    body = _Body(_styles(document), _notes(document))
+    body = _Body(_styles(document), _notes(document), _section_kinds(document.element.body))
     blocks = list(body.blocks(document.element.body))
     top = min((block.level for block in blocks if block.level), default=0)
     section: list[_Block] = []
@@ -89,7 +89,7 @@ def read_docx(data: bytes, pages: PageList) -> None:
 
 def _end(section: list[_Block], body: _Body, pages: PageList) -> list[_Block]:
     """Add a section that has text, with its notes, and return the next one, which is empty."""
-    shown = [block for block in section if block.text.strip()]
+    shown = [block._replace(text=block.text.rstrip()) for block in section if block.text.strip()]
     if shown:
         text = shown[0].text
         for previous, block in pairwise(shown):
@@ -105,9 +105,11 @@ _NOTE = re.compile(r"\[\^(e?\d{1,9})\]")
 class _Body:
     """Walks the body of a document."""
 
-    def __init__(self, styles: dict[str, _Style], notes: dict[str, str]) -> None:
+    def __init__(self, styles: dict[str, _Style], notes: dict[str, str], section_kinds: Iterable[str]) -> None:
         self.styles = styles
         self.notes = notes
+        self.section_kinds = iter(section_kinds)
+        """How each section of the layout begins, after the first."""
 
     def blocks(self, element: Any) -> Iterator[_Block]:
         """Yield the paragraphs and tables in an element, also those in content controls and in inserted parts."""
@@ -156,10 +158,8 @@ class _Body:
                 item = not level and (identity is None or identity.get(qn("w:val")) != "0")
                 depth = _number(numbering.find(qn("w:ilvl")), 0)
             breaks_before = _is_on(properties.find(qn("w:pageBreakBefore")))
-            section = properties.find(qn("w:sectPr"))
-            if section is not None:
-                kind = section.find(qn("w:type"))
-                breaks_after = kind is None or kind.get(qn("w:val")) != "continuous"
+            if properties.find(qn("w:sectPr")) is not None:
+                breaks_after = next(self.section_kinds, "continuous") != "continuous"
             if text.strip() and level:
                 text = f"{'#' * level} {' '.join(text.split())}" if _BREAK not in text else text
             elif text.strip() and style.is_title:
@@ -201,6 +201,16 @@ def _is_on(element: Any) -> bool:
     return element is not None and element.get(qn("w:val"), "true") not in ("0", "false", "off", "none")
 
 
+def _section_kinds(body: Any) -> list[str]:
+    """Return how each section of the layout begins, after the first. A section's properties are at its end."""
+    kinds: list[str] = []
+    for section in body.iter(qn("w:sectPr")):
+        if section.getparent().tag != qn("w:sectPrChange"):
+            kind = section.find(qn("w:type"))
+            kinds.append("nextPage" if kind is None else kind.get(qn("w:val"), "nextPage"))
+    return kinds[1:]
+
+
 def _styles(document: Any) -> dict[str, _Style]:
     """Return the styles of paragraphs by id. A style inherits from the one that it is based on."""
     try:
@@ -237,7 +247,7 @@ def _notes(document: Any) -> dict[str, str]:
             continue
         root = etree.fromstring(part.blob, etree.XMLParser(resolve_entities=False, no_network=True))
         for note in root.iterchildren(qn(tag)):
-            text = " ".join([block.text for block in _Body({}, {}).blocks(note)])
+            text = " ".join([block.text for block in _Body({}, {}, ()).blocks(note)])
             notes[f"{prefix}{note.get(qn('w:id'), '')}"] = " ".join(text.split())
     return notes
 

@@ -35,7 +35,13 @@ def read_epub(data: bytes, pages: PageList) -> None:
         TooMuchText: a bound is reached.
     """
     options = ConversionOptions(
-        extract_metadata=False, skip_images=True, strip_tags=["a"], autolinks=False, bullets="-", max_depth=_MAX_DEPTH
+        extract_metadata=False,
+        skip_images=True,
+        strip_tags=["a"],  # a link leads to another chapter, or away; its text stays
+        autolinks=False,
+        compact_tables=True,
+        bullets="-",
+        max_depth=_MAX_DEPTH,
     )
     with open_zip(data) as archive:
         chapters = _chapters(archive)

@@ -181,7 +181,7 @@ class ParserPool:
             kept = False
             try:
                 found = parser.parse(content)
-                kept = found is not None
+                kept = found is not None and not found.failure  # PDFium remembers an error until the next one
             finally:
                 self._give_back(parser, kept)
             if parser.closed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import pypdfium2
@@ -11,8 +12,8 @@ from wharfinger.sources.document_text.page_list import MAX_PAGES, PageList, Refu
 
 __all__ = ["example", "read_pdf"]
 
-_HYPHEN = "\ufffe"
-"""PDFium writes this for a hyphen at the end of a line, and the line end after it."""
+_HYPHEN = re.compile("\ufffe(.?)", re.DOTALL)
+"""PDFium writes U+FFFE for a hyphen at the end of a line, and the line end after it."""
 _ENCRYPTED, _SECURITY = 4, 5
 """FPDF_ERR_PASSWORD and FPDF_ERR_SECURITY of `fpdfview.h`."""
 
@@ -32,8 +33,8 @@ def read_pdf(data: bytes, pages: PageList) -> None:
         if getattr(error, "err_code", None) in (_ENCRYPTED, _SECURITY):
             raise Refused("it is encrypted: publish a copy without a password") from None
         raise Refused("it is damaged, or not a PDF: save it again with the program that made it") from None
-    unreadable = 0
-    for index in range(min(number, MAX_PAGES + 1)):  # one more, so that the list says what it leaves out
+    unreadable = readable = 0
+    for index in range(min(number, MAX_PAGES)):
         text = ""
         try:
             page = document[index]
@@ -42,13 +43,23 @@ def read_pdf(data: bytes, pages: PageList) -> None:
                 text = content.get_text_range(0, min(content.count_chars(), pages.room + 1))
             finally:
                 page.close()
+            readable = index + 1
         except library.PdfiumError:
             unreadable += 1
-        pages.add(text.replace(_HYPHEN, "-\n"))
-    if not number or unreadable == number:
+        pages.add(_HYPHEN.sub(_join, text))
+    if not readable:
         raise Refused("it is damaged: none of its pages can be read")
     if unreadable:
-        pages.cut = f"{unreadable:,} of its pages are damaged, and empty here."
+        del pages.pages[readable:]  # pages that it only claims to have
+        pages.cut = f"{unreadable:,} of its {number:,} pages are damaged, and empty or left out here."
+    elif number > MAX_PAGES:
+        pages.add("")  # does not fit, which is why it is said that pages are missing
+
+
+def _join(hyphen: re.Match[str]) -> str:
+    """Join the parts of a word that a line end divides, as pdftotext does. Before a capital, the hyphen stays."""
+    following = hyphen[1]
+    return following if following.islower() else f"-{following}"
 
 
 def example() -> bytes:

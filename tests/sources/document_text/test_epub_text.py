@@ -1,0 +1,100 @@
+"""The text of EPUBs: beside what was written into them, and of hostile ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.sources.document_text.making import epub_of, zip_of
+from tests.sources.document_text.test_docx_text import BILLION_LAUGHS
+from wharfinger.errors import InvalidArgument
+from wharfinger.sources.folder.source import Folder
+
+PagesOf = Callable[[str, bytes], list[str]]
+LIST = "<ul><li>fog</li><li>rain</li></ul><script>alert(1)</script>"
+CONTAINER = "META-INF/container.xml"
+
+
+def test_each_chapter_is_a_page_of_markdown(pages_of: PagesOf) -> None:
+    chapters = (
+        "<h1>Tides</h1><p>High water at <b>14:20</b>,\n see <a href='c2.xhtml#x'>ports</a>.</p>" + LIST,
+        "<p>1 &lt; 2 &amp; 3&#160;m</p><pre>a\n  b</pre>",
+        "<table><tr><th>port</th><th>depth</th></tr><tr><td>Bodø</td><td>7.5</td></tr></table><img src='a.png'/>",
+        "",
+    )
+    assert pages_of("a.epub", epub_of(*chapters)) == [
+        "# Tides\n\nHigh water at **14:20**,\nsee ports.\n\n- fog\n- rain",
+        "1 < 2 & 3 m\n\n```\na\n  b\n```",
+        "| port | depth |\n| --- | --- |\n| Bodø | 7.5 |",
+        "",
+    ]
+
+
+def test_the_spine_decides_the_order_and_a_missing_chapter_is_empty(pages_of: PagesOf) -> None:
+    kind = "application/xhtml+xml"
+    items = "".join([f'<item id="{name}" href="{name}.xhtml" media-type="{kind}"/>' for name in "abc"])
+    spine = '<itemref idref="c"/><itemref idref="b"/><itemref idref="none"/><itemref idref="a" linear="no"/>'
+    package = (
+        f'<package xmlns="http://www.idpf.org/2007/opf"><manifest>{items}</manifest><spine>{spine}</spine></package>'
+    )
+    files = {
+        CONTAINER: '<container><rootfiles><rootfile full-path="p.opf"/></rootfiles></container>',
+        "p.opf": package,
+        "a.xhtml": "<p>a</p>",
+        "c.xhtml": "<p>cé</p>".encode("utf-16"),
+    }
+    assert pages_of("a.epub", zip_of(files)) == ["cé", "", "", "a"]
+
+
+DRM = '<encryption><EncryptedData><CipherData><CipherReference URI="{}"/></CipherData></EncryptedData></encryption>'
+
+HOSTILE = {
+    "no EPUB": (zip_of({"a": "b"}), "it names no package document"),
+    "truncated": (epub_of("<p>x</p>")[:-100], "it is damaged"),
+    "entities": (
+        epub_of("<p>x</p>", more={"OPS/book.opf": BILLION_LAUGHS + "<package>&k;</package>"}),
+        "it names no package document",
+    ),
+    "outside": (
+        epub_of("<p>x</p>", more={CONTAINER: '<container><rootfile full-path="../../etc/passwd"/></container>'}),
+        "it names no package document",
+    ),
+    "an external entity": (
+        epub_of(
+            "<p>x</p>",
+            more={
+                CONTAINER: '<!DOCTYPE c [<!ENTITY x SYSTEM "file:///etc/hostname">]><container>'
+                '<rootfile full-path="&x;"/></container>'
+            },
+        ),
+        "it names no package document",
+    ),
+    "no chapters": (epub_of(), "it lists no chapters"),
+    "DRM": (
+        epub_of("<p>x</p>", more={"META-INF/encryption.xml": DRM.format("OPS/text/c%200.xhtml")}),
+        "its chapters are encrypted",
+    ),
+    "a bomb": (epub_of("<p>x</p>", more={"OPS/text/c 0.xhtml": b"<p>" + b" " * (5 << 20)}), "more than 200 times"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_epub_gets_an_error(published: Folder, papers: Path, case: str) -> None:
+    data, reason = HOSTILE[case]
+    (papers / "hostile.epub").write_bytes(data)
+    with pytest.raises(InvalidArgument, match=f"hostile.epub has no text here, because .*{reason}"):
+        published.read(f"{published.uri}/hostile.epub?text")
+
+
+def test_encrypted_fonts_do_not_matter(pages_of: PagesOf) -> None:
+    assert pages_of("a.epub", epub_of("<p>x</p>", more={"META-INF/encryption.xml": DRM.format("OPS/a.ttf")})) == ["x"]
+
+
+def test_entities_and_depth_of_a_chapter_are_bounded(pages_of: PagesOf) -> None:
+    bomb = f"{BILLION_LAUGHS}<html><body><p>before &k; after</p></body></html>"
+    pages = pages_of("a.epub", epub_of("<p>x</p>", "<div>" * 200_000 + "deep", more={"OPS/text/c 0.xhtml": bomb}))
+    assert len("".join(pages)) < 1_000
+    assert "before" in pages[0]

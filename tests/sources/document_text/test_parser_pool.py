@@ -1,0 +1,221 @@
+"""The processes that parse documents: how many there are, when they end, and what they may do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.sources.document_text.making import docx_of, pdf_of
+from wharfinger.errors import Overloaded
+from wharfinger.sources.document_text import parser_pool
+from wharfinger.sources.document_text.child_program import MEMORY_BYTES
+from wharfinger.sources.document_text.page_list import ExtractedText
+from wharfinger.sources.document_text.parser_pool import ContentChanged, ParserPool
+from wharfinger.sources.windows.window import BytesContent
+
+GOOD = pdf_of(["good"])
+TIME = 20.0
+
+
+@pytest.fixture
+def pool() -> Iterator[ParserPool]:
+    made = ParserPool(max_processes=2, max_waiting=1, idle_seconds=60)
+    yield made
+    made.close()
+
+
+def extract(pool: ParserPool, data: bytes = GOOD, kind: str = "pdf", patience: float = TIME) -> ExtractedText:
+    return pool.extract(kind, BytesContent(data), pool, patience)
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIME
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_running(process_id: int) -> bool:
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+
+
+def test_one_process_parses_one_document_after_another(pool: ParserPool) -> None:
+    assert extract(pool).pages == ["good"]
+    (process_id,) = pool.process_ids
+    assert extract(pool, pdf_of(["one", "two"])).pages == ["one", "two"]
+    assert pool.process_ids == [process_id]
+
+
+def test_no_more_processes_than_the_bound(pool: ParserPool) -> None:
+    """Idle ones of another format make room."""
+    for kind, data in (("pdf", GOOD), ("docx", docx_of("good")), ("pdf", GOOD), ("docx", docx_of("good"))):
+        assert extract(pool, data, kind).pages == ["good"]
+        assert len(pool.process_ids) <= 2
+    extract(pool, b"", "epub")
+    assert len(pool.process_ids) <= 2
+
+
+@linux
+def test_a_process_has_its_limits_and_no_environment(pool: ParserPool) -> None:
+    extract(pool)
+    (process_id,) = pool.process_ids
+    proc = Path(f"/proc/{process_id}")
+    limits = {line[:25].strip(): line[26:].split()[:2] for line in (proc / "limits").read_text().splitlines()}
+    assert limits["Max address space"] == [str(MEMORY_BYTES)] * 2
+    assert limits["Max file size"] == ["0", "0"]
+    assert limits["Max processes"] == ["0", "0"]
+    assert limits["Max open files"] == ["5", "5"]
+    assert int(limits["Max cpu time"][0]) <= 25
+    assert (proc / "environ").read_bytes() == b""
+    assert sorted(os.listdir(proc / "fd"), key=int) == ["0", "1", "2", "3", "4"]
+
+
+def test_an_idle_process_ends() -> None:
+    pool = ParserPool(idle_seconds=0.2)
+    extract(pool)
+    (process_id,) = pool.process_ids
+    wait_until(lambda: not pool.process_ids)
+    wait_until(lambda: not is_running(process_id))
+    assert extract(pool).pages == ["good"]
+    pool.close()
+
+
+def test_a_process_that_was_killed_while_idle_is_replaced(pool: ParserPool) -> None:
+    extract(pool)
+    os.kill(pool.process_ids[0], signal.SIGKILL)
+    assert extract(pool).pages == ["good"]
+
+
+def test_a_process_that_hangs_is_ended(pool: ParserPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    extract(pool)
+    (process_id,) = pool.process_ids
+    os.kill(process_id, signal.SIGSTOP)
+    monkeypatch.setattr(parser_pool, "SECONDS", 0.3)
+    assert extract(pool).failure == "parsing it took longer than 0.3 s: split it"
+    wait_until(lambda: not is_running(process_id))
+    monkeypatch.undo()
+    assert extract(pool).pages == ["good"]
+
+
+@linux
+def test_a_process_ends_at_its_limit_of_processor_time(pool: ParserPool) -> None:
+    import resource
+
+    extract(pool)
+    (process_id,) = pool.process_ids
+    resource.prlimit(process_id, resource.RLIMIT_CPU, (1, 1))  # the hard limit: the process cannot raise it again
+    answers = [extract(pool, pdf_of(["word " * 200] * 2_000)) for _ in range(3)]
+    assert all(len(answer.pages) == 2_000 for answer in answers)  # another process read what the first could not
+    assert pool.process_ids
+
+
+def test_callers_beyond_the_bound_are_refused(pool: ParserPool) -> None:
+    """Two documents are parsed, one waits, and the next one is refused at once."""
+    for kind, data in (("pdf", GOOD), ("docx", docx_of("good"))):
+        extract(pool, data, kind)
+    stopped = pool.process_ids
+    for process_id in stopped:
+        os.kill(process_id, signal.SIGSTOP)
+    with ThreadPoolExecutor(3) as threads:
+        parsing = [threads.submit(extract, pool), threads.submit(extract, pool, docx_of("good"), "docx")]
+        wait_until(lambda: len(pool._busy) == 2)
+        waiting = threads.submit(extract, pool)
+        wait_until(lambda: pool._waiting == 1)
+        with pytest.raises(Overloaded, match="Too many documents"):
+            extract(pool)
+        for process_id in stopped:
+            os.kill(process_id, signal.SIGCONT)
+        assert [answer.result(TIME).pages for answer in (*parsing, waiting)] == [["good"]] * 3
+
+
+def test_a_caller_waits_only_for_its_patience(pool: ParserPool) -> None:
+    for kind, data in (("pdf", GOOD), ("docx", docx_of("good"))):
+        extract(pool, data, kind)
+    stopped = pool.process_ids
+    for process_id in stopped:
+        os.kill(process_id, signal.SIGSTOP)
+    with ThreadPoolExecutor(2) as threads:
+        parsing = [threads.submit(extract, pool), threads.submit(extract, pool, docx_of("good"), "docx")]
+        wait_until(lambda: len(pool._busy) == 2)
+        with pytest.raises(Overloaded, match="Other documents take long"):
+            extract(pool, patience=0.05)
+        for process_id in stopped:
+            os.kill(process_id, signal.SIGCONT)
+        assert [answer.result(TIME).pages for answer in parsing] == [["good"]] * 2
+
+
+def test_closing_ends_processes_that_parse(pool: ParserPool) -> None:
+    extract(pool)
+    (process_id,) = pool.process_ids
+    os.kill(process_id, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as threads:
+        parsing = threads.submit(extract, pool)
+        wait_until(lambda: bool(pool._busy))
+        pool.close()
+        with pytest.raises(Overloaded, match="The server ends"):
+            parsing.result(TIME)
+    assert not is_running(process_id)
+    assert not pool.process_ids
+
+
+class ShorterContent(BytesContent):
+    """A file that has become shorter since its size was read."""
+
+    @property
+    def size(self) -> int:
+        return len(self.data) + 1
+
+
+def test_a_file_that_becomes_shorter_is_noticed_at_once(pool: ParserPool) -> None:
+    with pytest.raises(ContentChanged):
+        pool.extract("pdf", ShorterContent(GOOD), pool, TIME)
+    assert extract(pool).pages == ["good"]
+
+
+@linux
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_process_ends_with_its_server_also_while_it_parses(how: signal.Signals) -> None:
+    program = (
+        "import os, signal, time\n"
+        "from tests.sources.document_text.test_parser_pool import *\n"
+        "pool = ParserPool()\n"
+        "extract(pool)\n"
+        "print(*pool.process_ids, flush=True)\n"
+        "threading.Thread(target=extract, args=(pool, pdf_of(['word ' * 1_000] * 9_000)), daemon=True).start()\n"
+        "wait_until(lambda: bool(pool._busy))\n"
+        "print('parses', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        process_ids = [int(word) for word in server.stdout.readline().split()]
+        assert server.stdout.readline() == "parses\n"
+        assert all(map(is_running, process_ids))
+        server.send_signal(how)
+        server.wait(TIME)
+    assert process_ids
+    wait_until(lambda: not any(map(is_running, process_ids)))
+
+
+def test_threads_share_the_pool(pool: ParserPool) -> None:
+    pool._max_waiting = 20
+    with ThreadPoolExecutor(12) as threads:
+        answers = list(threads.map(lambda number: extract(pool, pdf_of([f"page {number}"])), range(24)))
+    assert [answer.pages for answer in answers] == [[f"page {number}"] for number in range(24)]
+    assert len(pool.process_ids) <= 2
+    assert threading.active_count() < 50

@@ -1,0 +1,172 @@
+"""The text of PDFs: beside what pdftotext reads in them, and of hostile ones."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import absent
+from tests.sources.document_text.making import bomb_pdf, encrypted_pdf, pdf_of, pdf_of_objects, stream
+from tests.web.conftest import CHROMIUM
+from wharfinger.errors import InvalidArgument
+from wharfinger.sources.document_text.page_list import MAX_PAGES, PageList
+from wharfinger.sources.document_text.pdf_text import read_pdf
+from wharfinger.sources.folder.source import Folder
+
+PagesOf = Callable[[str, bytes], list[str]]
+
+CATALOG = b"<< /Type /Catalog /Pages 2 0 R >>"
+PAGE = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] %s >>"
+HTML = """<!doctype html><meta charset="utf-8"><title>Tides</title>
+<style>h1 { break-before: page } h1:first-of-type { break-before: auto } td, th { border: 1px solid }</style>
+<h1>Tides of the northern harbours</h1>
+<p>High water at Tromsø comes at 14:20, at 3.1 m; “neaps” on the 9<sup>th</sup>. Soundings are in fathoms.</p>
+<h1>Ports</h1><table><tr><th>port</th><th>depth</th></tr><tr><td>Bodø</td><td>7.5 m</td></tr></table>
+<p style="columns: 2">The first column ends here, and after it there is a second one, which is read next, of course.</p>
+<h1>Ελληνικά, кириллица</h1><p>Ο λιμένας είναι ανοιχτός. Гавань открыта.</p><p>Office affine fjord.</p>
+"""
+
+
+def words_of_pdftotext(path: Path) -> list[list[str]]:
+    """Return the words of each page, as poppler reads them."""
+    if shutil.which("pdftotext") is None:
+        absent("pdftotext (apt-get install poppler-utils)")
+    read = subprocess.run(["pdftotext", "-enc", "UTF-8", str(path), "-"], capture_output=True, check=True).stdout
+    return [page.split() for page in read.decode().split("\f")[:-1]]
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A PDF with fonts in it, of a browser."""
+    if CHROMIUM is None:
+        absent("chromium (apt-get install chromium)")
+    folder = tmp_path_factory.mktemp("printed")
+    (folder / "tides.html").write_text(HTML)
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-pdf-header-footer",
+        f"--user-data-dir={folder}/user",
+    ]
+    target = [f"--print-to-pdf={folder}/tides.pdf", f"file://{folder}/tides.html"]
+    subprocess.run([CHROMIUM, *options, *target], check=True, capture_output=True, timeout=50)
+    return (folder / "tides.pdf").read_bytes()
+
+
+def test_each_page_of_a_browser_has_the_words_that_pdftotext_reads(
+    pages_of: PagesOf, papers: Path, printed: bytes
+) -> None:
+    pages = pages_of("tides.pdf", printed)
+    assert [page.split() for page in pages] == words_of_pdftotext(papers / "tides.pdf")
+    assert pages[0].startswith("Tides of the northern harbours\nHigh water at Tromsø")
+    assert "Гавань открыта." in pages[2]
+
+
+def test_the_example_has_the_words_that_pdftotext_reads(pages_of: PagesOf, papers: Path, root: Path) -> None:
+    notice = root / "examples" / "charts" / "notice-12.pdf"
+    pages = pages_of("notice.pdf", notice.read_bytes())
+    assert [page.split() for page in pages] == words_of_pdftotext(notice)
+    assert "".join(pages)
+
+
+def test_lines_of_each_page_are_kept(pages_of: PagesOf) -> None:
+    pages = ["Soundings (in fathoms)\nat 14:20 é “q” \\", "", "last"]
+    assert pages_of("a.pdf", pdf_of(pages)) == [pages[0], "", "last"]
+
+
+def test_a_word_that_a_line_end_divides_is_joined(pages_of: PagesOf, papers: Path) -> None:
+    (page,) = pages_of("a.pdf", pdf_of(["The harbour mas-\nter of the US-\nAgency said so."]))
+    assert page == "The harbour master of the US-Agency said so."
+    assert words_of_pdftotext(papers / "a.pdf")[0][:3] == page.split()[:3]
+
+
+# Hostile
+
+
+def forms(count: int, uses: int) -> bytes:
+    """Return a PDF with forms that draw the next one several times each."""
+    form = b"/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X %d 0 R >> >>"
+    page = PAGE % b"/Resources << /XObject << /X 5 0 R >> >> /Contents 4 0 R"
+    drawn = [stream(b"/X Do " * uses, form % (number + 6)) for number in range(count)]
+    last = stream(b"BT (x) Tj ET", b"/Type /XObject /Subtype /Form /BBox [0 0 9 9]")
+    return pdf_of_objects([CATALOG, b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>", page, stream(b"/X Do"), *drawn, last])
+
+
+def tree(depth: int) -> bytes:
+    """Return a PDF with page trees in page trees."""
+    nodes = [b"<< /Type /Pages /Kids [%d 0 R] /Count 1 >>" % (number + 3) for number in range(depth)]
+    return pdf_of_objects([CATALOG, *nodes, b"<< /Type /Page /Parent %d 0 R /MediaBox [0 0 9 9] >>" % (depth + 1)])
+
+
+ITSELF = pdf_of_objects([CATALOG, b"<< /Type /Pages /Kids [2 0 R 2 0 R] /Count 900000 >>"])
+NESTED = pdf_of_objects([CATALOG, b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>", b"[" * 200_000 + b"]" * 200_000])
+
+HOSTILE = {
+    "0 bytes": (b"", "it is empty: it has 0 bytes"),
+    "no PDF": (b"\0" * 1_000, "it is damaged, or not a PDF"),
+    "only a head": (b"%PDF-1.7\n", "it is damaged, or not a PDF"),
+    "truncated": (pdf_of(["a b c " * 50] * 30)[:6_000], "it is damaged, or not a PDF"),
+    "encrypted": (encrypted_pdf(), "it is encrypted: publish a copy without a password"),
+    "a tree that has itself": (ITSELF, "none of its pages can be read"),
+    "a deep tree": (tree(5_000), "none of its pages can be read"),
+    "deep arrays": (NESTED, "none of its pages can be read"),
+    "forms in forms": (forms(12, 10), "1024 MiB of memory"),
+    "a stream that grows": (bomb_pdf(3_000), "1024 MiB of memory"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_pdf_gets_an_error_and_the_next_one_is_read(published: Folder, papers: Path, case: str) -> None:
+    data, reason = HOSTILE[case]
+    (papers / "hostile.pdf").write_bytes(data)
+    (papers / "good.pdf").write_bytes(pdf_of(["good"]))
+    uri = f"{published.uri}/hostile.pdf"
+    with pytest.raises(InvalidArgument, match=f"hostile.pdf has no text here, because .*{reason}"):
+        published.read(f"{uri}?text")
+    blob = published.read(uri).contents[0]
+    assert (blob.blob or blob.text.encode()) == data or len(data) > 1 << 20
+    assert published.read(f"{published.uri}/good.pdf?pages=1").contents[0].text == "[page 1 of 1]\ngood\n\n"
+
+
+def test_an_error_of_one_document_is_not_that_of_the_next(published: Folder, papers: Path) -> None:
+    """PDFium keeps the code of its last error, and does not set one each time."""
+    (papers / "a.pdf").write_bytes(encrypted_pdf())
+    (papers / "b.pdf").write_bytes(pdf_of_objects([CATALOG, b"<< /Type /Pages /Kids [3 0 R] /Count 2000000 >>"]))
+    with pytest.raises(InvalidArgument, match="encrypted"):
+        published.read(f"{published.uri}/a.pdf?text")
+    with pytest.raises(InvalidArgument, match="damaged"):
+        published.read(f"{published.uri}/b.pdf?text")
+
+
+@pytest.mark.parametrize("count", [1_000_000_000, 100_000, -1])
+def test_only_pages_that_exist_are_counted(pages_of: PagesOf, papers: Path, published: Folder, count: int) -> None:
+    kids = [CATALOG, b"<< /Type /Pages /Kids [3 0 R] /Count %d >>" % count, PAGE % b""]
+    assert pages_of("a.pdf", pdf_of_objects(kids)) == [""]
+    if count == 100_000:
+        remark = published.read(f"{published.uri}/a.pdf?text").contents[1].text
+        assert remark == "\n[9,999 of its 100,000 pages are damaged, and empty or left out here.]\n"
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_pages_are_read_up_to_the_bound(more: int) -> None:
+    data = pdf_of(["x"] * (MAX_PAGES + more))
+    pages = PageList()
+    try:
+        read_pdf(data, pages)
+    except Exception as error:
+        assert more
+        assert type(error).__name__ == "TooMuchText"
+    assert pages.pages == ["x"] * MAX_PAGES
+    assert pages.cut == ("Only the first 10,000 pages were read." if more else "")
+
+
+def test_a_pdf_without_text_says_so(published: Folder, papers: Path) -> None:
+    (papers / "scan.pdf").write_bytes(pdf_of(["", ""]))
+    text, remark = published.read(f"{published.uri}/scan.pdf?text").contents
+    assert text.text == "[page 1 of 2: no text]\n\n[page 2 of 2: no text]\n\n"
+    assert "scanned paper" in str(remark.text)

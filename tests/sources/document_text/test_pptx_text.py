@@ -1,0 +1,80 @@
+"""The text of PPTX files: beside what was written into them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pptx
+import pytest
+from pptx.chart.data import CategoryChartData
+from pptx.enum.chart import XL_CHART_TYPE
+from pptx.util import Inches
+
+from tests.sources.document_text.making import docx_of, pptx_of, saved, zip_of
+from wharfinger.errors import InvalidArgument
+from wharfinger.sources.folder.source import Folder
+
+PagesOf = Callable[[str, bytes], list[str]]
+INCH = Inches(1)
+
+
+def test_each_slide_is_a_page_with_title_text_and_notes(pages_of: PagesOf) -> None:
+    presentation: Any = pptx.Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[1])
+    slide.shapes.title.text = "Tides\nof the north"
+    frame = slide.placeholders[1].text_frame
+    frame.text = "High water"
+    paragraph = frame.add_paragraph()
+    paragraph.text, paragraph.level = "at 14:20", 1
+    slide.notes_slide.notes_text_frame.text = "Say where.\nThen when."
+    presentation.slides.add_slide(presentation.slide_layouts[6])
+    slide = presentation.slides.add_slide(presentation.slide_layouts[6])
+    slide.shapes.add_textbox(0, 0, INCH, INCH).text_frame.text = "free text"
+    group = slide.shapes.add_group_shape()
+    group.shapes.add_textbox(0, 0, INCH, INCH).text_frame.text = "grouped"
+    assert pages_of("a.pptx", saved(presentation)) == [
+        "# Tides of the north\n\n- High water\n  - at 14:20\n\n## Notes\n\nSay where.\nThen when.",
+        "",
+        "free text\n\ngrouped",
+    ]
+
+
+def test_tables_and_charts_are_markdown(pages_of: PagesOf) -> None:
+    presentation: Any = pptx.Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[6])
+    table = slide.shapes.add_table(2, 3, 0, 0, INCH, INCH).table
+    for row, texts in enumerate([("port", "depth", ""), ("Bodø", "7.5 | low", "m")]):
+        for column, text in enumerate(texts):
+            table.cell(row, column).text = text
+    table.cell(0, 1).merge(table.cell(0, 2))
+    numbers: Any = CategoryChartData()
+    numbers.categories = ["May", "June"]
+    numbers.add_series("metres", (3.25, None))
+    chart = slide.shapes.add_chart(XL_CHART_TYPE.COLUMN_CLUSTERED, 0, 0, INCH, INCH, numbers).chart
+    chart.has_title = True
+    chart.chart_title.text_frame.text = "Depths"
+    (page,) = pages_of("a.pptx", saved(presentation))
+    assert page == (
+        "| port | depth |  |\n| --- | --- | --- |\n| Bodø | 7.5 \\| low | m |\n\n"
+        "Depths\n\n|  | metres |\n| --- | --- |\n| May | 3.25 |\n| June |  |"
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (pptx_of(("a", "b"))[:-200], "it is damaged"),
+        (docx_of("text"), "it is damaged"),
+        (zip_of({"a": "b"}), "it is damaged"),
+        (zip_of({"ppt/a.xml": b" " * (5 << 20)}), "more than 200 times as large"),
+    ],
+    ids=["truncated", "a letter", "no office file", "a bomb"],
+)
+def test_a_hostile_pptx_gets_an_error(published: Folder, papers: Path, data: bytes, reason: str) -> None:
+    (papers / "hostile.pptx").write_bytes(data)
+    with pytest.raises(InvalidArgument, match=f"hostile.pptx has no text here, because .*{reason}"):
+        published.read(f"{published.uri}/hostile.pptx?text")
+    (papers / "good.pptx").write_bytes(pptx_of(("good", "text")))
+    assert "# good" in str(published.read(f"{published.uri}/good.pptx?pages=1").contents[0].text)
