@@ -19,6 +19,7 @@ from wharfinger.errors import HandlerFailed, ResourceNotFound, WharfingerError
 from wharfinger.protocol.breaker import Breaker
 
 __all__ = [
+    "PROBLEM",
     "VERSION",
     "Changed",
     "Document",
@@ -45,6 +46,9 @@ R = TypeVar("R")
 
 VERSION = "wharfinger/version"
 """The key of the version in `_meta` of a resource and of its contents. The version changes when the content does."""
+
+PROBLEM = "wharfinger/problem"
+"""The key in `_meta` of a source's top directory for a sentence that says why its data is missing or not renewed."""
 
 MaybeAwaitable: TypeAlias = T | Awaitable[T]
 """The return type of a source's methods: a value for a plain function, an awaitable for a coroutine function."""
@@ -204,7 +208,8 @@ class Source:
 
     def placeholder(self, reason: str) -> Sequence[t.Resource]:
         """Return the entry to list while the source is unavailable: its top directory, with the reason as title."""
-        return [t.Resource(uri=self.uri, name=self.name or self.uri, title=reason)] if self.uri else []
+        entry = t.Resource(uri=self.uri, name=self.name or self.uri, title=reason, meta={PROBLEM: reason})
+        return [entry] if self.uri else []
 
     def probe(self) -> MaybeAwaitable[object]:
         """Check, at little cost, whether the data can be reached. The server calls this until the source is back.

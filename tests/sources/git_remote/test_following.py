@@ -145,15 +145,20 @@ async def test_an_outage_leaves_the_last_state_and_is_reported(
         await until(lambda: source.mirror.problem)
         assert await text(client, HULL) == "five\nfathoms\n"
         assert "high at six" in (await text(client, "git://harbour/grep/HEAD?text=high")).lower()
+        assert "could not be fetched since (127.0.0.1 does not answer)" in await text(client, "git://harbour")
+        (top,) = [each async for each in client.list_resources() if each.uri == "git://harbour"]
+        assert "does not answer" in str((top.meta or {})["wharfinger/problem"])
         assert "127.0.0.1 does not answer" in source.describe() and "is served" in source.describe()
         assert f"{url} could not be fetched: 127.0.0.1 does not answer" in caplog.text
         history.commit("Dredge", hull__txt="six\nfathoms\n")
         history.git("push", "-q", "origin", "main")
         host.begin()
-        async with client.watch(HULL) as changes:
+        async with client.watch(HULL) as changes, client.watch("git://harbour") as top_changes:
             await asyncio.wait_for(anext(changes), 50)
+            await asyncio.wait_for(anext(top_changes), 50)
         assert await text(client, HULL) == "six\nfathoms\n"
         await until(lambda: not source.mirror.problem)
+        assert "does not answer" not in await text(client, "git://harbour")
         assert "does not answer" not in source.describe()
         assert f"{url} can be fetched again" in caplog.text
 

@@ -204,3 +204,44 @@ def test_ctrl_c_ends_a_server_that_clones(cache: Path) -> None:
         while connection.recv(65_536):  # until the client's end is closed, since git was ended too
             pass
         connection.close()
+
+
+def test_doctor_reports_a_clone_that_is_not_renewed_and_one_that_is_missing(host: GitHost, history: Work) -> None:
+    url = host.add(history)
+
+    async def fill() -> None:
+        source = clone(url)
+        async with serving(source):
+            await complete(source)
+
+    async def wait_for(served: str, top: str, problem: str) -> None:
+        async with Client(served, cache=False) as client, asyncio.timeout(50):
+            while True:
+                try:
+                    found = await text(client, top)
+                except RemoteError as error:
+                    found = str(error)
+                if problem in found:
+                    return
+                await asyncio.sleep(0.1)
+
+    asyncio.run(fill())
+    host.stop()
+    command = [sys.executable, "-m", "wharfinger"]
+    for word, top, problem in (
+        (f"git:{url}", "git://harbour", "could not be fetched since"),
+        (f"a=git:{url}x", "git://a", "could not be cloned"),
+    ):
+        process = subprocess.Popen(
+            [*command, "serve", "--http", "127.0.0.1:0", word],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        try:
+            served = address(process)
+            asyncio.run(wait_for(served, top, problem))
+            ran = subprocess.run([*command, "doctor", served], capture_output=True, text=True, timeout=55, check=False)
+        finally:
+            process.terminate()
+            process.communicate(timeout=20)
+        assert f"Data is missing or could not be renewed: {top}" in ran.stdout
+        assert problem in ran.stdout and "does not answer" in ran.stdout

@@ -197,6 +197,8 @@ CHECKS: tuple[Check, ...] = (
     Check("advice", "no-completion", "The server has templates, but completes no variables",
           lambda survey: bool(survey.templates.items) and not isinstance(survey.capabilities.completions, dict),
           "People pick from completions, or have to guess: Annotated[str, Complete(function)]."),
+    Check("problem", "outage", "Data is missing or could not be renewed", p.outages,
+          "Check that the server can reach it: the address, the network, and its credentials."),
     Check("problem", "missing-app", "Tools name a page that cannot be read", p.missing_pages,
           "Publish it with server.add_app(), or correct `_meta.ui.resourceUri`."),
     Check("problem", "app-of-another-type", "Pages have a MIME type that hosts do not show", p.pages_of_another_type,

@@ -212,6 +212,16 @@ def essence(mime_type: str) -> str:
     return mime_type.partition(";")[0].strip().casefold()
 
 
+def outages(survey: Survey) -> Iterator[str]:
+    """Find sources whose data is missing or could not be renewed, as their entries in the list say."""
+    from wharfinger.source import PROBLEM
+
+    for item in survey.resources.items:
+        problem = text_of((item.meta or {}).get(PROBLEM))
+        if problem:
+            yield f"{item.uri}: {problem}"
+
+
 def missing_pages(survey: Survey) -> Iterator[str]:
     """Find tools that name a page (MCP Apps) which is neither listed nor readable."""
     listed = {item.uri for item in survey.resources.items}

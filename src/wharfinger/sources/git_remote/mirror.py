@@ -159,6 +159,13 @@ class Mirror:
         words = f" ({self._progress})" if self._progress else ""
         return f"{self.address.url} is being cloned for the first time{words}: try again in some seconds."
 
+    def outage(self) -> str:
+        """Return since when the clone is not renewed, and why, as a sentence; empty if it is."""
+        if not (self.problem and self.cloned):
+            return ""
+        since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(self.state.fetched))
+        return f"This is the state of {since}: {self.address.url} could not be fetched since ({self.problem})."
+
     def describe(self) -> str:
         """Describe how fresh the clone is."""
         if not self.cloned:
@@ -187,12 +194,12 @@ class Mirror:
 
     async def _run(self) -> None:
         while True:
-            wait = self.every
+            wait, before = self.every, self.problem
             try:
                 wait = await self._round()
-                if self.problem:
-                    log.warning("%s can be fetched again", self.address.url)
                 self.problem, self._failures, self._failed_since = "", 0, 0.0
+                if before:
+                    log.warning("%s can be fetched again", self.address.url)
             except FetchFailed as error:
                 wait = self._failed(str(error))
             except OSError as error:
@@ -201,6 +208,8 @@ class Mirror:
                 log.exception("%s could not be fetched", self.address.url)
                 wait = self._failed(f"an error of {type(error).__name__}")
             self._notify()
+            if before != self.problem:
+                await self._report()
             await asyncio.sleep(wait)
 
     def _failed(self, reason: str) -> float:
@@ -350,9 +359,9 @@ class Mirror:
     # Contents that a partial clone misses
 
     async def _missing(self, lock: int, *revisions: str) -> list[str]:
-        """Return the names of the missing objects of some revisions, the newest first."""
+        """Return the names of the missing objects of some revisions."""
         output = await self._git.run(
-            "rev-list", "--objects", "--no-object-names", "--missing=print", *revisions,
+            "rev-list", "--quiet", "--objects", "--missing=print", *revisions,
             lock=lock, seconds=LOCAL_SECONDS, network=False, most=1 << 30,
         )  # fmt: skip
         return [line[1:].decode("ascii") for line in output.split(b"\n") if line.startswith(b"?")]
@@ -369,7 +378,7 @@ class Mirror:
             )
 
     async def _fetch_history(self, lock: int) -> None:
-        """Fetch contents of old revisions, the newest first, until all are there or the bound is reached."""
+        """Fetch contents of old revisions in batches, until all are there or the bound is reached."""
         missing = await self._missing(lock, "--all")
         while missing:
             batch, missing = missing[:BATCH_OBJECTS], missing[BATCH_OBJECTS:]

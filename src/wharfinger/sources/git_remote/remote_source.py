@@ -69,6 +69,7 @@ class RemoteGitSource(GitSource):
         self.mirror = mirror
         self.location = mirror.address.url
         self.root = ""  # the clone is no folder of the operator
+        repository.problem = mirror.outage
         mirror.changed.append(self._fetched)
 
     def __repr__(self) -> str:
@@ -89,6 +90,7 @@ class RemoteGitSource(GitSource):
         return f"{super().describe().partition(', watched by')[0]}, {facts}" if self.mirror.cloned else facts
 
     async def _fetched(self) -> None:
+        self._known_versions.pop(self.uri, None)  # the top shows outages too
         self._polling.look_now()
 
     async def _current(self, within: float = 0.0) -> References:

@@ -9,7 +9,7 @@ from wharfinger.content import mime
 from wharfinger.content.text import many, shown
 from wharfinger.errors import InvalidArgument
 from wharfinger.policy.current import may_read
-from wharfinger.source import VERSION
+from wharfinger.source import PROBLEM, VERSION
 from wharfinger.sources.directories import MAX_CHILDREN, summaries
 from wharfinger.sources.etag import digest
 from wharfinger.sources.git_repository.answers import GitAnswer
@@ -26,8 +26,13 @@ MAX_NAMED_REFERENCES = 50
 class TopAnswer(GitAnswer):
     """The directory of a repository: HEAD's tree and log, and the trees of branches and tags."""
 
+    problem = ""
+
     async def load(self) -> None:
         self.version = self.references.fingerprint
+        self.problem = self.repository.problem()
+        if self.problem:
+            self.version = digest(f"{self.version} {self.problem}")
         if self.readable is not None:  # that fingerprint also depends on branches that the caller may not read
             self.version = digest((await self.contents())[0].text or "")
 
@@ -35,7 +40,7 @@ class TopAnswer(GitAnswer):
         label = shown(self.repository.label)
         return t.Resource(
             uri=self.uri, name=label, title=f"git repository {label}", mime_type=mime.DIRECTORY,
-            meta={VERSION: self.version},
+            meta={VERSION: self.version, **({PROBLEM: self.problem} if self.problem else {})},
         )  # fmt: skip
 
     async def contents(self) -> list[t.ResourceContents]:
@@ -48,6 +53,8 @@ class TopAnswer(GitAnswer):
             ("Tags, newest first:", [line async for line in self._names(TAGS, tags)]),
         ]
         text = top_text(shown(self.repository.label), await self._head(), counts, lists, self._uri_forms())
+        if self.problem:
+            text = f"{self.problem}\n\n{text}"
         children, _ = await self.children(None, MAX_CHILDREN)
         return [self.text(text), *summaries(children)]
 

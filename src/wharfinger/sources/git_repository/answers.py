@@ -44,6 +44,8 @@ class Repository:
         self.lines = LineIndexes()
         self.last_changes: BoundedCache[tuple[str, bytes, int], str] = BoundedCache(MAX_LAST_CHANGES)
         """The last commit that changed a path, by the path and the commit at which the search began."""
+        self.problem: Callable[[], str] = lambda: ""
+        """Returns why the repository is not renewed, in a sentence, or an empty string."""
 
     def readable(self) -> ReadableHistory | None:
         """Return what the current caller may read; None if everything."""

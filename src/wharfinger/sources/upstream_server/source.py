@@ -36,7 +36,7 @@ from wharfinger.policy.current import may_read
 from wharfinger.protocol.breaker import Breaker
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.uri.template import UriTemplate
-from wharfinger.source import Changed, Document, Source, UnusableSource, document_of, version_of
+from wharfinger.source import PROBLEM, Changed, Document, Source, UnusableSource, document_of, version_of
 from wharfinger.sources.commands import find_program, split_command
 from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.upstream_server.upstream_client import UpstreamClient
@@ -231,7 +231,7 @@ class UpstreamSource(Source):
 
     def placeholder(self, reason: str) -> list[t.Resource]:
         """Return the resource that reports the state of the connection."""
-        return [t.Resource(uri=self.status, name=self.name, title=reason, mime_type=TEXT)]
+        return [t.Resource(uri=self.status, name=self.name, title=reason, mime_type=TEXT, meta={PROBLEM: reason})]
 
     async def _fetch(self, cursor: Cursor) -> Page:
         try:
