@@ -157,6 +157,15 @@ KINDS: tuple[SourceKind, ...] = (
         queried=True,
     ),
     SourceKind(
+        "duckdb:///FILE",
+        "a DuckDB database",
+        "sql",
+        ("duckdb",),
+        absolute=_absolute_file_url,
+        suffixes=(".duckdb", ".ddb"),
+        queried=True,
+    ),
+    SourceKind(
         "postgresql://USER@HOST/DATABASE",
         "a PostgreSQL database",
         "sql",

@@ -14,7 +14,7 @@ from wharfinger.sources.sql_database.sqlite_catalogue import SCHEMA
 
 __all__ = ["sql"]
 
-_ENDINGS = (".db", ".sqlite", ".sqlite3", ".db3")
+_ENDINGS = (".db", ".sqlite", ".sqlite3", ".db3", ".duckdb", ".ddb")
 _EXAMPLES = "sqlite:///shop.db, postgresql://user@host/db, mysql://user@host/db, or another URL of SQLAlchemy"
 
 
@@ -35,8 +35,10 @@ def sql(
     The database itself ensures that it is only read. The password in the URL does not appear in URIs, messages or logs.
 
     Args:
-        url: `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user:password@host/database` (with
-            `?host=/folder` for a Unix socket), or another URL of SQLAlchemy.
+        url: `sqlite:///relative.db`, `sqlite:////absolute.db`, `duckdb:///shop.duckdb`,
+            `postgresql://user:password@host/database` (with `?host=/folder` for a Unix socket),
+            `mysql://user:password@host/database` or `mariadb://…` (with `?unix_socket=/path` for a Unix socket), or
+            another URL of SQLAlchemy.
         label: The name in URIs. Default: the name of the file or database.
         schemas: Publish only these schemas (PostgreSQL). Default: all that the role may read.
         notify: The channel on which triggers report changes (PostgreSQL, `LISTEN`). Without it, the database is polled.
@@ -44,8 +46,8 @@ def sql(
         cell: Characters of one value in a window. A longer value is cut, and the URI of the complete value is given.
         size: Bytes of a window whose number of rows was requested.
         connections: Maximum number of open connections.
-        read_only_by_role: Confirm that the role in the URL can only read. Required for databases other than SQLite and
-            PostgreSQL, for which Wharfinger cannot ensure it.
+        read_only_by_role: Confirm that the role in the URL can only read. Required for databases other than SQLite,
+            DuckDB, PostgreSQL, MySQL and MariaDB, for which Wharfinger cannot ensure it.
 
     Raises:
         UnusableSource: the URL cannot be used, or the file is missing.
@@ -57,6 +59,8 @@ def sql(
         usable_label(label)
     if scheme == "sqlite":
         return _sqlite(url, label, bounds)
+    if scheme == "duckdb":
+        return _duckdb(url, label, bounds)
     if scheme in ("postgres", "postgresql", "postgresql+asyncpg"):
         from wharfinger.sources.sql_database.postgres import open_postgres
 
@@ -93,16 +97,37 @@ def _quoted(label: str | None) -> str:
 def _sqlite(url: str, label: str | None, bounds: QueryBounds) -> Database:
     from wharfinger.sources.sql_database.sqlite import SQLite
 
+    path = _path(url, "SQLite", "sqlite:///shop.db, or sqlite:////var/lib/shop.db")
+    name = label or _stem(path)
+    engine = SQLite(path, bounds)
+    return Database(engine, top=f"sqlite://{_quoted(name)}", label=name, schema=SCHEMA, bounds=bounds)
+
+
+def _duckdb(url: str, label: str | None, bounds: QueryBounds) -> Database:
+    from wharfinger.sources.sql_database.duckdb_database import DuckDBFile
+
+    path = _path(url, "DuckDB", "duckdb:///shop.duckdb, or duckdb:////var/lib/shop.duckdb")
+    name = label or _stem(path)
+    return Database(DuckDBFile(path, bounds), top=f"duckdb://{_quoted(name)}", label=name, schema=None, bounds=bounds)
+
+
+def _path(url: str, kind: str, examples: str) -> str:
+    """Return the path of a file in a URL.
+
+    Raises:
+        UnusableSource: there is none, or the URL has options.
+    """
     parts = urlsplit(url)
     path = unquote(parts.path).removeprefix("/")
     if parts.netloc or not path or path == ":memory:":
-        raise UnusableSource("Give the path of an SQLite file: sqlite:///shop.db, or sqlite:////var/lib/shop.db.")
+        raise UnusableSource(f"Give the path of a file of {kind}: {examples}.")
     if parts.fragment or parse_qsl(parts.query, keep_blank_values=True):
-        raise UnusableSource("An SQLite URL takes no options: the file is always opened read-only.")
-    name = label
-    if name is None:
-        name = os.path.basename(path)
-        stem, ending = os.path.splitext(name)
-        name = stem if stem and ending.lower() in _ENDINGS else name
-    engine = SQLite(path, bounds)
-    return Database(engine, top=f"sqlite://{_quoted(name)}", label=name, schema=SCHEMA, bounds=bounds)
+        raise UnusableSource(f"The URL of a file of {kind} takes no options: the file is always opened read-only.")
+    return path
+
+
+def _stem(path: str) -> str:
+    """Return the name of a file without the suffix of a database."""
+    name = os.path.basename(path)
+    stem, ending = os.path.splitext(name)
+    return stem if stem and ending.lower() in _ENDINGS else name

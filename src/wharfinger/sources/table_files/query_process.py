@@ -32,6 +32,8 @@ _SETTINGS = (
     "enable_external_access = false",
     "lock_configuration = true",
 )
+_OUTSIDE = {"allow_community_extensions": "false", "enable_external_access": "false", "temp_directory": ""}
+"""Keeps the views of a DuckDB file from reading other files."""
 _TABLE_FUNCTIONS = frozenset(("range", "generate_series", "unnest", "repeat", "json_each", "json_tree"))
 _FUNCTIONS_REFUSED = frozenset(("current_setting", "getenv", "getvariable", "set_config", "write_log"))
 
@@ -55,6 +57,8 @@ class QueryRequest(msgspec.Struct, frozen=True, kw_only=True):
     cell: int
     size: int
     explain: bool
+    database: str = ""
+    """The path of a DuckDB file with these tables. Without it, each table has a SELECT of its own."""
 
 
 class QueryReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,18 +76,21 @@ def main(data: bytes) -> bytes:
         ChildRefused: the statement is not allowed, or fails. The message says why.
     """
     request = msgspec.msgpack.decode(data, type=QueryRequest)
-    connection: Any = duckdb.connect(
-        ":memory:",
-        config={
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
-            "memory_limit": MEMORY,
-            "threads": str(THREADS),
-        },
-    )
+    configuration = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "memory_limit": MEMORY,
+        "threads": str(THREADS),
+    }
     try:
+        connection: Any = duckdb.connect(":memory:", config=configuration)
         _check_statement(connection, request)
-        _open_tables(connection, request.tables)
+        if request.database:
+            connection.close()
+            connection = duckdb.connect(request.database, read_only=True, config=configuration | _OUTSIDE)
+            connection.execute("SET lock_configuration = true")
+        else:
+            _open_tables(connection, request.tables)
         reply = _run(connection, request)
     except duckdb.Error as error:
         raise ChildRefused(_reason(str(error), request.tables)) from None
@@ -213,7 +220,7 @@ def _reason(message: str, tables: Sequence[QueriedTable]) -> str:
     if "Out of Memory" in message or "bad allocation" in message:
         return f"it needs more than {MEMORY} of memory: aggregate or narrow it"
     for table in tables:
-        message = message.replace(table.path, table.name)
+        message = message.replace(table.path, table.name) if table.path else message
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     kept = [line for line in lines[:4] if not line.startswith(("Possible", "*", "LINE ", "^"))]
     words = " ".join(kept).partition("Error: ")

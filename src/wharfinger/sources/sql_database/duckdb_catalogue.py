@@ -1,0 +1,135 @@
+"""Reads the catalogue of a DuckDB file from DuckDB's own functions, such as `duckdb_tables()`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from wharfinger.sources.sql_database.database_catalogue import (
+    DatabaseCatalogue,
+    DatabaseColumn,
+    DatabaseTable,
+    ForeignKey,
+    TableIndex,
+    UniqueKey,
+)
+
+__all__ = ["Fetch", "quoted", "read_catalogue"]
+
+Fetch = Callable[[str], Sequence[Sequence[Any]]]
+"""Runs a statement and returns its rows."""
+
+_HERE = "database_name = current_database() AND NOT internal"
+_TABLES = f"SELECT schema_name, table_name, comment, table_oid FROM duckdb_tables() WHERE {_HERE} AND NOT temporary"  # noqa: S608
+_VIEWS = f"SELECT schema_name, view_name, comment, sql FROM duckdb_views() WHERE {_HERE} AND NOT temporary"  # noqa: S608
+_COLUMNS = f"""
+SELECT schema_name, table_name, column_name, data_type, is_nullable, column_default, comment
+FROM duckdb_columns() WHERE {_HERE} ORDER BY schema_name, table_name, column_index
+"""  # noqa: S608
+_CONSTRAINTS = """
+SELECT schema_name, table_name, constraint_type, constraint_column_names, referenced_table, referenced_column_names,
+       expression
+FROM duckdb_constraints() WHERE database_name = current_database() ORDER BY schema_name, table_name, constraint_index
+"""
+_INDEXES = """
+SELECT schema_name, table_name, index_name, expressions, is_unique
+FROM duckdb_indexes() WHERE database_name = current_database() ORDER BY schema_name, table_name, index_name
+"""
+_VALUE = re.compile("'((?:[^']|'')*)'")
+_KEY_TYPE = re.compile(
+    r"U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?|DECIMAL.*|VARCHAR|BOOLEAN|UUID|DATE|TIME|TIMESTAMP.*|BLOB|ENUM.*",
+    re.DOTALL,
+).fullmatch
+"""Types whose values are equal after a conversion to text and back."""
+
+
+def quoted(name: str) -> str:
+    """Quote a name from the catalogue as an identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def read_catalogue(fetch: Fetch) -> DatabaseCatalogue:
+    """Read all tables and views of the file."""
+    columns = _by_table(fetch(_COLUMNS))
+    constraints = _by_table(fetch(_CONSTRAINTS))
+    indexes = _by_table(fetch(_INDEXES))
+    tables = [
+        _table(schema, name, comment, oid, columns.get((schema, name), []), constraints.get((schema, name), []),
+               indexes.get((schema, name), []))
+        for schema, name, comment, oid in fetch(_TABLES)
+    ]  # fmt: skip
+    views = [
+        DatabaseTable(
+            schema=schema,
+            name=name,
+            kind="view",
+            columns=tuple([_column(row, set()) for row in columns[schema, name]]),
+            comment=comment,
+            definition=definition,
+        )
+        for schema, name, comment, definition in fetch(_VIEWS)
+        if (schema, name) in columns
+    ]
+    return DatabaseCatalogue([*tables, *views])
+
+
+_Rows = list[Sequence[Any]]
+
+
+def _by_table(rows: Iterable[Sequence[Any]]) -> dict[tuple[str, str], _Rows]:
+    found: dict[tuple[str, str], _Rows] = {}
+    for schema, table, *rest in rows:
+        found.setdefault((schema, table), []).append(rest)
+    return found
+
+
+def _table(
+    schema: str, name: str, comment: str | None, oid: int, columns: _Rows, constraints: _Rows, indexes: _Rows
+) -> DatabaseTable:
+    primary = next((tuple(row[1]) for row in constraints if row[0] == "PRIMARY KEY"), ())
+    described = tuple([_column(row, set(primary)) for row in columns])
+    by_name = {column.name: column for column in described}
+    unique = [tuple(row[1]) for row in constraints if row[0] == "UNIQUE"]
+    return DatabaseTable(
+        schema=schema,
+        name=name,
+        kind="table",
+        columns=described,
+        key=_key(by_name, [primary, *sorted(unique, key=len)]),
+        primary_key=primary,
+        foreign_keys=tuple(
+            [ForeignKey(tuple(row[1]), schema, row[2], tuple(row[3])) for row in constraints if row[0] == "FOREIGN KEY"]
+        ),
+        indexes=tuple(
+            [TableIndex(index, (str(expressions).strip("[]"),), is_unique) for index, expressions, is_unique in indexes]
+        ),
+        checks=tuple([str(row[4]) for row in constraints if row[0] == "CHECK"]),
+        comment=comment,
+        oid=oid,
+    )
+
+
+def _column(row: Sequence[Any], primary: set[str]) -> DatabaseColumn:
+    name, kind, nullable, default, comment = row
+    is_enum = str(kind).startswith("ENUM(")
+    return DatabaseColumn(
+        name=name,
+        type="ENUM" if is_enum else kind,
+        nullable=bool(nullable) and name not in primary,
+        default=default,
+        comment=comment,
+        values=tuple([value.replace("''", "'") for value in _VALUE.findall(kind)]) if is_enum else (),
+        cast=kind,
+    )
+
+
+def _key(columns: dict[str, DatabaseColumn], candidates: Iterable[tuple[str, ...]]) -> UniqueKey | None:
+    """Return the primary key, or else a unique key without NULL, or else the rowid."""
+    for names in candidates:
+        found = [columns.get(name) for name in names]
+        if found and all(one is not None and not one.nullable and _KEY_TYPE(one.cast) for one in found):
+            return UniqueKey(names)
+    if any(name.lower() == "rowid" for name in columns):
+        return None
+    return UniqueKey(("rowid",), physical=True, integer=True)

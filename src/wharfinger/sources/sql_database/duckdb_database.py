@@ -1,0 +1,321 @@
+"""DuckDB files: rows in windows, read-only statements, and detection of changes.
+
+The file is open only while a request reads it. DuckDB locks a file that is open for reading against writers in other
+processes, and one that is open for writing against everyone else.
+
+What is in the file may be hostile: its views are SQL. They can only read the file itself, because external access,
+extensions and changes of settings are locked when it is opened. Callers' statements are parsed and run in a child
+process (see `table_files.query_process`), since DuckDB's parser takes exponential time for some, and cannot be stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+import msgspec
+
+from wharfinger.errors import InternalError, InvalidArgument, MissingExtra
+from wharfinger.source import UnusableSource
+from wharfinger.sources.child_process import ChildBounds, ChildProcesses, ChildRefused, ChildStopped
+from wharfinger.sources.sql_database.database_catalogue import DatabaseCatalogue, DatabaseTable
+from wharfinger.sources.sql_database.database_engine import (
+    BadKey,
+    CellValue,
+    DatabaseEngine,
+    DatabaseUnreachable,
+    Parameters,
+    QueryBounds,
+    QueryRefused,
+    Rows,
+    Span,
+    TableRow,
+    too_slow,
+)
+from wharfinger.sources.sql_database.duckdb_catalogue import read_catalogue
+from wharfinger.sources.sql_database.duckdb_rows import FileStatement, cell_statement, cell_value, collect_rows
+from wharfinger.sources.sql_database.row_text import PartialValue
+from wharfinger.sources.sql_database.sql_uris import KeyTexts
+
+__all__ = ["DuckDBFile"]
+
+T = TypeVar("T")
+
+MEMORY, THREADS = "256MB", 2
+FETCHED_ROWS = 64
+"""Rows that are fetched at once. Their values are cut by DuckDB."""
+CHILD_MEMORY_BYTES = 1 << 30
+"""Address space of the process of a caller's statement. DuckDB's own limit does not count all memory."""
+_PROCESS = "wharfinger.sources.table_files.query_process"
+
+_CONFIGURATION = {
+    "access_mode": "READ_ONLY",
+    "allow_community_extensions": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "enable_external_access": "false",
+    "memory_limit": MEMORY,
+    "temp_directory": "",
+    "threads": str(THREADS),
+}
+
+
+def driver() -> Any:
+    """Import `duckdb`.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        raise MissingExtra("tables", "Publishing a DuckDB file") from None
+    return duckdb
+
+
+class DuckDBFile(DatabaseEngine):
+    """One DuckDB file."""
+
+    dialect = "DuckDB"
+
+    def __init__(self, path: str, bounds: QueryBounds) -> None:
+        self.path = os.path.abspath(path)
+        self.location = self.path
+        self._name = os.path.basename(path)
+        self._bounds = bounds
+        self._slots = threading.BoundedSemaphore(bounds.connections)
+        self._lock = threading.Lock()
+        self._users = 0
+        self._connection: Any = None
+        self._failed = False
+        self._known: tuple[Hashable, DatabaseCatalogue] | None = None
+        self._children = ChildProcesses()
+        driver()
+        if not os.path.exists(self.path):
+            raise UnusableSource(f"There is no DuckDB file {self.path}.")
+        if not os.path.isfile(self.path):
+            raise UnusableSource(f"{self.path} is not a file: give the path of a DuckDB file.")
+        with open(self.path, "rb") as file:
+            if file.read(12)[8:] != b"DUCK":
+                raise UnusableSource(f"{self.path} is not a DuckDB file.")
+
+    # Connections
+
+    @contextmanager
+    def _cursor(self, seconds: float) -> Generator[Any]:
+        """Yield a cursor, which is interrupted after some seconds. The file is closed after the last one."""
+        duckdb = driver()
+        with self._slots:
+            cursor = self._open_cursor()
+            timer = threading.Timer(seconds, cursor.interrupt)
+            timer.daemon = True
+            timer.start()
+            try:
+                yield cursor
+            except duckdb.InterruptException:
+                raise too_slow(seconds) from None
+            except duckdb.OutOfMemoryException:
+                raise InternalError(f"{self._name} cannot be read in this way within {MEMORY} of memory.") from None
+            except (duckdb.IOException, duckdb.InternalException, duckdb.FatalException) as error:
+                raise self._unreachable(error) from None
+            finally:
+                timer.cancel()
+                cursor.close()
+                self._leave()
+
+    def _open_cursor(self) -> Any:
+        with self._lock:
+            if self._connection is None:
+                self._connection = self._connect()
+            self._users += 1
+            return self._connection.cursor()
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users and self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _connect(self) -> Any:
+        duckdb = driver()
+        try:
+            connection = duckdb.connect(self.path, read_only=True, config=_CONFIGURATION)
+        except duckdb.Error as error:
+            self._failed = True
+            raise self._unreachable(error) from None
+        try:
+            with suppress(duckdb.Error):
+                connection.execute("SET TimeZone = 'UTC'")
+            connection.execute("SET lock_configuration = true")
+        except BaseException:
+            connection.close()
+            raise
+        self._failed = False
+        return connection
+
+    def _unreachable(self, error: Exception) -> DatabaseUnreachable:
+        text = str(error)
+        if "lock" in text.lower() and os.path.exists(self.path):
+            return DatabaseUnreachable(
+                f"{self._name} is open for writing in another process: DuckDB lets nobody read it until it is closed."
+            )
+        if "different configuration" in text:
+            return DatabaseUnreachable(f"{self._name} is already open in this process, with other settings.")
+        reason = "it no longer exists" if not os.path.exists(self.path) else _message(error)
+        return DatabaseUnreachable(f"The DuckDB file {self._name} cannot be read: {reason}.")
+
+    def close(self) -> None:
+        """End the statements that run. The file is closed after the last request."""
+        self._children.close()
+        with self._lock:
+            if self._connection is not None:
+                self._connection.interrupt()
+
+    # Catalogue
+
+    def catalogue(self, age: float = 0.0) -> DatabaseCatalogue:
+        """Return the tables of the file. Reads them again after a write."""
+        token = self._identity()
+        known = self._known
+        if known is None or known[0] != token or self._failed:
+            with self._cursor(self._bounds.seconds) as cursor:
+                known = self._known = (token, read_catalogue(lambda text: cursor.execute(text).fetchall()))
+        return known[1]
+
+    # Rows
+
+    def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
+        """Read rows of a table in the order of the span, or of its key."""
+        statement = FileStatement(table, span)
+
+        def work(cursor: Any) -> Rows:
+            cursor.execute(statement.text(bounds.cell), statement.values)
+            return collect_rows(statement, _fetched(cursor), bounds)
+
+        return self._read_table(table, span, work, bounds.seconds)
+
+    def cell(self, table: DatabaseTable, key: KeyTexts, column: str, size: int, seconds: float) -> CellValue | None:
+        """Read one value, or its beginning."""
+        text, values = cell_statement(table, key, column, size)
+
+        def work(cursor: Any) -> CellValue | None:
+            return cell_value(table, column, cursor.execute(text, values).fetchone())
+
+        return self._read_table(table, Span(where="at", key=key), work, seconds)
+
+    def _read_table(self, table: DatabaseTable, span: Span, work: Callable[[Any], T], seconds: float) -> T:
+        """Call `work`, and convert errors of DuckDB to those of a `DatabaseEngine`."""
+        duckdb = driver()
+        with self._cursor(min(seconds, self._bounds.seconds)) as cursor:
+            try:
+                return work(cursor)
+            except duckdb.CatalogException:
+                if table.kind == "table":
+                    raise LookupError(table.name) from None
+                raise InternalError(f"DuckDB cannot read {table.name}.") from None
+            except (duckdb.InterruptException, duckdb.IOException, duckdb.OutOfMemoryException, duckdb.FatalException):
+                raise
+            except duckdb.PermissionException as error:
+                raise InternalError(f"{table.name} may not be read: {_message(error)}.") from None
+            except duckdb.Error as error:
+                if span.choice.filters or span.choice.order:
+                    raise InvalidArgument(f"{table.name} cannot be read in this way: {_message(error)}.") from None
+                if span.key:
+                    raise BadKey(_message(error)) from None
+                raise InternalError(f"DuckDB cannot read {table.name}: {_message(error)}.") from None
+
+    def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
+        """Return the numbers of rows that DuckDB keeps (`estimated_size`)."""
+        with self._cursor(self._bounds.seconds) as cursor:
+            found = cursor.execute("SELECT table_oid, estimated_size FROM duckdb_tables()").fetchall()
+        counts = dict(found)
+        return [counts.get(table.oid) if table.kind == "table" else None for table in tables]
+
+    # Changes
+
+    def token(self) -> Hashable:
+        """Return the identities, sizes and times of the file and its write-ahead log."""
+        token = self._identity()
+        if self._failed:  # another process had it open
+            with self._cursor(self._bounds.seconds):
+                pass
+        return token
+
+    def _identity(self) -> Hashable:
+        try:
+            status = os.stat(self.path)
+        except OSError as error:
+            self._failed = True
+            raise self._unreachable(error) from None
+        found = [(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)]
+        with suppress(OSError):
+            log = os.stat(f"{self.path}.wal")
+            found.append((log.st_dev, log.st_ino, log.st_size, log.st_mtime_ns))
+        return tuple(found)
+
+    def table_token(self, table: DatabaseTable) -> str:
+        """Return the token of the whole file: DuckDB does not report which table changed."""
+        return repr(self._identity())
+
+    def modified(self) -> float | None:
+        """Return the Unix time of the last write to the file or its write-ahead log."""
+        times: list[float] = []
+        for path in (self.path, f"{self.path}.wal"):
+            with suppress(OSError):
+                times.append(os.stat(path).st_mtime)
+        return max(times, default=None)
+
+    # Statements of callers
+
+    def query(
+        self, statement: str, parameters: Parameters, limit: int, bounds: QueryBounds, *, explain: bool = False
+    ) -> tuple[list[str], Rows]:
+        """Run a caller's statement in a child process, or explain it."""
+        from wharfinger.sources.table_files.query_process import CUT_VALUE, QueriedTable, QueryReply, QueryRequest
+
+        tables = self.catalogue().tables.values()
+        names = [QueriedTable(schema=table.schema, name=table.name, select="", path="") for table in tables]
+        names += [QueriedTable(schema="", name=one.name, select="", path="") for one in names if one.schema == "main"]
+        request = QueryRequest(
+            statement=statement,
+            tables=names,
+            parameters=dict(parameters) if isinstance(parameters, Mapping) else list(parameters),
+            limit=limit,
+            cell=bounds.cell,
+            size=bounds.size,
+            explain=explain,
+            database=self.path,
+        )
+        most = ChildBounds(bounds.seconds, CHILD_MEMORY_BYTES, 4 * bounds.size + (1 << 20))
+        try:
+            data = self._children.run(_PROCESS, msgspec.msgpack.encode(request), most)
+        except ChildRefused as error:
+            raise QueryRefused(f"The statement is not run: {error}.") from None
+        except ChildStopped as error:
+            raise QueryRefused(f"The statement was stopped: {error}. Narrow it, or aggregate.") from None
+        reply = msgspec.msgpack.decode(
+            data,
+            type=QueryReply,
+            ext_hook=lambda code, value: PartialValue(msgspec.msgpack.decode(value)) if code == CUT_VALUE else None,
+        )
+        return reply.columns, Rows([TableRow((), tuple(row)) for row in reply.rows], reply.more)
+
+    def describe(self) -> list[str]:
+        """Return the version of DuckDB."""
+        return [f"DuckDB {driver().__version__}", "opened read-only"]
+
+
+def _fetched(cursor: Any) -> Iterator[Sequence[Any]]:
+    while batch := cursor.fetchmany(FETCHED_ROWS):
+        yield from batch
+
+
+def _message(error: Exception) -> str:
+    """Return the first line of an error of DuckDB, without its kind."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    words = lines[0].partition("Error: ") if lines else ("it is damaged", "", "")
+    return (words[2] or words[0])[:300].rstrip(". ")
