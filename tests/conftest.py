@@ -1,4 +1,4 @@
-"""Fixtures for all tests: the folders of the project, and tests that need a missing program."""
+"""Fixtures and settings of all tests: the folder of the project, a cache folder, and skips for missing programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 
 
 def examples(number: int) -> int:
-    """Return the number of examples of a property: this many in CI, and a third elsewhere."""
+    """Return the number of examples of a property test: this many in CI, and a third elsewhere."""
     return number if CI else number // 3
 
 
@@ -35,8 +35,8 @@ settings.load_profile("wharfinger")
 def absent(what: str) -> None:
     """Skip the running test because `what` is missing. In CI (`CI=true`), fail it."""
     if CI:
-        pytest.fail(f"{what}: absent, and in CI nothing may be")
-    pytest.skip(f"{what}: absent")
+        pytest.fail(f"{what} is missing, and CI skips no tests")
+    pytest.skip(f"{what} is missing")
 
 
 @pytest.fixture(scope="session")
@@ -46,11 +46,11 @@ def root() -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _servers_unknown() -> None:
+def _forget_revisions() -> None:
     """Clear the cached revisions of servers, because tests reuse ports."""
-    opening = sys.modules.get("wharfinger.client.connect")
-    if opening is not None:
-        opening.REVISION_CACHE.clear()
+    connect = sys.modules.get("wharfinger.client.connect")
+    if connect is not None:
+        connect.REVISION_CACHE.clear()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,4 @@
-"""The benchmark with models: its data, its verdicts, and the loop of a model."""
+"""The benchmark of agents' tasks: its data, its verdicts, and the loop of a model that calls tools."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_data_is_reproducible_and_contains_the_facts(data: Dataset, tmp_path
     assert (data.logs / "app.log").read_text().count("certificate of bank.example expired") == 1
 
 
-def test_every_task_has_both_callers_for_our_server_and_a_peer() -> None:
+def test_every_task_has_careful_and_careless_calls_for_our_server_and_a_peer() -> None:
     for task in (*TASKS, POSTGRES_TASK):
         servers = {server for server, _ in task.scripts}
         assert OURS in servers
@@ -79,9 +79,9 @@ def test_a_result_worse_than_a_peers_or_wrong_is_a_fault(ours: Outcome, expected
 
 
 def test_each_of_thirty_questions_has_two_servers(data: Dataset) -> None:
-    asked = questions(data)
-    assert len(asked) == len({question.text for question in asked}) == 30
-    for question in asked:
+    all_questions = questions(data)
+    assert len(all_questions) == len({question.text for question in all_questions}) == 30
+    for question in all_questions:
         assert OURS in question.servers
         assert len(question.servers) == 2
         assert not question.is_right("I do not know.")
@@ -161,9 +161,9 @@ def test_a_model_answers_from_what_the_tools_return(endpoint: Callable[[Reply], 
         return {"role": "assistant", "content": f"It has {json.loads(last['content'])['rows'][0][0]} cents."}
 
     question = next(each for each in questions(data) if "77777" in each.text)
-    expected, transcript = ask(endpoint(reply), data, question.text)
-    assert question.is_right(expected.text)
-    assert (expected.calls, expected.tokens) == (1, 200)
+    given, transcript = ask(endpoint(reply), data, question.text)
+    assert question.is_right(given.text)
+    assert (given.calls, given.tokens) == (1, 200)
     assert [message["role"] for message in seen[1]["messages"]] == ["system", "user", "assistant", "tool"]
     assert transcript.calls[0].arguments == {"statement": "SELECT cents FROM orders WHERE id = 77777"}
 
@@ -180,8 +180,8 @@ def test_a_model_gets_errors_for_invalid_calls_and_is_stopped_after_15_turns(
         reported.append(str(request["messages"][-1]["content"]))
         return next(calls, None) or called("query", "{}")
 
-    expected, _ = ask(endpoint(reply), data, "How many?")
-    assert expected.text == ""
+    given, _ = ask(endpoint(reply), data, "How many?")
+    assert given.text == ""
     assert len(reported) == 15
     assert "not a JSON object" in reported[1]
     assert "nothing" in reported[2]

@@ -134,7 +134,7 @@ def test_every_peer_has_a_client_that_can_be_measured() -> None:
             assert (environments.BENCHMARKS / "clients" / name).exists()
 
 
-def test_answers_of_the_calls_of_clients_have_the_same_length() -> None:
+def test_all_answers_of_a_client_workload_have_the_same_length() -> None:
     for workload in (WORKLOADS[4], WORKLOADS[5]):
         assert workload.method == "tools/call"
         sums = {len(str(sum(params["arguments"].values()))) for params in clients.asked(workload)}

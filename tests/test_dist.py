@@ -122,12 +122,12 @@ def test_the_wheels_from_the_sdist_and_from_the_clone_are_identical(dist: Dist, 
 
 
 def test_metadata_is_complete(dist: Dist) -> None:
-    expected = metadata(dist.wheel)
+    found = metadata(dist.wheel)
     for name in ("Summary", "Author", "Keywords", "Requires-Python", "License-Expression", "License-File"):
-        assert expected[name], name
-    assert expected["Description-Content-Type"] == "text/markdown"
-    assert expected.get_payload() == (ROOT / "README.md").read_text(encoding="utf-8")
-    classifiers = expected.get_all("Classifier", [])
+        assert found[name], name
+    assert found["Description-Content-Type"] == "text/markdown"
+    assert found.get_payload() == (ROOT / "README.md").read_text(encoding="utf-8")
+    classifiers = found.get_all("Classifier", [])
     versions = {line.rpartition(" :: ")[2] for line in classifiers if re.search(r":: Python :: 3\.\d+$", line)}
     assert versions == {"3.11", "3.12", "3.13"}
     assert "Typing :: Typed" in classifiers
@@ -163,7 +163,7 @@ def uvx(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return kept | own | indexes_of_pip()
 
 
-def program(env: dict[str, str]) -> str:
+def uvx_path(env: dict[str, str]) -> str:
     """Return the path of `uvx`."""
     return shutil.which("uvx", path=env["PATH"]) or "uvx"
 
@@ -196,7 +196,7 @@ def notes(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def served(command: list[str], env: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(command: list[str], env: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Start a server in a new process group, as a terminal does. Yield its process and the URL that it prints."""
     process = subprocess.Popen(
         command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -215,7 +215,7 @@ def served(command: list[str], env: dict[str, str]) -> Iterator[tuple[subprocess
         if sys.platform == "win32":
             process.kill()
         else:
-            with suppress(ProcessLookupError):  # it has ended, and with it the server
+            with suppress(ProcessLookupError):  # the server has ended already
                 os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
@@ -226,17 +226,17 @@ async def read(client: Client) -> str:
 
 
 def test_uvx_serves_a_folder_over_http_until_ctrl_c(dist: Dist, uvx: dict[str, str], notes: Path) -> None:
-    command = [program(uvx), "--from", str(dist.wheel), "wharfinger", "serve", str(notes), "--http", "127.0.0.1:0"]
-    with served(command, uvx) as (process, url):
+    command = [uvx_path(uvx), "--from", str(dist.wheel), "wharfinger", "serve", str(notes), "--http", "127.0.0.1:0"]
+    with serving(command, uvx) as (process, url):
         assert asyncio.run(read(Client(url))) == "high water 06:12\n"
-        if sys.platform == "win32":  # a process cannot press Ctrl-C there for another one alone
+        if sys.platform == "win32":  # Ctrl-C cannot be sent there to one other process alone
             return
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(20) == 130
 
 
 def test_uvx_serves_a_folder_over_stdio(dist: Dist, uvx: dict[str, str], notes: Path) -> None:
-    command = [program(uvx), "--from", str(dist.wheel), "wharfinger", "serve", str(notes)]
+    command = [uvx_path(uvx), "--from", str(dist.wheel), "wharfinger", "serve", str(notes)]
     assert asyncio.run(read(Client(command, env=uvx, open_timeout=120, probe_timeout=120))) == "high water 06:12\n"
 
 
@@ -245,7 +245,7 @@ def test_the_command_that_uvx_adds_to_a_host_works_without_its_cache(
 ) -> None:
     requirement = f"wharfinger[skills] @ {dist.wheel.as_uri()}"
     config = notes.parent / "mcp.json"
-    command = [program(uvx), "--from", requirement, "wharfinger", "add", "cursor", str(notes), "--file", str(config)]
+    command = [uvx_path(uvx), "--from", requirement, "wharfinger", "add", "cursor", str(notes), "--file", str(config)]
     done = subprocess.run(command, env=uvx, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (server,) = json.loads(config.read_text())["mcpServers"].values()
@@ -255,9 +255,9 @@ def test_the_command_that_uvx_adds_to_a_host_works_without_its_cache(
     assert asyncio.run(read(Client(added, env=uvx, open_timeout=120, probe_timeout=120))) == "high water 06:12\n"
 
 
-def test_uvx_reports_a_missing_extra_and_accepts_it(dist: Dist, uvx: dict[str, str]) -> None:
+def test_uvx_reports_a_missing_extra_and_serves_with_it(dist: Dist, uvx: dict[str, str]) -> None:
     def run(requirement: str) -> subprocess.CompletedProcess[str]:
-        command = [program(uvx), "--from", requirement, "wharfinger", "serve", "--stdio", "system:"]
+        command = [uvx_path(uvx), "--from", requirement, "wharfinger", "serve", "--stdio", "system:"]
         return subprocess.run(command, env=uvx, input="", capture_output=True, text=True, check=False)
 
     without = run(str(dist.wheel))

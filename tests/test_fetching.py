@@ -1,4 +1,4 @@
-"""Requests to real servers: where they go, what they carry, and how much and how long they take."""
+"""The fetcher with real servers: redirects, credentials, allowed addresses, and limits of size and time."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 class Site:
-    """Answers depend on the path. `asked` has the requests, `ports` the connections that they came on."""
+    """A web site whose answers depend on the path. `ports` are the client's ports, one for each connection."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, str, dict[str, str]]] = []
+        self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.ports: set[int] = set()
         self.origin = self.elsewhere = ""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append((request.method, request.path_qs, {k.lower(): v for k, v in request.headers.items()}))
+        self.requests.append((request.method, request.path_qs, {k.lower(): v for k, v in request.headers.items()}))
         assert request.transport is not None
         self.ports.add(request.transport.get_extra_info("peername")[1])
         kind, _, rest = request.path.lstrip("/").partition("/")
@@ -80,27 +80,27 @@ async def site() -> AsyncIterator[Site]:
         await runner.cleanup()
 
 
-def anywhere(_host: str, _address: str) -> bool:
+def allow_all(_host: str, _address: str) -> bool:
     return True
 
 
 def test_connections_are_kept_and_cookies_are_not() -> None:
     async def test() -> None:
-        async with site() as there, Fetcher(allow=anywhere) as fetcher:
+        async with site() as there, Fetcher(allow=allow_all) as fetcher:
             for _ in range(3):
                 answer = await fetcher.request("GET", f"{there.origin}/a?b=%2F%20c")
             assert answer == HttpResponse(200, answer.headers, b"end", f"{there.origin}/a?b=%2F%20c")
             assert answer.headers["etag"] == '"1"'
             assert len(there.ports) == 1
-            assert {path for _, path, _ in there.asked} == {"/a?b=%2F%20c"}
-            assert all("cookie" not in headers for *_, headers in there.asked)
-            assert there.asked[0][2]["user-agent"].startswith("wharfinger/")
+            assert {path for _, path, _ in there.requests} == {"/a?b=%2F%20c"}
+            assert all("cookie" not in headers for *_, headers in there.requests)
+            assert there.requests[0][2]["user-agent"].startswith("wharfinger/")
 
     run(test())
 
 
 def test_a_fetcher_can_be_used_in_one_loop_after_another() -> None:
-    fetcher = Fetcher(allow=anywhere)
+    fetcher = Fetcher(allow=allow_all)
 
     async def test() -> None:
         async with site() as there, fetcher:
@@ -112,10 +112,10 @@ def test_a_fetcher_can_be_used_in_one_loop_after_another() -> None:
 
 def test_redirects_within_the_origin_are_followed_up_to_the_limit() -> None:
     async def test() -> None:
-        async with site() as there, Fetcher(allow=anywhere, max_redirects=3) as fetcher:
+        async with site() as there, Fetcher(allow=allow_all, max_redirects=3) as fetcher:
             answer = await fetcher.request("GET", f"{there.origin}/hops/3", headers={"X-Key": "secret"})
             assert (answer.status, answer.url) == (200, f"{there.origin}/end")
-            assert [headers.get("x-key") for *_, headers in there.asked] == ["secret"] * 4
+            assert [headers.get("x-key") for *_, headers in there.requests] == ["secret"] * 4
             with pytest.raises(ConnectionFailed, match="redirects more than 3 times"):
                 await fetcher.request("GET", f"{there.origin}/hops/4")
 
@@ -124,23 +124,23 @@ def test_redirects_within_the_origin_are_followed_up_to_the_limit() -> None:
 
 def test_a_redirect_to_another_origin_is_not_followed_by_default() -> None:
     async def test() -> None:
-        async with site() as there, Fetcher(allow=anywhere) as fetcher:
+        async with site() as there, Fetcher(allow=allow_all) as fetcher:
             with pytest.raises(ConnectionFailed, match="redirects elsewhere"):
                 await fetcher.request("GET", f"{there.origin}/away")
-            assert [path for _, path, _ in there.asked] == ["/away"]
+            assert [path for _, path, _ in there.requests] == ["/away"]
 
     run(test())
 
 
 def test_another_origin_gets_no_credentials() -> None:
     async def test() -> None:
-        rules = Fetcher(allow=anywhere, follow=lambda _url, _target: True, headers={"Authorization": "Bearer x"})
+        rules = Fetcher(allow=allow_all, follow=lambda _url, _target: True, headers={"Authorization": "Bearer x"})
         async with site() as there, rules as fetcher:
             answer = await fetcher.request(
                 "GET", f"{there.origin}/away", headers={"X-Api-Key": "secret", "Accept": "text/html"}
             )
             assert answer.url == f"{there.elsewhere}/end"
-            first, second = (headers for *_, headers in there.asked)
+            first, second = (headers for *_, headers in there.requests)
             assert (first["authorization"], first["x-api-key"]) == ("Bearer x", "secret")
             assert second.keys() <= {"host", "accept", "accept-encoding", "user-agent"}
             assert second["accept"] == "text/html"
@@ -149,9 +149,9 @@ def test_another_origin_gets_no_credentials() -> None:
 
 
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "http://user:pass@127.0.0.1/", "http://[::1"])
-def test_a_redirect_to_what_is_no_url_of_the_web_is_not_followed(target: str) -> None:
+def test_a_redirect_to_an_invalid_or_non_http_url_is_not_followed(target: str) -> None:
     async def test() -> None:
-        async with site() as there, Fetcher(allow=anywhere, follow=lambda _url, _target: True) as fetcher:
+        async with site() as there, Fetcher(allow=allow_all, follow=lambda _url, _target: True) as fetcher:
             with pytest.raises(ConnectionFailed, match="redirects elsewhere") as failure:
                 await fetcher.request("GET", f"{there.origin}/to?url={target}")
             assert "pass@" not in str(failure.value)
@@ -161,16 +161,16 @@ def test_a_redirect_to_what_is_no_url_of_the_web_is_not_followed(target: str) ->
 
 def test_requests_that_change_something_are_not_redirected() -> None:
     async def test() -> None:
-        async with site() as there, Fetcher(allow=anywhere) as fetcher:
+        async with site() as there, Fetcher(allow=allow_all) as fetcher:
             assert (await fetcher.request("POST", f"{there.origin}/hops/1", body=b"x")).status == 302
             assert (await fetcher.request("HEAD", f"{there.origin}/hops/1")).status == 200
 
     run(test())
 
 
-def test_without_a_rule_for_redirects_each_is_an_answer() -> None:
+def test_a_redirect_is_returned_as_the_answer_without_a_rule_for_redirects() -> None:
     async def test() -> None:
-        async with site() as there, Fetcher(allow=anywhere, follow=None) as fetcher:
+        async with site() as there, Fetcher(allow=allow_all, follow=None) as fetcher:
             assert (await fetcher.request("GET", f"{there.origin}/hops/1")).status == 302
 
     run(test())
@@ -179,19 +179,19 @@ def test_without_a_rule_for_redirects_each_is_an_answer() -> None:
 def test_each_hop_is_checked() -> None:
     async def test() -> None:
         async with site() as there:
-            rules = Fetcher(allow=anywhere, refuse=lambda url: "it is secret" if url.endswith("/end") else None)
+            rules = Fetcher(allow=allow_all, refuse=lambda url: "it is secret" if url.endswith("/end") else None)
             async with rules as fetcher:
                 with pytest.raises(ConnectionFailed, match="is not requested: it is secret"):
                     await fetcher.request("GET", f"{there.origin}/hops/2")
-            assert [path for _, path, _ in there.asked] == ["/hops/2", "/hops/1"]
+            assert [path for _, path, _ in there.requests] == ["/hops/2", "/hops/1"]
 
     run(test())
 
 
 @pytest.mark.parametrize("path", ["size", "gzip"])
-def test_a_body_is_bounded_as_it_is_after_decompression(path: str) -> None:
+def test_the_limit_of_a_body_applies_after_decompression(path: str) -> None:
     async def test() -> None:
-        async with site() as there, Fetcher(allow=anywhere, max_body_bytes=LIMIT) as fetcher:
+        async with site() as there, Fetcher(allow=allow_all, max_body_bytes=LIMIT) as fetcher:
             assert len((await fetcher.request("GET", f"{there.origin}/{path}/{LIMIT}")).body) == LIMIT
             with pytest.raises(TooLarge, match=f"more than {LIMIT} bytes"):
                 await fetcher.request("GET", f"{there.origin}/{path}/{LIMIT + 1}")
@@ -203,7 +203,7 @@ def test_a_body_is_bounded_as_it_is_after_decompression(path: str) -> None:
     run(test())
 
 
-def test_a_bomb_is_inflated_no_further_than_the_limit() -> None:
+def test_a_gzip_bomb_is_inflated_no_further_than_the_limit() -> None:
     bomb = gzip.compress(bytes(64 * 1024 * 1024))
     inflater = Gunzip(LIMIT)
     with pytest.raises(OverflowError):
@@ -216,7 +216,7 @@ def test_a_bomb_is_inflated_no_further_than_the_limit() -> None:
 @pytest.mark.parametrize(("path", "fault"), [("half", "ends too early"), ("br", "only gzip is read")])
 def test_a_body_that_cannot_be_decompressed_is_an_error(path: str, fault: str) -> None:
     async def test() -> None:
-        async with site() as there, Fetcher(allow=anywhere) as fetcher:
+        async with site() as there, Fetcher(allow=allow_all) as fetcher:
             with pytest.raises(ConnectionFailed, match=fault):
                 await fetcher.request("GET", f"{there.origin}/{path}")
 
@@ -231,7 +231,7 @@ def test_damaged_gzip_is_an_error(damaged: bytes) -> None:
 
 def test_the_time_of_all_hops_is_bounded() -> None:
     async def test() -> None:
-        async with site() as there, Fetcher(allow=anywhere, timeout=0.2) as fetcher:
+        async with site() as there, Fetcher(allow=allow_all, timeout=0.2) as fetcher:
             with pytest.raises(ConnectionFailed, match=r"within 0\.2 s"):
                 await fetcher.request("GET", f"{there.origin}/slow")
 
@@ -250,13 +250,13 @@ def test_only_public_addresses_are_requested_by_default(url: str) -> None:
             port = there.origin.rpartition(":")[2]
             with pytest.raises(ConnectionFailed, match=r"private network|not a canonical|failed|cannot be reached"):
                 await fetcher.request("GET", url.format(port=port))
-            assert there.asked == []
+            assert there.requests == []
 
     run(test())
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://a.example/", "http://u:secret@a.example/", "http://", ""])
-def test_a_url_that_is_not_of_the_web_is_not_requested(url: str) -> None:
+def test_an_invalid_or_non_http_url_is_not_requested(url: str) -> None:
     async def test() -> None:
         async with Fetcher() as fetcher:
             with pytest.raises(ConnectionFailed, match="is not requested") as failure:
@@ -267,7 +267,7 @@ def test_a_url_that_is_not_of_the_web_is_not_requested(url: str) -> None:
 
 
 def test_a_name_that_changes_its_address_is_checked_at_each_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The resolver of the system answers like a name server that rebinds: first a public address, then this machine."""
+    """The resolver of the system answers as in DNS rebinding: first with a public address, then with this machine's."""
 
     async def test() -> None:
         async with site() as there:
@@ -290,7 +290,7 @@ def test_a_name_that_changes_its_address_is_checked_at_each_connection(monkeypat
                 with pytest.raises(ConnectionFailed, match="private network"):
                     await fetcher.request("GET", f"http://pages.example:{port}/")
             assert seen == [("pages.example", "192.0.0.9"), ("pages.example", "127.0.0.1")]
-            assert there.asked == []
+            assert there.requests == []
 
     run(test())
 
@@ -314,7 +314,7 @@ def test_a_proxy_does_not_lead_to_hosts_that_this_machine_knows_as_private(monke
                 for url in ("http://intranet.example/end", "http://10.0.0.1/end"):
                     with pytest.raises(ConnectionFailed, match="private network"):
                         await fetcher.request("GET", url)
-            assert len(there.asked) == 1
+            assert len(there.requests) == 1
 
     run(test())
 

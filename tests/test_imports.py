@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "wharfinger"
 
-# Every layer may import those above it in this list (lower in the house), and itself. Siblings share a row.
+# A layer may import itself and the layers in rows above its own, but not the other layers of its row (its siblings).
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"types", "errors", "version"}),
     frozenset({"content", "net", "private_files"}),
@@ -32,8 +32,8 @@ LAYERS: tuple[frozenset[str], ...] = (
 )
 LEVEL = {name: level for level, row in enumerate(LAYERS) for name in row}
 
-# Edges that are meant although the rows forbid them, each with its reason.
-MEANT = {
+# Imports that are allowed although the rows forbid them, each with its reason.
+EXCEPTIONS = {
     ("cli", ""): "the command says which version it is",
     ("__main__", "cli"): "`python -m wharfinger` is the command",
 }
@@ -43,7 +43,7 @@ ROLES = frozenset(
     {"app", "completion", "memory", "resources", "skills", "source", "sqlite", "subscriptions", "tasks", "tools"}
 )
 
-# Modules that a state machine must not use: `time` and `random` make it unrepeatable, and the others do I/O.
+# Modules that a state machine must not use: with `time` and `random` it is not repeatable, and the others do I/O.
 FORBIDDEN_IN_PROTOCOL = frozenset(
     {
         "aiohttp", "anyio", "asyncio", "concurrent", "http", "httptools", "io", "logging", "multiprocessing", "os",
@@ -66,20 +66,20 @@ def modules() -> list[tuple[str, Path]]:
 
 
 def layer(module: str) -> str:
-    """`wharfinger.server.app` is of the layer `server`; the package's own `__init__` is of the layer ``."""
+    """Return the layer of a module: `server` for `wharfinger.server.app`, and `` for the package's own `__init__`."""
     return [*module.split("."), ""][1]
 
 
 @cache
-def parsed(path: Path) -> list[ast.AST]:
-    """Every node of a file's code."""
+def parsed_nodes(path: Path) -> list[ast.AST]:
+    """Return every node of a file's code."""
     return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
-def imported(module: str, path: Path) -> Iterator[tuple[str, int]]:
-    """Every module that `path` imports, at whatever depth of its code, absolute, with its line."""
+def imports_of(module: str, path: Path) -> Iterator[tuple[str, int]]:
+    """Yield the absolute name of every module that `path` imports, in functions too, with its line."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in parsed(path):
+    for node in parsed_nodes(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno
@@ -104,11 +104,11 @@ def forbidden_edges() -> list[str]:
     wrong: list[str] = []
     for module, path in modules():
         mine = layer(module)
-        for target, line in imported(module, path):
+        for target, line in imports_of(module, path):
             if not target.startswith("wharfinger"):
                 continue
             theirs = layer(target)
-            if theirs == mine or (mine, theirs) in MEANT:
+            if theirs == mine or (mine, theirs) in EXCEPTIONS:
                 continue
             if LEVEL[theirs] >= LEVEL[mine]:
                 wrong.append(
@@ -122,8 +122,8 @@ def test_imports_point_only_down() -> None:
     assert forbidden_edges() == []
 
 
-def circles(graph: dict[str, set[str]]) -> Iterator[list[str]]:
-    """The sets of modules that reach one another (Tarjan's algorithm), of at least two."""
+def import_cycles(graph: dict[str, set[str]]) -> Iterator[list[str]]:
+    """Yield the sets of two or more modules that import one another in a circle (Tarjan's algorithm)."""
     numbers: dict[str, int] = {}
     lowest: dict[str, int] = {}
     stack: list[str] = []
@@ -148,12 +148,12 @@ def circles(graph: dict[str, set[str]]) -> Iterator[list[str]]:
 
 
 def import_graph() -> dict[str, set[str]]:
-    """Which modules each module imports, also for types only and inside functions."""
+    """Return which modules each module imports, also for types only and inside functions."""
     paths = dict(modules())
     graph: dict[str, set[str]] = {}
     for module, path in paths.items():
-        names = {target for target, _ in imported(module, path)}
-        for node in parsed(path):
+        names = {target for target, _ in imports_of(module, path)}
+        for node in parsed_nodes(path):
             if isinstance(node, ast.ImportFrom) and not node.level:
                 submodules = {f"{node.module}.{alias.name}" for alias in node.names} & paths.keys()
                 names |= submodules
@@ -165,7 +165,7 @@ def import_graph() -> dict[str, set[str]]:
 
 def test_no_more_than_three_modules_import_one_another() -> None:
     """A larger circle is one module in many files: to read one of them, read them all."""
-    assert [circle for circle in circles(import_graph()) if len(circle) > 3] == []
+    assert [circle for circle in import_cycles(import_graph()) if len(circle) > 3] == []
 
 
 def test_no_module_name_occurs_twice() -> None:
@@ -204,7 +204,7 @@ def test_protocol_touches_no_clock_socket_or_loop() -> None:
         f"{path.relative_to(ROOT)}:{line}: {target}"
         for module, path in modules()
         if layer(module) in ("protocol", "types", "errors")
-        for target, line in imported(module, path)
+        for target, line in imports_of(module, path)
         if target.split(".")[0] in FORBIDDEN_IN_PROTOCOL
     ]
     assert wrong == []
@@ -215,7 +215,7 @@ def test_types_import_no_other_part_of_the_package() -> None:
         f"{path.relative_to(ROOT)}:{line}: {target}"
         for module, path in modules()
         if layer(module) == "types"
-        for target, line in imported(module, path)
+        for target, line in imports_of(module, path)
         if target.startswith("wharfinger") and layer(target) != "types"
     ]
     assert wrong == []
@@ -225,25 +225,25 @@ def test_only_the_command_prints_and_no_module_configures_logging() -> None:
     """A library does not print, and configures neither handlers nor levels."""
     wrong: list[str] = []
     for module, path in modules():
-        for node in parsed(path):
+        for node in parsed_nodes(path):
             if not isinstance(node, ast.Call):
                 continue
-            name = called(node.func)
+            name = dotted_name(node.func)
             prints = name == "print" and layer(module) not in ("cli", "__main__")
             if prints or name in ("logging.basicConfig", "logging.config.dictConfig", "logging.addLevelName"):
                 wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}")
     assert wrong == []
 
 
-def called(node: ast.expr) -> str:
-    """The dotted name of a function; only its last part if it is not a plain name."""
+def dotted_name(node: ast.expr) -> str:
+    """Return the dotted name of a function; only its last part if it is not a plain name."""
     if isinstance(node, ast.Attribute):
-        return f"{called(node.value)}.{node.attr}"
+        return f"{dotted_name(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def loaded_by(code: str) -> set[str]:
-    """The modules that `code` loads in a fresh interpreter."""
+def loaded_modules(code: str) -> set[str]:
+    """Return the modules that `code` loads in a fresh interpreter."""
     program = (
         "import sys; before = set(sys.modules)\n"
         f"{code}\n"
@@ -253,14 +253,14 @@ def loaded_by(code: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-# What an import may bring along, by top-level name: the standard library's light parts, msgspec and ourselves.
+# Top-level modules that an import of the package may load: light parts of the standard library, msgspec and ours.
 MAY_LOAD = frozenset(
     {
         "wharfinger", "msgspec",
         "atexit",
         "decimal",
         "platform",
-        "typing_extensions",  # msgspec: the last where it is installed
+        "typing_extensions",  # by msgspec, where it is installed
         "ssl",  # asyncio
         "abc", "annotationlib", "array", "ast", "asyncio", "base64", "binascii", "bisect", "calendar", "codecs",
         "collections", "concurrent", "contextlib", "contextvars", "copy", "copyreg", "dataclasses", "datetime", "dis",
@@ -270,7 +270,7 @@ MAY_LOAD = frozenset(
         "selectors", "shlex", "signal", "socket", "stat", "string", "struct", "subprocess", "tempfile", "textwrap",
         "threading", "time", "token", "tokenize", "traceback", "types", "typing", "unicodedata", "urllib", "uuid",
         "warnings", "weakref", "zlib", "queue", "ipaddress", "gc",
-        # C halves and what the standard library pulls in by itself
+        # C parts of these modules, and what the standard library itself imports
         "zipfile", "zipimport", "bz2", "lzma", "shutil", "pwd", "grp", "fcntl", "posix", "resource",
         "glob",  # pathlib, from 3.13 on
     }
@@ -282,20 +282,20 @@ MAY_LOAD = frozenset(
                                   "from wharfinger import Server, Client, Context, Complete, ToolError"])  # fmt: skip
 def test_an_import_loads_nothing_heavy(code: str) -> None:
     """Web servers, web clients, watchers, TLS and terminals are loaded when they are used."""
-    loaded = {name.split(".")[0] for name in loaded_by(code)}
+    loaded = {name.split(".")[0] for name in loaded_modules(code)}
     assert loaded & ONLY_ON_USE == set()
     unexpected = {name for name in loaded if not name.startswith("_")} - MAY_LOAD
     assert unexpected == set()
 
 
 def test_importing_the_package_alone_loads_none_of_its_parts() -> None:
-    loaded = {name for name in loaded_by("import wharfinger") if name.startswith("wharfinger")}
+    loaded = {name for name in loaded_modules("import wharfinger") if name.startswith("wharfinger")}
     assert loaded == {"wharfinger", "wharfinger.version"}
 
 
 @pytest.mark.parametrize("name", ["Server", "Client"])
 def test_an_import_stays_under_30_mib(name: str) -> None:
-    """Resident memory of a fresh interpreter that has the name, as /proc reports it."""
+    """The resident memory of a fresh interpreter that has imported the name, as /proc reports it."""
     code = f"from wharfinger import {name}\nprint(open('/proc/self/status').read())"
     if not Path("/proc/self/status").exists():
         pytest.skip("needs /proc")

@@ -20,7 +20,7 @@ echo "got $*" >&2
 exit CODE
 """
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a shell's script")
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="a shell script")
 
 
 @pytest.mark.parametrize("code", [0, 3])

@@ -99,7 +99,7 @@ def set_proxies(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "host", "wanted"),
+    ("scheme", "host", "expected"),
     [
         ("http", "harbour.test", "http://one.test:1"),
         ("https", "harbour.test", "http://two.test:2"),
@@ -110,10 +110,10 @@ def set_proxies(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
     ],
 )
 def test_the_proxy_comes_from_the_environment(
-    scheme: str, host: str, wanted: str | None, monkeypatch: pytest.MonkeyPatch
+    scheme: str, host: str, expected: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_proxies(monkeypatch, http_proxy="http://one.test:1", https_proxy="two.test:2", no_proxy=".inner.test")
-    assert proxy_for(scheme, host) == wanted
+    assert proxy_for(scheme, host) == expected
 
 
 def test_a_proxy_that_does_not_speak_http_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

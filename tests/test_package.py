@@ -17,7 +17,7 @@ from tests.conftest import absent
 ROOT = Path(__file__).resolve().parent.parent
 MAX_DISTRIBUTIONS = 19
 MAX_BYTES = 21 * 1024 * 1024  # 16 of the libraries, and ours: all kinds of data together take 2
-DEFAULT = {"msgspec", "httptools", "aiohttp", "watchfiles", "pybase64", "click"}
+DEFAULT_DEPENDENCIES = {"msgspec", "httptools", "aiohttp", "watchfiles", "pybase64", "click"}
 
 
 @pytest.fixture(scope="session")
@@ -85,7 +85,7 @@ def test_the_default_dependencies_are_those_of_the_design() -> None:
     """docs/design.md, Dependencies: the rest are extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     names = {re.split(r"[<>=!;\[ ]", line, maxsplit=1)[0] for line in project["dependencies"]}
-    assert names == DEFAULT
+    assert names == DEFAULT_DEPENDENCIES
 
 
 def test_constraints_have_only_names_and_versions() -> None:

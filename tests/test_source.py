@@ -96,7 +96,7 @@ def test_the_exit_code_of_an_unusable_source_is_2() -> None:
     assert UnusableSource("no such folder").exit_code == 2
 
 
-async def _scope(server: Server, principal: str = "") -> str:
+async def _cache_scope(server: Server, principal: str = "") -> str:
     answer = await ask(server, "resources/read", {"uri": "buoy:///1"}, principal=principal)
     return str(answer["result"]["cacheScope"])
 
@@ -105,22 +105,22 @@ async def _scope(server: Server, principal: str = "") -> str:
 async def test_an_answer_is_public_unless_it_may_depend_on_the_caller() -> None:
     server = Server("sea")
     server.include(Buoys())
-    assert await _scope(server) == "public"
-    assert await _scope(server, principal="mary") == "private"
+    assert await _cache_scope(server) == "public"
+    assert await _cache_scope(server, principal="mary") == "private"
     server.add_middleware(Timing())
-    assert await _scope(server) == "public"
+    assert await _cache_scope(server) == "public"
 
     @server.middleware("tools/call")
     async def elsewhere(call: Call, next: Next) -> Result:
         return await next(call)
 
-    assert await _scope(server) == "public"
+    assert await _cache_scope(server) == "public"
 
     @server.middleware("resources/read")
     async def only_for_some(call: Call, next: Next) -> Result:
         return await next(call)
 
-    assert await _scope(server) == "private"
+    assert await _cache_scope(server) == "private"
 
 
 @looped
@@ -128,14 +128,14 @@ async def test_middleware_of_a_server_makes_answers_of_an_included_server_privat
     whole, part = Server("sea"), Server("bay")
     part.include(Buoys())
     whole.include(part)
-    assert await _scope(whole) == "public"
+    assert await _cache_scope(whole) == "public"
 
     @whole.middleware
     async def only_for_some(call: Call, next: Next) -> Result:
         return await next(call)
 
-    assert await _scope(whole) == "private"
-    assert await _scope(part) == "public"
+    assert await _cache_scope(whole) == "private"
+    assert await _cache_scope(part) == "public"
 
 
 @looped
@@ -216,8 +216,8 @@ async def test_a_search_does_not_wait_for_a_source_that_does_not_answer() -> Non
     server.include(slow)
     server.include(Quick())
     try:
-        request, wanted = opened(server, "resources/list"), search.SearchRequest(query="one")
-        hits = await search.search(server.services, server.resources, request, wanted, lambda *_: None)
+        request, search_request = opened(server, "resources/list"), search.SearchRequest(query="one")
+        hits = await search.search(server.services, server.resources, request, search_request, lambda *_: None)
     finally:
         released.set()
     assert [hit.uri for hit in hits] == ["buoy:///1"]

@@ -19,7 +19,7 @@ FILES = sorted(FOLDER.glob("*.yml"))
 
 
 def load(name: str) -> dict[Any, Any]:
-    """One workflow."""
+    """Return one workflow, parsed."""
     found: dict[Any, Any] = yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
     return found
 
@@ -48,7 +48,7 @@ def test_actions_are_pinned_to_a_commit_and_name_its_version(file: Path) -> None
     assert [line for line in used if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
 
 
-def test_nothing_may_write_but_the_job_that_publishes() -> None:
+def test_only_the_publishing_job_has_permission_to_write() -> None:
     assert load("ci.yml")["permissions"] == {"contents": "read"}
     publish = load("publish.yml")
     assert publish["permissions"] == {}

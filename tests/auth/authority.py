@@ -154,7 +154,7 @@ class Guarded:
 
 @asynccontextmanager
 async def serving(*parts: Any) -> AsyncIterator[str]:
-    """The parts on one free port; their origin."""
+    """Serve the parts on one free port, and yield their origin."""
     app = web.Application()
     for part in parts:
         app.add_routes(part.routes())
@@ -171,7 +171,7 @@ async def serving(*parts: Any) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def harbour() -> AsyncIterator[tuple[Guarded, Authority]]:
-    """A guarded server with its authority, on two origins."""
+    """Yield a guarded server with its authority, on two origins."""
     authority = Authority()
     guarded = Guarded(authority)
     async with serving(authority) as there, serving(guarded) as here:
@@ -180,7 +180,7 @@ async def harbour() -> AsyncIterator[tuple[Guarded, Authority]]:
 
 
 async def agree(url: str) -> str | None:
-    """A user who agrees at once: the browser is redirected to the client's address."""
+    """Act as a user who agrees at once: the browser is redirected to the client's address."""
     async with aiohttp.ClientSession() as session:
         async with session.get(url, allow_redirects=False) as response:
             there = response.headers["Location"]

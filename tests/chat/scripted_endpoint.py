@@ -128,7 +128,7 @@ class Endpoint:
         return {"error": message} if self.api == "ollama" else {"type": "error", "error": {"message": message}}
 
     def pieces(self, steps: list[Step]) -> Iterator[bytes | Hold]:
-        """The bytes of a stream, as each API's reference describes them."""
+        """Yield the bytes of a stream, as each API's reference describes them."""
         return {"openai": openai, "anthropic": anthropic, "ollama": ollama}[self.api](steps)
 
     @property

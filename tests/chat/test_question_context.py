@@ -17,7 +17,7 @@ Choose = Callable[..., Awaitable[ChosenContext]]
 
 
 def harbour(text: str = "Low water at noon.") -> tuple[Server, list[str]]:
-    """A server with three resources, and the text of one of them, which may be changed."""
+    """Return a server with three resources, and the text of one of them, which may be changed."""
     server, texts = Server("harbour"), [text]
 
     @server.resource("tide://now", mime_type="text/plain")

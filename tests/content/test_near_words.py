@@ -51,8 +51,8 @@ def test_words_that_are_too_long_or_too_many_are_not_compared(monkeypatch: pytes
     assert nearest("anchor", "anchxx", "anchur") == "anchur"
 
 
-def slow(one: str, other: str) -> int:
-    """The complete table of Damerau's definition."""
+def table_distance(one: str, other: str) -> int:
+    """Return the distance of two words, from the complete table of Damerau's definition."""
     table = {(-1, -1): 0}
     for at in range(-1, len(one)):
         for to in range(-1, len(other)):
@@ -68,4 +68,4 @@ def slow(one: str, other: str) -> int:
 
 @given(st.text("abc", max_size=8), st.text("abc", max_size=8), st.integers(0, 3))
 def test_the_distance_is_that_of_the_whole_table(one: str, other: str, most: int) -> None:
-    assert distance(one, other, most) == min(slow(one, other), most + 1)
+    assert distance(one, other, most) == min(table_distance(one, other), most + 1)

@@ -231,7 +231,7 @@ class PageRun:
         return text.replace("8000", str(self.port)).replace("/home/me", str(self.folder))
 
     def address(self, command: str) -> dict[str, str]:
-        """The environment that makes a server with the default port use this page's port."""
+        """Return the environment variables that make a server with the default port use this page's port."""
         if "--stdio" in command or "--http" in command:
             return {}
         listen = f"127.0.0.1:{self.port}"

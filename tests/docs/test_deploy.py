@@ -280,7 +280,7 @@ def test_caddy_accepts_its_configuration_and_forwards_streams(
 ) -> None:
     caddy = shutil.which("caddy")
     if not caddy:
-        pytest.skip("caddy: absent (on Debian: apt-get install caddy)")
+        pytest.skip("caddy is missing (on Debian: apt-get install caddy)")
     port = free_port()
     with running_backend(folder, tmp_path / "cache") as inner:
         site = FILES["Caddyfile"].replace("127.0.0.1:8000", f"127.0.0.1:{inner}")

@@ -58,7 +58,7 @@ def on_disk(folder: Path, label: str) -> set[str]:
 
 
 async def walk(catalogue: Catalogue, server: str, under: str = "", limit: int = 2) -> AsyncIterator[TreeNode]:
-    """Every node below a folder, requested in small pages."""
+    """Yield every node below a folder, requested in small pages."""
     after = ""
     while True:
         page = await catalogue.tree(server, under, after=after, limit=limit)

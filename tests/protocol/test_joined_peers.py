@@ -219,7 +219,7 @@ class JoinedPeers(RuleBasedStateMachine):
 
 
 def reported(message: Any) -> str:
-    """The word in an answer."""
+    """Return the word in an answer."""
     if message.error is not t.UNSET:
         return str(json.loads(bytes(message.error))["message"])
     return str(json.loads(bytes(message.result))["contents"][0]["text"])

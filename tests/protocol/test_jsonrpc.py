@@ -40,7 +40,7 @@ def refused(data: bytes, limits: Limits = LIMITS) -> ProtocolError:
 
 
 def ids(data: bytes, limits: Limits = LIMITS) -> list[Any]:
-    """The ids of the messages in a batch and, in a list of their own, those of refused ones."""
+    """Return the ids of the messages in a batch and, in a list of their own, those of refused ones."""
     found = decode_batch(data, limits)
     assert found is not None
     return [[each.id] if isinstance(each, ProtocolError) else each.id for each in found]

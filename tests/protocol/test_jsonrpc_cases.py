@@ -187,7 +187,7 @@ CASES = [
 
 
 def bare_peer() -> ServerPeer:
-    """A peer in the middle of a session."""
+    """Return a peer in the middle of a session."""
     peer = ServerPeer(Session(), ResultMeta(Implementation(name="quay", version="1")), LIMITS)
     initialize = peer.receive(
         b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25",'

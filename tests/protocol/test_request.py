@@ -78,7 +78,7 @@ def session_of(revision: str, phase: Phase = Phase.OPEN) -> Session:
 
 
 def opened(method: str, params: Any = None, session: Session | None = None, principal: str = "") -> Request:
-    """The request of these params, given as a value or as their text."""
+    """Return the request of these params, given as a value or as their text."""
     text = params if isinstance(params, str) else json.dumps({} if params is None else params)
     line = f'{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{text}}}'
     return open_request(

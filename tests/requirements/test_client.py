@@ -20,7 +20,7 @@ HANDSHAKE, STATELESS = REVISIONS[:4], REVISIONS[4]
 
 
 def harbour(name: str = "harbour") -> Server:
-    """A server with a few features of each kind."""
+    """Return a server with a few features of each kind."""
     server = Server(name, version="7")
 
     @server.tool

@@ -106,7 +106,7 @@ class Process:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def descriptors(self) -> int:
-        """The number of open files."""
+        """Return the number of open files."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
 

@@ -42,7 +42,7 @@ def looped(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None
 
 
 def line(method: str, params: dict[str, Any] | None = None, id: Any = None, revision: str = STATELESS) -> bytes:
-    """One message as a client of this revision writes it; a notification without an id."""
+    """Return one message as a client of this revision writes it; a notification without an id."""
     params = dict(params or {})
     if revision == STATELESS and id is not None:
         own = {f"{META}protocolVersion": STATELESS, f"{META}clientCapabilities": {}}
@@ -54,7 +54,7 @@ def line(method: str, params: dict[str, Any] | None = None, id: Any = None, revi
 
 
 def hello(revision: str) -> dict[str, Any]:
-    """The params of `initialize`."""
+    """Return the params of `initialize`."""
     return {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 
 
@@ -74,7 +74,7 @@ class Recorder:
         return not self.full
 
     def ask(self, request: Request, method: str, params: Any) -> None:
-        """Refuse to ask: no answer can come during the call, as in a stateless request."""
+        """Send nothing: no answer can arrive during the call, as in a stateless request."""
         return
 
 
@@ -103,7 +103,7 @@ def opened(
     principal: str | Principal = "",
     channel: Any = None,
 ) -> Request:
-    """A request as a transport opens it."""
+    """Return the request that a transport would open for this message."""
     session = None if revision == STATELESS else session_of(server, revision, principal)
     request = open_request(decode(line(method, params, id, revision), server.limits), session, named(principal))
     request.channel = Recorder() if channel is None else channel
@@ -114,7 +114,7 @@ def opened(
 async def ask(
     server: Server, method: str, params: dict[str, Any] | None = None, revision: str = STATELESS, **options: Any
 ) -> Any:
-    """The whole answer, decoded: with `result`, or with `error`."""
+    """Send one request, and return the whole answer, decoded: with `result`, or with `error`."""
     request = opened(server, method, params, revision, **options)
     try:
         handler = server.handlers.get(method) if request.row is not None else None
@@ -129,13 +129,13 @@ async def ask(
 
 
 async def read(server: Server, uri: str, revision: str = STATELESS, **options: Any) -> Any:
-    """The contents of a resource, or the error."""
+    """Read a resource, and return its contents or the error."""
     answer = await ask(server, "resources/read", {"uri": uri}, revision, **options)
     return answer["result"]["contents"] if "result" in answer else answer["error"]
 
 
 async def listed(server: Server, method: str = "resources/list", revision: str = STATELESS) -> list[Any]:
-    """Every page of a list."""
+    """Return the entries of every page of a list."""
     member = {"resources/list": "resources", "resources/templates/list": "resourceTemplates"}[method]
     shown: list[Any] = []
     params: dict[str, Any] = {}
@@ -192,7 +192,7 @@ class Wire(asyncio.WriteTransport):
         self.stream.data_received(line(method, params, None, self.revision))
 
     def put(self, method: str, params: dict[str, Any] | None = None, id: Any = None) -> Any:
-        """Send a request; its id."""
+        """Send a request, and return its id."""
         if id is None:
             self._next += 1
             id = self._next
@@ -205,7 +205,7 @@ class Wire(asyncio.WriteTransport):
         return await self.answer(id)
 
     async def answer(self, id: Any) -> Any:
-        """Wait for the answer to an id."""
+        """Wait for the answer to the request with this id."""
         await self.until(lambda: (type(id), id) in self.answers)
         return self.answers[type(id), id]
 
@@ -221,7 +221,7 @@ class Wire(asyncio.WriteTransport):
             await self._came.wait()
 
     async def watch(self, *uris: str, lists: tuple[str, ...] = (), id: Any = None) -> Any:
-        """Watch in the form of the revision's era. Returns a listen's id once it is acknowledged, else the answers."""
+        """Watch URIs and lists, and return the id of the acknowledged `subscriptions/listen`, or else the answers."""
         if self.revision != STATELESS:
             return [await self.ask("resources/subscribe", {"uri": uri}) for uri in uris]
         wanted: dict[str, Any] = {f"{name}ListChanged": True for name in lists}

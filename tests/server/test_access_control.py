@@ -66,7 +66,7 @@ BOTH = Policy(
 
 
 def library(policy: Policy | None = BOTH) -> tuple[Server, Shelf]:
-    """A server with an open and a closed feature of each kind."""
+    """Return a server with an open and a closed feature of each kind."""
     server = Server("library", policy=policy, page_size=3)
     shelf = Shelf(*(f"{room}/{number}" for number in range(6) for room in ("closed", "open")))
     server.include(shelf)
@@ -81,7 +81,7 @@ def library(policy: Policy | None = BOTH) -> tuple[Server, Shelf]:
 
 
 async def names(server: Server, method: str, member: str, key: str, principal: str) -> list[str]:
-    """Every page of a list, as one principal."""
+    """Return the names on every page of a list, as one principal sees it."""
     found: list[str] = []
     params: dict[str, Any] = {}
     while True:

@@ -39,7 +39,7 @@ class Tokens:
 
 
 def shop() -> Server:
-    """A server with one feature of each kind that needs a scope, and one that needs none."""
+    """Return a server with one feature of each kind that needs a scope, and one that needs none."""
     server = Server("shop")
     called: list[str] = []
     server.state = called
@@ -92,7 +92,7 @@ def caller(*scopes: str) -> Principal:
 
 
 async def asked(server: Server, principal: Principal, method: str, params: dict[str, Any] | None = None) -> Any:
-    """The answer to a request of this principal, or its error."""
+    """Return the answer to a request of this principal, or its error."""
     request = opened(server, method, params)
     request.caller = msgspec.structs.replace(request.caller, principal=principal)
     try:
@@ -103,7 +103,7 @@ async def asked(server: Server, principal: Principal, method: str, params: dict[
 
 
 async def visible(server: Server, principal: Principal) -> set[str]:
-    """The names and URIs in every list."""
+    """Return the names and URIs in every list."""
     found: set[str] = set()
     for method, member, name in (
         ("tools/list", "tools", "name"),
@@ -284,7 +284,7 @@ def test_a_caller_without_the_scope_of_a_template_does_not_read_all_below_it() -
 
 
 def revealing() -> Server:
-    """A server whose policy reveals the missing scope for files below `docs`, and hides the rest."""
+    """Return a server whose policy reveals the missing scope for files below `docs`, and hides the rest."""
     server = shop()
 
     @server.resource("file:///{+path}")

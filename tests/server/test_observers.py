@@ -245,7 +245,7 @@ def test_a_cancelled_request_is_seen() -> None:
 
 
 async def http(app: HttpApp, body: bytes, *headers: tuple[bytes, bytes]) -> int:
-    """The status of the answer to a POST."""
+    """Send a POST, and return the status of its answer."""
     events: list[Any] = []
 
     async def receive() -> Any:

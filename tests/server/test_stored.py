@@ -105,7 +105,7 @@ def post(port: int, uri: str, *, session: bool = False) -> http.client.HTTPRespo
 
 
 def digest_of_blob(answer: http.client.HTTPResponse) -> tuple[str, int]:
-    """The SHA-256 and the size of the one blob of an answer, computed while it is received."""
+    """Return the SHA-256 and the size of the one blob of an answer, computed while it is received."""
     digest, size, held = hashlib.sha256(), 0, b""
     while b'"blob":"' not in held:
         data = answer.read(64)

@@ -40,7 +40,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 def harbour(count: int = 25, page_size: int = 10) -> Server:
-    """A server with several pages of resources."""
+    """Return a server with several pages of resources."""
     server = Server("harbour", version="3", page_size=page_size, ttl=7.0, cache_scope="public")
 
     async def note() -> str:

@@ -38,7 +38,7 @@ IDENTITY = b"X-Forwarded-User: admin\r\n"
 
 
 def name_user(headers: Any) -> Principal:
-    """The `verify` of a server behind a proxy that authenticates users."""
+    """Verify as a server behind a proxy that authenticates users: by the user's name in a header."""
     return Principal(subject=bytes(headers.get(b"x-forwarded-user", b"nobody")).decode())
 
 

@@ -70,7 +70,7 @@ async def opened(*configs: ServerConfig) -> AsyncGenerator[Upstreams]:
 
 
 def here(name: str, *tools: str, **options: Any) -> ServerConfig:
-    """A server of this process."""
+    """Return a server of this process."""
     server = Server(name)
     for tool in tools:
         server.tools.add(lambda: name, name=tool)

@@ -50,7 +50,7 @@ class RunningPage:
     def __init__(self, process: subprocess.Popen[str], url: str) -> None:
         self.process = process
         self.url = url
-        """With the token, if there is one."""
+        """The page's address, with the token if there is one."""
         self.base = url.partition("?")[0]
 
 
@@ -92,7 +92,7 @@ def serving(*words: str, cwd: Path, env: dict[str, str] | None = None) -> Genera
 
 
 class Tab:
-    """One tab with the page, and what goes wrong in it."""
+    """A tab with the page. It records errors of scripts, dialogs, and requests to other origins."""
 
     def __init__(self, page: Any) -> None:
         self.page = page
@@ -123,7 +123,7 @@ class Tab:
         return self
 
     def row(self, name: str) -> Any:
-        """The rows of the tree with this name."""
+        """Return the rows of the tree with this name."""
         return self.page.locator("[role=treeitem]").filter(
             has=self.page.locator(".name", has_text=re.compile(f"^{re.escape(name)}$"))
         )
@@ -134,11 +134,11 @@ class Tab:
 
     @property
     def panel(self) -> Any:
-        """What was chosen."""
+        """The main panel, which shows the chosen row."""
         return self.page.locator(".main")
 
     def rows(self) -> list[str]:
-        """The names of all rows."""
+        """Return the names of all rows."""
         return [str(text) for text in self.page.locator("[role=treeitem] .name").all_inner_texts()]
 
 

@@ -67,7 +67,7 @@ def tide(port: str) -> str:
 
 
 def png(width: int, height: int) -> bytes:
-    """A picture of one colour."""
+    """Return a picture of one colour."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

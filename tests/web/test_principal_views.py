@@ -76,7 +76,7 @@ def signed_in(new_tab: NewTab, page: RunningPage, token: str) -> Tab:
 
 
 def uris_on_page(tab: Tab) -> set[str]:
-    """The URIs of all resources in the tree, with every folder open."""
+    """Open every folder, and return the URIs of all resources in the tree."""
     # Tools may be there before the list of resources; the key of a folder of resources has its URI.
     tab.page.locator('[data-key*="file:"]').first.wait_for()
     for _ in range(20):
@@ -91,7 +91,7 @@ def uris_on_page(tab: Tab) -> set[str]:
 
 
 def own_lists(page: RunningPage, token: str) -> set[str]:
-    """What the principal's own client lists over HTTP: the URIs of files, and the names of tools."""
+    """Return what the principal's own client lists over HTTP: the URIs of files, and the names of tools."""
 
     async def lists() -> set[str]:
         async with Client(page.base + "mcp", headers={"Authorization": f"Bearer {token}"}) as client:
@@ -136,7 +136,7 @@ def test_an_administrator_sees_as_another_principal_and_the_record_names_both(
 
 
 def recorded(folder: Path) -> list[dict[str, Any]]:
-    """The lines of the record, when the last one has been written."""
+    """Wait for the last line of the record, and return all lines."""
     path = folder / "audit.jsonl"
     wait_until(lambda: '"inspector":"ann"' in path.read_text() and "crew.txt" in path.read_text(), "no record")
     return [json.loads(line) for line in path.read_text().splitlines()]

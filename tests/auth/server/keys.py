@@ -46,7 +46,7 @@ class Issuer:
         return key
 
     def sign(self, key: Any = None, header: Mapping[str, Any] = {}, **changes: Any) -> str:
-        """A token with these changes of its claims and header."""
+        """Return a token with these changes of its claims and header."""
         key = key or self.keys[0]
         algorithm = {"EC": "ES256", "RSA": "RS256", "OKP": "EdDSA", "oct": "HS256"}[key.key_type]
         head = {"alg": algorithm, "kid": key.kid, "typ": "at+jwt"} | dict(header)
@@ -55,11 +55,11 @@ class Issuer:
             return jwt.encode(head, claims(**changes), key, algorithms=[head["alg"]])
 
     def published(self) -> dict[str, Any]:
-        """The key set that is published."""
+        """Return the key set that is published."""
         return {"keys": [key.as_dict(private=False) for key in self.keys]}
 
     def metadata(self) -> dict[str, Any]:
-        """The metadata that is published."""
+        """Return the metadata that is published."""
         return {"issuer": self.name, "jwks_uri": f"{self.name}/keys"}
 
     async def fetch(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpResponse:

@@ -406,7 +406,7 @@ def test_a_failing_introspection_endpoint_refuses_all_tokens(page: Any, monkeypa
 
 
 def certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
-    """A certificate authority for 127.0.0.1 alone: its file, and the context of a server with a certificate of it."""
+    """Return the file of a certificate authority for 127.0.0.1, and the TLS context of a server that it certifies."""
     names = {name: x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]) for name in ("authority", "issuer")}
     keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in names}
     now = datetime.datetime.now(datetime.UTC)

@@ -48,7 +48,7 @@ async def chat(url: str, host: Host, tools: Any, stream: bool, options: Any) -> 
 
 
 def joined(chunks: list[Any]) -> Any:
-    """The assistant's message of a stream."""
+    """Return the assistant's message of a stream."""
     calls: dict[int, Any] = {}
     for chunk in chunks:
         for piece in chunk.choices[0].delta.tool_calls or ():

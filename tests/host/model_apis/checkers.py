@@ -1,4 +1,4 @@
-"""What each model API refuses in definitions of tools, and in messages: the rules of docs/model_apis.md, once more.
+"""Faults for which a model API refuses definitions of tools or messages: the rules of docs/model_apis.md as code.
 
 Nothing here uses the code under test. The endpoints of test_clients.py answer 400 with what these functions return.
 """
@@ -43,7 +43,7 @@ IN_MEMBERS = ("properties", "patternProperties", "$defs", "dependentSchemas")
 
 
 def subschemas(schema: Any, path: str = "") -> Iterator[tuple[str, Object]]:
-    """Every schema in a schema, with its path."""
+    """Yield the schema and every schema inside it, each with its path."""
     if not isinstance(schema, dict):
         return
     yield path, schema
@@ -117,8 +117,8 @@ def anthropic_strict_faults(schema: Object) -> Iterator[str]:
         yield "circular references are not supported"
 
 
-def edges(schema: Any, *, required_only: bool = False, outside: bool = False) -> Iterator[str]:
-    """The definitions that a schema refers to: all, or those outside of a property that is not required."""
+def edges(schema: Any, *, required_only: bool = False) -> Iterator[str]:
+    """Yield the definitions that a schema refers to: all, or only those outside of properties that are not required."""
     if not isinstance(schema, dict):
         return
     if "$ref" in schema:
@@ -136,7 +136,7 @@ def edges(schema: Any, *, required_only: bool = False, outside: bool = False) ->
 
 
 def cycles(schema: Object, *, required_only: bool = False) -> list[str]:
-    """The definitions that reach themselves."""
+    """Return the names of definitions that refer to themselves, directly or through others."""
     graph = {name: set(edges(each, required_only=required_only)) for name, each in schema.get("$defs", {}).items()}
     found: list[str] = []
     for start in graph:
@@ -293,7 +293,7 @@ IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 def openai_message_faults(messages: list[Object]) -> Iterator[str]:
-    """Each call of an answer has one message of a tool, right after the answer."""
+    """Yield faults of messages. Each call of an answer needs one message of a tool, right after the answer."""
     waiting: list[str] = []
     for number, message in enumerate(messages):
         if message["role"] == "tool":
@@ -316,7 +316,7 @@ def openai_message_faults(messages: list[Object]) -> Iterator[str]:
 
 
 def responses_message_faults(items: list[Object]) -> Iterator[str]:
-    """Each function_call has one function_call_output."""
+    """Yield faults of items. Each function_call needs one function_call_output."""
     calls = [item["call_id"] for item in items if item.get("type") == "function_call"]
     outputs = [item["call_id"] for item in items if item.get("type") == "function_call_output"]
     if calls != outputs:
@@ -334,7 +334,7 @@ def responses_message_faults(items: list[Object]) -> Iterator[str]:
 
 
 def anthropic_message_faults(messages: list[Object]) -> Iterator[str]:
-    """The results of all calls of an answer are the first blocks of the next message."""
+    """Yield faults of messages. The results of all calls of an answer must be the first blocks of the next message."""
     for number, message in enumerate(messages):
         content = message["content"] if isinstance(message["content"], list) else []
         asked = [block["id"] for block in content if block["type"] == "tool_use"]
@@ -365,7 +365,7 @@ def anthropic_result_faults(block: Object) -> Iterator[str]:
 
 
 def gemini_message_faults(contents: list[Object]) -> Iterator[str]:
-    """The content after one with calls has as many responses, with the names of the calls."""
+    """Yield faults of contents. The content after one with calls needs as many responses, with the calls' names."""
     for number, content in enumerate(contents):
         calls = [part["functionCall"] for part in content["parts"] if "functionCall" in part]
         if not calls:

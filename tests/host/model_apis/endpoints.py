@@ -29,7 +29,7 @@ class Endpoint:
         self.url = ""
 
     def next_step(self, format: str, request: Object, tools: list[Object], messages: list[Object]) -> Step | str:
-        """The step that follows, or the reason why the request is refused."""
+        """Return the step that follows, or the reason why the request is refused."""
         faults = [*tool_faults(format, tools), *message_faults(format, messages)]
         if faults:
             raise web.HTTPBadRequest(
@@ -147,7 +147,7 @@ class Endpoint:
 
 
 def camel_case(value: Any) -> Any:
-    """The names of fields as the JSON of protocol buffers has them; it may have them in snake case too."""
+    """Return the names of fields as the JSON of protocol buffers has them; it may have them in snake case too."""
     if isinstance(value, list):
         return [camel_case(item) for item in value]
     if not isinstance(value, dict):
@@ -158,7 +158,7 @@ def camel_case(value: Any) -> Any:
 
 
 def encoded(arguments: Any) -> str:
-    """The arguments as JSON; a string is sent as it is, like that of a model that writes no JSON."""
+    """Return the arguments as JSON; a string is sent as it is, like that of a model that writes no JSON."""
     return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 

@@ -84,7 +84,7 @@ async def record(name: str, command: list[str], folder: Path) -> int:
 
 
 def recorded_tools(path: Path) -> list[t.Tool]:
-    """The tools in a recorded file."""
+    """Return the tools in a recorded file."""
     return msgspec.json.decode(path.read_bytes(), type=_Recorded).tools
 
 

@@ -1,4 +1,4 @@
-"""The real clients of the four APIs drive the host: what they send is checked like the API itself would check it."""
+"""Conversations of a host through the real clients of the four APIs, at endpoints that check what the clients send."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 30))
 
 
-async def driven(
+async def run_conversation(
     format: str, steps: list[Step], *, stream: bool = False, on: Host | None = None, **options: Any
 ) -> tuple[str, Endpoint]:
-    """The last words of a model that follows these steps, and the endpoint that saw its requests."""
+    """Let a model follow these steps, and return its last words and the endpoint that received the requests."""
     async with serving([*steps, "There is room."]) as endpoint, on or host() as used:
         await used.ready()
         return await ask(format, endpoint.url, used, stream=stream, **options), endpoint
 
 
-def results(format: str, request: Object) -> list[tuple[str, bool]]:
-    """The text of each result in the last request, and whether it is an error."""
+def sent_results(format: str, request: Object) -> list[tuple[str, bool]]:
+    """Return the text of each result in the last request, and whether it is an error."""
     found: list[tuple[str, bool]] = []
     if format == "openai":
         for message in request["messages"]:
@@ -63,8 +63,8 @@ def results(format: str, request: Object) -> list[tuple[str, bool]]:
     return found
 
 
-def files(format: str, request: Object) -> list[bytes]:
-    """The bytes of all images and documents in a request."""
+def sent_files(format: str, request: Object) -> list[bytes]:
+    """Return the bytes of all images and documents in a request."""
     found: list[bytes] = []
 
     def look(value: Any) -> None:
@@ -91,9 +91,9 @@ def test_calls_are_run_and_their_results_are_accepted(format: str, stream: bool)
             [("harbour_berth", {"ship": "Amber", "hours": 3})],
             [("harbour_refuse", {"ship": "Mary"}), ("harbour_berth", {"ship": "Mary"})],
         ]
-        words, endpoint = await driven(format, steps, stream=stream)
+        words, endpoint = await run_conversation(format, steps, stream=stream)
         assert words == "There is room."
-        first, second, third = results(format, endpoint.requests[-1])
+        first, second, third = sent_results(format, endpoint.requests[-1])
         assert json.loads(first[0]) == {"ship": "Amber", "berth": "north 4"} and not first[1]
         assert "The Mary is not expected." in second[0] and second[1]
         assert json.loads(third[0])["ship"] == "Mary" and not third[1]
@@ -112,9 +112,9 @@ def test_arguments_reach_the_tool_as_its_schema_has_them(format: str, strict: bo
         server = harbour()
         used = Host({"harbour": server})
         arguments = {"ship": "Amber", "draught": None, "hours": None} if strict else {"ship": "Amber"}
-        _, endpoint = await driven(format, [[("berth", arguments)]], on=used, strict=strict)
+        _, endpoint = await run_conversation(format, [[("berth", arguments)]], on=used, strict=strict)
         assert server.calls == [{"ship": "Amber", "draught": None, "hours": 1}]  # type: ignore[attr-defined]
-        assert results(format, endpoint.requests[-1])[0][1] is False
+        assert sent_results(format, endpoint.requests[-1])[0][1] is False
 
     run(test())
 
@@ -123,10 +123,10 @@ def test_arguments_reach_the_tool_as_its_schema_has_them(format: str, strict: bo
 def test_images_documents_and_links_arrive(format: str) -> None:
     async def test() -> None:
         steps: list[Step] = [[("harbour_photograph", {"quay": "north"}), ("harbour_chart", {})]]
-        _, endpoint = await driven(format, steps, resources=True)
-        sent = files(format, endpoint.requests[-1])
+        _, endpoint = await run_conversation(format, steps, resources=True)
+        sent = sent_files(format, endpoint.requests[-1])
         assert sent == ([PNG] if format == "openai" else [PNG, PDF])
-        (picture, _), (chart, _) = results(format, endpoint.requests[-1])
+        (picture, _), (chart, _) = sent_results(format, endpoint.requests[-1])
         assert "The north quay at noon" in picture
         assert "Log of today <log://today> (text/plain, 156 KiB)" in chart
         assert 'read_resource {"uri":"log://today","server":"harbour"}' in chart
@@ -138,9 +138,9 @@ def test_images_documents_and_links_arrive(format: str) -> None:
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_model_that_takes_only_text_gets_no_file(format: str) -> None:
     async def test() -> None:
-        _, endpoint = await driven(format, [[("harbour_photograph", {"quay": "north"})]], files=False)
-        assert files(format, endpoint.requests[-1]) == []
-        assert "(image/png, 70 B) is not sent" in results(format, endpoint.requests[-1])[0][0]
+        _, endpoint = await run_conversation(format, [[("harbour_photograph", {"quay": "north"})]], files=False)
+        assert sent_files(format, endpoint.requests[-1]) == []
+        assert "(image/png, 70 B) is not sent" in sent_results(format, endpoint.requests[-1])[0][0]
 
     run(test())
 
@@ -149,8 +149,8 @@ def test_a_model_that_takes_only_text_gets_no_file(format: str) -> None:
 def test_calls_of_one_answer_run_concurrently_and_keep_their_order(format: str) -> None:
     async def test() -> None:
         steps: list[Step] = [[("harbour_meet", {"number": n}) for n in (3, 1, 2)]]
-        _, endpoint = await driven(format, steps)
-        assert [text for text, _ in results(format, endpoint.requests[-1])] == ["3", "1", "2"]
+        _, endpoint = await run_conversation(format, steps)
+        assert [text for text, _ in sent_results(format, endpoint.requests[-1])] == ["3", "1", "2"]
 
     run(test())
 
@@ -169,8 +169,8 @@ def test_a_name_that_the_api_refuses_is_mapped_back(format: str) -> None:
             tools = await used.tools(format=format)
             name = next(name for name, original in tools.names.items() if original.startswith("9"))
         assert server is not other and name != "9_lives_of-a-cat"
-        _, endpoint = await driven(format, [[(name, {"cat": "Tom"})]], on=Host({"only": other}))
-        assert results(format, endpoint.requests[-1]) == [("Tom has 9", False)]
+        _, endpoint = await run_conversation(format, [[(name, {"cat": "Tom"})]], on=Host({"only": other}))
+        assert sent_results(format, endpoint.requests[-1]) == [("Tom has 9", False)]
 
     run(test())
 
@@ -181,8 +181,8 @@ def test_invalid_calls_of_a_model_are_results_with_advice(format: str) -> None:
         steps: list[Step] = [
             [("harbour_birth", {"ship": "Amber"}), ("harbour_berth", {"ship": 3}), ("harbour_berth", {})],
         ]
-        _, endpoint = await driven(format, steps)
-        unknown, wrong, missing = results(format, endpoint.requests[-1])
+        _, endpoint = await run_conversation(format, steps)
+        unknown, wrong, missing = sent_results(format, endpoint.requests[-1])
         assert "There is no tool 'harbour_birth' now. Did you mean 'harbour_berth'?" in unknown[0] and unknown[1]
         assert "ship" in wrong[0] and wrong[1]
         assert "ship" in missing[0] and missing[1]
@@ -194,8 +194,8 @@ def test_invalid_calls_of_a_model_are_results_with_advice(format: str) -> None:
 def test_arguments_that_are_not_a_json_object_are_an_error_result(format: str) -> None:
     async def test() -> None:
         steps: list[Step] = [[("harbour_berth", '{"ship": "Am'), ("harbour_berth", "[1]"), ("harbour_chart", "")]]
-        _, endpoint = await driven(format, steps)
-        cut, array, empty = results(format, endpoint.requests[-1])
+        _, endpoint = await run_conversation(format, steps)
+        cut, array, empty = sent_results(format, endpoint.requests[-1])
         assert "not JSON" in cut[0] and "Call the tool again" in cut[0]
         assert "not a JSON object" in array[0]
         assert "Log of today" in empty[0] and not empty[1]
@@ -213,9 +213,9 @@ def test_a_call_that_is_not_approved_is_a_result(format: str) -> None:
             return False
 
         used = host(approve=approve)
-        _, endpoint = await driven(format, [[("harbour_berth", {"ship": "Amber"})]], on=used)
+        _, endpoint = await run_conversation(format, [[("harbour_berth", {"ship": "Amber"})]], on=used)
         assert asked == ["harbour_berth"]
-        assert results(format, endpoint.requests[-1])[0][1]
+        assert sent_results(format, endpoint.requests[-1])[0][1]
 
     run(test())
 
@@ -231,7 +231,7 @@ def test_a_long_result_is_cut_and_its_rest_can_be_read(format: str) -> None:
             for _ in range(20):
                 async with serving([[call], "end"]) as endpoint:
                     await ask(format, endpoint.url, used, stream=False, resources=True)
-                    shown = results(format, endpoint.requests[-1])[0][0]
+                    shown = sent_results(format, endpoint.requests[-1])[0][0]
                 head, found, note = shown.rpartition("\n[Cut: ")
                 if not found:
                     break
@@ -253,7 +253,7 @@ def test_a_cut_result_of_a_tool_with_filters_advises_to_use_them(format: str) ->
             log = next(name for name, original in tools.names.items() if original == "harbour_read_log")
             async with serving([[(log, {})], "end"]) as endpoint:
                 await ask(format, endpoint.url, used, stream=False, max_characters=1_000)
-                text = results(format, endpoint.requests[-1])[0][0]
+                text = sent_results(format, endpoint.requests[-1])[0][0]
         head, _, note = text.rpartition("\n[Cut: ")
         assert head == LOG[: len(head)] and 800 <= len(head) <= 1_000
         assert note.endswith(
@@ -271,13 +271,13 @@ def test_resources_are_tools_if_requested(format: str) -> None:
             [("read_resource", {"uri": "ship://mary"}), ("read_resource", {"uri": "picture://quay"})],
             [("read_resource", {"uri": "log://none"}), ("list_resources", {"server": "nowhere"})],
         ]
-        _, endpoint = await driven(format, steps, resources=True)
-        listed, found, ship, _, missing, nowhere = results(format, endpoint.requests[-1])
+        _, endpoint = await run_conversation(format, steps, resources=True)
+        listed, found, ship, _, missing, nowhere = sent_results(format, endpoint.requests[-1])
         assert "log://today Log of today (text/plain, server library)" in listed[0]
         assert "ship://{name} ship (server library): What is known of a ship" in listed[0]
         assert found[0].startswith("log://today")
         assert ship[0] == "mary: 40 m"
-        assert files(format, endpoint.requests[-1]) == [PNG]
+        assert sent_files(format, endpoint.requests[-1]) == [PNG]
         assert missing[1] and "log://none" in missing[0]
         assert nowhere[1] and "There is no server 'nowhere'" in nowhere[0]
 

@@ -21,7 +21,7 @@ STRICT = tuple(name for name, api in MODEL_APIS.items() if api.strict_rules is n
 
 
 def defined(schema: Any, format: str, strict: bool = False) -> tuple[Any, list[str]]:
-    """The schema as it is defined for an API, and what was dropped."""
+    """Return the schema as it is defined for an API, and what was dropped."""
     tool = t.Tool(name="tide", input_schema=schema)
     definitions = define_tools([OfferedTool("tide", tool)], MODEL_APIS[format], strict=strict)
     assert tool_faults(format, definitions) == []

@@ -18,7 +18,7 @@ TOKENS = ["a", "b", "/", ".", "-", "2", "%2F", "%C3%BC", "%E2%82%AC", "%F0%9F%98
 
 
 def every_fit(atoms: Sequence[Atom], tokens: list[str]) -> Iterator[list[str | None]]:
-    """All texts that the placeholders may have. A token is a character, escaped or not."""
+    """Yield all texts that the placeholders may have. A token is a character, escaped or not."""
     if not atoms:
         if not tokens:
             yield []
@@ -44,7 +44,7 @@ def every_fit(atoms: Sequence[Atom], tokens: list[str]) -> Iterator[list[str | N
 
 
 def best_fit(atoms: Sequence[Atom], tokens: list[str]) -> list[str | None] | None:
-    """The fit with every optional placeholder if there is one, then with the longest first placeholder, and so on."""
+    """Return the fit with every optional placeholder if there is one, and of those the one with the longest values."""
     fits = list(every_fit(atoms, tokens))
     whole = [fit for fit in fits if None not in fit]
     return max(whole or fits, key=lambda fit: [-1 if held is None else len(held) for held in fit], default=None)
@@ -63,7 +63,7 @@ def some_row(choose: random.Random) -> list[Atom]:
 
 
 def some_text(choose: random.Random, row: list[Atom]) -> str:
-    """A text that is likely to match."""
+    """Return a text that is likely to match."""
     parts: list[str] = []
     for atom in row:
         if isinstance(atom, str):

@@ -15,7 +15,7 @@ Params = dict[str, Any]
 
 
 def http_app(server: Server, principals: dict[str, Principal]) -> HttpApp:
-    """An application in which a principal's token is its name."""
+    """Return an application in which a principal's token is its name."""
 
     def verify(headers: Any) -> Principal:
         return principals.get(headers.get(b"authorization", b"").decode().removeprefix("Bearer "), ANONYMOUS)

@@ -38,7 +38,7 @@ def result(answer: bytes) -> Any:
 
 
 def lab(root: Path) -> Server:
-    """A folder with a hidden and a visible directory, and tools and notes of both kinds."""
+    """Return a folder with a hidden and a visible directory, and tools and notes of both kinds."""
     for name in (HIDDEN, SHOWN):
         (root / name).mkdir(parents=True)
         for number in range(4):

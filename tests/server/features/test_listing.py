@@ -36,7 +36,7 @@ class Rows(Source):
 
 
 def catalogue(uris: list[str], *, keyed: bool) -> Callable[..., AsyncIterator[t.Resource]]:
-    """An async generator over a list that may change."""
+    """Return an async generator over a list that may change."""
 
     async def behind(after: str | None) -> AsyncIterator[t.Resource]:
         for uri in [uri for uri in uris if after is None or uri > after]:
@@ -313,7 +313,7 @@ class Described(Rows):
 
 
 def yielding(source: Described, *, keyed: bool) -> Callable[..., AsyncIterator[t.Resource]]:
-    """A catalogue of the same rows."""
+    """Return a catalogue of the same rows."""
 
     async def behind(after: str | None) -> AsyncIterator[t.Resource]:
         for resource in (await source.page(after, 1_000))[0]:

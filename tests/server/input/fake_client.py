@@ -1,4 +1,4 @@
-"""A client of any revision that answers what it is asked, and records it."""
+"""A client of any revision that answers the server's input requests, and records them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Rejected(Exception):
 
 
 def accepted(**content: Any) -> dict[str, Any]:
-    """A form filled in."""
+    """Return the answer of a user who accepts the form and fills in these fields."""
     return {"action": "accept", "content": content}
 
 
 def model_answer(text: str = "Paris") -> dict[str, Any]:
-    """A model's answer."""
+    """Return a model's answer to a sampling request."""
     return {"role": "assistant", "content": {"type": "text", "text": text}, "model": "m", "stopReason": "endTurn"}
 
 
@@ -39,7 +39,7 @@ ROOTS = {"roots": [{"uri": "file:///home", "name": "Home"}]}
 
 
 class FakeClient:
-    """One client of one revision. `answer` gives the answer to a question: `{"method": …, "params": …, "key": …}`."""
+    """One client of one revision. `answer` returns the answer to a request `{"method": …, "params": …, "key": …}`."""
 
     def __init__(
         self,
@@ -50,10 +50,10 @@ class FakeClient:
         principal: str = "",
     ) -> None:
         self.revision = revision
-        self.answer = answer or (lambda question: accepted())
+        self.answer = answer or (lambda input_request: accepted())
         self.capabilities = EVERYTHING if capabilities is None else capabilities
         self.wire = Wire(server, revision, principal)
-        self.questions: list[Any] = []
+        self.input_requests: list[Any] = []
         self.rounds = 0
 
     async def __aenter__(self) -> FakeClient:
@@ -72,7 +72,7 @@ class FakeClient:
 
     @property
     def sent(self) -> list[Any]:
-        """Notifications, without the questions."""
+        """Notifications of the server, without its requests."""
         return [notice for notice in self.wire.notices if "id" not in notice]
 
     def meta(self, meta: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -80,11 +80,11 @@ class FakeClient:
         return own | (meta or {})
 
     async def raw(self, method: str, params: dict[str, Any]) -> Any:
-        """One request and its answer; it may be a question (stateless era)."""
+        """Send one request and return its answer, which may be an `input_required` result (stateless era)."""
         return await self.wire.ask(method, {**params, "_meta": self.meta(params.get("_meta"))})
 
     async def request(self, method: str, params: dict[str, Any]) -> Any:
-        """A request with its questions answered: `{"result": …}` or `{"error": …}`."""
+        """Send a request, answer its input requests, and return its outcome: `{"result": …}` or `{"error": …}`."""
         if self.revision != STATELESS:
             waiting = asyncio.ensure_future(self.raw(method, params))
             done = len(self.wire.notices)
@@ -106,12 +106,12 @@ class FakeClient:
             more = self.answers(reply["result"])
 
     def answers(self, result: Any) -> dict[str, Any]:
-        """The params with which a stateless request is repeated."""
+        """Return the params with which a stateless request is repeated."""
         responses = {}
-        for key, question in result["inputRequests"].items():
-            self.questions.append(question)
+        for key, input_request in result["inputRequests"].items():
+            self.input_requests.append(input_request)
             try:
-                responses[key] = self.answer({**question, "key": key})
+                responses[key] = self.answer({**input_request, "key": key})
             except Rejected:
                 continue
         more: dict[str, Any] = {"inputResponses": responses}
@@ -119,12 +119,12 @@ class FakeClient:
             more["requestState"] = result["requestState"]
         return more
 
-    def reply(self, question: Any) -> None:
-        """Answer one question of the handshake era."""
-        self.questions.append({"method": question["method"], "params": question["params"]})
-        message: dict[str, Any] = {"jsonrpc": "2.0", "id": question["id"]}
+    def reply(self, input_request: Any) -> None:
+        """Answer one input request of the handshake era."""
+        self.input_requests.append({"method": input_request["method"], "params": input_request["params"]})
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": input_request["id"]}
         try:
-            message["result"] = self.answer({**question, "key": ""})
+            message["result"] = self.answer({**input_request, "key": ""})
         except Rejected as rejected:
             message["error"] = rejected.error
         self.wire.stream.data_received(json.dumps(message).encode() + b"\n")

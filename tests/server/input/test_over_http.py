@@ -1,4 +1,4 @@
-"""Questions over real HTTP, in both eras: a result that asks, and a question on the stream of its call."""
+"""Input requests over real HTTP, in both eras: as an `input_required` result, and on the event stream of a call."""
 
 from __future__ import annotations
 
@@ -73,9 +73,11 @@ def test_a_session_gets_input_requests_on_the_stream_of_its_call(http: ServerThr
         wire.send_in_session(session, "tools/call", {"name": "it"}, 7)
         status, headers = wire.head()
         assert (status, headers["content-type"]) == (200, "text/event-stream")
-        question = next_message(wire)
-        assert question["method"] == "elicitation/create"
-        other.post({"jsonrpc": "2.0", "id": question["id"], "result": accepted(value="Ann")}, mcp_session_id=session)
+        input_request = next_message(wire)
+        assert input_request["method"] == "elicitation/create"
+        other.post(
+            {"jsonrpc": "2.0", "id": input_request["id"], "result": accepted(value="Ann")}, mcp_session_id=session
+        )
         assert other.reply().status == 202
         assert next_message(wire)["result"]["content"][0]["text"] == "Ann"
 

@@ -39,13 +39,13 @@ class Who(msgspec.Struct):
     name: str
 
 
-def accept_all(question: Any) -> Any:
+def accept_all(input_request: Any) -> Any:
     """Return the answer of a user who accepts every input request."""
-    if question["method"] == "roots/list":
+    if input_request["method"] == "roots/list":
         return ROOTS
-    if question["method"] == "sampling/createMessage":
+    if input_request["method"] == "sampling/createMessage":
         return model_answer()
-    properties = question["params"].get("requestedSchema", {}).get("properties", {})
+    properties = input_request["params"].get("requestedSchema", {}).get("properties", {})
     return (
         accepted(**{name: _value(schema) for name, schema in properties.items()})
         if properties
@@ -84,7 +84,7 @@ async def test_elicit_returns_a_value_of_the_requested_type(revision: str) -> No
     async with FakeClient(server, revision, accept_all) as client:
         assert await client.text("it") == "Hello, Ann!"
     assert seen == [Who("Ann")]
-    assert client.questions == [
+    assert client.input_requests == [
         {
             "method": "elicitation/create",
             "params": {
@@ -130,7 +130,7 @@ async def test_elicit_decodes_the_answer_for_each_kind_of_schema(
         seen.append(await ctx.elicit("?", schema))
         return "done"
 
-    async with FakeClient(server, revision, lambda question: accepted(**content)) as client:
+    async with FakeClient(server, revision, lambda input_request: accepted(**content)) as client:
         assert await client.text("it") == "done"
     assert seen == [value]
 
@@ -146,12 +146,12 @@ async def test_sampling_and_roots_work_in_every_revision(revision: str) -> None:
 
     async with FakeClient(server, revision, accept_all) as client:
         assert await client.text("it") == "Paris m file:///home Home"
-    assert client.questions[0]["params"] == {
+    assert client.input_requests[0]["params"] == {
         "messages": [{"role": "user", "content": {"type": "text", "text": "What is the capital of France?"}}],
         "maxTokens": 100,
         "systemPrompt": "Be short.",
     }
-    assert client.questions[1] == {"method": "roots/list", "params": {}}
+    assert client.input_requests[1] == {"method": "roots/list", "params": {}}
 
 
 @pytest.mark.parametrize("revision", FORM_REVISIONS)
@@ -166,7 +166,7 @@ async def test_ask_sends_several_input_requests_at_once(revision: str) -> None:
 
     async with FakeClient(server, revision, accept_all) as client:
         assert await client.text("it") == "Ann Paris 1"
-    assert len(client.questions) == 3
+    assert len(client.input_requests) == 3
     assert client.rounds in (0, 2)
 
 
@@ -180,9 +180,9 @@ async def test_answers_of_concurrent_input_requests_may_arrive_in_any_order() ->
     async with FakeClient(server, "2025-11-25") as client:
         id = client.wire.put("tools/call", {"name": "it"})
         first, second = await client.wire.notice(2)
-        for question in (second, first):
+        for input_request in (second, first):
             client.wire.stream.data_received(
-                json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": ROOTS}).encode() + b"\n"
+                json.dumps({"jsonrpc": "2.0", "id": input_request["id"], "result": ROOTS}).encode() + b"\n"
             )
         assert (await client.wire.answer(id))["result"]["content"][0]["text"] == "done"
 
@@ -232,7 +232,7 @@ async def test_a_refusal_raises_or_returns_none_with_or_none(
     async def briefing(ctx: Context) -> str:
         return str(await ctx.elicit("Fourth?", str))
 
-    async with FakeClient(server, revision, lambda question: {"action": action}) as client:
+    async with FakeClient(server, revision, lambda input_request: {"action": action}) as client:
         result = await client.call("it")
         assert result["isError"]
         word = {"decline": "declined", "cancel": "cancelled"}[action]
@@ -240,7 +240,7 @@ async def test_a_refusal_raises_or_returns_none_with_or_none(
         reply = await client.request("prompts/get", {"name": "briefing"})
         assert reply["error"] == {"code": -32603, "message": f"The user {word}: Fourth?"}
     assert caught[-2:] == [None, error]
-    assert len(client.questions) == 4  # a refusal is not requested again
+    assert len(client.input_requests) == 4  # a refusal is not requested again
 
 
 @looped
@@ -250,8 +250,8 @@ async def test_one_of_several_input_requests_may_be_refused() -> None:
         got = await ctx.ask(a=Elicit("A?", str, or_none=True), b=Elicit("B?", str))
         return f"{got['a']} {got['b']}"
 
-    def answer(question: Any) -> Any:
-        return {"action": "decline"} if question["params"]["message"] == "A?" else accepted(value="b")
+    def answer(input_request: Any) -> Any:
+        return {"action": "decline"} if input_request["params"]["message"] == "A?" else accepted(value="b")
 
     for revision in FORM_REVISIONS:
         async with FakeClient(server, revision, answer) as client:
@@ -271,7 +271,7 @@ async def test_an_error_response_of_the_client_fails_the_call(error: Rejected, t
     async def server(ctx: Context) -> str:
         return (await ctx.sample("?")).text
 
-    def reject(question: Any) -> Any:
+    def reject(input_request: Any) -> Any:
         raise error
 
     async with FakeClient(server, "2025-11-25", reject) as client:
@@ -324,7 +324,7 @@ async def test_an_input_request_without_the_client_capability_fails(number: int)
         assert "does not offer" in result["content"][0]["text"]
         error = (await client.request("prompts/get", {"name": "briefing"}))["error"]
         assert error["code"] == -32603
-        assert client.questions == []
+        assert client.input_requests == []
     assert caught == [{"requiredCapabilities": required}] * 2
 
 
@@ -351,7 +351,7 @@ async def test_an_input_request_that_the_revision_lacks_is_not_sent(revision: st
             result = await client.call(name)
             assert result["isError"], name
             assert f"which {revision} does not have" in result["content"][0]["text"]
-        assert client.questions == []
+        assert client.input_requests == []
 
 
 async def _call_with_context(ask: Any, ctx: Context) -> str:
@@ -370,7 +370,7 @@ async def test_subscribing_sends_no_input_requests() -> None:
     async with FakeClient(server, "2025-11-25") as client:
         # A resource whose function elicits can be subscribed to.
         assert "result" in await client.raw("resources/subscribe", {"uri": "log:1"})
-        assert client.questions == []
+        assert client.input_requests == []
 
 
 @looped
@@ -394,7 +394,7 @@ async def test_a_sync_function_cannot_send_input_requests() -> None:
     async with FakeClient(server, "2026-07-28") as client:
         assert (await client.call("plain"))["content"][0]["text"] == "caught"
         await client.raw("prompts/get", {"name": "other"})
-        assert client.questions == []
+        assert client.input_requests == []
     assert len(caught) == 2
     assert "Context.elicit() waits for an answer, which only an async function can do" in caught[0]
 
@@ -503,7 +503,7 @@ async def test_input_requests_in_a_task_group_are_sent_together(revision: str) -
 
     async with FakeClient(server, revision, accept_all) as client:
         assert await client.text("it") == "Ann Ann"
-        assert len(client.questions) == 2
+        assert len(client.input_requests) == 2
         assert client.rounds in (0, 2)
 
 
@@ -551,7 +551,7 @@ async def test_a_resource_read_within_a_call_has_its_own_input_requests(revision
 
     async with FakeClient(server, revision, lambda q: accepted(value=q["params"]["message"])) as client:
         assert await client.text("it") == "mine Outer? ['a Inner a?', 'b Inner b?']"
-        assert len(client.questions) == 3
+        assert len(client.input_requests) == 3
 
 
 @looped
@@ -567,9 +567,9 @@ async def test_keys_are_readable_and_stable() -> None:
 
     keys: list[str] = []
 
-    def answer(question: Any) -> Any:
-        keys.append(question["key"])
-        return accept_all(question)
+    def answer(input_request: Any) -> Any:
+        keys.append(input_request["key"])
+        return accept_all(input_request)
 
     async with FakeClient(server, STATELESS, answer) as client:
         await client.call("it")
@@ -694,7 +694,7 @@ async def test_the_number_of_input_requests_of_a_session_call_is_limited() -> No
         error = await client.call("it")
         assert error["code"] == -32603
         assert "asked 3 questions" in error["message"]
-        assert len(client.questions) == 3
+        assert len(client.input_requests) == 3
 
 
 @looped
@@ -765,7 +765,7 @@ async def test_sessions_ignore_request_state_and_input_responses() -> None:
     async with FakeClient(guarded(), "2025-11-25", accept_all) as client:
         reply = await client.request("tools/call", {"name": "it", "requestState": "x", **YES})
         assert reply["result"]["content"][0]["text"] == "state-ok"
-        assert len(client.questions) == 1
+        assert len(client.input_requests) == 1
 
 
 @looped
@@ -808,7 +808,7 @@ async def test_elicit_url_returns_true_when_the_user_accepts(revision: str) -> N
         if revision == "2025-11-25":
             params["elicitationId"] = "id-1"
             done = [{"elicitationId": "id-1"}]
-        assert client.questions == [{"method": "elicitation/create", "params": params}]
+        assert client.input_requests == [{"method": "elicitation/create", "params": params}]
         assert [note["params"] for note in client.sent] == done
         assert not server.elicitation_complete("id-1")
 
@@ -843,7 +843,7 @@ async def test_url_elicitation_required_is_reported_as_the_revision_defines_it(r
             raise URLElicitationRequired("Sign in first.", "https://example.test/in", elicitation_id="e")
         return "in"
 
-    def answer(question: Any) -> Any:
+    def answer(input_request: Any) -> Any:
         signed_in.append(1)
         return {"action": "accept"}
 
@@ -858,7 +858,7 @@ async def test_url_elicitation_required_is_reported_as_the_revision_defines_it(r
         elif revision == STATELESS:
             assert reply["result"]["content"][0]["text"] == "in"
             del reported["elicitationId"]
-            assert [question["params"] for question in client.questions] == [reported]
+            assert [input_request["params"] for input_request in client.input_requests] == [reported]
         else:
             assert f"which {revision} does not have" in reply["result"]["content"][0]["text"]
         for name in ("bare", "direct"):  # functions without a context take a shorter path
@@ -887,7 +887,7 @@ async def test_a_required_url_elicitation_is_sent_again_until_it_is_declined() -
     async def server(ctx: Context) -> str:
         raise URLElicitationRequired("Sign in.", "https://example.test/in")
 
-    async with FakeClient(server, STATELESS, lambda question: {"action": actions.pop(0)}) as client:
+    async with FakeClient(server, STATELESS, lambda input_request: {"action": actions.pop(0)}) as client:
         assert await client.text("it") == "The user declined: Sign in."
         assert client.rounds == 4
     async with FakeClient(server, STATELESS, capabilities={"elicitation": {}}) as client:
@@ -933,7 +933,7 @@ async def test_sampling_messages_are_encoded_for_the_revision(revision: str) -> 
 
     async with FakeClient(server, revision, accept_all) as client:
         assert await client.text("it") == "done"
-        params = client.questions[0]["params"]
+        params = client.input_requests[0]["params"]
         kinds = [
             [block["type"] for block in message["content"]]
             if isinstance(message["content"], list)
@@ -964,9 +964,9 @@ async def test_invalid_roots_fail_the_call_or_are_requested_again(answer: Any) -
     async def server(ctx: Context) -> str:
         return str(await ctx.roots())
 
-    async with FakeClient(server, "2025-11-25", lambda question: answer) as client:
+    async with FakeClient(server, "2025-11-25", lambda input_request: answer) as client:
         assert "is not what was asked for" in await client.text("it")
-    async with FakeClient(server, STATELESS, lambda question: answer) as client:
+    async with FakeClient(server, STATELESS, lambda input_request: answer) as client:
         assert (await client.call("it"))["code"] == -32603
         assert client.rounds == server.limits.rounds + 1
 
@@ -1022,11 +1022,11 @@ async def test_cancelling_a_call_cancels_its_input_requests() -> None:
     async with FakeClient(server, "2025-11-25") as client:
         before = asyncio.all_tasks()
         id = client.wire.put("tools/call", {"name": "it"})
-        questions = list(await client.wire.notice(2))
+        input_requests = list(await client.wire.notice(2))
         client.wire.notify("notifications/cancelled", {"requestId": id})
         await client.wire.notice(4)
         gone = [note["params"]["requestId"] for note in client.sent]
-        assert sorted(gone) == sorted(question["id"] for question in questions)
+        assert sorted(gone) == sorted(input_request["id"] for input_request in input_requests)
         assert client.wire.stream.peer._awaited == {}
         while asyncio.all_tasks() - before:
             await asyncio.sleep(0)
@@ -1077,9 +1077,9 @@ async def test_the_timeout_of_a_handler_is_paused_while_it_waits_for_input() -> 
         for number in range(3):
             await client.wire.notice(max(number + 1, 2))
             await asyncio.sleep(0.1)  # longer than the handler may take
-            question = client.wire.notices[number]
+            input_request = client.wire.notices[number]
             client.wire.stream.data_received(
-                json.dumps({"jsonrpc": "2.0", "id": question["id"], "result": ROOTS}).encode() + b"\n"
+                json.dumps({"jsonrpc": "2.0", "id": input_request["id"], "result": ROOTS}).encode() + b"\n"
             )
         assert (await client.wire.answer(id))["result"]["content"][0]["text"] == "done"
     async with FakeClient(server, "2025-11-25", accept_all) as client:
@@ -1154,16 +1154,16 @@ async def test_replay_runs_again_in_every_revision(revision: str) -> None:
             return f"{kept} {got['a']} {name} declined"
         return f"{kept} {got['a']} {name} sampled"
 
-    def answer(question: Any) -> Any:
-        if question["method"] == "sampling/createMessage" and revision != STATELESS:
+    def answer(input_request: Any) -> Any:
+        if input_request["method"] == "sampling/createMessage" and revision != STATELESS:
             raise Rejected(-1)
-        return accept_all(question)
+        return accept_all(input_request)
 
     async with FakeClient(server, revision, answer) as client:
         word = "sampled" if revision == STATELESS else "declined"
         assert await client.text("it") == f"1 Ann Ann {word}"
         assert len(runs) == 4
-        assert len(client.questions) == 4
+        assert len(client.input_requests) == 4
 
 
 @looped
@@ -1292,11 +1292,11 @@ async def test_an_answer_with_an_unknown_action_is_refused_or_requested_again(re
         return await ctx.elicit("?", str)
 
     async with FakeClient(
-        server, revision, lambda question: {"action": actions.pop(0), "content": {"value": "x"}}
+        server, revision, lambda input_request: {"action": actions.pop(0), "content": {"value": "x"}}
     ) as client:
         said = await client.text("it")
     if revision == STATELESS:  # the input is requested again
-        assert (said, len(client.questions)) == ("x", 2)
+        assert (said, len(client.input_requests)) == ("x", 2)
     else:
         assert "action: must be one of accept, decline, cancel" in said
 
@@ -1342,7 +1342,7 @@ async def test_pending_url_elicitations_are_limited_and_the_oldest_is_dropped(
             await client.call("it", id=id)
         assert [server.elicitation_complete(id) for id in "abc"] == [False, True, True]
     assert server.services.open_urls == {}
-    async with FakeClient(server, STATELESS, lambda question: {"action": "decline"}) as client:
+    async with FakeClient(server, STATELESS, lambda input_request: {"action": "decline"}) as client:
         await client.call("it", id="d")
     assert server.services.open_urls == {}
 
@@ -1389,8 +1389,8 @@ async def test_a_replayed_run_receives_errors_and_refusals() -> None:
                 said.append(f"{type(error).__name__}: {error}")
         return "; ".join(said)
 
-    def answer(question: Any) -> Any:
-        number = question["params"]["message"][0]
+    def answer(input_request: Any) -> Any:
+        number = input_request["params"]["message"][0]
         if number == "0":
             raise Rejected(-32603, "broken")
         return {"action": "decline"} if number == "1" else accepted(value="x")
@@ -1399,7 +1399,7 @@ async def test_a_replayed_run_receives_errors_and_refusals() -> None:
         assert await client.text("it") == (
             "NoAnswer: The client answered with an error: broken (error -32603); Declined: The user declined: 1?; x"
         )
-        assert len(client.questions) == 3
+        assert len(client.input_requests) == 3
 
 
 @looped
@@ -1412,8 +1412,8 @@ async def test_keys_of_input_requests_are_unique() -> None:
             await ctx.elicit("?", str, key=key)
         return "done"
 
-    def answer(question: Any) -> Any:
-        seen.append(question["key"])
+    def answer(input_request: Any) -> Any:
+        seen.append(input_request["key"])
         return accepted(value="x")
 
     async with FakeClient(server, STATELESS, answer) as client:

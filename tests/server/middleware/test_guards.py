@@ -27,7 +27,7 @@ class Clock:
 
 
 def made(clock: Clock | None = None) -> Server:
-    """A server whose tool takes as many seconds as its argument says."""
+    """Return a server whose tool takes as many seconds as its argument says."""
     server = Server("s")
 
     @server.tool

@@ -73,7 +73,7 @@ def test_header_annotations_of_an_explicit_schema_are_found() -> None:
 
 
 async def post(server: Server, name: str, arguments: Any, headers: dict[str, str]) -> tuple[int, Any]:
-    """One POST to the ASGI application itself."""
+    """Send one POST to the ASGI application itself, and return the status and the answer."""
     meta = {f"{META}protocolVersion": STATELESS, f"{META}clientCapabilities": {}}
     params = {"name": name, "arguments": arguments, "_meta": meta}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()

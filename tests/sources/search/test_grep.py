@@ -114,7 +114,7 @@ def grepped(grep: str, tree: Path, term: str) -> set[str]:
 
 
 def quoted(term: str) -> str:
-    """A query for exactly this text, if a query can express it."""
+    """Return a query for exactly this text, if a query can express it."""
     return term if '"' in term else f'"{term}"'
 
 

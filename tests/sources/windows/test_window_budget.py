@@ -18,7 +18,7 @@ BUDGET = 1_000
 
 
 def joined(source: Source, uri: str | None, key: str = NEXT) -> list[str]:
-    """The texts of a window and of all that follow it, each read with the budget."""
+    """Return the texts of a window and of all that follow it, each read with the budget."""
     texts: list[str] = []
     while uri:
         with window_budget(BUDGET):

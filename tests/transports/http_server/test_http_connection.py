@@ -22,8 +22,8 @@ from wharfinger.transports.http_server.app import HttpApp
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-def read(name: str, *headers: bytes, version: bytes = b"1.1", chunked: bytes | None = None) -> bytes:
-    """A request that reads `test://name`; a chunked body is followed by the bytes given, else it has its length."""
+def read_request(name: str, *headers: bytes, version: bytes = b"1.1", chunked: bytes | None = None) -> bytes:
+    """Return a request that reads `test://name`. Its body is chunked and followed by these bytes, if they are given."""
     params = {"uri": f"test://{name}", "_meta": META}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params}).encode()
     lines = [
@@ -41,10 +41,10 @@ def read(name: str, *headers: bytes, version: bytes = b"1.1", chunked: bytes | N
 
 
 @contextmanager
-def both(
+def serve_both(
     limits: HttpLimits | None = None, verify: Any = None, **options: Any
 ) -> Iterator[tuple[UvicornThread, ServerThread]]:
-    """The same application behind uvicorn, with these options, and behind our own server."""
+    """Serve the same application behind uvicorn, with these options, and behind our own server."""
     app = HttpApp(SampleService(), limits=limits, verify=verify, separates_trailers=True)
     with UvicornThread(app, **options) as theirs, ServerThread(limits=limits, verify=verify) as ours:
         yield theirs, ours
@@ -61,31 +61,34 @@ def statuses(theirs: UvicornThread, ours: ServerThread, request: bytes) -> tuple
 def test_a_post_that_offers_http_2_keeps_its_body() -> None:
     """Java's HTTP client offers it with its first request. uvicorn calls the application with an empty body."""
     offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA"
-    with both() as (theirs, ours):
-        assert statuses(theirs, ours, read("a", offer)) == (400, 200)
+    with serve_both() as (theirs, ours):
+        assert statuses(theirs, ours, read_request("a", offer)) == (400, 200)
 
 
 @pytest.mark.parametrize(
     "request_",
     [
-        read("a", b"X: " + b"y" * 2**20),
-        read("a", *(b"X-%d: y" % number for number in range(101))),
-        read("a", chunked=b"A: b\r\n" * 101 + b"\r\n"),
-        read("a", chunked=b"A: " + b"b" * 2**20 + b"\r\n\r\n"),
+        read_request("a", b"X: " + b"y" * 2**20),
+        read_request("a", *(b"X-%d: y" % number for number in range(101))),
+        read_request("a", chunked=b"A: b\r\n" * 101 + b"\r\n"),
+        read_request("a", chunked=b"A: " + b"b" * 2**20 + b"\r\n\r\n"),
     ],
     ids=["size of a head", "headers", "trailers", "size of trailers"],
 )
 def test_heads_and_trailers_are_bounded(request_: bytes) -> None:
     """uvicorn keeps a head, and adds trailers to it, without a bound."""
-    with both() as (theirs, ours):
+    with serve_both() as (theirs, ours):
         assert statuses(theirs, ours, request_) == (200, 431)
 
 
 def test_a_trailer_is_not_a_header() -> None:
     """uvicorn's application takes it for a header that a proxy has checked (RFC 9110 §6.5.1)."""
-    request = read("principal", chunked=b"X-User: admin\r\n\r\n")
+    request = read_request("principal", chunked=b"X-User: admin\r\n\r\n")
     with (
-        both(verify=lambda headers: Principal(subject=headers.get(b"x-user", b"nobody").decode())) as (theirs, ours),
+        serve_both(verify=lambda headers: Principal(subject=headers.get(b"x-user", b"nobody").decode())) as (
+            theirs,
+            ours,
+        ),
         theirs.wire() as their_wire,
         ours.wire() as our_wire,
     ):
@@ -103,7 +106,11 @@ def is_silent(wire: RawClient) -> bool:
 def test_an_incomplete_request_times_out(start: bytes) -> None:
     """uvicorn has a time limit between requests only."""
     limits = HttpLimits(header_time=0.01, sweep_time=0.01)
-    with both(limits, timeout_keep_alive=0) as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
+    with (
+        serve_both(limits, timeout_keep_alive=0) as (theirs, ours),
+        theirs.wire() as their_wire,
+        ours.wire() as our_wire,
+    ):
         their_wire.write(start)
         our_wire.write(start)
         if start:
@@ -117,10 +124,10 @@ def test_an_incomplete_request_times_out(start: bytes) -> None:
 def test_a_client_that_reads_nothing_is_disconnected() -> None:
     """uvicorn keeps the answer and the connection of such a client without a limit."""
     limits = HttpLimits(stalled_time=0.01, sweep_time=0.01)
-    with both(limits) as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
+    with serve_both(limits) as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
         for _ in range(20):
-            their_wire.write(read("big"))
-            our_wire.write(read("big"))
+            their_wire.write(read_request("big"))
+            our_wire.write(read_request("big"))
         server = find_server(ours)
         while server.connections.open:
             pass
@@ -135,8 +142,8 @@ def read_answers(wire: RawClient, count: int) -> list[int]:
 
 def test_a_client_that_continues_to_send_can_read_the_refusal() -> None:
     """uvicorn closes with unread bytes, which resets the connection."""
-    head = read("a").partition(b"Content-Length")[0] + b"Content-Length: 67108864\r\n\r\n"
-    with both() as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
+    head = read_request("a").partition(b"Content-Length")[0] + b"Content-Length: 67108864\r\n\r\n"
+    with serve_both() as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
         our_wire.write(head)
         for _ in range(100):
             our_wire.write(bytes(50_000))
@@ -149,7 +156,7 @@ def test_a_client_that_continues_to_send_can_read_the_refusal() -> None:
 
 def test_pipelined_requests_are_bounded() -> None:
     """uvicorn reads any number of requests before it has answered the first."""
-    with both() as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
+    with serve_both() as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
         their_wire.write(HEALTH * 1000)
         our_wire.write(HEALTH * 1000)
         assert read_answers(their_wire, 1000) == [200] * 1000
@@ -159,7 +166,7 @@ def test_pipelined_requests_are_bounded() -> None:
 def test_one_address_leaves_connections_to_others() -> None:
     """uvicorn also limits connections, but then refuses all callers."""
     with (
-        both(HttpLimits(connections=10), limit_concurrency=11) as (theirs, ours),
+        serve_both(HttpLimits(connections=10), limit_concurrency=11) as (theirs, ours),
         wires(theirs.port, 10),
         wires(ours.port, 10),
         wire_from(theirs.port) as their_wire,
@@ -181,8 +188,8 @@ def wires(port: int, count: int) -> Iterator[None]:
 
 def test_http_1_0_gets_no_chunked_answer() -> None:
     """RFC 9112 §6.1. uvicorn sends them."""
-    request = read("progress", b"Accept: application/json, text/event-stream", version=b"1.0")
-    with both() as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
+    request = read_request("progress", b"Accept: application/json, text/event-stream", version=b"1.0")
+    with serve_both() as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
         their_wire.write(request)
         our_wire.write(request)
         assert their_wire.head()[1].get("transfer-encoding") == "chunked"
@@ -194,7 +201,11 @@ def test_http_1_0_gets_no_chunked_answer() -> None:
 
 def test_streams_end_with_their_result_when_the_server_ends() -> None:
     """uvicorn does not report a signal to the application. It waits for the streams or closes them."""
-    with both(timeout_graceful_shutdown=0) as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
+    with (
+        serve_both(timeout_graceful_shutdown=0) as (theirs, ours),
+        theirs.wire() as their_wire,
+        ours.wire() as our_wire,
+    ):
         their_wire.listen("test://a")
         our_wire.listen("test://a")
         theirs.stop()
@@ -210,9 +221,9 @@ def test_an_answer_header_with_a_line_end_is_not_sent() -> None:
     def verify(headers: Any) -> str:
         raise HttpRefusal(401, "No.", ((b"www-authenticate", b"Bearer\r\nSet-Cookie: a=b"),))
 
-    with both(verify=verify) as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
+    with serve_both(verify=verify) as (theirs, ours), theirs.wire() as their_wire, ours.wire() as our_wire:
         for wire in (their_wire, our_wire):
-            wire.write(read("a"))
+            wire.write(read_request("a"))
             assert wire.closed()
 
 
@@ -242,7 +253,13 @@ def test_a_head_is_bounded_in_headers(count: int, status: int) -> None:
 def test_requests_may_arrive_in_chunks_of_any_size(step: int) -> None:
     offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA"
     trailers = b"X-User: admin\r\nA: b\r\n\r\n"
-    requests = [read("a"), read("b", offer), read("c", chunked=trailers), read("d", offer, chunked=trailers), HEALTH]
+    requests = [
+        read_request("a"),
+        read_request("b", offer),
+        read_request("c", chunked=trailers),
+        read_request("d", offer, chunked=trailers),
+        HEALTH,
+    ]
     data = b"".join(requests * 2)
     with ServerThread() as ours, ours.wire() as wire:
         for start in range(0, len(data), step):
@@ -255,7 +272,7 @@ def test_requests_may_arrive_in_chunks_of_any_size(step: int) -> None:
 def test_no_100_continue_is_sent_for_a_body_that_has_arrived() -> None:
     """Also when the application waits for the client to leave."""
     with ServerThread(limits=HttpLimits(watch_after=0.01, sweep_time=0.01)) as ours, ours.wire() as wire:
-        wire.write(read("wait", b"Expect: 100-continue"))
+        wire.write(read_request("wait", b"Expect: 100-continue"))
         assert ours.service.arrived.acquire(timeout=5)
         (connection,) = find_server(ours).connections.open
         while connection.serving is None or connection.serving.waiter is None:
