@@ -17,9 +17,9 @@ WRONG = {"type": "object", "properties": {"quay": {"type": "number", "x-mcp-head
 TOOLS = [{"name": "berth", "inputSchema": QUAY}, {"name": "wrong", "inputSchema": WRONG}]
 
 
-def visit(refusals: int) -> tuple[list[tuple[str, str | None]], list[str], Any]:
-    """Call a tool of a server that refuses the first calls. Return the requests, the listed tools and the answer."""
-    asked: list[tuple[str, str | None]] = []
+def call_with_refusals(refusals: int) -> tuple[list[tuple[str, str | None]], list[str], Any]:
+    """Call a tool of a server that refuses the first calls. Return its requests, the listed tools and the outcome."""
+    requests: list[tuple[str, str | None]] = []
     outcome: list[Any] = []
     left = refusals
 
@@ -42,7 +42,7 @@ def visit(refusals: int) -> tuple[list[tuple[str, str | None]], list[str], Any]:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
                 headers = dict(line.split(": ", 1) for line in head.split("\r\n")[1:-2])
                 message = json.loads(await reader.readexactly(int(headers["content-length"])))
-                asked.append((message["method"], headers.get("mcp-param-quay")))
+                requests.append((message["method"], headers.get("mcp-param-quay")))
                 body = json.dumps(
                     {"jsonrpc": "2.0", "id": message["id"], **reply(message, headers.get("mcp-param-quay"))}
                 ).encode()
@@ -60,16 +60,20 @@ def visit(refusals: int) -> tuple[list[tuple[str, str | None]], list[str], Any]:
             outcome.append([tool.name for tool in await client.list_tools()])
 
     asyncio.run(asyncio.wait_for(test(), 10))
-    return asked[1:-1], outcome[1], outcome[0]
+    return requests[1:-1], outcome[1], outcome[0]
 
 
 def test_a_refused_call_is_repeated_with_the_headers_of_the_list() -> None:
     """The client lists the tools and repeats the call. A tool with an invalid schema is left out."""
-    assert visit(refusals=1) == ([("tools/call", None), ("tools/list", None), ("tools/call", "7")], ["berth"], "7")
+    assert call_with_refusals(refusals=1) == (
+        [("tools/call", None), ("tools/list", None), ("tools/call", "7")],
+        ["berth"],
+        "7",
+    )
 
 
 def test_a_call_that_is_refused_twice_raises_the_error() -> None:
-    asked, _, error = visit(refusals=2)
-    assert [method for method, _ in asked] == ["tools/call", "tools/list", "tools/call"]
+    requests, _, error = call_with_refusals(refusals=2)
+    assert [method for method, _ in requests] == ["tools/call", "tools/list", "tools/call"]
     with pytest.raises(RemoteError, match="Mcp-Param-Quay is missing"):
         raise error

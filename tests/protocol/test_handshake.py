@@ -32,16 +32,16 @@ def test_each_cell_changes_the_phase_or_refuses(cell: tuple[Phase, str], target:
 
 @pytest.mark.parametrize("version", HANDSHAKE)
 def test_a_known_revision_is_accepted(version: str) -> None:
-    assert _agreed(version) == version
+    assert _agreed_revision(version) == version
 
 
 @pytest.mark.parametrize("version", ["2026-07-28", "1900-01-01", "2099-01-01", "", "2025-11"])
 def test_any_other_revision_is_answered_with_our_latest(version: str) -> None:
     """Membership in the set of revisions, never a minimum (lifecycle)."""
-    assert _agreed(version) == LATEST_HANDSHAKE
+    assert _agreed_revision(version) == LATEST_HANDSHAKE
 
 
-def _agreed(version: str) -> str:
+def _agreed_revision(version: str) -> str:
     session = Session(Principal(subject="ann"))
     info = t.Implementation(name="c", version="1")
     session.agree(

@@ -23,7 +23,7 @@ STATELESS = {
 
 
 class Quay:
-    """What a service declares of itself."""
+    """A service that declares its name, its instructions and an experimental capability for each revision."""
 
     info = t.Implementation(name="quay", version="1")
 
@@ -42,13 +42,13 @@ def answer(service: Any, method: str, params: dict[str, Any], session: Session |
 
 @pytest.mark.parametrize("instructions", ["", "Ask for a berth."])
 def test_service_declares_its_name_and_capabilities(instructions: str) -> None:
-    shown = instructions or t.UNSET
+    expected = instructions or t.UNSET
     params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     opened = answer(Quay(instructions), "initialize", params, Session())
-    assert (opened.protocol_version, opened.server_info, opened.instructions) == ("2025-06-18", Quay.info, shown)
+    assert (opened.protocol_version, opened.server_info, opened.instructions) == ("2025-06-18", Quay.info, expected)
     assert opened.capabilities.experimental == {"2025-06-18": {}}
     found = answer(Quay(instructions), "server/discover", {"_meta": STATELESS}, None)
-    assert (found.supported_versions, found.instructions) == (list(SUPPORTED), shown)
+    assert (found.supported_versions, found.instructions) == (list(SUPPORTED), expected)
     assert found.capabilities.experimental == {"2026-07-28": {}}
 
 

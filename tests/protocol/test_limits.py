@@ -28,7 +28,7 @@ HTTP = {
 
 
 @pytest.mark.parametrize(("limits", "expected"), [(Limits(), SERVICE), (HttpLimits(), HTTP)])
-def test_default_limits(limits: Limits | HttpLimits, expected: dict[str, float]) -> None:
+def test_every_limit_has_its_documented_default(limits: Limits | HttpLimits, expected: dict[str, float]) -> None:
     assert msgspec.structs.asdict(limits) == expected
 
 

@@ -43,7 +43,7 @@ def test_methods_without_a_result_are_notifications() -> None:
 @pytest.mark.parametrize(
     ("name_param", "routed_member"), [("", b""), ("uri", b'"uri"'), ("name", b'"name"'), ("task_id", b'"taskId"')]
 )
-def test_member_for_routing_is_found_by_its_bytes(name_param: Any, routed_member: bytes) -> None:
+def test_routed_member_is_the_json_name_of_the_name_param(name_param: Any, routed_member: bytes) -> None:
     assert row(name_param=name_param).routed_member == routed_member
 
 

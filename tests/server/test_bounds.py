@@ -10,21 +10,17 @@ import pytest
 
 from wharfinger import Context, Server
 from wharfinger.content import globs, search_query
-from wharfinger.server import cursors, near_uris
-from wharfinger.server import search as searching
-from wharfinger.server.features import completion, pages
-from wharfinger.server.features import listing as lists
-from wharfinger.server.features import resource as resource_features
-from wharfinger.server.input import round_trips as rounds
+from wharfinger.server import cursors, near_uris, search
+from wharfinger.server.features import completion, listing, pages, resource
+from wharfinger.server.input import round_trips
 from wharfinger.server.input.input_requests import Sample
-from wharfinger.server.middleware import development as details
-from wharfinger.server.middleware import guards
+from wharfinger.server.middleware import development, guards
 from wharfinger.server.middleware.guards import Times, limit_rate
 from wharfinger.server.search import SearchRequest
 from wharfinger.server.signature import arguments, type_schemas
 from wharfinger.server.skills import serve_skills
 from wharfinger.server.subscriptions import watching
-from wharfinger.server.tasks import task_extension as serving
+from wharfinger.server.tasks import task_extension
 from wharfinger.server.tasks.task_extension import Tasks
 from wharfinger.server.threads import Pool
 from wharfinger.source import Source, UnusableSource
@@ -33,15 +29,15 @@ MIB = 1024 * 1024
 
 BOUNDS: list[tuple[Any, dict[str, Any]]] = [
     (completion, {"MAX_VALUES": 100}),
-    (details, {"BLOCKED_SECONDS": 0.25}),
+    (development, {"BLOCKED_SECONDS": 0.25}),
     (globs, {"MAX_PATTERN_CHARACTERS": 1_000}),
     (guards, {"MAX_SUBJECT_LENGTH": 200}),
-    (lists, {"DEFAULT_PAGE_SIZE": 1_000, "PAGE_BYTES": MIB, "MAX_CACHED_PAGES": 64}),
+    (listing, {"DEFAULT_PAGE_SIZE": 1_000, "PAGE_BYTES": MIB, "MAX_CACHED_PAGES": 64}),
     (pages, {"MAX_CURSOR_URIS": 16, "MAX_CURSOR_URI_CHARACTERS": 4_096}),
     (arguments, {"MAX_DECODERS": 256}),
-    (resource_features, {"MAX_RESOURCE_URI_CHARACTERS": 8_192}),
-    (rounds, {"MAX_OPEN_URLS": 10_000, "DECLINED_CODE": -1}),
-    (searching, {"MAX_TERM_CHARACTERS": 2_000, "FILTERED_LIMIT_FACTOR": 10}),
+    (resource, {"MAX_RESOURCE_URI_CHARACTERS": 8_192}),
+    (round_trips, {"MAX_OPEN_URLS": 10_000, "DECLINED_CODE": -1}),
+    (search, {"MAX_TERM_CHARACTERS": 2_000, "FILTERED_LIMIT_FACTOR": 10}),
     (search_query, {"MAX_QUERY_CHARACTERS": 2_000, "MAX_QUERY_WORDS": 16, "MAX_PARTS": 8}),
     (
         near_uris,
@@ -54,7 +50,7 @@ BOUNDS: list[tuple[Any, dict[str, Any]]] = [
         },
     ),
     (
-        serving,
+        task_extension,
         {
             "COALESCE_SECONDS": 0.05,
             "MIN_KEPT_SECONDS": 300.0,

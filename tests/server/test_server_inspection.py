@@ -1,4 +1,4 @@
-"""What a server shows of itself, and to whom."""
+"""Inspection of a server: its watchers, recent requests, and views as another principal, only for administrators."""
 
 from __future__ import annotations
 

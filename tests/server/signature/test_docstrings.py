@@ -10,7 +10,7 @@ import pytest
 from wharfinger.server.signature.docstrings import parse_docstring, summary_of
 
 
-def of(text: str | None) -> tuple[str, dict[str, str]]:
+def parse(text: str | None) -> tuple[str, dict[str, str]]:
     def function() -> None: ...
 
     function.__doc__ = text
@@ -36,12 +36,12 @@ def of(text: str | None) -> tuple[str, dict[str, str]]:
     ],
 )
 def test_sections_of_google_are_read_to_their_end(text: str, found: dict[str, str]) -> None:
-    assert of(f"Do it.\n\n{text}") == ("Do it.", found)
+    assert parse(f"Do it.\n\n{text}") == ("Do it.", found)
 
 
 @pytest.mark.parametrize("text", ["Args: text\n    a: One.", "Others:\n    a: One.", "Args"])
 def test_a_line_that_does_not_begin_a_section_is_text(text: str) -> None:
-    assert of(f"Do it.\n\n{text}") == (f"Do it.\n\n{text}", {})
+    assert parse(f"Do it.\n\n{text}") == (f"Do it.\n\n{text}", {})
 
 
 @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ def test_a_line_that_does_not_begin_a_section_is_text(text: str) -> None:
     ],
 )
 def test_sections_of_numpy_are_read_to_their_end(text: str, found: dict[str, str]) -> None:
-    assert of(f"Do it.\n\n{text}") == ("Do it.", found)
+    assert parse(f"Do it.\n\n{text}") == ("Do it.", found)
 
 
 @pytest.mark.parametrize("line", ["--", "-", "", "- -", "-=-", "==="])
 def test_a_word_is_a_section_only_above_three_dashes(line: str) -> None:
     text = f"Do it.\n\nParameters\n{line}\na\n    One."
-    assert of(text) == (text, {})
+    assert parse(text) == (text, {})
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_word_is_a_section_only_above_three_dashes(line: str) -> None:
     ],
 )
 def test_fields_of_sphinx_are_read_to_their_end(text: str, found: dict[str, str]) -> None:
-    assert of(f"Do it.\n\n{text}") == ("Do it.", found)
+    assert parse(f"Do it.\n\n{text}") == ("Do it.", found)
 
 
 def test_without_sections_everything_is_text_and_partials_have_the_docstring_of_their_function() -> None:
@@ -98,7 +98,7 @@ def test_without_sections_everything_is_text_and_partials_have_the_docstring_of_
 
     assert parse_docstring(functools.partial(functools.partial(function), 1)) == ("Do it: now.\n\nMore.", {})
     assert summary_of(function) == "Do it: now.\n\nMore."
-    assert of(None) == of("") == ("", {})
+    assert parse(None) == parse("") == ("", {})
     assert summary_of(Object()) == "Of a class."
-    last: Any = of("Do it.\n\nNotes")
+    last: Any = parse("Do it.\n\nNotes")
     assert last == ("Do it.\n\nNotes", {})

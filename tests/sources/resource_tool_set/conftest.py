@@ -1,4 +1,4 @@
-"""A server with a folder, a resource of its own and the resource tools, asked by a real client."""
+"""A server with a folder, a resource of its own and the resource tools, and a client of it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_resources_are_listed_in_pages(ask: Ask, source: Folder, charts: Path) -
     assert len(uris) == len(set(uris)) == 620 + 8 + 1
 
 
-def test_a_resource_is_listed_in_few_words(ask: Ask, source: Folder) -> None:
+def test_a_listed_resource_has_its_title_media_type_size_and_description(ask: Ask, source: Folder) -> None:
     listed = {resource["uri"]: resource for resource in call(ask, "list_resources")[0]["resources"]}
     hull = listed[f"{source.uri}/harbours/hull.ts"]
     assert (hull["title"], hull["mimeType"], hull["size"]) == ("harbours/hull.ts", "text/x-typescript", 24)

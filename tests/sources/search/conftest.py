@@ -1,4 +1,4 @@
-"""A server with an index over a real folder, searched as a tool of it would."""
+"""A server with an index over a real folder, and searches of it as a tool of the server makes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wharfinger.source import Hits, Source
 from wharfinger.sources.search import SearchIndex, search_index
 
 
-class Searched:
+class IndexedServer:
     """A running server and its index."""
 
     def __init__(self, server: Server, index: SearchIndex) -> None:
@@ -39,7 +39,7 @@ class Searched:
         )
 
     async def uris(self, query: str, limit: int = 20, **filters: str) -> list[str]:
-        """URIs of what is found, best first."""
+        """Return the URIs of the hits, best first."""
         return [hit.uri for hit in await self.find(query, limit, **filters)]
 
     async def complete(self) -> None:
@@ -69,7 +69,7 @@ def serving(cache: Path) -> Callable[..., Any]:
     """`async with serving(source, …) as searched`: these sources with an index in `cache`."""
 
     @asynccontextmanager
-    async def serve(*sources: Source, folder: Path | None = None, **options: Any) -> AsyncIterator[Searched]:
+    async def serve(*sources: Source, folder: Path | None = None, **options: Any) -> AsyncIterator[IndexedServer]:
         server = Server("searched")
         for source in sources:
             server.include(source)
@@ -77,7 +77,7 @@ def serving(cache: Path) -> Callable[..., Any]:
         server.include(index)
         await server.start()
         try:
-            yield Searched(server, index)
+            yield IndexedServer(server, index)
         finally:
             await server.close()
 

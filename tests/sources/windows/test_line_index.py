@@ -14,11 +14,11 @@ from wharfinger.sources.windows.window import BytesContent
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_small(monkeypatch)
+def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_steps_small(monkeypatch)
 
 
-def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
+def make_steps_small(monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"STEP_BYTES": 32, "PIECE_BYTES": 8, "MAX_COUNTS": 8, "MAX_SAMPLES": 4, "SAMPLE_BYTES": 4}
     for name, value in small.items():
         monkeypatch.setattr(line_index, name, value)
@@ -26,9 +26,9 @@ def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def expected(data: bytes, line: int) -> LineStart:
     lines = data.split(b"\n")
-    there = len(lines) - (not lines[-1])
-    if line > there:
-        return LineStart(len(data), there + 1)
+    number = len(lines) - (not lines[-1])
+    if line > number:
+        return LineStart(len(data), number + 1)
     return LineStart(sum(len(one) + 1 for one in lines[: line - 1]), line)
 
 
@@ -37,7 +37,7 @@ def expected(data: bytes, line: int) -> LineStart:
        st.sampled_from([b"a", b"\n", b"ab\n", b"\r\n"]))  # fmt: skip
 def test_lines_are_found_in_growing_content(rounds: list[tuple[int, bytes]], filling: bytes) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
-        make_small(monkeypatch)
+        make_steps_small(monkeypatch)
         index = LineIndex()
         data = b""
         for line, more in rounds:

@@ -17,7 +17,7 @@ from wharfinger.sources.windows.window_budget import cell_bytes, has_budget, win
 BUDGET = 1_000
 
 
-def joined(source: Source, uri: str | None, key: str = NEXT) -> list[str]:
+def read_windows(source: Source, uri: str | None, key: str = NEXT) -> list[str]:
     """Return the texts of a window and of all that follow it, each read with the budget."""
     texts: list[str] = []
     while uri:
@@ -93,7 +93,7 @@ def test_joined_windows_within_a_budget_are_the_requested_window(tmp_path: Path,
     (root / "app.log").write_text(whole)
     source: Source = files(root) if kind == "files" else logs(root / "*.log")
     begin = "?lines=1-" if kind == "logs" and not query else query
-    texts = joined(source, f"{source.uri}/app.log{begin}")
+    texts = read_windows(source, f"{source.uri}/app.log{begin}")
     assert all(len(text) <= BUDGET for text in texts)
     assert "".join(texts).startswith(QUERIES[query](whole))
     assert len(texts) > 3 or query == "?tail=3"
@@ -102,7 +102,7 @@ def test_joined_windows_within_a_budget_are_the_requested_window(tmp_path: Path,
 def test_the_newest_window_of_a_log_leads_back_to_its_beginning(tmp_path: Path) -> None:
     whole = "".join(f"2026-11-20T10:00:00Z INFO line {number}\n" for number in range(500))
     (tmp_path / "app.log").write_text(whole)
-    texts = joined(logs(tmp_path / "*.log", label="boats"), "log://boats/app.log", PREVIOUS)
+    texts = read_windows(logs(tmp_path / "*.log", label="boats"), "log://boats/app.log", PREVIOUS)
     assert "".join(reversed(texts)) == whole
     assert all(0 < len(text) <= BUDGET for text in texts[:-1])
 
@@ -115,7 +115,7 @@ def test_rows_are_read_in_more_windows_and_long_values_cut(tmp_path: Path, query
         made.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, body TEXT)")
         made.executemany("INSERT INTO notes VALUES (?, ?)", [(n, "x" * (5_000 if n == 7 else 9)) for n in range(300)])
     made.close()
-    texts = joined(sql(f"sqlite:///{tmp_path}/shop.db", label="shop"), f"sqlite://shop/notes/rows{query}")
+    texts = read_windows(sql(f"sqlite:///{tmp_path}/shop.db", label="shop"), f"sqlite://shop/notes/rows{query}")
     lines = "".join(texts).splitlines()
     assert len(lines) == 300
     assert '"cut":true' in lines[7]
