@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.transports.client_servers import Asked, serving
+from tests.transports.client_servers import ReceivedRequest, serving
 from wharfinger import Client, Server
 from wharfinger.client import Retry
 from wharfinger.errors import (
@@ -173,15 +173,17 @@ def test_no_error_contains_a_secret_of_the_command(secret: list[str]) -> None:
     run(test())
 
 
-async def redirect(asked: Asked, writer: asyncio.StreamWriter) -> None:
-    status = b"301 Moved Permanently" if asked.path.startswith("/mcp") else b"302 Found"
+async def redirect(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    status = b"301 Moved Permanently" if request.path.startswith("/mcp") else b"302 Found"
     place = (
-        b"/there?token=hunter2" if asked.path.startswith("/mcp") else b"http://ann:hunter2@example.test/?token=hunter2"
+        b"/there?token=hunter2"
+        if request.path.startswith("/mcp")
+        else b"http://ann:hunter2@example.test/?token=hunter2"
     )
     writer.write(b"HTTP/1.1 %s\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n" % (status, place))
 
 
-async def echo(asked: Asked, writer: asyncio.StreamWriter) -> None:
+async def echo(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     body = b"no such token=hunter2 in http://ann:hunter2@here/"
     writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
 
@@ -243,7 +245,7 @@ def test_an_unreachable_proxy_is_named_in_the_error(monkeypatch: pytest.MonkeyPa
     run(test())
 
 
-async def bad_gateway(asked: Asked, writer: asyncio.StreamWriter) -> None:
+async def bad_gateway(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 13\r\n\r\nupstream gone")
 
 
@@ -257,7 +259,7 @@ def test_an_error_of_a_proxy_is_reported_with_its_body() -> None:
     run(test())
 
 
-async def swallow(asked: Asked, writer: asyncio.StreamWriter) -> None:
+async def swallow(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     """A proxy that accepts and never answers."""
 
 
@@ -333,12 +335,12 @@ class TokenServer:
     def __init__(self) -> None:
         self.valid = "token-1"
 
-    async def __call__(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
-        if asked.headers.get("authorization") != f"Bearer {self.valid}":
+    async def __call__(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if request.headers.get("authorization") != f"Bearer {self.valid}":
             head = b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Length: 7\r\n\r\n"
             writer.write(head + b"expired")
             return
-        id, method = asked.message["id"], asked.message["method"]
+        id, method = request.message["id"], request.message["method"]
         result: dict[str, Any] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
         if method == "server/discover":
             result |= {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}

@@ -13,7 +13,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.transports.client_servers import HANDSHAKE, Asked, accepted, answer, event, linked, result, serving, stream
+from tests.transports.client_servers import (
+    HANDSHAKE,
+    ReceivedRequest,
+    accepted,
+    answer,
+    event,
+    linked,
+    result,
+    serving,
+    stream,
+)
 from tests.transports.client_servers import ask as ask_link
 from wharfinger import Client, Server
 from wharfinger import types as t
@@ -167,18 +177,18 @@ def test_a_batch_over_the_limit_is_not_a_message() -> None:
 
 @pytest.mark.parametrize("cycle", [1, 2, 7])
 def test_a_list_with_repeated_cursors_raises_an_error(cycle: int) -> None:
-    asked: list[Any] = []
+    cursors: list[Any] = []
 
     async def page(cursor: Any) -> tuple[list[int], str]:
-        asked.append(cursor)
-        return [1], f"cursor {len(asked) % cycle}"
+        cursors.append(cursor)
+        return [1], f"cursor {len(cursors) % cycle}"
 
     async def test() -> None:
         with pytest.raises(InvalidResponse, match="never ends"):
             await Listing(page, 10_000)
 
     run(test())
-    assert len(asked) == cycle + 1
+    assert len(cursors) == cycle + 1
 
 
 def test_a_template_over_the_limit_raises_an_error() -> None:
@@ -266,15 +276,15 @@ def test_a_list_with_a_long_cursor_is_not_cached() -> None:
 def test_a_flood_of_requests_over_http_causes_no_flood_of_posts(handled: bool) -> None:
     posted = 0
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         nonlocal posted
-        if "method" not in asked.message:
+        if "method" not in request.message:
             posted += 1
             accepted(writer)
             return
         stream(writer)
         writer.write(b"".join(event(id=f"q{number}", method="roots/list") for number in range(5000)))
-        writer.write(event(id=asked.message["id"], result={}))
+        writer.write(event(id=request.message["id"], result={}))
         writer.close()
 
     async def test() -> None:
@@ -316,7 +326,7 @@ async def open_error(client: Client) -> WharfingerError:
 def test_long_response_headers_are_refused_quickly(head: Callable[[int], bytes], times: int) -> None:
     """aiohttp accepts up to 128 fields of 8 KiB. Fields within these limits must be handled quickly."""
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         made = head(100 * times)
         status = b"307 Moved" if made.startswith(b"Location") else b"401 No"
         writer.write(b"HTTP/1.1 " + status + b"\r\n" + made + b"\r\nContent-Length: 0\r\n\r\n")
@@ -333,7 +343,7 @@ def test_long_response_headers_are_refused_quickly(head: Callable[[int], bytes],
 
 @pytest.mark.parametrize("kind", ["text/html", "text/event-stream", "x" * 5000, ""])
 def test_a_body_over_the_limit_is_not_kept_in_memory(kind: str) -> None:
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n"
         writer.write(head.encode())
         for _ in range(64):
@@ -355,16 +365,16 @@ def test_a_body_over_the_limit_is_not_kept_in_memory(kind: str) -> None:
 
 
 def test_instructions_of_10_mib_are_read() -> None:
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        if asked.message.get("method") == "initialize":
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if request.message.get("method") == "initialize":
             info = {"name": "x", "version": "1"}
             reported = {"capabilities": {}, "serverInfo": info, "instructions": "x" * 10 * MIB}
-            answer(writer, result(asked, protocolVersion="2025-11-25", **reported))
-        elif "id" in asked.message:
+            answer(writer, result(request, protocolVersion="2025-11-25", **reported))
+        elif "id" in request.message:
             answer(
                 writer,
                 json.dumps(
-                    {"jsonrpc": "2.0", "id": asked.message["id"], "error": {"code": -32601, "message": "x" * MIB}}
+                    {"jsonrpc": "2.0", "id": request.message["id"], "error": {"code": -32601, "message": "x" * MIB}}
                 ).encode(),
             )
         else:
@@ -380,9 +390,9 @@ def test_instructions_of_10_mib_are_read() -> None:
 def test_endless_redirects_raise_an_error() -> None:
     paths: list[str] = []
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        paths.append(asked.path)
-        writer.write(b"HTTP/1.1 307 Moved\r\nLocation: %sx\r\nContent-Length: 0\r\n\r\n" % asked.path.encode())
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        paths.append(request.path)
+        writer.write(b"HTTP/1.1 307 Moved\r\nLocation: %sx\r\nContent-Length: 0\r\n\r\n" % request.path.encode())
 
     async def test() -> None:
         async with serving(serve) as base:

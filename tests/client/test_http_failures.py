@@ -11,7 +11,7 @@ import pytest
 
 from tests.client.scripted import HANDSHAKE, STATELESS, Refusal, Script, run, settle
 from tests.client.test_eras import FakeServer, handshake, stateless
-from tests.transports.client_servers import Asked, answer, result, serving
+from tests.transports.client_servers import ReceivedRequest, answer, result, serving
 from wharfinger.client import Client, Retry
 from wharfinger.errors import ConnectionFailed, RequestTimeout, WharfingerError
 
@@ -115,15 +115,15 @@ class HeaderServer:
     def __init__(self, *tools: Any) -> None:
         self.tools = list(tools)
 
-    async def __call__(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
-        method = asked.message["method"] if asked.body else ""
+    async def __call__(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        method = request.message["method"] if request.body else ""
         if method == "server/discover":
-            found = result(asked, supportedVersions=[STATELESS], capabilities={}, resultType="complete")
+            found = result(request, supportedVersions=[STATELESS], capabilities={}, resultType="complete")
         elif method == "tools/list":
-            found = result(asked, tools=self.tools, resultType="complete")
+            found = result(request, tools=self.tools, resultType="complete")
         else:
-            expected = asked.headers.get("mcp-param-quay")
-            found = result(asked, content=[], structuredContent=expected, resultType="complete")
+            expected = request.headers.get("mcp-param-quay")
+            found = result(request, content=[], structuredContent=expected, resultType="complete")
         answer(writer, found)
 
 

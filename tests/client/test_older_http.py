@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.transports.client_servers import Asked, accepted, answer, event, run, serving, stream
+from tests.transports.client_servers import ReceivedRequest, accepted, answer, event, run, serving, stream
 from wharfinger import Client
 from wharfinger.errors import ConnectionFailed, ConnectionLost, NotAuthorized
 
@@ -27,17 +27,17 @@ class OldServer:
         self.seen: list[str] = []
         self.down: asyncio.StreamWriter | None = None
 
-    async def __call__(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
-        self.seen.append(f"{asked.verb} {asked.path}")
-        if asked.verb == "GET" and asked.path == "/sse":
+    async def __call__(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        self.seen.append(f"{request.verb} {request.path}")
+        if request.verb == "GET" and request.path == "/sse":
             self.down = writer
             stream(writer)
             writer.write(b"event: endpoint\ndata: /messages?session_id=1\n\n")
             await writer.drain()
             await asyncio.sleep(60)
-        elif asked.path.startswith("/messages") and self.down is not None:
+        elif request.path.startswith("/messages") and self.down is not None:
             accepted(writer)
-            await self.serve(asked.message, self.down)
+            await self.serve(request.message, self.down)
         else:
             answer(writer, b"no", "text/plain", self.status)
 
@@ -47,11 +47,11 @@ class OldServer:
         elif message.get("method") == "tools/call" and message["params"]["name"] == "vanish":
             down.transport.abort()
         elif message.get("method") == "tools/call":
-            self.asked = message["id"]
+            self.call_id = message["id"]
             down.write(event(id="q", method="roots/list"))
         elif message.get("id") == "q":
             content = [{"type": "text", "text": json.dumps(message["result"])}]
-            down.write(event(id=self.asked, result={"content": content}))
+            down.write(event(id=self.call_id, result={"content": content}))
 
 
 @pytest.mark.parametrize("status", ["404 Not Found", "405 Method Not Allowed", "400 Bad Request"])
@@ -87,8 +87,8 @@ def test_the_error_for_a_url_without_a_transport_suggests_another_url() -> None:
 
 
 def test_an_unauthorized_stream_raises_not_authorized() -> None:
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        status = "401 Unauthorized" if asked.verb == "GET" else "405 Method Not Allowed"
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        status = "401 Unauthorized" if request.verb == "GET" else "405 Method Not Allowed"
         answer(writer, b"token?", "text/plain", status)
 
     async def test() -> None:

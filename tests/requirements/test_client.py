@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.server.driving import looped
-from tests.transports.client_servers import Asked, accepted, answer, event, result, serving, stream
+from tests.transports.client_servers import ReceivedRequest, accepted, answer, event, result, serving, stream
 from wharfinger import Client, Context, Server
 from wharfinger.errors import InvalidResponse
 from wharfinger.testing import REVISIONS, Replay, Script, Transcript, Wire
@@ -119,10 +119,10 @@ async def test_the_server_name_affects_no_request(revision: str) -> None:
     (await recorded(harbour(), revision)).compare(await recorded(harbour("wharfinger-stub"), revision))
 
 
-def discovered(asked: Asked) -> bytes:
+def discovered(request: ReceivedRequest) -> bytes:
     """Return the result of `server/discover`."""
     capabilities = {"tools": {}, "resources": {}}
-    return result(asked, resultType="complete", supportedVersions=[STATELESS], capabilities=capabilities, ttlMs=0,
+    return result(request, resultType="complete", supportedVersions=[STATELESS], capabilities=capabilities, ttlMs=0,
                   cacheScope="private")  # fmt: skip
 
 
@@ -131,18 +131,18 @@ async def test_a_repeated_request_has_a_new_id() -> None:
     """Requirements C2.7-7 and C2.14-3."""
     ids: list[Any] = []
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        if asked.message["method"] == "server/discover":
-            answer(writer, discovered(asked))
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if request.message["method"] == "server/discover":
+            answer(writer, discovered(request))
             return
-        ids.append(asked.message["id"])
+        ids.append(request.message["id"])
         if len(ids) == 1:
             stream(writer)
             writer.close()
         elif len(ids) == 2:
-            answer(writer, result(asked, resultType="input_required", requestState="s"))
+            answer(writer, result(request, resultType="input_required", requestState="s"))
         else:
-            answer(writer, result(asked, resultType="complete", contents=[], ttlMs=0, cacheScope="private"))
+            answer(writer, result(request, resultType="complete", contents=[], ttlMs=0, cacheScope="private"))
 
     async with serving(serve) as url, Client(f"{url}/mcp") as client:
         await client.read_resource("s://note")
@@ -154,13 +154,13 @@ async def test_the_number_of_input_rounds_is_bounded() -> None:
     """Requirement C2.14-7."""
     rounds = 0
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         nonlocal rounds
-        if asked.message["method"] == "server/discover":
-            answer(writer, discovered(asked))
+        if request.message["method"] == "server/discover":
+            answer(writer, discovered(request))
         else:
             rounds += 1
-            answer(writer, result(asked, resultType="input_required", requestState=str(rounds)))
+            answer(writer, result(request, resultType="input_required", requestState=str(rounds)))
 
     async with serving(serve) as url, Client(f"{url}/mcp") as client:
         with pytest.raises(InvalidResponse, match="still asks after"):
@@ -175,13 +175,13 @@ async def test_a_client_with_handlers_opens_the_session_stream(listens: bool) ->
     own: list[asyncio.StreamWriter] = []
     answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        message = asked.message if asked.verb == "POST" else {}
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        message = request.message if request.verb == "POST" else {}
         method = message.get("method")
-        if asked.verb == "GET" and listens:
+        if request.verb == "GET" and listens:
             stream(writer)
             own.append(writer)
-        elif asked.verb != "POST":
+        elif request.verb != "POST":
             answer(writer, b"", status="405 Method Not Allowed")
         elif "id" not in message:
             accepted(writer)
@@ -190,7 +190,7 @@ async def test_a_client_with_handlers_opens_the_session_stream(listens: bool) ->
             accepted(writer)
         elif method == "initialize":
             info = {"name": "s", "version": "1"}
-            opened = result(asked, protocolVersion="2025-11-25", capabilities={"tools": {}}, serverInfo=info)
+            opened = result(request, protocolVersion="2025-11-25", capabilities={"tools": {}}, serverInfo=info)
             answer(writer, opened, more="Mcp-Session-Id: abc\r\n")
         elif method != "tools/call":
             answer(writer, b"{}", status="400 Bad Request")
@@ -199,7 +199,7 @@ async def test_a_client_with_handlers_opens_the_session_stream(listens: bool) ->
                 own[0].write(event(id=1, method="roots/list"))
                 await own[0].drain()
                 await answered
-            answer(writer, result(asked, content=[]))
+            answer(writer, result(request, content=[]))
 
     async with serving(serve) as url, Client(f"{url}/mcp", roots=["file:///home"]) as client:
         await client.call_tool("where")
@@ -213,13 +213,13 @@ async def test_a_client_with_handlers_opens_the_session_stream(listens: bool) ->
 async def test_a_tool_that_is_left_out_is_reported_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     """Requirement C2.8-6."""
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        if asked.message["method"] == "server/discover":
-            answer(writer, discovered(asked))
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if request.message["method"] == "server/discover":
+            answer(writer, discovered(request))
             return
         wrong = {"type": "object", "properties": {"n": {"type": "number", "x-mcp-header": "N"}}}
         tools = [{"name": "fine", "inputSchema": {"type": "object"}}, {"name": "broken", "inputSchema": wrong}]
-        answer(writer, result(asked, resultType="complete", tools=tools, ttlMs=0, cacheScope="private"))
+        answer(writer, result(request, resultType="complete", tools=tools, ttlMs=0, cacheScope="private"))
 
     async with serving(serve) as url, Client(f"{url}/mcp") as client:
         assert [tool.name for tool in await client.list_tools()] == ["fine"]
@@ -231,20 +231,20 @@ async def test_a_server_of_the_oldest_transport_is_found() -> None:
     """Requirement C2.10-3."""
     streams: list[asyncio.StreamWriter] = []
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        if asked.verb == "GET":
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if request.verb == "GET":
             stream(writer)
             writer.write(b"event: endpoint\ndata: /messages?id=1\n\n")
             streams.append(writer)
-        elif asked.path != "/messages?id=1":
+        elif request.path != "/messages?id=1":
             answer(writer, b"", status="405 Method Not Allowed")
         else:
             accepted(writer)
-            if asked.message.get("method") == "initialize":
+            if request.message.get("method") == "initialize":
                 info = {"name": "s", "version": "1"}
                 streams[-1].write(
                     event(
-                        id=asked.message["id"],
+                        id=request.message["id"],
                         result={"protocolVersion": "2024-11-05", "capabilities": {}, "serverInfo": info},
                     )
                 )

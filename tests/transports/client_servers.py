@@ -21,7 +21,7 @@ LIMITS = Limits(message=100_000, depth=64)
 STATELESS, HANDSHAKE = REVISIONS["2026-07-28"], REVISIONS["2025-11-25"]
 
 
-class Asked(msgspec.Struct):
+class ReceivedRequest(msgspec.Struct):
     """A received HTTP request."""
 
     verb: str
@@ -34,7 +34,7 @@ class Asked(msgspec.Struct):
         return json.loads(self.body)
 
 
-Serve = Callable[[Asked, asyncio.StreamWriter], Awaitable[None]]
+Serve = Callable[[ReceivedRequest, asyncio.StreamWriter], Awaitable[None]]
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -57,7 +57,7 @@ async def serving(serve: Serve, **options: Any) -> AsyncIterator[str]:
                     name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:-2])
                 }
                 body = await reader.readexactly(int(headers.get("content-length", "0")))
-                await serve(Asked(verb, path, headers, body), writer)
+                await serve(ReceivedRequest(verb, path, headers, body), writer)
                 await writer.drain()
         writer.close()
 
@@ -91,8 +91,8 @@ def accepted(writer: asyncio.StreamWriter) -> None:
     answer(writer, b"", status="202 Accepted")
 
 
-def result(asked: Asked, **members: Any) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", "id": asked.message["id"], "result": members}).encode()
+def result(request: ReceivedRequest, **members: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": request.message["id"], "result": members}).encode()
 
 
 def stream(writer: asyncio.StreamWriter) -> None:
@@ -106,8 +106,8 @@ def event(**members: Any) -> bytes:
 def ask(
     link: Any, method: str = "tools/list", timeout: float | None = 10.0, **params: Any
 ) -> Coroutine[Any, Any, Message]:
-    asked: Coroutine[Any, Any, Message] = link.request(method, t.PaginatedRequestParams(**params), timeout=timeout)
-    return asked
+    call: Coroutine[Any, Any, Message] = link.request(method, t.PaginatedRequestParams(**params), timeout=timeout)
+    return call
 
 
 def got(message: Message) -> Any:

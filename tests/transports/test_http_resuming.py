@@ -11,7 +11,7 @@ import pytest
 
 from tests.transports.client_servers import (
     HANDSHAKE,
-    Asked,
+    ReceivedRequest,
     accepted,
     answer,
     ask,
@@ -33,11 +33,11 @@ def test_the_answer_arrives_on_the_resumed_stream(revision: str) -> None:
     times: list[float] = []
     seen: list[tuple[str, str | None]] = []
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        seen.append((asked.verb, asked.headers.get("last-event-id")))
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        seen.append((request.verb, request.headers.get("last-event-id")))
         times.append(time.monotonic())
         stream(writer)
-        if asked.verb == "POST":
+        if request.verb == "POST":
             writer.write(b"id: e1\nretry: 200\ndata: \n\n")
         elif len(seen) == 2:  # a second break, after another event
             writer.write(b"id: e2\n" + event(method="notifications/message", params={"level": "info", "data": 1}))
@@ -58,15 +58,15 @@ def test_the_answer_arrives_on_the_resumed_stream(revision: str) -> None:
 
 
 def test_a_stream_that_breaks_within_an_event_resumes_after_the_last_complete_one() -> None:
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        if asked.verb == "POST":
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if request.verb == "POST":
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
             body = b'id: e1\nretry: 1\ndata: \n\ndata: {"jso'
             writer.write(b"%x\r\n%s\r\n" % (len(body), body))
             await writer.drain()
             writer.transport.abort()
         else:
-            assert asked.headers["last-event-id"] == "e1"
+            assert request.headers["last-event-id"] == "e1"
             stream(writer)
             writer.write(event(id=1, result={}))
             writer.close()
@@ -83,10 +83,10 @@ def test_a_stream_that_cannot_be_resumed_is_reported(status: str) -> None:
     """The client stops after three attempts without a new event."""
     gets = 0
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         nonlocal gets
-        if asked.verb == "POST" or status == "200 OK":
-            gets += asked.verb == "GET"
+        if request.verb == "POST" or status == "200 OK":
+            gets += request.verb == "GET"
             stream(writer)
             writer.write(b"id: e1\nretry: 1\ndata: \n\n")
             writer.close()
@@ -104,8 +104,8 @@ def test_a_stream_that_cannot_be_resumed_is_reported(status: str) -> None:
 
 
 def test_the_end_of_the_session_while_resuming_is_reported() -> None:
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        if asked.verb == "POST":
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if request.verb == "POST":
             stream(writer)
             writer.write(b"id: e1\nretry: 1\ndata: \n\n")
             writer.close()
@@ -131,8 +131,8 @@ def test_a_stateless_stream_is_not_resumed() -> None:
     """2026-07-28: a broken stream loses the request."""
     seen: list[str] = []
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        seen.append(asked.verb)
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        seen.append(request.verb)
         stream(writer)
         writer.write(b"id: e1\nretry: 1\ndata: \n\n")
         writer.close()
@@ -150,7 +150,7 @@ def test_a_gap_in_a_session_stream_without_event_ids_is_reported() -> None:
     missed: asyncio.Queue[None] = asyncio.Queue()
     gets = 0
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         nonlocal gets
         gets += 1
         stream(writer)
@@ -181,14 +181,14 @@ class RequestingServer:
         self.own_stream = own_stream
         self.answers: asyncio.Queue[Any] = asyncio.Queue()
 
-    async def __call__(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
-        if asked.verb == "GET":
+    async def __call__(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if request.verb == "GET":
             stream(writer)
             for question in self.questions:
                 writer.write(event(**question))
             await writer.drain()
             await asyncio.sleep(30)
-        message = asked.message
+        message = request.message
         if "method" not in message:
             accepted(writer)
             self.answers.put_nowait(message)
@@ -255,9 +255,9 @@ def test_a_cancelled_request_stops_its_handler_and_is_not_answered() -> None:
         begun, stopped = asyncio.Event(), asyncio.Event()
         server = RequestingServer({"id": 1, "method": "elicitation/create"}, own_stream=True)
 
-        async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-            if asked.verb != "GET":
-                await server(asked, writer)
+        async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+            if request.verb != "GET":
+                await server(request, writer)
                 return
             stream(writer)
             writer.write(event(id=1, method="elicitation/create"))
@@ -330,10 +330,10 @@ def test_closing_the_connection_cancels_pending_requests_from_the_server() -> No
 def test_a_notification_is_sent_before_later_requests() -> None:
     order: list[str] = []
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        order.append(asked.message["method"])
-        if "id" in asked.message:
-            answer(writer, result(asked))
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        order.append(request.message["method"])
+        if "id" in request.message:
+            answer(writer, result(request))
         else:
             accepted(writer)
 

@@ -14,7 +14,7 @@ from tests.transports.client_servers import (
     HANDSHAKE,
     LIMITS,
     STATELESS,
-    Asked,
+    ReceivedRequest,
     answer,
     ask,
     event,
@@ -40,8 +40,8 @@ from wharfinger.protocol.jsonrpc import Message
 from wharfinger.transports.http_client.http_link import HttpLink, NoMessage
 
 
-async def ok(asked: Asked, writer: asyncio.StreamWriter) -> None:
-    answer(writer, result(asked, verb=asked.verb))
+async def ok(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    answer(writer, result(request, verb=request.verb))
 
 
 def got(message: Message) -> bytes:
@@ -58,11 +58,11 @@ def refused(message: Message) -> bytes:
 
 def test_a_stateless_request_repeats_its_routing_in_headers() -> None:
     """2026-07-28, Streamable HTTP, standard headers. Values that are not valid in a header are sent in base64."""
-    seen: list[Asked] = []
+    seen: list[ReceivedRequest] = []
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        seen.append(asked)
-        answer(writer, result(asked))
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        seen.append(request)
+        answer(writer, result(request))
 
     async def test() -> None:
         async with linked(serve) as link:
@@ -88,9 +88,9 @@ def test_annotated_arguments_are_repeated_in_headers() -> None:
     """2026-07-28, x-mcp-header."""
     seen: list[dict[str, str]] = []
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        seen.append(asked.headers)
-        answer(writer, result(asked))
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        seen.append(request.headers)
+        answer(writer, result(request))
 
     async def test() -> None:
         schema = {"type": "object", "properties": {"quay": {"type": "integer", "x-mcp-header": "Quay"}}}
@@ -108,15 +108,15 @@ def test_a_session_is_kept_and_ended() -> None:
     """Handshake era: each request has the session id and version, and notifications/initialized is sent first."""
     seen: list[tuple[Any, ...]] = []
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        method = asked.message["method"] if asked.body else ""
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        method = request.message["method"] if request.body else ""
         seen.append(
-            (asked.verb, method, asked.headers.get("mcp-session-id"), asked.headers.get("mcp-protocol-version"))
+            (request.verb, method, request.headers.get("mcp-session-id"), request.headers.get("mcp-protocol-version"))
         )
-        if asked.verb == "DELETE" or method.startswith("notifications/"):
+        if request.verb == "DELETE" or method.startswith("notifications/"):
             answer(writer, b"", status="202 Accepted")
         else:
-            answer(writer, result(asked), more="Mcp-Session-Id: s1\r\n" if method == "initialize" else "")
+            answer(writer, result(request), more="Mcp-Session-Id: s1\r\n" if method == "initialize" else "")
 
     async def test() -> None:
         async with linked(serve, rules=None) as link:
@@ -138,8 +138,8 @@ def test_a_session_is_kept_and_ended() -> None:
 def test_an_unusable_answer_is_refused(more: str) -> None:
     """The session id is not valid in a header, or the body is compressed."""
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        answer(writer, result(asked), more=more)
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        answer(writer, result(request), more=more)
 
     async def test() -> None:
         async with linked(serve, rules=None) as link:
@@ -152,13 +152,13 @@ def test_an_unusable_answer_is_refused(more: str) -> None:
 def test_an_answer_may_be_sent_as_an_event() -> None:
     """A priming event, comments, other events, progress and an answer to another request come before the answer."""
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         stream(writer)
         writer.write(b"id: 1\ndata:\n\n: comment\n\nevent: endpoint\ndata: /x\n\n")
-        token = asked.message["params"]["_meta"]["progressToken"]
+        token = request.message["params"]["_meta"]["progressToken"]
         writer.write(event(method="notifications/progress", params={"progressToken": token, "progress": 1}))
         writer.write(event(id=999, result={"wrong": 1}))
-        writer.write(event(id=asked.message["id"], result={"right": 1}))
+        writer.write(event(id=request.message["id"], result={"right": 1}))
         writer.close()
 
     async def test() -> None:
@@ -178,15 +178,15 @@ def test_a_server_may_send_requests_on_a_stream_of_the_handshake_era() -> None:
     """A ping is answered by a separate POST while the call continues."""
     replied: asyncio.Queue[Any] = asyncio.Queue()
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        if "method" not in asked.message:
-            replied.put_nowait(asked.message)
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if "method" not in request.message:
+            replied.put_nowait(request.message)
             answer(writer, b"", status="202 Accepted")
             return
         stream(writer)
         writer.write(event(id="p", method="ping") + event(id="s", method="sampling/createMessage", params={}))
         replies = [await replied.get(), await replied.get()]
-        writer.write(event(id=asked.message["id"], result={"got": sorted(r["id"] for r in replies)}))
+        writer.write(event(id=request.message["id"], result={"got": sorted(r["id"] for r in replies)}))
         writer.close()
 
     async def test() -> None:
@@ -231,9 +231,9 @@ def test_cancelling_notifies_the_server_in_the_handshake_era() -> None:
     """Spec §2.9: a disconnect has no meaning there."""
     reported: asyncio.Queue[Any] = asyncio.Queue()
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        if asked.message["method"] == "notifications/cancelled":
-            reported.put_nowait(asked.message["params"]["requestId"])
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if request.message["method"] == "notifications/cancelled":
+            reported.put_nowait(request.message["params"]["requestId"])
             answer(writer, b"", status="202 Accepted")
 
     async def test() -> None:
@@ -248,7 +248,7 @@ def test_cancelling_notifies_the_server_in_the_handshake_era() -> None:
 
 
 def test_closing_fails_pending_calls() -> None:
-    async def silent(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def silent(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         arrived.set()
 
     arrived = asyncio.Event()
@@ -320,7 +320,7 @@ def test_a_response_that_is_not_an_answer_is_reported(
 ) -> None:
     """Security C28: the error is prompt and typed, and contains the URL and the response."""
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         answer(writer, body, kind, status)
 
     async def test() -> None:
@@ -337,7 +337,7 @@ def test_a_response_that_is_not_an_answer_is_reported(
 def test_an_error_object_is_used_with_any_status() -> None:
     """Spec §2.7: the body is read first. An error without an id answers the request of its POST."""
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32020,"message":"x"}}'
         answer(writer, body, status="400 Bad Request")
 
@@ -352,13 +352,13 @@ def test_an_error_object_is_used_with_any_status() -> None:
 def test_an_error_event_without_an_id_is_not_an_answer() -> None:
     """An event may belong to any request. The body of a POST belongs to its request."""
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         stream(writer)
         writer.write(event(error={"code": -32603, "message": "astray"}))
-        if asked.message["method"] != "x/ended":
+        if request.message["method"] != "x/ended":
             await writer.drain()
             await asyncio.sleep(0.1)
-            writer.write(event(id=asked.message["id"], result={"late": 1}))
+            writer.write(event(id=request.message["id"], result={"late": 1}))
         writer.close()
 
     async def test() -> None:
@@ -374,9 +374,9 @@ def test_an_error_event_without_an_id_is_not_an_answer() -> None:
 def test_the_end_of_the_session_is_reported_for_each_later_request() -> None:
     """Security C30: the server answers 404 within a session."""
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        if asked.message["method"] == "initialize":
-            answer(writer, result(asked), more="Mcp-Session-Id: s1\r\n")
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if request.message["method"] == "initialize":
+            answer(writer, result(request), more="Mcp-Session-Id: s1\r\n")
         else:
             answer(writer, b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"no session"}}', status="404 Not Found")
 
@@ -400,7 +400,7 @@ def test_the_end_of_the_session_is_reported_for_each_later_request() -> None:
 def test_a_broken_connection_is_reported_at_once(part: bytes) -> None:
     """Security C29: the connection is reset before or within an answer."""
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(part)
         writer.close()
 
@@ -413,7 +413,7 @@ def test_a_broken_connection_is_reported_at_once(part: bytes) -> None:
 
 
 def test_a_server_without_http_is_reported() -> None:
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH_9\r\n\r\n")
         writer.close()
 
@@ -426,7 +426,7 @@ def test_a_server_without_http_is_reported() -> None:
 
 
 def test_a_stream_that_ends_without_an_answer_is_reported() -> None:
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         stream(writer)
         writer.write(b": nothing\n\n")
         writer.close()
@@ -444,7 +444,7 @@ def test_a_body_over_the_limit_is_refused(declared: bool) -> None:
     """Security C27: the size is declared or counted."""
     sent = 0
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         nonlocal sent
         length = "Content-Length: 64000000\r\n" if declared else "Connection: close\r\n"
         writer.write(f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{length}\r\n".encode())
@@ -465,7 +465,7 @@ def test_a_body_over_the_limit_is_refused(declared: bool) -> None:
 def test_an_endless_event_is_refused() -> None:
     """Security C26."""
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         stream(writer)
         writer.write(b"data: ")
         for _ in range(1000):
@@ -483,12 +483,12 @@ def test_an_endless_event_is_refused() -> None:
 def test_a_redirect_within_the_origin_is_followed_and_remembered() -> None:
     paths: list[str] = []
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        paths.append(asked.path)
-        if asked.path == "/mcp":
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        paths.append(request.path)
+        if request.path == "/mcp":
             answer(writer, b"", "text/plain", "307 Temporary Redirect", "Location: /mcp/\r\n")
         else:
-            answer(writer, result(asked))
+            answer(writer, result(request))
 
     async def test() -> None:
         async with linked(serve) as link:
@@ -501,11 +501,11 @@ def test_a_redirect_within_the_origin_is_followed_and_remembered() -> None:
 
 def test_a_redirect_to_another_origin_is_not_followed() -> None:
     """Security C25: another origin must not get the credentials."""
-    reached: list[Asked] = []
+    reached: list[ReceivedRequest] = []
 
-    async def other(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        reached.append(asked)
-        answer(writer, result(asked))
+    async def other(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        reached.append(request)
+        answer(writer, result(request))
 
     async def test() -> None:
         async with serving(other) as elsewhere:
@@ -517,7 +517,7 @@ def test_a_redirect_to_another_origin_is_not_followed() -> None:
                 "",
             ):
 
-                async def serve(asked: Asked, writer: asyncio.StreamWriter, to: str = location) -> None:
+                async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter, to: str = location) -> None:
                     answer(writer, b"", "text/plain", "307 Temporary Redirect", f"Location: {to}\r\n")
 
                 async with linked(serve) as link:
@@ -529,7 +529,7 @@ def test_a_redirect_to_another_origin_is_not_followed() -> None:
 
 
 def test_circular_redirects_are_refused() -> None:
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         answer(writer, b"", "text/plain", "308 Permanent Redirect", "Location: /mcp\r\n")
 
     async def test() -> None:
@@ -545,9 +545,9 @@ def test_a_session_stream_reports_notifications_and_is_reopened() -> None:
     seen: list[str | None] = []
     got: asyncio.Queue[Any] = asyncio.Queue()
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        seen.append(asked.headers.get("last-event-id"))
-        assert (asked.verb, asked.headers["accept"]) == ("GET", "text/event-stream")
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        seen.append(request.headers.get("last-event-id"))
+        assert (request.verb, request.headers["accept"]) == ("GET", "text/event-stream")
         stream(writer)
         number = len(seen)
         writer.write(b"retry: 1\nid: e%d\n" % number + event(method=f"notifications/x{number}"))
@@ -568,7 +568,7 @@ def test_a_session_stream_reports_notifications_and_is_reopened() -> None:
 
 
 def test_a_server_without_a_session_stream_is_reported() -> None:
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         answer(writer, b"", "text/plain", "405 Method Not Allowed")
 
     async def test() -> None:

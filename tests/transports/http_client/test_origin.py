@@ -13,7 +13,18 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import absent
-from tests.transports.client_servers import HANDSHAKE, LIMITS, Asked, answer, ask, got, linked, result, run, serving
+from tests.transports.client_servers import (
+    HANDSHAKE,
+    LIMITS,
+    ReceivedRequest,
+    answer,
+    ask,
+    got,
+    linked,
+    result,
+    run,
+    serving,
+)
 from wharfinger.errors import ConnectionFailed, NotAuthorized, RequestTimeout
 from wharfinger.transports.http_client.http_link import HttpLink
 
@@ -37,9 +48,9 @@ class TokenList:
         return bool(self.tokens)
 
 
-async def require_good_token(asked: Asked, writer: asyncio.StreamWriter) -> None:
-    if asked.headers.get("authorization") == "Bearer good":
-        answer(writer, result(asked, verb=asked.verb))
+async def require_good_token(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    if request.headers.get("authorization") == "Bearer good":
+        answer(writer, result(request, verb=request.verb))
     else:
         answer(writer, b"who?", "text/plain", "401 Unauthorized", "WWW-Authenticate: Bearer realm=x\r\n")
 
@@ -80,9 +91,9 @@ def test_the_deadline_is_paused_while_a_user_signs_in() -> None:
         async with linked(require_good_token, auth=TokenList("old", "good", takes=0.3)) as link:
             assert got(await ask(link, timeout=0.2)) == {"verb": "POST"}
 
-        async def silent(asked: Asked, writer: asyncio.StreamWriter) -> None:
-            if asked.headers["authorization"] != "Bearer good":
-                await require_good_token(asked, writer)
+        async def silent(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+            if request.headers["authorization"] != "Bearer good":
+                await require_good_token(request, writer)
 
         async with linked(silent, auth=TokenList("old", "good", takes=0.3)) as link:
             with pytest.raises(RequestTimeout):
@@ -93,16 +104,16 @@ def test_the_deadline_is_paused_while_a_user_signs_in() -> None:
 
 def test_credentials_are_not_sent_to_another_server() -> None:
     """Security C25: this holds for given headers and for those of a sign-in."""
-    reached: list[Asked] = []
+    reached: list[ReceivedRequest] = []
 
-    async def other(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        reached.append(asked)
-        answer(writer, result(asked))
+    async def other(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        reached.append(request)
+        answer(writer, result(request))
 
     async def test() -> None:
         async with serving(other) as elsewhere:
 
-            async def moved(asked: Asked, writer: asyncio.StreamWriter) -> None:
+            async def moved(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
                 answer(writer, b"", "text/plain", "307 Temporary Redirect", f"Location: {elsewhere}/mcp\r\n")
 
             async with linked(moved, auth=TokenList("good")) as link:
@@ -114,7 +125,7 @@ def test_credentials_are_not_sent_to_another_server() -> None:
 
 
 def test_a_redirect_that_may_change_the_method_is_reported_with_its_location() -> None:
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         answer(writer, b"", "text/plain", "301 Moved Permanently", "Location: /new\r\n")
 
     async def test() -> None:
@@ -132,9 +143,9 @@ def test_credentials_of_a_file_are_not_sent(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("NETRC", str(netrc))
     seen: list[Mapping[str, str]] = []
 
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        seen.append(asked.headers)
-        answer(writer, result(asked))
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        seen.append(request.headers)
+        answer(writer, result(request))
 
     async def test() -> None:
         async with linked(serve, rules=HANDSHAKE) as link:
@@ -157,9 +168,9 @@ def clear(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
 
 
 def test_a_request_is_sent_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        assert asked.path == "http://harbour.test/mcp"
-        answer(writer, result(asked, through=True))
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        assert request.path == "http://harbour.test/mcp"
+        answer(writer, result(request, through=True))
 
     async def test() -> None:
         async with serving(serve) as proxy:
@@ -189,8 +200,8 @@ def test_an_unreachable_proxy_is_named_in_the_error(scheme: str, monkeypatch: py
 
 
 def test_a_proxy_that_refuses_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        assert asked.verb == "CONNECT"
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        assert request.verb == "CONNECT"
         answer(writer, b"", "text/plain", "407 Proxy Authentication Required")
 
     async def test() -> None:
@@ -221,8 +232,8 @@ def certificate(folder: Path) -> ssl.SSLContext:
 
 
 def test_an_untrusted_certificate_is_reported(tmp_path: Path) -> None:
-    async def ok(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        answer(writer, result(asked))
+    async def ok(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        answer(writer, result(request))
 
     async def test() -> None:
         async with serving(ok, ssl=certificate(tmp_path)) as base:

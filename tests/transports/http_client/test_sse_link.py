@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from tests.transports.client_servers import LIMITS, Asked, accepted, answer, ask, event, got, run, serving, stream
+from tests.transports.client_servers import (
+    LIMITS,
+    ReceivedRequest,
+    accepted,
+    answer,
+    ask,
+    event,
+    got,
+    run,
+    serving,
+    stream,
+)
 from wharfinger import types as t
 from wharfinger.errors import (
     ConnectionFailed,
@@ -36,16 +47,16 @@ class FakeSseServer:
         self.answers: asyncio.Queue[Any] = asyncio.Queue()
         self.status = ""
 
-    async def __call__(self, asked: Asked, writer: asyncio.StreamWriter) -> None:
-        if asked.verb == "GET":
-            assert asked.headers["accept"] == "text/event-stream"
+    async def __call__(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        if request.verb == "GET":
+            assert request.headers["accept"] == "text/event-stream"
             self.down = writer
             stream(writer)
             writer.write(b": hello\n\nevent: endpoint\ndata: " + self.endpoint.encode() + b"\n\n")
             await writer.drain()
             await asyncio.sleep(60)
-        message = asked.message
-        self.posts.append((asked.path, message))
+        message = request.message
+        self.posts.append((request.path, message))
         if self.status:
             answer(writer, b"not now", "text/plain", self.status)
             return
@@ -170,7 +181,7 @@ def test_a_refused_message_fails_its_request() -> None:
 def test_a_response_that_is_not_a_stream_is_reported(
     status: str, kind: str, body: bytes, error: type[Exception], words: str
 ) -> None:
-    async def serve(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         answer(writer, body, kind, status, "Connection: close\r\n")
 
     async def test() -> None:
