@@ -12,7 +12,7 @@ from wharfinger.auth.urls import (
 )
 
 SERVER = "https://harbour.example/api/mcp"
-HERE = "http://localhost:8000/mcp"
+LOCAL_SERVER = "http://localhost:8000/mcp"
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,9 @@ HERE = "http://localhost:8000/mcp"
         ("https://8.8.8.8/token", SERVER, None),
         ("javascript:alert(1)", SERVER, "not an http"),
         ("https://as.example/token#x", SERVER, "fragment"),
-        ("http://127.0.0.1:9/token", HERE, None),
-        ("http://as.example/token", HERE, "not https"),
-        ("https://as.example/token", HERE, None),
+        ("http://127.0.0.1:9/token", LOCAL_SERVER, None),
+        ("http://as.example/token", LOCAL_SERVER, "not https"),
+        ("https://as.example/token", LOCAL_SERVER, None),
     ],
 )
 def test_only_urls_that_a_server_may_refer_to_are_requested(url: str, server: str, fault: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Conversations are private files, bounded in number and size, and always valid for a model."""
+"""Saved conversations are private files, bounded in number and size, and always valid input for a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wharfinger.chat.conversation_store import ConversationStore, state_folder
 from wharfinger.errors import StoreUnusable
 
 
-def asked(*questions: str) -> Conversation:
+def conversation_with(*questions: str) -> Conversation:
     conversation = Conversation(model="ollama/x")
     for question in questions:
         conversation.ask(question, [])
@@ -26,19 +26,19 @@ def asked(*questions: str) -> Conversation:
 def test_the_last_conversation_is_loaded(tmp_path: Path) -> None:
     store = ConversationStore(tmp_path / "chat")
     assert store.last() is None
-    conversation = asked("one")
+    conversation = conversation_with("one")
     picture = t.ImageContent(data=b"\x89PNG", mime_type="image/png")
     conversation.add_answer([t.ToolUseContent(id="1", name="draw", input={"x": [1, None]})])
     link = t.ResourceLink(uri="tide://now", name="now")
     conversation.add_results([t.ToolResultContent(tool_use_id="1", content=[picture, link], is_error=False)])
-    store.save(asked("an older one"))
+    store.save(conversation_with("an older one"))
     store.forget_file()
     store.save(conversation)
     assert ConversationStore(tmp_path / "chat").last() == conversation
 
 
 def test_a_continued_conversation_stays_in_its_file(tmp_path: Path) -> None:
-    ConversationStore(tmp_path / "chat").save(asked("one"))
+    ConversationStore(tmp_path / "chat").save(conversation_with("one"))
     again = ConversationStore(tmp_path / "chat")
     conversation = again.last()
     assert conversation is not None
@@ -48,16 +48,19 @@ def test_a_continued_conversation_stays_in_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no modes")
-def test_only_the_owner_may_read_it(tmp_path: Path) -> None:
+def test_only_the_owner_may_read_a_saved_conversation(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
-        ConversationStore(tmp_path / "chat").save(asked("one"))
+        ConversationStore(tmp_path / "chat").save(conversation_with("one"))
     finally:
         os.umask(old)
     (file,) = (tmp_path / "chat").iterdir()
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     file.parent.chmod(0o755)
-    for use in (ConversationStore(tmp_path / "chat").last, lambda: ConversationStore(tmp_path / "chat").save(asked())):
+    for use in (
+        ConversationStore(tmp_path / "chat").last,
+        lambda: ConversationStore(tmp_path / "chat").save(conversation_with()),
+    ):
         with pytest.raises(StoreUnusable, match="chmod 700"):
             use()
 
@@ -67,7 +70,7 @@ def test_the_oldest_conversations_are_deleted(tmp_path: Path, monkeypatch: pytes
     for number in range(4):
         store = ConversationStore(tmp_path)
         tmp_path.chmod(0o700)
-        store.save(asked(f"question {number}"))
+        store.save(conversation_with(f"question {number}"))
         os.utime(store._file, ns=(number, number))  # type: ignore[arg-type]
     left = sorted(file.read_text() for file in tmp_path.iterdir())
     assert len(left) == 3 and not any("question 0" in text for text in left)
@@ -75,7 +78,7 @@ def test_the_oldest_conversations_are_deleted(tmp_path: Path, monkeypatch: pytes
 
 def test_the_oldest_questions_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversation_store, "MAX_CONVERSATION_BYTES", 4000)
-    conversation = asked(*(f"{number}: {'x' * 500}" for number in range(5)))
+    conversation = conversation_with(*(f"{number}: {'x' * 500}" for number in range(5)))
     conversation.versions["tide://now"] = "1"
     store = ConversationStore(tmp_path / "chat")
     store.save(conversation)
@@ -85,13 +88,13 @@ def test_the_oldest_questions_are_dropped(tmp_path: Path, monkeypatch: pytest.Mo
     assert isinstance(first, t.TextContent) and first.text.startswith("2:")
     assert conversation.versions == {}
     with pytest.raises(StoreUnusable, match="one question has more than"):
-        store.save(asked("x" * 5000))
+        store.save(conversation_with("x" * 5000))
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"format":1,"messages":3}', b"[" * 100_000])
 def test_a_damaged_file_is_reported(tmp_path: Path, data: bytes) -> None:
     store = ConversationStore(tmp_path / "chat")
-    store.save(asked("one"))
+    store.save(conversation_with("one"))
     (file,) = (tmp_path / "chat").iterdir()
     file.write_bytes(data)
     with pytest.raises(StoreUnusable, match=r"cannot be read.*start without -c"):
@@ -99,7 +102,7 @@ def test_a_damaged_file_is_reported(tmp_path: Path, data: bytes) -> None:
 
 
 def test_a_call_that_was_stopped_gets_a_result() -> None:
-    conversation = asked("one")
+    conversation = conversation_with("one")
     calls = [t.ToolUseContent(id=id, name="rise", input={}) for id in ("a", "b")]
     conversation.add_answer([t.TextContent(text="I will"), *calls])
     conversation.repair()
@@ -111,7 +114,7 @@ def test_a_call_that_was_stopped_gets_a_result() -> None:
 
 
 def test_dropping_keeps_a_question_first_and_results_with_their_calls() -> None:
-    conversation = asked("one")
+    conversation = conversation_with("one")
     conversation.add_answer([t.ToolUseContent(id="a", name="rise", input={})])
     conversation.repair()
     conversation.ask("two", [])

@@ -80,7 +80,7 @@ def test_the_error_of_a_dead_server_does_not_contain_its_stderr(tmp_path: Path) 
     asyncio.run(asyncio.wait_for(run(), 30))
 
 
-def test_an_unknown_tool_names_the_servers_that_are_down() -> None:
+def test_the_error_for_an_unknown_tool_names_the_servers_that_are_down() -> None:
     harbour = Server("harbour")
 
     @harbour.tool

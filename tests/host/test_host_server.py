@@ -1,4 +1,4 @@
-"""A host as one server: what each of its servers has, under the host's names, and told when it changes."""
+"""A host as one server: the features of all its servers under the host's names, and notifications of changes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_resources_and_prompts_of_all_servers_are_one_list(revision: str) -> Non
     run(test())
 
 
-def test_a_uri_of_two_servers_is_listed_once_and_named_when_it_is_read() -> None:
+def test_a_uri_of_two_servers_is_listed_once_and_reading_it_names_both_servers() -> None:
     async def test() -> None:
         async with Host({"one": library(), "two": library()}) as host:
             await host.ready()

@@ -18,7 +18,7 @@ def folder_server(folder: Path) -> list[str]:
     return [sys.executable, "-m", "wharfinger", "serve", "--stdio", str(folder)]
 
 
-async def asked(host: Host, name: str, **arguments: Any) -> str:
+async def call_tool(host: Host, name: str, **arguments: Any) -> str:
     call = {"id": "1", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
     (message,) = await host.call(call)
     return str(message["content"])
@@ -42,23 +42,25 @@ def test_resources_are_found_by_their_contents_in_every_server(tmp_path: Path) -
         dead = [sys.executable, "-c", "raise SystemExit(3)"]
         async with Host({"logs": folder_server(tmp_path), "notes": notes, "dead": dead}) as host:
             await host.ready(30)
-            found = await asked(host, "search_resources", query="pilot")
+            found = await call_tool(host, "search_resources", query="pilot")
             rows = {row.split()[0].partition("?")[0]: row for row in found.splitlines()}
             assert "note://two" not in rows
             assert "server notes" in rows["note://one"] and "Nobody saw the pilot." in rows["note://one"]
             log = rows[(tmp_path / "log.txt").as_uri().replace(str(tmp_path.parent), "")]
             assert "server logs" in log and "2000: entry 2000 the pilot boarded" in log
             assert "[dead: it cannot be reached: " in found and "exit code 3" in found
-            window = await asked(host, "read_resource", uri=log.split()[0])
+            window = await call_tool(host, "read_resource", uri=log.split()[0])
             assert "entry 2000 the pilot boarded" in window and len(window) < 5_000
-            nothing = await asked(host, "search_resources", query="submarine")
+            nothing = await call_tool(host, "search_resources", query="submarine")
             assert nothing.startswith("Nothing was found for 'submarine'. Try other words")
-            assert (await asked(host, "search_resources", query="x" * 5_000)).startswith("Error: Search for at most")
+            assert (await call_tool(host, "search_resources", query="x" * 5_000)).startswith(
+                "Error: Search for at most"
+            )
 
     asyncio.run(asyncio.wait_for(run(), 60))
 
 
-def test_resources_are_listed_in_pages_with_what_is_missing() -> None:
+def test_resources_are_listed_in_pages_with_the_servers_that_are_down() -> None:
     server = Server("ships")
     for number in range(150):
         server.resource(f"ship://{number:03}", name=f"Ship {number}")(lambda: "at sea")
@@ -66,14 +68,14 @@ def test_resources_are_listed_in_pages_with_what_is_missing() -> None:
     async def run() -> None:
         async with Host({"ships": server, "dead": [sys.executable, "-c", "raise SystemExit(3)"]}) as host:
             await host.ready(30)
-            *rows, following, missing = (await asked(host, "list_resources")).splitlines()
+            *rows, following, missing = (await call_tool(host, "list_resources")).splitlines()
             assert [row.split()[0] for row in rows] == [f"ship://{number:03}" for number in range(100)]
             assert following == "[1 to 100 of 150. Continue with page 2.]"
             assert missing.startswith("[dead: it cannot be reached: ")
-            second = (await asked(host, "list_resources", page=2, server="ships")).splitlines()
+            second = (await call_tool(host, "list_resources", page=2, server="ships")).splitlines()
             assert [row.split()[0] for row in second] == [f"ship://{number:03}" for number in range(100, 150)]
-            assert await asked(host, "list_resources", page=3, server="ships") == "There are only 150 resources."
-            assert (await asked(host, "list_resources", under="ship://14", server="ships")).count("\n") == 9
-            assert "no server 'x'" in await asked(host, "list_resources", server="x")
+            assert await call_tool(host, "list_resources", page=3, server="ships") == "There are only 150 resources."
+            assert (await call_tool(host, "list_resources", under="ship://14", server="ships")).count("\n") == 9
+            assert "no server 'x'" in await call_tool(host, "list_resources", server="x")
 
     asyncio.run(asyncio.wait_for(run(), 60))

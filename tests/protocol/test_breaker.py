@@ -1,4 +1,4 @@
-"""The circuit breaker, against a model of what it promises, with a clock that the test moves."""
+"""The circuit breaker: its states, delays and notifications, also for any order of calls, probes and time."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Endpoint:
         return HttpResponse(self.status, {}, body)
 
 
-def verified(endpoint: Endpoint, token: str = "opaque", **options: Any) -> Principal | None:
+def verify(endpoint: Endpoint, token: str = "opaque", **options: Any) -> Principal | None:
     settings = {"issuer": ISSUER, "client_id": "docs", "client_secret": "s3:cret", "fetch": endpoint} | options
     return asyncio.run(IntrospectionVerifier(f"{ISSUER}/introspect", **settings).verify(token))
 
@@ -46,7 +46,7 @@ ACTIVE = {"active": True, "sub": "ann", "scope": "read", "client_id": "editor", 
 
 def test_an_active_token_gives_a_principal_with_its_subject() -> None:
     endpoint = Endpoint(ACTIVE)
-    principal = verified(endpoint, "a+b")
+    principal = verify(endpoint, "a+b")
     assert principal is not None
     assert (principal.subject, principal.client, principal.scopes, principal.expires) == (
         "ann", "editor", frozenset({"read"}), 4e9 + LEEWAY_SECONDS,
@@ -58,7 +58,7 @@ def test_an_active_token_gives_a_principal_with_its_subject() -> None:
 
 @pytest.mark.parametrize("answer", [{"active": False}, {}, {"active": "true", "sub": "ann"}, {"active": 1}])
 def test_a_token_that_is_not_active_is_unknown(answer: Any) -> None:
-    assert verified(Endpoint(answer)) is None
+    assert verify(Endpoint(answer)) is None
 
 
 @pytest.mark.parametrize(
@@ -66,18 +66,18 @@ def test_a_token_that_is_not_active_is_unknown(answer: Any) -> None:
 )
 def test_a_token_without_a_subject_or_of_another_issuer_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidToken):
-        verified(Endpoint(ACTIVE | change))
+        verify(Endpoint(ACTIVE | change))
 
 
-@pytest.mark.parametrize(("aud", "good"), [("https://d.example", True), (["x", "https://d.example"], True),
+@pytest.mark.parametrize(("aud", "accepted"), [("https://d.example", True), (["x", "https://d.example"], True),
                                            ("https://d.example/", False), (None, False), ([7], False)])  # fmt: skip
-def test_with_an_audience_the_token_must_name_it(aud: Any, good: bool) -> None:
+def test_with_an_audience_the_token_must_name_it(aud: Any, accepted: bool) -> None:
     endpoint = Endpoint(ACTIVE | {"aud": aud})
-    if good:
-        assert verified(endpoint, audience="https://d.example") is not None
+    if accepted:
+        assert verify(endpoint, audience="https://d.example") is not None
     else:
         with pytest.raises(InvalidToken, match="another server"):
-            verified(endpoint, audience="https://d.example")
+            verify(endpoint, audience="https://d.example")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_with_an_audience_the_token_must_name_it(aud: Any, good: bool) -> None:
 )  # fmt: skip
 def test_tokens_are_refused_if_the_endpoint_does_not_answer(endpoint: Endpoint) -> None:
     with pytest.raises(VerifierUnavailable):
-        verified(endpoint)
+        verify(endpoint)
 
 
 def test_a_url_that_is_not_https_is_refused() -> None:

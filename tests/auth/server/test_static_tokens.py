@@ -36,7 +36,7 @@ class Clock:
         return self.now
 
 
-def verified(tokens: StaticTokens, token: str) -> str | None:
+def verified_subject(tokens: StaticTokens, token: str) -> str | None:
     principal = asyncio.run(tokens.verify(token))
     return None if principal is None else principal.subject
 
@@ -68,20 +68,20 @@ def test_the_file_holds_the_digest_and_not_the_token(file: Path) -> None:
 @pytest.mark.parametrize("change", [lambda t: t[:-1], lambda t: t + "x", lambda t: "wf_" + t[4:], lambda t: t.upper()])
 def test_a_token_that_differs_in_one_character_is_unknown(file: Path, change: object) -> None:
     token, _ = create_token(file, "ann")
-    assert verified(StaticTokens(file), change(token)) is None  # type: ignore[operator]
+    assert verified_subject(StaticTokens(file), change(token)) is None  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("token", ["", "wf_", "wf__", "wf_é_x", "eyJ.a.b", "wf_" + "0" * 10_000])
 def test_a_text_that_is_not_a_token_of_this_kind_is_unknown(file: Path, token: str) -> None:
     create_token(file, "ann")
-    assert verified(StaticTokens(file), token) is None
+    assert verified_subject(StaticTokens(file), token) is None
 
 
 def test_the_id_of_one_token_with_the_secret_of_another_is_refused(file: Path) -> None:
     ann, _ = create_token(file, "ann")
     bob, _ = create_token(file, "bob")
     mixed = f"wf_{ann.split('_')[1]}_{bob.split('_', 2)[2]}"
-    assert verified(StaticTokens(file), mixed) is None
+    assert verified_subject(StaticTokens(file), mixed) is None
 
 
 def test_a_token_is_valid_until_its_expiry(file: Path) -> None:
@@ -89,23 +89,23 @@ def test_a_token_is_valid_until_its_expiry(file: Path) -> None:
     token, record = create_token(file, "ann", expires=4e9 + 60)
     tokens = StaticTokens(file, clock=clock)
     clock.now = record.expires - 0.001 if record.expires else 0
-    assert verified(tokens, token) == "ann"
+    assert verified_subject(tokens, token) == "ann"
     clock.now = record.expires or 0
     with pytest.raises(InvalidToken, match="expired"):
-        verified(tokens, token)
+        verified_subject(tokens, token)
 
 
 def test_a_revoked_token_stops_working_and_a_new_one_starts_without_a_restart(file: Path) -> None:
     clock = Clock()
     token, record = create_token(file, "ann")
     tokens = StaticTokens(file, clock=clock)
-    forgotten: list[bool] = []
-    tokens.on_change(lambda: forgotten.append(True))
+    changes: list[bool] = []
+    tokens.on_change(lambda: changes.append(True))
     revoke_token(file, record.id)
     other, _ = create_token(file, "bob")
     clock.now += CHECK_INTERVAL_SECONDS
-    assert (verified(tokens, token), verified(tokens, other)) == (None, "bob")
-    assert forgotten == [True]
+    assert (verified_subject(tokens, token), verified_subject(tokens, other)) == (None, "bob")
+    assert changes == [True]
 
 
 def test_the_file_is_checked_once_a_second(file: Path) -> None:
@@ -114,9 +114,9 @@ def test_the_file_is_checked_once_a_second(file: Path) -> None:
     tokens = StaticTokens(file, clock=clock)
     revoke_token(file, record.id)
     clock.now += CHECK_INTERVAL_SECONDS - 0.001
-    assert verified(tokens, token) == "ann"
+    assert verified_subject(tokens, token) == "ann"
     clock.now += 0.001
-    assert verified(tokens, token) is None
+    assert verified_subject(tokens, token) is None
 
 
 def test_tokens_are_refused_while_the_file_is_invalid(file: Path) -> None:
@@ -127,11 +127,11 @@ def test_tokens_are_refused_while_the_file_is_invalid(file: Path) -> None:
     file.write_text("{")
     clock.now += CHECK_INTERVAL_SECONDS
     with pytest.raises(VerifierUnavailable):
-        verified(tokens, token)
-    assert verified(tokens, token) is None
+        verified_subject(tokens, token)
+    assert verified_subject(tokens, token) is None
     file.write_bytes(whole)
     clock.now += CHECK_INTERVAL_SECONDS
-    assert verified(tokens, token) == "ann"
+    assert verified_subject(tokens, token) == "ann"
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_tokens_are_refused_while_the_file_is_invalid(file: Path) -> None:
         ('{"token": []}', "unknown field"),
     ],
 )
-def test_a_file_in_another_format_is_refused_by_name(file: Path, content: str, why: str) -> None:
+def test_a_file_in_another_format_is_refused_with_its_name_and_fault(file: Path, content: str, why: str) -> None:
     file.write_text(content)
     file.chmod(0o600)
     with pytest.raises(TokenFileError, match=f"tokens.json.*({why})"):
@@ -155,7 +155,7 @@ def test_a_file_that_does_not_exist_is_refused(file: Path) -> None:
         StaticTokens(file)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no modes")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no file modes")
 @pytest.mark.parametrize("mode", [0o660, 0o602])
 def test_a_file_that_other_users_may_write_is_refused(file: Path, mode: int) -> None:
     create_token(file, "ann")

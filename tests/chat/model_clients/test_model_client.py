@@ -1,4 +1,4 @@
-"""Each API's client against an endpoint that speaks it: streaming, tools, pictures, retries, errors, bounds."""
+"""The client of each model API with a scripted endpoint: streaming, tools, pictures, retries, errors and bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PNG = b"\x89PNG\r\n\x1a\n0123"
 
 
 @pytest.fixture(params=APIS)
-def served(request: pytest.FixtureRequest) -> Iterator[Endpoint]:
+def scripted(request: pytest.FixtureRequest) -> Iterator[Endpoint]:
     with endpoint(request.param) as started:
         yield started
 
@@ -31,43 +31,43 @@ def user(*content: t.SamplingContent) -> t.SamplingMessage:
     return t.SamplingMessage(role="user", content=list(content))
 
 
-def said(text: str) -> t.TextContent:
+def text_block(text: str) -> t.TextContent:
     return t.TextContent(text=text)
 
 
-def ask(served: Endpoint, *messages: t.SamplingMessage, **options: Any) -> tuple[ModelAnswer, list[str]]:
-    """Ask the endpoint, with "hello" by default; returns the answer and its pieces."""
+def ask(scripted: Endpoint, *messages: t.SamplingMessage, **options: Any) -> tuple[ModelAnswer, list[str]]:
+    """Send messages to the endpoint, by default "hello", and return the answer and its pieces."""
     pieces: list[str] = []
 
     async def run() -> ModelAnswer:
         silence = options.pop("silence", 20.0)
         on_wait = options.pop("on_wait", None)
-        choice = choose_model(served.model, served.environment)
+        choice = choose_model(scripted.model, scripted.environment)
         async with ModelClient(choice, silence=silence, on_wait=on_wait) as client:
-            request = AnswerRequest(messages=list(messages) or [user(said("hello"))], **options)
+            request = AnswerRequest(messages=list(messages) or [user(text_block("hello"))], **options)
             return await client.answer(request, pieces.append)
 
     return asyncio.run(asyncio.wait_for(run(), 30)), pieces
 
 
-def test_an_answer_comes_in_pieces_with_its_tokens(served: Endpoint) -> None:
-    served.answer("Low ", "water at ", "noon.")
-    answer, pieces = ask(served, system="Be brief.")
+def test_an_answer_comes_in_pieces_with_its_tokens(scripted: Endpoint) -> None:
+    scripted.answer("Low ", "water at ", "noon.")
+    answer, pieces = ask(scripted, system="Be brief.")
     assert answer.text == "Low water at noon."
     assert pieces == ["Low ", "water at ", "noon."]
     assert (answer.usage.input, answer.usage.output, answer.stop_reason) == (100, 7, "endTurn")
     assert answer.model == "scripted-1"
-    assert "Be brief." in served.last_texts and "hello" in served.last_texts
+    assert "Be brief." in scripted.last_texts and "hello" in scripted.last_texts
 
 
-def test_a_piece_arrives_before_the_answer_ends(served: Endpoint) -> None:
+def test_a_piece_arrives_before_the_answer_ends(scripted: Endpoint) -> None:
     hold = Hold()
-    served.answer("first", hold, "second")
+    scripted.answer("first", hold, "second")
 
     async def run() -> None:
         seen: asyncio.Queue[str] = asyncio.Queue()
-        async with ModelClient(choose_model(served.model, served.environment)) as client:
-            task = asyncio.create_task(client.answer(AnswerRequest(messages=[user(said("hi"))]), seen.put_nowait))
+        async with ModelClient(choose_model(scripted.model, scripted.environment)) as client:
+            task = asyncio.create_task(client.answer(AnswerRequest(messages=[user(text_block("hi"))]), seen.put_nowait))
             assert await asyncio.wait_for(seen.get(), 10) == "first"
             assert not task.done()
             hold.release()
@@ -76,14 +76,14 @@ def test_a_piece_arrives_before_the_answer_ends(served: Endpoint) -> None:
     asyncio.run(run())
 
 
-def test_cancelling_an_answer_closes_the_connection(served: Endpoint) -> None:
+def test_cancelling_an_answer_closes_the_connection(scripted: Endpoint) -> None:
     hold = Hold()
-    served.answer("first", hold, "second")
+    scripted.answer("first", hold, "second")
 
     async def run() -> None:
         seen: asyncio.Queue[str] = asyncio.Queue()
-        async with ModelClient(choose_model(served.model, served.environment)) as client:
-            task = asyncio.create_task(client.answer(AnswerRequest(messages=[user(said("hi"))]), seen.put_nowait))
+        async with ModelClient(choose_model(scripted.model, scripted.environment)) as client:
+            task = asyncio.create_task(client.answer(AnswerRequest(messages=[user(text_block("hi"))]), seen.put_nowait))
             await seen.get()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -93,26 +93,31 @@ def test_cancelling_an_answer_closes_the_connection(served: Endpoint) -> None:
     asyncio.run(run())
 
 
-def test_a_tool_call_and_its_result_survive_a_round_trip(served: Endpoint) -> None:
-    served.answer("Let me look.", Call("harbour_tide", {"place": "pier 4", "depth": 2.5}, id="call-7"))
+def test_a_tool_call_and_its_result_survive_a_round_trip(scripted: Endpoint) -> None:
+    scripted.answer("Let me look.", Call("harbour_tide", {"place": "pier 4", "depth": 2.5}, id="call-7"))
     tools = [{"type": "function", "function": {"name": "harbour_tide", "parameters": {"type": "object"}}}]
-    if served.api == "anthropic":
+    if scripted.api == "anthropic":
         tools = [{"name": "harbour_tide", "input_schema": {"type": "object"}}]
-    answer, _ = ask(served, tools=tools)
-    assert served.requests[-1]["tools"] == tools
+    answer, _ = ask(scripted, tools=tools)
+    assert scripted.requests[-1]["tools"] == tools
     (call,) = answer.calls
     assert (call.name, call.input) == ("harbour_tide", {"place": "pier 4", "depth": 2.5})
-    assert answer.stop_reason == ("endTurn" if served.api == "never" else "toolUse")
-    assert served.api == "ollama" or call.id == "call-7"
+    assert answer.stop_reason == "toolUse"
+    assert scripted.api == "ollama" or call.id == "call-7"
 
     result = t.ToolResultContent(
-        tool_use_id=call.id, content=[said("3.1 m"), t.ImageContent(data=PNG, mime_type="image/png")]
+        tool_use_id=call.id, content=[text_block("3.1 m"), t.ImageContent(data=PNG, mime_type="image/png")]
     )
-    served.answer("It is 3.1 m.")
-    ask(served, user(said("the tide?")), t.SamplingMessage(role="assistant", content=answer.content), user(result))
-    messages = served.requests[-1]["messages"]
+    scripted.answer("It is 3.1 m.")
+    ask(
+        scripted,
+        user(text_block("the tide?")),
+        t.SamplingMessage(role="assistant", content=answer.content),
+        user(result),
+    )
+    messages = scripted.requests[-1]["messages"]
     picture = base64.b64encode(PNG).decode()
-    if served.api == "openai":
+    if scripted.api == "openai":
         assert [message["role"] for message in messages] == ["user", "assistant", "tool", "user"]
         assert messages[1]["tool_calls"][0]["function"] == {
             "name": "harbour_tide",
@@ -120,7 +125,7 @@ def test_a_tool_call_and_its_result_survive_a_round_trip(served: Endpoint) -> No
         }
         assert messages[2] == {"role": "tool", "tool_call_id": "call-7", "content": "3.1 m"}
         assert messages[3]["content"][1]["image_url"]["url"] == f"data:image/png;base64,{picture}"
-    elif served.api == "anthropic":
+    elif scripted.api == "anthropic":
         assert messages[1]["content"][1] == {
             "type": "tool_use", "id": "call-7", "name": "harbour_tide", "input": {"place": "pier 4", "depth": 2.5},
         }  # fmt: skip
@@ -133,9 +138,9 @@ def test_a_tool_call_and_its_result_survive_a_round_trip(served: Endpoint) -> No
         assert messages[3]["images"] == [picture]
 
 
-def test_several_calls_have_different_ids(served: Endpoint) -> None:
-    served.answer(Call("a", {"x": 1}, id="same"), Call("b", {}, id="same"))
-    answer, _ = ask(served)
+def test_several_calls_have_different_ids(scripted: Endpoint) -> None:
+    scripted.answer(Call("a", {"x": 1}, id="same"), Call("b", {}, id="same"))
+    answer, _ = ask(scripted)
     assert [call.name for call in answer.calls] == ["a", "b"]
     assert len({call.id for call in answer.calls}) == 2
 
@@ -143,47 +148,47 @@ def test_several_calls_have_different_ids(served: Endpoint) -> None:
 @pytest.mark.parametrize("text", ["{", "[1]", '"x"', "nothing"])
 @pytest.mark.parametrize("api", ["openai", "anthropic"])
 def test_arguments_that_are_not_an_object_are_reported(api: str, text: str) -> None:
-    with endpoint(api) as served:
-        served.answer(Call("tide", text=text))
-        answer, _ = ask(served)
+    with endpoint(api) as scripted:
+        scripted.answer(Call("tide", text=text))
+        answer, _ = ask(scripted)
         assert "not a JSON object" in answer.invalid[answer.calls[0].id]
 
 
 @pytest.mark.parametrize("status", [429, 529, 503])
-def test_an_overloaded_endpoint_is_retried_after_the_time_that_it_names(served: Endpoint, status: int) -> None:
+def test_an_overloaded_endpoint_is_retried_after_the_time_that_it_names(scripted: Endpoint, status: int) -> None:
     waits: list[tuple[float, str]] = []
-    served.answer(Refuse(status, "slow down", {"Retry-After": "1"}))
-    served.answer("Fine.")
+    scripted.answer(Refuse(status, "slow down", {"Retry-After": "1"}))
+    scripted.answer("Fine.")
     started = time.monotonic()
-    answer, _ = ask(served, on_wait=lambda seconds, reason: waits.append((seconds, reason)))
+    answer, _ = ask(scripted, on_wait=lambda seconds, reason: waits.append((seconds, reason)))
     assert answer.text == "Fine."
     assert waits == [(1.0, f"HTTP {status}")]
     assert time.monotonic() - started >= 1.0
-    assert len(served.requests) == 2
+    assert len(scripted.requests) == 2
 
 
-def test_retries_are_bounded(served: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retries_are_bounded(scripted: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_client, "FIRST_DELAY_SECONDS", 0.01)
     for _ in range(model_client.ATTEMPTS + 1):
-        served.answer(Refuse(429, "slow down"))
+        scripted.answer(Refuse(429, "slow down"))
     with pytest.raises(ModelUnreachable, match=r"429: slow down.*Ask again"):
-        ask(served)
-    assert len(served.requests) == model_client.ATTEMPTS
+        ask(scripted)
+    assert len(scripted.requests) == model_client.ATTEMPTS
 
 
-def test_a_long_retry_after_is_reported_instead(served: Endpoint) -> None:
-    served.answer(Refuse(429, "quota", {"Retry-After": "3600"}))
+def test_a_long_retry_after_is_reported_instead(scripted: Endpoint) -> None:
+    scripted.answer(Refuse(429, "quota", {"Retry-After": "3600"}))
     with pytest.raises(ModelUnreachable, match=r"It asks to wait 3,600 s"):
-        ask(served)
-    assert len(served.requests) == 1
+        ask(scripted)
+    assert len(scripted.requests) == 1
 
 
-def test_a_refused_key_is_not_repeated(served: Endpoint) -> None:
-    key = choose_model(served.model, served.environment).key or "secret-of-ollama-1234"
-    served.answer(Refuse(401, f"Incorrect API key provided: {key}, sent as Bearer {key}"))
+def test_a_refused_key_is_not_repeated(scripted: Endpoint) -> None:
+    key = choose_model(scripted.model, scripted.environment).key or "secret-of-ollama-1234"
+    scripted.answer(Refuse(401, f"Incorrect API key provided: {key}, sent as Bearer {key}"))
     with pytest.raises(ModelNotAuthorized, match="API_KEY") as caught:
-        ask(served)
-    assert served.api == "ollama" or key not in str(caught.value)
+        ask(scripted)
+    assert scripted.api == "ollama" or key not in str(caught.value)
     assert caught.value.exit_code == 4
 
 
@@ -197,44 +202,46 @@ def test_a_refused_key_is_not_repeated(served: Endpoint) -> None:
         (307, "elsewhere", "not followed"),
     ],
 )
-def test_a_refusal_says_what_to_change(served: Endpoint, status: int, message: str, advice: str) -> None:
-    served.answer(Refuse(status, message, {"Location": "http://127.0.0.1:9/x"} if status == 307 else {}))
+def test_a_refusal_says_what_to_change(scripted: Endpoint, status: int, message: str, advice: str) -> None:
+    scripted.answer(Refuse(status, message, {"Location": "http://127.0.0.1:9/x"} if status == 307 else {}))
     with pytest.raises(ModelError, match=advice) as caught:
-        ask(served)
+        ask(scripted)
     assert message in str(caught.value)
-    assert len(served.requests) == 1
+    assert len(scripted.requests) == 1
 
 
 def test_a_member_that_an_endpoint_refuses_is_left_out() -> None:
-    with endpoint("openai") as served:
-        served.answer(Refuse(400, "Unrecognized request argument supplied: stream_options"))
-        served.answer(Refuse(422, "max_completion_tokens: extra fields not permitted"))
-        served.answer("Fine.")
-        assert ask(served, max_tokens=50)[0].text == "Fine."
-        assert "stream_options" not in served.requests[2]
-        assert served.requests[2]["max_tokens"] == 50
+    with endpoint("openai") as scripted:
+        scripted.answer(Refuse(400, "Unrecognized request argument supplied: stream_options"))
+        scripted.answer(Refuse(422, "max_completion_tokens: extra fields not permitted"))
+        scripted.answer("Fine.")
+        assert ask(scripted, max_tokens=50)[0].text == "Fine."
+        assert "stream_options" not in scripted.requests[2]
+        assert scripted.requests[2]["max_tokens"] == 50
 
 
-def test_a_missing_answer_is_reported(served: Endpoint) -> None:
+def test_a_missing_answer_is_reported(scripted: Endpoint) -> None:
     hold = Hold()
-    served.answer("first", hold)
+    scripted.answer("first", hold)
     with pytest.raises(ModelUnreachable, match=r"silent for 0\.2 s.*--model-timeout"):
-        ask(served, silence=0.2)
+        ask(scripted, silence=0.2)
     hold.release()
 
 
-def test_an_unreachable_endpoint_is_reported_by_name(served: Endpoint) -> None:
-    environment = {name: value.replace(served.url, "http://127.0.0.1:9") for name, value in served.environment.items()}
+def test_an_unreachable_endpoint_is_reported_by_name(scripted: Endpoint) -> None:
+    environment = {
+        name: value.replace(scripted.url, "http://127.0.0.1:9") for name, value in scripted.environment.items()
+    }
 
     async def run() -> None:
-        async with ModelClient(choose_model(served.model, environment)) as client:
-            await client.answer(AnswerRequest(messages=[user(said("hi"))]))
+        async with ModelClient(choose_model(scripted.model, environment)) as client:
+            await client.answer(AnswerRequest(messages=[user(text_block("hi"))]))
 
     with pytest.raises(
         ModelUnreachable, match=r"Cannot connect to http://127\.0\.0\.1:9.*(_BASE_URL|OLLAMA_HOST)"
-    ) as e:
+    ) as caught:
         asyncio.run(run())
-    assert e.value.exit_code == 3
+    assert caught.value.exit_code == 3
 
 
 def test_a_stream_that_breaks_off_is_an_error() -> None:
@@ -253,55 +260,55 @@ def test_a_stream_that_breaks_off_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("data", [b"<html>\n\n", b"data: nonsense\n\n", b"data: [1]\n\n", b"[[[[\n\n"])
-def test_an_answer_of_another_api_is_reported(served: Endpoint, data: bytes) -> None:
-    if served.api == "ollama":
+def test_an_answer_of_another_api_is_reported(scripted: Endpoint, data: bytes) -> None:
+    if scripted.api == "ollama":
         data = data.removeprefix(b"data: ")
     elif not data.startswith(b"data"):
         data = b"data: " + data
-    served.answer(Raw(data))
+    scripted.answer(Raw(data))
     with pytest.raises(ModelError, match="not the JSON of its API"):
-        ask(served)
+        ask(scripted)
 
 
-def test_an_error_inside_the_stream_is_reported(served: Endpoint) -> None:
-    served.answer(
+def test_an_error_inside_the_stream_is_reported(scripted: Endpoint) -> None:
+    scripted.answer(
         Raw(
             {
                 "openai": b'data: {"error":{"message":"cuda died"}}\n\n',
                 "anthropic": b'data: {"type":"error","error":{"type":"overloaded_error","message":"cuda died"}}\n\n',
                 "ollama": b'{"error":"cuda died"}\n',
-            }[served.api]
+            }[scripted.api]
         )
     )
     with pytest.raises(ModelError, match="cuda died"):
-        ask(served)
+        ask(scripted)
 
 
-def test_too_many_calls_are_an_error(served: Endpoint) -> None:
-    served.answer(*(Call("a", id=str(number)) for number in range(MAX_TOOL_CALLS)))
-    assert len(ask(served)[0].calls) == MAX_TOOL_CALLS
-    served.answer(*(Call("a", id=str(number)) for number in range(MAX_TOOL_CALLS + 1)))
+def test_too_many_calls_are_an_error(scripted: Endpoint) -> None:
+    scripted.answer(*(Call("a", id=str(number)) for number in range(MAX_TOOL_CALLS)))
+    assert len(ask(scripted)[0].calls) == MAX_TOOL_CALLS
+    scripted.answer(*(Call("a", id=str(number)) for number in range(MAX_TOOL_CALLS + 1)))
     with pytest.raises(ModelError, match=f"more than {MAX_TOOL_CALLS} tools"):
-        ask(served)
+        ask(scripted)
 
 
 def test_an_endless_line_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_client, "MAX_EVENT_BYTES", 1000)
     for api in APIS:
-        with endpoint(api) as served:
-            served.answer(Raw(b"data: " + b"x" * 2000))
+        with endpoint(api) as scripted:
+            scripted.answer(Raw(b"data: " + b"x" * 2000))
             with pytest.raises(ModelError, match=r"larger than 1,000 bytes"):
-                ask(served)
+                ask(scripted)
 
 
 def test_ollama_gets_a_window_in_which_the_conversation_fits() -> None:
-    with endpoint("ollama") as served:
-        served.answer("short")
-        ask(served)
-        assert "num_ctx" not in served.requests[-1]["options"]
-        served.answer("long")
-        ask(served, user(said("word " * 5000)))
-        assert served.requests[-1]["options"]["num_ctx"] == 16384
+    with endpoint("ollama") as scripted:
+        scripted.answer("short")
+        ask(scripted)
+        assert "num_ctx" not in scripted.requests[-1]["options"]
+        scripted.answer("long")
+        ask(scripted, user(text_block("word " * 5000)))
+        assert scripted.requests[-1]["options"]["num_ctx"] == 16384
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Host and Origin: names are compared as a whole, and a refusal names the setting that would allow it."""
+"""The headers Host and Origin: names are compared as a whole, and a refusal names the setting that would allow it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from wharfinger.protocol.http.host_origin import HostOriginPolicy
 from wharfinger.protocol.http.rules import HttpRefusal
 
 
-def refused(status: int, headers: dict[bytes, bytes]) -> HttpRefusal:
+def refusal_of(status: int, headers: dict[bytes, bytes]) -> HttpRefusal:
     with pytest.raises(HttpRefusal) as caught:
         HostOriginPolicy().check(headers)
     assert caught.value.http_status == status
     return caught.value
 
 
-def knock(doors: HostOriginPolicy, host: str | None, origin: str | None = None) -> int:
+def status_for(policy: HostOriginPolicy, host: str | None, origin: str | None = None) -> int:
     headers = {} if host is None else {b"host": host.encode("latin-1")}
     if origin is not None:
         headers[b"origin"] = origin.encode("latin-1")
     statuses = set()
     for _ in range(2):  # the second answer may come from the cache
         try:
-            doors.check(headers)
+            policy.check(headers)
             statuses.add(200)
         except HttpRefusal as error:
             statuses.add(error.http_status)
@@ -36,7 +36,7 @@ def knock(doors: HostOriginPolicy, host: str | None, origin: str | None = None) 
     "host", ["localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]", "[::1]:8000", " localhost:8000 "]
 )
 def test_loopback_names_are_hosts_on_any_port(host: str) -> None:
-    assert knock(HostOriginPolicy("127.0.0.1"), host) == 200
+    assert status_for(HostOriginPolicy("127.0.0.1"), host) == 200
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_loopback_names_are_hosts_on_any_port(host: str) -> None:
 )
 def test_other_hosts_are_forbidden(host: str) -> None:
     """Security H03, H04, A14: names are compared whole."""
-    assert knock(HostOriginPolicy("127.0.0.1"), host) == 403
+    assert status_for(HostOriginPolicy("127.0.0.1"), host) == 403
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_other_hosts_are_forbidden(host: str) -> None:
 )
 def test_missing_or_malformed_host_is_a_bad_request(host: str | None) -> None:
     """Security H05."""
-    assert knock(HostOriginPolicy("127.0.0.1"), host) == 400
+    assert status_for(HostOriginPolicy("127.0.0.1"), host) == 400
 
 
 @pytest.mark.parametrize(
@@ -100,48 +100,48 @@ def test_missing_or_malformed_host_is_a_bad_request(host: str | None) -> None:
 )
 def test_a_page_may_call_only_its_own_origin(origin: str, status: int) -> None:
     """Security H01, H02, H04, H06."""
-    assert knock(HostOriginPolicy("127.0.0.1"), "localhost:8000", origin) == status
+    assert status_for(HostOriginPolicy("127.0.0.1"), "localhost:8000", origin) == status
 
 
 def test_default_ports_are_understood() -> None:
-    doors = HostOriginPolicy(allow_hosts=["wharf.test"])
-    assert knock(doors, "wharf.test", "https://wharf.test") == 200
-    assert knock(doors, "wharf.test:443", "https://wharf.test") == 200
-    assert knock(doors, "wharf.test", "http://wharf.test:8080") == 403
+    policy = HostOriginPolicy(allow_hosts=["wharf.test"])
+    assert status_for(policy, "wharf.test", "https://wharf.test") == 200
+    assert status_for(policy, "wharf.test:443", "https://wharf.test") == 200
+    assert status_for(policy, "wharf.test", "http://wharf.test:8080") == 403
 
 
 def test_the_literal_bind_address_is_a_host() -> None:
-    assert knock(HostOriginPolicy("192.0.2.7"), "192.0.2.7:8000") == 200
-    assert knock(HostOriginPolicy("2001:db8::7"), "[2001:db8::7]:8000") == 200
+    assert status_for(HostOriginPolicy("192.0.2.7"), "192.0.2.7:8000") == 200
+    assert status_for(HostOriginPolicy("2001:db8::7"), "[2001:db8::7]:8000") == 200
 
 
 def test_settings_allow_hosts_and_origins() -> None:
-    doors = HostOriginPolicy(
+    policy = HostOriginPolicy(
         allow_hosts=["a.test", "b.test:81"],
         allow_origins=["https://page.test"],
         public_url="https://public.test:8443/base/mcp",
     )
-    assert knock(doors, "a.test:1234") == 200
-    assert knock(doors, "b.test:81") == 200
-    assert knock(doors, "b.test:82") == 403
-    assert knock(doors, "public.test") == 200
-    assert knock(doors, "localhost", "https://page.test") == 200
-    assert knock(doors, "localhost", "https://page.test:444") == 403
-    assert knock(doors, "localhost", "https://public.test:8443") == 200
+    assert status_for(policy, "a.test:1234") == 200
+    assert status_for(policy, "b.test:81") == 200
+    assert status_for(policy, "b.test:82") == 403
+    assert status_for(policy, "public.test") == 200
+    assert status_for(policy, "localhost", "https://page.test") == 200
+    assert status_for(policy, "localhost", "https://page.test:444") == 403
+    assert status_for(policy, "localhost", "https://public.test:8443") == 200
 
 
 def test_star_allows_every_host_or_origin_but_not_a_malformed_host() -> None:
-    assert knock(HostOriginPolicy(allow_hosts=["*"]), "any.test") == 200
-    assert knock(HostOriginPolicy(allow_hosts=["*"]), "any.test", "http://other.test") == 403
-    assert knock(HostOriginPolicy(allow_hosts=["*"]), "a b") == 400
-    assert knock(HostOriginPolicy(allow_origins=["*"]), "localhost", "null") == 200
+    assert status_for(HostOriginPolicy(allow_hosts=["*"]), "any.test") == 200
+    assert status_for(HostOriginPolicy(allow_hosts=["*"]), "any.test", "http://other.test") == 403
+    assert status_for(HostOriginPolicy(allow_hosts=["*"]), "a b") == 400
+    assert status_for(HostOriginPolicy(allow_origins=["*"]), "localhost", "null") == 200
 
 
 def test_refusal_names_the_setting_and_repeats_nothing() -> None:
-    error = refused(403, {b"host": b"evil.test"})
+    error = refusal_of(403, {b"host": b"evil.test"})
     assert "--allow-host" in error.message
     assert "evil" not in error.message
-    error = refused(403, {b"host": b"localhost", b"origin": b"http://evil.test"})
+    error = refusal_of(403, {b"host": b"localhost", b"origin": b"http://evil.test"})
     assert "--allow-origin" in error.message
     assert "evil" not in error.message
 
@@ -156,11 +156,11 @@ def test_setting_that_cannot_be_right_is_an_error_at_the_start(settings: Any) ->
 
 
 def test_cached_hosts_are_bounded() -> None:
-    doors = HostOriginPolicy()
+    policy = HostOriginPolicy()
     for port in range(1000):
-        knock(doors, f"localhost:{port}", f"http://localhost:{port}")
-    assert len(doors._known_hosts) <= 64
-    assert len(doors._known_pairs) <= 64
+        status_for(policy, f"localhost:{port}", f"http://localhost:{port}")
+    assert len(policy._known_hosts) <= 64
+    assert len(policy._known_pairs) <= 64
 
 
 @pytest.mark.parametrize(
@@ -186,21 +186,21 @@ def test_cached_hosts_are_bounded() -> None:
     ],
 )
 def test_the_form_of_a_host_is_checked_with_any_setting(host: str, status: int) -> None:
-    assert knock(HostOriginPolicy(allow_hosts=["*"]), host) == status
+    assert status_for(HostOriginPolicy(allow_hosts=["*"]), host) == status
 
 
 def test_address_with_its_own_brackets_or_a_port_may_be_bound() -> None:
     for bind in ("2001:db8::7", "[2001:db8::7]"):
-        assert knock(HostOriginPolicy(bind), "[2001:db8::7]:8000") == 200
+        assert status_for(HostOriginPolicy(bind), "[2001:db8::7]:8000") == 200
     with pytest.raises(ValueError, match="is not a host"):
         HostOriginPolicy("[::1")
 
 
 def test_port_of_a_bracketed_host_is_compared() -> None:
-    doors = HostOriginPolicy(allow_hosts=["[2001:db8::7]:81"])
-    assert knock(doors, "[2001:db8::7]:81") == 200
-    assert knock(doors, "[2001:db8::7]:82") == 403
-    assert knock(doors, "[2001:db8::7]") == 403
+    policy = HostOriginPolicy(allow_hosts=["[2001:db8::7]:81"])
+    assert status_for(policy, "[2001:db8::7]:81") == 200
+    assert status_for(policy, "[2001:db8::7]:82") == 403
+    assert status_for(policy, "[2001:db8::7]") == 403
 
 
 @pytest.mark.parametrize(
@@ -226,39 +226,39 @@ def test_port_of_a_bracketed_host_is_compared() -> None:
 )
 def test_origin_is_its_own_by_name_and_port(host: str, origin: str, status: int) -> None:
     """A port that is left out is the scheme's."""
-    assert knock(HostOriginPolicy(allow_hosts=["wharf.test"]), host, origin) == status
+    assert status_for(HostOriginPolicy(allow_hosts=["wharf.test"]), host, origin) == status
 
 
 def test_origin_of_a_scheme_without_a_known_port_is_compared_literally() -> None:
-    doors = HostOriginPolicy(allow_origins=["vscode-webview+x.y://page/"])
-    assert knock(doors, "localhost", "vscode-webview+x.y://page") == 200
-    assert knock(doors, "localhost", "vscode-webview+x.y://page:1") == 403
-    assert knock(doors, "localhost", "http://page") == 403
+    policy = HostOriginPolicy(allow_origins=["vscode-webview+x.y://page/"])
+    assert status_for(policy, "localhost", "vscode-webview+x.y://page") == 200
+    assert status_for(policy, "localhost", "vscode-webview+x.y://page:1") == 403
+    assert status_for(policy, "localhost", "http://page") == 403
 
 
 def test_answer_is_shared_with_pages_of_the_settings_only() -> None:
-    doors = HostOriginPolicy(allow_origins=["https://page.test"])
-    assert doors.shared_with({b"origin": b" https://page.test\t"}) == b"https://page.test"
-    assert doors.shared_with({b"origin": b"http://localhost"}) == b""
-    assert doors.shared_with({b"origin": b"null"}) == b""
-    assert doors.shared_with({}) == b""
+    policy = HostOriginPolicy(allow_origins=["https://page.test"])
+    assert policy.shared_with({b"origin": b" https://page.test\t"}) == b"https://page.test"
+    assert policy.shared_with({b"origin": b"http://localhost"}) == b""
+    assert policy.shared_with({b"origin": b"null"}) == b""
+    assert policy.shared_with({}) == b""
     assert HostOriginPolicy(allow_origins=["*"]).shared_with({}) == b"*"
 
 
 def test_the_first_64_accepted_values_are_cached_and_refused_ones_are_not() -> None:
-    doors = HostOriginPolicy()
+    policy = HostOriginPolicy()
     for port in range(65):
-        knock(doors, f"localhost:{port}", f"http://localhost:{port}")
-        knock(doors, f"evil.test:{port}")
-        knock(doors, "localhost", f"http://evil.test:{port}")
-        knock(doors, "localhost")
-    assert doors._known_hosts == {b"localhost", *(b"localhost:%d" % port for port in range(63))}
+        status_for(policy, f"localhost:{port}", f"http://localhost:{port}")
+        status_for(policy, f"evil.test:{port}")
+        status_for(policy, "localhost", f"http://evil.test:{port}")
+        status_for(policy, "localhost")
+    assert policy._known_hosts == {b"localhost", *(b"localhost:%d" % port for port in range(63))}
     pairs = {(b"localhost:%d" % port, b"http://localhost:%d" % port) for port in range(64)}
-    assert doors._known_pairs == pairs
-    assert knock(doors, "localhost:64", "http://localhost:64") == 200
+    assert policy._known_pairs == pairs
+    assert status_for(policy, "localhost:64", "http://localhost:64") == 200
 
 
 def test_a_cached_origin_is_allowed_for_its_own_host_only() -> None:
-    doors = HostOriginPolicy()
-    assert knock(doors, "localhost:1", "http://localhost:1") == 200
-    assert knock(doors, "localhost:2", "http://localhost:1") == 403
+    policy = HostOriginPolicy()
+    assert status_for(policy, "localhost:1", "http://localhost:1") == 200
+    assert status_for(policy, "localhost:2", "http://localhost:1") == 403
