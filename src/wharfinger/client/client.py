@@ -32,7 +32,6 @@ from wharfinger.client.session import ClientSession
 from wharfinger.client.subscriptions import Watch
 from wharfinger.client.task_polling import CALL_AS_TASK
 from wharfinger.client.templates import Template
-from wharfinger.client.web_resources import WebResourceStep
 from wharfinger.errors import RemoteError, ToolError, WharfingerError
 from wharfinger.protocol.interfaces import Authorize
 from wharfinger.protocol.limits import Limits
@@ -202,6 +201,11 @@ class Client:
             log_level=UNSET if log is None else log_level,
             retry=retry or Retry(),
         )
+        web = None
+        if fetch_web_resources:
+            from wharfinger.client.web_resources import WebResourceStep  # imported on use: a web client, 5 ms
+
+            web = WebResourceStep()
         self._timeout = timeout
         self._max_timeout = max_timeout
         self._max_pages = max_pages
@@ -215,7 +219,7 @@ class Client:
             tasks=tasks,
             validate=validate,
             log=log,
-            web=WebResourceStep() if fetch_web_resources else None,
+            web=web,
         )
         self._tools, self._chains = self._session.tools, self._session.chains
 

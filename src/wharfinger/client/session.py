@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -22,11 +22,13 @@ from wharfinger.client.retry import RetryStep
 from wharfinger.client.subscriptions import Watches
 from wharfinger.client.task_polling import CALL_AS_TASK, TaskStep
 from wharfinger.client.tools import KnownTools
-from wharfinger.client.web_resources import WebResourceStep
 from wharfinger.errors import ConnectionLost, WharfingerError
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.methods import METHODS, Method
 from wharfinger.transports.background import BackgroundTasks
+
+if TYPE_CHECKING:
+    from wharfinger.client.web_resources import WebResourceStep
 
 __all__ = ["ClientSession"]
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from wharfinger.errors import InternalError, ResourceNotFound
 from wharfinger.policy.current import is_restricted
 from wharfinger.source import SourceUnavailable
-from wharfinger.sources.web_pages.web_site import Listing, WebSite
+from wharfinger.sources.web_pages.web_site import SitePages, WebSite
 
 __all__ = ["Crawl"]
 
@@ -58,11 +58,11 @@ class Crawl:
                 self._stopped.set()
                 self._stopped = None
 
-    def done(self, listing: Listing) -> int:
+    def done(self, listing: SitePages) -> int:
         """Return the number of listed pages that were read."""
         return sum(url in self._read for url in listing.urls)
 
-    def unread(self, listing: Listing) -> str:
+    def unread(self, listing: SitePages) -> str:
         """Return a sentence that says which pages were not read; empty if all were."""
         done, total = self.done(listing), len(listing.urls)
         if done >= total:
@@ -79,7 +79,7 @@ class Crawl:
                 self._read_all(self._site.listing(), stopped)
             stopped.wait(IDLE_SECONDS)
 
-    def _read_all(self, listing: Listing, stopped: threading.Event) -> None:
+    def _read_all(self, listing: SitePages, stopped: threading.Event) -> None:
         """Read the pages that are new or due.
 
         Raises:

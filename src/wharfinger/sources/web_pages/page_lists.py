@@ -13,7 +13,7 @@ from xml.parsers import expat
 
 from wharfinger.content.text import printable
 
-__all__ = ["ListedPage", "PageList", "UnusableList", "is_llms_text", "read_llms_text", "read_sitemap"]
+__all__ = ["ListedPage", "SiteList", "UnusableList", "is_llms_text", "read_llms_text", "read_sitemap"]
 
 MAX_PAGES = 50_000
 """Pages of one list: as many as a sitemap may have (sitemaps.org)."""
@@ -45,7 +45,7 @@ class ListedPage(NamedTuple):
     """The time of the last change, in ISO 8601."""
 
 
-class PageList(NamedTuple):
+class SiteList(NamedTuple):
     """What one file lists."""
 
     pages: tuple[ListedPage, ...]
@@ -60,7 +60,7 @@ def is_llms_text(text: str) -> bool:
     return not text.lstrip("\ufeff \t\r\n").startswith("<")
 
 
-def read_llms_text(text: str) -> PageList:
+def read_llms_text(text: str) -> SiteList:
     """Return the links of an `llms.txt`: `- [title](url): description`, in the sections below its headings."""
     pages: list[ListedPage] = []
     for line in text.splitlines():
@@ -68,19 +68,19 @@ def read_llms_text(text: str) -> PageList:
         if found is None or not found[2]:
             continue
         if len(pages) == MAX_PAGES:
-            return PageList(tuple(pages), truncated=True)
+            return SiteList(tuple(pages), truncated=True)
         notes = found[3].strip().removeprefix(":")
         pages.append(
             ListedPage(found[2], _line(found[1], MAX_TITLE_CHARACTERS), _line(notes, MAX_DESCRIPTION_CHARACTERS))
         )
-    return PageList(tuple(pages))
+    return SiteList(tuple(pages))
 
 
 def _line(text: str, limit: int) -> str:
     return printable(" ".join(text.split()), limit)
 
 
-def read_sitemap(data: bytes) -> PageList:
+def read_sitemap(data: bytes) -> SiteList:
     """Return the pages of a sitemap, or the sitemaps of an index.
 
     Raises:
@@ -99,8 +99,8 @@ def read_sitemap(data: bytes) -> PageList:
     except expat.ExpatError as error:
         raise UnusableList(f"is not XML ({error})") from None
     except _EnoughRead:
-        return PageList(tuple(reader.pages), tuple(reader.sitemaps), truncated=True)
-    return PageList(tuple(reader.pages), tuple(reader.sitemaps))
+        return SiteList(tuple(reader.pages), tuple(reader.sitemaps), truncated=True)
+    return SiteList(tuple(reader.pages), tuple(reader.sitemaps))
 
 
 class _EnoughRead(Exception):

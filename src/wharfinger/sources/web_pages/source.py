@@ -27,7 +27,7 @@ from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.web_pages.crawl import Crawl
 from wharfinger.sources.web_pages.page_lists import ListedPage
 from wharfinger.sources.web_pages.page_urls import normalized
-from wharfinger.sources.web_pages.web_site import Listing, WebPage, WebSite
+from wharfinger.sources.web_pages.web_site import SitePages, WebPage, WebSite
 from wharfinger.sources.windows.text_pieces import text_pieces
 from wharfinger.sources.windows.window import (
     PARAMETERS,
@@ -93,7 +93,7 @@ class WebPages(Source):
         """Return the pattern for all pages."""
         return f"{self.top.replace('*', '%2A')}**"
 
-    def _page_of(self, uri: str, listing: Listing) -> tuple[str, Window | None]:
+    def _page_of(self, uri: str, listing: SitePages) -> tuple[str, Window | None]:
         """Return the URL of the listed page that a URI names, and the window of it.
 
         Raises:
@@ -152,7 +152,7 @@ class WebPages(Source):
         found = [self._entry_resource(directory, entry, listing) for entry in following[:limit]]
         return found, CHILD_KEY + _without_query(following[limit - 1]) if len(following) > limit else None
 
-    def _entries(self, directory: str, listing: Listing) -> list[str]:
+    def _entries(self, directory: str, listing: SitePages) -> list[str]:
         """Return the readable entries of a directory, as URLs in order.
 
         A page is an entry. A URL with a slash at its end that is no page of its own is a directory, and one that is
@@ -175,7 +175,7 @@ class WebPages(Source):
             entries[below] = url if below not in entries and not rest and not query else below + DIRECTORY_QUERY
         return sorted(entries.values(), key=_without_query)
 
-    def _entry_resource(self, directory: str, entry: str, listing: Listing) -> t.Resource:
+    def _entry_resource(self, directory: str, entry: str, listing: SitePages) -> t.Resource:
         if entry.endswith(DIRECTORY_QUERY) and entry not in listing.pages:
             return self._directory_resource(entry.removesuffix(DIRECTORY_QUERY))
         return self._page_resource(entry, listing.pages[entry])
@@ -222,7 +222,7 @@ class WebPages(Source):
         self._polling.record(uri, page.version)
         return self._page_resource(url, listing.pages[url], uri, page.version)
 
-    def _directory_version(self, uri: str, directory: str, listing: Listing) -> str:
+    def _directory_version(self, uri: str, directory: str, listing: SitePages) -> str:
         entries = self._entries(directory, listing)
         if not entries and directory != self.top:
             raise ResourceNotFound(uri)
@@ -250,7 +250,7 @@ class WebPages(Source):
         scope: t.CacheScope = "private" if page.private else self.cache_scope
         return t.ReadResourceResult(contents=found, ttl_ms=_ttl_ms(page), cache_scope=scope)
 
-    def _read_directory(self, uri: str, directory: str, listing: Listing) -> t.ReadResourceResult:
+    def _read_directory(self, uri: str, directory: str, listing: SitePages) -> t.ReadResourceResult:
         version = self._directory_version(uri, directory, listing)
         entries = self._entries(directory, listing)
         children = [self._entry_resource(directory, entry, listing) for entry in entries[:MAX_CHILDREN]]

@@ -37,7 +37,7 @@ from wharfinger.sources.web_pages.html_reader import PageText
 from wharfinger.sources.web_pages.page_lists import (
     MAX_PAGES,
     ListedPage,
-    PageList,
+    SiteList,
     UnusableList,
     is_llms_text,
     read_llms_text,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from protego import Protego
 
-__all__ = ["MARKDOWN", "Listing", "PageFailed", "SiteUnavailable", "WebPage", "WebSite", "listed_type"]
+__all__ = ["MARKDOWN", "PageFailed", "SitePages", "SiteUnavailable", "WebPage", "WebSite", "listed_type"]
 
 ROBOT = USER_AGENT.partition("/")[0]
 """The name of this client in robots.txt."""
@@ -117,7 +117,7 @@ class WebPage(NamedTuple):
     private: bool = False
 
 
-class Listing(NamedTuple):
+class SitePages(NamedTuple):
     """The pages of a site, by URL, in the order of their URLs."""
 
     pages: Mapping[str, ListedPage]
@@ -143,7 +143,7 @@ class _Kept(msgspec.Struct):
 class _KeptFile(NamedTuple):
     etag: str
     modified: str
-    found: PageList
+    found: SiteList
 
 
 def listed_type(url: str) -> str:
@@ -181,7 +181,7 @@ class WebSite:
         self._reuse = min(REUSE_SECONDS, every)
         self._robots: Protego | None = None
         self._robots_at = 0.0
-        self._listing: Listing | None = None
+        self._listing: SitePages | None = None
         self._listed_at = 0.0
         self._files: dict[str, _KeptFile] = {}
         self._seen_files: set[str] = set()
@@ -207,7 +207,7 @@ class WebSite:
 
     # -- blocking calls
 
-    def listing(self) -> Listing:
+    def listing(self) -> SitePages:
         """Return the pages, asking the site if the list is older than `every`.
 
         Raises:
@@ -218,7 +218,7 @@ class WebSite:
             return listing
         return self._run(self._locked("", self._load_listing()))
 
-    def known_listing(self) -> Listing | None:
+    def known_listing(self) -> SitePages | None:
         """Return the pages as they were last listed, without asking the site."""
         return self._listing
 
@@ -315,7 +315,7 @@ class WebSite:
 
     # -- the list
 
-    async def _load_listing(self) -> Listing:
+    async def _load_listing(self) -> SitePages:
         if self._listing is not None and time.monotonic() < self._listed_at + self._every:
             return self._listing  # another caller has just loaded it
         robots = await self._load_robots()
@@ -328,7 +328,7 @@ class WebSite:
         self._files = {url: file for url, file in self._files.items() if url in self._seen_files}
         urls = sorted(kept)
         version = digest(*(part for url in urls for part in (url, *kept[url][1:])))
-        self._listing = Listing(kept, urls, origin, (*remarks, *left_out), version)
+        self._listing = SitePages(kept, urls, origin, (*remarks, *left_out), version)
         self._listed_at = time.monotonic()
         return self._listing
 
@@ -408,7 +408,7 @@ class WebSite:
                     waiting.append(further)
         return found
 
-    async def _list_file(self, url: str, remarks: list[str]) -> PageList | None:
+    async def _list_file(self, url: str, remarks: list[str]) -> SiteList | None:
         """Return what a file lists, or None if the site has no such file. What is wrong with it becomes a remark."""
         self._seen_files.add(url)
         known = self._files.get(url)
@@ -550,7 +550,7 @@ def _decoded(body: bytes, headers: Mapping[str, str], *, html: bool) -> str:
     return decoded[0] if decoded is not None else body.decode("utf-8", "replace")
 
 
-def _read_list(answer: HttpResponse, sitemap: bool) -> PageList | None:
+def _read_list(answer: HttpResponse, sitemap: bool) -> SiteList | None:
     """Return what a file lists; None if it is no list. Blocks.
 
     Raises:
