@@ -20,8 +20,8 @@ from tests.sources.web_pages.site_server import SiteServer
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.server.document_search import search_documents
 from wharfinger.source import SourceUnavailable, UnusableSource
+from wharfinger.sources.html_reader import page_text
 from wharfinger.sources.web_pages import PageFailed, WebPages, web, web_site
-from wharfinger.sources.web_pages.html_reader import page_text
 
 SITEMAP = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 

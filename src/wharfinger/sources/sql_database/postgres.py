@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from wharfinger.content.redaction import redacted_text
 from wharfinger.errors import InternalError, InvalidArgument, MissingExtra, Overloaded
 from wharfinger.source import UnusableSource
+from wharfinger.sources.loop_thread import LoopThread
 from wharfinger.sources.sql_database.database_catalogue import DatabaseCatalogue, DatabaseTable
 from wharfinger.sources.sql_database.database_engine import (
     BadKey,
@@ -32,7 +33,6 @@ from wharfinger.sources.sql_database.database_engine import (
     Span,
     too_slow,
 )
-from wharfinger.sources.sql_database.loop_thread import LoopThread
 from wharfinger.sources.sql_database.postgres_catalogue import read_catalogue
 from wharfinger.sources.sql_database.postgres_notify import NotifyListener
 from wharfinger.sources.sql_database.postgres_rows import (

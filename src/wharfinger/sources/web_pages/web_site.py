@@ -32,8 +32,8 @@ from wharfinger.source import SourceUnavailable
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.child_process import ChildBounds, ChildProcesses, ChildRefused, ChildStopped
 from wharfinger.sources.etag import digest
-from wharfinger.sources.sql_database.loop_thread import LoopThread
-from wharfinger.sources.web_pages.html_reader import PageText
+from wharfinger.sources.html_reader import PageText
+from wharfinger.sources.loop_thread import LoopThread
 from wharfinger.sources.web_pages.page_lists import (
     MAX_PAGES,
     ListedPage,
@@ -77,7 +77,7 @@ MAX_KEPT_BYTES = 64 << 20
 """Bytes of all pages that are kept."""
 PAGE_OVERHEAD_BYTES = 1_000
 CHILD_BOUNDS = ChildBounds(seconds=10.0, memory=1 << 30, output=32 << 20)
-HTML_READER = "wharfinger.sources.web_pages.html_reader"
+HTML_READER = "wharfinger.sources.html_reader"
 MAX_TTL_MS = 24 * 3600 * 1000
 
 _HTML = ("text/html", "application/xhtml+xml")
