@@ -76,7 +76,7 @@ def main(data: bytes) -> bytes:
         ChildRefused: the statement is not allowed, or fails. The message says why.
     """
     request = msgspec.msgpack.decode(data, type=QueryRequest)
-    configuration = {
+    configuration: dict[str, Any] = {
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
         "memory_limit": MEMORY,
