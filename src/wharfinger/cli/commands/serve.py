@@ -77,8 +77,8 @@ Paths are relative to the file. ${NAME} is a variable, ${file:PATH} the content 
     "--every",
     type=float,
     metavar="SECONDS",
-    help="Time between runs of a command, or between requests to an API, a web site or a repository elsewhere "
-    "(default of these: 60).",
+    help="Time between runs of a command, or between requests to an API (default: 5), a web site or a repository "
+    "elsewhere (default of both: 60).",
 )
 @click.option("--max-clone-size", metavar="SIZE", help="The largest clone of a repository elsewhere. Default: 2GiB.")
 @click.option(
