@@ -95,6 +95,10 @@ def openapi(
             max_body_bytes=MAX_ANSWER_BYTES,
             timeout=timeout,
         )
+
+    def choose_base_url(document: ApiDocument) -> str:
+        return _base_url(document, document_url, location, given)
+
     settings = ApiSettings(
         label=chosen,
         location=location,
@@ -103,7 +107,7 @@ def openapi(
         headers=sent,
         allow_operations=[allow_operations] if isinstance(allow_operations, str) else list(allow_operations),
         environment=os.environ,
-        choose_base_url=lambda document: _base_url(document, document_url, location, given),
+        choose_base_url=choose_base_url,
     )
     return HttpApi(settings, ApiClient(transport, chosen), root, seconds)
 

@@ -21,7 +21,7 @@ from wharfinger.content.text import many, printable
 from wharfinger.policy.current import may, may_read, unrestricted
 from wharfinger.source import VERSION, UriParameter
 from wharfinger.sources.etag import digest
-from wharfinger.sources.http_api.api_document import UnresolvedReference, as_object, resolve
+from wharfinger.sources.http_api.api_document import JsonObject, UnresolvedReference, as_object, resolve
 from wharfinger.sources.http_api.api_operations import ApiDocument, ApiOperation, ApiParameter
 from wharfinger.sources.http_api.api_schemas import items_of, types_of, values_of
 from wharfinger.sources.http_api.api_uris import ApiUris
@@ -247,9 +247,10 @@ class ApiCatalogue:
         try:
             node = as_object(as_object(root["paths"]).get(operation.path))
             answers = as_object(as_object(resolve(root, node).get(operation.method.lower())).get("responses"))
-            answer = as_object(resolve(root, next((answers[s] for s in ("200", "2XX", "default") if s in answers), {})))
-            content = as_object(answer.get("content"))
-            schema = as_object(resolve(root, as_object(next(iter(content.values()), {})).get("schema")))
+            status = next((each for each in ("200", "2XX", "default") if each in answers), "")
+            content = as_object(as_object(resolve(root, answers.get(status))).get("content"))
+            media = next((as_object(each) for each in content.values()), JsonObject())
+            schema = as_object(resolve(root, media.get("schema")))
             listed = "items" in schema
             schema = as_object(resolve(root, schema["items"])) if listed else schema
         except UnresolvedReference:

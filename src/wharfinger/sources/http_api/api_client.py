@@ -27,6 +27,7 @@ from wharfinger.protocol.interfaces import HttpResponse
 from wharfinger.source import SourceUnavailable
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.etag import digest
+from wharfinger.sources.http_api.api_document import as_object
 from wharfinger.sources.ttl import IMMUTABLE_TTL_MS, ttl_ms
 
 __all__ = ["MAX_ANSWER_BYTES", "ApiClient", "ApiTransport", "KeptAnswer", "error_text"]
@@ -262,9 +263,9 @@ def _reason(found: HttpResponse) -> str:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return ""
         for _ in range(3):
-            if not isinstance(value, dict):
-                break
-            value = next((value[name] for name in _REASONS if value.get(name)), "")
+            if isinstance(value, dict):
+                members = as_object(value)
+                value = next((members[name] for name in _REASONS if members.get(name)), "")
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode() if value else ""
     else:
         text = found.body[:2_000].decode("utf-8", "replace") if kind.startswith("text/plain") else ""

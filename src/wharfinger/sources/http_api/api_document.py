@@ -91,7 +91,7 @@ def check_values(found: Any, name: str) -> JsonObject:
     stack: list[tuple[Any, int]] = [(found, 1)]
     while stack:
         value, depth = stack.pop()
-        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        inner = [*as_object(value).values(), *as_list(value)]
         count += len(inner)
         if count > MAX_VALUES or (inner and depth > MAX_DOCUMENT_DEPTH):
             bound = f"{MAX_VALUES:,} values" if count > MAX_VALUES else f"{MAX_DOCUMENT_DEPTH} levels"
@@ -123,7 +123,8 @@ def resolve(root: JsonObject, node: Any) -> Any:
         UnresolvedReference: the reference is not to be followed, or leads nowhere.
     """
     for _ in range(MAX_REFERENCES):
-        if not isinstance(node, dict) or not isinstance(reference := node.get("$ref"), str):
+        reference = as_object(node).get("$ref")
+        if not isinstance(reference, str):
             return node
         node = _target(root, reference)
     raise UnresolvedReference("references lead in a circle")
@@ -136,10 +137,11 @@ def _target(root: JsonObject, reference: str) -> Any:
     node: Any = root
     for part in unquote(reference[2:]).split("/"):
         name = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, dict) and name in node:
-            node = node[name]
-        elif isinstance(node, list) and re.fullmatch("0|[1-9][0-9]{0,5}", name) and int(name) < len(node):
-            node = node[int(name)]
+        members, items = as_object(node), as_list(node)
+        if name in members:
+            node = members[name]
+        elif re.fullmatch("0|[1-9][0-9]{0,5}", name) and int(name) < len(items):
+            node = items[int(name)]
         else:
             raise UnresolvedReference(f"there is nothing at {shown}")
     return node
@@ -216,12 +218,14 @@ def _loader_class() -> Any:
                     raise yaml.YAMLError("a name of a member is not a text")
                 if key.tag != _MERGE:
                     key.tag = "tag:yaml.org,2002:str"
-            found: JsonObject = super().construct_mapping(node, deep)
-            return found
+            return cast("JsonObject", super().construct_mapping(node, deep))
+
+        def construct_int(self, node: Any) -> int:
+            return int(self.construct_scalar(node))
 
     Loader.yaml_implicit_resolvers = {"n": [], "N": [], "~": [], "": []}
     for tag, pattern, first in _PLAIN_VALUES:
         Loader.add_implicit_resolver(tag, re.compile(rf"(?:{pattern})\Z"), list(first))
     Loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(?:~|null|Null|NULL|)\Z"), ["~", "n", "N", ""])
-    Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(loader.construct_scalar(node)))
+    Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_int)
     return Loader

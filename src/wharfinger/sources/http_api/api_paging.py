@@ -123,7 +123,8 @@ def page_links(operation: ApiOperation, pairs: Pairs, link: str, body: bytes, mi
 def _counted(operation: ApiOperation, pairs: Pairs, value: Any, declared: set[str]) -> dict[str, str]:
     """Return the parameters of the page after a full one, for an API that does not name it."""
     whole = as_object(value)
-    items = as_list(value) or next(filter(None, (as_list(whole.get(name)) for name in _LISTS)), [])
+    lists = [as_list(value), *(as_list(whole.get(name)) for name in _LISTS)]
+    items = max(lists, key=bool)
     if not items:
         return {}
     number = len(items)

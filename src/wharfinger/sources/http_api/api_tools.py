@@ -21,7 +21,7 @@ from wharfinger.errors import ToolError
 from wharfinger.protocol.interfaces import HttpResponse
 from wharfinger.protocol.json_schema import CompiledSchema, InvalidSchema
 from wharfinger.sources.http_api.api_client import error_text
-from wharfinger.sources.http_api.api_document import JsonObject, UnresolvedReference
+from wharfinger.sources.http_api.api_document import JsonObject, UnresolvedReference, as_list, as_object
 from wharfinger.sources.http_api.api_operations import ApiDocument, ApiOperation, ApiParameter
 from wharfinger.sources.http_api.api_schemas import json_schema
 from wharfinger.sources.http_api.api_uris import query_text, request_path
@@ -176,17 +176,17 @@ def _input_schema(document: ApiDocument, operation: ApiOperation, parameters: Ma
     """Return the schema of the arguments. What of it cannot be compiled accepts any value."""
     properties: JsonObject = {}
     for name, one in parameters.items():
-        schema = one.given_schema if isinstance(one.given_schema, dict) else {}
+        schema = as_object(one.given_schema)
         described = {"description": one.description} if one.description and "$ref" not in schema else {}
         properties[name] = {**schema, **described}
     required = [name for name, one in parameters.items() if one.required]
     if operation.body is not None:
         properties[BODY] = operation.body.schema
         required += [BODY] * operation.body.required
-    whole = {"type": "object", "properties": properties, "required": required}
-    for tried in (whole, {**whole, "properties": {**properties, BODY: {}}}):
+    for body in ({}, {BODY: JsonObject()}):  # the second time, any body is accepted
+        whole: JsonObject = {"type": "object", "properties": {**properties, **body}, "required": required}
         try:
-            found = json_schema(document.root, tried, version=document.dialect)
+            found = json_schema(document.root, whole, version=document.dialect)
             found["additionalProperties"] = False
             CompiledSchema(found, "input_schema", trusted=False)
             return found
@@ -252,24 +252,25 @@ def _header(name: str, text: str) -> str:
 
 def _query(parameter: ApiParameter, value: Any) -> list[tuple[str, str]]:
     if isinstance(value, list):
+        texts = list(map(_text, as_list(value)))
         if parameter.explode:
-            return [(parameter.name, _text(each)) for each in value]
+            return [(parameter.name, text) for text in texts]
         separator = {"spaceDelimited": " ", "pipeDelimited": "|"}.get(parameter.style, ",")
-        return [(parameter.name, separator.join(map(_text, value)))]
-    if isinstance(value, dict):
-        if parameter.style == "deepObject":
-            return [(f"{parameter.name}[{key}]", _text(each)) for key, each in value.items()]
-        if parameter.explode:
-            return [(key, _text(each)) for key, each in value.items()]
+        return [(parameter.name, separator.join(texts))]
+    members = as_object(value).items()
+    if members and parameter.style == "deepObject":
+        return [(f"{parameter.name}[{key}]", _text(each)) for key, each in members]
+    if members and parameter.explode:
+        return [(key, _text(each)) for key, each in members]
     return [(parameter.name, _joined(value))]
 
 
 def _joined(value: Any) -> str:
     """Return a value in the style `simple`, or `form` without `explode`."""
     if isinstance(value, list):
-        return ",".join(map(_text, value))
+        return ",".join(map(_text, as_list(value)))
     if isinstance(value, dict):
-        return ",".join(f"{key},{_text(each)}" for key, each in value.items())
+        return ",".join(f"{key},{_text(each)}" for key, each in as_object(value).items())
     return _text(value)
 
 
@@ -286,9 +287,10 @@ def _form(given: Any) -> list[tuple[str, str]]:
     while stack:
         name, value = stack.pop()
         if isinstance(value, dict):
-            stack += [(f"{name}[{key}]" if name else str(key), each) for key, each in reversed(list(value.items()))]
+            members = reversed(as_object(value).items())
+            stack += [(f"{name}[{key}]" if name else key, each) for key, each in members]
         elif isinstance(value, list):
-            stack += [(f"{name}[]", each) for each in reversed(value)]
+            stack += [(f"{name}[]", each) for each in reversed(as_list(value))]
         elif value is not None:
             found.append((name, _text(value)))
     return found
