@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.sources.git_repository.conftest import Work
+from tests.sources.http_api.conftest import ShopServer
 from tests.sources.sql_database.conftest import SHOP, PostgresServer
 from tests.sources.sql_database.mariadb_server import MariaDBServer
 from tests.sources.systemd_journal.conftest import WrittenJournal
@@ -70,6 +71,7 @@ class Everything:
         self._journal = WrittenJournal(here / "journal")
         self._journal.write("the bowsprit broke")
         self._append("said.txt", "halyard")
+        self._api = ShopServer()
 
     @property
     def cases(self) -> Mapping[str, Case]:
@@ -184,6 +186,16 @@ class Everything:
                 "halyard",
                 change=lambda: self._append("said.txt", f"more {self._next()}"),
             ),
+            "openapi": Case(
+                f"ropes=openapi:{self._api.url}/openapi.json",
+                "api://ropes/orders",
+                "api://ropes/orders/1",
+                "rope 1",
+                ("api://ropes/harbours/", "harbour", "hull"),
+                "mariners",
+                "api://ropes/notices?about=get",
+                lambda: self._api.shop.orders[1].update(amount=100 + self._next()),
+            ),
             "upstream": Case(
                 self.upstream,
                 "file:///far/beacon.md",
@@ -226,4 +238,5 @@ class Everything:
         new.replace(self.here / "old.tar.gz")
 
     def close(self) -> None:
+        self._api.stop()
         self._shop.close()

@@ -43,6 +43,7 @@ KINDS = (
     "tar",
     "journal",
     "command",
+    "openapi",
     "upstream",
 )
 ALLOWED = ("--allow-query", "--allow-command", "--every", "0.5", "--allow-private-networks")
