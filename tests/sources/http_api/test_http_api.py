@@ -261,6 +261,19 @@ def test_rules_by_uri_hold_for_lists_reads_and_searches(api: HttpApi, permit: Pe
         assert "api://shop/orders" not in top
 
 
+def test_a_group_of_hidden_operations_is_not_shown(permit: Permit) -> None:
+    api = openapi(large_document(groups=60, size=2), app=make_shop(Shop()), label="large")
+    with permit("api://large/**", deny=["api://large/g7/**", "api://large/g8/things0/**"]):
+        uris = [each.uri for each in asyncio.run(api.children("api://large"))[0]]
+        assert "api://large?tag=group%206" in uris
+        assert "api://large?tag=group%207" not in uris
+        assert "api://large?tag=group%207" not in [each.uri for each in asyncio.run(api.page(None, 100))[0]]
+        top = text(read(api, "api://large"))
+        assert "group 7" not in top
+        assert "Large 1: 117 operations." in top
+        assert "group 8/  (1 operation)" in top
+
+
 def test_a_policy_refuses_what_it_does_not_allow_to_a_client(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text(
         '[[allow]]\nwho = "anyone"\nwhat = ["api://shop/**", "tool:read_resource", "tool:search"]\n'
@@ -388,6 +401,16 @@ def test_a_key_in_a_query_is_no_parameter_of_a_uri() -> None:
     assert [template.uri_template for template in api.templates] == []
     with pytest.raises(InvalidArgument, match="key is a credential, which no URI may contain"):
         read(api, "api://quay/a?key=abcdef")
+
+
+def test_only_headers_that_are_credentials_are_hidden_in_answers(shop: Shop) -> None:
+    app = make_shop(shop)
+    given = {"authorization": f"Bearer {TOKEN}", "x-harbour": "whitby"}
+    echo = json.loads(text(read(openapi(app.openapi(), app=app, label="shop", headers=given), "api://shop/account")))[
+        "echo"
+    ]
+    assert echo["x-harbour"] == "whitby"
+    assert TOKEN not in str(echo)
 
 
 def test_a_variable_that_cannot_be_a_header_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -538,6 +561,20 @@ def test_a_watcher_hears_of_a_change_by_conditional_requests(served: ShopServer)
             assert not changes.receives("api://shop/orders/1", 0.05)
         served.shop.orders[1]["amount"] += 1
         assert changes.receives("api://shop/orders/1", 10)
+        driver.run(driver.source.close())
+
+
+def test_a_failure_for_a_while_is_no_change(shop: Shop) -> None:
+    app = make_shop(shop)
+    changes = ChangeRecorder()
+    with SourceDriver(openapi(app.openapi(), app=app, label="shop", every=0.1)) as driver:
+        driver.ask("stat", "api://shop/orders/1")
+        driver.on_loop("watch", "api://shop/orders/1", changes)
+        with pytest.raises(HandlerFailed):
+            driver.ask("read", "api://shop/busy")  # asks to wait for 30 s
+        requests = len(shop.requests)
+        assert changes.received(1) == []
+        assert len(shop.requests) == requests
         driver.run(driver.source.close())
 
 

@@ -18,7 +18,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.content.text import many, printable
-from wharfinger.policy.current import may, may_read, unrestricted
+from wharfinger.policy.current import is_restricted, may, may_read, unrestricted
 from wharfinger.source import VERSION, UriParameter
 from wharfinger.sources.etag import digest
 from wharfinger.sources.http_api.api_document import JsonObject, UnresolvedReference, as_object, resolve
@@ -95,7 +95,7 @@ class ApiCatalogue:
 
     def listed(self) -> list[t.Resource]:
         """Return the API, its groups if there are many operations, and the answers that need no parameters."""
-        groups = map(self.uris.group, self.groups) if self.grouped else ()
+        groups = map(self.uris.group, self._readable_groups()) if self.grouped else ()
         return [self.resource(uri) for uri in sorted([self.uris.top, *groups, *self.plain], key=list_order)]
 
     def descriptions(self) -> list[t.Resource]:
@@ -151,7 +151,7 @@ class ApiCatalogue:
     def children(self, tag: str) -> list[t.Resource]:
         """Return what the top (an empty tag) or a group contains and the caller may read."""
         if not tag and self.grouped:
-            return [self.resource(self.uris.group(name)) for name in sorted(self.groups)]
+            return [self.resource(self.uris.group(name)) for name in self._readable_groups()]
         operations = self.groups[tag] if tag else self.operations
         found: list[t.Resource] = []
         for operation in operations:
@@ -165,11 +165,12 @@ class ApiCatalogue:
         tag = "" if uri == self.uris.top else unquote(uri.partition("=")[2])
         if tag:
             about = self.document.tags.get(tag, "")
-            head = f"{printable(tag, 100)}: {many(len(self.groups[tag]), 'operation')}.{f' {about}' if about else ''}"
+            head = f"{printable(tag, 100)}: {many(self._readable(self.groups[tag]), 'operation')}. {about}".rstrip()
             return "\n".join([head, "", *self._lines(self.groups[tag])]) + "\n"
         document = self.document
         lines = [
-            f"{document.title or 'API'} {document.version}".strip() + f": {many(len(self.operations), 'operation')}."
+            f"{document.title or 'API'} {document.version}".strip()
+            + f": {many(self._readable(self.operations), 'operation')}."
         ]
         if summary := document.description.partition("\n")[0]:
             lines.append(printable(summary, 300))
@@ -178,7 +179,7 @@ class ApiCatalogue:
             lines += [
                 f"{printable(name, 100)}/  ({many(self._readable(self.groups[name]), 'operation')})  "
                 f"{self.uris.group(name)}"
-                for name in sorted(self.groups)
+                for name in self._readable_groups()
             ]
         else:
             lines += self._lines(self.operations)
@@ -189,6 +190,10 @@ class ApiCatalogue:
 
     def _readable(self, operations: Sequence[ApiOperation]) -> int:
         return sum(may_read(self.uris.about(one)) for one in operations)
+
+    def _readable_groups(self) -> list[str]:
+        """Return the groups with an operation that the caller may read."""
+        return sorted(name for name, operations in self.groups.items() if self._readable(operations))
 
     def _lines(self, operations: Sequence[ApiOperation]) -> list[str]:
         readable = [one for one in operations if may_read(self.uris.about(one))]
@@ -204,6 +209,8 @@ class ApiCatalogue:
             yield ""
             for name, operation in tools.items():
                 yield f"The tool {name} calls {operation.name}."
+        if is_restricted():  # the rest would name what the caller may not see
+            return
         if self.unavailable:
             yield ""
             yield f"{many(self.unavailable, 'operation')} that may change data are not offered."

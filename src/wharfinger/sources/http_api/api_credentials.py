@@ -47,8 +47,10 @@ class ApiCredentials:
         self._environment = environment
         self._prefix = f"{ENVIRONMENT_PREFIX}{_upper(label)}_"
         self._schemes = schemes
-        self._secrets: set[str] = {value for value in headers.values() if len(value) >= MIN_HIDDEN_CHARACTERS}
-        self._secrets |= {value.partition(" ")[2] for value in headers.values() if " " in value}
+        self._secrets: set[str] = set()
+        for name, value in headers.items():
+            if _names_secret(name):
+                self._secrets |= {value, value.partition(" ")[2]}
         self._sent: dict[str, SentCredentials] = {}
         for name, scheme in schemes.items():
             if (sent := self._of_scheme(name, scheme)) is not None:
@@ -140,6 +142,10 @@ class ApiCredentials:
         if kind in ("oauth2", "openIdConnect") or (kind == "http" and form == "bearer"):
             return SentCredentials({"authorization": f"Bearer {value}"})
         return None
+
+
+_names_secret = re.compile(r"auth|cookie|key|pass|secret|session|signature|token", re.IGNORECASE).search
+"""Finds the names of headers whose values are credentials."""
 
 
 def _joined(parts: Sequence[SentCredentials]) -> SentCredentials:

@@ -26,6 +26,7 @@ from wharfinger.content.text import many, printable
 from wharfinger.errors import HandlerFailed, InvalidArgument, ProtocolError, ResourceNotFound
 from wharfinger.net import origin_of, split_url
 from wharfinger.source import VERSION, Changed, Document, Source, SourceUnavailable, UnusableSource, version_of
+from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.directories import modified_annotations, summaries
 from wharfinger.sources.http_api.api_catalogue import MARKDOWN, ApiCatalogue, list_order
 from wharfinger.sources.http_api.api_client import ApiClient, KeptAnswer
@@ -66,6 +67,7 @@ LOOK_SECONDS = 45.0
 """How long the thread that looks for changes waits for one request."""
 DOCUMENT_ROUNDS = 12
 """The document is checked once in this many times `every`."""
+MAX_SEEN_URIS = 10_000
 ACCEPT = "application/json, text/*;q=0.9, */*;q=0.5"
 _KEY = "> "
 """Begins the keys of pages."""
@@ -112,11 +114,14 @@ class HttpApi(Source):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loading: asyncio.Lock | None = None
         self._servers: list[Server] = []
-        self._tools: set[str] = set()
+        self._tools: dict[int, set[str]] = {}
+        """The names of the tools that this source registered, by the identity of the server."""
+        self._seen: BoundedCache[str, str] = BoundedCache(MAX_SEEN_URIS)
+        """The last version of each answer that is or may be watched."""
         self._document_checked = 0.0
         self._polling = Polling(f"wharfinger-api-{settings.label}", self._look_from_thread, every=every, rest=1)
         if root is not None:
-            self._use(root, "")
+            self._use(self._loaded_from(root, ""))
 
     def __repr__(self) -> str:
         return f"openapi({self.location!r}, label={self.name!r})"
@@ -163,8 +168,7 @@ class HttpApi(Source):
             found = await self._client.get(settings.document_url, settings.document_url, headers, look=True)
             if self._loaded is not None and self._loaded.version == found.version:
                 return False
-            root = await asyncio.to_thread(parse_document, found.body, settings.location)
-            self._use(root, found.version)
+            self._use(await asyncio.to_thread(self._loaded_from, found.body, found.version))
         except SourceUnavailable:
             raise
         except (ProtocolError, UnusableSource) as error:
@@ -174,32 +178,38 @@ class HttpApi(Source):
             raise SourceUnavailable(reason) from None
         return True
 
-    def _use(self, root: JsonObject, version: str) -> None:
-        """Use a document from now on.
+    def _loaded_from(self, document: bytes | JsonObject, version: str) -> _Loaded:
+        """Return all that depends on a document. A large one takes a second, so this may run in a thread.
 
         Raises:
             UnusableSource: it has no operations that can be used, names a host that the operator did not, or lacks an
                 operation that was allowed.
         """
         settings = self._settings
-        document = read_document(root, settings.location)
-        base_url = settings.base_url or settings.choose_base_url(document)
-        credentials = ApiCredentials(document.schemes, settings.label, settings.environment, settings.headers)
+        root = parse_document(document, settings.location) if isinstance(document, bytes) else document
+        found = read_document(root, settings.location)
+        base_url = settings.base_url or settings.choose_base_url(found)
+        credentials = ApiCredentials(found.schemes, settings.label, settings.environment, settings.headers)
         try:
-            tools = allowed_operations(document, settings.allow_operations)
+            tools = allowed_operations(found, settings.allow_operations)
         except UnknownOperation as error:
             raise UnusableSource(f"{settings.location}: {error}") from None
         given = {name.lower() for name in settings.headers}
-        given |= {name for scheme in document.schemes.values() for name in _header_of(scheme)}
+        given |= {name for scheme in found.schemes.values() for name in _header_of(scheme)}
         uris = ApiUris(settings.label, credentials.query_names)
-        catalogue = ApiCatalogue(document, uris, tools, frozenset(given))
+        catalogue = ApiCatalogue(found, uris, tools, frozenset(given))
         if not catalogue.operations and not tools:
             raise UnusableSource(
                 f"{settings.location} has no operation that can be read. {' '.join(catalogue.remarks[:2])}".rstrip()
             )
-        self._loaded = loaded = _Loaded(catalogue, credentials, base_url, version)
+        return _Loaded(catalogue, credentials, base_url, version)
+
+    def _use(self, loaded: _Loaded) -> None:
+        """Use a document from now on. Called on the event loop if the server runs."""
+        self._loaded = loaded
+        catalogue, credentials = loaded.catalogue, loaded.credentials
         self._client.hide, self._client.hide_bytes = credentials.hidden, credentials.hidden_bytes
-        self._client.probe_url = settings.document_url or f"{base_url}/"
+        self._client.probe_url = self._settings.document_url or f"{loaded.base_url}/"
         self.templates, self.parameters = catalogue.templates, catalogue.parameters
         if catalogue.remarks:
             log.info(
@@ -214,7 +224,7 @@ class HttpApi(Source):
 
     def _register(self, server: Server, loaded: _Loaded) -> None:
         """Register the tools, and remove those of an earlier document."""
-        for name in list(self._tools):
+        for name in self._tools.get(id(server), ()):
             if server.tools.features.has(name):
                 server.tools.remove(name)
         registered: set[str] = set()
@@ -231,7 +241,7 @@ class HttpApi(Source):
                 registered.add(name)
             except ValueError as error:
                 log.warning("%s: the operation %s is not offered: %s", self.name, operation.id, error)
-        self._tools = registered
+        self._tools[id(server)] = registered
 
     # Requests
 
@@ -367,7 +377,7 @@ class HttpApi(Source):
         """
         loaded, target = await self._read_target(uri)
         found = await self._stat(uri, loaded, target)
-        self._polling.record(uri, version_of(found))
+        self._polling.record(uri, self._seen.put(uri, version_of(found)))
         return found
 
     async def _stat(self, uri: str, loaded: _Loaded, target: ApiTarget) -> t.Resource:
@@ -544,11 +554,14 @@ class HttpApi(Source):
         if target.kind != "answer":
             return version_of(await self._stat(uri, loaded, target))
         try:
-            return (await self._get(uri, loaded, target, look=True)).version
-        except (InvalidArgument, HandlerFailed) as error:
-            if isinstance(error, SourceUnavailable):
-                raise
-            return f"failed: {error}"
+            version = (await self._get(uri, loaded, target, look=True)).version
+        except SourceUnavailable:
+            raise
+        except InvalidArgument as error:
+            version = f"refused: {error}"
+        except HandlerFailed:  # for a while, perhaps because there were too many requests: no change
+            return self._seen.get(uri) or "failed"
+        return self._seen.put(uri, version)
 
     # Start and close
 

@@ -1,0 +1,166 @@
+"""Operations as tools: names, schemas, the requests that arguments become, and results."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from wharfinger import Client, Server
+from wharfinger.errors import ToolError
+from wharfinger.protocol.interfaces import HttpResponse
+from wharfinger.sources import openapi
+from wharfinger.sources.http_api.api_operations import read_document
+from wharfinger.sources.http_api.api_tools import UnknownOperation, allowed_operations, result_of
+from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS
+
+TEXT = {"schema": {"type": "string"}}
+LIST = {"schema": {"type": "array", "items": {"type": "string"}}}
+
+
+def document(path: str, method: str, **operation: Any) -> dict[str, Any]:
+    operation = {"operationId": "act", "responses": {"200": {"description": ""}}, **operation}
+    return {"openapi": "3.1.0", "info": {"title": "Quay", "version": "1"}, "paths": {path: {method: operation}}}
+
+
+def called(root: dict[str, Any], arguments: dict[str, Any], tool: str = "act") -> dict[str, Any]:
+    """Call a tool in a server of the document. Returns the request that the application got."""
+    seen: dict[str, Any] = {}
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            raise NotImplementedError
+        seen.update(method=scope["method"], path=scope["raw_path"].decode(), query=scope["query_string"].decode())
+        seen["headers"] = {name.decode(): value.decode() for name, value in scope["headers"]}
+        seen["body"] = (await receive())["body"].decode()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
+        await send({"type": "http.response.body", "body": b"[1, 2]"})
+
+    async def check() -> None:
+        server = Server("quay")
+        server.include(openapi(root, app=app, label="quay", allow_operations=["act"]))
+        async with Client(server) as client:
+            assert (await client.call_tool(tool, arguments)).structured == {"result": [1, 2]}
+
+    asyncio.run(check())
+    return seen
+
+
+def parameter(name: str, place: str, more: dict[str, Any] = TEXT, **members: Any) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": place == "path", **more, **members}
+
+
+@pytest.mark.parametrize(
+    ("more", "arguments", "wanted"),
+    [
+        ([], {"id": "a b+c"}, {"path": "/a/a%20b+c"}),
+        ([parameter("q", "query", LIST)], {"q": ["x", "y&z"]}, {"query": "q=x&q=y%26z"}),
+        ([parameter("q", "query", LIST, explode=False)], {"q": ["x", "y"]}, {"query": "q=x,y"}),
+        (
+            [parameter("q", "query", {"schema": {"type": "object"}}, style="deepObject")],
+            {"q": {"a": "b"}},
+            {"query": "q%5Ba%5D=b"},
+        ),
+        ([parameter("id", "query")], {"query_id": "2"}, {"path": "/a/1", "query": "id=2"}),
+        ([parameter("X-Trace", "header")], {"X-Trace": "t"}, {"x-trace": "t"}),
+        ([parameter("filter[a]", "query")], {"filter_a_": "t"}, {"query": "filter%5Ba%5D=t"}),
+        ([parameter("n", "query", {"schema": {"type": "integer"}})], {"n": 7}, {"query": "n=7"}),
+        ([parameter("on", "query", {"schema": {"type": "boolean"}})], {"on": True}, {"query": "on=true"}),
+    ],
+)
+def test_arguments_become_a_request(more: list[Any], arguments: dict[str, Any], wanted: dict[str, str]) -> None:
+    seen = called(document("/a/{id}", "post", parameters=[parameter("id", "path"), *more]), {"id": "1", **arguments})
+    assert seen["method"] == "POST"
+    assert {name: seen.get(name, seen["headers"].get(name)) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "sent"),
+    [
+        ("application/json", {"a": [1, None]}, '{"a":[1,null]}'),
+        ("application/merge-patch+json", {"a": 1}, '{"a":1}'),
+        (
+            "application/x-www-form-urlencoded",
+            {"a": "x y", "b": {"c": 1, "d": [2, 3]}},
+            "a=x+y&b%5Bc%5D=1&b%5Bd%5D%5B%5D=2&b%5Bd%5D%5B%5D=3",
+        ),
+        ("text/plain", "hello", "hello"),
+    ],
+)
+def test_bodies_are_sent_in_their_type(kind: str, body: Any, sent: str) -> None:
+    root = document("/a", "put", requestBody={"required": True, "content": {kind: {"schema": {}}}})
+    seen = called(root, {"body": body})
+    assert seen["headers"]["content-type"] == kind
+    assert seen["headers"]["content-length"] == str(len(sent))
+    assert seen["body"] == sent
+
+
+@pytest.mark.parametrize("value", ["..", ".", "a/b", "../admin", "a\\b", "a\0b", "", "a\nb"])
+def test_a_value_cannot_lead_to_another_path(value: str) -> None:
+    with pytest.raises(ToolError, match="cannot be a part of a path"):
+        called(document("/a/{id}", "delete", parameters=[parameter("id", "path")]), {"id": value})
+
+
+def test_a_header_cannot_be_divided() -> None:
+    root = document("/a", "post", parameters=[parameter("X-Trace", "header")])
+    with pytest.raises(ToolError, match="printable characters"):
+        called(root, {"X-Trace": "a\r\nX-Evil: 1"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({}, "id: missing"), ({"more": 2}, "more: no such member"), ({"id": 5}, "id: expected")],
+)
+def test_arguments_are_checked_by_the_document(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ToolError, match=message):
+        called(document("/a/{id}", "post", parameters=[parameter("id", "path")]), arguments)
+
+
+def test_operations_are_allowed_by_id_or_by_method_and_path() -> None:
+    root = document("/orders", "post", operationId="orders/place order")
+    found = read_document(root, "it")
+    for name in ("orders/place order", "POST /orders", "post /orders"):
+        assert list(allowed_operations(found, [name])) == ["orders_place_order"]
+    with pytest.raises(UnknownOperation, match="There is no operation 'place'"):
+        allowed_operations(found, ["place"])
+
+
+def test_a_file_cannot_be_sent() -> None:
+    root = document("/a", "post", requestBody={"content": {"multipart/form-data": {}}})
+    with pytest.raises(UnknownOperation, match="multipart/form-data, which no tool can send"):
+        allowed_operations(read_document(root, "it"), ["act"])
+
+
+def answer(status: int, body: bytes, kind: str = "application/json") -> HttpResponse:
+    return HttpResponse(status, {"content-type": kind}, body)
+
+
+def test_an_answer_is_structured_and_within_the_budget() -> None:
+    assert result_of(answer(200, b'{"a": 1}'), "quay").structured_content == {"a": 1}
+    assert "quay answered 204" in str(result_of(answer(204, b""), "quay").content)
+    assert "image/png, 8 B" in str(result_of(answer(200, b"\x89PNG\r\n\x1a\n", "image/png"), "quay").content)
+    most = DEFAULT_TOKENS * 4
+    fits = result_of(answer(200, json.dumps("x" * (most - 2)).encode()), "quay")
+    assert fits.structured_content == {"result": "x" * (most - 2)}
+    long = result_of(answer(200, json.dumps(["x" * 100] * 1_000).encode()), "quay")
+    assert sum(len(getattr(block, "text", "")) for block in long.content) <= most + 200
+    assert "These are the first" in str(long.content[-1])
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"detail": "no room"}', "quay answered 422 Unprocessable Entity: no room."),
+        (b'{"error": {"message": "no room"}}', "quay answered 422 Unprocessable Entity: no room."),
+        (b'{"detail": [{"msg": "bad"}]}', 'quay answered 422 Unprocessable Entity: [{"msg":"bad"}].'),
+        (b"\xff", "quay answered 422 Unprocessable Entity."),
+        (b'{"detail": "' + b"x" * 10_000 + b'"}', "quay answered 422 Unprocessable Entity: xxx"),
+    ],
+)
+def test_a_refusal_says_what_the_api_said(body: bytes, message: str) -> None:
+    with pytest.raises(ToolError) as error:
+        result_of(answer(422, body), "quay")
+    assert str(error.value).replace("Content", "Entity").startswith(message)
+    assert len(str(error.value)) < 500
