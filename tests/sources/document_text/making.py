@@ -43,7 +43,7 @@ def pdf_of(pages: Sequence[str]) -> bytes:
 
 
 def _escaped(line: str) -> bytes:
-    return b"".join([b"\\" + bytes((byte,)) if byte in b"()\\" else bytes((byte,)) for byte in line.encode("cp1252")])
+    return line.encode("cp1252").replace(b"\\", b"\\\\").replace(b"(", b"\\(").replace(b")", b"\\)")
 
 
 def stream(data: bytes, more: bytes = b"") -> bytes:
@@ -53,14 +53,14 @@ def stream(data: bytes, more: bytes = b"") -> bytes:
 
 def pdf_of_objects(objects: Sequence[bytes], trailer: bytes = b"") -> bytes:
     """Return a PDF with these objects, numbered from 1, of which the first is the catalog."""
-    data = b"%PDF-1.7\n"
+    data = bytearray(b"%PDF-1.7\n")
     offsets = list[int]()
     for number, content in enumerate(objects, 1):
         offsets.append(len(data))
         data += b"%d 0 obj\n%s\nendobj\n" % (number, content)
     table = b"".join([b"%010d 00000 n \n" % offset for offset in offsets])
     size = len(objects) + 1
-    return data + (
+    return bytes(data) + (
         b"xref\n0 %d\n0000000000 65535 f \n%strailer\n<< /Size %d /Root 1 0 R %s >>\nstartxref\n%d\n%%%%EOF\n"
         % (size, table, size, trailer, len(data))
     )
@@ -125,7 +125,8 @@ def epub_of(*chapters: str, more: Mapping[str, str | bytes] | None = None) -> by
     container = '<rootfiles><rootfile full-path="OPS/book.opf" media-type="application/oebps-package+xml"/></rootfiles>'
     files: dict[str, str | bytes] = {
         "mimetype": "application/epub+zip",
-        "META-INF/container.xml": f'<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container">{container}</container>',
+        "META-INF/container.xml": '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container">'
+        f"{container}</container>",
         "OPS/book.opf": f'<package xmlns="http://www.idpf.org/2007/opf">'
         f"<manifest>{items}</manifest><spine>{spine}</spine></package>",
         **{

@@ -38,7 +38,8 @@ def test_a_query_names_pages_and_a_window(query: str, pages: tuple[object, ...],
     "query",
     [
         "text=word", "text&text", "pages=", "pages", "pages=0", "pages=0-3", "pages=5-3", "pages=1,2", "pages=-3",
-        "pages=one", "pages=1&pages=2", "pages=9999999999", "text&other=1", "text&lines=1-2&tail=3", "text&", "pages=%33x",
+        "pages=one", "pages=1&pages=2", "pages=9999999999", "text&other=1", "text&", "pages=%33x",
+        "text&lines=1-2&tail=3",
     ],
 )  # fmt: skip
 def test_an_impossible_query_gets_an_error(query: str) -> None:

@@ -83,7 +83,9 @@ async def fetch(id: str, ctx: Context[Any], start: int = 0, max_tokens: int = DE
         size = len(first.blob or b"")
         metadata["size"] = str(size)
         text = f"This is not text: {first.mime_type}, {size:,} bytes. The tool read_resource returns it."
-        notes = _hints(ctx.server.resources.source_of(id), id, contents, more=False)
+        hints = _hints(ctx.server.resources.source_of(id), id, contents, more=False)
+        text = "\n".join([text, *(f"[{hint}]" for hint in hints)])
+        notes: list[str] = []
     else:
         answer = _answer(contents[:1], start, _room_for_json(first.text, start, room), binary=False)
         text = "".join(block.text for block in answer.blocks if isinstance(block, t.TextContent))
