@@ -77,7 +77,10 @@ def encrypted_pdf() -> bytes:
 
 def bomb_pdf(megabytes: int) -> bytes:
     """Return a PDF whose only page is made of many spaces, packed twice."""
-    packed = zlib.compress(zlib.compress(b" " * (megabytes << 20), 9), 9)
+    compressor = zlib.compressobj(9)
+    head = compressor.compress(b"") + compressor.flush(zlib.Z_FULL_FLUSH)
+    block = compressor.compress(b" " * (10 << 20)) + compressor.flush(zlib.Z_FULL_FLUSH)  # can be repeated
+    packed = zlib.compress(head + block * (megabytes // 10) + compressor.flush(), 9)
     return pdf_of_objects(
         [
             b"<< /Type /Catalog /Pages 2 0 R >>",
