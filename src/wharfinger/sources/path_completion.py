@@ -17,11 +17,11 @@ SEARCH_SECONDS = 0.1
 
 
 def complete_path(
-    tree: FileTree, value: str, view: TreeView | None, accepts: Callable[[str], bool] = lambda name: True
+    tree: FileTree, value: str, view: TreeView | None, accepts: Callable[[str], bool] | None = None
 ) -> list[str]:
     """Return paths that start with `value`, then those whose name contains its last part. Directories end with `/`.
 
-    With a view, they are paths that it shows. `accepts` returns whether a file is wanted, by its name.
+    With a view, they are paths that it shows. `accepts` returns whether a file is wanted, by its name; None if all are.
     """
     head, _, typed = value.rpartition("/")
     try:
@@ -46,7 +46,7 @@ def _complete_deeper(
     most: int,
     known: set[str],
     view: TreeView | None,
-    accepts: Callable[[str], bool],
+    accepts: Callable[[str], bool] | None,
 ) -> list[str]:
     """Return paths in subdirectories whose name contains what was typed: those found within `SEARCH_SECONDS`."""
     deadline = time.monotonic() + SEARCH_SECONDS
@@ -58,7 +58,7 @@ def _complete_deeper(
                 break
             if number % 256 == 255 and time.monotonic() > deadline:
                 break
-            if wanted in entry.name.casefold() and (entry.is_directory or accepts(entry.name)):
+            if wanted in entry.name.casefold() and (accepts is None or entry.is_directory or accepts(entry.name)):
                 path = join_parts(entry.parts) + ("/" if entry.is_directory else "")
                 if path not in known:
                     found.append(path)
@@ -80,7 +80,7 @@ def _completions(
     listing: DirectoryListing,
     wanted: str,
     shows: Callable[[str], bool] | None,
-    accepts: Callable[[str], bool],
+    accepts: Callable[[str], bool] | None,
 ) -> list[str]:
     """Return the entries of one directory that start with what was typed, then those that contain it."""
     before = join_parts(parts) + "/" if parts else ""
@@ -89,7 +89,7 @@ def _completions(
     for names, end in ((listing.directories, "/"), (listing.files, "")):
         for name in names:
             folded = name.casefold()
-            if (shows is not None and not shows(name)) or not (end or accepts(name)):
+            if (shows is not None and not shows(name)) or not (accepts is None or end or accepts(name)):
                 continue
             if folded.startswith(wanted):
                 begin.append(before + quote(name) + end)

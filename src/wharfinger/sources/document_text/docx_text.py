@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from docx import Document
 from docx.opc.constants import RELATIONSHIP_TYPE
 from docx.oxml.ns import qn
-from lxml import etree
 
 from wharfinger.sources.document_text.markdown_table import markdown_table
 from wharfinger.sources.document_text.page_list import PageList
+from wharfinger.sources.document_text.safe_xml import parse_xml
 from wharfinger.sources.document_text.zip_bounds import open_zip
 
 __all__ = ["example", "read_docx"]
@@ -245,8 +245,7 @@ def _notes(document: Any) -> dict[str, str]:
             part = document.part.part_related_by(relationship)
         except KeyError:
             continue
-        root = etree.fromstring(part.blob, etree.XMLParser(resolve_entities=False, no_network=True))
-        for note in root.iterchildren(qn(tag)):
+        for note in parse_xml(part.blob).iterchildren(qn(tag)):
             text = " ".join([block.text for block in _Body({}, {}, ()).blocks(note)])
             notes[f"{prefix}{note.get(qn('w:id'), '')}"] = " ".join(text.split())
     return notes

@@ -10,13 +10,12 @@ import codecs
 import io
 import posixpath
 import zipfile
-from typing import Any
 from urllib.parse import unquote
 
 from html_to_markdown import ConversionOptions, convert
-from lxml import etree
 
 from wharfinger.sources.document_text.page_list import PageList, Refused
+from wharfinger.sources.document_text.safe_xml import NotXML, parse_xml
 from wharfinger.sources.document_text.zip_bounds import open_zip
 
 __all__ = ["example", "read_epub"]
@@ -56,10 +55,10 @@ def read_epub(data: bytes, pages: PageList) -> None:
 def _chapters(archive: zipfile.ZipFile) -> list[str]:
     """Return the paths of the chapters in the archive, in the order of reading."""
     try:
-        root = _parse(archive.read(_CONTAINER))
+        root = parse_xml(archive.read(_CONTAINER))
         package_path = next(iter(root.iter("{*}rootfile"))).get("full-path", "")
-        package = _parse(archive.read(package_path))
-    except (KeyError, StopIteration, etree.XMLSyntaxError, ValueError):
+        package = parse_xml(archive.read(package_path))
+    except (KeyError, StopIteration, NotXML, ValueError):
         raise Refused("it is damaged, or not an EPUB: it names no package document") from None
     folder = posixpath.dirname(package_path)
     items: dict[str, tuple[str, str]] = {}
@@ -75,14 +74,10 @@ def _chapters(archive: zipfile.ZipFile) -> list[str]:
 def _encrypted(archive: zipfile.ZipFile) -> set[str]:
     """Return the paths of encrypted files; often only fonts are."""
     try:
-        root = _parse(archive.read(_ENCRYPTION))
-    except (KeyError, etree.XMLSyntaxError, ValueError):
+        root = parse_xml(archive.read(_ENCRYPTION))
+    except (KeyError, NotXML, ValueError):
         return set()
     return {unquote(reference.get("URI", "")) for reference in root.iter("{*}CipherReference")}
-
-
-def _parse(data: bytes) -> Any:
-    return etree.fromstring(data, etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False))
 
 
 def _decode(data: bytes) -> str:

@@ -61,7 +61,9 @@ class _Parser:
         self.idle_since = 0.0
         # Isolated mode ignores the environment and the current folder; relative entries of the path are left out too.
         path = json.dumps([entry for entry in sys.path if os.path.isabs(entry)])
-        environment = {"SYSTEMROOT": os.environ.get("SYSTEMROOT", "")} if sys.platform == "win32" else {}
+        environment: dict[str, str] = {}
+        if sys.platform == "win32":
+            environment["SYSTEMROOT"] = os.environ.get("SYSTEMROOT", "")
         self.process = subprocess.Popen(  # noqa: S603
             [sys.executable, "-I", "-B", "-c", _PROGRAM, kind, path],
             stdin=subprocess.PIPE,
@@ -214,19 +216,19 @@ class ParserPool:
             if self._idle and len(self._idle) + len(self._busy) + self._starting >= self._max_processes:
                 surplus = self._idle.pop(0)
             self._starting += 1
-        started: _Parser | None = None
         try:
             if surplus is not None:
                 surplus.end()
             started = _Parser(kind)
-            started.owner = owner
-        finally:
+        except BaseException:
             with self._changed:
                 self._starting -= 1
-                if started is not None:
-                    self._busy.add(started)
-                else:
-                    self._changed.notify()
+                self._changed.notify()
+            raise
+        with self._changed:
+            self._starting -= 1
+            started.owner = owner
+            self._busy.add(started)
         return started
 
     def _give_back(self, parser: _Parser, kept: bool) -> None:

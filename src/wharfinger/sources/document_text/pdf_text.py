@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 import re
+from importlib import import_module
 from typing import Any
-
-import pypdfium2
 
 from wharfinger.sources.document_text.page_list import MAX_PAGES, PageList, Refused
 
 __all__ = ["example", "read_pdf"]
 
+_library: Any = import_module("pypdfium2")
 _HYPHEN = re.compile("\ufffe(.?)", re.DOTALL)
 """PDFium writes U+FFFE for a hyphen at the end of a line, and the line end after it."""
 _ENCRYPTED, _SECURITY = 4, 5
@@ -25,11 +25,10 @@ def read_pdf(data: bytes, pages: PageList) -> None:
         Refused: the document is encrypted or damaged.
         TooMuchText: a bound is reached.
     """
-    library: Any = pypdfium2
     try:
-        document = library.PdfDocument(data)
+        document = _library.PdfDocument(data)
         number = len(document)
-    except library.PdfiumError as error:
+    except _library.PdfiumError as error:
         if getattr(error, "err_code", None) in (_ENCRYPTED, _SECURITY):
             raise Refused("it is encrypted: publish a copy without a password") from None
         raise Refused("it is damaged, or not a PDF: save it again with the program that made it") from None
@@ -44,7 +43,7 @@ def read_pdf(data: bytes, pages: PageList) -> None:
             finally:
                 page.close()
             readable = index + 1
-        except library.PdfiumError:
+        except _library.PdfiumError:
             unreadable += 1
         pages.add(_HYPHEN.sub(_join, text))
     if not readable:
@@ -64,8 +63,7 @@ def _join(hyphen: re.Match[str]) -> str:
 
 def example() -> bytes:
     """Return a document to parse first, so that the library is loaded."""
-    library: Any = pypdfium2
-    document = library.PdfDocument.new()
+    document = _library.PdfDocument.new()
     document.new_page(100, 100)
     data = io.BytesIO()
     document.save(data)

@@ -237,8 +237,7 @@ class Folder(Source):
         """
         of_pages = template == self.pages_template
         if argument == "path":
-            accepts = is_document if of_pages else lambda name: True
-            return complete_path(self.files.tree, value, self.files.view(), accepts)
+            return complete_path(self.files.tree, value, self.files.view(), is_document if of_pages else None)
         if argument == "pages" and of_pages and (path := context.get("path")):
             return self._documents.complete_pages(self.files.prefix + path, value)
         return []
