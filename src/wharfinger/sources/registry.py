@@ -300,6 +300,7 @@ KINDS: tuple[SourceKind, ...] = (
 """Every kind except folders, in the order of the documentation."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9.-]+)(\+[A-Za-z0-9._-]+)?:(.*)", re.DOTALL).fullmatch
+_INNER_ADDRESS = re.compile(r"(?:git:)?(https?://.*)", re.DOTALL).fullmatch
 _BY_SCHEME = {scheme: kind for kind in KINDS for scheme in kind.schemes}
 
 
@@ -429,7 +430,9 @@ def _other_labels(one: ParsedSource, name: str, prepared: Sequence[PreparedSourc
         if os.path.splitext(above[-1])[0] == os.path.splitext(name)[0]:
             above.pop()
     else:
-        above = [urlsplit(f"{one.scheme}:{one.rest}").hostname or ""]
+        inner = _INNER_ADDRESS(one.rest)  # of git:https://HOST/ORGANISATION/NAME.git
+        address = urlsplit(inner[1] if inner else one.word)
+        above = [address.hostname or "", *(address.path.split("/")[1:-1] if inner else ())]
     label = name
     for part in reversed(above):
         if not part or part == name:

@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -91,7 +91,7 @@ def clone(url: str, **options: object) -> RemoteGitSource:
 
 
 @asynccontextmanager
-async def serving(*sources: Source) -> AsyncIterator[Client]:
+async def serving(*sources: Source) -> AsyncGenerator[Client]:
     """A client of a server with these sources."""
     server = Server("harbour")
     for source in sources:

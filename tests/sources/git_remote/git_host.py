@@ -52,7 +52,7 @@ def program(name: str, package: str) -> str:
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin")
     if found is None:
         absent(f"{name} (on Debian: apt-get install {package})")
-    return found
+    return found or name
 
 
 def free_port() -> int:

@@ -10,6 +10,7 @@ import pytest
 from wharfinger.source import UnusableSource
 from wharfinger.sources.git_remote.remote_address import is_remote, parse_remote
 from wharfinger.sources.git_repository import git
+from wharfinger.sources.registry import make_sources
 
 
 @pytest.mark.parametrize(
@@ -65,6 +66,12 @@ def test_the_length_of_an_address_is_bounded() -> None:
     assert parse_remote(start + "x" * (2_000 - len(start)))
     with pytest.raises(UnusableSource):
         parse_remote(start + "x" * (2_001 - len(start)))
+
+
+def test_repositories_of_one_name_are_told_apart_by_their_organisations(cache: Path) -> None:
+    urls = ["https://a.example/port/docs.git", "https://a.example/yard/docs.git", "https://b.example/x/yard/docs"]
+    made = make_sources([f"git:{url}" for url in urls])
+    assert [each.name for each in made] == ["docs", "yard-docs", "x-yard-docs"]
 
 
 def test_a_folder_with_a_name_like_an_address_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -276,5 +276,5 @@ async def test_many_pushes_leave_few_packs(host: GitHost, history: Work) -> None
                 async with asyncio.timeout(50):
                     while await text(client, HULL) != f"{number}\n":
                         await asyncio.sleep(0.05)
-            await until(lambda: source.mirror.folder.packs() <= 4)
+            await until(lambda: len(source.mirror.folder.pack_names()) <= 4)
         assert await text(client, "git://harbour/tree/v1/old.txt") == "old contents\n"

@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -37,7 +37,7 @@ Answer = Callable[[BaseHTTPRequestHandler, bytes], None]
 
 
 @contextmanager
-def host_of(answer: Answer) -> Iterator[tuple[str, list[str]]]:
+def host_of(answer: Answer) -> Generator[tuple[str, list[str]]]:
     """A host that answers each request so; its address, and the paths that were requested."""
     requested: list[str] = []
 

@@ -17,7 +17,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import msgspec
@@ -66,6 +66,7 @@ class CloneFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.repository = path / "repository.git"
+        self.aside = path / "aside"
 
     @classmethod
     def of(cls, address: RemoteAddress, above: Path | None = None) -> CloneFolder:
@@ -99,7 +100,7 @@ class CloneFolder:
         raise UnusableSource(f"The folder {folder.path} is locked and has no repository: remove it.")
 
     @contextlib.contextmanager
-    def lock(self) -> Iterator[int | None]:
+    def lock(self) -> Generator[int | None]:
         """Lock the folder for fetching, and yield the descriptor of the lock; None if another server holds it."""
         opened = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -129,7 +130,9 @@ class CloneFolder:
             replace_privately(repository / "config", _CONFIG.encode())
             replace_privately(self.path / "state.json", b"{}")
             replace_privately(repository / "HEAD", b"ref: refs/heads/main\n")  # the last: it marks the whole
+            self.drop_aside()
             return
+        self.restore()
         for leftover in _leftovers(repository):
             if leftover.is_dir() and not leftover.is_symlink():
                 shutil.rmtree(leftover, ignore_errors=True)
@@ -180,12 +183,29 @@ class CloneFolder:
                 continue
         return total
 
-    def packs(self) -> int:
-        """Return the number of packs."""
-        try:
-            return sum(name.endswith(".pack") for name in os.listdir(self.repository / "objects" / "pack"))
-        except OSError:
-            return 0
+    def pack_names(self) -> list[str]:
+        """Return the names of all packs, without suffixes."""
+        return [path.stem for path in (self.repository / "objects" / "pack").glob("pack-*.pack")]
+
+    def set_aside(self, packs: list[str]) -> None:
+        """Move packs to where git does not see them. `restore` or `drop_aside` follows. Hold the lock."""
+        self.aside.mkdir(mode=0o700, exist_ok=True)
+        for name in packs:
+            # Without its index, git does not see a pack.
+            for path in sorted(
+                (self.repository / "objects" / "pack").glob(f"{name}.*"), key=lambda path: path.suffix != ".idx"
+            ):
+                os.replace(path, self.aside / path.name)
+
+    def restore(self) -> None:
+        """Move back what was set aside. Hold the lock."""
+        for path in sorted(self.aside.glob("*"), key=lambda path: path.suffix == ".idx"):
+            os.replace(path, self.repository / "objects" / "pack" / path.name)
+        self.drop_aside()
+
+    def drop_aside(self) -> None:
+        """Remove what was set aside. Hold the lock."""
+        shutil.rmtree(self.aside, ignore_errors=True)
 
 
 def _leftovers(repository: Path) -> Iterator[Path]:

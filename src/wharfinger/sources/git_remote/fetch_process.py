@@ -31,6 +31,7 @@ from wharfinger.content.redaction import redacted_text
 from wharfinger.content.text import shown, size_text
 from wharfinger.errors import ConnectionFailed
 from wharfinger.net import proxy_for
+from wharfinger.source import UnusableSource
 from wharfinger.sources.git_remote.clone_folder import CloneFolder
 from wharfinger.sources.git_remote.remote_address import RemoteAddress
 from wharfinger.sources.git_repository.git_process import environment
@@ -133,22 +134,32 @@ class GitNetwork:
         network: bool = True,
         stdin: IO[bytes] | None = None,
         most: int = 64 << 20,
-        codes: Sequence[int] = (0,),
+        replaced: int = 0,
     ) -> bytes:
         """Run one command, and return what it prints. `lock` is the lock of the folder, which git keeps open.
+
+        `replaced` is the bytes of the clone that the command replaces, which do not count for its bound.
 
         Raises:
             FetchFailed: it failed, or was ended: at the deadline, or because the clone or the output is too large.
         """
-        ended = await self._run(arguments, lock, seconds, network, stdin, most)
-        if ended.cut or ended.code not in codes:
+        ended = await self._run(arguments, lock, seconds, network, stdin, most, replaced)
+        if ended.cut or ended.code:
             raise FetchFailed(self._why(ended, arguments[0], seconds), ended.stderr)
         return ended.output
 
     async def _run(
-        self, arguments: Sequence[str], lock: int, seconds: float, network: bool, stdin: IO[bytes] | None, most: int
+        self,
+        arguments: Sequence[str],
+        lock: int,
+        seconds: float,
+        network: bool,
+        stdin: IO[bytes] | None,
+        most: int,
+        replaced: int,
     ) -> _Ended:
-        room = self.max_bytes - (await asyncio.to_thread(self.folder.size) if network else 0)
+        bound = self.max_bytes + replaced
+        room = bound - (await asyncio.to_thread(self.folder.size) if network else 0)
         command = [self.program, *arguments]
         if sys.platform != "win32":
             launcher = _LAUNCHER.format(
@@ -184,7 +195,7 @@ class GitNetwork:
                     cut = "time"
                 elif len(output) > most:
                     cut = "output"
-                elif network and await asyncio.to_thread(self.folder.size) > self.max_bytes:
+                elif network and await asyncio.to_thread(self.folder.size) > bound:
                     cut = "size"
         finally:
             _kill_group(process)
@@ -206,7 +217,11 @@ class GitNetwork:
         }
         if network:
             settings["remote.origin.url"] = address.url
-            if header := address.authorization():
+            try:
+                header = address.authorization()
+            except UnusableSource as error:  # the environment changed
+                raise FetchFailed(str(error).rstrip(".")) from None
+            if header:
                 settings[f"http.{address.origin}/.extraHeader"] = f"Authorization: {header}"
             variables["GIT_ALLOW_PROTOCOL"] = address.scheme
             variables |= {name: os.environ[name] for name in _PASSED if os.environ.get(name)}
