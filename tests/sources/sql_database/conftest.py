@@ -1,4 +1,4 @@
-"""Real databases: SQLite files, and servers of PostgreSQL and MariaDB that live as long as the tests."""
+"""Real databases: files of SQLite and DuckDB, and servers of PostgreSQL and MariaDB that live as long as the tests."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -140,7 +142,35 @@ def mariadb_shop(mariadb: MariaDBServer, publish: Callable[..., Database]) -> Sh
     return Shop(source, lambda statement: mariadb.run(statement, name), source.uri)
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+WRITER = """
+import duckdb, sys, time
+until = time.monotonic() + 30
+while True:
+    try:
+        with duckdb.connect(sys.argv[1]) as writer:
+            writer.execute(sys.stdin.read())
+        break
+    except duckdb.IOException:  # somebody reads it
+        if time.monotonic() > until:
+            raise
+        time.sleep(0.01)
+"""
+
+
+def write_duckdb(path: Path, statements: str) -> None:
+    """Run statements on a DuckDB file in another process."""
+    subprocess.run([sys.executable, "-c", WRITER, str(path)], input=statements, text=True, check=True, timeout=60)
+
+
+@pytest.fixture
+def duckdb_shop(tmp_path: Path, publish: Callable[..., Database]) -> Shop:
+    path = tmp_path / "shop.duckdb"
+    write_duckdb(path, SHOP)
+    source = publish(f"duckdb:///{path}")
+    return Shop(source, lambda statement: write_duckdb(path, statement), f"{source.uri}/main")
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mariadb", "duckdb"])
 def shop(request: pytest.FixtureRequest) -> Shop:
     """The shop in each of the databases."""
     return request.getfixturevalue(f"{request.param}_shop")

@@ -1,4 +1,4 @@
-"""The contract of a source, over SQLite in both of its journals, PostgreSQL and MariaDB."""
+"""The contract of a source, over SQLite in both of its journals, PostgreSQL, MariaDB and DuckDB."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from wharfinger.sources.sql_database import Database
 from wharfinger.testing import SourceContract
 
-from .conftest import SHOP, PostgresServer
+from .conftest import SHOP, PostgresServer, write_duckdb
 from .mariadb_server import PASSWORD, MariaDBServer
 
 MANY = 2_500
@@ -98,3 +98,19 @@ class TestMariaDB(Shops):
         source = publish(mariadb.url(name), label="shop")
         self.top = source.uri
         return source
+
+
+class TestDuckDB(Shops):
+    @pytest.fixture
+    def source(self, tmp_path: Path, publish: Callable[..., Database]) -> Database:
+        path = tmp_path / "shop.duckdb"
+        write_duckdb(path, many(f"SELECT n, 'w' || n FROM range(1, {MANY + 1}) AS q (n)"))
+        self.run = lambda statement: write_duckdb(path, statement)
+        source = publish(f"duckdb:///{path}")
+        self.top = f"{source.uri}/main"
+        return source
+
+    def hide(self, source: Database) -> Callable[[], object]:
+        path = Path(source.location)
+        away = path.rename(path.with_name("away.duckdb"))
+        return lambda: away.rename(path)

@@ -249,6 +249,8 @@ def test_odd_but_harmless_statements_are_run(shop: Shop) -> None:
 def test_an_answer_with_too_many_rows_or_bytes_is_cut_and_marked(shop: Shop) -> None:
     """`truncated` is empty if all rows are in the answer."""
     series = "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q WHERE n < 50000000)"
+    if shop.source.engine.dialect == "DuckDB":  # it computes a recursive table as a whole
+        series = "WITH q AS (SELECT n FROM range(1, 50000001) AS r (n))"
     answer = shop.source.query(f"{series} SELECT n FROM q", limit=10)
     assert answer.rows == [[n] for n in range(1, 11)]
     assert "limit=10" in answer.truncated

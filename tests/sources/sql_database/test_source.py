@@ -88,7 +88,7 @@ def test_directories_lead_to_every_table(shop: Shop) -> None:
 def test_schemas_tables_and_keys_are_completed(shop: Shop) -> None:
     """Names that begin with the typed text come first."""
     complete = shop.source.complete
-    schema = {"schema": "public"}
+    schema = {"schema": "main" if shop.source.engine.dialect == "DuckDB" else "public"}
     assert complete("", "table", "", schema) == ["busy", "customers", "orders"]
     assert complete("", "table", "s", schema) == ["busy", "customers", "orders"]
     assert complete("", "table", "ORD", schema) == ["orders"]

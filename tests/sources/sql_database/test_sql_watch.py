@@ -8,10 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from tests.sources.conftest import ChangeRecorder
 from wharfinger.sources.sql_database import Database
+from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable
 
 from .conftest import SHOP, PostgresServer, Shop
 
@@ -58,7 +60,8 @@ def test_a_burst_is_reported_a_few_times_and_its_last_state_always(shop: Shop, r
     seen: list[str] = []
 
     def read(changed: str | None) -> None:
-        seen.append(str(shop.source.read(uri).contents[0].text))
+        with suppress(DatabaseUnreachable):  # a writer has the DuckDB file open
+            seen.append(str(shop.source.read(uri).contents[0].text))
         recorder(changed)
 
     shop.source.stat(uri)
@@ -68,7 +71,8 @@ def test_a_burst_is_reported_a_few_times_and_its_last_state_always(shop: Shop, r
         for update in updates:
             shop.run(update)
     else:
-        shop.run("".join(f"{update} COMMIT;" for update in updates))
+        commit = "" if shop.source.engine.dialect == "DuckDB" else "COMMIT;"
+        shop.run("".join(f"{update}{commit}" for update in updates))
     assert until(lambda: bool(seen) and '"pieces":2000' in seen[-1])
     assert len(seen) < 100
 

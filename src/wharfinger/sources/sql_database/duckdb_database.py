@@ -1,7 +1,8 @@
 """DuckDB files: rows in windows, read-only statements, and detection of changes.
 
-The file is open only while a request reads it. DuckDB locks a file that is open for reading against writers in other
-processes, and one that is open for writing against everyone else.
+The file is open only while requests read it. DuckDB locks a file that is open for reading against writers in other
+processes, and one that is open for writing against everyone else. To open it takes about 20 ms, so it stays open for a
+tenth of a second, and for a second at most while requests follow each other.
 
 What is in the file may be hostile: its views are SQL. They can only read the file itself, because external access,
 extensions and changes of settings are locked when it is opened. Callers' statements are parsed and run in a child
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -50,6 +52,13 @@ FETCHED_ROWS = 64
 CHILD_MEMORY_BYTES = 1 << 30
 """Address space of the process of a caller's statement. DuckDB's own limit does not count all memory."""
 _PROCESS = "wharfinger.sources.table_files.query_process"
+
+LOCK_SECONDS = 1.0
+"""How long a request waits for a writer that has locked the file, unless a request before it has waited in vain."""
+IDLE_SECONDS = 0.1
+"""Time after the last request when the file is closed."""
+OPEN_SECONDS = 1.0
+"""Time after which the file is closed as soon as no request reads it, so that writers can open it."""
 
 _CONFIGURATION = {
     "access_mode": "READ_ONLY",
@@ -90,6 +99,9 @@ class DuckDBFile(DatabaseEngine):
         self._lock = threading.Lock()
         self._users = 0
         self._connection: Any = None
+        self._opened = 0.0
+        self._file: tuple[int, ...] = ()
+        self._closing: threading.Timer | None = None
         self._failed = False
         self._known: tuple[Hashable, DatabaseCatalogue] | None = None
         self._children = ChildProcesses()
@@ -128,25 +140,53 @@ class DuckDBFile(DatabaseEngine):
 
     def _open_cursor(self) -> Any:
         with self._lock:
+            if self._closing is not None:
+                self._closing.cancel()
+                self._closing = None
+            if self._connection is not None and not self._users and self._file != self._identity()[0][:2]:
+                self._close_file()  # another file was put at its path
             if self._connection is None:
+                self._file = self._identity()[0][:2]
                 self._connection = self._connect()
+                self._opened = time.monotonic()
             self._users += 1
             return self._connection.cursor()
 
     def _leave(self) -> None:
         with self._lock:
             self._users -= 1
-            if not self._users and self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            if self._users:
+                return
+            if time.monotonic() - self._opened > OPEN_SECONDS:
+                self._close_file()
+            else:
+                self._closing = threading.Timer(IDLE_SECONDS, self._close_idle)
+                self._closing.daemon = True
+                self._closing.start()
+
+    def _close_idle(self) -> None:
+        with self._lock:
+            if not self._users and self._closing is not None:
+                self._close_file()
+
+    def _close_file(self) -> None:
+        self._closing = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _connect(self) -> Any:
         duckdb = driver()
-        try:
-            connection = duckdb.connect(self.path, read_only=True, config=_CONFIGURATION)
-        except duckdb.Error as error:
-            self._failed = True
-            raise self._unreachable(error) from None
+        until = time.monotonic() + (0 if self._failed else LOCK_SECONDS)
+        while True:
+            try:
+                connection = duckdb.connect(self.path, read_only=True, config=_CONFIGURATION)
+                break
+            except duckdb.Error as error:
+                if "lock" not in str(error) or time.monotonic() > until:
+                    self._failed = True
+                    raise self._unreachable(error) from None
+                time.sleep(0.01)
         try:
             with suppress(duckdb.Error):
                 connection.execute("SET TimeZone = 'UTC'")
@@ -169,11 +209,13 @@ class DuckDBFile(DatabaseEngine):
         return DatabaseUnreachable(f"The DuckDB file {self._name} cannot be read: {reason}.")
 
     def close(self) -> None:
-        """End the statements that run. The file is closed after the last request."""
+        """End the statements that run, and close the file after them."""
         self._children.close()
         with self._lock:
-            if self._connection is not None:
+            if self._users:
                 self._connection.interrupt()
+            else:
+                self._close_file()
 
     # Catalogue
 
@@ -245,7 +287,7 @@ class DuckDBFile(DatabaseEngine):
                 pass
         return token
 
-    def _identity(self) -> Hashable:
+    def _identity(self) -> tuple[tuple[int, ...], ...]:
         try:
             status = os.stat(self.path)
         except OSError as error:
@@ -285,7 +327,7 @@ class DuckDBFile(DatabaseEngine):
             tables=names,
             parameters=dict(parameters) if isinstance(parameters, Mapping) else list(parameters),
             limit=limit,
-            cell=bounds.cell,
+            cell=1 << 16 if explain else bounds.cell,
             size=bounds.size,
             explain=explain,
             database=self.path,
@@ -302,6 +344,9 @@ class DuckDBFile(DatabaseEngine):
             type=QueryReply,
             ext_hook=lambda code, value: PartialValue(msgspec.msgpack.decode(value)) if code == CUT_VALUE else None,
         )
+        if explain:
+            lines = [line for row in reply.rows for line in str(row[-1]).splitlines()]
+            return ["plan"], Rows([TableRow((), (line,)) for line in lines[:limit]], len(lines) > limit)
         return reply.columns, Rows([TableRow((), tuple(row)) for row in reply.rows], reply.more)
 
     def describe(self) -> list[str]:

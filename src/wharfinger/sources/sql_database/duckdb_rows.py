@@ -25,6 +25,7 @@ __all__ = ["FileStatement", "cell_statement", "cell_value", "collect_rows"]
 
 _SIGNS = {"eq": "=", "neq": "<>", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _WHOLE = re.compile(r"U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?|BOOLEAN").fullmatch
+_INTEGER = re.compile(r"-?[0-9]{1,40}|true|false").fullmatch
 _FLOATS = ("FLOAT", "DOUBLE")
 _NESTED = re.compile(r"JSON|.*\]|(?:STRUCT|MAP|UNION|VARIANT).*", re.DOTALL).fullmatch
 
@@ -44,9 +45,11 @@ class FileStatement:
             if table.key is None:
                 raise BadKey("")
             part = columns_of_cursor(table.key, self.order, span.key)
+            kinds = [_cast(table, one.name) for one in part]
+            if any(_WHOLE(kind) and not _INTEGER(text or "0") for text, kind in zip(span.key, kinds, strict=True)):
+                raise BadKey("An integer in it is not written as one.")  # DuckDB would convert 1e3
             marks = [
-                None if text is None else self._add(text, _cast(table, one.name))
-                for text, one in zip(span.key, part, strict=True)
+                None if text is None else self._add(text, kind) for text, kind in zip(span.key, kinds, strict=True)
             ]
             self.conditions.append(rows_beyond(part, self._expressions[: len(part)], marks, span.where, plain=True))
         self.conditions += [self._condition(one) for one in span.choice.filters]

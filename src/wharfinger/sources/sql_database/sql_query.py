@@ -116,9 +116,9 @@ def run_query(
 
 _UNKNOWN_TABLE = re.compile(
     r'no such table: (?:\w+\.)?"?([^\s".]+)|relation "(?:[^".]+\.)?([^"]+)" does not exist'
-    r"|Table '(?:[^'.]+\.)?([^']+)' doesn't exist"
+    r"|Table '(?:[^'.]+\.)?([^']+)' doesn't exist|there is no table (?:\w+\.)*(\w+)"
 )
-_UNKNOWN_COLUMN = re.compile(r"no such column|column .*does not exist|Unknown column")
+_UNKNOWN_COLUMN = re.compile(r"no such column|column .*does not exist|Unknown column|Referenced column")
 
 
 def _hint(engine: DatabaseEngine, message: str, statement: str) -> str:

@@ -87,7 +87,7 @@ def main(data: bytes) -> bytes:
         _check_statement(connection, request)
         if request.database:
             connection.close()
-            connection = duckdb.connect(request.database, read_only=True, config=configuration | _OUTSIDE)
+            connection = duckdb.connect(request.database, read_only=True, config={**configuration, **_OUTSIDE})
             connection.execute("SET lock_configuration = true")
         else:
             _open_tables(connection, request.tables)

@@ -1,0 +1,360 @@
+"""DuckDB files: exact values, hostile files, writers in other processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from wharfinger.errors import InternalError, InvalidArgument
+from wharfinger.source import UnusableSource
+from wharfinger.sources.sql_database import Database, sql
+from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable, QueryRefused
+from wharfinger.sources.windows.window import NEXT, PREVIOUS
+
+from .conftest import SHOP, write_duckdb
+from .test_choosing_rows import walk
+
+READER = """
+import duckdb, json, sys
+with duckdb.connect(sys.argv[1], read_only=True) as reader:
+    print(json.dumps(reader.execute(sys.stdin.read()).fetchall(), default=str))
+"""
+HOLDER = """
+import duckdb, sys
+writer = duckdb.connect(sys.argv[1])
+print("open", flush=True)
+for line in sys.stdin:
+    writer.execute(line)
+    print("done", flush=True)
+"""
+Publish = Callable[..., Database]
+
+
+def read_duckdb(path: Path, statement: str) -> list[list[Any]]:
+    """Return the rows of a statement in another process."""
+    done = subprocess.run(
+        [sys.executable, "-c", READER, str(path)],
+        input=statement,
+        text=True,
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    rows: list[list[Any]] = json.loads(done.stdout)
+    return rows
+
+
+@contextmanager
+def held(path: Path) -> Iterator[Callable[[str], None]]:
+    """Another process that has the file open for writing. Yields a function that runs a statement in it."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    writes, reads = process.stdin, process.stdout
+    assert reads.readline() == "open\n"
+
+    def run(statement: str) -> None:
+        writes.write(statement + "\n")
+        writes.flush()
+        assert reads.readline() == "done\n"
+
+    try:
+        yield run
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "shop.duckdb"
+
+
+def closed(path: Path) -> None:
+    """Wait until another process may write: the file stays open for a moment after a request."""
+    write_duckdb(path, "SELECT 1")
+
+
+TYPES = {
+    "yes": ("BOOLEAN", ["true"]), "tiny": ("UTINYINT", ["255"]), "big": ("BIGINT", ["-9223372036854775808"]),
+    "huge": ("HUGEINT", ["170141183460469231731687303715884105727"]), "uhuge": ("UHUGEINT", ["9007199254740993"]),
+    "decimal": ("DECIMAL(38, 20)", ["0.00000000000000000001", "-123456789012345678.5"]),
+    "single": ("FLOAT", ["0.1", "'inf'", "'nan'", "16777216"]), "twice": ("DOUBLE", ["0.1", "1e-308", "'-inf'"]),
+    "day": ("DATE", ["'0044-03-15 (BC)'", "'infinity'", "'9999-12-31'"]), "time": ("TIME", ["'23:59:59.999999'"]),
+    "at": ("TIMESTAMP", ["'2026-02-03 04:05:06.000007'"]), "zone": ("TIMESTAMPTZ", ["'2026-02-03 04:05:06+02'"]),
+    "nano": ("TIMESTAMP_NS", ["'2026-02-03 04:05:06.123456789'"]), "span": ("INTERVAL", ["'1 month 2 days'"]),
+    "body": ("VARCHAR", ["'😀 é''\"%s\n'", "''"]), "uuid": ("UUID", ["'123e4567-e89b-12d3-a456-426655440000'"]),
+    "mood": ("ENUM('b', 'a', 'it''s')", ["'a'", "'it''s'"]), "bits": ("BIT", ["'0101'"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("column", TYPES)
+def test_values_of_every_type_are_those_that_duckdb_writes(column: str, path: Path, publish: Publish) -> None:
+    """In windows, in cells, and as conditions that find them."""
+    kind, values = TYPES[column]
+    rows = ", ".join([f"({number}, {value})" for number, value in enumerate([*values, "NULL"])])
+    write_duckdb(path, f"CREATE TABLE t (id INT PRIMARY KEY, v {kind}); INSERT INTO t VALUES {rows}")
+    wanted = read_duckdb(path, "SET TimeZone = 'UTC'; SELECT v::VARCHAR FROM t ORDER BY id")
+    source = publish(f"duckdb:///{path}")
+    uri = f"{source.uri}/main/t/rows"
+    for number, (text,) in enumerate(wanted):
+        value = json.loads(str(source.read(f"{uri}/{number}").contents[0].text), parse_constant=pytest.fail)["v"]
+        if text is None:
+            assert value is None
+            continue
+        if isinstance(value, bool):
+            assert text == str(value).lower()
+        elif isinstance(value, (int, float)):
+            assert (value, isinstance(value, int)) == (
+                (int if kind.endswith("INT") else float)(text),
+                kind.endswith("INT"),
+            )
+        else:
+            assert value == {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(text, text)
+        assert source.read(f"{uri}/{number}/v").contents[0].text == text
+        found = source.read(f"{uri}?v=eq.{quote(text, safe='')}").contents[0]
+        assert number in [json.loads(line)["id"] for line in str(found.text).splitlines()]
+
+
+def test_nested_values_are_json_and_bytes_are_described(path: Path, publish: Publish) -> None:
+    write_duckdb(
+        path,
+        "CREATE TABLE t (id INT PRIMARY KEY, l INT[], s STRUCT(a INT, b VARCHAR), m MAP(VARCHAR, INT), j JSON, "
+        "b BLOB, deep STRUCT(x DOUBLE[])[]); INSERT INTO t VALUES (1, [1, NULL], {'a': 1, 'b': 'x'}, MAP {'k': 2}, "
+        """'{"y": [9007199254740993, 1e400]}', '\\x00\\xFF', [{'x': [0.5]}])""",
+    )
+    source = publish(f"duckdb:///{path}")
+    row = json.loads(str(source.read(f"{source.uri}/main/t/rows").contents[0].text), parse_constant=pytest.fail)
+    assert row == {
+        "id": 1, "l": [1, None], "s": {"a": 1, "b": "x"}, "m": {"k": 2}, "j": {"y": ["9007199254740993", "1e400"]},
+        "b": {"hex": "00ff", "bytes": 2}, "deep": [{"x": [0.5]}],
+    }  # fmt: skip
+    assert source.read(f"{source.uri}/main/t/rows/1/b").contents[0].blob == b"\x00\xff"
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20),
+            st.one_of(st.none(), st.floats(width=32)),
+            st.integers(-(2**63), 2**63 - 1),
+        ),
+        max_size=8,
+    )
+)
+def test_any_rows_are_paged_in_the_order_of_duckdb(
+    rows: list[tuple[str, float | None, int]], tmp_path: Path, publish: Publish
+) -> None:
+    """With NULL, NaN, ties and any text."""
+    path = tmp_path / f"{time.monotonic_ns()}.duckdb"
+    values = ", ".join(
+        f"({number}, '{text.replace(chr(39), chr(39) * 2)}', {'NULL' if single is None else repr(str(single))}, {big})"
+        for number, (text, single, big) in enumerate(rows)
+    )
+    insert = f"INSERT INTO t VALUES {values};" if rows else ""
+    write_duckdb(path, f"CREATE TABLE t (n INT PRIMARY KEY, w VARCHAR, f FLOAT, b BIGINT); {insert}")
+    source = publish(f"duckdb:///{path}")
+    for query, order in (
+        ("order=w,-b", "w, b DESC, n"),
+        ("order=-f", "f DESC NULLS LAST, n"),
+        ("order=f,w", "f, w, n"),
+    ):
+        wanted = [n for (n,) in read_duckdb(path, f"SELECT n FROM t ORDER BY {order}")]
+        assert walk(source, f"{source.uri}/main/t/rows?limit=2&{query}", NEXT) == wanted
+        assert walk(source, f"{source.uri}/main/t/rows?tail=3&{query}", PREVIOUS) == wanted
+
+
+def test_tables_without_a_key_are_read_by_rowid_and_names_may_be_anything(path: Path, publish: Publish) -> None:
+    """Also a schema of its own, and a table with a column called rowid."""
+    names = ["with space", 'dou"ble', "per%cent", "ünïcode", "a/b", "rows", "select", "semi;colon", "quote'd"]
+    statements = 'CREATE SCHEMA "odd \'schema"; CREATE TABLE many AS SELECT n FROM range(5000) AS r (n); '
+    statements += "CREATE TABLE own (rowid INT, x INT); INSERT INTO own VALUES (2, 1), (1, 1); "
+    for number, name in enumerate(names):
+        quoted = name.replace('"', '""')
+        statements += f'CREATE TABLE "odd \'schema"."{quoted}" ("{quoted}" INT PRIMARY KEY, v INT); '
+        statements += f'INSERT INTO "odd \'schema"."{quoted}" VALUES ({number}, NULL); '
+    write_duckdb(path, statements)
+    source = publish(f"duckdb:///{path}")
+    listed = {resource.name: resource.uri for resource in source.page(None, 100)[0][1:]}
+    assert sorted(listed) == sorted([*names, "many", "own"])
+    for number, name in enumerate(names):
+        assert json.loads(str(source.read(f"{listed[name]}/rows/{number}").contents[0].text)) == {
+            name: number,
+            "v": None,
+        }
+        assert source.read(f"{listed[name]}/rows/{number}/{quote(name, safe='')}").contents[0].text == str(number)
+    assert walk(source, f"{listed['many']}/rows?limit=700") == list(range(5000))
+    assert walk(source, f"{listed['many']}/rows?tail=700", PREVIOUS) == list(range(5000))
+    assert walk(source, f"{listed['own']}/rows?rows=1-1", column="rowid") == [1, 2]
+    text = str(source.read(source.uri).contents[0].text)
+    assert "main.many (table, about 5,000 rows)" in text
+
+
+HOSTILE = [
+    "SELECT * FROM read_csv('{outside}')", "SELECT * FROM '{outside}'", "SELECT * FROM read_text('{outside}')",
+    "SELECT * FROM read_blob('{outside}')", "SELECT * FROM glob('{folder}/*')", "SELECT * FROM secretly()",
+    "SELECT * FROM read_json_auto('{outside}')", "SELECT * FROM read_parquet('http://127.0.0.1:9/x.parquet')",
+    "SELECT * FROM query('SELECT * FROM read_text(''{outside}'')')", "SELECT content FROM read_text(['{outside}'])",
+]  # fmt: skip
+
+
+def test_a_hostile_file_reads_and_writes_nothing_outside_it(tmp_path: Path, path: Path, publish: Publish) -> None:
+    """Its views, read by URI, by search and by statements. Other tables are read as usual."""
+    outside = tmp_path / "outside.csv"
+    outside.write_text('{"word": "hiddenword"}\n')  # valid as CSV and as JSON
+    views = [view.format(outside=outside, folder=tmp_path) for view in HOSTILE if "http" not in view]
+    write_duckdb(
+        path,
+        f"{SHOP} CREATE MACRO secretly() AS TABLE SELECT * FROM read_text('{outside}'); "
+        + "".join([f"CREATE VIEW v{number} AS {view}; " for number, view in enumerate(views)]),
+    )
+    before = sorted(os.listdir(tmp_path))
+    source = publish(f"duckdb:///{path}")
+    for number in range(len(views)):
+        with pytest.raises(InternalError, match="may not be read"):
+            source.read(f"{source.uri}/main/v{number}/rows")
+        with pytest.raises(QueryRefused):
+            source.query(f"SELECT * FROM v{number}")
+    for view in HOSTILE:
+        with pytest.raises(QueryRefused):
+            source.query(view.format(outside=outside, folder=tmp_path))
+    for statement in (
+        f"COPY customers TO '{tmp_path}/out.csv'", f"ATTACH '{tmp_path}/other.db'", "INSTALL httpfs", "LOAD httpfs",
+        "SET enable_external_access = true", "PRAGMA database_list", "CREATE TABLE x (i INT)", "DELETE FROM orders",
+        f"EXPORT DATABASE '{tmp_path}/all'", "SELECT * FROM duckdb_settings()", "SELECT getenv('HOME')", "CHECKPOINT",
+        "SELECT 1; SELECT 2", "SELECT * FROM duckdb_secrets()", "CALL pragma_version()",
+    ):  # fmt: skip
+        with pytest.raises(QueryRefused):
+            source.query(statement)
+    found, _ = source.documents(None, 1_000)
+    assert not any("hiddenword" in str(source.read(one.uri).contents[0].text) for one in found)
+    assert '"Ada"' in str(source.read(f"{source.uri}/main/customers/rows").contents[0].text)
+    source.engine.close()
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_a_file_that_a_writer_holds_is_unavailable_until_it_is_closed(path: Path, publish: Publish) -> None:
+    """Its committed rows are then read, also those that are only in the write-ahead log."""
+    write_duckdb(path, SHOP)
+    source = publish(f"duckdb:///{path}")
+    uri = f"{source.uri}/main/customers/rows"
+    before = source.engine.token()
+    with held(path) as run:
+        run("INSERT INTO customers VALUES (4, 'Di', NULL)")
+        assert source.engine._identity() != before
+        for read in (lambda: source.read(uri), lambda: source.page(None, 10), lambda: source.query("SELECT 1")):
+            with pytest.raises(DatabaseUnreachable, match=r"shop\.duckdb is open for writing in another process"):
+                read()
+        with pytest.raises(DatabaseUnreachable):
+            source.engine.token()
+        assert "open for writing" in source.describe()
+    assert source.engine.token() != before
+    assert '"Di"' in str(source.read(uri).contents[0].text)
+    closed(path)
+
+
+def test_a_writer_can_open_a_file_that_is_read_all_the_time(path: Path, publish: Publish) -> None:
+    write_duckdb(path, SHOP)
+    source = publish(f"duckdb:///{path}")
+    uri = f"{source.uri}/main/orders/rows"
+    began = time.monotonic()
+    process = subprocess.Popen(
+        [sys.executable, "-c", _RETRY, str(path)], stdout=subprocess.PIPE, text=True
+    )  # fmt: skip
+    while process.poll() is None:
+        try:
+            source.read(uri)
+        except DatabaseUnreachable:
+            continue
+        assert time.monotonic() - began < 30
+    assert '"pieces":99' in str(source.read(uri).contents[0].text)
+
+
+_RETRY = """
+import duckdb, sys, time
+while True:
+    try:
+        with duckdb.connect(sys.argv[1]) as writer:
+            writer.execute("UPDATE orders SET pieces = 99 WHERE id = 2")
+        break
+    except duckdb.IOException:
+        time.sleep(0.002)
+"""
+
+
+def test_a_replaced_removed_or_damaged_file_is_noticed(path: Path, tmp_path: Path, publish: Publish) -> None:
+    write_duckdb(path, SHOP)
+    source = publish(f"duckdb:///{path}")
+    uri = f"{source.uri}/main/customers/rows"
+    assert "Ada" in str(source.read(uri).contents[0].text)
+    other = tmp_path / "other.duckdb"
+    write_duckdb(other, SHOP.replace("'Ada'", "'Zoe'"))
+    other.rename(path)
+    assert "Zoe" in str(source.read(uri).contents[0].text)
+    source.engine.close()
+    data = path.read_bytes()
+    path.write_bytes(data[:5_000] + bytes(100))
+    with pytest.raises(DatabaseUnreachable, match="cannot be read"):
+        source.page(None, 10)
+    path.unlink()
+    with pytest.raises(DatabaseUnreachable, match="no longer exists"):
+        source.read(uri)
+    path.write_bytes(data)
+    assert "Zoe" in str(source.read(uri).contents[0].text)
+
+
+def test_a_statement_and_a_view_are_stopped_in_time(path: Path, publish: Publish) -> None:
+    write_duckdb(
+        path,
+        "CREATE VIEW slow AS SELECT count(*) AS n FROM range(1000000) AS a (x), range(1000000) AS b (y) "
+        "WHERE a.x + b.y = 3; "
+        "CREATE VIEW big AS SELECT array_agg(x) AS xs FROM range(1000000000) AS r (x)",
+    )
+    source = publish(f"duckdb:///{path}", seconds=1)
+    for work in (lambda: source.read(f"{source.uri}/main/slow/rows"), lambda: source.query("SELECT * FROM slow")):
+        began = time.monotonic()
+        with pytest.raises((InternalError, QueryRefused), match="longer than 1 s"):
+            work()
+        assert time.monotonic() - began < 6
+    with pytest.raises((InternalError, QueryRefused)):
+        source.read(f"{source.uri}/main/big/rows")
+    assert source.query("SELECT 1").rows == [[1]]
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("duckdb:///nowhere.duckdb", "There is no DuckDB file"),
+        ("duckdb://", "Give the path of a file of DuckDB"),
+        ("duckdb:///:memory:", "Give the path of a file of DuckDB"),
+        ("duckdb:///x.duckdb?access_mode=automatic", "takes no options"),
+        ("duckdb:////", "is not a file"),
+        ("duckdb:///{here}/text.duckdb", "is not a DuckDB file"),
+    ],
+)
+def test_an_unusable_file_is_reported(url: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "text.duckdb").write_text("This is no database at all.")
+    with pytest.raises(UnusableSource, match=why):
+        sql(url.format(here=tmp_path))
+
+
+def test_a_condition_of_the_wrong_type_is_refused_with_its_reason(path: Path, publish: Publish) -> None:
+    write_duckdb(path, SHOP)
+    source = publish(f"duckdb:///{path}")
+    with pytest.raises(InvalidArgument, match="cannot be read in this way: Could not convert string 'x' to INT32"):
+        source.read(f"{source.uri}/main/orders/rows?id=x")
