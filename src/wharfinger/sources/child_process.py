@@ -26,7 +26,7 @@ from typing import NamedTuple
 from wharfinger.sources import child_main
 from wharfinger.sources.child_main import ChildRefused
 
-__all__ = ["ChildBounds", "ChildProcesses", "ChildRefused", "ChildStopped"]
+__all__ = ["ChildBounds", "ChildProcesses", "ChildRefused", "ChildStopped", "NoFreeChild"]
 
 MAX_CHILDREN = 2
 """Children of one `ChildProcesses` that run at once. Others wait, at most as long as their own time."""
@@ -42,6 +42,10 @@ class ChildBounds(NamedTuple):
 
 class ChildStopped(Exception):
     """The child ended without a reply: it reached a bound, or crashed. `str()` says why, in a few words."""
+
+
+class NoFreeChild(ChildStopped):
+    """As many others ran all the time, so that this one did not begin."""
 
 
 class ChildProcesses:
@@ -66,7 +70,7 @@ class ChildProcesses:
             ChildStopped: there is no reply.
         """
         if not self._slots.acquire(timeout=bounds.seconds):
-            raise ChildStopped("too much else is in progress")
+            raise NoFreeChild("too much else is in progress")
         try:
             return self._run(module, request, bounds, descriptors)
         finally:
@@ -87,6 +91,7 @@ class ChildProcesses:
                 stdout=reply,
                 stderr=subprocess.DEVNULL,
                 env=_environment(),
+                cwd=os.path.abspath(os.sep),
                 pass_fds=tuple(descriptors) if os.name == "posix" else (),
                 start_new_session=True,  # Ctrl-C is for this process, which then ends the child
             )

@@ -31,7 +31,7 @@ Forms of WORD; `name=WORD` sets its name in URIs:
   sqlite:///shop.db               a database, also postgresql:// or mysql://user@host/shop
   'log:logs/*.log'                logs, followed as they rotate
   s3://bucket/prefix              objects, also zip:FILE and objects:URL
-  'table:data/*.parquet'          tables in CSV, JSON Lines or Parquet
+  'table:data/*.parquet'          tables in CSV, JSON Lines, Parquet or Excel
   skills:DIR                      skills, also skills:git:https://host/skills.git
   system:  screen:                this machine
   'command:df -h'                 the output of a command, with --allow-command

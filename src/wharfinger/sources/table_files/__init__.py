@@ -1,4 +1,4 @@
-"""Files with tables as live resources: CSV, TSV, JSON Lines and Parquet. `tables("sales")`."""
+"""Files with tables as live resources: CSV, TSV, JSON Lines, Parquet and Excel. `tables("sales")`."""
 
 from __future__ import annotations
 

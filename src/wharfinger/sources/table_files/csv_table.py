@@ -39,7 +39,7 @@ _BOOLEAN = {"true": True, "false": False}
 class Csv:
     """A CSV file. All values are read as text, so that a late value of another type is not an error."""
 
-    typed = False
+    typed = checked = False
 
     def __init__(self, engine: DuckDBEngine, file: OpenFile, encoding: str) -> None:
         _check_lines(file)

@@ -39,6 +39,7 @@ class JsonLines:
 
     source = f"read_json_objects(?, format = 'newline_delimited', maximum_object_size = {MAX_LINE_BYTES})"
     typed = False
+    checked = False
 
     def __init__(self, engine: DuckDBEngine, file: OpenFile, facts: object = None) -> None:
         described = (

@@ -39,6 +39,7 @@ MAX_HINTED_TABLES = 20
 _NAME = r'(?:"(?:[^"]|"")+"|[^\W\d][\w$]*)'
 _NAMES = re.compile(rf"({_NAME}(?:\s*\.\s*{_NAME})?)|'((?:[^']|'')+)'")
 _PARTS = re.compile(r'"((?:[^"]|"")+)"|([^\W\d][\w$]*)')
+_WORKBOOK = re.compile(r"\.xls[xm]/", re.IGNORECASE)
 _PROCESS = "wharfinger.sources.table_files.query_process"
 
 
@@ -73,10 +74,10 @@ def named_tables(statement: str, paths: Iterable[str]) -> list[NamedTable]:
 
 def _names(paths: Iterable[str]) -> dict[str, list[str]]:
     """Return the tables by each of their names in lower case. A longer form takes precedence over a shorter one."""
-    levels: list[dict[str, list[str]]] = [{}, {}, {}, {}]
+    levels: list[dict[str, list[str]]] = [{}, {}, {}, {}, {}]
     for path in paths:
         base = path.rpartition("/")[2]
-        forms = path, _without_suffix(path), base, _without_suffix(base)
+        forms = path, _without_suffix(path), _WORKBOOK.sub("/", path), base, _without_suffix(base)
         for level, form in zip(levels, forms, strict=True):
             level.setdefault(form.lower(), []).append(path)
     names: dict[str, list[str]] = {}

@@ -16,7 +16,7 @@ from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many, shown, size_text
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
-from wharfinger.policy.current import may, may_read, reads_all_below
+from wharfinger.policy.current import is_restricted, may, may_read, reads_all_below
 from wharfinger.source import VERSION, Changed, Source, UriParameter
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.directories import MAX_CHILDREN, description_of
@@ -30,11 +30,12 @@ from wharfinger.sources.folder.tree_resources import TreeResources, found
 from wharfinger.sources.name_completion import MAX_COMPLETIONS
 from wharfinger.sources.sql_database.database_engine import Parameters, QueryBounds, QueryRefused
 from wharfinger.sources.sql_database.row_choice import FILTERS, RowChoice, check_columns
+from wharfinger.sources.sql_database.row_text import clean
 from wharfinger.sources.sql_database.sql_query import MAX_RESULT_BYTES, QueryAnswer, run_query
-from wharfinger.sources.table_files.converted_files import ConvertedFiles
+from wharfinger.sources.table_files.converted_files import ConvertedFiles, OpenCopy
 from wharfinger.sources.table_files.csv_encoding import UTF8, copy_as_utf8, detected_encoding
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, path_of
-from wharfinger.sources.table_files.formats import FORMATS, TEXT_FORMATS, format_of
+from wharfinger.sources.table_files.formats import FORMATS, TEXT_FORMATS, WORKBOOK_FORMATS, format_of
 from wharfinger.sources.table_files.query_tables import OpenTable, TableStatements
 from wharfinger.sources.table_files.table_format import MAX_CELL_LENGTH, OpenFile, TableFile
 from wharfinger.sources.table_files.table_query import (
@@ -50,6 +51,7 @@ from wharfinger.sources.table_files.table_query import (
     rows_uri,
 )
 from wharfinger.sources.table_files.table_views import select_of, typed_columns
+from wharfinger.sources.table_files.workbooks import SheetName, Workbooks
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.line_index import LineIndexes
 from wharfinger.sources.windows.text_pieces import text_pieces
@@ -72,6 +74,10 @@ MAX_TRIES = 3
 """Attempts to read a file that changes during the read."""
 MAX_TEXT_BYTES = 64 << 20
 """Bytes of one file whose text is searched."""
+MAX_NAMED_SHEETS = 100
+"""Sheets that an overview or an error names."""
+MAX_OPENED_WORKBOOKS = 8
+"""Workbooks that are opened for the names of their sheets, although a statement does not name them."""
 MAX_QUERIED_PATHS = 10_000
 """Tables that statements may name: the first ones of the list."""
 _BOUNDS = QueryBounds()
@@ -83,6 +89,7 @@ class _File(NamedTuple):
     """A table that is open."""
 
     parts: Parts
+    sheet: str
     version: str
     status: os.stat_result
     open: OpenFile
@@ -129,10 +136,12 @@ class Tables(Source):
         self.encoding = encoding
         self._engine = DuckDBEngine(root)
         self._copies = ConvertedFiles()
+        self._workbooks = Workbooks()
+        self._sheets: BoundedCache[Parts, tuple[str, list[SheetName]]] = BoundedCache(MAX_KEPT_TABLES)
         self._encodings: BoundedCache[Parts, tuple[str, str]] = BoundedCache(MAX_KEPT_TABLES)
         self._lines = LineIndexes()
-        self._tables: BoundedCache[Parts, tuple[str, TableFile]] = BoundedCache(MAX_KEPT_TABLES)
-        self._typed: BoundedCache[Parts, tuple[str, frozenset[str]]] = BoundedCache(MAX_KEPT_TABLES)
+        self._tables: BoundedCache[tuple[Parts, str], tuple[str, TableFile]] = BoundedCache(MAX_KEPT_TABLES)
+        self._typed: BoundedCache[tuple[Parts, str], tuple[str, frozenset[str]]] = BoundedCache(MAX_KEPT_TABLES)
         self._statements = TableStatements(self._queried_paths, self._open_queried)
         self._watch = TreeWatch(self.files.tree, self._locate_watched)
 
@@ -162,7 +171,7 @@ class Tables(Source):
 
     # Opening
 
-    def _use(self, uri: str, parts: Parts, use: Callable[[_File], T]) -> T:
+    def _use(self, uri: str, query: TableQuery, use: Callable[[_File], T]) -> T:
         """Open a table and return the result of `use`, which is called again if the file changed during the call.
 
         Raises:
@@ -173,10 +182,10 @@ class Tables(Source):
         for _ in range(MAX_TRIES):
             try:
                 with ExitStack() as stack:
-                    descriptor = stack.enter_context(self.files.tree.file(parts))
+                    descriptor = stack.enter_context(self.files.tree.file(query.parts))
                     status = os.fstat(descriptor)
                     try:
-                        found = use(self._opened(stack, parts, descriptor, status))
+                        found = use(self._opened(stack, uri, query, descriptor, status))
                     except (InvalidArgument, InternalError):
                         if _same(status, os.fstat(descriptor)):
                             raise
@@ -187,27 +196,124 @@ class Tables(Source):
                 raise ResourceNotFound(uri) from None
         raise InternalError(f"{uri} changes while it is read: try again later.")
 
-    def _opened(self, stack: ExitStack, parts: Parts, descriptor: int, status: os.stat_result) -> _File:
+    def _opened(self, stack: ExitStack, uri: str, query: TableQuery, descriptor: int, status: os.stat_result) -> _File:
         """Make a table of an open file. What is opened besides is closed with the stack.
 
         Raises:
+            ResourceNotFound: the workbook has no such sheet.
             UnreadableTable: it is not a table.
         """
-        version = version_of_file(status)
-        content = FileContent(descriptor, status.st_size)
-        index = self._lines.of(parts, version, content)
-        path = path_of(descriptor, os.path.join(self.files.tree.root, *parts))
-        file = OpenFile("/".join(map(shown, parts)), descriptor, path, content, index)
-        kind = format_of(parts[-1])
-        engine, facts = self._engine, None
+        version, parts = version_of_file(status), query.parts
+        file = self._open_file(parts, version, descriptor, status)
+        kind, sheet = format_of(parts[-1]), ""
+        engine: DuckDBEngine = self._engine
+        facts: Any = None
         if kind in TEXT_FORMATS:
             facts = self._encoding_of(parts, version, file)
             if facts != UTF8:
-                file, engine = self._copied(stack, parts, version, file, facts), self._copy_engine
-        known = self._tables.get(parts)
+                copy = self._copies.open((parts, ""), version, lambda out: copy_as_utf8(file, facts, out))
+                file, engine = self._open_copy(stack, file, copy), self._copy_engine
+        elif kind in WORKBOOK_FORMATS:
+            chosen = self._chosen_sheet(uri, query, version, file)
+            sheet = chosen.part
+            copy = self._copies.open(
+                (parts, sheet),
+                version,
+                lambda out: self._workbooks.copy_sheet(file, (parts, version), chosen, out.name),
+            )
+            file, engine, facts = self._open_copy(stack, file, copy), self._copy_engine, copy.facts
+            name = f"{file.name}/{shown(chosen.name)}"
+            file = file._replace(name=name, lines=self._lines.of((parts, sheet), version, file.content))
+        known = self._tables.get((parts, sheet))
         if known is None or known[0] != version:
-            known = self._tables.put(parts, (version, FORMATS[kind][1](engine, file, facts)))
-        return _File(parts, version, status, file, known[1], engine)
+            known = self._tables.put((parts, sheet), (version, FORMATS[kind][1](engine, file, facts)))
+        return _File(parts, sheet, version, status, file, known[1], engine)
+
+    def _open_file(self, parts: Parts, version: str, descriptor: int, status: os.stat_result) -> OpenFile:
+        content = FileContent(descriptor, status.st_size)
+        index = self._lines.of(parts, version, content)
+        path = path_of(descriptor, os.path.join(self.files.tree.root, *parts))
+        return OpenFile("/".join(map(shown, parts)), descriptor, path, content, index)
+
+    def _open_copy(self, stack: ExitStack, file: OpenFile, copy: OpenCopy) -> OpenFile:
+        """Return a copy of a file in place of it."""
+        stack.callback(os.close, copy.descriptor)
+        content = FileContent(copy.descriptor, os.fstat(copy.descriptor).st_size)
+        return file._replace(descriptor=copy.descriptor, path=path_of(copy.descriptor, copy.path), content=content)
+
+    # Sheets of workbooks
+
+    def _chosen_sheet(self, uri: str, query: TableQuery, version: str, file: OpenFile) -> SheetName:
+        """Return the sheet that a URI names, or the only one of the workbook.
+
+        Raises:
+            ResourceNotFound: there is no such sheet, or the caller may not read it.
+            InvalidArgument: the URI names none of several sheets.
+        """
+        sheets = self._sheets_of(query.parts, version, file)
+        for sheet in sheets:
+            if query.sheet == sheet.part or (not query.sheet and len(sheets) == 1):
+                if not may_read(self._uri_of(query.parts, sheet.part)):
+                    raise ResourceNotFound(uri)
+                return sheet
+        if query.sheet:
+            raise ResourceNotFound(uri)
+        names = [self._uri_of(query.parts, sheet.part) for sheet in self._readable_sheets(query.parts, sheets)]
+        raise InvalidArgument(
+            f"{file.name} has {many(len(names), 'sheet')}: read one of {', '.join(names[:MAX_NAMED_SHEETS])}."
+        )
+
+    def _sheets_of(self, parts: Parts, version: str, file: OpenFile) -> list[SheetName]:
+        known = self._sheets.get(parts)
+        if known is None or known[0] != version:
+            known = self._sheets.put(parts, (version, self._workbooks.sheets(file, (parts, version))))
+        return known[1]
+
+    def _readable_sheets(self, parts: Parts, sheets: Sequence[SheetName]) -> list[SheetName]:
+        return [sheet for sheet in sheets if may_read(self._uri_of(parts, sheet.part))]
+
+    def _workbook(self, uri: str, parts: Parts) -> tuple[os.stat_result, list[SheetName]]:
+        """Return the status of a workbook, and the sheets that the caller may read.
+
+        Raises:
+            ResourceNotFound: the file is missing or not published.
+            UnreadableTable: it is not a workbook.
+        """
+        try:
+            with self.files.tree.file(parts) as descriptor:
+                status = os.fstat(descriptor)
+                version = version_of_file(status)
+                sheets = self._sheets_of(parts, version, self._open_file(parts, version, descriptor, status))
+        except NotServed:
+            raise ResourceNotFound(uri) from None
+        return status, self._readable_sheets(parts, sheets)
+
+    def _uri_of(self, parts: Parts, sheet: str) -> str:
+        return self.files.uri_of((*parts, sheet) if sheet else parts)
+
+    def _read_workbook(self, uri: str, parts: Parts) -> t.ReadResourceResult:
+        """Return the overview of a workbook, with that of its only sheet."""
+        status, sheets = self._workbook(uri, parts)
+        lines = [
+            f"# {'/'.join(map(shown, parts))}",
+            "",
+            f"{FORMATS[format_of(parts[-1])][0]}, {size_text(status.st_size)}, {many(len(sheets), 'sheet')}.",
+            "",
+            "| sheet | columns and first rows |",
+            "|---|---|",
+        ]
+        for sheet in sheets[:MAX_NAMED_SHEETS]:
+            place = self._uri_of(parts, sheet.part)
+            lines.append(f"| {_cell(sheet.name)}{' (hidden)' * sheet.hidden} | {place} |")
+        if len(sheets) > MAX_NAMED_SHEETS:
+            lines.append(f"| and {len(sheets) - MAX_NAMED_SHEETS} more | |")
+        meta: dict[str, object] = {VERSION: version_of_file(status)}
+        contents = [t.ResourceContents(uri=uri, mime_type=MARKDOWN, text="\n".join(lines) + "\n", meta=meta)]
+        if len(sheets) == 1:
+            only = TableQuery(parts, "", sheets[0].part)
+            contents += self._use(uri, only, lambda file: self._overview(uri, only, file))
+            contents[0].text, contents[1:] = f"{contents[0].text}\n{contents[1].text}", []
+        return t.ReadResourceResult(contents=contents, ttl_ms=ttl_ms(status.st_mtime), cache_scope=self.cache_scope)
 
     def _encoding_of(self, parts: Parts, version: str, file: OpenFile) -> str:
         if self.encoding:
@@ -216,13 +322,6 @@ class Tables(Source):
         if known is None or known[0] != version:
             known = self._encodings.put(parts, (version, detected_encoding(file)))
         return known[1]
-
-    def _copied(self, stack: ExitStack, parts: Parts, version: str, file: OpenFile, encoding: str) -> OpenFile:
-        """Return a copy of a file in UTF-8."""
-        copy = self._copies.open(parts, version, lambda out: copy_as_utf8(file, encoding, out))
-        stack.callback(os.close, copy.descriptor)
-        content = FileContent(copy.descriptor, os.fstat(copy.descriptor).st_size)
-        return file._replace(descriptor=copy.descriptor, path=path_of(copy.descriptor, copy.path), content=content)
 
     @cached_property
     def _copy_engine(self) -> DuckDBEngine:
@@ -269,18 +368,33 @@ class Tables(Source):
     def _queried_paths(self, statement: str) -> list[str]:
         """Return the decoded paths of the tables that the caller may query."""
         paths: list[str] = []
+        words = statement.lower()
+        workbooks = 0
         entries = self.files.tree.walk(None, self.files.view())
         try:
             for entry in entries:
-                if entry.is_directory or not format_of(entry.name):
-                    continue
-                if len(paths) == MAX_QUERIED_PATHS:
+                kind = "" if entry.is_directory else format_of(entry.name)
+                if len(paths) >= MAX_QUERIED_PATHS:
                     break
-                if self._reads_table(self.files.uri_of(entry.parts)):
+                if kind and kind not in WORKBOOK_FORMATS and self._reads_table(self.files.uri_of(entry.parts)):
                     paths.append("/".join(entry.parts))
+                elif kind in WORKBOOK_FORMATS:
+                    workbooks += 1  # a statement may name a sheet without its workbook, if there are only a few
+                    if workbooks <= MAX_OPENED_WORKBOOKS or entry.name.rpartition(".")[0].lower() in words:
+                        paths += self._queried_sheets(entry.parts)
         finally:
             entries.close()
         return paths
+
+    def _queried_sheets(self, parts: Parts) -> list[str]:
+        """Return the paths of the sheets of a workbook: of its only one, the path of the workbook too."""
+        path = "/".join(parts)
+        try:
+            _, sheets = self._workbook(path, parts)
+        except (ResourceNotFound, InvalidArgument):
+            return []
+        found = [f"{path}/{one.part}" for one in sheets if self._reads_table(self._uri_of(parts, one.part))]
+        return [path, *found] if len(found) == len(sheets) == 1 else found
 
     def _reads_table(self, uri: str) -> bool:
         """Return whether the caller may read a table and all its views."""
@@ -299,16 +413,18 @@ class Tables(Source):
             opened: list[OpenTable] = []
             statuses: list[tuple[str, int, os.stat_result]] = []
             for path in paths:
-                parts = tuple(path.split("/"))
+                uri = self.files.uri_of(tuple(path.split("/")))
+                query = self._locate(uri)
                 try:
-                    descriptor = stack.enter_context(self.files.tree.file(parts))
+                    descriptor = stack.enter_context(self.files.tree.file(query.parts))
                 except NotServed:
-                    raise ResourceNotFound(self.files.uri_of(parts)) from None
+                    raise ResourceNotFound(uri) from None
                 status = os.fstat(descriptor)
-                file = self._opened(stack, parts, descriptor, status)
-                typed = self._typed.get(parts)
+                file = self._opened(stack, uri, query, descriptor, status)
+                key = file.parts, file.sheet
+                typed = self._typed.get(key)
                 if typed is None or typed[0] != file.version:
-                    typed = self._typed.put(parts, (file.version, typed_columns(file.engine, file.open, file.table)))
+                    typed = self._typed.put(key, (file.version, typed_columns(file.engine, file.open, file.table)))
                 select = select_of(file.table, file.open.path, typed[1])
                 opened.append(OpenTable(file.open.descriptor, file.open.path, select))
                 statuses.append((path, descriptor, status))
@@ -328,12 +444,21 @@ class Tables(Source):
     def children(
         self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
-        """List the entries of a folder: folders by name, then tables by name.
+        """List the entries of a folder, folders by name, then tables by name; or the sheets of a workbook.
 
         Raises:
             ResourceNotFound: there is no such folder.
         """
-        return self.files.children(uri, after, limit)
+        query = self._locate(uri)
+        if "?" in uri or query.view or query.sheet or format_of(query.parts[-1]) not in WORKBOOK_FORMATS:
+            return self.files.children(uri, after, limit)
+        _, sheets = self._workbook(uri, query.parts)
+        names = [sheet.part for sheet in sheets]
+        if after is not None and after not in names:
+            raise InvalidArgument("This cursor is not one of this workbook: list it again without one.")
+        begin = 0 if after is None else names.index(after) + 1
+        found = [self.stat(self._uri_of(query.parts, part)) for part in names[begin : begin + limit]]
+        return found, names[begin + limit - 1] if begin + limit < len(names) else None
 
     def stat(self, uri: str) -> t.Resource:
         """Describe a URI as a resource. This reads at most the columns of the table.
@@ -346,8 +471,14 @@ class Tables(Source):
         if query.view == "directory":
             return self.files.stat(uri)
         resource = self.files.stat(self.files.uri_of(query.parts))
+        if query.sheet:
+            names = {sheet.part: sheet.name for sheet in self._workbook(uri, query.parts)[1]}
+            if query.sheet not in names:
+                raise ResourceNotFound(uri)
+            resource.name = clean(names[query.sheet]) or query.sheet
+            resource.title = f"{resource.title or resource.name} / {shown(names[query.sheet]) or query.sheet}"
         if query.choice != RowChoice():
-            self._use(uri, query.parts, lambda file: _check(file, query.choice))
+            self._use(uri, query, lambda file: _check(file, query.choice))
         resource.uri = uri
         if query.view:
             resource.mime_type = JSON_LINES if query.view == "rows" else VIEWS[query.view]
@@ -366,7 +497,9 @@ class Tables(Source):
         query = self._locate(uri)
         if query.view == "directory":
             return msgspec.structs.replace(self.files.read(uri, cache_scope=self.cache_scope), ttl_ms=0)
-        return self._use(uri, query.parts, lambda file: self._result(file, _READ[query.view](self, uri, query, file)))
+        if not query.view and not query.sheet and format_of(query.parts[-1]) in WORKBOOK_FORMATS:
+            return self._read_workbook(uri, query.parts)
+        return self._use(uri, query, lambda file: self._result(file, _READ[query.view](self, uri, query, file)))
 
     def _result(self, file: _File, contents: list[t.ResourceContents]) -> t.ReadResourceResult:
         first = contents[0]
@@ -375,7 +508,7 @@ class Tables(Source):
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
     def _overview(self, uri: str, query: TableQuery, file: _File) -> list[t.ResourceContents]:
-        base = self.files.uri_of(file.parts)
+        base = self._uri_of(file.parts, file.sheet)
         count = file.table.count(file.engine, file.open)
         rows = "not counted" if count is None else many(count, "row")
         names = [column.name for column in file.table.columns]
@@ -423,7 +556,7 @@ class Tables(Source):
         most = WINDOW_CHARACTERS if last or has_budget() else DEFAULT_WINDOW_CHARACTERS
         lines, more = self._rows(file, first, wanted, choice, most)
         end = first + len(lines)
-        base = self.files.uri_of(file.parts)
+        base = self._uri_of(file.parts, file.sheet)
         if not lines and first > 1:
             raise InvalidArgument(f"{file.open.name} has no row {first:,}: begin before, as in ?rows=1-{WINDOW_ROWS}.")
         if not lines:
@@ -487,9 +620,9 @@ class Tables(Source):
         before, comma, typed = value.rpartition(",")
         try:
             query = self._locate(self.files.prefix + path)
-            if not may_read(self.files.uri_of(query.parts)):
+            if not may_read(self._uri_of(query.parts, query.sheet)):
                 return []
-            names = self._use(path, query.parts, lambda file: [column.name for column in file.table.columns])
+            names = self._use(path, query, lambda file: [column.name for column in file.table.columns])
         except (ResourceNotFound, InvalidArgument, InternalError):
             return []
         sign = "-" * typed.startswith("-")
@@ -503,25 +636,45 @@ class Tables(Source):
         if query.view == "directory":
             raise ResourceNotFound(uri)
         kind = format_of(query.parts[-1])
+        if kind in WORKBOOK_FORMATS:
+            yield from self._text_of_workbook(uri, query)
+            return
         if kind == "parquet":
-            yield from self._text_of_rows(uri, query.parts)
+            yield from self._text_of_rows(uri, query)
             return
         if kind in TEXT_FORMATS and self.encoding:
-            yield from self._text_of_copy(uri, query.parts)
+            yield from self._text_of_copy(uri, query)
             return
         yield from self.files.text(self.files.uri_of(query.parts), MAX_TEXT_BYTES)
 
-    def _text_of_copy(self, uri: str, parts: Parts) -> Iterator[str]:
+    def _text_of_workbook(self, uri: str, query: TableQuery) -> Iterator[str]:
+        """Yield the name and rows of each sheet."""
+        try:
+            _, sheets = self._workbook(uri, query.parts)
+        except InvalidArgument:
+            return
+        left = MAX_TEXT_BYTES
+        for sheet in sheets:
+            if query.sheet not in ("", sheet.part):
+                continue
+            yield f"{clean(sheet.name)}\n"
+            for piece in self._text_of_rows(uri, TableQuery(query.parts, "", sheet.part)):
+                yield piece
+                left -= len(piece)
+                if left < 0:
+                    return
+
+    def _text_of_copy(self, uri: str, query: TableQuery) -> Iterator[str]:
         """Yield the text of a file in the encoding that the operator named."""
         with ExitStack() as stack, found(uri):
-            descriptor = stack.enter_context(self.files.tree.file(parts))
+            descriptor = stack.enter_context(self.files.tree.file(query.parts))
             try:
-                content = self._opened(stack, parts, descriptor, os.fstat(descriptor)).open.content
+                content = self._opened(stack, uri, query, descriptor, os.fstat(descriptor)).open.content
             except (InvalidArgument, InternalError):
                 return
             yield from text_pieces(FileContent(content.descriptor, min(content.size, MAX_TEXT_BYTES)))
 
-    def _text_of_rows(self, uri: str, parts: Parts) -> Iterator[str]:
+    def _text_of_rows(self, uri: str, query: TableQuery) -> Iterator[str]:
         first, size, more = 1, 0, True
         while more and size < MAX_TEXT_BYTES:
 
@@ -529,13 +682,19 @@ class Tables(Source):
                 return self._rows(file, first, 1_000, RowChoice())
 
             try:
-                lines, more = self._use(uri, parts, rows)
+                lines, more = self._use(uri, query, rows)
             except (InvalidArgument, InternalError):
                 return
             first += len(lines)
             piece = "".join(lines)
             size += len(piece)
             yield piece
+
+    def shown_documents(self) -> Callable[[str], bool] | None:
+        """Show workbooks of which the caller may read each sheet: the text of a workbook is that of all of them."""
+        if not is_restricted():
+            return None
+        return lambda uri: format_of(uri) not in WORKBOOK_FORMATS or reads_all_below(f"{uri}/")
 
     # Watching
 
@@ -557,6 +716,7 @@ class Tables(Source):
         """Stop watching, end the statements that run, and remove all copies."""
         self._watch.close()
         self._statements.close()
+        self._workbooks.close()
         await asyncio.to_thread(self._copies.close)
 
 
@@ -588,7 +748,7 @@ def _same(one: os.stat_result, other: os.stat_result) -> bool:
 
 
 def _format_title(file: _File) -> str:
-    return FORMATS[format_of(file.open.name)][0]
+    return FORMATS[format_of(file.parts[-1])][0]
 
 
 def _reading_notes(details: Mapping[str, Any]) -> list[str]:

@@ -61,7 +61,9 @@ class TableFile(Protocol):
     source: str
     """The function of DuckDB that reads the file, with `?` for its path."""
     typed: bool
-    """Whether each value of a column has its type. Otherwise the type is a guess from the first rows."""
+    """Whether values of `source` have the types of their columns. Otherwise they are texts, which are cast."""
+    checked: bool
+    """Whether each value fits the type of its column. Otherwise the type is a guess from the first rows."""
 
     def selected_columns(self) -> list[SelectedColumn]:
         """Return the columns with the SQL of their values in rows of `source`."""

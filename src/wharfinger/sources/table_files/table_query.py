@@ -12,7 +12,7 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.sources.folder.file_uri import UnreadableUri, split_path
 from wharfinger.sources.folder.tree import Parts
 from wharfinger.sources.sql_database.row_choice import FILTERS, RowChoice, read_choice, read_pairs
-from wharfinger.sources.table_files.formats import format_of
+from wharfinger.sources.table_files.formats import WORKBOOK_FORMATS, format_of
 
 __all__ = [
     "HOW_TO_ASK",
@@ -50,6 +50,8 @@ class TableQuery(NamedTuple):
 
     parts: Parts
     view: str
+    sheet: str = ""
+    """The part of the path after a workbook, decoded; empty if there is none."""
     rows: tuple[int, int] = (1, 0)
     tail: int = 0
     choice: RowChoice = RowChoice()
@@ -70,23 +72,35 @@ def locate(uri: str, top: str) -> TableQuery:
         parts, slashed = split_path(base[len(prefix) :])
     except UnreadableUri:
         raise ResourceNotFound(uri) from None
-    view = parts[-1] if len(parts) > 1 and parts[-1] in VIEWS and format_of(parts[-2]) else ""
-    parts = parts[:-1] if view else parts
-    table = bool(parts) and bool(format_of(parts[-1])) and not slashed
-    if view and slashed:
+    parts, below = _split_at_table(parts)
+    sheet = ""
+    if below and format_of(parts[-1]) in WORKBOOK_FORMATS:
+        sheet, below = below[0], below[1:]
+    view = below[0] if len(below) == 1 and below[0] in VIEWS else ""
+    if len(below) > bool(view) or ((view or sheet) and slashed):
         raise ResourceNotFound(uri)
+    table = bool(parts) and bool(format_of(parts[-1])) and not slashed
     if mark and (view or not table):
         raise InvalidArgument(f"Only a table has rows, as in {prefix}x.csv?rows=1-{WINDOW_ROWS}: leave the query out.")
     if not mark:
-        return TableQuery(parts, view or ("" if table else "directory"))
+        return TableQuery(parts, view or ("" if table else "directory"), sheet)
     query, choice = read_choice(read_pairs(uri), ("rows", "limit", "tail"))
     if len(query) > 1:
         raise InvalidArgument(f"Ask for one of {OTHERS.partition(', order')[0]}; this asked for {', '.join(query)}.")
     if "rows" in query:
-        return TableQuery(parts, "rows", _range(query["rows"]), 0, choice)
+        return TableQuery(parts, "rows", sheet, _range(query["rows"]), 0, choice)
     if "limit" in query:
-        return TableQuery(parts, "rows", (1, _number("limit", query["limit"])), 0, choice)
-    return TableQuery(parts, "rows", (1, 0), _number("tail", query["tail"]) if "tail" in query else 0, choice)
+        return TableQuery(parts, "rows", sheet, (1, _number("limit", query["limit"])), 0, choice)
+    return TableQuery(parts, "rows", sheet, (1, 0), _number("tail", query["tail"]) if "tail" in query else 0, choice)
+
+
+def _split_at_table(parts: Parts) -> tuple[Parts, Parts]:
+    """Return the path of a file or directory, and what follows it: a sheet of a workbook, and the view of a table."""
+    for at, part in enumerate(parts[:-1], 1):
+        kind = format_of(part)
+        if kind in WORKBOOK_FORMATS or (kind and at == len(parts) - 1 and parts[-1] in VIEWS):
+            return parts[:at], parts[at:]
+    return parts, ()
 
 
 def _range(value: str) -> tuple[int, int]:

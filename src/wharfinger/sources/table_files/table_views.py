@@ -22,7 +22,7 @@ _NOT_CHECKED = re.compile(r"VARCHAR|STRUCT|MAP|UNION|\]$|JSON|VARIANT|NULL").sea
 def typed_columns(engine: DuckDBEngine, file: OpenFile, table: TableFile) -> frozenset[str]:
     """Return the columns of which each value fits the type. This reads the whole file, unless its values have types."""
     columns = table.selected_columns()
-    if table.typed:
+    if table.checked:
         return frozenset(column.name for column in columns)
     checked = [column for column in columns if not _NOT_CHECKED(column.type)]
     if not checked:
@@ -52,7 +52,7 @@ def select_of(table: TableFile, path: str, typed: frozenset[str]) -> str:
 
 
 def _value(table: TableFile, column: SelectedColumn, typed: frozenset[str]) -> str:
-    if table.typed or column.name not in typed:
+    if table.typed or column.name not in typed or _NOT_CHECKED(column.type):
         return column.expression
     return f"CAST({column.castable} AS {column.type})"
 

@@ -1,0 +1,111 @@
+"""Workbooks: their sheets, and each sheet as a table that DuckDB reads from a copy in JSON Lines."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Hashable, Sequence
+
+import msgspec
+
+from wharfinger.errors import MissingExtra
+from wharfinger.sources.bounded_cache import BoundedCache
+from wharfinger.sources.child_process import ChildBounds, ChildProcesses, ChildRefused, ChildStopped, NoFreeChild
+from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, UnreadableTable
+from wharfinger.sources.table_files.json_lines_table import JsonLines
+from wharfinger.sources.table_files.table_format import OpenFile, TableColumn
+from wharfinger.sources.table_files.workbook_process import SheetFacts, SheetName, WorkbookRequest
+
+__all__ = ["MAX_COPY_BYTES", "Sheet", "SheetName", "Workbooks"]
+
+SECONDS = 20.0
+"""Time to read a workbook."""
+MEMORY_BYTES = 1 << 30
+"""Address space of the process that reads a workbook."""
+MAX_COPY_BYTES = 256 << 20
+"""Bytes of one sheet as JSON Lines."""
+MAX_KEPT_FAILURES = 256
+_PROCESS = "wharfinger.sources.table_files.workbook_process"
+_ORDINAL = re.compile(r"sheet-\d+").fullmatch
+
+
+class Sheet(JsonLines):
+    """A sheet of a workbook. Its types are those of all its cells."""
+
+    checked = True
+
+    def __init__(self, engine: DuckDBEngine, file: OpenFile, facts: SheetFacts) -> None:
+        self.columns = [TableColumn(name, kind) for name, kind in facts.columns]
+        self.details = {"headerRow": facts.header or None, "firstRow": facts.first_row}
+        if facts.above:
+            self.details["above"] = facts.above
+        if facts.merged:
+            self.details["merged"] = facts.merged
+        self._rows = facts.rows
+
+    def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
+        """Return the number of rows."""
+        return self._rows
+
+
+class Workbooks:
+    """Reads workbooks in child processes."""
+
+    def __init__(self) -> None:
+        self._children = ChildProcesses()
+        self._stopped: BoundedCache[Hashable, str] = BoundedCache(MAX_KEPT_FAILURES)
+
+    def sheets(self, file: OpenFile, key: Hashable) -> list[SheetName]:
+        """Return the sheets with cells, in the order of the workbook. `key` names this version of the workbook.
+
+        Raises:
+            UnreadableTable: the workbook cannot be read.
+            MissingExtra: python-calamine is not installed.
+        """
+        found = msgspec.msgpack.decode(
+            self._run(file, (key, None), WorkbookRequest(path=file.path)), type=list[SheetName]
+        )
+        return _with_parts(found)
+
+    def copy_sheet(self, file: OpenFile, key: Hashable, sheet: SheetName, path: str) -> SheetFacts:
+        """Write the rows of a sheet as JSON Lines to a path.
+
+        Raises:
+            UnreadableTable: the workbook cannot be read, or the sheet is too large.
+        """
+        request = WorkbookRequest(path=file.path, output=path, sheet=sheet.position)
+        return msgspec.msgpack.decode(self._run(file, (key, sheet.position), request), type=SheetFacts)
+
+    def _run(self, file: OpenFile, key: Hashable, request: WorkbookRequest) -> bytes:
+        if (reason := self._stopped.get(key)) is not None:
+            raise UnreadableTable(reason)
+        if importlib.util.find_spec("python_calamine") is None:
+            raise MissingExtra("tables", "Publishing workbooks")
+        bounds = ChildBounds(SECONDS, MEMORY_BYTES, MAX_COPY_BYTES)
+        try:
+            return self._children.run(_PROCESS, msgspec.msgpack.encode(request), bounds, [file.descriptor])
+        except ChildRefused as error:
+            raise UnreadableTable(f"{file.name} cannot be read: {error}.") from None
+        except ChildStopped as error:
+            hint = " A cell far from all others makes a sheet large: remove it, or split the workbook."
+            reason = f"{file.name} cannot be read: {error}.{hint}"
+            if not isinstance(error, NoFreeChild):  # the same version would take as long again
+                self._stopped.put(key, reason)
+            raise UnreadableTable(reason) from None
+
+    def close(self) -> None:
+        """End the children."""
+        self._children.close()
+
+
+def _with_parts(sheets: Sequence[SheetName]) -> list[SheetName]:
+    """Add the names in URIs: that of the sheet, or `sheet-3` if it occurs before or cannot be a part of a path."""
+    taken: set[str] = set()
+    found: list[SheetName] = []
+    for number, sheet in enumerate(sheets, 1):
+        name = sheet.name
+        usable = name not in ("", ".", "..") and not re.search(r"[/\0]", name) and not _ORDINAL(name)
+        part = name if usable and name not in taken else f"sheet-{number}"
+        taken.add(part)
+        found.append(msgspec.structs.replace(sheet, part=part))
+    return found
