@@ -34,7 +34,7 @@ def published(path: Path, **options: Any) -> Iterator[Tables]:
     finally:
         source._watch.close()
         source._watch.join()
-        source._copies.close()
+        source._opener.close()
 
 
 def rows_of(source: Tables, name: str, query: str = "?rows=1-") -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from wharfinger import Client, Server
 from wharfinger.errors import InternalError, InvalidArgument, ToolError
 from wharfinger.sources import resource_tools
 from wharfinger.sources.child_process import ChildProcesses
-from wharfinger.sources.table_files import Tables, tables
+from wharfinger.sources.table_files import Tables, queried_tables, tables
 from wharfinger.sources.table_files import source as source_module
 from wharfinger.sources.table_files.query_tables import MAX_QUERIED_TABLES, named_tables
 
@@ -168,7 +168,7 @@ def test_duckdb_itself_opens_no_other_file(
     for place in ("/etc/passwd", str(tmp_path / "out.csv"), str(folder / "ports.parquet"), "/proc/self/environ"):
         inner = statement.format(place)
         select = f"SELECT 1 AS x WHERE ({inner}) IS NULL"
-        monkeypatch.setattr(source_module, "select_of", lambda *_, select=select: select)
+        monkeypatch.setattr(queried_tables, "select_of", lambda *_, select=select: select)
         with pytest.raises(InvalidArgument):
             source.query("SELECT * FROM tides.csv")
 

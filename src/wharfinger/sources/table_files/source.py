@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -18,13 +17,11 @@ from wharfinger.content.text import many, shown, size_text
 from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
 from wharfinger.policy.current import is_restricted, may, may_read, reads_all_below
 from wharfinger.source import VERSION, Changed, Source, UriParameter
-from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.directories import MAX_CHILDREN, description_of
 from wharfinger.sources.folder.file_content import FileContent, version_of_file
 from wharfinger.sources.folder.file_uri import UnreadableUri, join_parts, quote, split_path
 from wharfinger.sources.folder.file_watch import TreeWatch
 from wharfinger.sources.folder.ignore import PublishChoice
-from wharfinger.sources.folder.safe_open import NotServed
 from wharfinger.sources.folder.tree import FileTree, Parts
 from wharfinger.sources.folder.tree_resources import TreeResources, found
 from wharfinger.sources.name_completion import MAX_COMPLETIONS
@@ -32,12 +29,12 @@ from wharfinger.sources.sql_database.database_engine import Parameters, QueryBou
 from wharfinger.sources.sql_database.row_choice import FILTERS, RowChoice, check_columns
 from wharfinger.sources.sql_database.row_text import clean
 from wharfinger.sources.sql_database.sql_query import MAX_RESULT_BYTES, QueryAnswer, run_query
-from wharfinger.sources.table_files.converted_files import ConvertedFiles, OpenCopy
-from wharfinger.sources.table_files.csv_encoding import UTF8, copy_as_utf8, detected_encoding
-from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, path_of
+from wharfinger.sources.table_files.csv_encoding import UTF8
 from wharfinger.sources.table_files.formats import FORMATS, TEXT_FORMATS, WORKBOOK_FORMATS, format_of
-from wharfinger.sources.table_files.query_tables import OpenTable, TableStatements
-from wharfinger.sources.table_files.table_format import MAX_CELL_LENGTH, OpenFile, TableFile
+from wharfinger.sources.table_files.open_tables import MAX_NAMED_SHEETS, OpenTables, TableInUse
+from wharfinger.sources.table_files.queried_tables import QueriedTables
+from wharfinger.sources.table_files.query_tables import TableStatements
+from wharfinger.sources.table_files.table_format import MAX_CELL_LENGTH
 from wharfinger.sources.table_files.table_query import (
     HOW_TO_ASK,
     JSON,
@@ -50,10 +47,7 @@ from wharfinger.sources.table_files.table_query import (
     locate,
     rows_uri,
 )
-from wharfinger.sources.table_files.table_views import select_of, typed_columns
-from wharfinger.sources.table_files.workbooks import SheetName, Workbooks
 from wharfinger.sources.ttl import ttl_ms
-from wharfinger.sources.windows.line_index import LineIndexes
 from wharfinger.sources.windows.text_pieces import text_pieces
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, continuation, remark
 from wharfinger.sources.windows.window_budget import has_budget, within_budget
@@ -68,33 +62,9 @@ DEFAULT_WINDOW_CHARACTERS = 32_000
 """Characters after which a window ends early, if its URI states no number of rows."""
 EXAMPLE_ROWS = 20
 """Rows of a sample."""
-MAX_KEPT_TABLES = 256
-"""Files whose columns are remembered."""
-MAX_TRIES = 3
-"""Attempts to read a file that changes during the read."""
 MAX_TEXT_BYTES = 64 << 20
 """Bytes of one file whose text is searched."""
-MAX_NAMED_SHEETS = 100
-"""Sheets that an overview or an error names."""
-MAX_OPENED_WORKBOOKS = 8
-"""Workbooks that are opened for the names of their sheets, although a statement does not name them."""
-MAX_QUERIED_PATHS = 10_000
-"""Tables that statements may name: the first ones of the list."""
 _BOUNDS = QueryBounds()
-
-T = TypeVar("T")
-
-
-class _File(NamedTuple):
-    """A table that is open."""
-
-    parts: Parts
-    sheet: str
-    version: str
-    status: os.stat_result
-    open: OpenFile
-    table: TableFile
-    engine: DuckDBEngine
 
 
 class Tables(Source):
@@ -134,15 +104,9 @@ class Tables(Source):
             ),
         )
         self.encoding = encoding
-        self._engine = DuckDBEngine(root)
-        self._copies = ConvertedFiles()
-        self._workbooks = Workbooks()
-        self._sheets: BoundedCache[Parts, tuple[str, list[SheetName]]] = BoundedCache(MAX_KEPT_TABLES)
-        self._encodings: BoundedCache[Parts, tuple[str, str]] = BoundedCache(MAX_KEPT_TABLES)
-        self._lines = LineIndexes()
-        self._tables: BoundedCache[tuple[Parts, str], tuple[str, TableFile]] = BoundedCache(MAX_KEPT_TABLES)
-        self._typed: BoundedCache[tuple[Parts, str], tuple[str, frozenset[str]]] = BoundedCache(MAX_KEPT_TABLES)
-        self._statements = TableStatements(self._queried_paths, self._open_queried)
+        self._opener = OpenTables(self.files, root, encoding)
+        self._queried = QueriedTables(self.files, self._opener)
+        self._statements = TableStatements(self._queried.paths, self._queried.open)
         self._watch = TreeWatch(self.files.tree, self._locate_watched)
 
     def __repr__(self) -> str:
@@ -169,131 +133,9 @@ class Tables(Source):
         query = self._locate(uri)
         return query.parts, query.view == "directory"
 
-    # Opening
-
-    def _use(self, uri: str, query: TableQuery, use: Callable[[_File], T]) -> T:
-        """Open a table and return the result of `use`, which is called again if the file changed during the call.
-
-        Raises:
-            ResourceNotFound: the file is missing or not published.
-            UnreadableTable: the file is not a table in this format.
-            InternalError: the file changed during each of `MAX_TRIES` calls.
-        """
-        for _ in range(MAX_TRIES):
-            try:
-                with ExitStack() as stack:
-                    descriptor = stack.enter_context(self.files.tree.file(query.parts))
-                    status = os.fstat(descriptor)
-                    try:
-                        found = use(self._opened(stack, uri, query, descriptor, status))
-                    except (InvalidArgument, InternalError):
-                        if _same(status, os.fstat(descriptor)):
-                            raise
-                        continue
-                    if _same(status, os.fstat(descriptor)):
-                        return found
-            except NotServed:
-                raise ResourceNotFound(uri) from None
-        raise InternalError(f"{uri} changes while it is read: try again later.")
-
-    def _opened(self, stack: ExitStack, uri: str, query: TableQuery, descriptor: int, status: os.stat_result) -> _File:
-        """Make a table of an open file. What is opened besides is closed with the stack.
-
-        Raises:
-            ResourceNotFound: the workbook has no such sheet.
-            UnreadableTable: it is not a table.
-        """
-        version, parts = version_of_file(status), query.parts
-        file = self._open_file(parts, version, descriptor, status)
-        kind, sheet = format_of(parts[-1]), ""
-        engine: DuckDBEngine = self._engine
-        facts: Any = None
-        if kind in TEXT_FORMATS:
-            facts = self._encoding_of(parts, version, file)
-            if facts != UTF8:
-                copy = self._copies.open((parts, ""), version, lambda out: copy_as_utf8(file, facts, out))
-                file, engine = self._open_copy(stack, file, copy), self._copy_engine
-        elif kind in WORKBOOK_FORMATS:
-            chosen = self._chosen_sheet(uri, query, version, file)
-            sheet = chosen.part
-            copy = self._copies.open(
-                (parts, sheet),
-                version,
-                lambda out: self._workbooks.copy_sheet(file, (parts, version), chosen, out.name),
-            )
-            file, engine, facts = self._open_copy(stack, file, copy), self._copy_engine, copy.facts
-            name = f"{file.name}/{shown(chosen.name)}"
-            file = file._replace(name=name, lines=self._lines.of((parts, sheet), version, file.content))
-        known = self._tables.get((parts, sheet))
-        if known is None or known[0] != version:
-            known = self._tables.put((parts, sheet), (version, FORMATS[kind][1](engine, file, facts)))
-        return _File(parts, sheet, version, status, file, known[1], engine)
-
-    def _open_file(self, parts: Parts, version: str, descriptor: int, status: os.stat_result) -> OpenFile:
-        content = FileContent(descriptor, status.st_size)
-        index = self._lines.of(parts, version, content)
-        path = path_of(descriptor, os.path.join(self.files.tree.root, *parts))
-        return OpenFile("/".join(map(shown, parts)), descriptor, path, content, index)
-
-    def _open_copy(self, stack: ExitStack, file: OpenFile, copy: OpenCopy) -> OpenFile:
-        """Return a copy of a file in place of it."""
-        stack.callback(os.close, copy.descriptor)
-        content = FileContent(copy.descriptor, os.fstat(copy.descriptor).st_size)
-        return file._replace(descriptor=copy.descriptor, path=path_of(copy.descriptor, copy.path), content=content)
-
-    # Sheets of workbooks
-
-    def _chosen_sheet(self, uri: str, query: TableQuery, version: str, file: OpenFile) -> SheetName:
-        """Return the sheet that a URI names, or the only one of the workbook.
-
-        Raises:
-            ResourceNotFound: there is no such sheet, or the caller may not read it.
-            InvalidArgument: the URI names none of several sheets.
-        """
-        sheets = self._sheets_of(query.parts, version, file)
-        for sheet in sheets:
-            if query.sheet == sheet.part or (not query.sheet and len(sheets) == 1):
-                if not may_read(self._uri_of(query.parts, sheet.part)):
-                    raise ResourceNotFound(uri)
-                return sheet
-        if query.sheet:
-            raise ResourceNotFound(uri)
-        names = [self._uri_of(query.parts, sheet.part) for sheet in self._readable_sheets(query.parts, sheets)]
-        raise InvalidArgument(
-            f"{file.name} has {many(len(names), 'sheet')}: read one of {', '.join(names[:MAX_NAMED_SHEETS])}."
-        )
-
-    def _sheets_of(self, parts: Parts, version: str, file: OpenFile) -> list[SheetName]:
-        known = self._sheets.get(parts)
-        if known is None or known[0] != version:
-            known = self._sheets.put(parts, (version, self._workbooks.sheets(file, (parts, version))))
-        return known[1]
-
-    def _readable_sheets(self, parts: Parts, sheets: Sequence[SheetName]) -> list[SheetName]:
-        return [sheet for sheet in sheets if may_read(self._uri_of(parts, sheet.part))]
-
-    def _workbook(self, uri: str, parts: Parts) -> tuple[os.stat_result, list[SheetName]]:
-        """Return the status of a workbook, and the sheets that the caller may read.
-
-        Raises:
-            ResourceNotFound: the file is missing or not published.
-            UnreadableTable: it is not a workbook.
-        """
-        try:
-            with self.files.tree.file(parts) as descriptor:
-                status = os.fstat(descriptor)
-                version = version_of_file(status)
-                sheets = self._sheets_of(parts, version, self._open_file(parts, version, descriptor, status))
-        except NotServed:
-            raise ResourceNotFound(uri) from None
-        return status, self._readable_sheets(parts, sheets)
-
-    def _uri_of(self, parts: Parts, sheet: str) -> str:
-        return self.files.uri_of((*parts, sheet) if sheet else parts)
-
     def _read_workbook(self, uri: str, parts: Parts) -> t.ReadResourceResult:
         """Return the overview of a workbook, with that of its only sheet."""
-        status, sheets = self._workbook(uri, parts)
+        status, sheets = self._opener.workbook(uri, parts)
         lines = [
             f"# {'/'.join(map(shown, parts))}",
             "",
@@ -303,7 +145,7 @@ class Tables(Source):
             "|---|---|",
         ]
         for sheet in sheets[:MAX_NAMED_SHEETS]:
-            place = self._uri_of(parts, sheet.part)
+            place = self._opener.uri_of(parts, sheet.part)
             lines.append(f"| {_cell(sheet.name)}{' (hidden)' * sheet.hidden} | {place} |")
         if len(sheets) > MAX_NAMED_SHEETS:
             lines.append(f"| and {len(sheets) - MAX_NAMED_SHEETS} more | |")
@@ -311,21 +153,9 @@ class Tables(Source):
         contents = [t.ResourceContents(uri=uri, mime_type=MARKDOWN, text="\n".join(lines) + "\n", meta=meta)]
         if len(sheets) == 1:
             only = TableQuery(parts, "", sheets[0].part)
-            contents += self._use(uri, only, lambda file: self._overview(uri, only, file))
+            contents += self._opener.use(uri, only, lambda file: self._overview(uri, only, file))
             contents[0].text, contents[1:] = f"{contents[0].text}\n{contents[1].text}", []
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl_ms(status.st_mtime), cache_scope=self.cache_scope)
-
-    def _encoding_of(self, parts: Parts, version: str, file: OpenFile) -> str:
-        if self.encoding:
-            return self.encoding
-        known = self._encodings.get(parts)
-        if known is None or known[0] != version:
-            known = self._encodings.put(parts, (version, detected_encoding(file)))
-        return known[1]
-
-    @cached_property
-    def _copy_engine(self) -> DuckDBEngine:
-        return DuckDBEngine(self._copies.folder)
 
     # Statements
 
@@ -365,76 +195,6 @@ class Tables(Source):
         """The SQL dialect of `query`."""
         return self._statements.dialect
 
-    def _queried_paths(self, statement: str) -> list[str]:
-        """Return the decoded paths of the tables that the caller may query."""
-        paths: list[str] = []
-        words = statement.lower()
-        workbooks = 0
-        entries = self.files.tree.walk(None, self.files.view())
-        try:
-            for entry in entries:
-                kind = "" if entry.is_directory else format_of(entry.name)
-                if len(paths) >= MAX_QUERIED_PATHS:
-                    break
-                if kind and kind not in WORKBOOK_FORMATS and self._reads_table(self.files.uri_of(entry.parts)):
-                    paths.append("/".join(entry.parts))
-                elif kind in WORKBOOK_FORMATS:
-                    workbooks += 1  # a statement may name a sheet without its workbook, if there are only a few
-                    if workbooks <= MAX_OPENED_WORKBOOKS or entry.name.rpartition(".")[0].lower() in words:
-                        paths += self._queried_sheets(entry.parts)
-        finally:
-            entries.close()
-        return paths
-
-    def _queried_sheets(self, parts: Parts) -> list[str]:
-        """Return the paths of the sheets of a workbook: of its only one, the path of the workbook too."""
-        path = "/".join(parts)
-        try:
-            _, sheets = self._workbook(path, parts)
-        except (ResourceNotFound, InvalidArgument):
-            return []
-        found = [f"{path}/{one.part}" for one in sheets if self._reads_table(self._uri_of(parts, one.part))]
-        return [path, *found] if len(found) == len(sheets) == 1 else found
-
-    def _reads_table(self, uri: str) -> bool:
-        """Return whether the caller may read a table and all its views."""
-        return may_read(uri) and reads_all_below(f"{uri}/")
-
-    @contextmanager
-    def _open_queried(self, paths: Sequence[str]) -> Generator[Sequence[OpenTable]]:
-        """Open tables for a statement, by their decoded paths.
-
-        Raises:
-            ResourceNotFound: one has just been removed.
-            InvalidArgument: one is not a table.
-            InternalError: one changed until the end of the statement.
-        """
-        with ExitStack() as stack:
-            opened: list[OpenTable] = []
-            statuses: list[tuple[str, int, os.stat_result]] = []
-            for path in paths:
-                uri = self.files.uri_of(tuple(path.split("/")))
-                query = self._locate(uri)
-                try:
-                    descriptor = stack.enter_context(self.files.tree.file(query.parts))
-                except NotServed:
-                    raise ResourceNotFound(uri) from None
-                status = os.fstat(descriptor)
-                file = self._opened(stack, uri, query, descriptor, status)
-                key = file.parts, file.sheet
-                typed = self._typed.get(key)
-                if typed is None or typed[0] != file.version:
-                    typed = self._typed.put(key, (file.version, typed_columns(file.engine, file.open, file.table)))
-                select = select_of(file.table, file.open.path, typed[1])
-                opened.append(OpenTable(file.open.descriptor, file.open.path, select))
-                statuses.append((path, descriptor, status))
-            try:
-                yield opened
-            finally:
-                for path, descriptor, status in statuses:
-                    if not _same(status, os.fstat(descriptor)):
-                        raise InternalError(f"{path} changed while it was read: run the statement again.")
-
     # Listing
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
@@ -452,12 +212,12 @@ class Tables(Source):
         query = self._locate(uri)
         if "?" in uri or query.view or query.sheet or format_of(query.parts[-1]) not in WORKBOOK_FORMATS:
             return self.files.children(uri, after, limit)
-        _, sheets = self._workbook(uri, query.parts)
+        _, sheets = self._opener.workbook(uri, query.parts)
         names = [sheet.part for sheet in sheets]
         if after is not None and after not in names:
             raise InvalidArgument("This cursor is not one of this workbook: list it again without one.")
         begin = 0 if after is None else names.index(after) + 1
-        found = [self.stat(self._uri_of(query.parts, part)) for part in names[begin : begin + limit]]
+        found = [self.stat(self._opener.uri_of(query.parts, part)) for part in names[begin : begin + limit]]
         return found, names[begin + limit - 1] if begin + limit < len(names) else None
 
     def stat(self, uri: str) -> t.Resource:
@@ -472,13 +232,13 @@ class Tables(Source):
             return self.files.stat(uri)
         resource = self.files.stat(self.files.uri_of(query.parts))
         if query.sheet:
-            names = {sheet.part: sheet.name for sheet in self._workbook(uri, query.parts)[1]}
+            names = {sheet.part: sheet.name for sheet in self._opener.workbook(uri, query.parts)[1]}
             if query.sheet not in names:
                 raise ResourceNotFound(uri)
             resource.name = clean(names[query.sheet]) or query.sheet
             resource.title = f"{resource.title or resource.name} / {shown(names[query.sheet]) or query.sheet}"
         if query.choice != RowChoice():
-            self._use(uri, query, lambda file: _check(file, query.choice))
+            self._opener.use(uri, query, lambda file: _check(file, query.choice))
         resource.uri = uri
         if query.view:
             resource.mime_type = JSON_LINES if query.view == "rows" else VIEWS[query.view]
@@ -499,16 +259,16 @@ class Tables(Source):
             return msgspec.structs.replace(self.files.read(uri, cache_scope=self.cache_scope), ttl_ms=0)
         if not query.view and not query.sheet and format_of(query.parts[-1]) in WORKBOOK_FORMATS:
             return self._read_workbook(uri, query.parts)
-        return self._use(uri, query, lambda file: self._result(file, _READ[query.view](self, uri, query, file)))
+        return self._opener.use(uri, query, lambda file: self._result(file, _READ[query.view](self, uri, query, file)))
 
-    def _result(self, file: _File, contents: list[t.ResourceContents]) -> t.ReadResourceResult:
+    def _result(self, file: TableInUse, contents: list[t.ResourceContents]) -> t.ReadResourceResult:
         first = contents[0]
         first.meta = {VERSION: file.version, **({} if first.meta is UNSET else first.meta)}
         ttl = ttl_ms(file.status.st_mtime)
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
-    def _overview(self, uri: str, query: TableQuery, file: _File) -> list[t.ResourceContents]:
-        base = self._uri_of(file.parts, file.sheet)
+    def _overview(self, uri: str, query: TableQuery, file: TableInUse) -> list[t.ResourceContents]:
+        base = self._opener.uri_of(file.parts, file.sheet)
         count = file.table.count(file.engine, file.open)
         rows = "not counted" if count is None else many(count, "row")
         names = [column.name for column in file.table.columns]
@@ -531,7 +291,7 @@ class Tables(Source):
         ]
         return [t.ResourceContents(uri=uri, mime_type=MARKDOWN, text="\n".join(lines) + "\n")]
 
-    def _schema(self, uri: str, query: TableQuery, file: _File) -> list[t.ResourceContents]:
+    def _schema(self, uri: str, query: TableQuery, file: TableInUse) -> list[t.ResourceContents]:
         schema = {
             "format": _format_title(file),
             "bytes": file.status.st_size,
@@ -541,11 +301,11 @@ class Tables(Source):
         }
         return [t.ResourceContents(uri=uri, mime_type=JSON, text=msgspec.json.encode(schema).decode())]
 
-    def _sample(self, uri: str, query: TableQuery, file: _File) -> list[t.ResourceContents]:
+    def _sample(self, uri: str, query: TableQuery, file: TableInUse) -> list[t.ResourceContents]:
         lines, _ = self._rows(file, 1, EXAMPLE_ROWS, RowChoice())
         return [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text="".join(lines))]
 
-    def _window(self, uri: str, query: TableQuery, file: _File) -> list[t.ResourceContents]:
+    def _window(self, uri: str, query: TableQuery, file: TableInUse) -> list[t.ResourceContents]:
         choice = query.choice
         _check(file, choice)
         first, last = query.rows
@@ -556,7 +316,7 @@ class Tables(Source):
         most = WINDOW_CHARACTERS if last or has_budget() else DEFAULT_WINDOW_CHARACTERS
         lines, more = self._rows(file, first, wanted, choice, most)
         end = first + len(lines)
-        base = self._uri_of(file.parts, file.sheet)
+        base = self._opener.uri_of(file.parts, file.sheet)
         if not lines and first > 1:
             raise InvalidArgument(f"{file.open.name} has no row {first:,}: begin before, as in ?rows=1-{WINDOW_ROWS}.")
         if not lines:
@@ -577,7 +337,7 @@ class Tables(Source):
         return contents
 
     def _rows(
-        self, file: _File, first: int, number: int, choice: RowChoice, most: int = WINDOW_CHARACTERS
+        self, file: TableInUse, first: int, number: int, choice: RowChoice, most: int = WINDOW_CHARACTERS
     ) -> tuple[list[str], bool]:
         """Return as many rows as fit in a window, as lines of JSON, and whether more follow."""
         lines: list[str] = []
@@ -620,9 +380,9 @@ class Tables(Source):
         before, comma, typed = value.rpartition(",")
         try:
             query = self._locate(self.files.prefix + path)
-            if not may_read(self._uri_of(query.parts, query.sheet)):
+            if not may_read(self._opener.uri_of(query.parts, query.sheet)):
                 return []
-            names = self._use(path, query, lambda file: [column.name for column in file.table.columns])
+            names = self._opener.use(path, query, lambda file: [column.name for column in file.table.columns])
         except (ResourceNotFound, InvalidArgument, InternalError):
             return []
         sign = "-" * typed.startswith("-")
@@ -650,7 +410,7 @@ class Tables(Source):
     def _text_of_workbook(self, uri: str, query: TableQuery) -> Iterator[str]:
         """Yield the name and rows of each sheet."""
         try:
-            _, sheets = self._workbook(uri, query.parts)
+            _, sheets = self._opener.workbook(uri, query.parts)
         except InvalidArgument:
             return
         left = MAX_TEXT_BYTES
@@ -669,7 +429,7 @@ class Tables(Source):
         with ExitStack() as stack, found(uri):
             descriptor = stack.enter_context(self.files.tree.file(query.parts))
             try:
-                content = self._opened(stack, uri, query, descriptor, os.fstat(descriptor)).open.content
+                content = self._opener.opened(stack, uri, query, descriptor, os.fstat(descriptor)).open.content
             except (InvalidArgument, InternalError):
                 return
             yield from text_pieces(FileContent(content.descriptor, min(content.size, MAX_TEXT_BYTES)))
@@ -678,11 +438,11 @@ class Tables(Source):
         first, size, more = 1, 0, True
         while more and size < MAX_TEXT_BYTES:
 
-            def rows(file: _File, first: int = first) -> tuple[list[str], bool]:
+            def rows(file: TableInUse, first: int = first) -> tuple[list[str], bool]:
                 return self._rows(file, first, 1_000, RowChoice())
 
             try:
-                lines, more = self._use(uri, query, rows)
+                lines, more = self._opener.use(uri, query, rows)
             except (InvalidArgument, InternalError):
                 return
             first += len(lines)
@@ -716,11 +476,10 @@ class Tables(Source):
         """Stop watching, end the statements that run, and remove all copies."""
         self._watch.close()
         self._statements.close()
-        self._workbooks.close()
-        await asyncio.to_thread(self._copies.close)
+        await asyncio.to_thread(self._opener.close)
 
 
-_READ: Mapping[str, Callable[[Tables, str, TableQuery, _File], list[t.ResourceContents]]] = {
+_READ: Mapping[str, Callable[[Tables, str, TableQuery, TableInUse], list[t.ResourceContents]]] = {
     "": Tables._overview,
     "schema": Tables._schema,
     "sample": Tables._sample,
@@ -728,7 +487,7 @@ _READ: Mapping[str, Callable[[Tables, str, TableQuery, _File], list[t.ResourceCo
 }
 
 
-def _check(file: _File, choice: RowChoice) -> None:
+def _check(file: TableInUse, choice: RowChoice) -> None:
     check_columns(choice, file.open.name, [column.name for column in file.table.columns], OTHERS)
 
 
@@ -743,11 +502,7 @@ def _as_table(resource: t.Resource, parts: Parts) -> t.Resource | None:
     return resource
 
 
-def _same(one: os.stat_result, other: os.stat_result) -> bool:
-    return version_of_file(one) == version_of_file(other)
-
-
-def _format_title(file: _File) -> str:
+def _format_title(file: TableInUse) -> str:
     return FORMATS[format_of(file.parts[-1])][0]
 
 

@@ -1,0 +1,209 @@
+"""Opens the tables of a folder: finds the file, and if need be a copy of it that DuckDB reads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+from wharfinger.content.text import many, shown
+from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
+from wharfinger.policy.current import may_read
+from wharfinger.sources.bounded_cache import BoundedCache
+from wharfinger.sources.folder.file_content import FileContent, version_of_file
+from wharfinger.sources.folder.safe_open import NotServed
+from wharfinger.sources.folder.tree import Parts
+from wharfinger.sources.folder.tree_resources import TreeResources
+from wharfinger.sources.table_files.converted_files import ConvertedFiles, OpenCopy
+from wharfinger.sources.table_files.csv_encoding import UTF8, copy_as_utf8, detected_encoding
+from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, path_of
+from wharfinger.sources.table_files.formats import FORMATS, TEXT_FORMATS, WORKBOOK_FORMATS, format_of
+from wharfinger.sources.table_files.table_format import OpenFile, TableFile
+from wharfinger.sources.table_files.table_query import TableQuery
+from wharfinger.sources.table_files.workbooks import SheetName, Workbooks
+from wharfinger.sources.windows.line_index import LineIndexes
+
+__all__ = ["MAX_KEPT_TABLES", "MAX_NAMED_SHEETS", "OpenTables", "TableInUse", "same_status"]
+
+MAX_KEPT_TABLES = 256
+"""Files whose columns are remembered."""
+MAX_TRIES = 3
+"""Attempts to read a file that changes during the read."""
+MAX_NAMED_SHEETS = 100
+"""Sheets that an overview or an error names."""
+
+T = TypeVar("T")
+
+
+class TableInUse(NamedTuple):
+    """A table that is open."""
+
+    parts: Parts
+    sheet: str
+    version: str
+    status: os.stat_result
+    open: OpenFile
+    table: TableFile
+    engine: DuckDBEngine
+
+
+class OpenTables:
+    """Opens tables by the parsed URIs of their resources. Its methods may be called from several threads."""
+
+    def __init__(self, files: TreeResources, root: str, encoding: str) -> None:
+        self._files = files
+        self._encoding = encoding
+        self._engine = DuckDBEngine(root)
+        self._copies = ConvertedFiles()
+        self._workbooks = Workbooks()
+        self._sheets: BoundedCache[Parts, tuple[str, list[SheetName]]] = BoundedCache(MAX_KEPT_TABLES)
+        self._encodings: BoundedCache[Parts, tuple[str, str]] = BoundedCache(MAX_KEPT_TABLES)
+        self._lines = LineIndexes()
+        self._tables: BoundedCache[tuple[Parts, str], tuple[str, TableFile]] = BoundedCache(MAX_KEPT_TABLES)
+
+    def use(self, uri: str, query: TableQuery, use: Callable[[TableInUse], T]) -> T:
+        """Open a table and return the result of `use`, which is called again if the file changed during the call.
+
+        Raises:
+            ResourceNotFound: the file is missing or not published.
+            UnreadableTable: the file is not a table in this format.
+            InternalError: the file changed during each of `MAX_TRIES` calls.
+        """
+        for _ in range(MAX_TRIES):
+            try:
+                with ExitStack() as stack:
+                    descriptor = stack.enter_context(self._files.tree.file(query.parts))
+                    status = os.fstat(descriptor)
+                    try:
+                        found = use(self.opened(stack, uri, query, descriptor, status))
+                    except (InvalidArgument, InternalError):
+                        if same_status(status, os.fstat(descriptor)):
+                            raise
+                        continue
+                    if same_status(status, os.fstat(descriptor)):
+                        return found
+            except NotServed:
+                raise ResourceNotFound(uri) from None
+        raise InternalError(f"{uri} changes while it is read: try again later.")
+
+    def opened(
+        self, stack: ExitStack, uri: str, query: TableQuery, descriptor: int, status: os.stat_result
+    ) -> TableInUse:
+        """Make a table of an open file. What is opened besides is closed with the stack.
+
+        Raises:
+            ResourceNotFound: the workbook has no such sheet.
+            UnreadableTable: it is not a table.
+        """
+        version, parts = version_of_file(status), query.parts
+        file = self._open_file(parts, version, descriptor, status)
+        kind, sheet = format_of(parts[-1]), ""
+        engine: DuckDBEngine = self._engine
+        facts: Any = None
+        if kind in TEXT_FORMATS:
+            facts = self._encoding_of(parts, version, file)
+            if facts != UTF8:
+                copy = self._copies.open((parts, ""), version, lambda out: copy_as_utf8(file, facts, out))
+                file, engine = self._open_copy(stack, file, copy), self._copy_engine
+        elif kind in WORKBOOK_FORMATS:
+            chosen = self._chosen_sheet(uri, query, version, file)
+            sheet = chosen.part
+            copy = self._copies.open(
+                (parts, sheet),
+                version,
+                lambda out: self._workbooks.copy_sheet(file, (parts, version), chosen, out.name),
+            )
+            file, engine, facts = self._open_copy(stack, file, copy), self._copy_engine, copy.facts
+            name = f"{file.name}/{shown(chosen.name)}"
+            file = file._replace(name=name, lines=self._lines.of((parts, sheet), version, file.content))
+        known = self._tables.get((parts, sheet))
+        if known is None or known[0] != version:
+            known = self._tables.put((parts, sheet), (version, FORMATS[kind][1](engine, file, facts)))
+        return TableInUse(parts, sheet, version, status, file, known[1], engine)
+
+    def _open_file(self, parts: Parts, version: str, descriptor: int, status: os.stat_result) -> OpenFile:
+        content = FileContent(descriptor, status.st_size)
+        index = self._lines.of(parts, version, content)
+        path = path_of(descriptor, os.path.join(self._files.tree.root, *parts))
+        return OpenFile("/".join(map(shown, parts)), descriptor, path, content, index)
+
+    def _open_copy(self, stack: ExitStack, file: OpenFile, copy: OpenCopy) -> OpenFile:
+        """Return a copy of a file in place of it."""
+        stack.callback(os.close, copy.descriptor)
+        content = FileContent(copy.descriptor, os.fstat(copy.descriptor).st_size)
+        return file._replace(descriptor=copy.descriptor, path=path_of(copy.descriptor, copy.path), content=content)
+
+    # Sheets of workbooks
+
+    def _chosen_sheet(self, uri: str, query: TableQuery, version: str, file: OpenFile) -> SheetName:
+        """Return the sheet that a URI names, or the only one of the workbook.
+
+        Raises:
+            ResourceNotFound: there is no such sheet, or the caller may not read it.
+            InvalidArgument: the URI names none of several sheets.
+        """
+        sheets = self._sheets_of(query.parts, version, file)
+        for sheet in sheets:
+            if query.sheet == sheet.part or (not query.sheet and len(sheets) == 1):
+                if not may_read(self.uri_of(query.parts, sheet.part)):
+                    raise ResourceNotFound(uri)
+                return sheet
+        if query.sheet:
+            raise ResourceNotFound(uri)
+        names = [self.uri_of(query.parts, sheet.part) for sheet in self._readable_sheets(query.parts, sheets)]
+        raise InvalidArgument(
+            f"{file.name} has {many(len(names), 'sheet')}: read one of {', '.join(names[:MAX_NAMED_SHEETS])}."
+        )
+
+    def _sheets_of(self, parts: Parts, version: str, file: OpenFile) -> list[SheetName]:
+        known = self._sheets.get(parts)
+        if known is None or known[0] != version:
+            known = self._sheets.put(parts, (version, self._workbooks.sheets(file, (parts, version))))
+        return known[1]
+
+    def _readable_sheets(self, parts: Parts, sheets: Sequence[SheetName]) -> list[SheetName]:
+        return [sheet for sheet in sheets if may_read(self.uri_of(parts, sheet.part))]
+
+    def workbook(self, uri: str, parts: Parts) -> tuple[os.stat_result, list[SheetName]]:
+        """Return the status of a workbook, and the sheets that the caller may read.
+
+        Raises:
+            ResourceNotFound: the file is missing or not published.
+            UnreadableTable: it is not a workbook.
+        """
+        try:
+            with self._files.tree.file(parts) as descriptor:
+                status = os.fstat(descriptor)
+                version = version_of_file(status)
+                sheets = self._sheets_of(parts, version, self._open_file(parts, version, descriptor, status))
+        except NotServed:
+            raise ResourceNotFound(uri) from None
+        return status, self._readable_sheets(parts, sheets)
+
+    def uri_of(self, parts: Parts, sheet: str) -> str:
+        """Return the URI of a file, or of a sheet of a workbook."""
+        return self._files.uri_of((*parts, sheet) if sheet else parts)
+
+    def _encoding_of(self, parts: Parts, version: str, file: OpenFile) -> str:
+        if self._encoding:
+            return self._encoding
+        known = self._encodings.get(parts)
+        if known is None or known[0] != version:
+            known = self._encodings.put(parts, (version, detected_encoding(file)))
+        return known[1]
+
+    @cached_property
+    def _copy_engine(self) -> DuckDBEngine:
+        return DuckDBEngine(self._copies.folder)
+
+    def close(self) -> None:
+        """End the processes that read workbooks, and remove all copies."""
+        self._workbooks.close()
+        self._copies.close()
+
+
+def same_status(one: os.stat_result, other: os.stat_result) -> bool:
+    """Return whether a file has not changed between two calls of `fstat`."""
+    return version_of_file(one) == version_of_file(other)

@@ -1,0 +1,105 @@
+"""The tables that a caller's statement may name, and how they are opened for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from wharfinger.errors import InternalError, InvalidArgument, ResourceNotFound
+from wharfinger.policy.current import may_read, reads_all_below
+from wharfinger.sources.bounded_cache import BoundedCache
+from wharfinger.sources.folder.safe_open import NotServed
+from wharfinger.sources.folder.tree import Parts
+from wharfinger.sources.folder.tree_resources import TreeResources
+from wharfinger.sources.table_files.formats import WORKBOOK_FORMATS, format_of
+from wharfinger.sources.table_files.open_tables import MAX_KEPT_TABLES, OpenTables, same_status
+from wharfinger.sources.table_files.query_tables import OpenTable
+from wharfinger.sources.table_files.table_query import locate
+from wharfinger.sources.table_files.table_views import select_of, typed_columns
+
+__all__ = ["MAX_OPENED_WORKBOOKS", "MAX_QUERIED_PATHS", "QueriedTables"]
+
+MAX_OPENED_WORKBOOKS = 8
+"""Workbooks that are opened for the names of their sheets, although a statement does not name them."""
+MAX_QUERIED_PATHS = 10_000
+"""Tables that statements may name: the first ones of the list."""
+
+
+class QueriedTables:
+    """The tables of a source for `TableStatements`."""
+
+    def __init__(self, files: TreeResources, opener: OpenTables) -> None:
+        self._files = files
+        self._opener = opener
+        self._typed: BoundedCache[tuple[Parts, str], tuple[str, frozenset[str]]] = BoundedCache(MAX_KEPT_TABLES)
+
+    def paths(self, statement: str) -> list[str]:
+        """Return the decoded paths of the tables that the caller may query."""
+        paths: list[str] = []
+        words = statement.lower()
+        workbooks = 0
+        entries = self._files.tree.walk(None, self._files.view())
+        try:
+            for entry in entries:
+                kind = "" if entry.is_directory else format_of(entry.name)
+                if len(paths) >= MAX_QUERIED_PATHS:
+                    break
+                if kind and kind not in WORKBOOK_FORMATS and self._reads_table(self._files.uri_of(entry.parts)):
+                    paths.append("/".join(entry.parts))
+                elif kind in WORKBOOK_FORMATS:
+                    workbooks += 1  # a statement may name a sheet without its workbook, if there are only a few
+                    if workbooks <= MAX_OPENED_WORKBOOKS or entry.name.rpartition(".")[0].lower() in words:
+                        paths += self._queried_sheets(entry.parts)
+        finally:
+            entries.close()
+        return paths
+
+    def _queried_sheets(self, parts: Parts) -> list[str]:
+        """Return the paths of the sheets of a workbook: of its only one, the path of the workbook too."""
+        path = "/".join(parts)
+        try:
+            _, sheets = self._opener.workbook(path, parts)
+        except (ResourceNotFound, InvalidArgument):
+            return []
+        found = [f"{path}/{one.part}" for one in sheets if self._reads_table(self._opener.uri_of(parts, one.part))]
+        return [path, *found] if len(found) == len(sheets) == 1 else found
+
+    def _reads_table(self, uri: str) -> bool:
+        """Return whether the caller may read a table and all its views."""
+        return may_read(uri) and reads_all_below(f"{uri}/")
+
+    @contextmanager
+    def open(self, paths: Sequence[str]) -> Generator[Sequence[OpenTable]]:
+        """Open tables for a statement, by their decoded paths.
+
+        Raises:
+            ResourceNotFound: one has just been removed.
+            InvalidArgument: one is not a table.
+            InternalError: one changed until the end of the statement.
+        """
+        with ExitStack() as stack:
+            opened: list[OpenTable] = []
+            statuses: list[tuple[str, int, os.stat_result]] = []
+            for path in paths:
+                uri = self._files.uri_of(tuple(path.split("/")))
+                query = locate(uri, self._files.uri)
+                try:
+                    descriptor = stack.enter_context(self._files.tree.file(query.parts))
+                except NotServed:
+                    raise ResourceNotFound(uri) from None
+                status = os.fstat(descriptor)
+                file = self._opener.opened(stack, uri, query, descriptor, status)
+                key = file.parts, file.sheet
+                typed = self._typed.get(key)
+                if typed is None or typed[0] != file.version:
+                    typed = self._typed.put(key, (file.version, typed_columns(file.engine, file.open, file.table)))
+                select = select_of(file.table, file.open.path, typed[1])
+                opened.append(OpenTable(file.open.descriptor, file.open.path, select))
+                statuses.append((path, descriptor, status))
+            try:
+                yield opened
+            finally:
+                for path, descriptor, status in statuses:
+                    if not same_status(status, os.fstat(descriptor)):
+                        raise InternalError(f"{path} changed while it was read: run the statement again.")
