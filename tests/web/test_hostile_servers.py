@@ -56,6 +56,28 @@ def svg() -> str:
     )
 
 
+SVG = b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(20)'><script>alert(21)</script></svg>"
+HTML = b"<!doctype html><script>alert(22)</script><img src=http://evil.test/z.png>"
+PDF = b"%PDF-1.7\\n1 0 obj<</OpenAction<</S/JavaScript/JS(app.alert(23))>>>>endobj"
+FALSE = {{
+    "svg-as-png": ("image/png", SVG), "html-as-jpeg": ("image/jpeg", HTML), "pdf-as-png": ("image/png", PDF),
+    "html-as-pdf": ("application/pdf", HTML), "html-as-film": ("video/mp4", HTML), "svg-as-sound": ("audio/ogg", SVG),
+    "png-as-gif": ("image/gif", b"\\x89PNG\\r\\n\\x1a\\n" + HTML), "xhtml": ("application/xhtml+xml", HTML),
+    "html-as-text": ("text/plain", HTML), "html-as-markdown-blob": ("text/markdown", HTML),
+    "html-as-csv-blob": ("text/csv", HTML), "polyglot": ("image/gif", b"GIF89a/*" + HTML + b"*/=1;"),
+}}
+
+
+
+def answering(content):
+    return lambda: t.ReadResourceResult(contents=[content])
+
+
+for name, (declared, data) in FALSE.items():
+    blob = t.ResourceContents(uri=f"evil://{{name}}", mime_type=declared, blob=data)
+    server.resources.add(f"evil://{{name}}", answering(blob), name=name)
+
+
 @server.resource("evil://large", name="large", mime_type="text/plain")
 def large() -> str:
     return "x" * 10_000_000 + "\\nend"
@@ -148,23 +170,37 @@ def test_markdown_has_no_html_no_scripts_and_no_images_of_others(visited: Tab) -
     unharmed(visited)
 
 
-def test_html_stays_in_its_frame_and_runs_nothing(visited: Tab) -> None:
-    choose(visited, "evil://page")
-    frame = visited.panel.frame_locator("iframe")
-    assert frame.locator("#here").inner_text() == "Still here"
-    visited.page.wait_for_timeout(500)
-    assert frame.locator("#here").inner_text() == "Still here"
-    assert visited.dialogs == []
-    # Chromium reports the requests that the policy of the frame stops; none leaves the browser.
-    assert visited.page.locator("[role=tree]").count() == 1
-    visited.foreign.clear()
+@pytest.mark.parametrize("name", ["page", "svg", "xhtml", "html-as-text", "html-as-markdown-blob", "html-as-csv-blob"])
+def test_markup_is_shown_as_text_whatever_its_type(visited: Tab, name: str) -> None:
+    choose(visited, f"evil://{name}")
+    visited.panel.locator("pre.text, .markdown, table").first.wait_for()
+    visited.page.wait_for_timeout(300)
+    assert visited.panel.locator(".preview :is(iframe, img[src], object, embed, svg, script, form)").count() == 0
+    unharmed(visited)
 
 
-def test_an_svg_is_an_image_in_which_nothing_runs(visited: Tab) -> None:
-    choose(visited, "evil://svg")
+@pytest.mark.parametrize(
+    "name", ["svg-as-png", "html-as-jpeg", "pdf-as-png", "html-as-pdf", "html-as-film", "svg-as-sound", "png-as-gif"]
+)
+def test_bytes_without_the_signature_of_their_type_are_shown_in_hexadecimal(visited: Tab, name: str) -> None:
+    choose(visited, f"evil://{name}")
+    visited.panel.locator("pre").wait_for()
+    assert visited.panel.locator("pre").inner_text().startswith("00000000  ")
+    assert visited.panel.locator(".preview :is(iframe, img, audio, video)").count() == 0
+    unharmed(visited)
+
+
+def test_a_polyglot_is_only_the_image_that_it_claims_to_be(visited: Tab) -> None:
+    """The address of its bytes, opened by itself, is an image for the browser, and not HTML."""
+    choose(visited, "evil://polyglot")
     picture = visited.panel.locator("img.picture")
     picture.wait_for()
-    assert wait_until(lambda: picture.evaluate("i => i.naturalWidth"), "not shown") == 10
+    address = visited.page.url.rstrip("/") + str(picture.get_attribute("src"))
+    answer = visited.page.request.get(address, headers={"sec-fetch-site": "same-origin"})
+    assert answer.headers["content-type"] == "image/gif"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "sandbox" in answer.headers["content-security-policy"]
+    assert b"<script>" in answer.body()
     unharmed(visited)
 
 

@@ -1,7 +1,8 @@
 """The preview of a resource: each type of content in the way in which a person reads it, and nothing in it runs.
 
-Text goes into the page as text. Images, sound, PDF and HTML are bytes on the shelf (`content_shelf`), which frames and
-players load under headers that let nothing in them run; a frame with HTML has no rights at all (`sandbox`).
+Text goes into the page as text, and so do HTML and SVG: a server's markup is never rendered, whatever its type, because
+it could imitate this page. Images, sound, films and PDF are bytes on the shelf (`content_shelf`), which players load
+under headers that let nothing in them run. Only bytes that have the signature of their type get there.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from functools import partial
 from typing import Any
 
 from wharfinger import types as t
-from wharfinger.content.mime import decode_text, is_text, sniff
+from wharfinger.content.mime import OCTETS, SNIFFED_BYTES, by_signature, decode_text, is_text, sniff
+from wharfinger.content.mime_check import contradiction
 from wharfinger.content.text import many, size_text
 from wharfinger.web.content_shelf import ContentShelf
 from wharfinger.web.content_windows import ContentWindows, TableWindows, indented_json
@@ -23,10 +25,8 @@ from wharfinger.web.vue_elements import MarkdownView
 
 __all__ = ["ContentPreview", "show_blocks"]
 
-IMAGES = frozenset(
-    {"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp", "image/svg+xml", "image/x-icon"}
-)
-"""Types that browsers show in `<img>`, where nothing in them runs: no script of an SVG either."""
+IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp", "image/x-icon"})
+"""Types that browsers show in `<img>` and that have no markup, as SVG has."""
 SOUNDS = frozenset(
     {"audio/mpeg", "audio/mp4", "audio/ogg", "audio/wav", "audio/x-wav", "audio/flac", "audio/webm", "audio/aac"}
 )
@@ -107,12 +107,8 @@ class ContentPreview:
             node("iframe", src=path, title=f"PDF: {name_text(self._name)}", classes="paper")
             node("a", "Open the PDF in a tab", href=path, target="_blank", rel="noopener")
 
-        async def page(_: HtmlElement) -> None:
-            path = self._put("text/html; charset=utf-8", data)
-            node("p", "Scripts, forms, links and everything from other servers are off.", classes="detail")
-            title = f"HTML: {name_text(self._name)}"
-            node("iframe", src=path, sandbox="", title=title, classes="paper", referrerpolicy="no-referrer")
-
+        if data and (kind in IMAGES | SOUNDS | FILMS) and not has_signature(kind, data):
+            kind = OCTETS
         if kind in IMAGES and data:
             ways["Image"] = image
         elif kind in SOUNDS and data:
@@ -121,8 +117,6 @@ class ContentPreview:
             ways["Film"] = film
         elif kind == "application/pdf" and data.startswith(b"%PDF-"):
             ways["PDF"] = pdf
-        elif kind in ("text/html", "application/xhtml+xml") and text is not None:
-            ways["Page"] = page
         if text is not None:
             if kind in ("text/markdown", "text/x-markdown") and len(text) <= MAX_MARKDOWN_CHARACTERS:
                 ways["Markdown"] = lambda inner: self._markdown(text)
@@ -190,6 +184,11 @@ class ContentPreview:
             for at in range(0, min(len(blob), HEX_BYTES), 16)
         ]
         node("pre", "\n".join(lines) or "(empty)", classes="text", tabindex="0", role="region", aria_label="Bytes")
+
+
+def has_signature(kind: str, data: bytes) -> bool:
+    """Return whether bytes have the signature of an image, sound or film of this type."""
+    return not contradiction(kind, data) and (bool(by_signature(data[:SNIFFED_BYTES])) or kind == "audio/mpeg")
 
 
 def _paged(place: HtmlElement, number: int, show: Callable[[int], str]) -> None:

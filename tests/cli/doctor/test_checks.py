@@ -12,6 +12,7 @@ from wharfinger.cli.doctor.checks import CHECKS, check
 from wharfinger.cli.doctor.survey import SampleRead, Survey, SurveyedList, tokens, tool_costs
 from wharfinger.protocol.revisions import SUPPORTED
 
+NOT_JSON = "JSON is malformed: object keys must be strings (byte 1)"
 GOOD_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"ship": {"type": "string", "description": "Name of the ship."}},
@@ -257,6 +258,21 @@ def test_each_check_is_unique_by_name_and_kind_of_item() -> None:
             "other-mime-type",
             SampleRead(contents=(t.ResourceContents(uri="harbour://tide", text="1234", mime_type="text/csv"),)),
             "harbour://tide (text/csv, listed text/plain)",
+        ),
+        (
+            "false-mime-type",
+            SampleRead(contents=(t.ResourceContents(uri="harbour://tide", text="{no}", mime_type="application/json"),)),
+            f"harbour://tide (declared application/json, but it is not JSON: {NOT_JSON})",
+        ),
+        (
+            "false-mime-type",
+            SampleRead(contents=(t.ResourceContents(uri="harbour://tide", blob=b"<svg", mime_type="image/png"),)),
+            "harbour://tide (declared image/png, but it begins like image/svg+xml)",
+        ),
+        (
+            "false-mime-type",
+            SampleRead(contents=(t.ResourceContents(uri="harbour://tide", blob=b"GIF89a", mime_type="image/gif"),)),
+            "harbour://tide (declared text/plain, but it begins like image/gif)",
         ),
     ],
 )

@@ -7,6 +7,7 @@ import base64
 import msgspec
 
 from wharfinger import types as t
+from wharfinger.content.mime import SNIFFED_BYTES, by_signature
 
 __all__ = ["PICTURE_TYPES", "base64_text", "block_text", "blocks_of", "picture_of", "result_parts"]
 
@@ -43,14 +44,18 @@ def result_parts(result: t.ToolResultContent) -> tuple[str, list[t.ImageContent]
 
 
 def picture_of(block: object) -> t.ImageContent | None:
-    """Return the picture in a block, or None if there is none that the APIs accept."""
+    """Return the picture in a block, or None if there is none that the APIs accept.
+
+    Its type is that of its bytes: a server may declare any, and an API refuses the whole request for another one.
+    """
     if isinstance(block, t.ImageContent):
-        return block if block.mime_type in PICTURE_TYPES else None
-    if isinstance(block, t.EmbeddedResource) and isinstance(block.resource.blob, bytes):
-        kind = block.resource.mime_type
-        if isinstance(kind, str) and kind in PICTURE_TYPES:
-            return t.ImageContent(data=block.resource.blob, mime_type=kind)
-    return None
+        data, declared = block.data, block.mime_type
+    elif isinstance(block, t.EmbeddedResource) and isinstance(block.resource.blob, bytes):
+        data, declared = block.resource.blob, block.resource.mime_type or ""
+    else:
+        return None
+    kind = by_signature(data[:SNIFFED_BYTES])
+    return t.ImageContent(data=data, mime_type=kind) if kind in PICTURE_TYPES and declared in PICTURE_TYPES else None
 
 
 def block_text(block: object) -> str:

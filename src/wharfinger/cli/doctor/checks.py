@@ -129,6 +129,8 @@ CHECKS: tuple[Check, ...] = (
           "`size` is in bytes, before any encoding: correct it, or leave it out."),
     Check("advice", "other-mime-type", "Resources have a different MIME type than the list says", p.wrong_mime_types,
           "Use the same type in both places."),
+    Check("problem", "false-mime-type", "Contents contradict their MIME type", p.contradicted_types,
+          "Hosts trust the type: correct it, or the content."),
     # Tools and prompts.
     *checks_of("tools"),
     *checks_of("prompts"),

@@ -12,6 +12,7 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.cli.doctor.survey import Survey, SurveyedList, page_of, text_of
+from wharfinger.content.mime_check import contradiction
 
 LISTS = ("tools", "prompts", "resources", "templates")
 MAX_NAME_CHARACTERS = 64
@@ -198,6 +199,21 @@ def wrong_mime_types(survey: Survey) -> Iterator[str]:
         read, listed = text_of(parts[0].mime_type) if parts else "", types.get(uri, "")
         if read and listed not in ("", "inode/directory") and essence(read) != essence(listed):
             yield f"{uri} ({read}, listed {listed})"
+
+
+def contradicted_types(survey: Survey) -> Iterator[str]:
+    """Find resources whose content contradicts its MIME type, or that of the list."""
+    types = {item.uri: text_of(item.mime_type) for item in survey.resources.items}
+    for uri, parts in own_contents(survey):
+        for part in parts[:1]:
+            meta: Any = {} if part.meta is UNSET else part.meta
+            complete = "wharfinger/window" not in meta and "wharfinger/next" not in meta
+            value = part.text if isinstance(part.text, str) else part.blob
+            declared = dict.fromkeys((text_of(part.mime_type), types.get(uri, "")))
+            content = value if isinstance(value, str | bytes) else b""
+            problems = (contradiction(kind, content, complete=complete) for kind in declared)
+            if problem := next(filter(None, problems), ""):
+                yield f"{uri} ({problem})"
 
 
 def own_contents(survey: Survey) -> Iterator[tuple[str, list[t.ResourceContents]]]:

@@ -35,6 +35,10 @@ __all__ = [
 
 log = logging.getLogger("wharfinger.server.features.resources")
 
+MAX_CHECKED_CONTENTS = 10
+MAX_CHECKED_CHARACTERS = 256 << 10
+"""Characters or bytes of a content that are compared with its MIME type."""
+
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*+:[^\x00-\x20\x7f]*+\Z")
 """A URI by RFC 3986 §3: a scheme, then text that is compared as it is."""
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(:|\{\+)|\{")
@@ -48,6 +52,7 @@ class ResourceFeature:
 
     __slots__ = (
         "annotate", "cache_scope", "call", "completers", "definition", "mime_type", "scopes", "template", "ttl_ms",
+        "type_checked",
     )  # fmt: skip
 
     def __init__(
@@ -71,12 +76,31 @@ class ResourceFeature:
         self.cache_scope = "private" if self.scopes else cache_scope
         self.mime_type = definition.mime_type
         self.completers: Mapping[str, Any] = call.completers
+        self.type_checked = False
+        """Whether the type of its first content was compared with that content."""
 
     @property
     def text(self) -> str:
         """Its URI, or the text of its template."""
         shown = self.definition
         return shown.uri if isinstance(shown, t.Resource) else shown.uri_template
+
+    def check_type(self, result: t.ReadResourceResult) -> None:
+        """Log a warning if the first content that is read contradicts its MIME type; others are not checked.
+
+        Hosts trust the type: they show `image/png` as an image, and parse `application/json`.
+        """
+        from wharfinger.content.mime_check import contradiction
+
+        self.type_checked = True
+        for content in result.contents[:MAX_CHECKED_CONTENTS]:
+            value = content.text if content.text is not UNSET else content.blob
+            if not isinstance(content.mime_type, str) or not isinstance(value, str | bytes):
+                continue
+            complete = len(value) <= MAX_CHECKED_CHARACTERS
+            if problem := contradiction(content.mime_type, value[:MAX_CHECKED_CHARACTERS], complete=complete):
+                log.warning("The resource %r is %s. Correct its mime_type, or its content", self.text, problem)
+                return
 
     def shown(self) -> t.Resource | t.ResourceTemplate:
         """Return the definition with its annotations computed now, or without them if that fails."""

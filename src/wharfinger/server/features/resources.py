@@ -326,8 +326,12 @@ class Resources:
             mime_type = "text/plain" if feature.mime_type is UNSET else feature.mime_type
             if value.startswith(UNAWAITED):
                 refuse_unawaited(feature.call.function, value)
-            return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, mime_type=mime_type, text=value)])
-        return await self._result(request, uri, value, feature.mime_type, feature.call.function)
+            result = t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, mime_type=mime_type, text=value)])
+        else:
+            result = await self._result(request, uri, value, feature.mime_type, feature.call.function)
+        if not feature.type_checked:
+            feature.check_type(result)
+        return result
 
     def feature_of(self, uri: str) -> ResourceFeature | None:
         """Return the registered resource or template that serves a URI, of this server or of a mounted one."""

@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.content.mime import DIRECTORY
+from wharfinger.content.mime_check import contradiction
 from wharfinger.errors import InvalidArgument
 from wharfinger.source import Source, version_of
 from wharfinger.testing.source_suite.base import ContractBase
@@ -168,6 +169,9 @@ class ListTests(ContractBase):
         expect(first.uri.startswith(uri), clause, f"read({uri!r}): the first content is that of {first.uri!r}.")
         known = (UNSET, "public", "private")
         expect(result.cache_scope in known, "Caching", f"{uri}: cache_scope is {result.cache_scope!r}.")
+        value = first.text if first.text is not UNSET else first.blob
+        wrong = contradiction(str(first.mime_type), value or b"", complete=not cut)
+        expect(not wrong, "MIME types", f"{uri}: {wrong}.")
         private = source.cache_scope == "private" and result.cache_scope == "public"
         expect(not private, "Caching", f"{uri}: the source is private, and its answer public.")
         ttl: Any = result.ttl_ms

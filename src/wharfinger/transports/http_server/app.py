@@ -90,12 +90,10 @@ class Site(Protocol):
 
 
 _PAGE_HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
     (b"cache-control", b"no-store"),
 )
 _CONTENT_HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; sandbox; frame-ancestors 'none'"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),

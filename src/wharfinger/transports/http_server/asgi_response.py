@@ -28,9 +28,12 @@ Pair = tuple[bytes, bytes]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+NO_SNIFFING: Pair = (b"x-content-type-options", b"nosniff")
+"""Browsers take a body for the type that it is sent with, and never for HTML that it may look like."""
 JSON_TYPE: Pair = (b"content-type", b"application/json")
 STREAM_HEADERS: tuple[Pair, ...] = (
     (b"content-type", b"text/event-stream"),
+    NO_SNIFFING,
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),  # otherwise nginx buffers events
 )
@@ -60,7 +63,7 @@ async def send_body(send: Send, status: int, body: bytes | ChunkedMessage, heade
         {
             "type": "http.response.start",
             "status": status,
-            "headers": [*headers, (b"content-length", b"%d" % len(body))],
+            "headers": [*headers, NO_SNIFFING, (b"content-length", b"%d" % len(body))],
         }
     )
     if not isinstance(body, bytes) or len(body) > PART_BYTES:

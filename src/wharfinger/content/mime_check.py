@@ -1,0 +1,140 @@
+"""Finds MIME types that contradict the content which they are declared for.
+
+A declared type that has a signature needs that signature, a textual type needs text, and JSON and XML need their
+syntax. Nothing is said about types without a signature, about empty content, or about text that could be of several
+types.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+import msgspec
+
+from wharfinger.content.mime import SNIFFED_BYTES, by_signature, decode_text, is_text
+
+__all__ = ["MAX_PARSED_BYTES", "contradiction", "essence_of"]
+
+MAX_PARSED_BYTES = 4 << 20
+"""The largest JSON that is parsed."""
+
+_ZIP = "application/zip"
+_OLE = "application/x-ole-storage"
+_MP4 = ("video/mp4", "video/quicktime", "audio/mp4", "video/3gpp", "image/heic", "image/avif")
+_SIGNED = {
+    **{
+        kind: (kind,)
+        for kind in (
+            "image/png", "image/jpeg", "image/gif", "image/webp", "image/tiff", "image/jp2", "image/jxl",
+            "image/vnd.djvu", "image/vnd.adobe.photoshop", "application/pdf", "application/gzip", "application/x-bzip2",
+            "application/x-xz", "application/zstd", "application/x-7z-compressed", "application/vnd.rar",
+            "application/vnd.sqlite3", "application/vnd.apache.parquet", "application/avro", "application/wasm",
+            "audio/flac", "audio/ogg", "audio/wav", "audio/aiff", "audio/midi", "video/x-msvideo", "video/x-flv",
+            "font/woff", "font/woff2", "font/collection", "model/gltf-binary",
+        )
+    },
+    **dict.fromkeys(_MP4, _MP4),
+    _ZIP: (_ZIP,),
+    "application/epub+zip": (_ZIP,),
+    "application/java-archive": (_ZIP,),
+    "application/x-numpy": ("application/x-numpy", _ZIP),
+    "application/msword": (_OLE,),
+    "application/vnd.ms-excel": (_OLE, _ZIP),
+    "application/vnd.ms-powerpoint": (_OLE,),
+    "image/bmp": ("image/bmp",),
+    "video/webm": ("video/x-matroska",),
+    "video/x-matroska": ("video/x-matroska",),
+    "video/ogg": ("audio/ogg",),
+    "audio/webm": ("video/x-matroska",),
+    "audio/mpeg": ("audio/mpeg", "audio/aac"),
+}  # fmt: skip
+"""The signatures that content of a type may have."""
+_PACKED = re.compile(r"application/vnd\.(openxmlformats|oasis\.opendocument)").match
+_FAMILIES = ("image/", "audio/", "video/", "font/")
+_MPEG_FRAME = re.compile(rb"\xff[\xe0-\xff]").match
+_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,127}/[A-Za-z0-9!#$&^_.+-]{1,127}").fullmatch
+_CHARSET = re.compile(r";\s*charset\s*=\s*\"?([A-Za-z0-9._:-]{1,40})\"?", re.IGNORECASE).search
+
+
+def essence_of(declared: str) -> str:
+    """Return a MIME type without its parameters, in lower case."""
+    return declared.partition(";")[0].strip().lower()
+
+
+def contradiction(declared: str, content: bytes | str, *, complete: bool = True) -> str:
+    """Return a clause that says how content contradicts its type, or an empty string.
+
+    Args:
+        declared: The type, with or without parameters.
+        content: The text, or the bytes. It may be only the beginning.
+        complete: Whether it is the whole content, so that JSON can be parsed.
+    """
+    kind = essence_of(declared)
+    if not kind or kind == "inode/directory" or not content:
+        return ""
+    if not _TYPE(kind):
+        return f"{declared[:80]!r} is not a MIME type"
+    data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+    found = by_signature(data[:SNIFFED_BYTES])
+    if (signatures := _signatures_of(kind)) and found not in signatures:
+        if kind == "audio/mpeg" and _MPEG_FRAME(data):
+            return ""
+        return f"declared {kind}, but it begins like {found or _looks_like(data)}"
+    if is_text(kind):
+        return _against_text(declared, kind, content, data, found, complete)
+    if kind.startswith(_FAMILIES) and not signatures:
+        if found and not found.startswith(kind.partition("/")[0]):
+            return f"declared {kind}, but it begins like {found}"
+        if isinstance(content, str) or _looks_like(data) in _MARKUP.values():
+            return f"declared {kind}, but it is text"
+    return ""
+
+
+def _signatures_of(kind: str) -> tuple[str, ...]:
+    return (_ZIP,) if _PACKED(kind) else _SIGNED.get(kind, ())
+
+
+_MARKUP = {b"<!doctype html": "text/html", b"<html": "text/html", b"<svg": "image/svg+xml", b"<?xml": "application/xml"}
+
+
+def _looks_like(data: bytes) -> str:
+    """Return what content without a signature looks like, in words or as a type."""
+    head = data[:SNIFFED_BYTES].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    for mark, kind in _MARKUP.items():
+        if head.startswith(mark):
+            return kind
+    return "text" if decode_text(data[:SNIFFED_BYTES]) is not None else "unknown bytes"
+
+
+def _against_text(declared: str, kind: str, content: bytes | str, data: bytes, found: str, complete: bool) -> str:
+    """Check content that is declared as text, JSON or XML."""
+    if isinstance(content, bytes):
+        if found:
+            return f"declared {kind}, but it begins like {found}"
+        named = _CHARSET(declared)
+        if not _decodes(data, named[1] if named else "utf-8", complete):
+            return f"declared {declared[:80]}, but it is not {named[1] if named else 'UTF-8'}"
+    elif found == "application/pdf":
+        return f"declared {kind}, but it begins like {found}"
+    text = data.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if (kind == "application/json" or kind.endswith("+json")) and complete and len(data) <= MAX_PARSED_BYTES:
+        try:
+            msgspec.json.decode(text)
+        except (ValueError, RecursionError) as error:
+            return f"declared {kind}, but it is not JSON: {str(error)[:100]}"
+    elif kind == "image/svg+xml" and b"<svg" not in data[:SNIFFED_BYTES].lower():
+        return f"declared {kind}, but no <svg is at its beginning"
+    elif (kind == "application/xml" or kind.endswith("+xml")) and text and not text.startswith(b"<"):
+        return f"declared {kind}, but it does not begin with <"
+    return ""
+
+
+def _decodes(data: bytes, charset: str, complete: bool) -> bool:
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        charset = "utf-16"
+    try:
+        codecs.getincrementaldecoder(charset)().decode(data, final=complete)
+    except (LookupError, UnicodeDecodeError, AttributeError, TypeError, AssertionError):
+        return False
+    return True

@@ -1,0 +1,102 @@
+"""Types that contradict their content are found, and no others."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wharfinger.content.mime import by_name, classify, decode_text
+from wharfinger.content.mime_check import MAX_PARSED_BYTES, contradiction
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+SVG = "<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>"
+HTML = "<!doctype html><script>alert(1)</script>"
+
+
+@pytest.mark.parametrize(
+    ("declared", "content", "why"),
+    [
+        ("application/json", "{'a': 1}", "declared application/json, but it is not JSON: "),
+        ("application/geo+json; charset=utf-8", "nothing", "but it is not JSON"),
+        ("application/json", "[" * 100_000, "but it is not JSON"),
+        ("image/png", SVG.encode(), "declared image/png, but it begins like image/svg+xml"),
+        ("image/png", SVG, "but it begins like image/svg+xml"),
+        ("image/png", b"%PDF-1.7\n/JavaScript", "but it begins like application/pdf"),
+        ("image/jpeg", HTML.encode(), "but it begins like text/html"),
+        ("image/png", b"\0\1\2\3", "but it begins like unknown bytes"),
+        ("image/unusual", HTML.encode(), "declared image/unusual, but it is text"),
+        ("image/unusual", b"OggS", "but it begins like audio/ogg"),
+        ("application/pdf", HTML, "but it begins like text/html"),
+        ("application/zip", b"\x1f\x8b\x08", "but it begins like application/gzip"),
+        ("text/plain", b"caf\xe9", "declared text/plain, but it is not UTF-8"),
+        ("text/plain; charset=ascii", "é".encode(), "but it is not ascii"),
+        ("text/plain; charset=nonsense", b"x", "but it is not nonsense"),
+        ("text/html", PNG, "but it begins like image/png"),
+        ("text/plain", "%PDF-1.7 hidden", "but it begins like application/pdf"),
+        ("image/svg+xml", HTML, "but no <svg is at its beginning"),
+        ("application/xml", "plain", "but it does not begin with <"),
+        ("no type", "x", "'no type' is not a MIME type"),
+        ("text/html\r\nset-cookie: a=b", "x", "is not a MIME type"),
+    ],
+)
+def test_a_contradiction_is_explained(declared: str, content: bytes | str, why: str) -> None:
+    assert why in contradiction(declared, content)
+
+
+@pytest.mark.parametrize(
+    ("declared", "content"),
+    [
+        ("", b"x"),
+        ("application/json", ' {"a": 1}\n'),
+        ("application/json", "\ufeff[]"),
+        ("image/png", PNG),
+        ("IMAGE/PNG; x=y", PNG),
+        ("image/png", b""),
+        ("image/svg+xml", '<?xml version="1.0"?><!-- x --><SVG/>'),
+        ("text/plain", "é <html>"),
+        ("text/plain", HTML),
+        ("text/plain; charset=windows-1252", b"caf\xe9"),
+        ("text/plain", "\ufeffé".encode("utf-16")),
+        ("application/epub+zip", b"PK\x03\x04"),
+        ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", b"PK\x03\x04"),
+        ("application/vnd.ms-excel", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"),
+        ("audio/mpeg", b"\xff\xf2\x40\xc0"),
+        ("video/webm", b"\x1a\x45\xdf\xa3"),
+        ("application/octet-stream", PNG),
+        ("application/vnd.unknown", PNG),
+        ("image/unusual", b"\0\1\2"),
+        ("inode/directory", "x"),
+    ],
+)
+def test_what_fits_is_not_reported(declared: str, content: bytes | str) -> None:
+    assert contradiction(declared, content) == ""
+
+
+def test_only_complete_json_of_a_bounded_size_is_parsed() -> None:
+    assert contradiction("application/json", '{"a": ', complete=False) == ""
+    assert contradiction("text/plain", "é".encode()[:1], complete=False) == ""
+    wrong = "{" + " " * (MAX_PARSED_BYTES - 1)
+    assert contradiction("application/json", wrong)
+    assert contradiction("application/json", wrong + " ") == ""
+
+
+@given(st.text(max_size=60), st.binary(max_size=200) | st.text(max_size=200), st.booleans())
+def test_any_type_and_content_give_one_line(declared: str, content: bytes | str, complete: bool) -> None:
+    assert contradiction(declared, content, complete=complete).isprintable()
+
+
+def test_types_of_this_projects_files_do_not_contradict_them() -> None:
+    root = Path(__file__).resolve().parents[2]
+    began = time.monotonic()
+    for folder in ("src", "docs", "tests/content"):
+        for path in (root / folder).rglob("*"):
+            if path.is_file() and path.suffix not in (".pyc",):
+                data = path.read_bytes()
+                kind = classify(path.name, data[:4096], decode_text(data) is not None)
+                assert contradiction(kind, data) == "", path
+                assert contradiction(by_name(path.name), data) == "", path
+    assert time.monotonic() - began < 30
