@@ -16,7 +16,7 @@ from tests.conftest import absent
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_DISTRIBUTIONS = 19
-MAX_BYTES = 21 * 1024 * 1024  # 16 of the libraries, and ours: all kinds of data together take 2
+MAX_BYTES = 21 * 1024 * 1024  # the libraries take 16 MiB of it, and our code for all kinds of data 2 MiB
 DEFAULT_DEPENDENCIES = {"msgspec", "httptools", "aiohttp", "watchfiles", "pybase64", "click"}
 
 
