@@ -67,7 +67,7 @@ def test_a_mention_is_sent_with_its_provenance() -> None:
     with_host(work, harbour()[0])
 
 
-def test_a_picture_is_sent_as_one() -> None:
+def test_a_mentioned_picture_is_sent_as_an_image() -> None:
     async def work(choose: Choose) -> None:
         chosen = await choose("Where is it on @map://quay.png?", budget=8000)
         assert [block.mime_type for block in chosen.content if isinstance(block, t.ImageContent)] == ["image/png"]

@@ -23,11 +23,11 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 class FakeServer:
-    """A server on a port with answers from `speaks`. `asked` contains the methods of the messages."""
+    """A server on a port that answers with what `reply_to` returns, and records the methods of its messages."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.speaks: Callable[[Any], Reply] = stateless
+        self.methods: list[str] = []
+        self.reply_to: Callable[[Any], Reply] = stateless
         self.silent = False
         self.comments = 0
         self.streams = False
@@ -53,7 +53,7 @@ class FakeServer:
                     continue
                 size = int(head.partition("content-length:")[2].split("\r\n")[0])
                 message = json.loads(await reader.readexactly(size))
-                self.asked.append(message["method"].removeprefix("notifications/"))
+                self.methods.append(message["method"].removeprefix("notifications/"))
                 if message["method"] == "subscriptions/listen":
                     tag = {"io.modelcontextprotocol/subscriptionId": message["id"]}
                     params = {"notifications": message["params"]["notifications"], "_meta": tag}
@@ -67,12 +67,12 @@ class FakeServer:
                     continue
                 if self.silent:
                     continue
-                status, expected = self.speaks(message) if "id" in message else (202, "")
-                kind = "text/html" if isinstance(expected, str) else "application/json"
+                status, content = self.reply_to(message) if "id" in message else (202, "")
+                kind = "text/html" if isinstance(content, str) else "application/json"
                 body = (
-                    expected
-                    if isinstance(expected, str)
-                    else json.dumps({"jsonrpc": "2.0", "id": message["id"], **expected})
+                    content
+                    if isinstance(content, str)
+                    else json.dumps({"jsonrpc": "2.0", "id": message["id"], **content})
                 )
                 writer.write(
                     f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
@@ -84,8 +84,8 @@ class FakeServer:
 
     def new_methods(self) -> list[str]:
         """Return the methods of the messages since the last call."""
-        asked, self.asked = self.asked, []
-        return asked
+        methods, self.methods = self.methods, []
+        return methods
 
 
 def result(**members: Any) -> Reply:
@@ -117,7 +117,7 @@ def handshake(message: Any) -> Reply:
 def test_a_known_handshake_server_is_not_probed_again() -> None:
     async def test() -> None:
         async with FakeServer() as fake:
-            fake.speaks = handshake
+            fake.reply_to = handshake
             async with Client(fake.url):
                 assert fake.new_methods() == ["server/discover", "initialize"]
             fake.new_methods()
@@ -137,10 +137,10 @@ def test_the_era_is_detected_again_if_the_remembered_one_fails(how: str) -> None
 
     async def test() -> None:
         async with FakeServer() as fake:
-            fake.speaks = handshake
+            fake.reply_to = handshake
             async with Client(fake.url):
                 pass
-            fake.speaks = stateless if how == "refused" else stateless_without_hint
+            fake.reply_to = stateless if how == "refused" else stateless_without_hint
             fake.new_methods()
             async with Client(fake.url) as client:
                 assert client.revision == NEWEST
@@ -157,13 +157,13 @@ def test_a_client_follows_a_server_that_changes_its_era(before: Any, after: Any)
 
     async def test() -> None:
         async with FakeServer() as fake:
-            fake.speaks = before
+            fake.reply_to = before
             async with Client(fake.url, retry=Retry(initial_delay=0.001)) as client:
-                was = client.revision
+                first = client.revision
                 await client.list_tools()
-                fake.speaks = after
+                fake.reply_to = after
                 await client.list_tools()
-                assert {was, client.revision} == {NEWEST, HANDSHAKE}
+                assert {first, client.revision} == {NEWEST, HANDSHAKE}
                 await client.list_tools()
 
     run(test())
@@ -173,7 +173,7 @@ def test_the_era_is_not_detected_again_after_each_failure() -> None:
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url) as client:
             fake.new_methods()
-            fake.speaks = lambda message: (
+            fake.reply_to = lambda message: (
                 stateless(message) if message["method"] == "server/discover" else (404, "<html>")
             )
             for _ in range(3):
@@ -191,7 +191,7 @@ def test_a_call_with_a_refused_but_offered_revision_is_repeated_once() -> None:
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url, retry=Retry(initial_delay=0.001)) as client:
             answers = iter([refused(NEWEST), result(tools=[]), refused(NEWEST), refused(NEWEST)])
-            fake.speaks = lambda message: next(answers)
+            fake.reply_to = lambda message: next(answers)
             await client.list_tools()
             with pytest.raises(RemoteError, match="-32022"):
                 await client.list_tools()
@@ -209,7 +209,7 @@ def test_the_stream_of_an_unresponsive_server_is_reopened() -> None:
                 fake.silent = True
                 assert await anext(changes) == Change("resource", "a:b", missed=True)
                 fake.silent = False
-                assert fake.asked.count("subscriptions/listen") >= 2
+                assert fake.methods.count("subscriptions/listen") >= 2
             await client.list_tools()
             fake.new_methods()
             await asyncio.sleep(0.05)
@@ -226,7 +226,7 @@ def test_a_stream_without_its_heartbeat_is_reopened(monkeypatch: pytest.MonkeyPa
             fake.comments = 2
             async with client.watch("a:b") as changes:
                 assert await anext(changes) == Change("resource", "a:b", missed=True)
-            assert fake.asked.count("subscriptions/listen") >= 2
+            assert fake.methods.count("subscriptions/listen") >= 2
             fake.comments = 0
             async with client.watch("a:b") as changes:
                 with pytest.raises(TimeoutError):

@@ -342,7 +342,7 @@ def test_a_command_may_contain_paths() -> None:
 def test_the_error_for_a_url_without_a_server_suggests_other_urls(path: str, words: str, status: int) -> None:
     async def test() -> None:
         async with FakeServer() as fake:
-            fake.speaks = lambda _: (status, "<html>")
+            fake.reply_to = lambda _: (status, "<html>")
             url = fake.url.removesuffix("/mcp") + path
             with pytest.raises(ConnectionFailed, match=str(status)) as caught:
                 await Client(url).open()
@@ -355,7 +355,7 @@ def test_the_error_for_a_url_without_a_server_suggests_other_urls(path: str, wor
 def test_a_silent_url_is_sent_initialize_after_the_probe_timeout() -> None:
     async def test() -> None:
         async with FakeServer() as fake:
-            fake.speaks = handshake
+            fake.reply_to = handshake
             fake.silent = True
             opening = asyncio.ensure_future(Client(fake.url).open())
             await asyncio.sleep(2.9)
@@ -393,14 +393,14 @@ def test_sign_in_may_take_longer_than_open_timeout() -> None:
     async def test() -> None:
         async with FakeServer() as fake:
             auth = SlowAuth(1000)
-            fake.speaks = lambda message: stateless(message) if auth.signed_in else (401, "who?")
+            fake.reply_to = lambda message: stateless(message) if auth.signed_in else (401, "who?")
             async with Client(fake.url, auth=auth) as client:
                 assert client.revision == STATELESS
                 assert now() == pytest.approx(1000)
                 assert fake.new_methods() == ["server/discover"] * 2
                 assert auth.asked == 1
             refusing = SlowAuth(5, succeeds=False)
-            fake.speaks = lambda _: (401, "who?")
+            fake.reply_to = lambda _: (401, "who?")
             with pytest.raises(ConnectionFailed, match="401"):
                 await Client(fake.url, auth=refusing).open()
             assert refusing.asked == 1
@@ -417,7 +417,7 @@ def test_requests_after_sign_in_have_the_remaining_time() -> None:
                 fake.silent = True  # from now on
                 return 401, "who?"
 
-            fake.speaks = speaks
+            fake.reply_to = speaks
             with pytest.raises(ConnectionFailed, match="gave no answer within 20 s"):
                 await Client(fake.url, auth=auth, open_timeout=20, revision=STATELESS).open()
             assert now() == pytest.approx(1020)

@@ -104,7 +104,7 @@ def test_the_era_is_detected_again_only_after_a_stable_connection(stable: float,
 
         async with FakeServer() as fake, Client(fake.url, retry=Retry(reset_after=stable)) as client:
             fake.new_methods()
-            fake.speaks = lambda m: stateless(m) if m["method"] == "server/discover" else (404, "<html>")
+            fake.reply_to = lambda m: stateless(m) if m["method"] == "server/discover" else (404, "<html>")
             for _ in range(3):
                 with pytest.raises(ConnectionFailed, match="404"):
                     await client.list_tools()
@@ -718,7 +718,7 @@ def test_a_silent_server_is_pinged_during_a_watch(revision: str) -> None:
         method = "ping" if revision == HANDSHAKE else "server/discover"
         version = {} if revision == STATELESS else {"revision": "2025-11-25"}
         async with FakeServer() as fake:
-            fake.speaks, fake.streams = speaking(revision), True
+            fake.reply_to, fake.streams = speaking(revision), True
             async with Client(fake.url, **version) as client:
                 await asyncio.sleep(1000)
                 fake.new_methods()
@@ -744,18 +744,18 @@ def test_a_watch_restarts_after_two_unanswered_pings(revision: str) -> None:
         version = {} if revision == STATELESS else {"revision": "2025-11-25"}
         method = "subscriptions/listen" if revision == STATELESS else "resources/subscribe"
         async with FakeServer() as fake:
-            fake.speaks, fake.streams = speaking(revision), True
+            fake.reply_to, fake.streams = speaking(revision), True
             async with Client(fake.url, timeout=5, **version) as client, client.watch("a:b") as changes:
-                assert fake.asked.count(method) == 1
+                assert fake.methods.count(method) == 1
                 for _ in range(3):  # one unanswered ping, then an answer
                     fake.new_methods()
                     fake.silent = True
-                    while not {"ping", "server/discover"} & set(fake.asked):
+                    while not {"ping", "server/discover"} & set(fake.methods):
                         await asyncio.sleep(1)
                     await asyncio.sleep(6)
                     fake.silent = False
                     await asyncio.sleep(100)
-                    assert method not in fake.asked
+                    assert method not in fake.methods
                 fake.silent = bool(fake.new_methods())
                 again = asyncio.ensure_future(anext(changes))
                 pings = 0
@@ -786,10 +786,10 @@ def test_no_ping_is_sent_without_a_heartbeat_or_over_a_local_connection() -> Non
 def test_a_watch_continues_if_the_server_changes_its_era() -> None:
     async def test() -> None:
         async with FakeServer() as fake:
-            fake.speaks, fake.streams = speaking(HANDSHAKE), True
+            fake.reply_to, fake.streams = speaking(HANDSHAKE), True
             async with Client(fake.url) as client, client.watch("a:b") as changes:
                 assert client.revision == "2025-11-25"
-                fake.speaks = speaking(STATELESS)
+                fake.reply_to = speaking(STATELESS)
                 await client.list_tools()
                 assert client.revision == STATELESS
                 assert await asyncio.wait_for(anext(changes), 10) == Change("resource", "a:b", missed=True)

@@ -26,14 +26,14 @@ def test_a_read_is_retried_once_after_a_gateway_error(status: int, again: bool) 
         async with FakeServer() as fake, Client(fake.url) as client:
             fake.new_methods()
             away = iter([True, False])
-            fake.speaks = lambda message: (status, "<html>") if next(away) else stateless(message)
+            fake.reply_to = lambda message: (status, "<html>") if next(away) else stateless(message)
             if again:
                 await client.list_tools()
             else:
                 with pytest.raises(ConnectionFailed, match=str(status)):
                     await client.list_tools()
             assert fake.new_methods() == ["tools/list"] * (2 if again else 1)
-            fake.speaks = lambda _: (status, "<html>")
+            fake.reply_to = lambda _: (status, "<html>")
             with pytest.raises(ConnectionFailed, match=str(status)):
                 await client.call_tool("x")
             assert fake.new_methods() == ["tools/call"]
@@ -54,7 +54,7 @@ def test_the_era_is_detected_again_after_a_status_that_may_mean_another_server(s
                     return status, "<html>"
                 return handshake(message)
 
-            fake.speaks = other
+            fake.reply_to = other
             if again:
                 await client.list_tools()
                 assert client.revision == "2025-11-25"
@@ -74,8 +74,8 @@ def test_the_era_is_not_detected_again_without_attempts() -> None:
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url, retry=Retry(attempts=0)) as client:
             fake.new_methods()
-            for speaks in (handshake, lambda _: (400, {"error": refused})):
-                fake.speaks = speaks
+            for reply_to in (handshake, lambda _: (400, {"error": refused})):
+                fake.reply_to = reply_to
                 with pytest.raises(WharfingerError):
                     await client.list_tools()
                 assert fake.new_methods() == ["tools/list"]
@@ -88,13 +88,13 @@ def test_the_connection_is_kept_if_a_second_detection_finds_the_same_era() -> No
     async def test() -> None:
         async with FakeServer() as fake, Client(fake.url) as client:
             fake.new_methods()
-            fake.speaks = lambda m: stateless(m) if m["method"] == "server/discover" else (404, "<html>")
+            fake.reply_to = lambda m: stateless(m) if m["method"] == "server/discover" else (404, "<html>")
             calls = [asyncio.ensure_future(client.call_tool("x")) for _ in range(3)]
             for call in calls:
                 with pytest.raises(ConnectionFailed, match="404"):
                     await call
             assert sorted(fake.new_methods()) == ["server/discover", *["tools/call"] * 3]
-            fake.speaks = stateless
+            fake.reply_to = stateless
             await client.list_tools()
             assert fake.new_methods() == ["tools/list"]
 
@@ -122,8 +122,8 @@ class HeaderServer:
         elif method == "tools/list":
             found = result(request, tools=self.tools, resultType="complete")
         else:
-            expected = request.headers.get("mcp-param-quay")
-            found = result(request, content=[], structuredContent=expected, resultType="complete")
+            header = request.headers.get("mcp-param-quay")
+            found = result(request, content=[], structuredContent=header, resultType="complete")
         answer(writer, found)
 
 
@@ -196,11 +196,11 @@ def test_failures_without_a_pending_call_are_not_logged() -> None:
         await settle()
 
     async def test() -> None:
-        complaints: list[Any] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        reports: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
         await fail()
         gc.collect()
         await settle()
-        assert complaints == []
+        assert reports == []
 
     run(test())

@@ -1,4 +1,4 @@
-"""Forms, URLs, sampling and roots reach the application with the name of their server, in both eras, within bounds."""
+"""Input requests for forms, URLs, sampling and roots reach the application with the name of their server."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ import pytest
 from wharfinger import Context, Host, Server
 from wharfinger import types as t
 from wharfinger.errors import ToolError
-from wharfinger.host import Elicitation, SamplingRequest, SamplingReview
-from wharfinger.host import questions as module
+from wharfinger.host import Elicitation, SamplingRequest, SamplingReview, questions
 from wharfinger.record import AuditLog
 
 ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
@@ -25,7 +24,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 30))
 
 
-def asking() -> Server:
+def input_server() -> Server:
     server = Server("asking")
 
     @server.tool
@@ -60,7 +59,7 @@ def test_a_form_and_a_url_name_their_server(revision: str, tmp_path: Path) -> No
         return (question.server, question.url) == ("b", "https://harbour.example/in")
 
     async def test() -> None:
-        servers = {"a": asking(), "b": asking()}
+        servers = {"a": input_server(), "b": input_server()}
         audit = AuditLog(tmp_path / "audit.jsonl")
         async with Host(servers, elicitation=form, consent=consent, revision=revision, audit=audit) as host:
             assert (await host.call_tool("a_form")).data == "a: Which berth?"
@@ -77,7 +76,7 @@ def test_a_form_and_a_url_name_their_server(revision: str, tmp_path: Path) -> No
 
 
 @ERAS
-def test_sampling_is_shown_and_changed_before_and_after(revision: str) -> None:
+def test_a_review_changes_the_request_and_the_result_of_sampling(revision: str) -> None:
     async def sample(request: t.CreateMessageRequestParams) -> str:
         assert isinstance(request, SamplingRequest)
         return f"{request.server} {request.max_tokens}: 12 m"
@@ -91,9 +90,9 @@ def test_sampling_is_shown_and_changed_before_and_after(revision: str) -> None:
         return msgspec.structs.replace(shown.result, content=text)
 
     async def test() -> None:
-        async with Host({"it": asking()}, sampling=sample, review=review, revision=revision) as host:
+        async with Host({"it": input_server()}, sampling=sample, review=review, revision=revision) as host:
             assert (await host.call_tool("sample")).data == "it 7: 12 m, at low tide"
-        async with Host({"it": asking()}, sampling=sample, revision=revision) as host:
+        async with Host({"it": input_server()}, sampling=sample, revision=revision) as host:
             assert (await host.call_tool("sample")).data == "it 1024: 12 m"
 
     run(test())
@@ -101,7 +100,7 @@ def test_sampling_is_shown_and_changed_before_and_after(revision: str) -> None:
 
 @ERAS
 @pytest.mark.parametrize("stage", ["before", "after"])
-def test_sampling_is_refused_before_or_after(revision: str, stage: str) -> None:
+def test_a_review_refuses_the_request_or_the_result_of_sampling(revision: str, stage: str) -> None:
     asked: list[Any] = []
 
     async def sample(request: t.CreateMessageRequestParams) -> str:
@@ -112,7 +111,7 @@ def test_sampling_is_refused_before_or_after(revision: str, stage: str) -> None:
         return (shown.result is None) is (stage == "after")
 
     async def test() -> None:
-        async with Host({"it": asking()}, sampling=sample, review=review, revision=revision) as host:
+        async with Host({"it": input_server()}, sampling=sample, review=review, revision=revision) as host:
             with pytest.raises(Exception, match=r"refused|declined") as error:
                 await host.call_tool("sample")
             assert "12 m" not in str(error.value)
@@ -124,14 +123,14 @@ def test_sampling_is_refused_before_or_after(revision: str, stage: str) -> None:
 @ERAS
 def test_roots_are_passed_on(revision: str, tmp_path: Path) -> None:
     async def test() -> None:
-        async with Host({"it": asking()}, roots=[tmp_path], revision=revision) as host:
+        async with Host({"it": input_server()}, roots=[tmp_path], revision=revision) as host:
             assert (await host.call_tool("roots")).data == [tmp_path.as_uri()]
 
     run(test())
 
 
 def test_the_number_of_input_requests_of_a_server_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "QUESTIONS_PER_MINUTE", 3)
+    monkeypatch.setattr(questions, "QUESTIONS_PER_MINUTE", 3)
     asked: list[str] = []
 
     async def form(question: t.ElicitRequestParams) -> Any:
@@ -140,7 +139,7 @@ def test_the_number_of_input_requests_of_a_server_is_bounded(monkeypatch: pytest
         return dict.fromkeys(question.requested_schema.properties, "x")
 
     async def test() -> None:
-        async with Host({"it": asking()}, elicitation=form) as host:
+        async with Host({"it": input_server()}, elicitation=form) as host:
             for _ in range(3):
                 await host.call_tool("form")
             with pytest.raises(ToolError, match="cancelled"):
@@ -151,7 +150,7 @@ def test_the_number_of_input_requests_of_a_server_is_bounded(monkeypatch: pytest
 
 
 def test_input_requests_over_the_limit_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_OPEN_QUESTIONS", 2)
+    monkeypatch.setattr(questions, "MAX_OPEN_QUESTIONS", 2)
 
     async def test() -> None:
         answered = asyncio.Event()
@@ -164,7 +163,7 @@ def test_input_requests_over_the_limit_are_cancelled(monkeypatch: pytest.MonkeyP
             assert question.requested_schema is not msgspec.UNSET
             return dict.fromkeys(question.requested_schema.properties, "x")
 
-        async with Host({"it": asking()}, elicitation=form) as host:
+        async with Host({"it": input_server()}, elicitation=form) as host:
             await host.upstreams.tools()
             waiting = [asyncio.ensure_future(host.call_tool("form")) for _ in range(2)]
             while opened < 2:
@@ -182,7 +181,7 @@ def test_a_missing_answer_is_a_cancellation() -> None:
         await asyncio.Event().wait()
 
     async def test() -> None:
-        async with Host({"it": asking()}, elicitation=form, answer_timeout=0.05) as host:
+        async with Host({"it": input_server()}, elicitation=form, answer_timeout=0.05) as host:
             with pytest.raises(ToolError, match="cancelled"):
                 await host.call_tool("form")
 

@@ -33,7 +33,7 @@ def nested(levels: int) -> str:
     return "[" * levels + "]" * levels
 
 
-def refused(data: bytes, limits: Limits = LIMITS) -> ProtocolError:
+def refusal_of(data: bytes, limits: Limits = LIMITS) -> ProtocolError:
     with pytest.raises(ProtocolError) as caught:
         decode(data, limits)
     return caught.value
@@ -49,7 +49,7 @@ def ids(data: bytes, limits: Limits = LIMITS) -> list[Any]:
 def test_bytes_of_a_message_are_bounded() -> None:
     data = request("1")
     assert decode(data, Limits(message=len(data))).id == 1
-    error = refused(data, Limits(message=len(data) - 1))
+    error = refusal_of(data, Limits(message=len(data) - 1))
     assert str(len(data)) in error.message
     assert error.id is None
 
@@ -70,13 +70,13 @@ def test_id_has_64_bits_or_256_characters(id: str, fits: bool) -> None:
     if fits:
         assert decode(request(id), Limits()).id is not UNSET
     else:
-        assert refused(request(id), Limits()).id is None
+        assert refusal_of(request(id), Limits()).id is None
 
 
 def test_depth_of_a_message_is_bounded() -> None:
     assert decode(request("1", nested(6)), LIMITS).id == 1
-    assert refused(request("1", nested(7))).id == 1
-    assert refused(b" " + request("1", nested(7))).id == 1
+    assert refusal_of(request("1", nested(7))).id == 1
+    assert refusal_of(b" " + request("1", nested(7))).id == 1
     assert decode(request("1", "[[],[],[],[],[],[],[],[],[],[]]"), LIMITS).id == 1
 
 
@@ -84,7 +84,7 @@ def test_depth_of_a_message_is_bounded() -> None:
     ("id", "reported"), [('"' + "a" * 256 + '"', True), ('"' + "a" * 257 + '"', False), ("7", True)]
 )
 def test_the_refusal_of_a_too_deep_message_has_an_id_of_256_characters(id: str, reported: bool) -> None:
-    assert (refused(request(id, nested(7))).id is not None) is reported
+    assert (refusal_of(request(id, nested(7))).id is not None) is reported
 
 
 def test_members_of_a_message_are_bounded() -> None:
@@ -92,8 +92,8 @@ def test_members_of_a_message_are_bounded() -> None:
     two = b'{"jsonrpc":"2.0","id":1,"method":"p","params":{"a":1,"b":2}}'
     three = two.replace(b'"b":2', b'"b":2,"":3')
     assert decode(two, small).id == 1
-    assert refused(three, small).id == 1
-    assert refused(three.replace(b'"method":"p",', b'"result":1,'), small).id is None
+    assert refusal_of(three, small).id == 1
+    assert refusal_of(three.replace(b'"method":"p",', b'"result":1,'), small).id is None
     assert decode(two.replace(b'"b":2', b'"b":"::::"'), small).id == 1
 
 
@@ -114,7 +114,7 @@ def test_members_of_tool_arguments_may_be_repeated_next_to_an_escape() -> None:
     """Only an escape that may spell a member's name needs the slow path."""
     assert decode(request("1", '{"b":"\\n","c":1,"c":2}'), LIMITS).id == 1
     assert decode(request("1", '{"b":"\\u1234","c":1,"c":2}'), LIMITS).id == 1
-    assert refused(request("1", '{"b":"\\u0041","c":1,"c":2}')).id == 1
+    assert refusal_of(request("1", '{"b":"\\u0041","c":1,"c":2}')).id == 1
 
 
 @pytest.mark.parametrize("member", ["method", "id", "params"])
@@ -123,7 +123,7 @@ def test_members_of_a_result_may_have_names_of_message_members(member: str) -> N
     assert decode(data, LIMITS, from_server=True).id == 1
     twice = f'{{"jsonrpc":"2.0","id":1,"result":{{"{member}":1,"{member}":2}}}}'.encode()
     assert decode(twice, LIMITS, from_server=True).id == 1
-    assert refused(twice).code == -32600
+    assert refusal_of(twice).code == -32600
 
 
 @pytest.mark.parametrize(

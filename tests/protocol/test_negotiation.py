@@ -157,7 +157,7 @@ def test_codes_are_those_of_the_errors() -> None:
     assert (HeaderMismatch.code, UnsupportedVersion.code) == (-32020, -32022)
 
 
-def test_invalid_error_has_no_meaning() -> None:
+def test_an_invalid_error_has_code_0() -> None:
     assert to_remote_error(answer(error="boom")).code == 0
 
 
@@ -284,7 +284,7 @@ def test_refused_handshake_with_another_code_names_no_revision() -> None:
     assert type(decide_refusal(refusal(-32602, {"supported": [NEWEST]}), None)) is GiveUp
 
 
-def test_answer_without_an_error_has_no_meaning() -> None:
+def test_an_answer_without_a_valid_error_has_code_0() -> None:
     assert (read_error(answer(result={})).code, to_remote_error(answer(result={})).code) == (0, 0)
     assert read_error(answer(error={"code": "x"})).code == 0
 

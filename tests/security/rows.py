@@ -102,7 +102,7 @@ TESTS: dict[str, str] = {
     "H33": STREAMS + "test_a_listener_that_never_reads_uses_bounded_memory_and_delays_no_other",
     "H34": HERE + "test_subscriptions.py::test_an_unread_stream_does_not_block_other_requests_of_its_session",
     "H35": HERE + "test_subscriptions.py::test_disconnected_listeners_release_their_descriptors",
-    "H36-H37": "protocol/http/test_rules.py::test_header_unlike_the_body_is_refused",
+    "H36-H37": "protocol/http/test_rules.py::test_header_that_differs_from_the_body_is_refused",
     "H38": "protocol/http/test_rules.py::test_routing_header_may_not_repeat",
     "H39": "protocol/http/test_rules.py::test_name_that_looks_encoded_must_be_encoded",
     "H40": STATELESS + "test_an_unknown_method_or_one_of_another_era_is_not_found",

@@ -1,4 +1,4 @@
-"""Which endpoint a text and the environment name, and what is said without one."""
+"""The endpoint and model that a text and the environment choose, and the error if they choose none."""
 
 from __future__ import annotations
 

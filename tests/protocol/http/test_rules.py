@@ -48,7 +48,7 @@ def opened(method: str = "resources/read", **params: Any) -> Request:
     return open_request(message(method, {**params, "_meta": META}), None)
 
 
-def refused(status: int, check: Any, *arguments: Any) -> ProtocolError:
+def refusal_of(status: int, check: Any, *arguments: Any) -> ProtocolError:
     with pytest.raises(ProtocolError) as caught:
         check(*arguments)
     assert caught.value.http_status == status
@@ -71,7 +71,7 @@ def test_list_headers_that_repeat_are_joined() -> None:
 @pytest.mark.parametrize("name", [b"host", b"origin", b"authorization", b"content-type", b"content-length"])
 def test_a_decisive_header_may_not_repeat(name: bytes) -> None:
     """Security H05, A08."""
-    refused(400, read_headers, [(name, b"a"), (name, b"a")])
+    refusal_of(400, read_headers, [(name, b"a"), (name, b"a")])
 
 
 @pytest.mark.parametrize(
@@ -79,10 +79,10 @@ def test_a_decisive_header_may_not_repeat(name: bytes) -> None:
 )
 def test_routing_header_may_not_repeat(name: bytes) -> None:
     """Security H38: an intermediary may read the other one."""
-    assert isinstance(refused(400, read_headers, [(name, b"a"), (b"host", b"h"), (name, b"a")]), HeaderMismatch)
+    assert isinstance(refusal_of(400, read_headers, [(name, b"a"), (b"host", b"h"), (name, b"a")]), HeaderMismatch)
 
 
-# --- what a POST must look like
+# --- the headers of a POST
 
 
 @pytest.mark.parametrize(
@@ -111,25 +111,25 @@ def test_other_content_types_are_refused(kind: bytes | None) -> None:
     """Security H08, H09, H11: what a web page can send without a preflight must not be served."""
     headers = dict(POST)
     del headers[b"content-type"]
-    refused(415, check_post, headers if kind is None else headers | {b"content-type": kind}, 100)
+    refusal_of(415, check_post, headers if kind is None else headers | {b"content-type": kind}, 100)
 
 
 def test_compressed_body_is_refused() -> None:
     """Security H11."""
-    refused(415, check_post, POST | {b"content-encoding": b"gzip"}, 100)
+    refusal_of(415, check_post, POST | {b"content-encoding": b"gzip"}, 100)
     check_post(POST | {b"content-encoding": b"identity"}, 100)
 
 
 @pytest.mark.parametrize("length", [b"101", b"9" * 30])
 def test_too_long_a_body_is_refused_by_its_length_alone(length: bytes) -> None:
     """Security H12."""
-    refused(413, check_post, POST | {b"content-length": length}, 100)
+    refusal_of(413, check_post, POST | {b"content-length": length}, 100)
 
 
 def test_contradicting_lengths_are_refused() -> None:
     """Security H14 (RFC 9112 §6.1)."""
-    refused(400, check_post, POST | {b"content-length": b"5", b"transfer-encoding": b"chunked"}, 100)
-    refused(400, check_post, POST | {b"content-length": b"+5"}, 100)
+    refusal_of(400, check_post, POST | {b"content-length": b"5", b"transfer-encoding": b"chunked"}, 100)
+    refusal_of(400, check_post, POST | {b"content-length": b"+5"}, 100)
 
 
 @pytest.mark.parametrize(
@@ -149,19 +149,19 @@ def test_contradicting_lengths_are_refused() -> None:
         (b",;q=,;;;", 0),
     ],
 )
-def test_accept_is_read(accept: bytes | None, expected: int) -> None:
+def test_the_accepted_types_are_read_from_accept(accept: bytes | None, expected: int) -> None:
     assert accepted_types(accept) == expected
 
 
 def test_a_post_that_does_not_accept_json_is_not_acceptable() -> None:
     """Security H10."""
     for accept in (b"text/html", b"text/event-stream", b""):
-        refused(406, check_post, POST | {b"accept": accept}, 100)
-    refused(406, check_stream, {b"accept": b"application/json"})
+        refusal_of(406, check_post, POST | {b"accept": accept}, 100)
+    refusal_of(406, check_stream, {b"accept": b"application/json"})
     check_stream({})
 
 
-# --- which era
+# --- the era of a POST
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,9 @@ def test_a_post_that_does_not_accept_json_is_not_acceptable() -> None:
         ({SESSION: b"s"}, "x", {"_meta": None, "a": "protocolVersion"}, "session"),
     ],
 )
-def test_era_of_a_post(headers: dict[bytes, bytes], method: str, params: dict[str, Any], expected: str) -> None:
+def test_the_era_of_a_post_follows_its_meta_then_its_session_then_its_version(
+    headers: dict[bytes, bytes], method: str, params: dict[str, Any], expected: str
+) -> None:
     """spec 2026-07-28, backward compatibility: `_meta` first, then the session, then an unknown version."""
     assert find_era(headers, message(method, params)) == expected
 
@@ -197,23 +199,23 @@ def test_era_of_a_post(headers: dict[bytes, bytes], method: str, params: dict[st
 @pytest.mark.parametrize("headers", [{}, {VERSION: b"2025-11-25"}])
 def test_handshake_request_without_a_session_is_refused(headers: dict[bytes, bytes]) -> None:
     """Security H21, L01."""
-    assert "initialize" in refused(400, find_era, headers, message("resources/list")).message
-    refused(400, find_era, headers, message("initialize", id=None))
+    assert "initialize" in refusal_of(400, find_era, headers, message("resources/list")).message
+    refusal_of(400, find_era, headers, message("initialize", id=None))
 
 
-def test_version_header_of_a_session() -> None:
+def test_the_version_header_of_a_session_is_a_handshake_revision() -> None:
     check_session_version({})
     check_session_version({VERSION: b"2025-03-26"})
-    refused(400, check_session_version, {VERSION: b"1999-01-01"})
-    refused(400, check_session_version, {VERSION: b"2026-07-28"})
+    refusal_of(400, check_session_version, {VERSION: b"1999-01-01"})
+    refusal_of(400, check_session_version, {VERSION: b"2026-07-28"})
 
 
-# --- headers against body
+# --- headers that repeat members of the body
 
 READ = {VERSION: b"2026-07-28", METHOD: b"resources/read", NAME: b"file:///a"}
 
 
-def test_headers_like_the_body_pass() -> None:
+def test_headers_that_match_the_body_are_accepted() -> None:
     check_version(READ)
     check_header_params(READ, opened(uri="file:///a"))
     check_header_params({VERSION: b" 2026-07-28", METHOD: b"ping\t"}, opened("ping"))
@@ -237,10 +239,10 @@ def test_headers_like_the_body_pass() -> None:
         {NAME: b"=?base64?ZmlsZT!vLy9h?="},
     ],
 )
-def test_header_unlike_the_body_is_refused(change: dict[bytes, bytes | None]) -> None:
+def test_header_that_differs_from_the_body_is_refused(change: dict[bytes, bytes | None]) -> None:
     """Security H36-H39."""
     headers = {name: value for name, value in (READ | change).items() if value is not None}
-    error = refused(400, check_header_params, headers, opened(uri="file:///a"))
+    error = refusal_of(400, check_header_params, headers, opened(uri="file:///a"))
     assert error.code == -32020
 
 
@@ -248,12 +250,12 @@ def test_name_that_looks_encoded_must_be_encoded() -> None:
     name = "=?base64?eA==?="
     request = opened("tools/call", name=name)
     headers = READ | {METHOD: b"tools/call"}
-    refused(400, check_header_params, headers | {NAME: name.encode()}, request)
+    refusal_of(400, check_header_params, headers | {NAME: name.encode()}, request)
     check_header_params(headers | {NAME: b"=?base64?PT9iYXNlNjQ/ZUE9PT89?="}, request)
 
 
 def test_missing_version_header_is_refused() -> None:
-    assert refused(400, check_version, {}).code == -32020
+    assert refusal_of(400, check_version, {}).code == -32020
 
 
 def test_mismatch_is_reported_before_faults_of_the_body() -> None:
@@ -270,7 +272,7 @@ def test_mismatch_is_reported_before_faults_of_the_body() -> None:
 
 
 def test_many_headers_of_one_name_are_joined_in_linear_time() -> None:
-    """A bug: each refusal was added to those before it."""
+    """Joining each value to all those before it would take quadratic time."""
     pairs = [(b"x-many", b"value")] * 100_000
     began = time.process_time()
     assert len(read_headers(pairs)[b"x-many"]) == 7 * len(pairs) - 2
@@ -296,10 +298,10 @@ def test_accepted_types_are_a_bit_mask() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameter", "taken"), [(b"q=0", 0), (b"q=0.000", 0), (b"Q=0", 0), (b"q=0.001", 1), (b"x=0", 1), (b"q=1", 1)]
+    ("parameter", "accepted"), [(b"q=0", 0), (b"q=0.000", 0), (b"Q=0", 0), (b"q=0.001", 1), (b"x=0", 1), (b"q=1", 1)]
 )
-def test_a_quality_of_zero_refuses_a_type(parameter: bytes, taken: int) -> None:
-    assert accepted_types(b"application/json; " + parameter) == taken
+def test_a_quality_of_zero_refuses_a_type(parameter: bytes, accepted: int) -> None:
+    assert accepted_types(b"application/json; " + parameter) == accepted
 
 
 @pytest.mark.parametrize(
@@ -318,12 +320,12 @@ def test_length_of_a_body_is_bounded(length: bytes, limit: int, fits: bool) -> N
     if fits:
         assert check_post(headers, limit) == 3
     else:
-        assert str(limit) in refused(413, check_post, headers, limit).message
+        assert str(limit) in refusal_of(413, check_post, headers, limit).message
 
 
 @pytest.mark.parametrize("length", [b"", b"-1", b"1.0", b"0x1", b" 1"])
 def test_length_that_is_not_a_number_is_refused(length: bytes) -> None:
-    refused(400, check_post, POST | {b"content-length": length}, 100)
+    refusal_of(400, check_post, POST | {b"content-length": length}, 100)
 
 
 def test_request_without_params_names_no_version() -> None:
@@ -348,7 +350,7 @@ def test_any_version_in_meta_takes_precedence(params: bytes, era: str) -> None:
 
 
 def test_a_refusal_has_its_headers() -> None:
-    error = refused(415, check_post, POST | {b"content-encoding": b"gzip"}, 100)
+    error = refusal_of(415, check_post, POST | {b"content-encoding": b"gzip"}, 100)
     assert isinstance(error, HttpRefusal)
     assert error.headers == ((b"connection", b"close"), (b"accept-encoding", b"identity"))
     assert error.message == str(error) == "The body must not be compressed."
@@ -359,7 +361,7 @@ def test_a_refusal_has_its_headers() -> None:
     "name", [b"last-event-id", b"content-encoding", b"transfer-encoding", b"content-type", b"host", b"origin"]
 )
 def test_a_repeated_decisive_header_closes_the_connection(name: bytes) -> None:
-    error = refused(400, read_headers, [(b"a", b"b"), (name, b"x"), (name, b"y")])
+    error = refusal_of(400, read_headers, [(b"a", b"b"), (name, b"x"), (name, b"y")])
     assert isinstance(error, HttpRefusal)
     assert error.headers == ((b"connection", b"close"),)
     assert name.decode() in error.message
