@@ -86,15 +86,21 @@ async def test_a_completer_may_use_the_other_arguments_and_the_context() -> None
     async def with_context(typed: str, ctx: Context[Any]) -> list[str]:
         return [typed, ctx.server.info.name]
 
+    def context_first(ctx: Context[Any], typed: str) -> list[str]:
+        return [typed, ctx.server.info.name]
+
+    def typed_by_position(typed: str, /, ctx: Context[Any]) -> list[str]:
+        return [typed, ctx.server.info.name]
+
     def all_three(ctx: Context[Any], typed: str, others: Any) -> list[str]:
         return [typed, ctx.server.info.name, *others]
-
-    def only(typed: str, limit: int = 3) -> list[str]:
-        return [typed, str(limit)]
 
     assert (await completed(Complete(both), "n", {"ship": "Mary"}))["values"] == ["n", "Mary"]
     assert (await completed(Complete(both), "n"))["values"] == ["n"]
     assert (await completed(Complete(with_context), "n"))["values"] == ["n", "s"]
+    assert (await completed(Complete(context_first), "n"))["values"] == ["n", "s"]
+    assert (await completed(Complete(typed_by_position), "n"))["values"] == ["n", "s"]
+    assert (await completed(Complete(all_three), "n", {"ship": "Mary"}))["values"] == ["n", "s", "ship"]
     assert (await completed(Complete(lambda *given: [str(len(given))])))["values"] == ["1"]
     assert (await completed(Complete(lambda typed: None)))["values"] == []
     assert (await completed(Complete(lambda typed: (5, "x"))))["values"] == ["5", "x"]

@@ -127,8 +127,9 @@ class Completions:
                 filled[marker.context] = self._services.context(request)
             async with OpenDependencies(self._services, request, filled.get(marker.context or "")) as opened:
                 await opened.fill(marker.needs, filled)
+                filled |= zip(marker.names, given, strict=False)  # by name: the context may be the first parameter
                 complete = self._services.pool.adapt(functools.partial(marker.values, **filled))
-                values = await complete(owner_of(request), *given)
+                values = await complete(owner_of(request), *given[len(marker.names) :])
                 return completion_of(values, is_shown)  # read while its dependencies are open
 
         return run_completer

@@ -23,19 +23,30 @@ class Complete:
     dependencies.
     """
 
-    __slots__ = ("context", "needs", "takes_others", "values")
+    __slots__ = ("context", "names", "needs", "takes_others", "values")
 
     context: str | None
     """The name of the parameter that takes the `Context`."""
     needs: Needs
     """The parameters that dependencies fill."""
+    names: tuple[str, ...]
+    """The parameters of the typed text and the other arguments, unless they are taken by position only."""
 
     def __init__(self, values: Completer | Sequence[str]) -> None:
         if isinstance(values, str) or not (callable(values) or isinstance(values, Sequence)):
             raise TypeError("Complete() takes a function or a list of texts, such as Complete(vessels).")
         self.values = values
         self.context, self.needs = needs_of(values) if callable(values) else (None, {})
-        self.takes_others = callable(values) and _takes_two(values, {self.context, *self.needs})
+        filled = {self.context, *self.needs}
+        self.takes_others = callable(values) and _takes_two(values, filled)
+        self.names = _names_of(values, filled) if callable(values) else ()
+
+
+def _names_of(function: Completer, filled: Collection[str | None]) -> tuple[str, ...]:
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in filled]
+    if any(p.kind is p.POSITIONAL_ONLY for p in parameters):
+        return ()
+    return tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
 
 
 def _takes_two(function: Completer, filled: Collection[str | None]) -> bool:
