@@ -147,21 +147,21 @@ class Script:
             writer.close()
 
     async def _answer(self, message: dict[str, Any], writer: asyncio.StreamWriter) -> None:
-        expected = self.answers.get(message["method"], Refusal(-32601))
+        answer = self.answers.get(message["method"], Refusal(-32601))
         try:
-            if callable(expected):
-                expected = expected(message)
-            if inspect.isawaitable(expected):
-                expected = await expected
+            if callable(answer):
+                answer = answer(message)
+            if inspect.isawaitable(answer):
+                answer = await answer
         except Refusal as refusal:
-            expected = refusal
-        if expected is SILENCE or writer.is_closing():
+            answer = refusal
+        if answer is SILENCE or writer.is_closing():
             return
-        if isinstance(expected, Refusal):
-            self.say(id=message["id"], error=expected.error)
+        if isinstance(answer, Refusal):
+            self.say(id=message["id"], error=answer.error)
             return
-        whole = {"resultType": "complete", **expected} if self.revision == STATELESS else expected
-        self.say(id=message["id"], result=whole)
+        result = {"resultType": "complete", **answer} if self.revision == STATELESS else answer
+        self.say(id=message["id"], result=result)
 
     def say(self, **message: Any) -> None:
         """Send a message."""

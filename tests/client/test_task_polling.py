@@ -63,7 +63,7 @@ for line in sys.stdin:
         if token is not None:
             say(method="notifications/progress", params={"progressToken": token, "progress": polls, **RELATED})
         say(id=id, result={**TASK, **state})
-        if state.get("told"):
+        if state.get("notified"):
             say(method="notifications/tasks/status", params={**TASK, "status": "completed"})
     elif method == "tasks/result" and polls <= len(STATES) and STATES[polls - 1]["status"] == "input_required":
         waiting = id
@@ -190,7 +190,7 @@ def test_a_status_notification_ends_the_wait_for_the_next_poll(progress: Any) ->
     """The server asks for a minute between polls, and reports its end by a notification after the first."""
 
     async def test() -> None:
-        async with scripted({**WORKING, "told": True, "pollInterval": 60_000}, COMPLETED) as client:
+        async with scripted({**WORKING, "notified": True, "pollInterval": 60_000}, COMPLETED) as client:
             assert (await client.call_tool("required", progress=progress)).text == "done"
             assert methods(await read_log(client)).count("tasks/get") == 2
 

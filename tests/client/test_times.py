@@ -262,11 +262,11 @@ def test_timeouts_are_paused_until_the_last_elicitation_is_answered() -> None:
             Script(HANDSHAKE, tools__call=run_steps) as server,
             server.client(timeout=10, elicitation=answer_slowly) as it,
         ):
-            for asks, other, fine in ((53, 47, True), (55, 59, False)):
+            for asks, other, in_time in ((53, 47, True), (55, 59, False)):
                 first = asyncio.ensure_future(it.call_tool("asks", {"last": asks}))
                 await asyncio.sleep(7)
                 second = asyncio.ensure_future(it.call_tool("other", {"last": other}))
-                if fine:
+                if in_time:
                     assert [(await each).text for each in (first, second)] == ["done"] * 2
                 else:
                     assert await seconds_to_failure(first) == pytest.approx(60 - 7)

@@ -1,4 +1,4 @@
-"""From the Authorization header to a principal: challenges, scopes, what is remembered, and proofs of keys."""
+"""From the Authorization header to a principal: challenges, scopes, cached tokens, and proofs of keys (DPoP)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Clock:
         return self.now
 
 
-class Table:
+class TableVerifier:
     """A verifier that knows some tokens, and counts its calls."""
 
     trusted_seconds = 60.0
@@ -57,11 +57,11 @@ class Table:
     def __init__(self, *issuers: str, **known: Principal | Exception) -> None:
         self.issuers = issuers
         self.known: dict[str, Principal | Exception] = dict(known)
-        self.asked = 0
+        self.calls = 0
         self.forget: Callable[[], None] = lambda: None
 
     async def verify(self, token: str) -> Principal | None:
-        self.asked += 1
+        self.calls += 1
         found = self.known.get(token)
         if isinstance(found, Exception):
             raise found
@@ -90,7 +90,7 @@ def authenticate(auth: TokenAuth, value: str | None, method: str = "POST", **hea
 
 
 def refusal(auth: TokenAuth, value: str | None, **headers: str) -> tuple[int, str, str]:
-    """Status, challenge and message."""
+    """Return the status, the challenge and the message of a refused request."""
     with pytest.raises(HttpRefusal) as refused:
         authenticate(auth, value, **headers)
     error = refused.value
@@ -99,52 +99,54 @@ def refusal(auth: TokenAuth, value: str | None, **headers: str) -> tuple[int, st
 
 
 def test_a_known_token_returns_its_principal() -> None:
-    auth = TokenAuth(Table(good=ANN))
+    auth = TokenAuth(TableVerifier(good=ANN))
     assert authenticate(auth, "Bearer good") is ANN
     assert authenticate(auth, "bearer  good\t") is ANN
 
 
 def test_a_request_without_a_token_gets_a_challenge_without_an_error_code() -> None:
-    status, challenge, _ = refusal(TokenAuth(Table("https://id.example"), require_scopes=["read", "list"]), None)
+    status, challenge, _ = refusal(
+        TokenAuth(TableVerifier("https://id.example"), require_scopes=["read", "list"]), None
+    )
     metadata = "https://docs.example/.well-known/oauth-protected-resource/mcp"
     assert (status, challenge) == (401, f'Bearer resource_metadata="{metadata}", scope="read list"')
 
 
 def test_without_an_authorization_server_the_challenge_has_no_metadata_url() -> None:
-    assert refusal(TokenAuth(Table()), None)[:2] == (401, "Bearer")
+    assert refusal(TokenAuth(TableVerifier()), None)[:2] == (401, "Bearer")
 
 
 @pytest.mark.parametrize("value", ["Bearer other", "Bearer", "Bearer ", "Basic good", "good", "Bearer a b", "Bearer é",
                                    "Bearer good, Bearer good", 'Bearer "good"', "Bearer \0"])  # fmt: skip
 def test_an_invalid_header_gets_invalid_token_and_is_not_repeated(value: str) -> None:
-    status, challenge, message = refusal(TokenAuth(Table(good=ANN)), value)
+    status, challenge, message = refusal(TokenAuth(TableVerifier(good=ANN)), value)
     assert (status, challenge) == (401, 'Bearer error="invalid_token"')
     assert "other" not in message
 
 
 def test_the_longest_token_is_verified_and_a_longer_one_is_not() -> None:
-    table = Table()
+    table = TableVerifier()
     refusal(TokenAuth(table), "Bearer " + "a" * MAX_TOKEN_BYTES)
-    assert table.asked == 1
+    assert table.calls == 1
     refusal(TokenAuth(table), "Bearer " + "a" * (MAX_TOKEN_BYTES + 1))
-    assert table.asked == 1
+    assert table.calls == 1
 
 
 def test_verifiers_are_tried_in_order_until_one_accepts_the_token() -> None:
     bob = Principal(subject="bob")
-    first, second, third = Table(a=ANN), Table(b=bob), Table(b=ANN)
+    first, second, third = TableVerifier(a=ANN), TableVerifier(b=bob), TableVerifier(b=ANN)
     auth = TokenAuth(first, second, third)
     assert authenticate(auth, "Bearer b") is bob
-    assert (first.asked, second.asked, third.asked) == (1, 1, 0)
+    assert (first.calls, second.calls, third.calls) == (1, 1, 0)
 
 
 def test_the_reason_of_a_verifier_is_sent_to_the_client() -> None:
-    auth = TokenAuth(Table(old=InvalidToken("The token has expired.")))
+    auth = TokenAuth(TableVerifier(old=InvalidToken("The token has expired.")))
     assert refusal(auth, "Bearer old") == (401, 'Bearer error="invalid_token"', "The token has expired.")
 
 
 def test_a_token_that_cannot_be_verified_now_is_refused_without_details() -> None:
-    auth = TokenAuth(Table(some=VerifierUnavailable("10.0.0.1 did not answer")))
+    auth = TokenAuth(TableVerifier(some=VerifierUnavailable("10.0.0.1 did not answer")))
     status, challenge, message = refusal(auth, "Bearer some")
     assert (status, challenge) == (503, "")
     assert "10.0.0.1" not in message
@@ -152,14 +154,14 @@ def test_a_token_that_cannot_be_verified_now_is_refused_without_details() -> Non
 
 def test_another_verifier_may_accept_a_token_while_one_is_down() -> None:
     down = VerifierUnavailable("down")
-    auth = TokenAuth(Table(a=down, b=down), Table(a=ANN))
+    auth = TokenAuth(TableVerifier(a=down, b=down), TableVerifier(a=ANN))
     assert authenticate(auth, "Bearer a") is ANN
     assert refusal(auth, "Bearer b")[0] == 503
 
 
 def test_the_reason_of_an_outage_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    auth = TokenAuth(Table(some=VerifierUnavailable("10.0.0.1 did not answer")), clock=clock)
+    auth = TokenAuth(TableVerifier(some=VerifierUnavailable("10.0.0.1 did not answer")), clock=clock)
     for seconds in (0.0, WARN_SECONDS - 0.001, 0.001):
         clock.now += seconds
         refusal(auth, "Bearer some")
@@ -169,39 +171,39 @@ def test_the_reason_of_an_outage_is_logged_once_a_minute(caplog: pytest.LogCaptu
 
 
 def test_a_missing_scope_gets_403_with_all_required_scopes() -> None:
-    auth = TokenAuth(Table("https://id.example", good=ANN), require_scopes=["read", "write"])
+    auth = TokenAuth(TableVerifier("https://id.example", good=ANN), require_scopes=["read", "write"])
     status, challenge, _ = refusal(auth, "Bearer good")
     assert status == 403
     assert challenge.startswith('Bearer error="insufficient_scope", scope="read write", resource_metadata="https://')
 
 
 def test_a_verified_token_is_cached_for_as_long_as_its_verifier_allows() -> None:
-    clock, table = Clock(), Table(good=ANN)
+    clock, table = Clock(), TableVerifier(good=ANN)
     auth = TokenAuth(table, clock=clock)
     authenticate(auth, "Bearer good")
     clock.now += table.trusted_seconds
     authenticate(auth, "Bearer good")
-    assert table.asked == 1
+    assert table.calls == 1
     clock.now += 0.001
     authenticate(auth, "Bearer good")
-    assert table.asked == 2
+    assert table.calls == 2
 
 
 @pytest.mark.parametrize("length", [MAX_KEY_BYTES, MAX_KEY_BYTES + 1])
 def test_a_long_token_is_cached_in_bounded_memory(length: int) -> None:
     token = "x" * (length - len("Bearer "))
-    table = Table(**{token: ANN})
+    table = TableVerifier(**{token: ANN})
     auth = TokenAuth(table)
     for _ in range(2):
         assert authenticate(auth, f"Bearer {token}") is ANN
     assert (auth.known({b"authorization": f"Bearer {token}".encode()}) is ANN) == (length <= MAX_KEY_BYTES)
-    assert table.asked == 1
+    assert table.calls == 1
     assert all(len(key) <= MAX_KEY_BYTES for key in auth._remembered)
 
 
 def test_a_cached_token_ends_at_its_expiry() -> None:
     clock = Clock()
-    table = Table(good=Principal(subject="ann", expires=clock.now + 10))
+    table = TableVerifier(good=Principal(subject="ann", expires=clock.now + 10))
     auth = TokenAuth(table, clock=clock)
     authenticate(auth, "Bearer good")
     clock.now += 10.001
@@ -209,7 +211,7 @@ def test_a_cached_token_ends_at_its_expiry() -> None:
 
 
 def test_a_token_whose_verifier_reports_a_change_is_verified_again() -> None:
-    table = Table(good=ANN)
+    table = TableVerifier(good=ANN)
     auth = TokenAuth(table)
     authenticate(auth, "Bearer good")
     table.known.clear()
@@ -221,15 +223,15 @@ def test_a_token_whose_verifier_reports_a_change_is_verified_again() -> None:
 def test_a_token_verified_before_a_change_is_not_cached_after_it() -> None:
     """The issuer withdraws a key while a token that it signed is being verified."""
 
-    class Slow(Table):
+    class Slow(TableVerifier):
         def __init__(self) -> None:
             super().__init__(good=ANN)
-            self.asked_now, self.go_on = asyncio.Event(), asyncio.Event()
+            self.began, self.released = asyncio.Event(), asyncio.Event()
 
         async def verify(self, token: str) -> Principal | None:
             found = await super().verify(token)
-            self.asked_now.set()
-            await self.go_on.wait()
+            self.began.set()
+            await self.released.wait()
             return found
 
     async def main() -> None:
@@ -242,10 +244,10 @@ def test_a_token_verified_before_a_change_is_not_cached_after_it() -> None:
             return found if isinstance(found, Principal) else await found
 
         first = asyncio.create_task(ask())
-        await table.asked_now.wait()
+        await table.began.wait()
         table.known.clear()
         table.forget()
-        table.go_on.set()
+        table.released.set()
         assert await first is ANN
         with pytest.raises(HttpRefusal):
             await ask()
@@ -254,20 +256,20 @@ def test_a_token_verified_before_a_change_is_not_cached_after_it() -> None:
 
 
 def test_a_slow_verifier_delays_only_its_own_tokens() -> None:
-    class Slow(Table):
+    class Slow(TableVerifier):
         most = now = 0
 
         async def verify(self, token: str) -> Principal | None:
             self.now += 1
             self.most = max(self.most, self.now)
-            await go_on.wait()
+            await released.wait()
             self.now -= 1
             return None
 
-    go_on = asyncio.Event()
+    released = asyncio.Event()
 
     async def main() -> None:
-        quick, slow = Table(good=ANN), Slow()
+        quick, slow = TableVerifier(good=ANN), Slow()
         auth = TokenAuth(quick, slow)
 
         async def ask(token: str) -> Principal:
@@ -279,7 +281,7 @@ def test_a_slow_verifier_delays_only_its_own_tokens() -> None:
             await asyncio.sleep(0)
         assert slow.now == MAX_VERIFYING
         assert await asyncio.wait_for(ask("good"), 5) is ANN
-        go_on.set()
+        released.set()
         refused = await asyncio.gather(*waiting, return_exceptions=True)
         assert all(isinstance(error, HttpRefusal) for error in refused)
         assert slow.most == MAX_VERIFYING
@@ -324,14 +326,14 @@ def test_a_token_and_its_cached_result_end_after_the_same_leeway(leeway: float) 
 
 def test_accepted_tokens_are_cached_up_to_a_limit_and_refused_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_auth, "MAX_REMEMBERED_TOKENS", 2)
-    table = Table(a=ANN, b=ANN, c=ANN)
+    table = TableVerifier(a=ANN, b=ANN, c=ANN)
     auth = TokenAuth(table)
     refusal(auth, "Bearer x")
     for token in ("a", "b", "c", "b", "c"):
         authenticate(auth, f"Bearer {token}")
-    assert table.asked == 4
+    assert table.calls == 4
     authenticate(auth, "Bearer a")
-    assert table.asked == 5
+    assert table.calls == 5
 
 
 # -- tokens that are bound to a key
@@ -349,7 +351,7 @@ def proof(clock: Clock, id: str, **changes: Any) -> str:
 
 def test_a_bound_token_needs_a_new_proof_for_each_request() -> None:
     clock = Clock()
-    auth = TokenAuth(Table(bound=BOUND), clock=clock)
+    auth = TokenAuth(TableVerifier(bound=BOUND), clock=clock)
     assert authenticate(auth, "DPoP bound", dpop=proof(clock, "1")) is BOUND
     assert authenticate(auth, "DPoP bound", dpop=proof(clock, "2")) is BOUND
     status, challenge, message = refusal(auth, "DPoP bound", dpop=proof(clock, "2"))
@@ -359,7 +361,7 @@ def test_a_bound_token_needs_a_new_proof_for_each_request() -> None:
 
 def test_a_bound_token_is_not_accepted_as_a_plain_one_even_if_cached() -> None:
     clock = Clock()
-    auth = TokenAuth(Table(bound=BOUND), clock=clock)
+    auth = TokenAuth(TableVerifier(bound=BOUND), clock=clock)
     assert refusal(auth, "Bearer bound")[:2] == (401, f'DPoP error="invalid_token", algs="{" ".join(ALGORITHMS)}"')
     authenticate(auth, "DPoP bound", dpop=proof(clock, "1"))
     assert refusal(auth, "Bearer bound")[:2] == (401, f'DPoP error="invalid_token", algs="{" ".join(ALGORITHMS)}"')
@@ -368,13 +370,13 @@ def test_a_bound_token_is_not_accepted_as_a_plain_one_even_if_cached() -> None:
 
 def test_a_plain_token_is_not_accepted_with_a_proof() -> None:
     clock = Clock()
-    auth = TokenAuth(Table(bound=ANN), clock=clock)
+    auth = TokenAuth(TableVerifier(bound=ANN), clock=clock)
     assert "not bound to a key" in refusal(auth, "DPoP bound", dpop=proof(clock, "1"))[2]
 
 
 def test_a_proof_is_valid_for_one_method_and_url() -> None:
     clock = Clock()
-    auth = TokenAuth(Table(bound=BOUND), clock=clock)
+    auth = TokenAuth(TableVerifier(bound=BOUND), clock=clock)
     assert refusal(auth, "DPoP bound", dpop=proof(clock, "1", htm="GET"))[0] == 401
     assert refusal(auth, "DPoP bound", dpop=proof(clock, "2", htu="https://docs.example/other"))[0] == 401
 
@@ -383,7 +385,7 @@ def test_a_proof_is_valid_for_one_method_and_url() -> None:
 
 
 def test_the_metadata_names_the_resource_its_authorization_servers_and_scopes() -> None:
-    auth = TokenAuth(Table("https://a.example"), Table("https://b.example", "https://a.example"),
+    auth = TokenAuth(TableVerifier("https://a.example"), TableVerifier("https://b.example", "https://a.example"),
                      require_scopes=["read"], scopes=["write", "read"])  # fmt: skip
     assert json.loads(auth.metadata(URL)) == {
         "resource": URL,
@@ -405,7 +407,7 @@ def test_the_metadata_is_at_the_well_known_url_of_the_resource(url: str, metadat
 
 
 def test_a_verifier_or_a_list_of_verifiers_becomes_a_token_auth() -> None:
-    one, other = Table(), Table()
+    one, other = TableVerifier(), TableVerifier()
     assert as_token_auth(one).verifiers == (one,)
     assert as_token_auth([one, other]).verifiers == (one, other)
     auth = TokenAuth(one)

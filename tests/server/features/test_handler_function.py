@@ -128,7 +128,7 @@ async def test_context_is_injected_by_annotation_into_every_kind_of_function(rev
         assert (await read(server, uri, revision, id=7))[0]["text"] == expected
 
 
-# -- what does not fit is found at registration
+# -- invalid parameters are refused at registration
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_parameters_with_defaults_and_keyword_parameters_are_accepted() -> None:
     server.resources.add("a:{x}/{y}", lambda **variables: "")
 
 
-# -- time
+# -- timeouts
 
 
 @looped
@@ -245,7 +245,7 @@ def test_no_client_name_puts_a_caller_into_the_share_of_another(principal: str) 
 
 @looped
 async def test_a_blocking_function_delays_no_other_request() -> None:
-    """security F08"""
+    """Security F08."""
     server = Server("s")
     released = threading.Event()
     server.resources.add("a:blocks", lambda: str(released.wait(20)))
@@ -346,20 +346,20 @@ def test_clients_of_one_address_are_distinguished_by_64_characters_of_their_name
     assert (owners[0] == owners[1]) is same
 
 
-@pytest.mark.parametrize("question", ["elicit", "elicit_url", "sample", "roots", "ask", "once"])
+@pytest.mark.parametrize("method", ["elicit", "elicit_url", "sample", "roots", "ask", "once"])
 @pytest.mark.parametrize("inline", [False, True])
 @looped
 async def test_the_error_of_a_plain_function_that_requests_input_advises_async(
-    question: str, inline: bool, caplog: pytest.LogCaptureFixture
+    method: str, inline: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     def asks(ctx: Context) -> str:
-        return str(getattr(ctx, question)("x"))
+        return str(getattr(ctx, method)("x"))
 
     server = Server("s")
     server.tools.add(asks, inline=inline)
     async with Wire(server) as wire:
         assert (await wire.ask("tools/call", {"name": "asks"}))["result"]["isError"] is True
-    assert f"declare the handler with `async def`, and write `await ctx.{question}(…)`" in caplog.text
+    assert f"declare the handler with `async def`, and write `await ctx.{method}(…)`" in caplog.text
 
 
 def test_a_plain_function_may_have_a_context() -> None:

@@ -267,7 +267,7 @@ def test_an_invalid_completer_is_refused_at_registration(values: Any) -> None:
 
 @looped
 async def test_the_answer_to_many_unknown_arguments_is_short() -> None:
-    """A bug: each line was a message, so that the answer was three times the input."""
+    """With a line for each unknown argument the answer would be three times as long as the request."""
     server = Server("s")
     server.prompts.add(lambda a="": a, name="greet")
     error = (await ask(server, "prompts/get", {"name": "greet", "arguments": {f"k{n}": "x" for n in range(5_000)}}))[
@@ -278,7 +278,7 @@ async def test_the_answer_to_many_unknown_arguments_is_short() -> None:
     assert len(error["message"]) < 1_000
 
 
-# -- what a prompt may return, and what it may not
+# -- values that a prompt returns
 
 
 async def filled_with(value: Any, **options: Any) -> Any:

@@ -17,8 +17,8 @@ from wharfinger.server.context import Context
 from wharfinger.server.middleware.chain import Call, Next, Result, transparent
 
 
-def seeing(server: Server, *methods: str, name: str = "hook") -> list[str]:
-    """Add middleware, and return the list of what it sees."""
+def record_calls(server: Server, *methods: str, name: str = "hook") -> list[str]:
+    """Add middleware, and return the list in which it records its calls."""
     seen: list[str] = []
 
     async def hook(call: Call, next: Next) -> Result:
@@ -29,7 +29,7 @@ def seeing(server: Server, *methods: str, name: str = "hook") -> list[str]:
     return seen
 
 
-def made() -> Server:
+def make_server() -> Server:
     server = Server("s")
 
     @server.tool
@@ -50,8 +50,8 @@ def made() -> Server:
 @pytest.mark.parametrize("revision", ALL)
 @looped
 async def test_middleware_wraps_every_request(revision: str) -> None:
-    server = made()
-    seen = seeing(server)
+    server = make_server()
+    seen = record_calls(server)
     stateless = revision == ALL[-1]
     async with Wire(server, revision) as wire:
         for method, params in {
@@ -70,7 +70,7 @@ async def test_middleware_wraps_every_request(revision: str) -> None:
 
 @looped
 async def test_the_first_middleware_is_outermost() -> None:
-    server = made()
+    server = make_server()
     order: list[str] = []
 
     def named(name: str) -> Any:
@@ -93,9 +93,9 @@ async def test_the_first_middleware_is_outermost() -> None:
 
 @looped
 async def test_middleware_for_some_methods_does_not_affect_others() -> None:
-    server = made()
+    server = make_server()
     before = dict(server.handlers)
-    seen = seeing(server, "tools/call", "resources/read")
+    seen = record_calls(server, "tools/call", "resources/read")
     assert {method for method in before if server.handlers[method] is not before[method]} == {
         "resources/read",
         "tools/call",
@@ -110,14 +110,14 @@ async def test_middleware_for_some_methods_does_not_affect_others() -> None:
 @looped
 async def test_middleware_also_applies_to_features_registered_later() -> None:
     server = Server("s")
-    seen = seeing(server)
+    seen = record_calls(server)
     server.resources.add("a:b", lambda: "text")
     await ask(server, "resources/read", {"uri": "a:b"})
     assert seen == ["resources/read hook"]
 
 
 def test_without_middleware_handlers_are_not_wrapped() -> None:
-    server = made()
+    server = make_server()
     assert server.handlers["resources/read"] == server.resources.read
     assert server.handlers["tools/call"] == server.tools.call
 
@@ -125,7 +125,7 @@ def test_without_middleware_handlers_are_not_wrapped() -> None:
 @pytest.mark.parametrize("revision", ERAS)
 @looped
 async def test_middleware_may_change_the_request_and_the_result(revision: str) -> None:
-    server = made()
+    server = make_server()
 
     @server.middleware("tools/call")
     async def hook(call: Call, next: Next) -> Result:
@@ -139,7 +139,7 @@ async def test_middleware_may_change_the_request_and_the_result(revision: str) -
 
 @looped
 async def test_middleware_may_answer_by_itself_or_refuse() -> None:
-    server = made()
+    server = make_server()
 
     @server.middleware("resources/read")
     async def answers(call: Call, next: Next) -> Result:
@@ -156,7 +156,7 @@ async def test_middleware_may_answer_by_itself_or_refuse() -> None:
 @pytest.mark.parametrize("revision", ALL)
 @looped
 async def test_a_tool_error_of_middleware_is_a_failed_result(revision: str) -> None:
-    server = made()
+    server = make_server()
 
     @server.middleware("tools/call")
     async def closed(call: Call, next: Next) -> Result:
@@ -169,8 +169,8 @@ async def test_a_tool_error_of_middleware_is_a_failed_result(revision: str) -> N
 
 
 @looped
-async def test_middleware_sees_the_caller_and_pages_as_they_are_cached() -> None:
-    server = made()
+async def test_middleware_sees_the_caller_and_the_encoded_pages_of_a_list() -> None:
+    server = make_server()
     seen: list[Any] = []
 
     @server.middleware
@@ -185,7 +185,7 @@ async def test_middleware_sees_the_caller_and_pages_as_they_are_cached() -> None
 
 @looped
 async def test_a_resource_that_middleware_forbids_cannot_be_found_in_another_way() -> None:
-    server = made()
+    server = make_server()
 
     @server.tool
     async def through(ctx: Context[Any]) -> str:
@@ -210,17 +210,17 @@ async def test_a_resource_that_middleware_forbids_cannot_be_found_in_another_way
 
 
 @looped
-async def test_notifications_have_no_hooks() -> None:
-    server = made()
-    seen = seeing(server)
+async def test_notifications_do_not_pass_through_middleware() -> None:
+    server = make_server()
+    seen = record_calls(server)
     async with Wire(server, "2025-11-25") as wire:
         await wire.ask("ping")
     assert seen == ["initialize hook", "ping hook"]
 
 
 @looped
-async def test_an_opening_that_middleware_refuses_is_refused() -> None:
-    server = made()
+async def test_middleware_may_refuse_initialize() -> None:
+    server = make_server()
 
     @server.middleware("initialize")
     async def hook(call: Call, next: Next) -> Result:
@@ -311,7 +311,7 @@ def test_middleware_with_too_few_parameters_is_refused_at_registration() -> None
 
 @looped
 async def test_outermost_middleware_runs_first_in_any_order_of_registration() -> None:
-    server = made()
+    server = make_server()
     seen: list[str] = []
 
     def named(name: str) -> Any:
@@ -333,28 +333,28 @@ def test_pass_through_middleware_does_not_load_stored_blobs() -> None:
         return await next(call)
 
     for hook, takes in ((passes, False), (transparent(functools.partial(passes)), True)):
-        server = made()
+        server = make_server()
         server.add_middleware(hook)
         assert server.methods.may_differ("tools/list") is not takes
         request = opened(server, "resources/read", {"uri": "a:b"})
         request.accepts_lazy_blobs = True
-        asyncio.run(_served(server, request))
+        asyncio.run(serve(server, request))
         assert request.accepts_lazy_blobs is takes
 
 
-async def _served(server: Server, request: Any) -> None:
+async def serve(server: Server, request: Any) -> None:
     await server.handlers["resources/read"](request)
 
 
 def test_a_method_without_middleware_has_no_wrapper() -> None:
-    server = made()
+    server = make_server()
     methods, bare = server.methods, server.handlers["tools/call"]
     assert not methods.has_middleware("tools/call")
-    seeing(server, "tools/list")
+    record_calls(server, "tools/list")
     assert server.handlers["tools/call"] is bare
     assert methods.has_middleware("tools/list") and not methods.has_middleware("tools/call")
     assert methods.may_differ("tools/list") and not methods.may_differ("tools/call")
-    seeing(server, "tools/call")
+    record_calls(server, "tools/call")
     assert server.handlers["tools/call"] is not bare
     methods.set("tools/call", bare)
     assert server.handlers["tools/call"] is not bare
