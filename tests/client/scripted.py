@@ -75,13 +75,13 @@ Answer = Callable[[dict[str, Any]], Any]
 class Script:
     """A server of one revision. `answers` maps a method to a result, a Refusal, SILENCE or a function of the message.
 
-    `asked` contains every received message in order, and `times` the time of each.
+    `received` contains every received message in order, and `times` the time of each.
     """
 
     def __init__(self, revision: str = STATELESS, *, capabilities: Any = None, **answers: Any) -> None:
         self.revision = revision
         self.answers: dict[str, Any] = {name.replace("__", "/"): answer for name, answer in answers.items()}
-        self.asked: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
         self.times: list[float] = []
         self.connections = 0
         self.writer: asyncio.StreamWriter | None = None
@@ -135,7 +135,7 @@ class Script:
         try:
             while line := await reader.readline():
                 message = json.loads(line)
-                self.asked.append(message)
+                self.received.append(message)
                 self.times.append(now())
                 if "method" in message and "id" in message:
                     task = asyncio.get_running_loop().create_task(self._answer(message, writer))
@@ -175,12 +175,12 @@ class Script:
 
     def params(self, method: str) -> list[Any]:
         """Return the params of each request or notification of this method, without `_meta`."""
-        found = [message.get("params") for message in self.asked if message.get("method") == method]
+        found = [message.get("params") for message in self.received if message.get("method") == method]
         return [each and {key: value for key, value in each.items() if key != "_meta"} for each in found]
 
     def metas(self, method: str) -> list[Any]:
         """Return the `_meta` of each request or notification of this method."""
-        return [m.get("params", {}).get("_meta") for m in self.asked if m.get("method") == method]
+        return [m.get("params", {}).get("_meta") for m in self.received if m.get("method") == method]
 
     def count(self, method: str) -> int:
         """Return the number of requests and notifications of this method."""
@@ -188,7 +188,7 @@ class Script:
 
     def when(self, method: str) -> list[float]:
         """Return the times of the requests and notifications of this method."""
-        return [at for at, message in zip(self.times, self.asked, strict=True) if message.get("method") == method]
+        return [at for at, message in zip(self.times, self.received, strict=True) if message.get("method") == method]
 
 
 def text(words: str) -> dict[str, Any]:

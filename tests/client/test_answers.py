@@ -549,7 +549,7 @@ def test_a_cached_list_is_requested_again_after_a_change_notification(method: st
                 for _ in range(2):
                     await call()
                 assert server.count(method) == 1
-                listens = [each["id"] for each in server.asked if each["method"] == "subscriptions/listen"]
+                listens = [each["id"] for each in server.received if each["method"] == "subscriptions/listen"]
                 tag = {"io.modelcontextprotocol/subscriptionId": listens[0]}
                 for name in ("tools", "prompts", "resources"):
                     server.notify(f"notifications/{name}/list_changed", _meta=tag)

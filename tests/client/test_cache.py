@@ -46,7 +46,7 @@ class CountingServer(Server):
 
     def __init__(self, ttl: float = 60.0, scope: t.CacheScope = "private") -> None:
         super().__init__("counting", ttl=ttl, cache_scope=scope, page_size=2)
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.open = asyncio.Event()
         self.open.set()
         for number in range(3):
@@ -62,16 +62,16 @@ class CountingServer(Server):
     def note(self, number: int) -> Any:
         async def note() -> str:
             await self.open.wait()
-            return f"note {number}, question {len(self.asked)}"
+            return f"note {number}, question {len(self.requested)}"
 
         return note
 
     async def count(self, call: Any, next: Any) -> Any:
-        self.asked.append(call.method)
+        self.requested.append(call.method)
         return await next(call)
 
     def times(self, method: str) -> int:
-        return self.asked.count(method)
+        return self.requested.count(method)
 
 
 READ, LIST = "resources/read", "resources/list"
@@ -216,7 +216,7 @@ def test_ping_and_tools_always_reach_the_server() -> None:
 
         @server.tool
         async def now() -> int:
-            return len(server.asked)
+            return len(server.requested)
 
         async with Client(server, revision="2026-07-28") as client:
             before = server.times("server/discover")
@@ -568,7 +568,7 @@ def test_a_result_is_not_cached_if_its_resource_changes_during_the_read() -> Non
         server = CountingServer()
         async with Client(server, revision="2026-07-28") as client, client.watch("notes://n0") as changes:
             server.open.clear()
-            server.asked.clear()
+            server.requested.clear()
             early = asyncio.ensure_future(text(client))
             await settle()
             server.resource_updated("notes://n0")
@@ -590,7 +590,7 @@ def test_a_refused_cursor_invalidates_all_pages_and_restarts_the_list() -> None:
         server, clock, valid = CountingServer(), Clock(), ["a"]
 
         async def listed(request: Request) -> Any:
-            server.asked.append("page")
+            server.requested.append("page")
             cursor = request.params.cursor
             if cursor is not t.UNSET and cursor != valid[0]:
                 raise InvalidArgument("This cursor is of no use any more.")

@@ -34,8 +34,8 @@ def probing_client(server: Script, **settings: Any) -> Client:
 
 def methods(server: Script) -> list[str]:
     """Return the methods of the requests since the last call."""
-    found = [message["method"] for message in server.asked if "id" in message]
-    server.asked.clear()
+    found = [message["method"] for message in server.received if "id" in message]
+    server.received.clear()
     server.times.clear()
     return found
 
@@ -377,13 +377,13 @@ class SlowAuth:
     def __init__(self, seconds: float, succeeds: bool = True) -> None:
         self.seconds, self.succeeds = seconds, succeeds
         self.signed_in = False
-        self.asked = 0
+        self.calls = 0
 
     async def headers(self, url: str) -> Mapping[str, str]:
         return {"Authorization": "Bearer x"} if self.signed_in else {}
 
     async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
-        self.asked += 1
+        self.calls += 1
         await asyncio.sleep(self.seconds)
         self.signed_in = self.succeeds
         return self.succeeds
@@ -398,12 +398,12 @@ def test_sign_in_may_take_longer_than_open_timeout() -> None:
                 assert client.revision == STATELESS
                 assert now() == pytest.approx(1000)
                 assert fake.new_methods() == ["server/discover"] * 2
-                assert auth.asked == 1
+                assert auth.calls == 1
             refusing = SlowAuth(5, succeeds=False)
             fake.reply_to = lambda _: (401, "who?")
             with pytest.raises(ConnectionFailed, match="401"):
                 await Client(fake.url, auth=refusing).open()
-            assert refusing.asked == 1
+            assert refusing.calls == 1
 
     run(test())
 

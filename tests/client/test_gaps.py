@@ -82,11 +82,11 @@ def test_a_stable_watch_resets_the_count_of_attempts(stable: float, waits: list[
         async with watchable(STATELESS) as server, server.client(retry=retry) as client, client.watch("a:b") as changes:
             for wait, chance in zip(waits, chances(4), strict=True):
                 begun = now()
-                listens = [each for each in server.asked if each["method"] == "subscriptions/listen"]
+                listens = [each for each in server.received if each["method"] == "subscriptions/listen"]
                 server.say(id=listens[-1]["id"], result={"resultType": "complete"})
                 assert (await anext(changes)).missed
                 assert now() - begun == pytest.approx(wait * chance)
-            listens = [each for each in server.asked if each["method"] == "subscriptions/listen"]
+            listens = [each for each in server.received if each["method"] == "subscriptions/listen"]
             server.say(id=listens[-1]["id"], result={"resultType": "complete"})
             if stable:
                 with pytest.raises(ConnectionLost, match="has ended the watch"):
@@ -353,7 +353,7 @@ def notify(server: Script, name: str, **params: Any) -> None:
     if server.revision == HANDSHAKE:
         server.notify(f"notifications/{name}", **params)
         return
-    for message in server.asked:
+    for message in server.received:
         if message.get("method") == "subscriptions/listen":
             server.notify(f"notifications/{name}", **params, _meta={TAG: message["id"]})
 
@@ -379,7 +379,7 @@ def test_a_watch_continues_over_the_next_connection_and_reports_the_gap_once(rev
             async with watch as changes:
                 assert gaps == []
                 for round in (1, 2):
-                    server.asked.clear()
+                    server.received.clear()
                     server.times.clear()
                     await server.leave()
                     await asyncio.sleep(20)
@@ -659,7 +659,7 @@ def test_a_watch_that_is_refused_on_resumption_raises_the_error() -> None:
     async def test() -> None:
         async with watchable(STATELESS) as server, server.client() as client, client.watch("a:b") as changes:
             server.answers["subscriptions/listen"] = Refusal(-32601, "no watches")
-            (listen,) = [each for each in server.asked if each["method"] == "subscriptions/listen"]
+            (listen,) = [each for each in server.received if each["method"] == "subscriptions/listen"]
             server.say(id=listen["id"], result={"resultType": "complete"})
             with pytest.raises(RemoteError, match="no watches"):
                 await anext(changes)
@@ -685,7 +685,7 @@ def test_a_watch_fails_after_watch_attempts_with_growing_delays(most: int) -> No
 
             server.answers["subscriptions/listen"] = ends
             begun = now()
-            (listen,) = [each for each in server.asked if each["method"] == "subscriptions/listen"]
+            (listen,) = [each for each in server.received if each["method"] == "subscriptions/listen"]
             server.say(id=listen["id"], result={"resultType": "complete"})
             with pytest.raises(ConnectionLost, match="has ended the watch"):
                 while True:

@@ -101,7 +101,7 @@ def test_a_call_fails_after_max_timeout_even_if_the_task_runs(revision: str) -> 
                 assert now() - begun == pytest.approx(seconds)
                 await settle()
                 assert server.params("tasks/cancel") == [{"taskId": "T"}]
-                server.asked.clear()
+                server.received.clear()
                 server.times.clear()
 
     run(test())
@@ -252,7 +252,7 @@ def test_progress_of_a_task_is_reported_and_resets_its_timeout() -> None:
             return server.task("working" if len(server.when("tasks/get")) < 5 else "completed")
 
         def tokens() -> list[Any]:
-            calls = [each["params"] for each in server.asked if each.get("method") == "tools/call"]
+            calls = [each["params"] for each in server.received if each.get("method") == "tools/call"]
             return [params for params in calls if "progressToken" in params.get("_meta", {})]
 
         async with TaskServer(TASKS_ERA, poll=8000) as server, server.client() as client:
@@ -264,13 +264,13 @@ def test_progress_of_a_task_is_reported_and_resets_its_timeout() -> None:
             await settle()
             assert len(reported) == 5  # the call is over
             server.times.clear()
-            server.asked.clear()
+            server.received.clear()
             with pytest.raises(RequestTimeout, match="within 10 s"):
                 await client.call_tool("x", timeout=10, progress=lambda *_: None)
-            server.asked.clear()
+            server.received.clear()
             server.times.clear()
             assert (await client.call_tool("x", timeout=10, reset_on_progress=True)).text == "done"
-            server.asked.clear()
+            server.received.clear()
             server.times.clear()
             await client.call_tool("x")
             assert tokens() == []
@@ -685,11 +685,11 @@ def test_elicitations_completed_before_the_call_waits_are_remembered_up_to_a_num
 
 async def request(server: Script, method: str, **params: Any) -> Any:
     """Send this request to the client and return its result or error."""
-    server.asked.clear()
+    server.received.clear()
     server.times.clear()
     server.say(id="q", method=method, **({"params": params} if params else {}))
     await settle()
-    (answer,) = [each for each in server.asked if each.get("id") == "q"]
+    (answer,) = [each for each in server.received if each.get("id") == "q"]
     return answer.get("result", answer.get("error"))
 
 
@@ -936,7 +936,7 @@ def test_concurrent_requests_are_answered_in_the_order_they_finish() -> None:
             for id, seconds in (("a", "5"), ("b", "2")):
                 server.say(id=id, method="elicitation/create", params={**SHIP, "message": seconds})
             await asyncio.sleep(10)
-            ids = [each["id"] for each in server.asked if "result" in each]
+            ids = [each["id"] for each in server.received if "result" in each]
             assert ids == ["b", "a"]
 
     run(test())

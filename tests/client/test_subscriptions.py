@@ -33,11 +33,11 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 class FakeServer(Server):
-    """A server whose notifications a test sends. `asked` contains its requests in order."""
+    """A server whose notifications a test sends. `received` contains its requests in order."""
 
     def __init__(self) -> None:
         super().__init__("puppet")
-        self.asked: list[tuple[str, Any]] = []
+        self.received: list[tuple[str, Any]] = []
         self.session: Session | None = None
         self.request: Request | None = None
         self.grants = True
@@ -49,14 +49,14 @@ class FakeServer(Server):
         }
 
     async def record(self, request: Request) -> t.EmptyResult:
-        self.asked.append((request.method.partition("/")[2], request.params.uri))
+        self.received.append((request.method.partition("/")[2], request.params.uri))
         self.session = request.session
         if request.params.uri == "x:bad":
             raise ResourceNotFound("x:bad")
         return t.EmptyResult()
 
     async def listen(self, request: Request) -> t.SubscriptionsListenResult:
-        self.asked.append(("listen", request.params.notifications))
+        self.received.append(("listen", request.params.notifications))
         self.request, self.over = request, asyncio.get_running_loop().create_future()
         if self.grants:
             self.notify(ACKNOWLEDGED, {"notifications": request.params.notifications})
@@ -101,9 +101,9 @@ def test_a_uri_is_subscribed_once_and_unsubscribed_after_its_last_watch() -> Non
             await two.close()
             with pytest.raises(ResourceNotFound, match="x:bad"):
                 await client.watch("a:c", "x:bad")
-            while len(server.asked) < 5:
+            while len(server.received) < 5:
                 await client.ping()
-        assert server.asked == [
+        assert server.received == [
             ("subscribe", "a:b"),
             ("unsubscribe", "a:b"),
             ("subscribe", "a:c"),
@@ -156,19 +156,19 @@ def test_a_watch_starts_only_after_a_valid_acknowledgement() -> None:
             with pytest.raises(RequestTimeout, match="did not acknowledge"):
                 await client.watch("a:b")
             beginning = asyncio.ensure_future(client.watch("a:b").start())
-            while len(server.asked) < 2:
+            while len(server.received) < 2:
                 await asyncio.sleep(0)
             server.notify(ACKNOWLEDGED, {"notifications": {"resourceSubscriptions": ["a:other"]}})
             with pytest.raises(ResourceNotFound, match="a:b"):
                 await beginning
             lists = asyncio.ensure_future(client.watch_lists().start())
-            while len(server.asked) < 3:
+            while len(server.received) < 3:
                 await asyncio.sleep(0)
             server.notify(ACKNOWLEDGED, {"notifications": {}})
             with pytest.raises(RemoteMethodNotFound):
                 await lists
             odd = asyncio.ensure_future(client.watch("a:b").start())
-            while len(server.asked) < 4:
+            while len(server.received) < 4:
                 await asyncio.sleep(0)
             server.notify(ACKNOWLEDGED, {"notifications": 3})
             with pytest.raises(InvalidResponse, match="acknowledgement"):
@@ -193,7 +193,7 @@ def test_a_watch_that_the_server_ends_is_restarted_and_reports_the_gap(how: str)
             ]
             server.notify(UPDATED, {"uri": "a:c"})
             assert await anext(changes) == Change("resource", "a:c")
-        assert [method for method, _ in server.asked] == ["listen", "listen"]
+        assert [method for method, _ in server.received] == ["listen", "listen"]
 
     run(test())
 
@@ -207,7 +207,7 @@ def test_a_watch_that_the_server_ends_each_time_fails_after_watch_attempts(how: 
             server = FakeServer()
             async with Client(server, retry=settings) as client, client.watch_lists() as changes:
                 for time in range(times):
-                    while len(server.asked) <= time:
+                    while len(server.received) <= time:
                         await client.ping()
                     end(server, how)
                 with pytest.raises(ConnectionLost, match="has ended the watch"):
@@ -233,7 +233,7 @@ def test_a_watch_fails_if_its_resource_is_gone_after_a_restart() -> None:
         async with Client(server, retry=Retry(initial_delay=0.001)) as client, client.watch("a:b") as changes:
             server.grants = False
             end(server, "result")
-            while len(server.asked) < 2:
+            while len(server.received) < 2:
                 await client.ping()
             server.notify(ACKNOWLEDGED, {"notifications": {}})
             with pytest.raises(ResourceNotFound, match="a:b"):

@@ -163,11 +163,11 @@ def test_the_time_of_an_elicitation_counts_for_max_timeout_only() -> None:
             answered = asyncio.get_running_loop().create_future()
             form = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
             server.say(id="q", method="elicitation/create", params=form)
-            while not any(each.get("id") == "q" for each in server.asked):
+            while not any(each.get("id") == "q" for each in server.received):
                 await asyncio.sleep(1)
             answered.cancel()
             await asyncio.sleep(message["params"]["arguments"]["last"])
-            server.asked.clear()
+            server.received.clear()
             server.times.clear()
             return text("done")
 
@@ -185,7 +185,7 @@ def test_the_time_of_an_elicitation_counts_for_max_timeout_only() -> None:
                 await it.call_tool("x", {"last": 60})
             assert now() - begun == pytest.approx(1010, abs=1.1)
             await asyncio.sleep(100)
-            server.asked.clear()
+            server.received.clear()
             server.times.clear()
             assert await seconds_to_failure(it.call_tool("x", {"last": 2}, max_timeout=500)) == pytest.approx(500)
 

@@ -32,14 +32,14 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 class Web:
-    """The web: answers by path, and a proxy that leads to it. `asked` has the requests."""
+    """The web: answers by path, and a proxy that leads to it. `requests` contains the requests."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.requests: list[tuple[str, dict[str, str]]] = []
         self.port = 0
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append((request.path, {name.lower(): text for name, text in request.headers.items()}))
+        self.requests.append((request.path, {name.lower(): text for name, text in request.headers.items()}))
         match request.path:
             case "/tides.md":
                 headers = {"Set-Cookie": "a=b", "Content-Type": "text/markdown; charset=utf-8"}
@@ -151,7 +151,7 @@ def test_a_listed_resource_is_read_from_the_web(certificate: Path, monkeypatch: 
                 text, content = await read(client, PAGE)
                 assert (text, content.uri, content.mime_type) == ("from the web", PAGE, "text/markdown")
                 assert content.meta == {WEB_URL: PAGE}
-            for _, headers in there.asked:
+            for _, headers in there.requests:
                 assert headers.keys() <= {"host", "accept", "accept-encoding", "user-agent"}
 
     run(test())
@@ -162,7 +162,7 @@ def test_by_default_the_server_is_asked(certificate: Path, monkeypatch: pytest.M
         async with the_web(certificate, monkeypatch) as there, Client(naming((PAGE, "text/markdown"))) as client:
             await client.list_resources()
             assert (await read(client, PAGE))[0] == "from the server"
-            assert there.asked == []
+            assert there.requests == []
 
     run(test())
 
@@ -194,7 +194,7 @@ def test_a_resource_that_nobody_named_is_not_fetched(certificate: Path, monkeypa
             for uri in ("https://docs.example/tides.md?secret=1", "https://other.example/"):
                 with pytest.raises(Exception, match="not found"):
                     await client.read_resource(uri)
-            assert there.asked == []
+            assert there.requests == []
 
     run(test())
 
@@ -228,7 +228,7 @@ def test_what_the_web_does_not_have_is_read_from_the_server(
         ):
             await client.list_resources()
             assert (await read(client, uri))[0] == "from the server"
-            assert "/tides.md" not in [path for path, _ in there.asked]
+            assert "/tides.md" not in [path for path, _ in there.requests]
 
     run(test())
 
@@ -261,7 +261,7 @@ def test_uris_that_are_remembered_are_bounded(certificate: Path, monkeypatch: py
             await client.list_resources()
             assert (await read(client, PAGE))[0] == "from the server"
             assert "script" in (await read(client, HTML))[0]
-            assert [path for path, _ in there.asked] == ["/page.html"]
+            assert [path for path, _ in there.requests] == ["/page.html"]
 
     run(test())
 
