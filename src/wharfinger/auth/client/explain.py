@@ -14,7 +14,7 @@ from wharfinger.protocol.interfaces import Fetch
 
 __all__ = ["explain", "first_request"]
 
-_WAYS = {
+_REGISTRATIONS = {
     "before": "with the client id that was given",
     "document": "with the client's own document (client ID metadata document)",
     "dynamic": "the client registers itself (RFC 7591)",
@@ -30,7 +30,7 @@ async def explain(url: str, identity: ClientIdentity, fetch: Fetch) -> tuple[Tra
     try:
         return trace, await run(_walk(url, identity, trace), fetch)
     except WharfingerError as error:
-        if not any(note.good is False for note in trace[-1:]):
+        if not any(step.good is False for step in trace[-1:]):
             trace.append(TraceStep("sign-in", False, str(error)))
         return trace, False
 
@@ -90,7 +90,7 @@ def _challenge(url: str, status: int, header: str, trace: Trace) -> Challenge | 
 def _registration(auth_server: AuthServer, identity: ClientIdentity, trace: Trace) -> bool:
     way = how_registered(auth_server, identity)
     if way:
-        trace.append(TraceStep("registration", True, _WAYS[way]))
+        trace.append(TraceStep("registration", True, _REGISTRATIONS[way]))
         return True
     fix = "Ask its operator for a client id, and pass it with --client-id."
     if auth_server.metadata.client_id_metadata_document_supported:
