@@ -16,6 +16,7 @@ from tests.sources.http_api.conftest import ShopServer
 from tests.sources.sql_database.conftest import SHOP, PostgresServer
 from tests.sources.sql_database.mariadb_server import MariaDBServer
 from tests.sources.systemd_journal.conftest import WrittenJournal
+from tests.sources.web_pages.site_server import SiteServer
 
 __all__ = ["Case", "Everything"]
 
@@ -72,6 +73,9 @@ class Everything:
         self._journal.write("the bowsprit broke")
         self._append("said.txt", "halyard")
         self._api = ShopServer()
+        self._site = SiteServer(here / "web")
+        self._site.put("docs/llms.txt", "# Site\n\n- [Bollards](bollards.html)\n")
+        self._page("fairlead")
 
     @property
     def cases(self) -> Mapping[str, Case]:
@@ -196,6 +200,15 @@ class Everything:
                 "api://ropes/notices?about=get",
                 lambda: self._api.shop.orders[1].update(amount=100 + self._next()),
             ),
+            "web": Case(
+                f"web:{self._site.origin}/docs/",
+                f"{self._site.origin}/docs/bollards.html",
+                f"{self._site.origin}/docs/bollards.html",
+                "fairlead",
+                (f"{self._site.origin}/docs/", "path", "bollards.html"),
+                "bollards",
+                change=lambda: self._page(f"fairlead {self._next()}"),
+            ),
             "upstream": Case(
                 self.upstream,
                 "file:///far/beacon.md",
@@ -220,6 +233,9 @@ class Everything:
         with (self.here / name).open("a") as file:
             file.write(line + "\n")
 
+    def _page(self, text: str) -> None:
+        self._site.put("docs/bollards.html", f"<main><p>{text}</p></main>")
+
     def _put(self, key: str, text: str) -> None:
         self._s3.put_object(Bucket="bucket", Key=f"prefix/{key}", Body=text.encode())
 
@@ -240,3 +256,4 @@ class Everything:
     def close(self) -> None:
         self._api.stop()
         self._shop.close()
+        self._site.stop()

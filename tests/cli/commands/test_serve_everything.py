@@ -44,6 +44,7 @@ KINDS = (
     "journal",
     "command",
     "openapi",
+    "web",
     "upstream",
 )
 ALLOWED = ("--allow-query", "--allow-command", "--every", "0.5", "--allow-private-networks")
