@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import zlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -186,7 +186,7 @@ class Fetcher:
     @asynccontextmanager
     async def _exchange(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
-    ) -> AsyncIterator[ClientResponse]:
+    ) -> AsyncGenerator[ClientResponse]:
         """Send one request to a URL that is checked here."""
         import aiohttp  # imported on use: 60 ms and 10 MiB
         from yarl import URL

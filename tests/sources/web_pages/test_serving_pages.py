@@ -131,6 +131,19 @@ def test_the_command_serves_a_site_on_this_machine(site: SiteServer, era: str) -
     asyncio.run(asyncio.wait_for(test(), MINUTE))
 
 
+def test_a_client_sees_what_is_wrong_with_a_page(site: SiteServer) -> None:
+    server = Server("site")
+    server.include(web(f"{site.origin}/docs/"))
+    url = site.put("docs/tides.html", "", status=500)
+
+    async def test() -> None:
+        async with Client(server) as client:
+            with pytest.raises(RemoteError, match="the site answered 500"):
+                await client.read_resource(url)
+
+    asyncio.run(asyncio.wait_for(test(), MINUTE))
+
+
 def test_the_command_says_what_is_wrong_with_a_site(tmp_path: Path) -> None:
     async def test() -> None:
         command = [sys.executable, "-m", "wharfinger", "serve", "--stdio", "web:http://127.0.0.1:9/docs/"]

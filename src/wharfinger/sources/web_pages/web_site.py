@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -192,17 +192,19 @@ class WebSite:
         self._loop = LoopThread("wharfinger-web")
         self._locks: dict[str, asyncio.Lock] = {}
         self._pause_until = 0.0
-        rules = {
-            "allow": lambda host, _address: host == urlsplit(scope.origin).hostname,  # the operator named it
-            "headers": headers,
-            "timeout": REQUEST_SECONDS,
-            "max_connections": CONNECTIONS,
-        }
-        self._fetcher = Fetcher(**rules, follow=same_origin)  # type: ignore[arg-type]
-        self._page_fetcher = Fetcher(
-            **rules,  # type: ignore[arg-type]
-            follow=lambda _url, target: scope.covers(target) and self._allows(target),
-            max_body_bytes=MAX_PAGE_BYTES,
+        self._fetcher = self._make_fetcher(headers, same_origin)
+        self._page_fetcher = self._make_fetcher(
+            headers, lambda _url, target: scope.covers(target) and self._allows(target)
+        )
+
+    def _make_fetcher(self, headers: Mapping[str, str] | None, follow: Callable[[str, str], bool]) -> Fetcher:
+        own = urlsplit(self.scope.origin).hostname
+        return Fetcher(
+            allow=lambda host, _address: host == own,  # at any address, since the operator named it
+            follow=follow,
+            headers=headers,
+            timeout=REQUEST_SECONDS,
+            max_connections=CONNECTIONS,
         )
 
     # -- blocking calls
@@ -230,9 +232,11 @@ class WebSite:
             PageFailed: it cannot be read now.
             SiteUnavailable: the site does not answer.
         """
-        kept = self._pages.get(url)
-        if kept is not None and time.monotonic() < kept.checked_at + kept.fresh:
-            return kept.page
+        kept, now = self._pages.get(url), time.monotonic()
+        if kept is not None and now < kept.checked_at + kept.fresh:
+            if not kept.page.ttl_ms:
+                return kept.page
+            return kept.page._replace(ttl_ms=max(0, kept.page.ttl_ms - int(1000 * (now - kept.checked_at))))
         return self._run(self._locked(url, self._load_page(url)))
 
     def kept_page(self, url: str) -> WebPage | None:
