@@ -316,7 +316,8 @@ class Source:
     def unsearched(self) -> str:
         """Return a sentence that says why a search may miss something now, or an empty string. Must not block.
 
-        Override it if `text` cannot have the text of all documents yet.
+        Override it if `text` cannot have the text of all documents yet. It is called with each search, so a source may
+        start then to get what is missing.
         """
         return ""
 

@@ -483,10 +483,19 @@ def test_pages_are_searched_when_they_were_read_and_until_then_by_title(site: Si
     assert search_documents(pages, "hiddenword", 10) == []
 
 
+def test_nothing_is_read_before_the_first_search(site: SiteServer, pages: WebPages) -> None:
+    """An index asks for documents and texts when the server starts."""
+    documents, _ = pages.documents(None, 10)
+    assert [list(pages.text(document.uri)) for document in documents] == [[]] * 5
+    time.sleep(0.2)
+    assert site.asked("/docs/tides.html") == []
+    assert "0 of 5 pages have been read so far" in search_documents(pages, "lantern", 10).truncated
+
+
 def test_a_search_says_how_many_pages_were_read(site: SiteServer) -> None:
     source = web(f"{site.origin}/docs/", max_crawled_pages=2)
     source._crawl._rest = 0.0
-    source.documents(None, 1)
+    source.unsearched()
     deadline = time.monotonic() + 20
     while source._crawl.done(source.site.listing()) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -287,10 +287,9 @@ class WebPages(Source):
         return list(found)[:MAX_COMPLETIONS]
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
-        """Return the pages, and start to read them for searches."""
+        """Return the pages. Those that were not read yet have no version, so that an index takes their text later."""
         position = _position(after, PAGE_KEY)
         listing = self.site.known_listing() or self.site.listing()
-        self._crawl.start()
         begin = bisect_right(listing.urls, position)
         urls = listing.urls[begin : begin + limit]
         more = begin + limit < len(listing.urls)
@@ -318,7 +317,8 @@ class WebPages(Source):
         return text_pieces(BytesContent(page.data)) if page is not None and page.is_text else iter(())
 
     def unsearched(self) -> str:
-        """Return a sentence that says which pages were not read yet."""
+        """Start to read the pages, with the first search, and return a sentence that says which were not read yet."""
+        self._crawl.start()
         listing = self.site.known_listing()
         return "" if listing is None else self._crawl.unread(listing)
 
