@@ -178,6 +178,7 @@ class DuckDBFile(DatabaseEngine):
     def _connect(self) -> Any:
         duckdb = driver()
         until = time.monotonic() + (0 if self._failed else LOCK_SECONDS)
+        connection: Any = None
         while True:
             try:
                 connection = duckdb.connect(self.path, read_only=True, config=_CONFIGURATION)
