@@ -134,6 +134,16 @@ def test_an_api_that_is_down_is_named_and_returns(served: ShopServer) -> None:
     asyncio.run(check())
 
 
+def test_an_operation_that_does_not_exist_is_the_reason_in_the_list(served: ShopServer) -> None:
+    async def check() -> None:
+        words = command("--allow-operation", "place_oder", f"shop=openapi:{served.url}/openapi.json")
+        async with Client(words) as client:
+            (listed,) = await client.list_resources()
+            assert "There is no operation 'place_oder'. Did you mean place_order" in str(listed.title)
+
+    asyncio.run(check())
+
+
 def test_words_of_the_command_line_name_a_url_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert (

@@ -566,16 +566,11 @@ class HttpApi(Source):
     # Start and close
 
     async def start(self) -> None:
-        """Load the document. If it cannot be fetched now, the server tries again.
-
-        Raises:
-            UnusableSource: it can be fetched, and cannot be used.
-        """
+        """Load the document. If it cannot be fetched or used now, lists say why, and the server tries again."""
         try:
             await self._load()
         except SourceUnavailable as error:
-            if isinstance(error.__context__, UnusableSource):
-                raise UnusableSource(str(error)) from None
+            log.error("%s: %s", self.name, error)
             self.breaker.failed(str(error))
 
     async def close(self) -> None:
