@@ -36,7 +36,7 @@ WHEEL := $(VENV)/.wheel
 DISTS := $(VENV)/.dists
 NODE := .node/.made
 SUITE := .conformance/.made
-PEERS := $(patsubst %,.interop/%/.made,mcp1 mcp2 fastmcp ts oidc inspector agents1 agents2 agents_js servers_js)
+PEERS := $(patsubst %,.interop/%/.made,mcp1 mcp2 fastmcp ts oidc inspector agents1 agents2 agents_js servers_js openapi_documents)
 # Measured on two cores with nothing in pip's cache: the four environments of agents and servers took 20, 36, 5 and 4
 # seconds and 930 MB, and their tests a minute; Semantic Kernel alone takes 37 seconds and 520 MB, so it is not for every
 # change.
@@ -165,6 +165,12 @@ $(SUITE): $(NODE) tests/conformance/package-lock.json
 $(patsubst %,.interop/%/.made,ts oidc inspector agents_js servers_js): .interop/%/.made: $(NODE) tests/interop/%/package-lock.json
 	mkdir -p .interop/$* && cp tests/interop/$*/package.json tests/interop/$*/package-lock.json .interop/$*/
 	cd .interop/$* && $(NPM)
+	@touch $@
+
+# Packages of npm that are kept as they are: unpacked they have 1.2 GB.
+.interop/openapi_documents/.made: $(NODE) benchmarks/openapi_documents.py | $(TESTS)
+	mkdir -p .interop/openapi_documents
+	$(PY) benchmarks/openapi_documents.py --fetch
 	@touch $@
 
 # The lists are complete, so nothing is left to resolve: FastMCP's own bounds leave out a certifi that will do.
