@@ -249,3 +249,22 @@ def test_every_factory_exists_and_accepts_its_options(kind: object) -> None:
 def test_each_scheme_belongs_to_one_kind() -> None:
     schemes = [scheme for kind in KINDS for scheme in kind.schemes]
     assert len(set(schemes)) == len(schemes)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("web:https://docs.example.org/", "web:https://docs.example.org/guide/"),
+        ("web:https://docs.example.org/guide/", "web:https://docs.example.org"),
+        ("web:https://docs.example.org/guide/", "web:https://docs.example.org/guide"),
+    ],
+)
+def test_a_site_below_another_one_is_refused(first: str, second: str) -> None:
+    """Its pages would be listed twice."""
+    with pytest.raises(UnusableSource, match="would have the same URIs"):
+        make_sources([first, second])
+
+
+def test_sites_beside_each_other_are_published() -> None:
+    words = ["web:https://docs.example.org/guide/", "web:https://docs.example.org/guidebook/", "web:https://b.example/"]
+    assert [each.source.uri for each in make_sources(words)] == [f"{word[4:]}?list=pages" for word in words]

@@ -411,13 +411,21 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
             label = first_free_label((*_other_labels(one, name, prepared), name), taken)
             source = _make(one, label, given)
         taken.add(source.name)
-        twice = next((other for other in prepared if source.uri and other.source.uri == source.uri), None)
+        twice = next((other for other in prepared if _overlap(source, other.source)), None)
         if twice is not None:
             raise UnusableSource(
                 f"{shown_word(one)} would have the same URIs as {shown_word(twice.parsed)}: leave one out."
             )
         prepared.append(PreparedSource(one, source))
     return prepared
+
+
+def _overlap(source: Source, other: Source) -> bool:
+    """Return whether two sources have the same top, or one of two sources of a kind has the top of the other."""
+    if not source.uri or not other.uri:
+        return False
+    nested = type(source) is type(other) and (source.matches(other.uri) or other.matches(source.uri))
+    return nested or source.uri == other.uri
 
 
 def _other_labels(one: ParsedSource, name: str, prepared: Sequence[PreparedSource]) -> Iterator[str]:

@@ -100,7 +100,7 @@ async def answer(request: web.Request) -> web.StreamResponse:
     headers.setdefault("Content-Type", mimetypes.guess_type(path.name)[0] or "text/html")
     if not meta.get("no_etag"):
         headers["ETag"] = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
-        if request.headers.get("If-None-Match") == headers["ETag"]:
+        if "status" not in meta and request.headers.get("If-None-Match") == headers["ETag"]:
             return web.Response(status=304, headers=headers)
     return web.Response(status=meta.get("status", 200), body=body, headers=headers)
 

@@ -129,6 +129,21 @@ def test_sitemaps_are_bounded(site: SiteServer, monkeypatch: pytest.MonkeyPatch)
         close(source)
 
 
+@pytest.mark.parametrize(("most", "left_out"), [(4, False), (3, True)])
+def test_pages_of_several_sitemaps_are_bounded(
+    site: SiteServer, monkeypatch: pytest.MonkeyPatch, most: int, left_out: bool
+) -> None:
+    monkeypatch.setattr(web_site, "MAX_PAGES", most)
+    site.remove("docs/llms.txt")
+    site.put("docs/sitemap.xml", index("/docs/1.xml", "/docs/2.xml"))
+    for number in (1, 2):
+        site.put(f"docs/{number}.xml", urlset(f"/docs/{number}.html", f"/docs/{number}x.html"))
+    source = web(f"{site.origin}/docs/")
+    assert len(listed(source)) == most
+    assert ("Only the first 3 pages are listed." in source.site.listing().remarks) is left_out
+    close(source)
+
+
 def test_a_list_can_be_named(site: SiteServer) -> None:
     site.put("docs/api/pages.xml", urlset("/docs/api/a.html", "/docs/tides.html"))
     source = web(f"{site.origin}/docs/api/pages.xml")
@@ -535,6 +550,18 @@ def test_changes_of_a_page_and_of_the_list_are_reported(site: SiteServer, pages:
     site.put("docs/llms.txt", (site.root / "docs/llms.txt").read_text() + "- [New](new.html)\n")
     changes.wait_for(None)
     assert f"{site.origin}/docs/new.html" in listed(pages)
+
+
+def test_watchers_hear_of_a_page_that_fails_and_of_its_return(site: SiteServer, pages: WebPages) -> None:
+    changes = ChangeRecorder()
+    url = f"{site.origin}/docs/tides.html"
+    text = html("Tides", "text")
+    pages.stat(url)
+    pages.watch(url, changes)
+    site.put("docs/tides.html", text, status=500)
+    changes.wait_for(url)
+    site.put("docs/tides.html", text, status=200)
+    changes.wait_for(url)
 
 
 def test_long_pages_are_read_in_windows(site: SiteServer, pages: WebPages) -> None:

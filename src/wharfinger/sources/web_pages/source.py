@@ -27,7 +27,7 @@ from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.web_pages.crawl import Crawl
 from wharfinger.sources.web_pages.page_lists import ListedPage
 from wharfinger.sources.web_pages.page_urls import normalized
-from wharfinger.sources.web_pages.web_site import SitePages, WebPage, WebSite
+from wharfinger.sources.web_pages.web_site import PageFailed, SitePages, WebPage, WebSite
 from wharfinger.sources.windows.text_pieces import text_pieces
 from wharfinger.sources.windows.window import (
     PARAMETERS,
@@ -337,7 +337,10 @@ class WebPages(Source):
         directory = self._directory_of(uri)
         if directory is not None and uri not in listing.pages:
             return self._directory_version(uri, directory, listing)
-        return self.site.page(self._page_of(uri, listing)[0]).version
+        try:
+            return self.site.page(self._page_of(uri, listing)[0]).version
+        except PageFailed:  # a state like any other: the watchers' next read fails, and they hear when it is over
+            return "failed"
 
     def watch(self, uri: str | None, changed: Changed) -> None:
         """Call `changed` after each change of this URI, or of the list if it is None."""

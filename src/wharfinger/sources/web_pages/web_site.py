@@ -382,6 +382,8 @@ class WebSite:
             else:
                 listed = await self._list_file(urls[0], remarks) if urls else None
                 found = [(urls[0], page) for page in listed.pages] if listed is not None else []
+            if len(found) > MAX_PAGES:
+                remarks.append(f"Only the first {MAX_PAGES:,} pages are listed.")
             if found:
                 return found[:MAX_PAGES], urls[0], remarks
         tried = self._list_url or f"{top}llms.txt nor {top}sitemap.xml"
@@ -396,7 +398,7 @@ class WebSite:
         """Return the pages of sitemaps, and of those that these name, each read once."""
         waiting, read = list(dict.fromkeys(urls)), set[str]()
         found: list[tuple[str, ListedPage]] = []
-        while waiting and len(found) < MAX_PAGES:
+        while waiting and len(found) <= MAX_PAGES:
             if len(read) == MAX_SITEMAPS:
                 remarks.append(f"Only the first {MAX_SITEMAPS} sitemaps are read.")
                 break
