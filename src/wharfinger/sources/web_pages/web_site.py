@@ -14,6 +14,7 @@ Methods block. Requests run in an event loop of their own, so that one connectio
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -292,6 +293,7 @@ class WebSite:
         except ConnectionFailed as error:
             if fetcher is self._page_fetcher and isinstance(error, NoAnswerInTime):  # the other pages may be quicker
                 raise PageFailed(str(error)) from None
+            self._listed_at = -math.inf  # so that the next call asks the site, and does not use what is known
             raise SiteUnavailable(str(error)) from None
         if answer.status in (429, 503):
             asked = answer.headers.get("retry-after", "")
