@@ -214,7 +214,7 @@ class Folder(Source):
             InvalidArgument: the URI asks for an impossible window.
         """
         try:
-            if is_document_uri(uri):
+            if "?" in uri and is_document_uri(uri):
                 return self._documents.read(uri, self.cache_scope)
             return self.files.read(uri, cache_scope=self.cache_scope)
         except ResourceNotFound:
