@@ -24,6 +24,7 @@ from wharfinger.sources import resource_tools, search_index
 from wharfinger.sources.document_text import document_files, document_pages
 from wharfinger.sources.document_text.document_pages import FORMATS
 from wharfinger.sources.folder.source import Folder, files
+from wharfinger.sources.search.index import _identity
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW
 from wharfinger.testing import SourceContract
 
@@ -225,6 +226,14 @@ def test_without_the_extra_the_error_names_it_and_the_bytes_are_read(
     assert folder.read("file:///papers/a.pdf").contents[0].blob == ALMANAC
     assert list(folder.text("file:///papers/a.pdf")) == []
     assert not folder.page(None, 9)[0][1].description
+
+
+def test_an_index_made_without_the_extra_is_not_used_with_it(papers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files and their versions are the same, but their text is not in that index."""
+    identities = [_identity(files(papers)), _identity(files(papers))]
+    monkeypatch.setattr("wharfinger.sources.folder.source.can_read_documents", lambda: False)
+    identities.append(_identity(files(papers)))
+    assert identities[0] == identities[1] != identities[2]
 
 
 def test_each_format_needs_a_library_of_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

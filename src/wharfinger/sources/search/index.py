@@ -233,9 +233,9 @@ def _both(one: Callable[[str], bool], other: Callable[[str], bool]) -> Callable[
 
 def _identity(source: Source) -> str:
     """Return a text that identifies a source, and is the same in every run."""
-    return "\0".join(
-        (type(source).__qualname__, source.uri, source.name, source.location or getattr(source, "root", ""))
-    )
+    place = source.location or getattr(source, "root", "")
+    # With another extra installed, unchanged files can have text that they had not, and the source other parameters.
+    return "\0".join((type(source).__qualname__, source.uri, source.name, place, *sorted(source.parameters)))
 
 
 def _keys_of(sources: Iterable[Source]) -> dict[str, Source]:
