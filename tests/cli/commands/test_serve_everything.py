@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -21,6 +22,8 @@ from tests.sources.sql_database.conftest import PostgresServer, mariadb, postgre
 from tests.sources.sql_database.mariadb_server import PASSWORD, MariaDBServer
 from wharfinger import Client
 from wharfinger import types as t
+from wharfinger.cli.doctor.checks import MAX_INSTRUCTIONS_CHARACTERS
+from wharfinger.sources.registry import make_sources
 
 __all__ = ["endpoint", "mariadb", "postgres"]
 
@@ -197,6 +200,31 @@ def test_a_change_of_any_source_reaches_its_watchers(kind: str, connect: Connect
             await asyncio.to_thread(change)
             message = await asyncio.wait_for(anext(aiter(changes)), TIME)
             assert message.uri == case.read
+
+    looped(work)
+
+
+def test_a_line_of_the_instructions_explains_each_source(
+    connect: Connect, everything: Everything, aws: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names the scheme, and each parameter that the source declares."""
+    for name, value in aws.items():
+        monkeypatch.setenv(name, value)
+    words = [case.word for kind, case in everything.cases.items() if kind != "upstream"]
+    made = make_sources(words, {"allow_command": True})
+
+    async def work() -> None:
+        async with connect() as client:
+            lines = (client.instructions or "").splitlines()
+            assert len(client.instructions or "") < MAX_INSTRUCTIONS_CHARACTERS
+            for prepared in made:
+                source = prepared.source
+                scheme = source.uri.partition(":")[0]
+                own = [line for line in lines if line.startswith(f"- {source.uri}")]
+                assert len(own) == 1, (source.uri, lines)
+                family = " ".join([line for line in lines if line.startswith(f"- {scheme}:")])
+                missing = [name for name in source.parameters if not re.search(rf"[?&]{re.escape(name)}\b", family)]
+                assert not missing, (source.uri, missing, own)
 
     looped(work)
 

@@ -95,20 +95,18 @@ def test_one_server_publishes_all_sources(here: Path, executable: str) -> None:
     assert text == "hello"
     assert {"file:///docs/notes.md", "zip://old/a/b.txt"} <= uris
     assert any(uri.startswith("sqlite://shop/") for uri in uris)
-    assert output.splitlines()[:4] == [
-        "Live data, as it is now:",
-        "- file:///docs: files",
-        "- sqlite://shop: a SQLite database",
-        "- zip://old/: a ZIP archive",
-    ]
-    assert "Ask for less by a query:\nfile:///docs/…?lines=1-200 ?tail=200" in output
-    assert "sqlite://shop/{table}/rows?" in output
-    assert "zip://old/…?lines=1-200" in output
+    head, folder, database, archive = output.splitlines()
+    assert head.startswith("Live data, as it is now. List the resources, ")
+    assert folder.startswith("- file:///docs: file:///docs/…?lines=1-200 ?tail=200")
+    assert database.startswith("- sqlite://shop: sqlite://shop/{table}/rows?limit=200&")
+    assert database.endswith(" (a SQLite database)")
+    assert archive == "- zip://old/: zip://old/…?lines=1-200 ?tail=200 ?bytes=0-65535 (a ZIP archive)"
 
 
-def test_instructions_for_folders_only_are_one_sentence(here: Path) -> None:
+def test_instructions_for_folders_name_them_and_their_windows(here: Path) -> None:
     output = instructions(make_sources(["docs"]))
-    assert output.startswith("Files below file:///docs/, as they are now. List the resources, ")
+    assert output.startswith("Files, as they are now. List the resources, ")
+    assert "\n- file:///docs: file:///docs/…?lines=1-200 ?tail=200 ?bytes=0-65535" in output
 
 
 def test_a_long_list_of_sources_in_the_instructions_is_cut(here: Path) -> None:
@@ -119,6 +117,7 @@ def test_a_long_list_of_sources_in_the_instructions_is_cut(here: Path) -> None:
     output = instructions(make_sources([*words, "zip:x.zip"]))
     assert "- and 11 more" in output
     assert len(output) < 2_000
+    assert output.count("?lines=") == 1  # the others of the same kind take the same parameters
 
 
 # Options.

@@ -60,7 +60,7 @@ def survey(**options: Any) -> Survey:
     fields: dict[str, Any] = {
         "name": "harbour",
         "version": "1.0",
-        "instructions": "Ships and berths.",
+        "instructions": "Ships and berths: harbour://SHIP is the log of a ship.",
         "capabilities": capabilities,
         "supported": SUPPORTED,
     }
@@ -167,6 +167,12 @@ def test_a_read_only_or_destructive_hint_is_enough_annotation(hints: dict[str, b
     [
         ("no-instructions", {"instructions": " "}, ()),
         ("long-instructions", {"instructions": "x" * 8193}, ("8,193 characters",)),
+        ("unexplained-scheme", {"instructions": "Ships."}, ("harbour: (harbour://tide)",)),
+        (
+            "unexplained-scheme",
+            {"resources": [], "templates": [template("Berth://{n}", description="")]},
+            ("berth: (Berth://{n})",),
+        ),
         ("no-version", {"version": "0"}, ()),
         ("no-version", {"version": ""}, ()),
         ("no-stateless", {"supported": ("2025-11-25",), "unsupported": ("2026-07-28",)}, ()),
@@ -209,6 +215,13 @@ def test_a_fault_of_the_server_is_reported(name: str, changed: dict[str, Any], w
     ("name", "changed"),
     [
         ("long-instructions", {"instructions": "x" * 8192}),
+        ("unexplained-scheme", {"instructions": "Read HARBOUR:// URIs."}),
+        ("unexplained-scheme", {"instructions": "Ships.", "templates": [template()]}),
+        ("unexplained-scheme", {"instructions": "Ships.", "resources": [resource(description="The tide now.")]}),
+        (
+            "unexplained-scheme",
+            {"instructions": "", "resources": [resource("file:///a"), resource("https://a.example/")]},
+        ),
         ("many-tools", {"tools": [tool(f"berth_{n}") for n in range(40)]}),
         ("too-many-tools", {"tools": [tool(f"berth_{n}") for n in range(128)]}),
         ("many-tools", {"tools": [tool(f"berth_{n}") for n in range(129)]}),

@@ -18,7 +18,9 @@ from wharfinger import types as t
 from wharfinger.source import Source, UriParameter
 from wharfinger.sources import files, git, logs, objects, sql, system, tables
 from wharfinger.sources.resource_tool_set.uri_queries import (
+    MAX_LINE_CHARACTERS,
     MAX_SOURCES,
+    explained,
     parameters_at,
     queries_of,
     template_entry,
@@ -142,6 +144,27 @@ def test_parameters_are_shown_with_the_uris_that_accept_them() -> None:
     }
     assert "parameters" not in template_entry(None, tides.templates[0])
     assert list(queries_of(Source())) == []
+
+
+class ManyTides(Tides):
+    """Tides with more parameters than examples have room for, and one for documents."""
+
+    parameters = {  # noqa: RUF012
+        **{f"parameter{number}": UriParameter("x" * 20, "that") for number in range(12)},
+        "pages": UriParameter("1-3", "these pages", ("application/pdf",)),
+    }
+
+
+def test_a_source_is_explained_in_one_bounded_line_from_its_own_declaration() -> None:
+    assert explained(Tides()) == "tides://top: tides://top/{port}?day=today; tides://top/…?unit=m"
+    assert explained(Tides(), parameters=False) == "tides://top"
+    line = explained(ManyTides())
+    assert len(line) <= MAX_LINE_CHARACTERS and "?pages" in line
+    assert all(f"?{name}" in line for name in ManyTides.parameters)
+    named = type("Named", (Tides,), {"parameters": {"pages": ManyTides.parameters["pages"]}})
+    assert explained(named()) == "tides://top: for some types ?pages=1-3"
+    huge = type("Huge", (Tides,), {"parameters": {"n" * 99 + str(n): UriParameter("1", "") for n in range(9)}})
+    assert len(explained(huge())) == MAX_LINE_CHARACTERS
 
 
 def test_a_description_names_each_kind_of_source_once_and_few_of_them() -> None:

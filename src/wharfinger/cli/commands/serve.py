@@ -30,7 +30,8 @@ Forms of WORD; `name=WORD` sets its name in URIs:
   git:.                           a git repository, also git:https://host/docs.git
   sqlite:///shop.db               a database, also postgresql:// or mysql://user@host/shop
   'log:logs/*.log'                logs, followed as they rotate
-  s3://bucket/prefix              objects, also zip:FILE and objects:URL
+  journal:nginx                   the journal of systemd, of all units by journal:
+  s3://bucket/prefix              objects, also zip:FILE, tar:FILE and objects:URL
   'table:data/*.parquet'          tables in CSV, JSON Lines, Parquet or Excel
   skills:DIR                      skills, also skills:git:https://host/skills.git
   system:  screen:                this machine

@@ -257,6 +257,31 @@ def pages_of_another_type(survey: Survey) -> Iterator[str]:
             yield f"{item.uri} ({text_of(item.mime_type) or 'none'})"
 
 
+KNOWN_SCHEMES = frozenset({"file", "http", "https", "data", "ui", "mailto", "urn", "git", "skill"})
+"""Schemes that hosts and models know, or whose meaning a specification says."""
+
+
+def unexplained_schemes(survey: Survey) -> Iterator[str]:
+    """Find schemes of a server's own of which nothing says what their URIs mean and which parameters they take.
+
+    A description of a template or of a resource says it, and so do instructions that name the scheme.
+    """
+    schemes: dict[str, str] = {}
+    explained: set[str] = set()
+    for item, uri in (
+        *((item, item.uri) for item in survey.resources.items),
+        *((item, item.uri_template) for item in survey.templates.items),
+    ):
+        scheme = uri.partition(":")[0].casefold()
+        schemes.setdefault(scheme, uri)
+        if text_of(item.description):
+            explained.add(scheme)
+    named = survey.instructions.casefold()
+    for scheme, uri in schemes.items():
+        if scheme not in KNOWN_SCHEMES and scheme not in explained and f"{scheme}:" not in named:
+            yield f"{scheme}: ({uri})"
+
+
 def failed_lists(survey: Survey) -> Iterator[str]:
     """Find lists that end with an error."""
     return (f"{name} ({listed.error})" for name, listed in lists_of(survey) if listed.error)

@@ -9,6 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from wharfinger.server import Server
+    from wharfinger.source import Source
     from wharfinger.sources.registry import PreparedSource, SourceKind
 
 __all__ = ["check_options", "flag_of", "instructions", "is_given", "make_server"]
@@ -49,28 +50,32 @@ def make_server(
 
 
 def instructions(sources: Sequence[PreparedSource]) -> str:
-    """Return the instructions for a model: the sources, and how to list, read in part, search and watch them.
+    """Return the instructions for a model: how to list, read in part, search and watch, and a line for each source.
 
-    They name only sources in which the current caller may read something.
+    A line has the kind of data, the scheme, and the parameters that the source declares; of several sources of one
+    kind, only the first line has these. Only sources in which the current caller may read something have one.
     """
     from wharfinger.policy.current import reads_source
     from wharfinger.sources.registry import FILES
-    from wharfinger.sources.resource_tool_set.uri_queries import with_queries
+    from wharfinger.sources.resource_tool_set.uri_queries import explained
 
     sources = [prepared for prepared in sources if reads_source(prepared.source.uri)]
     use = "List the resources, read a directory's URI to see what it holds, or search; subscribe to a URI to learn when"
     if not sources:
         return f"{use} it changes."
-    if all(prepared.parsed.kind is FILES for prepared in sources):
-        names = ", ".join(f"{prepared.source.uri}/" for prepared in sources)
-        return f"Files below {names}, as they are now. {use} it changes."
-    lines = [
-        f"- {prepared.source.uri or prepared.name}: {prepared.parsed.kind.what}" for prepared in sources[:NAMED_SOURCES]
-    ]
+    known: set[tuple[type[Source], str]] = set()
+    lines: list[str] = []
+    for prepared in sources[:NAMED_SOURCES]:
+        source = prepared.source
+        family = (type(source), source.uri.partition(":")[0])
+        what = "" if prepared.parsed.kind is FILES else f" ({prepared.parsed.kind.what})"
+        lines.append(f"- {explained(source, parameters=family not in known)}{what}")
+        known.add(family)
     if len(sources) > NAMED_SOURCES:
         lines.append(f"- and {len(sources) - NAMED_SOURCES} more")
-    description = "\n".join(["Live data, as it is now:", *lines, f"{use} it changes."])
-    return with_queries(description, [prepared.source for prepared in sources])
+    files = all(prepared.parsed.kind is FILES for prepared in sources)
+    head = f"{'Files, as they are' if files else 'Live data, as it is'} now. {use} it changes."
+    return "\n".join([f"{head} Ask for less by a query, as in:", *lines])
 
 
 def check_options(ctx: click.Context, words: Iterable[str], options: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from wharfinger.policy.current import may_read_below, reads_source
 from wharfinger.protocol.uri.template import InvalidTemplate, UnmatchableTemplate, UriTemplate
 from wharfinger.source import Source
 
-__all__ = ["parameters_at", "parameters_of_type", "queries_of", "template_entry", "with_queries"]
+__all__ = ["explained", "parameters_at", "parameters_of_type", "queries_of", "template_entry", "with_queries"]
 
 MAX_SOURCES = 12
 """Sources that the description of a tool names."""
@@ -57,6 +57,24 @@ def queries_of(source: Source) -> Iterator[str]:
             yield f"{_QUERY.sub('', template.uri_template)}?{'&'.join(_example(source, name) for name in names)}"
     if names := [name for name in _common_parameters(source) if name in general]:
         yield f"{(source.uri or source.name).rstrip('/')}/…{' '.join(f'?{_example(source, name)}' for name in names)}"
+
+
+def explained(source: Source, *, parameters: bool = True) -> str:
+    """Return the scheme of a source and its parameters in one line, from its own declaration (`Source.parameters`).
+
+    `log://app: log://app/{+path}?tail=200&level=error; log://app/…?lines=1-200`. It is at most `MAX_LINE_CHARACTERS`
+    long: examples are left out first. Parameters that only some types of resources take come last.
+    """
+    names = source.parameters if parameters else {}
+    top = shown(source.uri or source.name)
+    if not names:
+        return top
+    special = [_example(source, name) for name, known in names.items() if known.types]
+    queries = [*queries_of(source), *([f"for some types ?{' ?'.join(special)}"] if special else [])]
+    line = f"{top}: {'; '.join(queries)}"
+    if len(line) > MAX_LINE_CHARACTERS:
+        line = f"{top}: ?{' ?'.join(names)}"
+    return line if len(line) <= MAX_LINE_CHARACTERS else line[: MAX_LINE_CHARACTERS - 1] + "…"
 
 
 def with_queries(description: str, sources: Iterable[Source]) -> str:
