@@ -1,6 +1,6 @@
-"""A model's endpoint on this machine that answers what a test has written, in the form of any of the three APIs.
+"""An endpoint of a model on this machine with scripted answers, in the form of each of the three APIs.
 
-It streams a piece at a time, so that a test sees what is shown before the answer ends.
+It streams one piece at a time, so that a test can check what is shown before the answer ends.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from aiohttp import web
 
 __all__ = ["Call", "Endpoint", "Hold", "Raw", "Refuse", "endpoint"]
 
-WAIT = 20.0
+WAIT_SECONDS = 20.0
 
 
 @dataclass
 class Call:
-    """The model calls a tool; `text` is its arguments as the model wrote them, if they are no JSON object."""
+    """A tool call of the model. `text` replaces `arguments` by a text that is not a JSON object."""
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -36,12 +36,12 @@ class Call:
 
 @dataclass
 class Hold:
-    """The endpoint sends nothing more until the test calls `release`; `reached` is set when it is here."""
+    """A pause until the test calls `release`. `reached` is set when it begins."""
 
     reached: threading.Event = field(default_factory=threading.Event)
     event: threading.Event = field(default_factory=threading.Event)
     gone: threading.Event = field(default_factory=threading.Event)
-    """Set if the client closed the connection meanwhile."""
+    """Set if the client closes the connection during the pause."""
 
     def release(self) -> None:
         self.event.set()
@@ -49,14 +49,14 @@ class Hold:
 
 @dataclass
 class Raw:
-    """Bytes of the stream as they are."""
+    """Bytes that are streamed unchanged."""
 
     data: bytes
 
 
 @dataclass
 class Refuse:
-    """An answer with another status."""
+    """A refusal of the request, with an HTTP status and a message."""
 
     status: int
     message: str = "no"
@@ -67,7 +67,7 @@ Step = str | Call | Hold | Raw | Refuse
 
 
 class Endpoint:
-    """`script` has one list of steps for each request, in order; `requests` are the bodies that came."""
+    """An endpoint. `script` has a list of steps for each request, in order, and `requests` has their bodies."""
 
     def __init__(self, api: str) -> None:
         self.api = api
@@ -83,7 +83,7 @@ class Endpoint:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that lead a program here."""
+        """The environment variables with which a program uses this endpoint."""
         return {
             "openai": {"OPENAI_BASE_URL": f"{self.url}/v1", "OPENAI_API_KEY": "sk-test-0123456789abcdef"},
             "anthropic": {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": "sk-ant-0123456789abcdef"},
@@ -113,7 +113,7 @@ class Endpoint:
             if isinstance(piece, Hold):
                 piece.reached.set()
                 try:
-                    await asyncio.get_running_loop().run_in_executor(None, piece.event.wait, WAIT)
+                    await asyncio.get_running_loop().run_in_executor(None, piece.event.wait, WAIT_SECONDS)
                 except asyncio.CancelledError:
                     piece.gone.set()
                     piece.release()
@@ -220,18 +220,18 @@ def ollama(steps: list[Step]) -> Iterator[bytes | Hold]:
 @contextmanager
 def endpoint(api: str) -> Iterator[Endpoint]:
     """Run an endpoint in a thread of its own."""
-    served = Endpoint(api)
+    scripted = Endpoint(api)
     loop = asyncio.new_event_loop()
     started: threading.Event = threading.Event()
 
     async def serve() -> None:
         app = web.Application(client_max_size=64 * 1024 * 1024)
-        app.router.add_route("*", "/{path:.*}", served.handle)
+        app.router.add_route("*", "/{path:.*}", scripted.handle)
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
-        served.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        scripted.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
         started.set()
         await stop.wait()
         await runner.cleanup()
@@ -239,8 +239,8 @@ def endpoint(api: str) -> Iterator[Endpoint]:
     stop = asyncio.Event()
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
     thread.start()
-    assert started.wait(WAIT)
-    yield served
+    assert started.wait(WAIT_SECONDS)
+    yield scripted
     loop.call_soon_threadsafe(stop.set)
-    thread.join(WAIT)
+    thread.join(WAIT_SECONDS)
     loop.close()

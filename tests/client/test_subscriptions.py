@@ -218,7 +218,7 @@ def test_a_watch_that_the_server_ends_each_time_fails_after_watch_attempts(how: 
 
 
 def end(server: FakeServer, how: str) -> None:
-    """End the watch by the server."""
+    """End the watch as a server does: with a result or with notifications/cancelled."""
     assert server.over is not None
     assert server.request is not None
     if how == "result":

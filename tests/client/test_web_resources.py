@@ -1,4 +1,4 @@
-"""Resources with `https://` URIs that the client reads from the web: which, from where, and with what.
+"""Resources with `https://` URIs that a client reads from the web: which ones, and what its requests contain.
 
 The web is an HTTPS server on this machine for `docs.example`, which only a proxy of the environment can resolve. So
 requests go through real TLS, and addresses of this machine stay forbidden.
@@ -32,7 +32,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 class Web:
-    """The web: answers by path, and a proxy that leads to it. `requests` contains the requests."""
+    """A web site with answers by path, and a proxy to it. `requests` contains the path and headers of each request."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict[str, str]]] = []
@@ -63,7 +63,7 @@ class Web:
     async def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one tunnel (RFC 9110 §9.3.6), whatever host it is for."""
         await reader.readuntil(b"\r\n\r\n")
-        there, thither = await asyncio.open_connection("127.0.0.1", self.port)
+        web_reader, web_writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
 
         async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
@@ -73,7 +73,7 @@ class Web:
                     await target.drain()
             target.close()
 
-        await asyncio.gather(copy(reader, thither), copy(there, writer))
+        await asyncio.gather(copy(reader, web_writer), copy(web_reader, writer))
 
 
 @pytest.fixture(scope="module")
@@ -93,28 +93,28 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @asynccontextmanager
-async def the_web(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Web]:
-    there = Web()
+async def serve_web(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Web]:
+    site = Web()
     app = web.Application()
-    app.router.add_get("/{path:.*}", there.answer)
+    app.router.add_get("/{path:.*}", site.answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, certificate.with_suffix(".key"))
     listening = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
     await listening.start()
-    there.port = runner.addresses[0][1]
-    proxy = await asyncio.start_server(there.connect, "127.0.0.1", 0)
+    site.port = runner.addresses[0][1]
+    proxy = await asyncio.start_server(site.connect, "127.0.0.1", 0)
     monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
     try:
-        yield there
+        yield site
     finally:
         proxy.close()
         await runner.cleanup()
 
 
-def naming(*resources: tuple[str, str]) -> Server:
-    """A server that lists these resources, by URI and type, and has a text of its own for each."""
+def naming_server(*resources: tuple[str, str]) -> Server:
+    """Return a server that lists these resources, by URI and type, and has a text of its own for each."""
     server = Server("names")
 
     def add(uri: str, kind: str) -> None:
@@ -142,8 +142,10 @@ async def read(client: Client, uri: str) -> tuple[str, t.ResourceContents]:
 def test_a_listed_resource_is_read_from_the_web(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with (
-            the_web(certificate, monkeypatch) as there,
-            Client(naming((PAGE, "text/markdown")), fetch_web_resources=True, headers={"X-Key": "secret"}) as client,
+            serve_web(certificate, monkeypatch) as site,
+            Client(
+                naming_server((PAGE, "text/markdown")), fetch_web_resources=True, headers={"X-Key": "secret"}
+            ) as client,
         ):
             assert (await read(client, PAGE))[0] == "from the server"  # the server has not named it yet
             await client.list_resources()
@@ -151,18 +153,21 @@ def test_a_listed_resource_is_read_from_the_web(certificate: Path, monkeypatch: 
                 text, content = await read(client, PAGE)
                 assert (text, content.uri, content.mime_type) == ("from the web", PAGE, "text/markdown")
                 assert content.meta == {WEB_URL: PAGE}
-            for _, headers in there.requests:
+            for _, headers in site.requests:
                 assert headers.keys() <= {"host", "accept", "accept-encoding", "user-agent"}
 
     run(test())
 
 
-def test_by_default_the_server_is_asked(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_default_resources_are_read_from_the_server(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        async with the_web(certificate, monkeypatch) as there, Client(naming((PAGE, "text/markdown"))) as client:
+        async with (
+            serve_web(certificate, monkeypatch) as site,
+            Client(naming_server((PAGE, "text/markdown"))) as client,
+        ):
             await client.list_resources()
             assert (await read(client, PAGE))[0] == "from the server"
-            assert there.requests == []
+            assert site.requests == []
 
     run(test())
 
@@ -172,8 +177,8 @@ def test_a_resource_that_a_tool_links_to_is_read_from_the_web(
 ) -> None:
     async def test() -> None:
         async with (
-            the_web(certificate, monkeypatch),
-            Client(naming((HTML, "")), fetch_web_resources=True) as client,
+            serve_web(certificate, monkeypatch),
+            Client(naming_server((HTML, "")), fetch_web_resources=True) as client,
         ):
             await client.call_tool("link")
             text, content = await read(client, HTML)
@@ -182,19 +187,21 @@ def test_a_resource_that_a_tool_links_to_is_read_from_the_web(
     run(test())
 
 
-def test_a_resource_that_nobody_named_is_not_fetched(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resource_that_the_server_has_not_named_is_not_fetched(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A model could write what it knows into such a URI."""
 
     async def test() -> None:
         async with (
-            the_web(certificate, monkeypatch) as there,
-            Client(naming((PAGE, "")), fetch_web_resources=True) as client,
+            serve_web(certificate, monkeypatch) as site,
+            Client(naming_server((PAGE, "")), fetch_web_resources=True) as client,
         ):
             await client.list_resources()
             for uri in ("https://docs.example/tides.md?secret=1", "https://other.example/"):
                 with pytest.raises(Exception, match="not found"):
                     await client.read_resource(uri)
-            assert there.requests == []
+            assert site.requests == []
 
     run(test())
 
@@ -215,7 +222,7 @@ def test_a_resource_that_nobody_named_is_not_fetched(certificate: Path, monkeypa
         (HTML, "text/markdown"),
     ],
 )
-def test_what_the_web_does_not_have_is_read_from_the_server(
+def test_a_resource_that_the_web_does_not_serve_is_read_from_the_server(
     certificate: Path, monkeypatch: pytest.MonkeyPatch, uri: str, kind: str
 ) -> None:
     monkeypatch.setattr(web_resources, "MAX_BODY_BYTES", 1_000)
@@ -223,12 +230,12 @@ def test_what_the_web_does_not_have_is_read_from_the_server(
 
     async def test() -> None:
         async with (
-            the_web(certificate, monkeypatch) as there,
-            Client(naming((uri, kind)), fetch_web_resources=True) as client,
+            serve_web(certificate, monkeypatch) as site,
+            Client(naming_server((uri, kind)), fetch_web_resources=True) as client,
         ):
             await client.list_resources()
             assert (await read(client, uri))[0] == "from the server"
-            assert "/tides.md" not in [path for path, _ in there.requests]
+            assert "/tides.md" not in [path for path, _ in site.requests]
 
     run(test())
 
@@ -238,8 +245,8 @@ def test_redirects_are_followed_and_bytes_are_kept(certificate: Path, monkeypatc
 
     async def test() -> None:
         async with (
-            the_web(certificate, monkeypatch),
-            Client(naming((moved, ""), (picture, "image/png")), fetch_web_resources=True) as client,
+            serve_web(certificate, monkeypatch),
+            Client(naming_server((moved, ""), (picture, "image/png")), fetch_web_resources=True) as client,
         ):
             await client.list_resources()
             text, content = await read(client, moved)
@@ -250,27 +257,27 @@ def test_redirects_are_followed_and_bytes_are_kept(certificate: Path, monkeypatc
     run(test())
 
 
-def test_uris_that_are_remembered_are_bounded(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_remembered_uris_is_bounded(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_resources, "MAX_NAMED_URIS", 1)
 
     async def test() -> None:
         async with (
-            the_web(certificate, monkeypatch) as there,
-            Client(naming((PAGE, ""), (HTML, "")), fetch_web_resources=True) as client,
+            serve_web(certificate, monkeypatch) as site,
+            Client(naming_server((PAGE, ""), (HTML, "")), fetch_web_resources=True) as client,
         ):
             await client.list_resources()
             assert (await read(client, PAGE))[0] == "from the server"
             assert "script" in (await read(client, HTML))[0]
-            assert [path for path, _ in there.requests] == ["/page.html"]
+            assert [path for path, _ in site.requests] == ["/page.html"]
 
     run(test())
 
 
-def test_a_host_reads_from_the_web_if_it_is_told_to(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_reads_from_the_web_with_fetch_web_resources(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with (
-            the_web(certificate, monkeypatch),
-            Host({"docs": naming((PAGE, "text/markdown"))}, fetch_web_resources=True) as host,
+            serve_web(certificate, monkeypatch),
+            Host({"docs": naming_server((PAGE, "text/markdown"))}, fetch_web_resources=True) as host,
         ):
             await host.ready(timeout=10)
             await host.servers["docs"].client.list_resources()

@@ -82,9 +82,11 @@ def test_binary_numbers_are_not_decoded() -> None:
 
 
 def test_random_bytes_are_rarely_decoded() -> None:
-    chance = random.Random(7)
-    taken = {size: sum(decode(chance.randbytes(size)) is not None for _ in range(2_000)) for size in (16, 32, 64, 512)}
-    assert taken[16] <= 4 and taken[32] <= 2 and taken[64] <= 2 and taken[512] == 0, taken
+    generator = random.Random(7)
+    decoded = {
+        size: sum(decode(generator.randbytes(size)) is not None for _ in range(2_000)) for size in (16, 32, 64, 512)
+    }
+    assert decoded[16] <= 4 and decoded[32] <= 2 and decoded[64] <= 2 and decoded[512] == 0, decoded
 
 
 def test_invalid_utf8_is_not_decoded_as_western() -> None:
@@ -93,7 +95,7 @@ def test_invalid_utf8_is_not_decoded_as_western() -> None:
 
 
 @given(st.binary(max_size=40) | st.text(max_size=20).map(lambda text: text.encode("cp1252", "ignore")))
-def test_decoded_messages_can_be_encoded_again(data: bytes) -> None:
+def test_a_decoded_text_can_be_encoded_again(data: bytes) -> None:
     found = decode(data)
     if found is not None:
         mark = next(
@@ -166,9 +168,9 @@ def test_a_control_or_undefined_byte_rules_out_western_text(byte: int) -> None:
     assert decode(text + bytes([byte])) is None
 
 
-@pytest.mark.parametrize("sign", ["\t", "\n", "\r", " ", "€", "…", "’", "“"])
-def test_a_western_text_may_end_with_any_other_sign(sign: str) -> None:
-    text = "Die Fähre fährt täglich nach Norderney. " * 30 + "lang" + sign
+@pytest.mark.parametrize("character", ["\t", "\n", "\r", " ", "€", "…", "’", "“"])
+def test_a_western_text_may_end_with_any_other_character(character: str) -> None:
+    text = "Die Fähre fährt täglich nach Norderney. " * 30 + "lang" + character
     assert decode(text.encode("cp1252")) == (text, WESTERN)
 
 

@@ -186,7 +186,7 @@ def test_each_fault_is_one_line_with_its_path_and_without_the_value() -> None:
     ],
 )
 def test_a_large_value_with_many_faults_is_refused_within_a_second(count: int, inner: Any, fault: str) -> None:
-    """A regression: all faults were collected to report sixteen, which took seconds for 100,000."""
+    """Regression: all faults were collected to report sixteen, which took seconds for 100,000."""
     schema = CompiledSchema({"type": "object", "properties": {"v": inner}}, "schema")
     started = time.perf_counter()
     found = schema.faults({"v": ["x"] * count})
@@ -575,7 +575,7 @@ def test_loops_through_escaped_pointers_are_refused(pointer: str) -> None:
     ["#/$defs/gone", "#/anyOf/2", "#/anyOf/x", "#/anyOf/²", "#/anyOf/" + "9" * 5000, "#/type/x", "#gone", "#/title"],
 )
 def test_a_pointer_to_a_missing_schema_is_refused(pointer: str) -> None:
-    """A regression: an array index that int() refuses raised another error."""
+    """Regression: an array index that int() refuses raised another error."""
     with pytest.raises(InvalidSchema, match="not a valid JSON Schema"):
         given({"$defs": {}, "anyOf": [{}, {}], "type": "string", "title": "x", "not": {"$ref": pointer}})
 
@@ -671,7 +671,7 @@ def test_fault_is_reported_in_words(schema: dict[str, Any], value: Any, fault: s
 
 
 def test_a_forbidden_member_is_reported_as_not_allowed() -> None:
-    """A regression: the error did not report that the member is not allowed."""
+    """Regression: the error did not report that the member is not allowed."""
     assert given({"properties": {"a": False}}).faults({"a": 1}) == ["a: is not allowed"]
 
 

@@ -317,7 +317,7 @@ def test_200_000_members_are_decoded_in_bounded_time() -> None:
 
 
 def test_the_limit_of_members_is_exact_and_the_refusal_has_the_id() -> None:
-    """A bug: members were not bounded. Four are in the params, and a colon in a string does not count."""
+    """Regression: members were not bounded. Four are in the params, and a colon in a string does not count."""
     spare = LIMITS.members - 4
     for params in (b"{" + members_of(spare) + b"}", b"{" + members_of(spare - 1) + b',"s":"' + b":" * 1000 + b'"}'):
         assert isinstance(bare_peer().receive(ping(params)), Request)
@@ -337,7 +337,7 @@ def test_the_limit_of_members_is_exact_and_the_refusal_has_the_id() -> None:
 
 @pytest.mark.parametrize("where", ["params", "message", "small objects"])
 def test_100_000_duplicates_are_refused_in_bounded_time(where: str) -> None:
-    """A bug: the time grew with the square of their number, 20,000 took up to 13 s."""
+    """Regression: the time grew with the square of their number: 20,000 took up to 13 s."""
     twice = members_of(50_000) + b"," + members_of(50_000)
     line = {
         "params": ping(b"{" + twice + b',"x":"\\u0041"}'),

@@ -528,7 +528,7 @@ PARAMS: dict[str, Any] = {
 @pytest.mark.parametrize("params", PARAMS)
 @pytest.mark.parametrize("method", [*sorted(CORE), "nobody/knows", "notifications/nobody/knows"])
 def test_every_method_is_served_or_refused_with_and_without_an_id(method: str, params: str) -> None:
-    """A regression: a notification method with an id and `_meta` raised, and the rest of the chunk was lost."""
+    """Regression: a notification method with an id and `_meta` raised, and the rest of the chunk was lost."""
     for one in (peer(), opened("2025-03-26"), opened("2025-11-25")):
         phase = one.session.phase
         event = one.receive(request(1, method, PARAMS[params]))

@@ -1,4 +1,4 @@
-"""What a handler can use of its request: the caller, notifications, and the server's own resources."""
+"""The context of a handler: its caller, its notifications, and reads of the server's own resources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wharfinger.server.context import LEVELS, Context
 async def messages(
     server: Server, uri: str, revision: str, meta: dict[str, Any] | None = None, level: str | None = None
 ) -> list[Any]:
-    """What was sent before the answer."""
+    """Read a resource, and return the notifications that were sent before the answer."""
     recorder = Recorder()
     request = opened(server, "resources/read", {"uri": uri, "_meta": meta or {}}, revision, channel=recorder)
     if request.session is not None:
@@ -27,7 +27,7 @@ async def messages(
     return [(sent["method"].removeprefix("notifications/"), sent["params"]) for sent in recorder.sent]
 
 
-def chatty() -> Server:
+def notifying_server() -> Server:
     server = Server("s")
 
     @server.resource("log:async")
@@ -58,7 +58,7 @@ def chatty() -> Server:
 @pytest.mark.parametrize("revision", HANDSHAKE)
 @looped
 async def test_a_session_gets_every_log_message_until_it_sets_a_level(revision: str) -> None:
-    server = chatty()
+    server = notifying_server()
     assert await messages(server, "log:async", revision) == [
         ("message", {"level": "debug", "data": "d"}),
         ("message", {"level": "info", "data": {"i": 1}, "logger": "tides"}),
@@ -72,7 +72,7 @@ async def test_a_session_gets_every_log_message_until_it_sets_a_level(revision: 
 
 @looped
 async def test_a_stateless_request_gets_log_messages_from_its_level() -> None:
-    server = chatty()
+    server = notifying_server()
     assert await messages(server, "log:all", STATELESS) == []
     reported = await messages(server, "log:all", STATELESS, {f"{META}logLevel": "error"})
     assert [params["level"] for _, params in reported] == ["error", "critical", "alert", "emergency"]
@@ -82,7 +82,7 @@ async def test_a_stateless_request_gets_log_messages_from_its_level() -> None:
 @pytest.mark.parametrize("token", [7, "seven"])
 @looped
 async def test_progress_grows_and_is_sent_to_callers_with_a_progress_token(revision: str, token: Any) -> None:
-    server = chatty()
+    server = notifying_server()
     assert await messages(server, "progress:x", revision) == []
     text = {} if revision == "2024-11-05" else {"message": "one"}
     assert await messages(server, "progress:x", revision, {"progressToken": token}) == [
@@ -98,8 +98,8 @@ async def test_notifications_are_sent_before_they_are_awaited() -> None:
 
     @server.resource("log:awaited")
     async def awaited(ctx: Context) -> str:
-        telling = [ctx.debug("d"), ctx.log("notice", "n"), ctx.report_progress(1), ctx.report_progress(1)]
-        for one in telling:
+        notifications = [ctx.debug("d"), ctx.log("notice", "n"), ctx.report_progress(1), ctx.report_progress(1)]
+        for one in notifications:
             await one
         return ""
 

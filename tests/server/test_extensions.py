@@ -44,7 +44,7 @@ def nothing() -> None:
     """A handler that does nothing."""
 
 
-def tidal(**options: Any) -> Server:
+def tides_server(**options: Any) -> Server:
     server = Server("harbour")
 
     @server.method("tides/forecast", extension=TIDES, cacheable=True, **options)
@@ -56,7 +56,7 @@ def tidal(**options: Any) -> Server:
 
 @looped
 async def test_a_method_gets_its_decoded_params_and_its_context() -> None:
-    answer = await ask(tidal(), "tides/forecast", {"port": "Hull", "days": 2}, id=7)
+    answer = await ask(tides_server(), "tides/forecast", {"port": "Hull", "days": 2}, id=7)
     result = answer["result"]
     assert (result["port"], result["highWater"]) == ("Hull for 7", ["06:12", "06:12"])
     assert (result["resultType"], result["ttlMs"], result["cacheScope"]) == ("complete", 0, "private")
@@ -64,13 +64,13 @@ async def test_a_method_gets_its_decoded_params_and_its_context() -> None:
 
 @looped
 async def test_a_session_of_2025_11_25_is_served_without_stateless_members() -> None:
-    result = (await ask(tidal(ttl=5), "tides/forecast", {"port": "Hull"}, "2025-11-25"))["result"]
+    result = (await ask(tides_server(ttl=5), "tides/forecast", {"port": "Hull"}, "2025-11-25"))["result"]
     assert result == {"port": "Hull for 1", "highWater": ["06:12"]}
 
 
 @looped
 async def test_a_cacheable_result_has_the_hints_of_its_method_or_its_own() -> None:
-    result = (await ask(tidal(ttl=5, cache_scope="public"), "tides/forecast", {"port": "Hull"}))["result"]
+    result = (await ask(tides_server(ttl=5, cache_scope="public"), "tides/forecast", {"port": "Hull"}))["result"]
     assert (result["ttlMs"], result["cacheScope"]) == (5000, "public")
     server = Server("harbour")
 
@@ -85,21 +85,20 @@ async def test_a_cacheable_result_has_the_hints_of_its_method_or_its_own() -> No
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18"])
 @looped
 async def test_revisions_without_extensions_have_no_such_method(revision: str) -> None:
-    assert (await ask(tidal(), "tides/forecast", {"port": "Hull"}, revision))["error"]["code"] == -32601
+    assert (await ask(tides_server(), "tides/forecast", {"port": "Hull"}, revision))["error"]["code"] == -32601
 
 
 @looped
 async def test_wrong_params_are_refused_with_their_path() -> None:
-    error = (await ask(tidal(), "tides/forecast", {"port": "Hull", "days": 1}))["result"]
-    assert error
-    server = tidal()
+    assert (await ask(tides_server(), "tides/forecast", {"port": "Hull", "days": 1}))["result"]
+    server = tides_server()
     with pytest.raises(Exception, match=r"params\.port"):
         opened(server, "tides/forecast", {"port": 1})
 
 
 @pytest.mark.parametrize("revision", ALL)
 def test_an_extension_is_declared_in_revisions_with_extensions(revision: str) -> None:
-    declared = tidal().capabilities(REVISIONS[revision]).extensions
+    declared = tides_server().capabilities(REVISIONS[revision]).extensions
     assert declared == ({TIDES: {}} if revision in ERAS else UNSET)
 
 
@@ -125,7 +124,7 @@ def test_an_invalid_identifier_is_refused(id: str) -> None:
 
 @looped
 async def test_a_required_extension_must_be_declared_by_the_client() -> None:
-    server = tidal(required=True)
+    server = tides_server(required=True)
     error = (await ask(server, "tides/forecast", {"port": "Hull"}))["error"]
     assert error["code"] == -32021
     assert error["data"] == {"requiredCapabilities": {"extensions": {TIDES: {}}}}
@@ -159,19 +158,19 @@ def test_an_invalid_method_name_is_refused(name: str) -> None:
 
 
 def test_a_method_is_served_once_per_server_and_by_any_number_of_servers() -> None:
-    server = tidal()
-    tidal()
+    server = tides_server()
+    tides_server()
     with pytest.raises(ValueError, match="served already"):
         server.extensions.add_method("tides/forecast", nothing)
 
 
 def test_other_params_under_a_known_name_are_refused() -> None:
-    tidal()
+    tides_server()
     with pytest.raises(ValueError, match="known already"):
         Server("harbour").extensions.add_method("tides/forecast", lambda params: {}, params=Other)
 
 
-def test_an_existing_row_is_returned() -> None:
+def test_adding_a_known_method_again_returns_its_row() -> None:
     row = add_method(Method("tides/known", "client", Other, types.EmptyResult))
     assert add_method(Method("tides/known", "client", Other, types.EmptyResult)) is row
     assert METHODS["tides/known"] is row
@@ -295,7 +294,7 @@ async def test_extensions_of_a_mounted_server_are_served_by_its_parent(early: bo
 
 
 def test_two_parts_with_the_same_method_are_reported_and_nothing_is_included() -> None:
-    whole, part = tidal(), tidal()
+    whole, part = tides_server(), tides_server()
     with pytest.raises(ValueError, match="both serve the method 'tides/forecast'"):
         whole.include(part, prefix="part")
     assert whole.mounts == []

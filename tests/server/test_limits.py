@@ -89,7 +89,7 @@ def test_a_call_over_the_limit_gets_429_with_retry_after(harbour: tuple[Harbour,
                 assert error["message"].startswith("The limit calls = 3/h is reached: try again in ")
     with harbour[1].wire() as wire:
         assert send(wire, era, "bob", "resources/read", SMALL).status == 200
-        assert send(wire, era, "ann", "tools/list", {}).status == 200, "the limit is about reads"
+        assert send(wire, era, "ann", "tools/list", {}).status == 200, "the limit applies to reads"
 
 
 @with_limits(Limit(do="read", calls="2/h"))
@@ -197,7 +197,7 @@ def test_without_tokens_an_address_has_a_limit() -> None:
         assert statuses == [200, 200, 429]
 
 
-def test_a_reload_keeps_what_was_counted() -> None:
+def test_a_reload_of_the_policy_keeps_the_counts() -> None:
     harbour = Harbour(Limit(do="read", calls="2/h"))
     with ServerThread(cast("Any", harbour.server)) as http, http.wire() as wire:
         assert [wire.call("resources/read", SMALL).status for _ in range(3)] == [200, 200, 429]

@@ -63,7 +63,7 @@ async def ask_raw(wire: Wire, id: int, method: str, params: Any, number: str) ->
 @pytest.mark.parametrize("revision", ERAS)
 @looped
 async def test_a_number_of_any_size_is_a_value_or_a_fault_of_its_argument(revision: str) -> None:
-    """A bug: 1e400 was an internal error."""
+    """Regression: 1e400, which is infinite as a float, was an internal error."""
     id = 1_000
     async with Wire(server_of_kinds(), revision) as wire:
         for name in (*KINDS, "given", "whole"):
@@ -101,7 +101,7 @@ async def test_a_number_out_of_range_is_reported_with_its_path(revision: str) ->
 @pytest.mark.parametrize("revision", ERAS)
 @looped
 async def test_texts_of_numbers_are_values_or_faults_of_prompts_and_templates(revision: str) -> None:
-    """A bug: "inf" and "nan" were accepted as floats, which JSON does not have."""
+    """Regression: "inf" and "nan" were accepted as floats, which JSON does not have."""
     async with Wire(server_of_kinds(), revision) as wire:
         for name in KINDS:
             for number in (*TOO_LARGE, *ODD, "inf", "nan", "-Infinity", "[" * 50_000, "[1e400]", '{"a":1e400}', "0x10"):

@@ -34,7 +34,7 @@ class Issuer:
         self.requested: list[str] = []
         self.down = False
         self.documents: dict[str, bytes] = {}
-        """Overrides what is at a URL."""
+        """Documents by URL, which are served in place of the issuer's own."""
         self.rotate()
 
     def rotate(self, kind: str = "EC", **parameters: Any) -> Any:

@@ -401,7 +401,7 @@ SAFE = [
 @pytest.mark.parametrize("text", [*PARTS, *LISTS])
 @pytest.mark.parametrize("value", UNSAFE)
 def test_a_variable_for_one_segment_does_not_match_unsafe_values(text: str, value: str) -> None:
-    """A regression: `notes://%2Fetc%2Fhostname` gave `{name}` the value `/etc/hostname`."""
+    """Regression: `notes://%2Fetc%2Fhostname` gave `{name}` the value `/etc/hostname`."""
     template = UriTemplate(text)
     one: Any = [value] if "*" in text else value
     uri = template.expand({"v": one})

@@ -362,7 +362,7 @@ TRAVERSALS = [
 @pytest.mark.parametrize("revision", ERAS)
 @looped
 async def test_a_path_that_leaves_its_folder_is_not_found(revision: str, tmp_path: Path) -> None:
-    """A regression: `{name}` matched escaped separators in the URI."""
+    """Regression: `{name}` matched escaped separators in the URI."""
     server = shelf(tmp_path)
     for uri in ("notes://a.md", "tree://a.md", "parts://x/a.md"):
         assert (await read(server, uri, revision))[0]["text"] == "inside"

@@ -29,7 +29,7 @@ CAPABILITIES: dict[str, Any] = {"extensions": {TASKS: {}}, "elicitation": {"form
 FINAL_STATUSES = ("completed", "failed", "cancelled")
 
 
-def declared(params: dict[str, Any]) -> dict[str, Any]:
+def with_capabilities(params: dict[str, Any]) -> dict[str, Any]:
     return {**params, "_meta": {f"{META}clientCapabilities": CAPABILITIES}}
 
 
@@ -68,7 +68,7 @@ async def wire_to(worker: Worker, principal: str = "") -> AsyncGenerator[Wire]:
 
 
 async def result(wire: Wire, method: str, **params: Any) -> Any:
-    answer = await wire.ask(method, declared(params))
+    answer = await wire.ask(method, with_capabilities(params))
     assert "result" in answer, answer
     return answer["result"]
 
@@ -109,7 +109,7 @@ async def test_listeners_at_another_process_are_notified_too(tmp_path: Path) -> 
     one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
     async with wire_to(one) as first, wire_to(two) as second:
         id = (await result(first, "tools/call", name="dredge"))["taskId"]
-        second.put("subscriptions/listen", declared({"notifications": {"taskIds": [id]}}))
+        second.put("subscriptions/listen", with_capabilities({"notifications": {"taskIds": [id]}}))
         _, now = await second.notice(2)
         assert now["params"]["status"] == "working"
         one.go.set()
@@ -125,7 +125,7 @@ async def test_another_principal_finds_nothing_at_another_process_either(tmp_pat
     async with wire_to(one, "ann") as ann, wire_to(two, "bob") as bob:
         id = (await result(ann, "tools/call", name="dredge"))["taskId"]
         for method in ("tasks/get", "tasks/update", "tasks/cancel"):
-            answer = await bob.ask(method, declared({"taskId": id, "inputResponses": {}}))
+            answer = await bob.ask(method, with_capabilities({"taskId": id, "inputResponses": {}}))
             assert answer["error"]["code"] == -32602
         assert (await result(ann, "tasks/get", taskId=id))["status"] == "working"
 
@@ -141,7 +141,7 @@ async def test_messages_to_a_process_that_does_not_read_them_are_bounded(
         id = (await result(first, "tools/call", name="sure"))["taskId"]
         for _ in range(2):
             assert "inputResponses" not in await result(second, "tasks/update", taskId=id, inputResponses={})
-        answer = await second.ask("tasks/update", declared({"taskId": id, "inputResponses": {}}))
+        answer = await second.ask("tasks/update", with_capabilities({"taskId": id, "inputResponses": {}}))
         assert answer["error"]["message"] == (
             "The process that runs this task has too many messages to handle: try again later."
         )
@@ -163,7 +163,7 @@ async def test_a_process_without_heartbeat_loses_its_tasks(tmp_path: Path) -> No
     one, two = Worker(tmp_path / "tasks.db"), Worker(tmp_path / "tasks.db")
     async with wire_to(one) as first, wire_to(two) as second:
         id = (await result(first, "tools/call", name="dredge"))["taskId"]
-        await one.tasks.store.delete(f"task-workers/{one.tasks.worker}")  # as if its time were over
+        await one.tasks.store.delete(f"task-workers/{one.tasks.worker}")  # as if its lease had expired
         state = await result(second, "tasks/get", taskId=id)
         assert (state["status"], state["error"]["message"]) == ("failed", STOPPED)
         one.go.set()
@@ -296,7 +296,7 @@ async def test_a_process_that_has_lost_a_task_logs_it_once_and_stops_it(
 
     async with wire_to(one) as first, wire_to(two) as second:
         id = (await result(first, "tools/call", name="survey"))["taskId"]
-        await one.tasks.store.delete(f"task-workers/{one.tasks.worker}")  # as if its time were over
+        await one.tasks.store.delete(f"task-workers/{one.tasks.worker}")  # as if its lease had expired
         before = await result(first, "tasks/get", taskId=id)
         lost = await result(second, "tasks/get", taskId=id)
         assert (lost["status"], lost["statusMessage"]) == ("failed", STOPPED)
@@ -330,7 +330,7 @@ async def test_the_bytes_of_messages_are_bounded(tmp_path: Path, monkeypatch: py
         count, size = await two.tasks.store.usage(f"task-inbox/{one.tasks.worker}/")
         assert count == 1
         monkeypatch.setattr(task_extension, "MAX_INBOX_BYTES", 2 * size - 1)
-        answer = await second.ask("tasks/update", declared({"taskId": id, "inputResponses": {}}))
+        answer = await second.ask("tasks/update", with_capabilities({"taskId": id, "inputResponses": {}}))
         assert answer["error"]["message"].startswith("The process that runs this task")
         monkeypatch.setattr(task_extension, "MAX_INBOX_BYTES", 2 * size)
         await result(second, "tasks/update", taskId=id, inputResponses={})
