@@ -58,7 +58,7 @@ def test_a_pattern_that_is_not_for_paths_matches_as_in_fnmatch(pattern: str, tex
         ("a\\", [], ["a\\", "a"]),
     ],
 )
-def test_patterns_of_paths(pattern: str, fits: list[str], others: list[str]) -> None:
+def test_a_pattern_of_paths_matches_whole_paths(pattern: str, fits: list[str], others: list[str]) -> None:
     matches = compile_glob(pattern, path=True)
     assert [text for text in (*fits, *others) if matches(text)] == fits
 

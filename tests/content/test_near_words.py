@@ -67,5 +67,5 @@ def table_distance(one: str, other: str) -> int:
 
 
 @given(st.text("abc", max_size=8), st.text("abc", max_size=8), st.integers(0, 3))
-def test_the_distance_is_that_of_the_whole_table(one: str, other: str, most: int) -> None:
+def test_the_distance_equals_that_of_the_complete_table(one: str, other: str, most: int) -> None:
     assert distance(one, other, most) == min(table_distance(one, other), most + 1)

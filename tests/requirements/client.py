@@ -280,7 +280,7 @@ AUTHORIZATION: tuple[Row, ...] = (
     must("C2.21-18", "2025-03-26: authorization, fallback", "Without metadata of the server, its root is the authorization server, with default paths if necessary.",
          DISCOVERY + "test_a_server_without_metadata_is_its_own_authorization_server", *client_suite("auth/2025-03-26-oauth-metadata-backcompat", R2), *client_suite("auth/2025-03-26-oauth-endpoint-fallback", R2)),
     must("C2.21-19", "all since 2025-03-26: authorization, security", "Only web pages are opened, and tokens are sent only with TLS, or on this machine.",
-         SIGN_IN + "test_only_web_pages_are_opened", DISCOVERY + "test_a_server_without_tls_elsewhere_gets_no_token"),
+         SIGN_IN + "test_only_web_pages_are_opened", DISCOVERY + "test_a_remote_server_without_tls_gets_no_token"),
     must("C2.21-20", "extension client credentials", "A client signs in with a secret, or with a signature; `resource` is sent with it.",
          *client_suite("auth/client-credentials-basic", R4, R5), *client_suite("auth/client-credentials-jwt", R4, R5)),
 )  # fmt: skip

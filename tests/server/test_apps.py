@@ -16,7 +16,7 @@ HTML = "<!DOCTYPE html><title>Berths</title>"
 URI = "ui://harbour/berths"
 
 
-def server_of(page: Any = HTML, **options: Any) -> Server:
+def server_with_page(page: Any = HTML, **options: Any) -> Server:
     server = Server("harbour")
     server.add_app(URI, page, **options)
     return server
@@ -25,7 +25,7 @@ def server_of(page: Any = HTML, **options: Any) -> Server:
 @pytest.mark.parametrize("revision", ERAS)
 @looped
 async def test_a_page_is_read_with_its_type_and_metadata(revision: str) -> None:
-    server = server_of(
+    server = server_with_page(
         csp=UiCsp(connect_domains=["https://api.example.com", "wss://*.example.com:8443"], frame_domains=[]),
         permissions=["geolocation", "clipboard_write"],
         prefers_border=False,
@@ -45,14 +45,14 @@ async def test_a_page_is_read_with_its_type_and_metadata(revision: str) -> None:
 
 @looped
 async def test_a_page_without_options_has_no_metadata() -> None:
-    (contents,) = await read(server_of(), URI)
+    (contents,) = await read(server_with_page(), URI)
     assert contents == {"uri": URI, "mimeType": MIME_TYPE, "text": HTML}
 
 
 @looped
 async def test_a_page_in_a_file_is_read_each_time(tmp_path: Path) -> None:
     file = tmp_path / "berths.html"
-    server = server_of(file)
+    server = server_with_page(file)
     for text in (HTML, HTML + "<p>More"):
         file.write_text(text)
         assert (await read(server, URI))[0]["text"] == text
@@ -79,13 +79,13 @@ async def test_a_page_is_made_by_a_function_of_any_kind() -> None:
 
 @looped
 async def test_a_function_that_returns_no_page_is_an_internal_error() -> None:
-    server = server_of(lambda: {"html": HTML})
+    server = server_with_page(lambda: {"html": HTML})
     assert (await read(server, URI))["code"] == -32603
 
 
 @looped
 async def test_tools_have_their_page_and_visibility_in_meta() -> None:
-    server = server_of()
+    server = server_with_page()
 
     @server.tool(app=URI, visibility=["app"], meta={"com.example/x": 1})
     def refresh() -> str:
@@ -104,7 +104,7 @@ async def test_tools_have_their_page_and_visibility_in_meta() -> None:
 
 @looped
 async def test_the_extension_is_declared_and_clients_with_it_are_recognised() -> None:
-    server = server_of()
+    server = server_with_page()
     capabilities = (await ask(server, "server/discover"))["result"]["capabilities"]
     assert capabilities["extensions"] == {"io.modelcontextprotocol/ui": {}}
     for settings, shows in (({"mimeTypes": [MIME_TYPE]}, True), ({"mimeTypes": ["text/plain"]}, False), ({}, False)):
@@ -126,12 +126,12 @@ async def test_the_extension_is_declared_and_clients_with_it_are_recognised() ->
 )
 def test_options_that_could_weaken_a_content_security_policy_are_refused(options: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        server_of(**options)
+        server_with_page(**options)
 
 
 def test_an_invalid_page_or_page_uri_is_refused() -> None:
     with pytest.raises(TypeError, match=r"pathlib\.Path"):
-        server_of("berths.html")
+        server_with_page("berths.html")
     with pytest.raises(ValueError, match="not the URI of a page"):
         Server("harbour").add_app("https://harbour/berths", HTML)
     with pytest.raises(ValueError, match="not the URI of a page"):
@@ -156,7 +156,7 @@ async def test_a_page_has_its_registered_fields_and_ttl() -> None:
 @pytest.mark.parametrize("visibility", [["model"], ["app"], ["model", "app"], ("app",)])
 @looped
 async def test_the_visibility_of_a_tool_is_in_its_meta(visibility: Any) -> None:
-    server = server_of()
+    server = server_with_page()
     server.tools.add(lambda: "x", name="x", app=URI, visibility=visibility)
     (shown,) = (await ask(server, "tools/list"))["result"]["tools"]
     assert shown["_meta"]["ui"] == {"resourceUri": URI, "visibility": list(visibility)}
@@ -165,9 +165,9 @@ async def test_the_visibility_of_a_tool_is_in_its_meta(visibility: Any) -> None:
 @pytest.mark.parametrize("visibility", [[], ["model", "others"], ["others"]])
 def test_an_unknown_visibility_is_refused(visibility: Any) -> None:
     with pytest.raises(ValueError, match="visibility="):
-        server_of().tools.add(lambda: "x", name="x", app=URI, visibility=visibility)
+        server_with_page().tools.add(lambda: "x", name="x", app=URI, visibility=visibility)
 
 
 def test_text_that_is_not_a_page_is_quoted_in_part() -> None:
     with pytest.raises(TypeError, match=f"^{'x' * 80!r} is not HTML"):
-        server_of("x" * 100)
+        server_with_page("x" * 100)

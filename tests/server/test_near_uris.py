@@ -51,7 +51,7 @@ def test_any_uris_can_be_compared(uri: str, known: list[str]) -> None:
     assert set(found) <= set(known)
 
 
-async def refused(server: Server, uri: str) -> str:
+async def not_found_message(server: Server, uri: str) -> str:
     async with Client(server) as client:
         with pytest.raises(RemoteResourceNotFound) as error:
             await client.read_resource(uri)
@@ -74,10 +74,10 @@ async def test_an_unknown_uri_is_answered_with_the_nearest_one(tree: Path) -> No
     server.include(files(tree, label="w"))
     server.resources.add("note:tides", lambda: "text", name="tides")
     uri = "file:///w/docs/serach.md"
-    assert await refused(server, uri) == f"Resource not found: {uri}. Did you mean file:///w/docs/search.md?"
-    assert await refused(server, "note:tide") == "Resource not found: note:tide. Did you mean note:tides?"
+    assert await not_found_message(server, uri) == f"Resource not found: {uri}. Did you mean file:///w/docs/search.md?"
+    assert await not_found_message(server, "note:tide") == "Resource not found: note:tide. Did you mean note:tides?"
     for uri in ("file:///w/nothing", "file:///w/.env", "file:///w/.emv", "x:" + "y" * module.MAX_COMPARED_CHARACTERS):
-        assert await refused(server, uri) == f"Resource not found: {uri}"
+        assert await not_found_message(server, uri) == f"Resource not found: {uri}"
 
 
 @looped
@@ -98,13 +98,13 @@ async def test_nothing_is_suggested_if_middleware_may_hide_resources(tree: Path)
     part.include(files(tree, label="w"))
     server.include(part)
     uri = "file:///w/docs/serach.md"
-    assert "Did you mean" in await refused(server, uri)
+    assert "Did you mean" in await not_found_message(server, uri)
 
     @server.middleware("resources/read")
     async def guard(call: Call, next: Next) -> Any:
         return await next(call)
 
-    assert await refused(server, uri) == f"Resource not found: {uri}"
+    assert await not_found_message(server, uri) == f"Resource not found: {uri}"
 
 
 class Shelf(Source):
@@ -138,8 +138,8 @@ async def test_no_more_uris_are_compared_than_the_bound(monkeypatch: pytest.Monk
     shelf = Shelf(10_000)
     server = Server("s")
     server.include(shelf)
-    assert "Did you mean shelf://000299" in await refused(server, "shelf://00299")
-    assert "Did you mean shelf://000300" not in await refused(server, "shelf://00300")
+    assert "Did you mean shelf://000299" in await not_found_message(server, "shelf://00299")
+    assert "Did you mean shelf://000300" not in await not_found_message(server, "shelf://00300")
     assert shelf.pages == 4
 
 
@@ -151,7 +151,7 @@ async def test_a_source_that_does_not_answer_delays_the_error_only_briefly(monke
     server.include(Shelf(10, gate))
     try:
         async with asyncio.timeout(10):
-            assert await refused(server, "shelf://00003") == "Resource not found: shelf://00003"
+            assert await not_found_message(server, "shelf://00003") == "Resource not found: shelf://00003"
     finally:
         gate.set()
 
@@ -161,7 +161,7 @@ async def test_the_number_of_concurrent_searches_for_suggestions_is_bounded() ->
     server = Server("s")
     server.include(Shelf(10))
     server.resources.near_uri_searches = module.MAX_CONCURRENT_SEARCHES
-    assert await refused(server, "shelf://00003") == "Resource not found: shelf://00003"
+    assert await not_found_message(server, "shelf://00003") == "Resource not found: shelf://00003"
     server.resources.near_uri_searches -= 1
-    assert "Did you mean" in await refused(server, "shelf://00003")
+    assert "Did you mean" in await not_found_message(server, "shelf://00003")
     assert server.resources.near_uri_searches == module.MAX_CONCURRENT_SEARCHES - 1

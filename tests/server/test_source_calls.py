@@ -149,13 +149,13 @@ async def test_a_source_is_probed_until_it_is_back_and_watchers_are_notified_of_
         def list_changed(self, name: str) -> None:
             received.append(("list", name))
 
-    class Somebody:
+    class Watcher:
         def send(self, message: Any) -> bool:
             return True
 
     server.watching.observers.append(Observer())
-    server.watching.watch(Somebody(), "buoy:1")
-    server.watching.watch(Somebody(), "else:1")
+    server.watching.watch(Watcher(), "buoy:1")
+    server.watching.watch(Watcher(), "else:1")
     buoy.error = SourceUnavailable("adrift")
     calls = server.resources.calls
     with pytest.raises(SourceUnavailable, match="adrift"):
@@ -187,17 +187,17 @@ async def test_an_error_of_one_call_is_not_an_outage_of_the_source(error: Except
 async def test_a_probe_has_its_own_thread_and_probes_do_not_overlap() -> None:
     """The pool may be full of calls that wait for this source."""
     threads: list[str] = []
-    goes_on = threading.Event()
+    released = threading.Event()
 
     class Stuck(Source):
         name, uri, patience = "stuck", "stuck:", 0.02
 
         def probe(self) -> None:
             threads.append(threading.current_thread().name)
-            goes_on.wait(20)
+            released.wait(20)
 
         def read(self, uri: str) -> t.ReadResourceResult:
-            goes_on.wait(20)
+            released.wait(20)
             raise ResourceNotFound(uri)
 
     stuck = Stuck()
@@ -207,7 +207,7 @@ async def test_a_probe_has_its_own_thread_and_probes_do_not_overlap() -> None:
             assert isinstance(result, (SourceUnavailable, Overloaded))
         await until(lambda: stuck.breaker.failures >= 2)
         assert threads == ["wharfinger-probe"]
-        goes_on.set()  # an answer that comes late is an answer
+        released.set()  # a late answer ends the outage too
         await until(lambda: stuck.breaker.state is BreakerState.CLOSED)
 
 
@@ -255,13 +255,13 @@ async def test_a_late_page_is_used_once_by_the_same_owner() -> None:
             with pytest.raises(SourceUnavailable):
                 await calls.first_page(buoy, "ann", 10, arrived.set)
         with pytest.raises(SourceUnavailable):
-            await calls.first_page(buoy, "ben", 10, arrived.set)  # nor does anybody else wait
+            await calls.first_page(buoy, "ben", 10, arrived.set)  # the request is not repeated for others either
         buoy.gate.set()
         await arrived.wait()
         await until(lambda: buoy.breaker.state is BreakerState.CLOSED)
         page = calls._state(buoy).late
         assert page is not None
-        buoy.gate.clear()  # a page requested now would not come
+        buoy.gate.clear()  # a new request would not be answered
         found, key = await calls.first_page(buoy, "ann", 10, arrived.set)
         assert ([resource.uri for resource in found], key) == (["buoy:1", "buoy:2"], None)
         assert calls._state(buoy).late is None

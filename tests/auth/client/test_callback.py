@@ -1,4 +1,4 @@
-"""The listener for one redirect, called over sockets as browsers and strangers would."""
+"""The listener for the redirect of a sign-in: valid redirects, and requests that are not from this sign-in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 20))
 
 
-def judge(query: str) -> str:
+def read_redirect(query: str) -> str:
     if query == "no":
         raise NotAuthorized("they said no <b>")
     if query != "ours":
@@ -44,7 +44,7 @@ def test_the_first_valid_redirect_is_accepted() -> None:
         async with Callback() as callback:
             assert callback.url.startswith("http://127.0.0.1:")
             assert (await visit(callback, "/callback?ours")).startswith(b"HTTP/1.1 410 ")  # nothing waits yet
-            waiting = asyncio.ensure_future(callback.wait(judge, 10))
+            waiting = asyncio.ensure_future(callback.wait(read_redirect, 10))
             await asyncio.sleep(0)
             assert (await visit(callback, "/favicon.ico")).startswith(b"HTTP/1.1 404 ")
             assert (await visit(callback, "/callback?ours", "POST")).startswith(b"HTTP/1.1 404 ")
@@ -64,7 +64,7 @@ def test_the_first_valid_redirect_is_accepted() -> None:
 def test_a_refusal_is_raised_and_not_shown_on_the_page() -> None:
     async def test() -> None:
         async with Callback() as callback:
-            waiting = asyncio.ensure_future(callback.wait(judge, 10))
+            waiting = asyncio.ensure_future(callback.wait(read_redirect, 10))
             await asyncio.sleep(0)
             page = await visit(callback, "/callback?no")
             assert page.startswith(b"HTTP/1.1 400 ")
@@ -81,9 +81,9 @@ def test_a_refusal_is_raised_and_not_shown_on_the_page() -> None:
 def test_an_invalid_request_changes_nothing(data: bytes) -> None:
     async def test() -> None:
         async with Callback() as callback:
-            waiting = asyncio.ensure_future(callback.wait(judge, 10))
+            waiting = asyncio.ensure_future(callback.wait(read_redirect, 10))
             await asyncio.sleep(0)
-            with contextlib.suppress(ConnectionError):  # it may be ended in the middle
+            with contextlib.suppress(ConnectionError):  # the connection may be closed early
                 assert b"200 OK" not in await send(callback, data)
             await visit(callback, "/callback?ours")
             assert await waiting == "the code"
@@ -94,7 +94,7 @@ def test_an_invalid_request_changes_nothing(data: bytes) -> None:
 def test_a_silent_connection_does_not_delay_the_next_one() -> None:
     async def test() -> None:
         async with Callback() as callback:
-            waiting = asyncio.ensure_future(callback.wait(judge, 10))
+            waiting = asyncio.ensure_future(callback.wait(read_redirect, 10))
             port = urlsplit(callback.url).port
             silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
             await visit(callback, "/callback?ours")

@@ -37,10 +37,10 @@ class Web:
 
     def __init__(self, documents: dict[str, Any]) -> None:
         self.documents = documents
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     async def __call__(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpResponse:
-        self.asked.append(url)
+        self.requested.append(url)
         document = self.documents.get(url)
         if document is None:
             return HttpResponse(404, {}, b"")
@@ -52,15 +52,15 @@ class Web:
 
 
 def find(web: Web, challenge: Challenge = NONE, known: tuple[str, ...] = (), server: str = SERVER) -> AuthServer:
-    trail: Trace = []
-    return asyncio.run(run(discover(server, challenge, known, trail), web))
+    trace: Trace = []
+    return asyncio.run(run(discover(server, challenge, known, trace), web))
 
 
 def test_the_shortest_discovery_requests_two_documents() -> None:
     web = Web({"https://harbour.example/prm": RESOURCE, OAUTH: AUTHORITY})
     challenge = Challenge("bearer", {"resource_metadata": "https://harbour.example/prm", "scope": "write"})
     found = find(web, challenge)
-    assert web.asked == ["https://harbour.example/prm", OAUTH]
+    assert web.requested == ["https://harbour.example/prm", OAUTH]
     assert (found.issuer, found.resource, found.scopes, found.assumed) == (ISSUER, SERVER, ("write",), False)
 
 
@@ -82,8 +82,8 @@ def test_published_scopes_are_used_if_the_challenge_has_none() -> None:
 def test_an_invalid_document_is_skipped(other: Any) -> None:
     web = Web({f"{PRM}/mcp": other, PRM: RESOURCE, OAUTH: AUTHORITY})
     assert find(web).issuer == ISSUER
-    assert web.asked[:2] == [f"{PRM}/mcp", PRM]
-    assert not any("evil" in url for url in web.asked)
+    assert web.requested[:2] == [f"{PRM}/mcp", PRM]
+    assert not any("evil" in url for url in web.requested)
 
 
 def test_a_known_issuer_is_preferred() -> None:
@@ -95,7 +95,7 @@ def test_a_known_issuer_is_preferred() -> None:
 
 
 @pytest.mark.parametrize(
-    ("resource", "authority", "says"),
+    ("resource", "authority", "message"),
     [
         ({"resource": "https://evil.example/mcp"}, {}, "does not cover"),
         ({"authorization_servers": []}, {}, "names no authorization server"),
@@ -109,9 +109,9 @@ def test_a_known_issuer_is_preferred() -> None:
         ({}, {"registration_endpoint": "https://192.168.0.1/"}, "registration_endpoint"),
     ],
 )
-def test_invalid_metadata_ends_the_discovery(resource: dict[str, Any], authority: dict[str, Any], says: str) -> None:
+def test_invalid_metadata_ends_the_discovery(resource: dict[str, Any], authority: dict[str, Any], message: str) -> None:
     web = Web({f"{PRM}/mcp": RESOURCE | resource, OAUTH: AUTHORITY | authority})
-    with pytest.raises(NotAuthorized, match=says):
+    with pytest.raises(NotAuthorized, match=message):
         find(web)
 
 
@@ -119,7 +119,7 @@ def test_metadata_is_not_requested_from_the_root_of_an_issuer_with_a_path() -> N
     web = Web({f"{PRM}/mcp": RESOURCE, "https://as.example/.well-known/oauth-authorization-server": AUTHORITY})
     with pytest.raises(NotAuthorized):
         find(web)
-    assert "https://as.example/.well-known/oauth-authorization-server" not in web.asked
+    assert "https://as.example/.well-known/oauth-authorization-server" not in web.requested
 
 
 def test_a_server_without_metadata_is_its_own_authorization_server() -> None:
@@ -132,7 +132,7 @@ def test_a_server_without_metadata_is_its_own_authorization_server() -> None:
     assert (assumed.issuer, assumed.resource, assumed.assumed) == (root, None, True)
 
 
-def test_a_server_without_tls_elsewhere_gets_no_token() -> None:
+def test_a_remote_server_without_tls_gets_no_token() -> None:
     with pytest.raises(NotAuthorized, match="sent unencrypted"):
         find(Web({}), server="http://harbour.example/mcp")
 
@@ -143,30 +143,30 @@ def test_an_unreachable_server_is_reported_by_name() -> None:
 
 
 def explained(web: Web) -> tuple[list[tuple[str, bool | None]], bool]:
-    trail, good = asyncio.run(explain(SERVER, ClientIdentity(), web))
-    return [(note.what, note.good) for note in trail], good
+    trace, good = asyncio.run(explain(SERVER, ClientIdentity(), web))
+    return [(step.what, step.good) for step in trace], good
 
 
 def test_a_complete_explanation_says_that_sign_in_is_possible() -> None:
     header = {"www-authenticate": f'Bearer resource_metadata="{PRM}/mcp"'}
     authority = AUTHORITY | {"registration_endpoint": "https://as.example/register"}
-    notes, good = explained(Web({SERVER: HttpResponse(401, header, b""), f"{PRM}/mcp": RESOURCE, OAUTH: authority}))
+    steps, good = explained(Web({SERVER: HttpResponse(401, header, b""), f"{PRM}/mcp": RESOURCE, OAUTH: authority}))
     assert good
-    assert all(mark for _, mark in notes)
-    assert [what for what, _ in notes] == [
+    assert all(mark for _, mark in steps)
+    assert [what for what, _ in steps] == [
         f"POST {SERVER}", f"{PRM}/mcp", OAUTH, "registration", "PKCE", "scopes", "resource", "renewal"
     ]  # fmt: skip
 
 
 def test_an_explanation_reports_problems_and_continues_if_possible() -> None:
     authority = AUTHORITY | {"code_challenge_methods_supported": ["plain"]}
-    notes, good = explained(Web({SERVER: HttpResponse(401, {}, b""), PRM: RESOURCE, OAUTH: authority}))
+    steps, good = explained(Web({SERVER: HttpResponse(401, {}, b""), PRM: RESOURCE, OAUTH: authority}))
     assert not good
-    assert [what for what, mark in notes if mark is False] == [f"POST {SERVER}", "registration", "PKCE"]
+    assert [what for what, mark in steps if mark is False] == [f"POST {SERVER}", "registration", "PKCE"]
 
 
 def test_an_explanation_that_ends_early_names_the_last_step() -> None:
-    notes, good = explained(Web({SERVER: HttpResponse(401, {"www-authenticate": "Basic"}, b"")}))
-    assert (notes, good) == ([(f"POST {SERVER}", False)], False)
-    notes, good = explained(Web({SERVER: ConnectionFailed("no route")}))
-    assert (notes, good) == ([("sign-in", False)], False)
+    steps, good = explained(Web({SERVER: HttpResponse(401, {"www-authenticate": "Basic"}, b"")}))
+    assert (steps, good) == ([(f"POST {SERVER}", False)], False)
+    steps, good = explained(Web({SERVER: ConnectionFailed("no route")}))
+    assert (steps, good) == ([("sign-in", False)], False)

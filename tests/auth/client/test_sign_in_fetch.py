@@ -21,16 +21,16 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 class Site:
-    """Answers depend on the path."""
+    """A web site whose answers depend on the path."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def routes(self) -> list[web.RouteDef]:
         return [web.get("/{what:.*}", self.get)]
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append(request.path_qs)
+        self.requests.append(request.path_qs)
         match request.match_info["what"]:
             case "moved":
                 raise web.HTTPFound("/elsewhere")
@@ -59,7 +59,7 @@ def test_an_answer_is_returned_whole_with_any_status() -> None:
             fetch = fetch_for(f"{origin}/mcp")
             answer = await fetch("GET", f"{origin}/twice?a=%2F%20b", {}, None)
             assert (answer.status, answer.headers["www-authenticate"]) == (401, "Basic, Bearer")
-            assert there.asked == ["/twice?a=%2F%20b"]
+            assert there.requests == ["/twice?a=%2F%20b"]
             await fetch("GET", f"{origin}/x", {}, None)
             assert (await fetch("GET", f"{origin}/x", {}, None)).body == b""  # no cookies
 
@@ -70,7 +70,7 @@ def test_a_redirect_is_returned_and_not_followed() -> None:
     async def test() -> None:
         async with site() as (there, origin):
             answer = await fetch_for(f"{origin}/mcp")("GET", f"{origin}/moved", {}, None)
-            assert (answer.status, there.asked) == (302, ["/moved"])
+            assert (answer.status, there.requests) == (302, ["/moved"])
 
     run(test())
 
@@ -93,25 +93,25 @@ def test_a_remote_server_cannot_redirect_requests_to_this_machine() -> None:
             for url in (origin, origin.replace("127.0.0.1", "localhost"), "https://10.0.0.1/"):
                 with pytest.raises(ConnectionFailed, match="is not requested"):
                     await fetch("GET", url, {}, None)
-            assert there.asked == []
+            assert there.requests == []
 
     run(test())
 
 
 def test_a_name_that_resolves_to_a_private_address_is_not_requested(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The resolver of the system returns this answer, like a name server that lies."""
+    """The resolver of the system answers as a malicious name server would."""
 
     async def test() -> None:
         async with site() as (there, origin):
             port = int(origin.rpartition(":")[2])
 
-            async def lies(*_: Any, **__: Any) -> list[Any]:
+            async def resolve(*_: Any, **__: Any) -> list[Any]:
                 return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
 
-            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", lies)
+            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
             with pytest.raises(ConnectionFailed, match="private network"):
                 await fetch_for("https://harbour.example/mcp")("GET", f"https://as.example:{port}/", {}, None)
-            assert there.asked == []
+            assert there.requests == []
 
     run(test())
 

@@ -12,8 +12,8 @@ from tests.server.driving import META, STATELESS, ask, looped
 from wharfinger import Header, Server
 
 
-def routed() -> tuple[Server, list[str]]:
-    server, ran = Server("s"), []
+def routing_server() -> tuple[Server, list[str]]:
+    server, called_regions = Server("s"), []
 
     @server.tool
     def plain() -> str:
@@ -27,15 +27,15 @@ def routed() -> tuple[Server, list[str]]:
         side: Annotated[Literal["port", "starboard"], Header("Side")] = "port",
         note: str = "",
     ) -> str:
-        ran.append(region)
+        called_regions.append(region)
         return region
 
-    return server, ran
+    return server, called_regions
 
 
 @looped
 async def test_the_header_annotation_is_in_the_schema() -> None:
-    properties = (await ask(routed()[0], "tools/list"))["result"]["tools"][1]["inputSchema"]["properties"]
+    properties = (await ask(routing_server()[0], "tools/list"))["result"]["tools"][1]["inputSchema"]["properties"]
     assert properties["region"] == {"type": "string", "description": "Where to.", "x-mcp-header": "Region"}
     assert properties["urgent"] == {"type": "boolean", "x-mcp-header": "Urgent"}
     assert properties["berth"] == {"type": "integer", "default": 1, "x-mcp-header": "Berth"}
@@ -129,10 +129,10 @@ GOOD = {"mcp-param-region": "north"}
 )
 @looped
 async def test_a_call_whose_headers_match_its_arguments_is_served(arguments: Any, headers: dict[str, str]) -> None:
-    server, ran = routed()
+    server, called_regions = routing_server()
     status, answer = await post(server, "route", arguments, headers)
     assert (status, answer["result"].get("isError")) == (200, None)
-    assert ran == [arguments["region"]]
+    assert called_regions == [arguments["region"]]
 
 
 @pytest.mark.parametrize(
@@ -153,15 +153,15 @@ async def test_a_call_whose_headers_match_its_arguments_is_served(arguments: Any
 async def test_a_call_whose_headers_differ_from_its_arguments_is_refused_before_it_runs(
     arguments: Any, headers: dict[str, str]
 ) -> None:
-    server, ran = routed()
+    server, called_regions = routing_server()
     status, answer = await post(server, "route", arguments, headers)
     assert (status, answer["error"]["code"]) == (400, -32020)
     assert "north" not in answer["error"]["message"]
-    assert not ran
+    assert not called_regions
 
 
 @looped
 async def test_tools_without_annotated_arguments_and_unknown_tools_need_no_headers() -> None:
-    server, _ = routed()
+    server, _ = routing_server()
     assert (await post(server, "plain", {}, {}))[0] == 200
     assert (await post(server, "gone", {"region": "north"}, {}))[1]["error"]["code"] == -32602
