@@ -22,18 +22,18 @@ from wharfinger.content.match_lines import (
 from wharfinger.content.search_query import query_of
 
 
-def seen(text: str, query: str, **options: bool) -> TextMatch:
+def match(text: str, query: str, **options: bool) -> TextMatch:
     found = match_text([text], query_of(query), **options)
     assert found is not None
     return found
 
 
 def best(text: str, query: str, **options: bool) -> Passage:
-    return seen(text, query, **options).passages[0]
+    return match(text, query, **options).passages[0]
 
 
-def filled(*lines: str, before: int = 40) -> str:
-    """Lines far apart from each other."""
+def spread_lines(*lines: str, before: int = 40) -> str:
+    """Return a text with these lines far apart from each other."""
     return "".join("nothing\n" * before + line + "\n" for line in lines)
 
 
@@ -46,33 +46,33 @@ def test_the_line_is_shown_with_its_number_and_its_neighbours() -> None:
 
 
 def test_the_line_that_has_more_of_the_words_is_shown() -> None:
-    assert best(filled("depth", "tide and depth", "tide"), "depth tide").line == 82
+    assert best(spread_lines("depth", "tide and depth", "tide"), "depth tide").line == 82
 
 
 def test_words_on_lines_beside_each_other_count_together() -> None:
-    assert best(filled("depth", "tide\nof some depth", "tide"), "depth tide").line in (82, 83)
+    assert best(spread_lines("depth", "tide\nof some depth", "tide"), "depth tide").line in (82, 83)
 
 
 def test_a_text_without_the_words_or_without_a_phrase_is_not_found() -> None:
     assert match_text(["one two"], query_of("three")) is None
     assert match_text(["one two"], query_of('one "two one"')) is None
     assert match_text([], query_of("one")) is None
-    assert seen("one two", "one three").counts == (1, 0)
+    assert match("one two", "one three").counts == (1, 0)
 
 
 @pytest.mark.parametrize(
     ("text", "query", "line"),
     [
-        (filled("x = load_chart()", "def load_chart():", "load_chart()"), "load_chart", 82),
-        (filled("LoadChart()", "export default class LoadChart {", "// LoadChart"), "LoadChart", 82),
-        (filled("load_chart", "func (s *Server) LoadChart(name string) {", "LoadChart"), "load chart", 82),
-        (filled("select charts", "CREATE TABLE IF NOT EXISTS charts (", "from charts"), "charts", 82),
-        (filled("from charts import depth", "depth", "the depth of the hull"), "depth", 123),
-        (filled("the timeout is long", "timeout: float = 5", "no timeout"), "timeout", 82),
-        (filled("see --timeout", '    "--timeout",', "or --timeout"), "timeout", 41),
-        (filled("parser.add(\n    '--timeout',", "see --timeout", "--timeout"), "--timeout", 42),
-        (filled("the depth", ":param depth: in metres", "depth"), "depth", 82),
-        (filled("tides here", "Tides\n=====\ntext", "more tides"), "tides", 82),
+        (spread_lines("x = load_chart()", "def load_chart():", "load_chart()"), "load_chart", 82),
+        (spread_lines("LoadChart()", "export default class LoadChart {", "// LoadChart"), "LoadChart", 82),
+        (spread_lines("load_chart", "func (s *Server) LoadChart(name string) {", "LoadChart"), "load chart", 82),
+        (spread_lines("select charts", "CREATE TABLE IF NOT EXISTS charts (", "from charts"), "charts", 82),
+        (spread_lines("from charts import depth", "depth", "the depth of the hull"), "depth", 123),
+        (spread_lines("the timeout is long", "timeout: float = 5", "no timeout"), "timeout", 82),
+        (spread_lines("see --timeout", '    "--timeout",', "or --timeout"), "timeout", 41),
+        (spread_lines("parser.add(\n    '--timeout',", "see --timeout", "--timeout"), "--timeout", 42),
+        (spread_lines("the depth", ":param depth: in metres", "depth"), "depth", 82),
+        (spread_lines("tides here", "Tides\n=====\ntext", "more tides"), "tides", 82),
     ],
 )  # fmt: skip
 def test_a_definition_comes_before_mentions_and_imports_come_last(text: str, query: str, line: int) -> None:
@@ -80,9 +80,12 @@ def test_a_definition_comes_before_mentions_and_imports_come_last(text: str, que
 
 
 def test_a_number_sign_is_a_heading_in_prose_and_a_comment_elsewhere() -> None:
-    text = filled("# tide tables", "def tide_tables():")
+    text = spread_lines("# tide tables", "def tide_tables():")
     assert best(text, "tide tables").line == 82
-    heading, other = filled("## Tide tables", "the tide tables"), filled("the tide tables", "## Tide tables")
+    heading, other = (
+        spread_lines("## Tide tables", "the tide tables"),
+        spread_lines("the tide tables", "## Tide tables"),
+    )
     assert (best(heading, "tide tables", prose=True).line, best(other, "tide tables", prose=True).line) == (41, 82)
 
 
@@ -111,12 +114,12 @@ def test_a_rare_word_is_found_beside_a_word_of_every_line(number: int) -> None:
 
 
 def test_a_few_places_are_returned_that_are_apart() -> None:
-    found = seen(filled(*["a depth"] * 20), "depth")
+    found = match(spread_lines(*["a depth"] * 20), "depth")
     assert found.counts == (20,)
     assert len(found.passages) == MAX_PASSAGES
     lines = sorted(passage.line for passage in found.passages)
     assert all(after - before >= match_lines.MIN_LINES_APART for before, after in itertools.pairwise(lines))
-    assert seen("depth " * (MAX_COUNT + 1), "depth").counts == (MAX_COUNT,)
+    assert match("depth " * (MAX_COUNT + 1), "depth").counts == (MAX_COUNT,)
 
 
 @pytest.mark.parametrize("line_end", ["\n", " "])
@@ -125,7 +128,7 @@ def test_a_text_of_many_blocks_is_searched_to_its_end(line_end: str) -> None:
     text = ("nothing here" + line_end) * (size // 13) + "the harbourmaster" + line_end
     found = best(text, "harbourmaster")
     assert "the harbourmaster" in found.snippet
-    assert seen(text, "harbourmaster").length == len(text)
+    assert match(text, "harbourmaster").length == len(text)
     assert found.line == text.count("\n", 0, text.index("harbourmaster")) + 1
 
 
@@ -149,8 +152,8 @@ def test_the_result_does_not_depend_on_the_chunks(text: str, cuts: list[int], wo
 
 
 @given(st.text(max_size=400), st.text(max_size=60))
-def test_any_text_and_any_query_give_lines_of_the_text(text: str, asked: str) -> None:
-    found = match_text([text], query_of(asked))
+def test_any_text_and_any_query_give_lines_of_the_text(text: str, query: str) -> None:
+    found = match_text([text], query_of(query))
     if found is None:
         return
     lines = text.split("\n")

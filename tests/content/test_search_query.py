@@ -21,14 +21,14 @@ def texts(query: str) -> list[str]:
     return [word.text for word in query_of(query).words]
 
 
-def only(query: str) -> Word:
+def only_word(query: str) -> Word:
     (word,) = query_of(query).words
     return word
 
 
 def fit(query: str, text: str) -> float:
     """Return how well the only word of a query fits its only occurrence in a text; 0 if there is none."""
-    word, folded = only(query), fold(text)
+    word, folded = only_word(query), fold(text)
     return max(
         (word.quality(text, folded, folded.find(probe), probe) for probe in word.probes if probe in folded), default=0.0
     )
@@ -114,13 +114,13 @@ def test_weak_words_and_owners_weigh_less_beside_others() -> None:
     weights = {word.text: word.weight for word in query_of("get Session.timeout value 5").words}
     assert weights["timeout"] == 1
     assert all(weights[word] < 1 for word in ("get", "session", "value", "5"))
-    assert only("get").weight == 1
+    assert only_word("get").weight == 1
 
 
 def test_a_query_has_bounds() -> None:
     assert len(query_of(" ".join(f"w{number}x" for number in range(100))).words) == MAX_QUERY_WORDS
-    assert len(only("x" * (MAX_QUERY_CHARACTERS + 1)).text) == MAX_QUERY_CHARACTERS
-    assert len(only("a_" * 900).spellings) == 1
+    assert len(only_word("x" * (MAX_QUERY_CHARACTERS + 1)).text) == MAX_QUERY_CHARACTERS
+    assert len(only_word("a_" * 900).spellings) == 1
 
 
 def test_a_word_can_be_replaced() -> None:
@@ -144,9 +144,9 @@ def test_any_query_has_words_that_find_what_was_written(written: str) -> None:
 
 
 @given(st.text(max_size=60), st.text(max_size=12))
-def test_quality_is_between_0_and_1(text: str, asked: str) -> None:
+def test_quality_is_between_0_and_1(text: str, query: str) -> None:
     folded = fold(text)
-    for word in query_of(asked).words:
+    for word in query_of(query).words:
         for probe in word.probes:
             at = folded.find(probe)
             while at >= 0:

@@ -1,4 +1,4 @@
-"""Tests of the host are coroutine functions; each runs on an event loop of its own, for a minute at most."""
+"""Runs the async tests of the host, each on an event loop of its own, for a minute at most."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 
 import pytest
 
-SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -17,7 +17,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
 
     async def bounded() -> None:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await pyfuncitem.obj(**arguments)
 
     asyncio.run(bounded())

@@ -30,28 +30,28 @@ class Shelf(Source):
         return rows[start : start + limit], start + limit if start + limit < 3 else None
 
 
-class Skilled(Shelf):
+class SkillShelf(Shelf):
     """Skills by number, in pages of at most `most`."""
 
-    def __init__(self, name: str, number: int, most: int = 99) -> None:
+    def __init__(self, name: str, number: int, page_limit: int = 99) -> None:
         super().__init__(name)
-        self.number, self.most = number, most
-        self.asked: list[tuple[Any, int]] = []
+        self.number, self.page_limit = number, page_limit
+        self.requested: list[tuple[Any, int]] = []
 
-    def made(self, number: int) -> Any:
+    def skill_at(self, number: int) -> Any:
         uri = f"{self.name}:{number}/SKILL.md"
         return Skill(uri=uri, frontmatter={"name": f"{self.name}{number}"}, resources="dynamic")
 
     def skills(self, after: Any, limit: int) -> Any:
-        self.asked.append((after, limit))
+        self.requested.append((after, limit))
         start = after or 0
-        end = start + min(limit, self.most)
-        return [self.made(n) for n in range(start, min(end, self.number))], end if end < self.number else None
+        end = start + min(limit, self.page_limit)
+        return [self.skill_at(n) for n in range(start, min(end, self.number))], end if end < self.number else None
 
     def skill(self, uri: str) -> Any:
         for n in range(self.number):
-            if self.made(n).uri == uri:
-                return self.made(n)
+            if self.skill_at(n).uri == uri:
+                return self.skill_at(n)
         raise ResourceNotFound(uri)
 
 
@@ -80,25 +80,29 @@ def uris(name: str, *numbers: int) -> list[str]:
 
 @looped
 async def test_pages_of_skills_are_full_across_sources_and_leave_out_those_without() -> None:
-    one, none, two = Skilled("one", 3), Shelf("none"), Skilled("two", 2)
+    one, none, two = SkillShelf("one", 3), Shelf("none"), SkillShelf("two", 2)
     server = server_of(one, none, two)
     assert await pages(server) == [uris("one", 0, 1), [*uris("one", 2), *uris("two", 0)], uris("two", 1)]
-    assert one.asked == [(None, 2), (2, 2)]
-    assert two.asked == [(None, 1), (1, 2)]
+    assert one.requested == [(None, 2), (2, 2)]
+    assert two.requested == [(None, 1), (1, 2)]
 
 
 @looped
 async def test_a_source_may_end_its_page_early_and_the_last_page_says_so() -> None:
-    assert await pages(server_of(Skilled("one", 3, most=1))) == [uris("one", 0), uris("one", 1), uris("one", 2)]
-    assert await pages(server_of(Skilled("one", 2))) == [uris("one", 0, 1)]
-    assert await pages(server_of(Skilled("one", 2), Shelf("none"))) == [uris("one", 0, 1), []]
+    assert await pages(server_of(SkillShelf("one", 3, page_limit=1))) == [
+        uris("one", 0),
+        uris("one", 1),
+        uris("one", 2),
+    ]
+    assert await pages(server_of(SkillShelf("one", 2))) == [uris("one", 0, 1)]
+    assert await pages(server_of(SkillShelf("one", 2), Shelf("none"))) == [uris("one", 0, 1), []]
     assert await pages(server_of(Shelf("none"))) == [[]]
 
 
 @looped
 async def test_a_page_without_entries_of_a_source_continues_with_that_source() -> None:
-    class Hollow(Skilled):
-        """Its first page has nothing."""
+    class Hollow(SkillShelf):
+        """A source whose first page is empty."""
 
         def skills(self, after: Any, limit: int) -> Any:
             return ([], 0) if after is None else super().skills(after, limit)
@@ -108,7 +112,7 @@ async def test_a_page_without_entries_of_a_source_continues_with_that_source() -
 
 @looped
 async def test_a_skill_is_found_by_its_uri_in_the_source_that_has_it() -> None:
-    server = server_of(Shelf("none"), Skilled("one", 2))
+    server = server_of(Shelf("none"), SkillShelf("one", 2))
     found = (await ask(server, "skills/get", {"uri": "one:1/SKILL.md"}))["result"]["skill"]
     assert found == {"uri": "one:1/SKILL.md", "frontmatter": {"name": "one1"}, "resources": "dynamic"}
     for uri in ("one:2/SKILL.md", "none:1/SKILL.md", "other:1/SKILL.md"):
@@ -133,12 +137,12 @@ async def test_a_directory_is_read_in_pages_whose_cursors_are_its_own() -> None:
 
 @looped
 async def test_skills_of_mounted_servers_are_served_by_their_parent() -> None:
-    part = server_of(Skilled("one", 1))
+    part = server_of(SkillShelf("one", 1))
     early, late = Server("early"), Server("late")
     early.include(part)
     assert await pages(early) == [uris("one", 0)]
     inner = Server("inner")
-    inner.include(Skilled("two", 1))
+    inner.include(SkillShelf("two", 1))
     late.include(inner)
     serve_skills(inner)
     assert await pages(late) == [uris("two", 0)]

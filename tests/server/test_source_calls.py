@@ -255,7 +255,7 @@ async def test_a_late_page_is_used_once_by_the_same_owner() -> None:
             with pytest.raises(SourceUnavailable):
                 await calls.first_page(buoy, "ann", 10, arrived.set)
         with pytest.raises(SourceUnavailable):
-            await calls.first_page(buoy, "ben", 10, arrived.set)  # the request is not repeated for others either
+            await calls.first_page(buoy, "ben", 10, arrived.set)  # another owner gets the same error
         buoy.gate.set()
         await arrived.wait()
         await until(lambda: buoy.breaker.state is BreakerState.CLOSED)

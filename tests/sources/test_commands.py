@@ -29,23 +29,23 @@ def read(source: Command) -> tuple[Any, dict[str, Any], str]:
     contents = source.read(source.uri).contents
     meta = contents[0].meta
     assert isinstance(meta, dict)
-    recorder: Any = meta[EXIT]
-    return contents[0], recorder, str(contents[1].text) if len(contents) > 1 else ""
+    exit_report: Any = meta[EXIT]
+    return contents[0], exit_report, str(contents[1].text) if len(contents) > 1 else ""
 
 
 def test_the_output_is_the_text() -> None:
-    content, recorder, message = read(python("print('high water 6.1')"))
+    content, exit_report, message = read(python("print('high water 6.1')"))
     assert content.text.split() == ["high", "water", "6.1"]
     assert content.mime_type == "text/plain"
-    assert (recorder["code"], recorder["cut"], message) == (0, "", "")
+    assert (exit_report["code"], exit_report["cut"], message) == (0, "", "")
 
 
 def test_a_failure_is_reported_with_its_standard_error() -> None:
-    content, recorder, message = read(
+    content, exit_report, message = read(
         python("import sys; print('some'); print('no boat', file=sys.stderr); sys.exit(3)")
     )
     assert content.text.strip() == "some"
-    assert recorder["code"] == 3
+    assert exit_report["code"] == 3
     assert "Exit code 3" in message
     assert "no boat" in message
 
@@ -76,9 +76,9 @@ def test_binary_output_is_a_blob() -> None:
 
 
 def test_an_endless_output_is_cut() -> None:
-    content, recorder, message = read(python("while True: print('høvel' * 100)", max_bytes=10_001))
+    content, exit_report, message = read(python("while True: print('høvel' * 100)", max_bytes=10_001))
     assert 9_990 <= len(content.text.encode()) <= 10_001
-    assert recorder["code"] is None
+    assert exit_report["code"] is None
     assert "10,001 bytes" in message
 
 
@@ -92,10 +92,10 @@ def test_an_endless_command_is_ended_with_its_child_processes(tmp_path: Path, st
         f"import subprocess, sys; {stubborn} print('up', flush=True); subprocess.run([sys.executable, '-c', {child!r}])"
     )
     began = time.monotonic()
-    content, recorder, message = read(python(code, timeout=2))
+    content, exit_report, message = read(python(code, timeout=2))
     assert time.monotonic() - began < 6
     assert content.text == "up\n"
-    assert recorder["code"] is None
+    assert exit_report["code"] is None
     assert "after 2 s" in message
     assert gone(int((tmp_path / "child").read_text()))
 
@@ -109,14 +109,14 @@ def test_processes_that_a_command_leaves_behind_are_ended(tmp_path: Path) -> Non
         " time.sleep(0.01)"
     )
     began = time.monotonic()
-    content, recorder, _ = read(python(code, timeout=30))
+    content, exit_report, _ = read(python(code, timeout=30))
     assert time.monotonic() - began < 20
-    assert (content.text, recorder["code"]) == ("up\n", 0)
+    assert (content.text, exit_report["code"]) == ("up\n", 0)
     assert gone(int((tmp_path / "child").read_text()))
 
 
 def gone(process: int) -> bool:
-    """Report whether a killed process has ended or is a zombie."""
+    """Return whether a killed process has ended or is a zombie."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         try:

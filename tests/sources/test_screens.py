@@ -64,7 +64,7 @@ class Display:
 
 
 @pytest.fixture
-def show(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Display]]:
+def start_display(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Display]]:
     pytest.importorskip("mss")
     if not shutil.which("Xvfb") or not ctypes.util.find_library("X11"):
         absent("Xvfb or libX11 (on Debian: apt-get install xvfb libx11-6)")
@@ -82,7 +82,7 @@ def show(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Display]]:
 
 
 def pixels_of(png: bytes) -> tuple[int, int, list[bytes]]:
-    """Width, height and lines (three bytes a pixel) of a picture as mss writes it: one filter, none."""
+    """Return the width, the height and the lines (three bytes a pixel) of a PNG as mss writes it, without a filter."""
     width, height = struct.unpack(">II", png[16:24])
     data, place = b"", 8
     while place < len(png):
@@ -102,8 +102,8 @@ def picture(source: Screen, uri: str = "screen:///1") -> bytes:
     return content.blob
 
 
-def test_each_screen_and_all_of_them_are_listed(show: Callable[..., Display]) -> None:
-    show()
+def test_each_screen_and_all_of_them_are_listed(start_display: Callable[..., Display]) -> None:
+    start_display()
     source = screen()
     listed, key = source.page(None, 10)
     assert [(resource.uri, resource.title) for resource in listed] == [
@@ -119,8 +119,8 @@ def test_each_screen_and_all_of_them_are_listed(show: Callable[..., Display]) ->
         source.page("x", 1)
 
 
-def test_a_picture_shows_what_is_on_the_screen(show: Callable[..., Display]) -> None:
-    show().paint(0x3366CC)
+def test_a_picture_shows_what_is_on_the_screen(start_display: Callable[..., Display]) -> None:
+    start_display().paint(0x3366CC)
     width, height, lines = pixels_of(picture(screen()))
     assert (width, height) == (640, 480)
     assert lines[80][3 * 100 : 3 * 101] == bytes((0x33, 0x66, 0xCC))
@@ -128,51 +128,51 @@ def test_a_picture_shows_what_is_on_the_screen(show: Callable[..., Display]) -> 
 
 
 def test_a_picture_is_private_logged_and_not_cacheable(
-    show: Callable[..., Display], caplog: pytest.LogCaptureFixture
+    start_display: Callable[..., Display], caplog: pytest.LogCaptureFixture
 ) -> None:
-    show()
+    start_display()
     with caplog.at_level(logging.INFO, "wharfinger.sources.screens"):
         result = screen().read("screen:///all")
     assert (result.cache_scope, result.ttl_ms) == ("private", 0)
     assert "Captured screen:///all: 640 x 480 pixels" in caplog.text
 
 
-def test_a_large_screen_is_subsampled(show: Callable[..., Display]) -> None:
-    show("2560x1440x24").paint(0x00FF00)
+def test_a_large_screen_is_subsampled(start_display: Callable[..., Display]) -> None:
+    start_display("2560x1440x24").paint(0x00FF00)
     width, height, lines = pixels_of(picture(screen()))
     assert (width, height) == (1280, 720)
     assert lines[30][3 * 50 : 3 * 51] == b"\0\xff\0"
 
 
 def test_a_picture_that_compresses_badly_is_subsampled(
-    show: Callable[..., Display], monkeypatch: pytest.MonkeyPatch
+    start_display: Callable[..., Display], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    show()
+    start_display()
     whole = picture(screen())
     monkeypatch.setattr(sys.modules[Screen.__module__], "TARGET_BYTES", len(whole) - 1)
     assert pixels_of(picture(screen()))[:2] == (320, 240)
 
 
 def test_a_screen_that_is_too_large_is_refused_before_it_is_captured(
-    show: Callable[..., Display], monkeypatch: pytest.MonkeyPatch
+    start_display: Callable[..., Display], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    show()
+    start_display()
     monkeypatch.setattr(sys.modules[Screen.__module__], "MAX_CAPTURED_PIXELS", 640 * 480 - 1)
     with pytest.raises(InvalidArgument, match="read a single screen"):
         screen().read("screen:///all")
 
 
 @pytest.mark.parametrize("uri", ["screen:///9", "screen:///", "screen:///0", "screen:///1?x=1"])
-def test_a_screen_that_is_not_there_is_not_found(show: Callable[..., Display], uri: str) -> None:
-    show()
+def test_a_screen_that_is_not_there_is_not_found(start_display: Callable[..., Display], uri: str) -> None:
+    start_display()
     source = screen()
     for method in (source.read, source.stat):
         with pytest.raises(ResourceNotFound):
             method(uri)
 
 
-def test_drawing_notifies_watchers(show: Callable[..., Display], recorder: ChangeRecorder) -> None:
-    display = show()
+def test_drawing_notifies_watchers(start_display: Callable[..., Display], recorder: ChangeRecorder) -> None:
+    display = start_display()
     source = screen()
     source._polling.every = 0.05
     source.watch("screen:///1", recorder)
@@ -185,20 +185,20 @@ def test_drawing_notifies_watchers(show: Callable[..., Display], recorder: Chang
     source._polling.close()
 
 
-def test_captures_of_a_screen_are_two_seconds_apart(show: Callable[..., Display]) -> None:
-    show()
+def test_captures_of_a_screen_are_two_seconds_apart(start_display: Callable[..., Display]) -> None:
+    start_display()
     assert screen()._polling.every == 2.0
 
 
-def test_without_a_display_it_cannot_be_published(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_display_no_screen_can_be_published(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mss")
     monkeypatch.delenv("DISPLAY", raising=False)
     with pytest.raises(UnusableSource, match=r"No display can be captured.*DISPLAY"):
         screen()
 
 
-def test_a_display_that_disappears_is_reported_and_hides_no_other_source(show: Callable[..., Display]) -> None:
-    display = show()
+def test_a_display_that_disappears_is_reported_and_hides_no_other_source(start_display: Callable[..., Display]) -> None:
+    display = start_display()
     source = screen()
     display.end()
     with pytest.raises(InternalError, match="No display can be captured"):
@@ -206,8 +206,8 @@ def test_a_display_that_disappears_is_reported_and_hides_no_other_source(show: C
     assert source.page(None, 10) == ([], None)
 
 
-def test_a_client_gets_the_picture(show: Callable[..., Display]) -> None:
-    show()
+def test_a_client_gets_the_picture(start_display: Callable[..., Display]) -> None:
+    start_display()
     server = Server("bridge")
     server.include(screen())
 
@@ -225,11 +225,11 @@ def test_a_missing_extra_is_reported_with_its_command(monkeypatch: pytest.Monkey
         screen()
 
 
-class TestTheContract(SourceContract):
+class TestScreenContract(SourceContract):
     missing = "screen:///9"
     live = True
 
     @pytest.fixture
-    def source(self, show: Callable[..., Display]) -> Screen:
-        show()
+    def source(self, start_display: Callable[..., Display]) -> Screen:
+        start_display()
         return screen()

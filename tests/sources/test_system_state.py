@@ -187,7 +187,7 @@ def test_a_missing_extra_is_reported_with_its_command(monkeypatch: pytest.Monkey
         system()
 
 
-class TestTheContract(SourceContract):
+class TestSystemStateContract(SourceContract):
     missing = "system:///none"
     live = True
 

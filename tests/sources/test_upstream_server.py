@@ -184,8 +184,8 @@ def test_a_read_has_the_content_ttl_and_cache_scope_of_the_upstream(revision: st
         async with over_http(harbour()) as url, published(url, revision=revision) as (client, _):
             read = await client.read_resource("notes://quay/n001")
             assert (read.text, read.contents[0].uri) == ("high tide", "notes://quay/n001")
-            recorder = (7000, "public") if revision == "2026-07-28" else (0, "private")
-            assert (read.result.ttl_ms, read.result.cache_scope) == recorder
+            expected = (7000, "public") if revision == "2026-07-28" else (0, "private")
+            assert (read.result.ttl_ms, read.result.cache_scope) == expected
             assert (await client.read_resource("log://mary/today")).text == "log of mary"
             for missing in ("log://ghost/today", "notes://quay/none", "elsewhere://x"):
                 with pytest.raises(ResourceNotFound) as caught:
@@ -426,14 +426,14 @@ def test_a_uri_that_cannot_be_watched_does_not_stop_other_watches() -> None:
     async def test() -> None:
         server = harbour()
         async with over_http(server) as url, published(url) as (_, source):
-            recorder: list[str | None] = []
-            source.watch("notes://quay/none", recorder.append)
-            source.watch("notes://quay/n001", recorder.append)
+            changes: list[str | None] = []
+            source.watch("notes://quay/none", changes.append)
+            source.watch("notes://quay/n001", changes.append)
             await eventually(lambda: watched(server, "notes://quay/n001"))
             server.resource_updated("notes://quay/n001")
 
             async def received() -> bool:
-                return "notes://quay/n001" in recorder
+                return "notes://quay/n001" in changes
 
             await eventually(received)
 

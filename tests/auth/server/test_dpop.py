@@ -37,20 +37,20 @@ def proof(key: Any = KEY, header: dict[str, Any] | None = None, **changes: Any) 
     )
 
 
-def checked(text: str, thumbprint: str | None = None, **changes: Any) -> str:
+def check(text: str, thumbprint: str | None = None, **changes: Any) -> str:
     options = {"method": "POST", "url": URL, "token": TOKEN, "now": NOW} | changes
     return check_proof(text, thumbprint=thumbprint or KEY.thumbprint(), **options)
 
 
 def test_a_valid_proof_returns_its_id() -> None:
-    assert checked(proof(jti="abc")) == "abc"
+    assert check(proof(jti="abc")) == "abc"
 
 
 @pytest.mark.parametrize(
     "htu", [URL, "HTTPS://DOCS.example/mcp", "https://docs.example:443/mcp", URL + "?a=b", URL + "#c"]
 )
 def test_urls_are_compared_without_query_fragment_and_case(htu: str) -> None:
-    assert checked(proof(htu=htu)) == "1"
+    assert check(proof(htu=htu)) == "1"
 
 
 @pytest.mark.parametrize(
@@ -62,22 +62,22 @@ def test_urls_are_compared_without_query_fragment_and_case(htu: str) -> None:
 )  # fmt: skip
 def test_a_proof_for_another_request_or_token_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidToken, match="The DPoP proof is not valid"):
-        checked(proof(**changes))
+        check(proof(**changes))
 
 
 def test_the_longest_id_is_accepted() -> None:
-    assert checked(proof(jti="x" * 256)) == "x" * 256
+    assert check(proof(jti="x" * 256)) == "x" * 256
 
 
-@pytest.mark.parametrize(("off", "good"), [(PROOF_SECONDS, True), (PROOF_SECONDS + 1, False)])
+@pytest.mark.parametrize(("seconds", "accepted"), [(PROOF_SECONDS, True), (PROOF_SECONDS + 1, False)])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_the_time_of_a_proof_may_differ_by_a_minute(off: float, good: bool, sign: int) -> None:
-    text = proof(iat=NOW + sign * off)
-    if good:
-        assert checked(text) == "1"
+def test_the_time_of_a_proof_may_differ_by_a_minute(seconds: float, accepted: bool, sign: int) -> None:
+    text = proof(iat=NOW + sign * seconds)
+    if accepted:
+        assert check(text) == "1"
     else:
         with pytest.raises(InvalidToken, match="iat"):
-            checked(text)
+            check(text)
 
 
 @pytest.mark.parametrize(
@@ -88,19 +88,19 @@ def test_the_time_of_a_proof_may_differ_by_a_minute(off: float, good: bool, sign
 )  # fmt: skip
 def test_a_header_of_another_kind_is_refused(header: dict[str, Any]) -> None:
     with pytest.raises(InvalidToken):
-        checked(proof(header=header))
+        check(proof(header=header))
 
 
 def test_a_proof_of_another_key_is_refused() -> None:
     other = jwk.generate_key("EC", "P-256")
     with pytest.raises(InvalidToken, match="not the one that the token is bound to"):
-        checked(proof(other))
+        check(proof(other))
 
 
 @pytest.mark.parametrize("text", ["", "a.b", "é.é.é", "x" * (MAX_PROOF_CHARACTERS + 1)])
 def test_a_text_that_is_not_a_proof_is_refused(text: str) -> None:
     with pytest.raises(InvalidToken):
-        checked(text)
+        check(text)
 
 
 class Clock:
