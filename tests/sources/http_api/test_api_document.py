@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import time
 from typing import Any
+from urllib.parse import quote, unquote
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.protocol.json_schema import CompiledSchema
 from wharfinger.source import UnusableSource
 from wharfinger.sources.http_api import api_document
+from wharfinger.sources.http_api.api_catalogue import ApiCatalogue
 from wharfinger.sources.http_api.api_document import UnresolvedReference, parse_document, resolve
 from wharfinger.sources.http_api.api_operations import ApiDocument, read_document
 from wharfinger.sources.http_api.api_schemas import MAX_SCHEMA_CHARACTERS, json_schema, types_of, values_of
+from wharfinger.sources.http_api.api_tools import allowed_operations
+from wharfinger.sources.http_api.api_uris import ApiUris
 
 PATHS: dict[str, Any] = {"/ships": {"get": {"responses": {"200": {"description": "All"}}}}}
 
@@ -314,3 +319,76 @@ def test_any_value_as_a_schema_becomes_one_within_the_bounds(value: Any) -> None
         assert isinstance(found, dict)
         values_of(found)
         types_of(found)
+
+
+OPERATION_NAMES = st.sampled_from(
+    [
+        *("get", "post", "parameters", "requestBody", "content", "schema", "name", "in", "required", "tags", "security"),
+        *("responses", "operationId", "summary", "description", "$ref", "query", "path", "style", "explode", "a"),
+        "application/json",
+    ]
+)
+PARTS = st.recursive(
+    st.none() | st.sampled_from(["query", "path", "a", "#/paths", "#/a"]) | st.integers() | st.booleans(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(OPERATION_NAMES, inner, max_size=4),
+    max_leaves=25,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["/a", "/a/{query}", "/{a}/b", "/", "x", "/a b"]), PARTS), PARTS, PARTS)
+def test_any_values_in_a_document_are_operations_or_remarks(paths: Any, components: Any, more: Any) -> None:
+    root = {"openapi": "3.0.3", "info": more, "paths": paths, "components": components, "servers": more, "tags": more}
+    try:
+        found = read_document(root, "quay.json")
+    except UnusableSource:
+        return
+    uris = ApiUris("quay")
+    tools = allowed_operations(found, [one.id for one in found.operations if one.body is None])
+    catalogue = ApiCatalogue(found, uris, tools, frozenset())
+    for operation in catalogue.operations:
+        assert uris.read(uris.about(operation)).operation is operation
+        catalogue.about_text(operation)
+    for resource in catalogue.listed():
+        assert uris.matches(resource.uri)
+        assert resource.name
+
+
+def shop_uris() -> ApiUris:
+    uris = ApiUris("shop")
+    text = {"type": "string"}
+    parameters = [
+        {"name": "id", "in": "path", "required": True, "schema": text},
+        {"name": "q[x]", "in": "query", "schema": text},
+        {"name": "n", "in": "query", "schema": {"type": "integer"}},
+    ]
+    for operation in operations_of({"/a/{id}/b": get(*parameters), "/a": get()}).operations:
+        assert not uris.add(operation)
+    return uris
+
+
+@given(st.text(st.sampled_from("ab/{}%?&=#.:;,+-~1@ []é"), max_size=40))
+def test_any_text_is_a_uri_or_one_of_two_errors(rest: str) -> None:
+    uris = shop_uris()
+    for uri in (f"api://shop{rest}", f"api://shop/a/{rest}/b", f"api://shop/a/x/b?{rest}", rest):
+        try:
+            found = uris.read(uri)
+        except (ResourceNotFound, InvalidArgument):
+            continue
+        assert ".." not in found.path.split("/")
+        assert found.kind != "answer" or found.path.count("/") in (1, 3)
+
+
+@given(
+    st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1),
+    st.text(st.characters(codec="utf-8")),
+)
+def test_a_value_comes_out_of_a_uri_as_it_went_in(value: str, query: str) -> None:
+    uris = shop_uris()
+    uri = f"api://shop/a/{quote(value, safe='')}/b?q%5Bx%5D={quote(query, safe='')}"
+    if set(value) & set("/\\") or value in (".", "..") or len(uri) > 8_192:
+        return
+    found = uris.read(uri)
+    assert unquote(found.path) == f"/a/{value}/b"
+    assert found.pairs == (("q[x]", query),)
+    again = uris.read(uris.answer(found.path, found.pairs))
+    assert (again.path, again.pairs) == (found.path, found.pairs)
