@@ -16,7 +16,7 @@ from tests.sources.http_api.conftest import ShopServer
 from tests.sources.http_api.shop import TOKEN, Shop, make_shop
 from wharfinger import Client, Server
 from wharfinger import types as t
-from wharfinger.errors import HandlerFailed, InvalidArgument, ResourceNotFound
+from wharfinger.errors import HandlerFailed, InvalidArgument, ResourceNotFound, ToolError
 from wharfinger.source import VERSION, SourceUnavailable, UnusableSource, version_of
 from wharfinger.sources import openapi, resource_tools
 from wharfinger.sources.http_api import HttpApi
@@ -345,6 +345,16 @@ def test_an_api_does_not_get_the_token_of_another_one(monkeypatch: pytest.Monkey
     with pytest.raises(HandlerFailed, match="set WHARFINGER_OPENAPI_SHOP_TOKEN where the server starts"):
         read(openapi(app.openapi(), app=app, label="shop"), "api://shop/account")
     assert not any("authorization" in request.headers for request in shop.requests)
+
+
+def test_a_tool_without_credentials_names_the_variable_too() -> None:
+    async def check() -> None:
+        server = Server.from_fastapi(make_shop(Shop()), label="shop", allow_operations=["account_account_get"])
+        async with Client(server) as client:
+            with pytest.raises(ToolError, match=r"401 Unauthorized.* set WHARFINGER_OPENAPI_SHOP_TOKEN where"):
+                await client.call_tool("account_account_get", {})
+
+    asyncio.run(check())
 
 
 @pytest.mark.parametrize(

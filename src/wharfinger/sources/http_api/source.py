@@ -23,7 +23,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import many, printable
-from wharfinger.errors import HandlerFailed, InvalidArgument, ProtocolError, ResourceNotFound
+from wharfinger.errors import HandlerFailed, InvalidArgument, ProtocolError, ResourceNotFound, ToolError
 from wharfinger.net import origin_of, split_url
 from wharfinger.source import VERSION, Changed, Document, Source, SourceUnavailable, UnusableSource, version_of
 from wharfinger.sources.bounded_cache import BoundedCache
@@ -259,17 +259,17 @@ class HttpApi(Source):
         try:
             return await self._client.get(uri, url, {"accept": ACCEPT, **headers}, look=look)
         except HandlerFailed as error:
-            if " answered 401 " in str(error):
-                names = " and ".join(loaded.credentials.variables(target.operation))
-                raise HandlerFailed(f"{error} It needs credentials: set {names} where the server starts.") from None
-            raise
+            raise type(error)(str(error) + _credentials_hint(error, loaded, target.operation)) from None
 
     async def _call(self, operation: ApiOperation, request: ApiRequest) -> t.CallToolResult:
         """Call an operation for a tool."""
         loaded = await self._load()
         url, headers = self._url(loaded, operation, request.path, request.query)
         found = await self._client.send(operation.method, url, {**request.headers, **headers}, request.body)
-        return result_of(found, self.name)
+        try:
+            return result_of(found, self.name)
+        except ToolError as error:
+            raise ToolError(str(error) + _credentials_hint(error, loaded, operation)) from None
 
     # Listing
 
@@ -610,6 +610,15 @@ def _named(call: Callable[[JsonObject], Awaitable[t.CallToolResult]], name: str)
 
     operation.__name__ = name
     return operation
+
+
+def _credentials_hint(error: Exception, loaded: _Loaded, operation: ApiOperation) -> str:
+    """Return which variables to set, if an API asks for credentials."""
+    if " answered 401 " not in str(error):
+        return ""
+    return (
+        f" It needs credentials: set {' and '.join(loaded.credentials.variables(operation))} where the server starts."
+    )
 
 
 def _page(listed: Sequence[t.Resource], after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
