@@ -339,6 +339,15 @@ def test_hostile_html_is_read_within_bounds(site: SiteServer, pages: WebPages, c
     assert not deep or "nested deeper" in deep[0]
 
 
+def test_a_page_that_becomes_too_large_is_an_error(
+    site: SiteServer, pages: WebPages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web_site, "CHILD_BOUNDS", web_site.CHILD_BOUNDS._replace(output=10_000))
+    assert pages.read(site.put("docs/tides.html", "x" * 9_000)).contents[0].text == "x" * 9_000 + "\n"
+    with pytest.raises(PageFailed, match="cannot be turned into Markdown"):
+        pages.read(site.put("docs/guide/quays.html", "x" * 10_001))
+
+
 def test_the_reader_says_what_it_left_out() -> None:
     assert page_text("https://docs.example/", "<div>" * 1_000 + "word").text == "word\n"
     left_out = page_text("https://docs.example/", "<div>" * 1_030 + "word")
