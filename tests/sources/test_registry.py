@@ -265,6 +265,11 @@ def test_a_site_below_another_one_is_refused(first: str, second: str) -> None:
         make_sources([first, second])
 
 
+def test_folders_may_be_in_each_other(here: Path) -> None:
+    found = make_sources([str(here), str(here / "docs")], {"absolute_uris": True})
+    assert found[0].source.matches(found[1].source.uri)
+
+
 def test_sites_beside_each_other_are_published() -> None:
     words = ["web:https://docs.example.org/guide/", "web:https://docs.example.org/guidebook/", "web:https://b.example/"]
     assert [each.source.uri for each in make_sources(words)] == [f"{word[4:]}?list=pages" for word in words]

@@ -421,11 +421,14 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
 
 
 def _overlap(source: Source, other: Source) -> bool:
-    """Return whether two sources have the same top, or one of two sources of a kind has the top of the other."""
+    """Return whether two sources have the same top, or one of two sites or stores of a kind has the top of the other.
+
+    Folders may be in each other, since each may include other files.
+    """
     if not source.uri or not other.uri:
         return False
-    nested = type(source) is type(other) and (source.matches(other.uri) or other.matches(source.uri))
-    return nested or source.uri == other.uri
+    same_kind = type(source) is type(other) and not source.root
+    return source.uri == other.uri or (same_kind and (source.matches(other.uri) or other.matches(source.uri)))
 
 
 def _other_labels(one: ParsedSource, name: str, prepared: Sequence[PreparedSource]) -> Iterator[str]:
