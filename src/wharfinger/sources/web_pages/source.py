@@ -185,6 +185,7 @@ class WebPages(Source):
         return t.Resource(
             uri=f"{directory}{DIRECTORY_QUERY}",
             name=shown(name),
+            title=f"Pages of {self.name}" if directory == self.top else UNSET,
             mime_type=mime.DIRECTORY,
             meta={VERSION: version} if version else UNSET,
         )
