@@ -103,6 +103,7 @@ def tree(depth: int) -> bytes:
     return pdf_of_objects([CATALOG, *nodes, b"<< /Type /Page /Parent %d 0 R /MediaBox [0 0 9 9] >>" % (depth + 1)])
 
 
+TOO_MUCH = "(1024 MiB of memory|longer than 20 s)"  # on a busy machine, time may be over first
 ITSELF = pdf_of_objects([CATALOG, b"<< /Type /Pages /Kids [2 0 R 2 0 R] /Count 900000 >>"])
 NESTED = pdf_of_objects([CATALOG, b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>", b"[" * 200_000 + b"]" * 200_000])
 
@@ -115,8 +116,8 @@ HOSTILE = {
     "a tree that has itself": (ITSELF, "none of its pages can be read"),
     "a deep tree": (tree(5_000), "none of its pages can be read"),
     "deep arrays": (NESTED, "none of its pages can be read"),
-    "forms in forms": (forms(12, 10), "1024 MiB of memory"),
-    "a stream that grows": (bomb_pdf(3_000), "1024 MiB of memory"),
+    "forms in forms": (forms(12, 10), TOO_MUCH),
+    "a stream that grows": (bomb_pdf(3_000), TOO_MUCH),
 }
 
 
