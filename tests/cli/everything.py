@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.sources.git_remote.git_host import GitHost
 from tests.sources.git_repository.conftest import Work
 from tests.sources.http_api.conftest import ShopServer
 from tests.sources.sql_database.conftest import SHOP, PostgresServer
@@ -56,6 +57,12 @@ class Everything:
         (here / "docs" / "notes.md").write_text("# Notes\n\nsoundingline\n")
         self._work = Work(here / "code").init()
         self._work.commit("First lighthouse", hull__py="lamp = 'fresnel'\n")
+        self._far_work = Work(here / "far-code").init()
+        self._far_work.commit("First foghorn", horn__py="horn = 'diaphone'\n")
+        self._host = GitHost(here / "host")
+        self._far_url = self._host.add(self._far_work)
+        (here / "deck" / "knots").mkdir(parents=True)
+        (here / "deck" / "knots" / "SKILL.md").write_text("---\nname: knots\ndescription: Tie.\n---\n\nmarlinspike\n")
         self._shop = sqlite3.connect(here / "shop.db", isolation_level=None, check_same_thread=False)
         self._shop.executescript(SHOP)
         self._database = postgres.database(SHOP.replace("'Ada'", "'Postgrada'"))
@@ -98,6 +105,24 @@ class Everything:
                 ("git://code/log/", "rev", "main"),
                 "fresnel",
                 change=lambda: self._work.commit("More light", hull__py=f"lamp = 'fresnel {self._next()}'\n"),
+            ),
+            "git elsewhere": Case(
+                f"git:{self._far_url}",
+                "git://harbour/tree/HEAD/horn.py",
+                "git://harbour/tree/HEAD/horn.py",
+                "diaphone",
+                ("git://harbour/log/", "rev", "main"),
+                "diaphone",
+                change=self._push,
+            ),
+            "skills": Case(
+                f"skills:{here}/deck",
+                "skill://knots/SKILL.md",
+                "skill://knots/SKILL.md",
+                "marlinspike",
+                ("skill://", "path", "knots/SKILL.md"),
+                "marlinspike",
+                change=lambda: self._append("deck/knots/SKILL.md", f"more {self._next()}"),
             ),
             "sqlite": Case(
                 f"sqlite:///{here}/shop.db",
@@ -253,7 +278,12 @@ class Everything:
             archive.addfile(member, io.BytesIO(text.encode()))
         new.replace(self.here / "old.tar.gz")
 
+    def _push(self) -> None:
+        self._far_work.commit("Louder", horn__py=f"horn = 'diaphone {self._next()}'\n")
+        self._far_work.git("push", "-q", "origin", "main")
+
     def close(self) -> None:
         self._api.stop()
         self._shop.close()
         self._site.stop()
+        self._host.close()

@@ -145,9 +145,11 @@ async def test_only_files_of_skills_are_read(root: Path) -> None:
     (contents,) = await read(server, "skill://pdf/SKILL.md")
     assert contents["mimeType"] == "text/markdown"
     assert contents["text"] == (root / "pdf" / "SKILL.md").read_text()
-    for uri in ("skill://README.md", "skill://acme/notes.txt", "skill://empty/nothing.txt", "skill://acme", "skill://"):
+    for uri in ("skill://README.md", "skill://acme/notes.txt", "skill://empty/nothing.txt", "skill://empty"):
         assert (await read(server, uri))["code"] == -32602
         assert not await server.resources.exists(_request(server), uri)
+    for uri, below in (("skill://acme", ["skill://acme/billing"]), ("skill://", ["skill://acme", "skill://pdf"])):
+        assert [each["uri"] for each in await read(server, uri)] == [uri, *below]
 
 
 def _request(server: Server) -> Any:

@@ -17,10 +17,12 @@ import msgspec
 
 from wharfinger import types as t
 from wharfinger.content.frontmatter import MAX_FRONTMATTER_BYTES, BadFrontmatter, need_yaml, read_frontmatter
+from wharfinger.content.mime import DIRECTORY, TEXT
+from wharfinger.content.text import shown
 from wharfinger.errors import ResourceNotFound
 from wharfinger.policy.current import may_read
 from wharfinger.source import Changed, Document, Source
-from wharfinger.sources.directories import MAX_CHILDREN
+from wharfinger.sources.directories import MAX_CHILDREN, summaries
 from wharfinger.sources.folder.counts import count
 from wharfinger.sources.folder.file_content import version_of_file
 from wharfinger.sources.folder.file_uri import quote
@@ -374,19 +376,28 @@ class Skills(Source):
         """Return the resource of a file or directory of a skill, without reading it.
 
         Raises:
-            ResourceNotFound: it is missing, or not in a skill; the error does not say which.
+            ResourceNotFound: it is missing, or neither in a skill nor a directory above one; the error does not say
+                which.
         """
-        self._check(uri)
-        return self.files.stat(uri)
+        parts, _ = self.files.locate(split_query(uri)[0])
+        if self._is_inside(parts):
+            return self.files.stat(uri)
+        self.children(uri, None, 1)
+        return t.Resource(uri=uri, name=parts[-1] if parts else self.name, mime_type=DIRECTORY)
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        """Read a file of a skill, or the listing of a directory in it.
+        """Read a file of a skill, or the listing of a directory in or above it.
 
         Raises:
-            ResourceNotFound: it is missing, or not in a skill; the error does not say which.
+            ResourceNotFound: it is missing, or neither in a skill nor a directory above one; the error does not say
+                which.
         """
-        self._check(uri)
-        return t.ReadResourceResult(contents=self.files.read(uri).contents)
+        if self._is_inside(self.files.locate(split_query(uri)[0])[0]):
+            return t.ReadResourceResult(contents=self.files.read(uri).contents)
+        children, _ = self.children(uri)
+        lines = [f"{shown(child.name)}/  {child.uri}\n" for child in children]
+        text = t.ResourceContents(uri=uri, mime_type=TEXT, text="".join(["Folders with skills:\n", *lines]))
+        return t.ReadResourceResult(contents=[text, *summaries(children)])
 
     def _check(self, uri: str) -> None:
         if not self._is_inside(self.files.locate(split_query(uri)[0])[0]):

@@ -35,6 +35,8 @@ ERAS = ("2025-11-25", "2026-07-28")
 KINDS = (
     "folder",
     "git",
+    "git elsewhere",
+    "skills",
     "sqlite",
     "postgres",
     "mariadb",
@@ -50,7 +52,7 @@ KINDS = (
     "web",
     "upstream",
 )
-ALLOWED = ("--allow-query", "--allow-command", "--every", "0.5", "--allow-private-networks")
+ALLOWED = ("--allow-query", "--allow-command", "--every", "1", "--allow-private-networks")
 TIME = 20.0
 """Seconds until something must have happened, on a busy machine."""
 
