@@ -14,8 +14,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from wharfinger.errors import InternalError, InvalidArgument
 from wharfinger.source import UnusableSource
@@ -146,37 +144,28 @@ def test_nested_values_are_json_and_bytes_are_described(path: Path, publish: Pub
     assert source.read(f"{source.uri}/main/t/rows/1/b").contents[0].blob == b"\x00\xff"
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    rows=st.lists(
-        st.tuples(
-            st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20),
-            st.one_of(st.none(), st.floats(width=32)),
-            st.integers(-(2**63), 2**63 - 1),
-        ),
-        max_size=8,
-    )
-)
-def test_any_rows_are_paged_in_the_order_of_duckdb(
-    rows: list[tuple[str, float | None, int]], tmp_path: Path, publish: Publish
-) -> None:
+def test_rows_are_paged_in_the_order_of_duckdb(path: Path, publish: Publish) -> None:
     """With NULL, NaN, ties and any text."""
-    path = tmp_path / f"{time.monotonic_ns()}.duckdb"
+    words = ["", "a", "A", "é", "😀", "it's", "x\ny", "%", "a,b", "~", '"']
+    singles = ["NULL", "'nan'", "'inf'", "'-inf'", "0.1", "-0.0", "1e30"]
     values = ", ".join(
-        f"({number}, '{text.replace(chr(39), chr(39) * 2)}', {'NULL' if single is None else repr(str(single))}, {big})"
-        for number, (text, single, big) in enumerate(rows)
+        f"({n}, '{words[n * 7 % 11].replace(chr(39), chr(39) * 2)}', {singles[n * 5 % 7]}, {n * 7919 % 13 - 2**63})"
+        for n in range(60)
     )
-    insert = f"INSERT INTO t VALUES {values};" if rows else ""
-    write_duckdb(path, f"CREATE TABLE t (n INT PRIMARY KEY, w VARCHAR, f FLOAT, b BIGINT); {insert}")
+    write_duckdb(
+        path, f"CREATE TABLE t (n INT PRIMARY KEY, w VARCHAR, f FLOAT, b BIGINT); INSERT INTO t VALUES {values}"
+    )
     source = publish(f"duckdb:///{path}")
     for query, order in (
         ("order=w,-b", "w, b DESC, n"),
         ("order=-f", "f DESC NULLS LAST, n"),
-        ("order=f,w", "f, w, n"),
+        ("order=f,w", "f NULLS LAST, w, n"),
+        ("f=gt.0.1&order=-w", "w DESC, n"),
     ):
-        wanted = [n for (n,) in read_duckdb(path, f"SELECT n FROM t ORDER BY {order}")]
-        assert walk(source, f"{source.uri}/main/t/rows?limit=2&{query}", NEXT) == wanted
-        assert walk(source, f"{source.uri}/main/t/rows?tail=3&{query}", PREVIOUS) == wanted
+        where = "WHERE f > 0.1::FLOAT" if "gt" in query else ""
+        wanted = [n for (n,) in read_duckdb(path, f"SELECT n FROM t {where} ORDER BY {order}")]
+        assert walk(source, f"{source.uri}/main/t/rows?limit=7&{query}", NEXT) == wanted
+        assert walk(source, f"{source.uri}/main/t/rows?tail=9&{query}", PREVIOUS) == wanted
 
 
 def test_tables_without_a_key_are_read_by_rowid_and_names_may_be_anything(path: Path, publish: Publish) -> None:
@@ -216,7 +205,7 @@ HOSTILE = [
 def test_a_hostile_file_reads_and_writes_nothing_outside_it(tmp_path: Path, path: Path, publish: Publish) -> None:
     """Its views, read by URI, by search and by statements. Other tables are read as usual."""
     outside = tmp_path / "outside.csv"
-    outside.write_text('{"word": "hiddenword"}\n')  # valid as CSV and as JSON
+    outside.write_text('{"word": "x"}\n{"word": "hiddenword"}\n')  # valid as CSV and as JSON
     views = [view.format(outside=outside, folder=tmp_path) for view in HOSTILE if "http" not in view]
     write_duckdb(
         path,
@@ -325,12 +314,12 @@ def test_a_statement_and_a_view_are_stopped_in_time(path: Path, publish: Publish
         "WHERE a.x + b.y = 3; "
         "CREATE VIEW big AS SELECT array_agg(x) AS xs FROM range(1000000000) AS r (x)",
     )
-    source = publish(f"duckdb:///{path}", seconds=1)
+    source = publish(f"duckdb:///{path}", seconds=4)
     for work in (lambda: source.read(f"{source.uri}/main/slow/rows"), lambda: source.query("SELECT * FROM slow")):
         began = time.monotonic()
-        with pytest.raises((InternalError, QueryRefused), match="longer than 1 s"):
+        with pytest.raises((InternalError, QueryRefused), match="longer than 4 s"):
             work()
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < 15
     with pytest.raises((InternalError, QueryRefused)):
         source.read(f"{source.uri}/main/big/rows")
     assert source.query("SELECT 1").rows == [[1]]
