@@ -1,8 +1,8 @@
 """A database as live resources: `server.include(sql("sqlite:///shop.db"))`.
 
 `database_engine` is the interface to a database. `sqlite`, `postgres`, `mysql`, `duckdb_database` and
-`sqlalchemy_database` implement it, with the modules whose names start like theirs; `sqlite_safety`, `postgres_safety` and
-`mysql_safety` explain why nothing can be written. The other modules serve every database.
+`sqlalchemy_database` implement it, with the modules whose names start like theirs. `sqlite_safety`, `postgres_safety`
+and `mysql_safety` explain why nothing can be written. The other modules serve every database.
 """
 
 from __future__ import annotations
