@@ -148,14 +148,12 @@ class MySQL(DatabaseEngine):
             pooled = self._pool.connect()
         except pool_timeout:
             raise Overloaded(f"All connections to {self.location} are in use: try again later.") from None
+        usable = False
         try:
             yield pooled.dbapi_connection
             usable = True
         except (driver().err.ProgrammingError, LookupError, BadKey, InvalidArgument):
             usable = True
-            raise
-        except BaseException:
-            usable = False
             raise
         finally:
             if not usable or pooled.dbapi_connection.spoiled or not pooled.dbapi_connection.open:

@@ -144,7 +144,7 @@ def connect(address: MySQLAddress, seconds: float, read_seconds: float) -> Any:
         UnusableSource: a file with a certificate or a key cannot be read.
     """
     pymysql = driver()
-    refused = {} if address.unix_socket or address.ssl_mode.startswith("VERIFY") else _CLEAR_TEXT
+    refused: Mapping[str, type] = {} if address.unix_socket or address.ssl_mode.startswith("VERIFY") else _CLEAR_TEXT
     where = {"unix_socket": address.unix_socket} if address.unix_socket else {"host": address.host}
     connection = pymysql.connections.Connection(
         **where,
