@@ -305,3 +305,75 @@ def test_any_table_has_the_cells_of_the_csv_module_or_an_error(
     shown = "".join(str(one) for row in found for both in row.items() for one in both if one is not None)
     for character in "abø":  # a small table may be taken for one with another delimiter, but loses nothing
         assert shown.count(character) >= cells.count(character)
+
+
+# Thousands of columns
+
+
+def wide(count: int, rows: int = 3, delimiter: str = ",") -> str:
+    lines = [delimiter.join(f"c{at}" for at in range(count))]
+    return "\n".join(lines + [delimiter.join(str(at + row) for at in range(count)) for row in range(rows)]) + "\n"
+
+
+@pytest.mark.parametrize("count", [csv_encoding.MAX_CSV_COLUMNS, csv_encoding.MAX_CSV_COLUMNS + 1, 12_000])
+def test_thousands_of_columns_stay_within_the_budget(tmp_path: Path, count: int) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(wide(count))
+    with published(path) as source:
+        overview = str(source.read("table://t/x.csv").contents[0].text)
+        assert len(overview) < 12_000
+        assert f"{count - 100:,} more columns: table://t/x.csv/schema?columns=101-" in overview
+        listed: list[str] = []
+        uri = "table://t/x.csv/schema"
+        while uri:
+            content = source.read(uri).contents[0]
+            assert len(str(content.text)) < 26_000
+            schema = json.loads(str(content.text))
+            listed += [column["name"] for column in schema["columns"]]
+            uri = schema.get("next", "")
+            assert schema.get("columnsLeftOut", 0) == count - len(listed)
+        assert listed == [f"c{at}" for at in range(count)]
+        rows, note = source.read("table://t/x.csv?rows=1-2").contents
+        assert [len(json.loads(line)) for line in str(rows.text).splitlines()] == [100, 100]
+        assert f"the first 100 of {count:,} columns. For others, add columns=101-200" in str(note.text)
+        assert rows_of(source, "x.csv", "?rows=2-2&columns=c7,101-102,c7") == [{"c7": 8, "c100": 101, "c101": 102}]
+        assert len(rows_of(source, "x.csv", "?rows=1-1&columns=301-")[0]) == 100
+        assert rows_of(source, "x.csv", f"?c{count - 1}={count}&columns=c0") == [{"c0": 1}]
+        assert rows_of(source, "x.csv", "?order=-c5&columns=c0&limit=1") == [{"c0": 2}]
+        assert len(str(source.read("table://t/x.csv/sample").contents[0].text)) < 40_000
+        assert source.query(f"SELECT sum(c5), sum(c{count - 1}) FROM x").rows == [[18, 3 * count]]
+        assert len(source.complete(source.rows_template, "columns", "c1", {"path": "x.csv"})) == 101
+        assert f"c{count - 1}" in "".join(source.text("table://t/x.csv"))
+        for query in ("columns=0-5", f"columns={count}-{count + 1}", f"columns={count + 1}-", "columns=9-5"):
+            with pytest.raises(InvalidArgument, match="is not a range"):
+                source.read(f"table://t/x.csv?{query}")
+        with pytest.raises(InvalidArgument) as caught:
+            source.read("table://t/x.csv?none=1")
+        assert len(str(caught.value)) < 1_500
+        with pytest.raises(InvalidArgument, match="takes only columns"):
+            source.read("table://t/x.csv/schema?rows=1-2")
+
+
+@pytest.mark.parametrize(
+    ("ending", "message"),
+    [("1," * 3_000 + "2\n", "line 5 has 3,001 cells, and the first row 3,000"), ('"x', "line 5: unexpected end")],
+)
+def test_a_wide_file_with_a_broken_row_is_refused_by_its_line(tmp_path: Path, ending: str, message: str) -> None:
+    with pytest.raises(UnreadableTable) as caught:
+        read(tmp_path / "x.csv", wide(3_000) + ending)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("count", [csv_encoding.MAX_CSV_COLUMNS, csv_encoding.MAX_CSV_COLUMNS + 1])
+def test_wide_files_have_the_same_values_as_others(tmp_path: Path, count: int) -> None:
+    cells = ["1", "007", "1.5", "", "x y", "-3", "12345678901234567", "é"]
+    line = ";".join((cells * count)[:count])
+    header = ";".join(f"c{at}" for at in range(count))
+    (row,) = read(tmp_path / "x.csv", f"{header}\n{line}\n", "?columns=1-8&rows=1-1")
+    assert list(row.values()) == [1, row["c1"], 1.5, None, "x y", -3, "12345678901234567", "é"]
+    assert row["c1"] == "007"
+
+
+def test_a_column_with_the_name_of_a_range_is_that_column(tmp_path: Path) -> None:
+    assert read(tmp_path / "x.csv", "1-2,b,c\n7,8,x\n", "?columns=1-2") == [{"1-2": 7}]
+    assert read(tmp_path / "x.csv", "a,b,c\n7,8,x\n", "?columns=1-2") == [{"a": 7, "b": 8}]

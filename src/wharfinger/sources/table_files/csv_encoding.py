@@ -14,9 +14,17 @@ from wharfinger.content import encodings, mime
 from wharfinger.content.text import size_text
 from wharfinger.source import UnusableSource
 from wharfinger.sources.table_files.duckdb_engine import UnreadableTable
-from wharfinger.sources.table_files.table_format import OpenFile
+from wharfinger.sources.table_files.table_format import MAX_LINE_BYTES, OpenFile
 
-__all__ = ["MAX_CHECKED_BYTES", "MAX_COPIED_BYTES", "UTF8", "checked_encoding", "copy_as_utf8", "detected_encoding"]
+__all__ = [
+    "MAX_CHECKED_BYTES",
+    "MAX_COPIED_BYTES",
+    "UTF8",
+    "checked_encoding",
+    "copy_as_utf8",
+    "detected_encoding",
+    "wide_delimiter",
+]
 
 UTF8 = "utf-8"
 HEAD_BYTES = 1 << 20
@@ -25,6 +33,8 @@ MAX_CHECKED_BYTES = 64 << 20
 """The largest file of which all bytes are checked to be UTF-8. In a larger one, DuckDB reports a line that is not."""
 MAX_COPIED_BYTES = 256 << 20
 """The largest file in another encoding that is read."""
+MAX_CSV_COLUMNS = 500
+"""The most columns of a CSV file that DuckDB reads itself. A wider one is copied as JSON Lines."""
 _BLOCK_BYTES = 1 << 20
 _NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x01-\x08\x0e-\x1f\x7f\x81\x8d\x8f\x90\x9d]").search
 """Letters of other scripts stand together; accents and signs do not. A price list may have more signs than letters."""
@@ -65,6 +75,16 @@ def detected_encoding(file: OpenFile) -> str:
     raise UnreadableTable(
         f"{file.name} does not show its encoding: convert it to UTF-8, or publish it with --encoding NAME."
     )
+
+
+def wide_delimiter(file: OpenFile) -> str:
+    """Return the delimiter of a file in UTF-8 whose first line has thousands of cells, or an empty string."""
+    line = file.content.read(0, MAX_LINE_BYTES).partition(b"\n")[0]
+    if len(line) < MAX_CSV_COLUMNS:
+        return ""
+    counts = {delimiter: line.count(delimiter.encode()) for delimiter in ",;\t|"}
+    delimiter = max(counts, key=lambda each: counts[each])
+    return delimiter if counts[delimiter] >= MAX_CSV_COLUMNS else ""
 
 
 def _is_utf8(file: OpenFile) -> bool:

@@ -28,6 +28,8 @@ SAMPLE_ROWS = 20_480
 """Rows from which DuckDB detects the types of columns."""
 BACKWARD_BYTES = 64 << 10
 """Bytes that are read at once, from the end, to find the last line end."""
+MAX_LISTED_COLUMNS = 100
+"""Columns with decimal commas that the schema lists."""
 _BLOCK_BYTES = 1 << 20
 
 # Only texts that are numbers in JSON too: 007 is not, and may be a code.
@@ -76,7 +78,7 @@ class Csv:
         if detected.skipped:
             self.details["skippedLines"] = detected.skipped
         if self._commas:
-            self.details["decimalCommas"] = [self.columns[at].name for at in sorted(self._commas)]
+            self.details["decimalCommas"] = [self.columns[at].name for at in sorted(self._commas)[:MAX_LISTED_COLUMNS]]
         for kind, written in self._formats.items():
             if written and any(column.type == kind for column in self.columns):
                 self.details[f"{kind.lower()}Format"] = written

@@ -17,12 +17,12 @@ from wharfinger.sources.folder.safe_open import NotServed
 from wharfinger.sources.folder.tree import Parts
 from wharfinger.sources.folder.tree_resources import TreeResources
 from wharfinger.sources.table_files.converted_files import ConvertedFiles, OpenCopy
-from wharfinger.sources.table_files.csv_encoding import UTF8, copy_as_utf8, detected_encoding
+from wharfinger.sources.table_files.csv_encoding import UTF8, copy_as_utf8, detected_encoding, wide_delimiter
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, path_of
 from wharfinger.sources.table_files.formats import FORMATS, TEXT_FORMATS, WORKBOOK_FORMATS, format_of
 from wharfinger.sources.table_files.table_format import OpenFile, TableFile
 from wharfinger.sources.table_files.table_query import TableQuery
-from wharfinger.sources.table_files.workbooks import SheetName, Workbooks
+from wharfinger.sources.table_files.workbooks import Sheet, SheetName, Workbooks
 from wharfinger.sources.windows.line_index import LineIndexes
 
 __all__ = ["MAX_KEPT_TABLES", "MAX_NAMED_SHEETS", "OpenTables", "TableInUse", "same_status"]
@@ -107,6 +107,19 @@ class OpenTables:
             if facts != UTF8:
                 copy = self._copies.open((parts, ""), version, lambda out: copy_as_utf8(file, facts, out))
                 file, engine = self._open_copy(stack, file, copy), self._copy_engine
+            if delimiter := wide_delimiter(file):
+                wide = file
+                copy = self._copies.open(
+                    (parts, "wide"),
+                    version,
+                    lambda out: self._workbooks.copy_wide_csv(wide, (parts, version), delimiter, out.name),
+                )
+                file, engine, facts = self._open_copy(stack, file, copy), self._copy_engine, copy.facts
+                file = file._replace(lines=self._lines.of((parts, "wide"), version, file.content))
+                known = self._tables.get((parts, ""))
+                if known is None or known[0] != version:
+                    known = self._tables.put((parts, ""), (version, Sheet(engine, file, facts)))
+                return TableInUse(parts, "", version, status, file, known[1], engine)
         elif kind in WORKBOOK_FORMATS:
             chosen = self._chosen_sheet(uri, query, version, file)
             sheet = chosen.part

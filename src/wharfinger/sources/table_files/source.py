@@ -40,12 +40,14 @@ from wharfinger.sources.table_files.table_query import (
     JSON,
     JSON_LINES,
     MARKDOWN,
+    MAX_SHOWN_COLUMNS,
     OTHERS,
     VIEWS,
     WINDOW_ROWS,
     TableQuery,
     locate,
     rows_uri,
+    with_ranges,
 )
 from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.windows.text_pieces import text_pieces
@@ -60,6 +62,10 @@ WINDOW_CHARACTERS = 1 << 20
 """Characters after which a window ends early."""
 DEFAULT_WINDOW_CHARACTERS = 32_000
 """Characters after which a window ends early, if its URI states no number of rows."""
+MAX_EXAMPLE_COLUMNS = 30
+"""Columns of the rows in an overview, if there are more."""
+OVERVIEW_CHARACTERS, SCHEMA_CHARACTERS = 8_000, 24_000
+"""Characters of the columns in an overview and a schema, and of the rows in an overview."""
 EXAMPLE_ROWS = 20
 """Rows of a sample."""
 MAX_TEXT_BYTES = 64 << 20
@@ -74,6 +80,7 @@ class Tables(Source):
         "rows": UriParameter("1-200", "these rows, each a line of JSON"),
         "columns": UriParameter("day,price", "only these columns"),
         "order": UriParameter("-day,price", "ordered by these columns, - for descending"),
+        "limit": UriParameter("20", "the first rows"),
         "tail": UriParameter("20", "the last rows"),
         "COLUMN": UriParameter("gte.100", f"only rows that meet conditions on columns: {FILTERS}"),
     }
@@ -87,7 +94,7 @@ class Tables(Source):
             FileTree(root, choice), self.uri, label, adjust=_as_table, noun="table", describe=description_of
         )
         self.template = self.files.template
-        self.rows_template = f"{self.template}{{?rows,columns,order}}"
+        self.rows_template = f"{self.template}{{?rows,limit,tail,columns,order}}"
         self.templates = (
             t.ResourceTemplate(
                 uri_template=self.template,
@@ -99,7 +106,7 @@ class Tables(Source):
                 uri_template=self.rows_template,
                 name=f"{label} rows",
                 title=f"Rows of a table in {shown(label)}",
-                description=f"rows=1-200, tail=20, order=-date, columns=a,b; any other name is a condition: {FILTERS}.",
+                description=f"{OTHERS}; any other name is a condition: {FILTERS}.",
                 mime_type=JSON_LINES,
             ),
         )
@@ -238,7 +245,7 @@ class Tables(Source):
             resource.name = clean(names[query.sheet]) or query.sheet
             resource.title = f"{resource.title or resource.name} / {shown(names[query.sheet]) or query.sheet}"
         if query.choice != RowChoice():
-            self._opener.use(uri, query, lambda file: _check(file, query.choice))
+            self._opener.use(uri, query, lambda file: _check(file, self._shown_columns(file, query.choice)[0]))
         resource.uri = uri
         if query.view:
             resource.mime_type = JSON_LINES if query.view == "rows" else VIEWS[query.view]
@@ -280,11 +287,23 @@ class Tables(Source):
             "",
             "| column | type |",
             "|---|---|",
-            *(f"| {_cell(column.name)} | {_cell(column.type)} |" for column in file.table.columns),
-            "",
-            "```jsonl",
-            *("".join(self._rows(file, 1, 5, RowChoice())[0]).splitlines()),
-            "```",
+        ]
+        number, room = 0, OVERVIEW_CHARACTERS
+        for column in file.table.columns[:MAX_SHOWN_COLUMNS]:
+            line = f"| {_cell(column.name)} | {_cell(column.type)} |"
+            if (room := room - len(line)) < 0 and number:
+                break
+            lines.append(line)
+            number += 1
+        if number < len(names):
+            lines += ["", f"{len(names) - number:,} more columns: {base}/schema?columns={number + 1}-"]
+        examples = (
+            RowChoice() if len(names) <= MAX_EXAMPLE_COLUMNS else RowChoice(columns=tuple(names[:MAX_EXAMPLE_COLUMNS]))
+        )
+        rows_text = "".join(self._rows(file, 1, 5, examples, OVERVIEW_CHARACTERS)[0]).rstrip("\n")
+        if len(rows_text) <= 2 * OVERVIEW_CHARACTERS:
+            lines += ["", "```jsonl", *rows_text.splitlines(), "```"]
+        lines += [
             "",
             f"Rows: {base}{HOW_TO_ASK}.",
             f"Schema: {base}/schema. Sample: {base}/sample.",
@@ -292,21 +311,55 @@ class Tables(Source):
         return [t.ResourceContents(uri=uri, mime_type=MARKDOWN, text="\n".join(lines) + "\n")]
 
     def _schema(self, uri: str, query: TableQuery, file: TableInUse) -> list[t.ResourceContents]:
+        names = [column.name for column in file.table.columns]
+        choice = with_ranges(query.choice, names, len(names))
+        _check(file, choice)
+        wanted = set(choice.columns)
+        columns = [
+            {"name": column.name, "type": column.type}
+            for column in file.table.columns
+            if not wanted or column.name in wanted
+        ]
+        number, room = 0, SCHEMA_CHARACTERS
+        while number < len(columns) and ((room := room - len(msgspec.json.encode(columns[number]))) > 0 or not number):
+            number += 1
         schema = {
             "format": _format_title(file),
             "bytes": file.status.st_size,
             "rows": file.table.count(file.engine, file.open),
-            "columns": [{"name": column.name, "type": column.type} for column in file.table.columns],
+            "columns": columns[:number],
             **file.table.details,
         }
-        return [t.ResourceContents(uri=uri, mime_type=JSON, text=msgspec.json.encode(schema).decode())]
+        content = t.ResourceContents(uri=uri, mime_type=JSON)
+        if number < len(columns):
+            position = names.index(columns[number]["name"]) + 1
+            following = f"{self._opener.uri_of(file.parts, file.sheet)}/schema?columns={position}-"
+            schema |= {"allColumns": len(names), "columnsLeftOut": len(columns) - number, "next": following}
+            content.meta = {NEXT: following}
+        content.text = msgspec.json.encode(schema).decode()
+        return [content]
 
     def _sample(self, uri: str, query: TableQuery, file: TableInUse) -> list[t.ResourceContents]:
-        lines, _ = self._rows(file, 1, EXAMPLE_ROWS, RowChoice())
-        return [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text="".join(lines))]
+        choice, note = self._shown_columns(file, RowChoice())
+        lines, _ = self._rows(file, 1, EXAMPLE_ROWS, choice, DEFAULT_WINDOW_CHARACTERS)
+        contents = [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text="".join(lines))]
+        return [*contents, remark(uri, note)] if note else contents
+
+    def _shown_columns(self, file: TableInUse, choice: RowChoice) -> tuple[RowChoice, str]:
+        """Return a choice with the names of its columns, and a sentence about columns that are left out, if any."""
+        names = [column.name for column in file.table.columns]
+        choice = with_ranges(choice, names)
+        if choice.columns or len(names) <= MAX_SHOWN_COLUMNS:
+            return choice, ""
+        note = (
+            f"Rows show the first {MAX_SHOWN_COLUMNS} of {len(names):,} columns. For others, add "
+            f"columns={MAX_SHOWN_COLUMNS + 1}-{min(len(names), 2 * MAX_SHOWN_COLUMNS)}, or names from "
+            f"{self._opener.uri_of(file.parts, file.sheet)}/schema."
+        )
+        return choice._replace(columns=tuple(names[:MAX_SHOWN_COLUMNS])), note
 
     def _window(self, uri: str, query: TableQuery, file: TableInUse) -> list[t.ResourceContents]:
-        choice = query.choice
+        choice, note = self._shown_columns(file, query.choice)
         _check(file, choice)
         first, last = query.rows
         if query.tail:
@@ -333,7 +386,9 @@ class Tables(Source):
             meta[PREVIOUS] = rows_uri(base, max(1, first - wanted), first - 1, choice)
         contents = [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text="".join(lines), meta=meta)]
         if more:
-            contents.append(continuation(str(meta[NEXT]), f"Rows {first:,}-{end - 1:,}."))
+            contents.append(continuation(str(meta[NEXT]), f"Rows {first:,}-{end - 1:,}. {note}".rstrip()))
+        elif note:
+            contents.append(remark(uri, note))
         return contents
 
     def _rows(
@@ -488,7 +543,9 @@ _READ: Mapping[str, Callable[[Tables, str, TableQuery, TableInUse], list[t.Resou
 
 
 def _check(file: TableInUse, choice: RowChoice) -> None:
-    check_columns(choice, file.open.name, [column.name for column in file.table.columns], OTHERS)
+    names = [column.name for column in file.table.columns]
+    if not set(names).issuperset(choice.columns) or choice.filters or choice.order:  # there may be thousands
+        check_columns(choice, file.open.name, names, OTHERS)
 
 
 def _as_table(resource: t.Resource, parts: Parts) -> t.Resource | None:

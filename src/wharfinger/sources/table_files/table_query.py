@@ -6,6 +6,7 @@ Conditions, order and columns are written as for databases (`row_choice`).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from wharfinger.errors import InvalidArgument, ResourceNotFound
@@ -19,12 +20,14 @@ __all__ = [
     "JSON",
     "JSON_LINES",
     "MARKDOWN",
+    "MAX_SHOWN_COLUMNS",
     "OTHERS",
     "VIEWS",
     "WINDOW_ROWS",
     "TableQuery",
     "locate",
     "rows_uri",
+    "with_ranges",
 ]
 
 OTHERS = "rows=1-200, limit=20, tail=20, order=-date (- for descending), columns=a,b"
@@ -33,11 +36,14 @@ HOW_TO_ASK = f"?{OTHERS.replace(', ', ', ?')}; conditions: {FILTERS}"
 
 WINDOW_ROWS = 200
 """Rows of a window with an open end."""
+MAX_SHOWN_COLUMNS = 100
+"""Columns of a row, unless its URI names columns."""
 MARKDOWN, JSON, JSON_LINES = "text/markdown", "application/json", "application/x-ndjson"
 VIEWS = {"schema": JSON, "sample": JSON_LINES}
 """The views that may follow a table in a URI, and their MIME types."""
 
 _RANGE = re.compile(r"([0-9]{1,15})-([0-9]{1,15})?").fullmatch
+_COLUMN_RANGE = re.compile(r"([0-9]{1,6})-([0-9]{1,6})?").fullmatch
 _NUMBER = re.compile(r"[1-9][0-9]{0,14}").fullmatch
 
 
@@ -80,6 +86,8 @@ def locate(uri: str, top: str) -> TableQuery:
     if len(below) > bool(view) or ((view or sheet) and slashed):
         raise ResourceNotFound(uri)
     table = bool(parts) and bool(format_of(parts[-1])) and not slashed
+    if mark and view == "schema":
+        return TableQuery(parts, view, sheet, choice=_only_columns(uri))
     if mark and (view or not table):
         raise InvalidArgument(f"Only a table has rows, as in {prefix}x.csv?rows=1-{WINDOW_ROWS}: leave the query out.")
     if not mark:
@@ -101,6 +109,34 @@ def _split_at_table(parts: Parts) -> tuple[Parts, Parts]:
         if kind in WORKBOOK_FORMATS or (kind and at == len(parts) - 1 and parts[-1] in VIEWS):
             return parts[:at], parts[at:]
     return parts, ()
+
+
+def _only_columns(uri: str) -> RowChoice:
+    """Return the choice of columns of a schema."""
+    other, choice = read_choice(read_pairs(uri), ())
+    if other or choice.filters or choice.order:
+        raise InvalidArgument("A schema takes only columns, as in /schema?columns=101-200.")
+    return choice
+
+
+def with_ranges(choice: RowChoice, names: Sequence[str], most: int = MAX_SHOWN_COLUMNS) -> RowChoice:
+    """Return a choice with the names of columns instead of ranges of positions, such as `101-200` or `101-`.
+
+    A range with an open end has at most `most` columns.
+    """
+    if not any(_COLUMN_RANGE(name) for name in choice.columns):
+        return choice
+    found: list[str] = []
+    for name in choice.columns:
+        match = None if name in names else _COLUMN_RANGE(name)
+        if match is None:
+            found.append(name)
+            continue
+        first, last = int(match[1]), int(match[2] or min(len(names), int(match[1]) + most - 1))
+        if not 1 <= first <= last <= len(names):
+            raise InvalidArgument(f"columns={name} is not a range of the {len(names):,} columns.")
+        found += names[first - 1 : last]
+    return choice._replace(columns=tuple(dict.fromkeys(found)))
 
 
 def _range(value: str) -> tuple[int, int]:

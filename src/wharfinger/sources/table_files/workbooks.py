@@ -11,9 +11,11 @@ import msgspec
 from wharfinger.errors import MissingExtra
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.child_process import ChildBounds, ChildProcesses, ChildRefused, ChildStopped, NoFreeChild
+from wharfinger.sources.table_files import wide_csv_process, workbook_process
 from wharfinger.sources.table_files.duckdb_engine import DuckDBEngine, UnreadableTable
 from wharfinger.sources.table_files.json_lines_table import JsonLines
 from wharfinger.sources.table_files.table_format import OpenFile, TableColumn
+from wharfinger.sources.table_files.wide_csv_process import WideRequest
 from wharfinger.sources.table_files.workbook_process import SheetFacts, SheetName, WorkbookRequest
 
 __all__ = ["MAX_COPY_BYTES", "Sheet", "SheetName", "Workbooks"]
@@ -24,8 +26,9 @@ MEMORY_BYTES = 1 << 30
 """Address space of the process that reads a workbook."""
 MAX_COPY_BYTES = 256 << 20
 """Bytes of one sheet as JSON Lines."""
+MAX_CELLS_ABOVE = 20
+"""Cells of a row above the header that the schema has."""
 MAX_KEPT_FAILURES = 256
-_PROCESS = "wharfinger.sources.table_files.workbook_process"
 _ORDINAL = re.compile(r"sheet-\d+").fullmatch
 
 
@@ -38,7 +41,7 @@ class Sheet(JsonLines):
         self.columns = [TableColumn(name, kind) for name, kind in facts.columns]
         self.details = {"headerRow": facts.header or None, "firstRow": facts.first_row}
         if facts.above:
-            self.details["above"] = facts.above
+            self.details["above"] = [cells[:MAX_CELLS_ABOVE] for cells in facts.above]
         if facts.merged:
             self.details["merged"] = facts.merged
         self._rows = facts.rows
@@ -76,19 +79,30 @@ class Workbooks:
         request = WorkbookRequest(path=file.path, output=path, sheet=sheet.position)
         return msgspec.msgpack.decode(self._run(file, (key, sheet.position), request), type=SheetFacts)
 
-    def _run(self, file: OpenFile, key: Hashable, request: WorkbookRequest) -> bytes:
+    def copy_wide_csv(self, file: OpenFile, key: Hashable, delimiter: str, path: str) -> SheetFacts:
+        """Write the rows of a CSV file in UTF-8 as JSON Lines to a path.
+
+        Raises:
+            UnreadableTable: a row cannot be read, or the file is too large.
+        """
+        request = WideRequest(path=file.path, output=path, delimiter=delimiter)
+        return msgspec.msgpack.decode(self._run(file, key, request), type=SheetFacts)
+
+    def _run(self, file: OpenFile, key: Hashable, request: WorkbookRequest | WideRequest) -> bytes:
         if (reason := self._stopped.get(key)) is not None:
             raise UnreadableTable(reason)
-        if importlib.util.find_spec("python_calamine") is None:
+        workbook = isinstance(request, WorkbookRequest)
+        if workbook and importlib.util.find_spec("python_calamine") is None:
             raise MissingExtra("tables", "Publishing workbooks")
+        process = workbook_process if workbook else wide_csv_process
         bounds = ChildBounds(SECONDS, MEMORY_BYTES, MAX_COPY_BYTES)
         try:
-            return self._children.run(_PROCESS, msgspec.msgpack.encode(request), bounds, [file.descriptor])
+            return self._children.run(process.__name__, msgspec.msgpack.encode(request), bounds, [file.descriptor])
         except ChildRefused as error:
             raise UnreadableTable(f"{file.name} cannot be read: {error}.") from None
         except ChildStopped as error:
-            hint = " A cell far from all others makes a sheet large: remove it, or split the workbook."
-            reason = f"{file.name} cannot be read: {error}.{hint}"
+            hint = "A cell far from all others makes a sheet large: remove it, or split the workbook."
+            reason = f"{file.name} cannot be read: {error}. {hint if workbook else 'Split the file.'}"
             if not isinstance(error, NoFreeChild):  # the same version would take as long again
                 self._stopped.put(key, reason)
             raise UnreadableTable(reason) from None

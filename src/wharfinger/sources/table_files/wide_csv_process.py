@@ -1,0 +1,103 @@
+"""Writes a CSV file with thousands of columns as JSON Lines. Runs in a child process.
+
+DuckDB reads 2,048 rows at once, with 16 bytes for each value, which for 10,000 columns is more than its memory. Of JSON
+Lines, it reads one value, and extracts only the columns that are asked for.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from typing import TextIO
+
+import msgspec
+
+from wharfinger.sources.child_main import ChildRefused
+from wharfinger.sources.sql_database.row_text import clean, number, unique_names
+from wharfinger.sources.table_files.workbook_process import MAX_ROW_BYTES, SheetFacts
+
+__all__ = ["MAX_COLUMNS", "WideRequest", "main"]
+
+MAX_COLUMNS = 100_000
+_WHOLE = re.compile(r"-?(?:0|[1-9]\d{0,17})").fullmatch
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,300})(?:\.\d{1,300})?(?:[eE][+-]?\d{1,3})?").fullmatch
+
+
+class WideRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The paths of a file in UTF-8 and of the output, and the delimiter."""
+
+    path: str
+    output: str
+    delimiter: str
+
+
+def main(data: bytes) -> bytes:
+    """Write the rows, and return the `SheetFacts`.
+
+    Raises:
+        ChildRefused: a row cannot be read. The message names its line.
+    """
+    request = msgspec.msgpack.decode(data, type=WideRequest)
+    csv.field_size_limit(MAX_ROW_BYTES)
+    with open(request.path, encoding="utf-8-sig", newline="") as file:
+        names, whole, numbers, header = _columns(file, request.delimiter)
+        file.seek(0)
+        count = 0
+        with open(request.output, "r+b") as output:
+            for row in _rows(file, request.delimiter, len(names), header):
+                cells = [None if not cell else _value(cell, at in numbers) for at, cell in enumerate(row)] + [None] * (
+                    len(names) - len(row)
+                )
+                output.write(msgspec.json.encode(dict(zip(names, cells, strict=True))) + b"\n")
+                count += 1
+    columns = [
+        (name, "BIGINT" if at in whole else "DOUBLE" if at in numbers else "VARCHAR") for at, name in enumerate(names)
+    ]
+    facts = SheetFacts(columns=columns, rows=count, header=int(header), first_row=1 + header, above=[], merged=[])
+    return msgspec.msgpack.encode(facts)
+
+
+def _columns(file: TextIO, delimiter: str) -> tuple[list[str], set[int], set[int], bool]:
+    """Return the names of the columns, which of them have whole numbers, and numbers, and whether there is a header."""
+    first = next(csv.reader(file, delimiter=delimiter, strict=True), [])
+    if len(first) > MAX_COLUMNS:
+        raise ChildRefused(f"it has {len(first):,} columns, and at most {MAX_COLUMNS:,} are read")
+    header = not any(_NUMBER(cell) for cell in first)
+    names = unique_names(clean(cell) if header and cell else f"column{at}" for at, cell in enumerate(first))
+    file.seek(0)
+    seen: set[int] = set()
+    whole, numbers = set(range(len(names))), set(range(len(names)))
+    for row in _rows(file, delimiter, len(names), header):
+        for at, cell in enumerate(row):
+            if not cell:
+                continue
+            seen.add(at)
+            if at in whole and not _WHOLE(cell):
+                whole.discard(at)
+            if at in numbers and not _NUMBER(cell):
+                numbers.discard(at)
+    return names, whole & numbers & seen, numbers & seen, header
+
+
+def _rows(file: TextIO, delimiter: str, width: int, header: bool) -> Iterator[list[str]]:
+    """Yield the rows after the header.
+
+    Raises:
+        ChildRefused: a row has too many cells, or a quote is wrong.
+    """
+    reader = csv.reader(file, delimiter=delimiter, strict=True)
+    try:
+        for at, row in enumerate(reader):
+            if len(row) > width:
+                raise ChildRefused(f"line {reader.line_num:,} has {len(row):,} cells, and the first row {width:,}")
+            if row and (at or not header):
+                yield row
+    except csv.Error as error:
+        raise ChildRefused(f"line {reader.line_num:,}: {error}") from None
+
+
+def _value(cell: str, is_number: bool) -> object:
+    if not is_number:
+        return cell
+    return number(int(cell)) if _WHOLE(cell) else number(float(cell))
