@@ -336,6 +336,7 @@ def test_thousands_of_columns_stay_within_the_budget(tmp_path: Path, count: int)
         rows, note = source.read("table://t/x.csv?rows=1-2").contents
         assert [len(json.loads(line)) for line in str(rows.text).splitlines()] == [100, 100]
         assert f"the first 100 of {count:,} columns. For others, add columns=101-200" in str(note.text)
+        assert schema["encoding"] == "utf-8"
         assert rows_of(source, "x.csv", "?rows=2-2&columns=c7,101-102,c7") == [{"c7": 8, "c100": 101, "c101": 102}]
         assert len(rows_of(source, "x.csv", "?rows=1-1&columns=301-")[0]) == 100
         assert rows_of(source, "x.csv", f"?c{count - 1}={count}&columns=c0") == [{"c0": 1}]

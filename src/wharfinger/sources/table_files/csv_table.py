@@ -64,7 +64,9 @@ class Csv:
             f"delim = {literal(detected.delimiter)}, escape = '{escape}', header = {str(detected.header).lower()}, "
             f"skip = {detected.skipped}, parallel = false)"
         )
-        self.columns = [TableColumn(name, column["type"]) for name, column in zip(names, detected.columns, strict=True)]
+        self.columns: list[TableColumn] = [
+            TableColumn(name, column["type"]) for name, column in zip(names, detected.columns, strict=True)
+        ]
         self._formats = {"DATE": detected.date_format, "TIMESTAMP": detected.time_format}
         self._commas = _decimal_commas(engine, file, self) if detected.delimiter != "," else frozenset[int]()
         self.columns = [

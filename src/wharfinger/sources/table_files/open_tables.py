@@ -108,18 +108,8 @@ class OpenTables:
                 copy = self._copies.open((parts, ""), version, lambda out: copy_as_utf8(file, facts, out))
                 file, engine = self._open_copy(stack, file, copy), self._copy_engine
             if delimiter := wide_delimiter(file):
-                wide = file
-                copy = self._copies.open(
-                    (parts, "wide"),
-                    version,
-                    lambda out: self._workbooks.copy_wide_csv(wide, (parts, version), delimiter, out.name),
-                )
-                file, engine, facts = self._open_copy(stack, file, copy), self._copy_engine, copy.facts
-                file = file._replace(lines=self._lines.of((parts, "wide"), version, file.content))
-                known = self._tables.get((parts, ""))
-                if known is None or known[0] != version:
-                    known = self._tables.put((parts, ""), (version, Sheet(engine, file, facts)))
-                return TableInUse(parts, "", version, status, file, known[1], engine)
+                file, table = self._opened_wide(stack, parts, version, file, delimiter, facts)
+                return TableInUse(parts, "", version, status, file, table, self._copy_engine)
         elif kind in WORKBOOK_FORMATS:
             chosen = self._chosen_sheet(uri, query, version, file)
             sheet = chosen.part
@@ -135,6 +125,24 @@ class OpenTables:
         if known is None or known[0] != version:
             known = self._tables.put((parts, sheet), (version, FORMATS[kind][1](engine, file, facts)))
         return TableInUse(parts, sheet, version, status, file, known[1], engine)
+
+    def _opened_wide(
+        self, stack: ExitStack, parts: Parts, version: str, file: OpenFile, delimiter: str, encoding: str
+    ) -> tuple[OpenFile, TableFile]:
+        """Open the copy of a CSV file with many columns."""
+        copy = self._copies.open(
+            (parts, "wide"),
+            version,
+            lambda out: self._workbooks.copy_wide_csv(file, (parts, version), delimiter, out.name),
+        )
+        opened = self._open_copy(stack, file, copy)
+        opened = opened._replace(lines=self._lines.of((parts, "wide"), version, opened.content))
+        known = self._tables.get((parts, ""))
+        if known is None or known[0] != version:
+            table = Sheet(self._copy_engine, opened, copy.facts)
+            table.details = {"delimiter": delimiter, "header": bool(copy.facts.header), "encoding": encoding}
+            known = self._tables.put((parts, ""), (version, table))
+        return opened, known[1]
 
     def _open_file(self, parts: Parts, version: str, descriptor: int, status: os.stat_result) -> OpenFile:
         content = FileContent(descriptor, status.st_size)

@@ -11,7 +11,7 @@ Three things keep the statement to its tables, each enough by itself:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 import msgspec
@@ -151,8 +151,8 @@ _LISTS = frozenset(("tables", "databases", "schemas", "variables", "__show_table
 
 def _defined(node: dict[str, Any]) -> Sequence[dict[str, Any]]:
     """Return the tables that a WITH of this node defines."""
-    found = node.get("cte_map")
-    return found.get("map", []) if isinstance(found, dict) else []
+    found: Any = node.get("cte_map")
+    return cast("Sequence[dict[str, Any]]", found.get("map", [])) if isinstance(found, dict) else []
 
 
 def _nodes(tree: object) -> Iterator[dict[str, Any]]:

@@ -60,7 +60,7 @@ def main(data: bytes) -> bytes:
 
 def _columns(file: TextIO, delimiter: str) -> tuple[list[str], set[int], set[int], bool]:
     """Return the names of the columns, which of them have whole numbers, and numbers, and whether there is a header."""
-    first = next(csv.reader(file, delimiter=delimiter, strict=True), [])
+    first: list[str] = next(csv.reader(file, delimiter=delimiter, strict=True), list[str]())
     if len(first) > MAX_COLUMNS:
         raise ChildRefused(f"it has {len(first):,} columns, and at most {MAX_COLUMNS:,} are read")
     header = not any(_NUMBER(cell) for cell in first)

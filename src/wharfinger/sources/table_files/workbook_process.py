@@ -134,6 +134,7 @@ def _write_sheet(book: Any, position: int, errors: Mapping[tuple[int, int], str]
     if sheet.start is None:
         return SheetFacts(columns=[], rows=0, header=0, first_row=1, above=[], merged=[])
     left = sheet.start[1]
+    merged: list[tuple[tuple[int, int], tuple[int, int]]] = sheet.merged_cell_ranges or []
     rows = _rows(sheet, errors, left)
     first: list[tuple[int, list[Any]]] = []
     for number_, cells in rows:  # until enough rows have content
@@ -170,7 +171,7 @@ def _write_sheet(book: Any, position: int, errors: Mapping[tuple[int, int], str]
         header=0 if at is None else first[at][0],
         first_row=first[begin][0] if begin < len(first) else 0,
         above=[[_json(cell) for cell in cells if cell is not None] for cells in above],
-        merged=[_range(*each) for each in (sheet.merged_cell_ranges or [])[:MAX_MERGED_RANGES]],
+        merged=[_range(begin, end) for begin, end in merged[:MAX_MERGED_RANGES]],
     )
 
 
@@ -224,7 +225,10 @@ def _kind(cell: object) -> str:
 
 
 _KINDS = ((datetime, "TIMESTAMP"), (date, "DATE"), (time, "TIME"), (timedelta, "INTERVAL"))
-_COMMON_TYPES = {frozenset(("BIGINT", "DOUBLE")): "DOUBLE", frozenset(("DATE", "TIMESTAMP")): "TIMESTAMP"}
+_COMMON_TYPES: Mapping[frozenset[str], str] = {
+    frozenset(("BIGINT", "DOUBLE")): "DOUBLE",
+    frozenset(("DATE", "TIMESTAMP")): "TIMESTAMP",
+}
 
 
 def _type(kinds: set[str]) -> str:
