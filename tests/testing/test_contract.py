@@ -198,6 +198,13 @@ class ReadsAsAnotherType(_OtherResource, message={"mime_type": "text/html"}):
     pass
 
 
+@breaks("what_is_listed_is_there", "read")
+class ContradictsItsType(_OtherResource, message={"mime_type": "image/png"}):
+    def contents(self, uri: str, text: str, meta: dict[str, object]) -> t.ResourceContents:
+        kind = "text/plain" if uri == TOP else "image/png"
+        return msgspec.structs.replace(super().contents(uri, text, meta), mime_type=kind)
+
+
 @breaks("what_is_listed_is_there", "stat")
 class StatDiffersFromTheList(Tiny):
     def stat(self, uri: str) -> t.Resource:

@@ -23,6 +23,7 @@ from wharfinger.server.document_search import search_documents
 from wharfinger.source import SourceUnavailable, UnusableSource
 from wharfinger.sources import journal
 from wharfinger.sources.systemd_journal import Journal, journal_process, journal_windows
+from wharfinger.sources.windows.window_budget import window_budget
 
 Permit = Callable[..., AbstractContextManager[None]]
 NGINX = "journal://journal/nginx.service"
@@ -116,6 +117,16 @@ def test_a_field_at_the_bound_is_whole(written: WrittenJournal, monkeypatch: pyt
             written.write(message)
             last = text_of(made(written), f"{NGINX}?tail=1")
             assert (more in last) if more else ("more in" not in last)
+
+
+@pytest.mark.parametrize("budget", [1_000, 4_000, 20_000])
+def test_a_window_keeps_to_the_budget_of_its_caller(written: WrittenJournal, budget: int) -> None:
+    written.write(*["x" * 700] * 60, "y" * 50_000)
+    source = made(written)
+    for query in ("", "?tail=50", f"?since={NOON}", "?text=y"):
+        with window_budget(budget):
+            text = text_of(source, NGINX + query)
+        assert 0 < len(text) <= budget, query
 
 
 # Windows

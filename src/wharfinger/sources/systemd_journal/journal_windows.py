@@ -29,6 +29,10 @@ MAX_SCANNED_BYTES = 16 << 20
 MAX_TAIL_BYTES = 1 << 20
 """Bytes of a window for `tail=`."""
 
+LINE_OVERHEAD_BYTES = 512
+"""Bytes of a line besides its message: time, level, program, and the URI of the whole entry."""
+MIN_MESSAGE_BYTES = 256
+
 Sees = Callable[[ExportedEntry], bool]
 """Returns whether the caller may read an entry."""
 
@@ -95,7 +99,7 @@ class JournalReader:
         if not query.forward:
             arguments.append("--reverse")
         most = within_budget(MAX_TAIL_BYTES) if query.lines else window_bytes() if has_budget() else LOG_WINDOW_BYTES
-        width = min(most, MAX_SHOWN_LINE_BYTES)
+        width = min(max(MIN_MESSAGE_BYTES, most - LINE_OVERHEAD_BYTES), MAX_SHOWN_LINE_BYTES)
         lines: list[bytes] = []
         cursors: list[str] = []
         first = last = ""

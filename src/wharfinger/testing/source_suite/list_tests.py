@@ -171,7 +171,7 @@ class ListTests(ContractBase):
         expect(result.cache_scope in known, "Caching", f"{uri}: cache_scope is {result.cache_scope!r}.")
         value = first.text if first.text is not UNSET else first.blob
         wrong = contradiction(str(first.mime_type), value or b"", complete=not cut)
-        expect(not wrong, "MIME types", f"{uri}: {wrong}.")
+        expect(not wrong, "read", f"{uri}: {wrong}.")
         private = source.cache_scope == "private" and result.cache_scope == "public"
         expect(not private, "Caching", f"{uri}: the source is private, and its answer public.")
         ttl: Any = result.ttl_ms
