@@ -65,15 +65,14 @@ def explained(source: Source, *, parameters: bool = True) -> str:
     `log://app: log://app/{+path}?tail=200&level=error; log://app/…?lines=1-200`. It is at most `MAX_LINE_CHARACTERS`
     long: examples are left out first. Parameters that only some types of resources take come last.
     """
-    names = source.parameters if parameters else {}
     top = shown(source.uri or source.name)
-    if not names:
+    if not parameters or not source.parameters:
         return top
-    special = [_example(source, name) for name, known in names.items() if known.types]
+    special = [_example(source, name) for name, known in source.parameters.items() if known.types]
     queries = [*queries_of(source), *([f"for some types ?{' ?'.join(special)}"] if special else [])]
     line = f"{top}: {'; '.join(queries)}"
     if len(line) > MAX_LINE_CHARACTERS:
-        line = f"{top}: ?{' ?'.join(names)}"
+        line = f"{top}: ?{' ?'.join(source.parameters)}"
     return line if len(line) <= MAX_LINE_CHARACTERS else line[: MAX_LINE_CHARACTERS - 1] + "…"
 
 
