@@ -228,7 +228,8 @@ def test_directories_are_listed_if_the_upstream_supports_it(revision: str, chart
         server = Server("folder")
         server.include(files(charts, label="charts"))
         serve_skills(server)
-        async with over_http(server) as url, published(url, revision=revision) as (_, source):
+        async with over_http(server) as url, published(url, revision=revision) as (client, source):
+            assert await uris(client)  # waits until the source knows the URIs of the other server
             names = []
             after = None
             while True:
