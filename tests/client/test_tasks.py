@@ -43,7 +43,7 @@ for line in sys.stdin:
         log.append(json.dumps(params.get("inputResponses")))
         say({"id": id, "result": DONE})
 """
-FINE = {"status": "completed", "result": {"content": [{"type": "text", "text": "done"}]}}
+COMPLETED = {"status": "completed", "result": {"content": [{"type": "text", "text": "done"}]}}
 WORKING = {"status": "working"}
 
 
@@ -62,7 +62,7 @@ async def answer_form(_: t.ElicitRequestParams) -> dict[str, Any]:
 
 def test_a_task_is_polled_until_it_is_completed() -> None:
     async def test() -> None:
-        async with scripted(WORKING, WORKING, FINE, tasks=True) as client:
+        async with scripted(WORKING, WORKING, COMPLETED, tasks=True) as client:
             assert (await client.call_tool("x")).text == "done"
             log = (await client.call_tool("log")).data
         assert log.count("tasks/get") == 3
@@ -76,7 +76,7 @@ def test_each_input_request_of_a_task_is_answered_once() -> None:
     more = {"status": "input_required", "inputRequests": {"k": "FORM", "l": "FORM"}}
 
     async def test() -> None:
-        async with scripted(first, first, more, WORKING, FINE, tasks=True, elicitation=answer_form) as client:
+        async with scripted(first, first, more, WORKING, COMPLETED, tasks=True, elicitation=answer_form) as client:
             assert (await client.call_tool("x")).text == "done"
             log = (await client.call_tool("log")).data
         accepted = '{"action": "accept", "content": {"a": 1}}'

@@ -45,7 +45,7 @@ def sea() -> Sea:
 
 
 @pytest.fixture
-def watching(sea: Sea) -> Iterator[Callable[..., Polling]]:
+def start_polling(sea: Sea) -> Iterator[Callable[..., Polling]]:
     made: list[Polling] = []
 
     def make(every: float = 0.01, **options: object) -> Polling:
@@ -57,8 +57,8 @@ def watching(sea: Sea) -> Iterator[Callable[..., Polling]]:
         polled.close()
 
 
-def test_change_is_reported_once(sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder) -> None:
-    watch = watching()
+def test_change_is_reported_once(sea: Sea, start_polling: Callable[..., Polling], recorder: ChangeRecorder) -> None:
+    watch = start_polling()
     watch.watch("sea:1", recorder)
     sea.wait_for_looks(2)
     sea.states["sea:1"] = 1
@@ -68,9 +68,9 @@ def test_change_is_reported_once(sea: Sea, watching: Callable[..., Polling], rec
 
 
 def test_list_changes_deletions_and_returns_are_reported(
-    sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder
+    sea: Sea, start_polling: Callable[..., Polling], recorder: ChangeRecorder
 ) -> None:
-    watch = watching()
+    watch = start_polling()
     watch.watch(None, recorder)
     watch.watch("sea:1", recorder)
     sea.wait_for_looks(4)
@@ -81,9 +81,9 @@ def test_list_changes_deletions_and_returns_are_reported(
 
 
 def test_a_failed_poll_is_retried_and_not_reported(
-    sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder, caplog: pytest.LogCaptureFixture
+    sea: Sea, start_polling: Callable[..., Polling], recorder: ChangeRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    watch = watching()
+    watch = start_polling()
     watch.watch("sea:1", recorder)
     sea.wait_for_looks(2)
     sea.states["sea:1"] = OSError("fog")
@@ -97,10 +97,10 @@ def test_a_failed_poll_is_retried_and_not_reported(
 
 
 def test_a_watch_compares_with_the_state_seen_before_it(
-    sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder
+    sea: Sea, start_polling: Callable[..., Polling], recorder: ChangeRecorder
 ) -> None:
     """A change before the first poll of the thread is reported."""
-    watch = watching()
+    watch = start_polling()
     watch.record("sea:1", 0)
     sea.states["sea:1"] = 1
     watch.watch("sea:1", recorder)
@@ -118,9 +118,9 @@ def test_recorded_versions_are_bounded_by_a_number_of_uris(
 
 
 def test_all_watchers_are_notified_once_of_an_outage_and_once_of_its_end(
-    sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder, caplog: pytest.LogCaptureFixture
+    sea: Sea, start_polling: Callable[..., Polling], recorder: ChangeRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    watch = watching()
+    watch = start_polling()
     for uri in (None, "sea:1", "sea:2"):
         watch.watch(uri, recorder)
     sea.wait_for_looks(6)
@@ -136,11 +136,11 @@ def test_all_watchers_are_notified_once_of_an_outage_and_once_of_its_end(
 
 
 def test_a_round_ends_at_the_first_poll_of_unavailable_data(
-    sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder
+    sea: Sea, start_polling: Callable[..., Polling], recorder: ChangeRecorder
 ) -> None:
     """A hundred polls of a silent peer would take a hundred timeouts."""
     rounds = threading.Semaphore(0)
-    watch = watching(prepare=rounds.release)
+    watch = start_polling(prepare=rounds.release)
     sea.states = {f"sea:{number}": SourceUnavailable("silent") for number in range(100)}
     for uri in sea.states:
         watch.watch(uri, recorder)
@@ -154,19 +154,19 @@ def test_a_round_ends_at_the_first_poll_of_unavailable_data(
 
 
 def test_data_that_cannot_be_prepared_is_unavailable(
-    watching: Callable[..., Polling], recorder: ChangeRecorder
+    start_polling: Callable[..., Polling], recorder: ChangeRecorder
 ) -> None:
-    away = threading.Event()
+    is_away = threading.Event()
 
     def prepare() -> None:
-        if away.is_set():
+        if is_away.is_set():
             raise SourceUnavailable("away")
 
-    watch = watching(prepare=prepare)
+    watch = start_polling(prepare=prepare)
     watch.watch("sea:1", recorder)
-    away.set()
+    is_away.set()
     recorder.wait_for("sea:1")
-    away.clear()
+    is_away.clear()
     recorder.wait_for("sea:1")
 
 
@@ -190,8 +190,8 @@ def test_rest_limits_the_pause_between_rounds(rest: float, longest: float, recor
     assert min(pauses) >= 0.1 * (1 + rest) - 0.01
 
 
-def test_look_now_polls_at_once(sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder) -> None:
-    watch = watching(every=600)
+def test_look_now_polls_at_once(sea: Sea, start_polling: Callable[..., Polling], recorder: ChangeRecorder) -> None:
+    watch = start_polling(every=600)
     watch.watch("sea:1", recorder)
     sea.wait_for_looks(0)
     while "sea:1" not in watch._watched or watch._watched["sea:1"].state is polling._UNKNOWN:
@@ -202,9 +202,9 @@ def test_look_now_polls_at_once(sea: Sea, watching: Callable[..., Polling], reco
 
 
 def test_polling_stops_after_the_last_unwatch_and_starts_again(
-    sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder
+    sea: Sea, start_polling: Callable[..., Polling], recorder: ChangeRecorder
 ) -> None:
-    watch = watching()
+    watch = start_polling()
     watch.watch("sea:1", recorder)
     watch.watch("sea:2", recorder)
     sea.wait_for_looks(2)
@@ -219,9 +219,11 @@ def test_polling_stops_after_the_last_unwatch_and_starts_again(
     recorder.wait_for("sea:1")
 
 
-def test_each_round_begins_with_prepare(sea: Sea, watching: Callable[..., Polling], recorder: ChangeRecorder) -> None:
+def test_each_round_begins_with_prepare(
+    sea: Sea, start_polling: Callable[..., Polling], recorder: ChangeRecorder
+) -> None:
     prepared = threading.Semaphore(0)
-    watch = watching(prepare=prepared.release)
+    watch = start_polling(prepare=prepared.release)
     watch.watch("sea:1", recorder)
     assert prepared.acquire(timeout=10)
     assert prepared.acquire(timeout=10)

@@ -62,8 +62,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_a_word_is_parsed_into_kind_and_label(word: str, form: str, label: str | None, here: Path) -> None:
-    asked = parse_word(word)
-    assert (asked.kind.form, asked.label) == (form, label)
+    parsed = parse_word(word)
+    assert (parsed.kind.form, parsed.label) == (form, label)
 
 
 def test_an_existing_path_is_never_parsed_as_a_scheme_or_label(here: Path) -> None:
@@ -228,9 +228,9 @@ def test_a_command_is_shown_without_the_passwords_of_its_arguments(word: str) ->
 
 
 def test_words_are_shown_and_named_without_passwords(here: Path) -> None:
-    asked = parse_word("postgresql://me:hunter2@db/shop")
-    assert shown_word(asked) == "postgresql://me@db/shop"
-    assert short_name(asked) == "shop"
+    parsed = parse_word("postgresql://me:hunter2@db/shop")
+    assert shown_word(parsed) == "postgresql://me@db/shop"
+    assert short_name(parsed) == "shop"
     assert short_name(parse_word("git:one/docs")) == "docs"
     assert short_name(parse_word("log:logs/*.log")) == "logs"
     assert short_name(parse_word("system:")) == "system"

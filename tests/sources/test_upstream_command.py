@@ -63,7 +63,7 @@ def pids(folder: Path) -> list[int]:
     return [int(line) for line in (folder / "pids").read_text().split()] if (folder / "pids").exists() else []
 
 
-def is_there(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -108,7 +108,7 @@ def test_a_command_is_listed_read_searched_and_ended_with_the_server(argv: list[
             hits = await asyncio.to_thread(search_documents, source, "name", 5, reader)
             assert [hit.uri for hit in hits] == ["boat://name"]
         (pid,) = pids(tmp_path)
-        assert not is_there(pid)
+        assert not is_running(pid)
 
     run(test())
 
@@ -128,17 +128,17 @@ def test_a_killed_command_is_started_again_and_watches_continue(argv: list[str],
                 os.kill(pids(tmp_path)[-1], signal.SIGKILL)
                 assert (await anext(changes)).uri == "boat://name"
 
-                async def reads_on(name: str = name) -> bool:
+                async def reads_name(name: str = name) -> bool:
                     try:
                         return (await client.read_resource("boat://name")).text == name
                     except Exception as error:
                         assert "cannot be reached" in str(error)
                         return False
 
-                await eventually(reads_on)
+                await eventually(reads_name)
                 assert len(pids(tmp_path)) > number
             assert await uris(client) == ["boat://name"]
-        assert not any(map(is_there, pids(tmp_path)))
+        assert not any(map(is_running, pids(tmp_path)))
 
     run(test())
 
@@ -170,7 +170,7 @@ def test_a_command_is_named_after_its_program(argv: list[str], name: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("target", "options", "says"),
+    ("target", "options", "message"),
     [
         (["no-such-program"], {}, "There is no program 'no-such-program'"),
         ([], {}, "Give a program and its arguments"),
@@ -181,12 +181,12 @@ def test_a_command_is_named_after_its_program(argv: list[str], name: str) -> Non
         ("sh", {}, "or its command as a list"),
     ],
 )
-def test_a_target_that_cannot_be_started_is_refused(target: Any, options: dict[str, Any], says: str) -> None:
-    with pytest.raises(UnusableSource, match=says):
+def test_a_target_that_cannot_be_started_is_refused(target: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnusableSource, match=message):
         upstream(target, **options)
 
 
-def test_a_word_with_a_command_is_such_a_source(argv: list[str]) -> None:
+def test_a_word_with_the_scheme_mcp_is_a_source_that_runs_a_command(argv: list[str]) -> None:
     import shlex
 
     ((_, source),) = make_sources([f"boat=mcp:{shlex.join(argv)}"], {"allow_command": True})

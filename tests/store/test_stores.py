@@ -1,4 +1,4 @@
-"""Both stores, and the cases of files only: other processes, kills and damage."""
+"""Both kinds of stores, and what concerns only files: other processes, kills and damage."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 def test_a_value_exists_until_it_is_deleted(kind: Kind, tmp_path: Path) -> None:
-    async def go() -> None:
+    async def test() -> None:
         async with opened(kind(tmp_path, Clock())) as store:
             assert await store.get("a") is None
             assert await store.put("a", b"1")
@@ -69,11 +69,11 @@ def test_a_value_exists_until_it_is_deleted(kind: Kind, tmp_path: Path) -> None:
             await store.delete("a")
             assert await store.get("a") is None
 
-    run(go())
+    run(test())
 
 
 def test_an_expired_value_is_gone(kind: Kind, tmp_path: Path) -> None:
-    async def go() -> None:
+    async def test() -> None:
         clock = Clock()
         async with opened(kind(tmp_path, clock)) as store:
             await store.put("a", b"1", expires=clock.now + 10)
@@ -88,11 +88,11 @@ def test_an_expired_value_is_gone(kind: Kind, tmp_path: Path) -> None:
             assert await store.put("a", b"4", instead_of=None)
             assert await store.get("a") == b"4"
 
-    run(go())
+    run(test())
 
 
 def test_put_with_instead_of_writes_only_if_the_value_is_unchanged(kind: Kind, tmp_path: Path) -> None:
-    async def go() -> None:
+    async def test() -> None:
         clock = Clock()
         async with opened(kind(tmp_path, clock)) as store:
             assert not await store.put("a", b"1", instead_of=b"0")
@@ -105,11 +105,11 @@ def test_put_with_instead_of_writes_only_if_the_value_is_unchanged(kind: Kind, t
             assert not await store.put("a", b"3", instead_of=b"2")
             assert await store.put("a", b"3", instead_of=None)
 
-    run(go())
+    run(test())
 
 
 def test_a_scan_is_in_order_and_continues_after_a_key(kind: Kind, tmp_path: Path) -> None:
-    async def go() -> None:
+    async def test() -> None:
         async with opened(kind(tmp_path, Clock())) as store:
             for key in ("t/b", "t/a", "t", "t/é", "t0", "s/z", "t/c"):
                 await store.put(key, key.encode())
@@ -127,27 +127,27 @@ def test_a_scan_is_in_order_and_continues_after_a_key(kind: Kind, tmp_path: Path
             await store.put("t/b", b"t/b")
             assert len(await store.scan("")) == 7
 
-    run(go())
+    run(test())
 
 
 def test_concurrent_calls_run_in_order(kind: Kind, tmp_path: Path) -> None:
-    async def go() -> None:
+    async def test() -> None:
         async with opened(kind(tmp_path, Clock())) as store:
             await asyncio.gather(*(store.put("a", b"%d" % number) for number in range(50)))
             assert await store.get("a") == b"49"
 
-    run(go())
+    run(test())
 
 
 def test_a_closed_store_can_be_used_again(kind: Kind, tmp_path: Path) -> None:
-    async def go() -> None:
+    async def test() -> None:
         async with opened(kind(tmp_path, Clock())) as store:
             await store.put("a", b"1")
             await store.close()
             await store.close()
             assert await store.get("a") == b"1"
 
-    run(go())
+    run(test())
 
 
 def test_a_store_is_opened_by_its_url(tmp_path: Path) -> None:
@@ -170,27 +170,27 @@ def test_an_invalid_store_url_is_refused(text: str) -> None:
 
 
 def test_a_file_is_readable_only_by_its_owner(tmp_path: Path) -> None:
-    async def go() -> None:
+    async def test() -> None:
         async with opened(SqliteStore(tmp_path / "kept.db")) as store:
             await store.put("a", b"secret")
             modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
             assert set(modes.values()) == {0o600}, modes
 
-    run(go())
+    run(test())
 
 
-def damaged(path: Path) -> None:
+def write_damaged_file(path: Path) -> None:
     path.write_bytes(b"no database at all" * 100)
 
 
-def foreign(path: Path) -> None:
+def write_foreign_database(path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE theirs (a)")
     connection.commit()
     connection.close()
 
 
-def newer(path: Path) -> None:
+def write_newer_store(path: Path) -> None:
     run(put_one(path))
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")
@@ -203,42 +203,42 @@ async def put_one(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "message"),
+    ("make_file", "message"),
     [
-        (damaged, "damaged one .*: move it away"),
-        (foreign, "is a database of another program"),
-        (newer, "written by another version"),
+        (write_damaged_file, "damaged one .*: move it away"),
+        (write_foreign_database, "is a database of another program"),
+        (write_newer_store, "written by another version"),
         (Path.mkdir, "cannot be opened"),
     ],
 )
-def test_a_damaged_or_foreign_file_is_refused(made: Callable[[Path], None], message: str, tmp_path: Path) -> None:
+def test_a_damaged_or_foreign_file_is_refused(make_file: Callable[[Path], None], message: str, tmp_path: Path) -> None:
     path = tmp_path / "kept.db"
-    made(path)
+    make_file(path)
     before = path.read_bytes() if path.is_file() else b""
 
-    async def go() -> None:
+    async def test() -> None:
         async with opened(SqliteStore(path)) as store:
             for _ in range(2):  # it is tried again each time
                 with pytest.raises(StoreUnusable, match=message) as caught:
                     await store.put("b", b"2")
                 assert str(path) in str(caught.value)
 
-    run(go())
-    if made is damaged:
+    run(test())
+    if make_file is write_damaged_file:
         assert path.read_bytes() == before
 
 
 def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
-    async def go() -> None:
+    async def test() -> None:
         async with opened(SqliteStore(tmp_path / "missing" / "kept.db")) as store:
             with pytest.raises(StoreUnusable, match="No such file or directory"):
                 await store.get("a")
 
-    run(go())
+    run(test())
 
 
 def test_the_file_is_opened_and_the_thread_started_at_the_first_use(tmp_path: Path) -> None:
-    async def go() -> None:
+    async def test() -> None:
         before = set(threading.enumerate())  # threads of other tests may end meanwhile
         async with opened(SqliteStore(tmp_path / "kept.db")) as store:
             assert list(tmp_path.iterdir()) == []
@@ -246,7 +246,7 @@ def test_the_file_is_opened_and_the_thread_started_at_the_first_use(tmp_path: Pa
             await store.get("a")
             assert len(set(threading.enumerate()) - before) == 1
 
-    run(go())
+    run(test())
     for thread in threading.enumerate():
         if thread.name == "wharfinger-kept.db":
             thread.join(5)

@@ -1,4 +1,4 @@
-"""The loop of an application with the real client of each API: model, tools, model, until there is no more call."""
+"""The loop of an application with the real client of each API: it runs the model's calls until there are no more."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def chat(url: str, host: Host, tools: Any, stream: bool, options: Any) -> 
                     )
                 ]
                 text = "".join(chunk.choices[0].delta.content or "" for chunk in answer)
-                message: Any = joined(answer)
+                message: Any = join_chunks(answer)
             else:
                 answer = await client.chat.completions.create(model="m", messages=history, tools=tools)
                 message = answer.choices[0].message
@@ -44,10 +44,10 @@ async def chat(url: str, host: Host, tools: Any, stream: bool, options: Any) -> 
             if not calls:
                 return text
             history += [message, *calls]
-    raise AssertionError("the model never ended")
+    raise AssertionError("the model calls tools in each of its turns")
 
 
-def joined(chunks: list[Any]) -> Any:
+def join_chunks(chunks: list[Any]) -> Any:
     """Return the assistant's message of a stream."""
     calls: dict[int, Any] = {}
     for chunk in chunks:
@@ -66,8 +66,8 @@ async def responses(url: str, host: Host, tools: Any, stream: bool, options: Any
         for _ in range(MAX_TURNS):
             answer: Any
             if stream:
-                stream_of = await client.responses.create(model="m", input=history, tools=tools, stream=True)
-                events: list[Any] = [event async for event in stream_of]
+                stream_events = await client.responses.create(model="m", input=history, tools=tools, stream=True)
+                events: list[Any] = [event async for event in stream_events]
                 answer = events[-1].response
                 results = await host.call_all(events, **options)
             else:
@@ -76,7 +76,7 @@ async def responses(url: str, host: Host, tools: Any, stream: bool, options: Any
             if not results:
                 return str(answer.output_text)
             history += [*answer.output, *results]
-    raise AssertionError("the model never ended")
+    raise AssertionError("the model calls tools in each of its turns")
 
 
 async def messages(url: str, host: Host, tools: Any, stream: bool, options: Any) -> str:
@@ -95,7 +95,7 @@ async def messages(url: str, host: Host, tools: Any, stream: bool, options: Any)
             if not results:
                 return str(answer.content[0].text)
             history += [{"role": "assistant", "content": answer.content}, *results]
-    raise AssertionError("the model never ended")
+    raise AssertionError("the model calls tools in each of its turns")
 
 
 async def contents(url: str, host: Host, tools: Any, stream: bool, options: Any) -> str:
@@ -120,4 +120,4 @@ async def contents(url: str, host: Host, tools: Any, stream: bool, options: Any)
             await client.aio.aclose()
             return str(parts[0].text)
         history += [{"role": "model", "parts": parts}, *results]
-    raise AssertionError("the model never ended")
+    raise AssertionError("the model calls tools in each of its turns")
