@@ -1,4 +1,4 @@
-"""`Offer`: what some servers offer to one caller, as the page shows it: connections, catalogue, and their questions."""
+"""`Offer`: the servers of one caller as the page shows them: connections, catalogue, and their input requests."""
 
 from __future__ import annotations
 

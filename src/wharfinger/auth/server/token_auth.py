@@ -114,7 +114,7 @@ class TokenAuth:
     def known(self, headers: Mapping[bytes, bytes]) -> Principal | None:
         """Return the principal of a token that was verified before and needs no proof; None if it must be checked.
 
-        This is the short way of `authenticate`: each request takes it. It does not find the tokens of long headers.
+        It is the fast path of `authenticate`, tried for every request. It does not find the tokens of long headers.
         """
         remembered = self._remembered.get(headers.get(b"authorization", b""))
         return remembered.principal if remembered is not None and remembered.no_proof_until >= self._clock() else None
