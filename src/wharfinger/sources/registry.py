@@ -423,11 +423,11 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
 def _overlap(source: Source, other: Source) -> bool:
     """Return whether two sources have the same top, or one of two sites or stores of a kind has the top of the other.
 
-    Folders may be in each other, since each may include other files.
+    Folders may be in each other, since each may include other files, and so may skills (`Skills.include_into`).
     """
     if not source.uri or not other.uri:
         return False
-    same_kind = type(source) is type(other) and not source.root
+    same_kind = type(source) is type(other) and not source.root and not hasattr(source, "skills")
     return source.uri == other.uri or (same_kind and (source.matches(other.uri) or other.matches(source.uri)))
 
 
