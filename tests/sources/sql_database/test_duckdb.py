@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
+from wharfinger import Client
 from wharfinger.errors import InternalError, InvalidArgument
 from wharfinger.source import UnusableSource
 from wharfinger.sources.sql_database import Database, sql
@@ -347,3 +349,19 @@ def test_a_condition_of_the_wrong_type_is_refused_with_its_reason(path: Path, pu
     source = publish(f"duckdb:///{path}")
     with pytest.raises(InvalidArgument, match="cannot be read in this way: Could not convert string 'x' to INT32"):
         source.read(f"{source.uri}/main/orders/rows?id=x")
+
+
+def test_a_served_file_is_read_and_queried_by_a_client(path: Path) -> None:
+    """By the command line, as a process."""
+    write_duckdb(path, SHOP)
+    command = [sys.executable, "-m", "wharfinger", "serve", "--stdio", "--allow-query", f"duckdb:///{path}"]
+
+    async def work() -> None:
+        async with Client(command, timeout=40) as client:
+            uris = [resource.uri async for resource in client.list_resources()]
+            assert "duckdb://shop/main/customers" in uris
+            assert "Ada" in (await client.read_resource("duckdb://shop/main/customers/rows")).text
+            answer = (await client.call_tool("query", {"statement": "SELECT count(*) AS n FROM orders"})).data
+            assert (answer["columns"], answer["rows"]) == (["n"], [[3]])
+
+    asyncio.run(work())
