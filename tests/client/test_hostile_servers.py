@@ -209,16 +209,16 @@ def test_a_template_over_the_limit_raises_an_error() -> None:
 
 def test_messages_for_a_slow_function_are_bounded_in_number_and_bytes() -> None:
     async def reported(count: int, size: int) -> list[int]:
-        go, numbers = asyncio.Event(), list[int]()
+        released, numbers = asyncio.Event(), list[int]()
 
         async def slow(number: int) -> None:
-            await go.wait()
+            await released.wait()
             numbers.append(number)
 
         queue = CallbackQueue(slow)
         for number in range(count):
             queue.put(number, size=size)
-        go.set()
+        released.set()
         await queue.finished()
         return numbers
 
@@ -327,9 +327,9 @@ def test_long_response_headers_are_refused_quickly(head: Callable[[int], bytes],
     """aiohttp accepts up to 128 fields of 8 KiB. Fields within these limits must be handled quickly."""
 
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        made = head(100 * times)
-        status = b"307 Moved" if made.startswith(b"Location") else b"401 No"
-        writer.write(b"HTTP/1.1 " + status + b"\r\n" + made + b"\r\nContent-Length: 0\r\n\r\n")
+        field = head(100 * times)
+        status = b"307 Moved" if field.startswith(b"Location") else b"401 No"
+        writer.write(b"HTTP/1.1 " + status + b"\r\n" + field + b"\r\nContent-Length: 0\r\n\r\n")
 
     async def test() -> None:
         async with serving(serve) as base:

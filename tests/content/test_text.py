@@ -28,7 +28,7 @@ def test_a_name_is_shown_whole_with_escapes() -> None:
     assert shown("a\nb\u202e\udcff") == "a\\x0ab\\u202e\\xff"
 
 
-def test_a_strangers_text_is_one_short_line() -> None:
+def test_an_untrusted_text_is_shown_in_one_short_line() -> None:
     assert printable("a\nb\x1b") == "a?b?"
     assert printable("x" * 64) == "x" * 64
     assert printable("x" * 65) == "x" * 64 + "…"

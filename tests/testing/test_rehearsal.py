@@ -1,4 +1,4 @@
-"""A rehearsal finds what a call does twice."""
+"""A rehearsal finds effects that a call has each time it runs again, and input requests that change."""
 
 from __future__ import annotations
 

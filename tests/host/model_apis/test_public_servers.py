@@ -1,4 +1,4 @@
-"""No API refuses a definition that is made from the tools of servers that people have.
+"""No API refuses a definition that is made from a tool of a published server.
 
 The lists were recorded from the published servers (record_servers.py). tests/interop/test_recorded_servers.py compares
 them with the servers that are installed there.

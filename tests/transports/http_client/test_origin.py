@@ -32,9 +32,9 @@ from wharfinger.transports.http_client.http_link import HttpLink
 class TokenList:
     """Authentication that tries tokens until one is accepted."""
 
-    def __init__(self, *tokens: str, takes: float = 0.0) -> None:
+    def __init__(self, *tokens: str, seconds: float = 0.0) -> None:
         self.tokens = list(tokens)
-        self.takes = takes
+        self.seconds = seconds
         self.reported: list[tuple[int, str, Mapping[str, str]]] = []
 
     async def headers(self, url: str) -> Mapping[str, str]:
@@ -42,7 +42,7 @@ class TokenList:
 
     async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
         self.reported.append((status, headers.get("www-authenticate", ""), sent))
-        await asyncio.sleep(self.takes)
+        await asyncio.sleep(self.seconds)
         if self.tokens:
             del self.tokens[0]
         return bool(self.tokens)
@@ -88,14 +88,14 @@ def test_a_failed_sign_in_raises_the_error_of_the_server() -> None:
 
 def test_the_deadline_is_paused_while_a_user_signs_in() -> None:
     async def test() -> None:
-        async with linked(require_good_token, auth=TokenList("old", "good", takes=0.3)) as link:
+        async with linked(require_good_token, auth=TokenList("old", "good", seconds=0.3)) as link:
             assert got(await ask(link, timeout=0.2)) == {"verb": "POST"}
 
         async def silent(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
             if request.headers["authorization"] != "Bearer good":
                 await require_good_token(request, writer)
 
-        async with linked(silent, auth=TokenList("old", "good", takes=0.3)) as link:
+        async with linked(silent, auth=TokenList("old", "good", seconds=0.3)) as link:
             with pytest.raises(RequestTimeout):
                 await ask(link, timeout=0.2)
 
@@ -159,7 +159,7 @@ def test_credentials_of_a_file_are_not_sent(tmp_path: Path, monkeypatch: pytest.
 # Proxies.
 
 
-def clear(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
+def set_proxies(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -174,7 +174,7 @@ def test_a_request_is_sent_through_the_proxy(monkeypatch: pytest.MonkeyPatch) ->
 
     async def test() -> None:
         async with serving(serve) as proxy:
-            clear(monkeypatch, http_proxy=proxy)
+            set_proxies(monkeypatch, http_proxy=proxy)
             link = HttpLink("http://harbour.test/mcp", LIMITS)
             assert got(await ask(link)) == {"through": True}
             await link.close()
@@ -189,7 +189,7 @@ def test_an_unreachable_proxy_is_named_in_the_error(scheme: str, monkeypatch: py
         port = server.sockets[0].getsockname()[1]
         server.close()
         await server.wait_closed()
-        clear(monkeypatch, **{f"{scheme}_proxy": f"http://me:hunter2@127.0.0.1:{port}"})
+        set_proxies(monkeypatch, **{f"{scheme}_proxy": f"http://me:hunter2@127.0.0.1:{port}"})
         link = HttpLink(f"{scheme}://harbour.test/mcp", LIMITS)
         with pytest.raises(ConnectionFailed, match=rf"its proxy http://127\.0\.0\.1:{port} does not answer") as caught:
             await ask(link)
@@ -206,7 +206,7 @@ def test_a_proxy_that_refuses_is_named_in_the_error(monkeypatch: pytest.MonkeyPa
 
     async def test() -> None:
         async with serving(serve) as proxy:
-            clear(monkeypatch, https_proxy=proxy)
+            set_proxies(monkeypatch, https_proxy=proxy)
             link = HttpLink("https://harbour.test/mcp", LIMITS)
             with pytest.raises(ConnectionFailed, match=r"its proxy .* answered 407"):
                 await ask(link)
@@ -279,11 +279,11 @@ def test_the_addresses_of_a_name_are_checked_when_it_is_connected(monkeypatch: p
     async def test() -> None:
         connected: list[object] = []
 
-        async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def record(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             connected.append(writer)
             writer.close()
 
-        async with await asyncio.start_server(note, "127.0.0.1", 0) as listener:
+        async with await asyncio.start_server(record, "127.0.0.1", 0) as listener:
             port = listener.sockets[0].getsockname()[1]
 
             async def getaddrinfo(name: str, port: int, **_: object) -> object:
