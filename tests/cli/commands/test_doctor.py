@@ -51,7 +51,7 @@ from typing import Annotated
 import msgspec
 from wharfinger import Server, types
 
-server = Server("harbour", version="1.0", instructions="Tides and berths.")
+server = Server("harbour", version="1.0", instructions="tide://now is the level of the water. find_berth names berths.")
 
 @server.tool(title="Find a berth", annotations=types.ToolAnnotations(read_only_hint=True))
 def find_berth(ship: Annotated[str, msgspec.Meta(description="Name of the ship.")]) -> str:

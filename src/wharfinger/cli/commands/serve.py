@@ -28,7 +28,7 @@ __all__ = ["build", "serve"]
 Forms of WORD; `name=WORD` sets its name in URIs:
   ./docs                          a folder
   git:.                           a git repository, also git:https://host/docs.git
-  sqlite:///shop.db               a database, also postgresql:// or mysql://user@host/shop
+  sqlite:///shop.db               a database, also duckdb:///FILE, postgresql:// or mysql://user@host/shop
   'log:logs/*.log'                logs, followed as they rotate
   journal:nginx                   the journal of systemd, of all units by journal:
   s3://bucket/prefix              objects, also zip:FILE, tar:FILE and objects:URL
@@ -36,6 +36,7 @@ Forms of WORD; `name=WORD` sets its name in URIs:
   skills:DIR                      skills, also skills:git:https://host/skills.git
   system:  screen:                this machine
   'command:df -h'                 the output of a command, with --allow-command
+  web:https://docs.example.org/   the pages of a web site, as Markdown
   openapi:https://host/openapi.json   an HTTP API, by its OpenAPI document
   https://host/mcp                the resources of another server
   'mcp:npx -y some-server'        those of a server started by a command, with --allow-command
