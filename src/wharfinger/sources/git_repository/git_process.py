@@ -306,5 +306,6 @@ class _Command(asyncio.SubprocessProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is not None:
             self.code = self._transport.get_returncode()
+            self._transport.close()  # it warns otherwise when it is collected
         if not self.ended.done():
             self.ended.set_result(None)

@@ -537,6 +537,8 @@ class _CatFile(asyncio.SubprocessProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.lost.done():
             self.lost.set_result(None)
+        if self._transport is not None:
+            self._transport.close()  # it warns otherwise when it is collected
         self._processes.removed(self)
         self._gone()
 
