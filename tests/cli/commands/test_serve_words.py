@@ -158,7 +158,10 @@ def test_no_search_disables_the_search_index(here: Path) -> None:
         (["--every", "2", "docs"], "--every is for git:https://HOST/PATH.git, web:https://HOST/"),
         (["--every", "0", "--allow-command", "command:df"], "every at least"),
         (["--allow-private-networks", "docs"], "--allow-private-networks is for openapi:URL, https://HOST/mcp"),
-        (["--allow-query", "docs"], "--allow-query is for sqlite:///FILE, duckdb:///FILE, postgresql://USER@HOST/DATABASE"),
+        (
+            ["--allow-query", "docs"],
+            "--allow-query is for sqlite:///FILE, duckdb:///FILE, postgresql://USER@HOST/DATABASE",
+        ),
         (["--allow-query", "--no-tools", "sqlite:///shop.db"], "exclude each other"),
         (["--demo", "sqlite:///shop.db"], "--demo takes one folder"),
         (["--demo", "docs", "docs"], "--demo takes one folder"),
