@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.driving import looped, opened
+from tests.server.driving import ask, looped, opened
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, Overloaded, ResourceNotFound
 from wharfinger.protocol.breaker import BreakerState
@@ -243,6 +243,41 @@ async def test_calls_of_a_source_that_never_starts_fail_and_the_server_ends() ->
         assert calls.missing(stuck) == "buoy 'buoy:' is starting; its resources are missing from this list."
         with pytest.raises(SourceUnavailable, match="has not answered for"):
             await calls.call(stuck, stuck.read, "owner", "buoy:1")
+
+
+@looped
+async def test_templates_that_a_source_learns_while_it_starts_are_in_the_first_list() -> None:
+    released = asyncio.Event()
+
+    class Learning(Buoy):
+        async def start(self) -> None:
+            await released.wait()
+            self.templates = (t.ResourceTemplate(uri_template="buoy:{number}", name="buoy"),)
+
+    server = Server("sea")
+    server.include(Learning())
+    await server.start()
+    listing = asyncio.ensure_future(ask(server, "resources/templates/list"))
+    await asyncio.sleep(0)
+    released.set()
+    assert [one["uriTemplate"] for one in (await listing)["result"]["resourceTemplates"]] == ["buoy:{number}"]
+    await server.close()
+
+
+@looped
+async def test_a_list_of_templates_does_not_wait_longer_than_the_patience_of_a_source() -> None:
+    class Stuck(Buoy):
+        patience = 0.3
+
+        async def start(self) -> None:
+            await asyncio.Event().wait()
+
+    server = Server("sea")
+    server.include(Stuck())
+    await server.start()
+    async with asyncio.timeout(10):
+        assert (await ask(server, "resources/templates/list"))["result"]["resourceTemplates"] == []
+    await server.close()
 
 
 @looped

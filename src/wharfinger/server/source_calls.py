@@ -424,6 +424,12 @@ class SourceCalls:
             await asyncio.wait(starting, timeout=max(starting.values()))
         return bool(starting)
 
+    async def wait_for_start(self, source: Source) -> None:
+        """Wait for a source that is starting, at most for its patience."""
+        starting = self._state(source).starting
+        if starting is not None:
+            await asyncio.wait((starting,), timeout=source.patience)
+
     async def close(self) -> None:
         """Cancel the starts and the probes."""
         self._loop = None

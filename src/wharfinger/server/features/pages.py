@@ -47,10 +47,16 @@ def pages_of_source(
     return page
 
 
-def templates_of_source(source: Source) -> Provider:
-    """Return the pages of a source's current templates, which may change after it was included."""
+def templates_of_source(source: Source, calls: SourceCalls) -> Provider:
+    """Return the pages of a source's current templates, which may change after it was included.
+
+    A source may learn its templates while it starts, as from the document of an API. So the list waits for it, at most
+    for its patience.
+    """
 
     async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
+        if not source.templates:
+            await calls.wait_for_start(source)
         start, definitions = key or 0, source.templates
         return list(definitions[start : start + limit]), start + limit if start + limit < len(definitions) else None
 

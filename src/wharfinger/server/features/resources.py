@@ -276,7 +276,7 @@ class Resources:
             alone=lambda: len(self.sources) == 1,
         )
         self.listing.add_provider(pages)
-        self.templates_listing.add_provider(templates_of_source(source))
+        self.templates_listing.add_provider(templates_of_source(source, self.calls))
         self._services.notify.list_changed("resources")
         self._services.serve("resources")
 
