@@ -8,7 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 from wharfinger.errors import ConnectionFailed
 
@@ -20,6 +20,7 @@ __all__ = [
     "is_loopback",
     "is_public",
     "join_headers",
+    "join_url",
     "make_resolver",
     "origin_of",
     "proxy_for",
@@ -109,6 +110,14 @@ def split_url(url: str) -> SplitResult | None:
         return None
     usable = parts.scheme in _PORTS and parts.hostname and parts.username is None and parts.password is None
     return parts if usable and port != 0 else None
+
+
+def join_url(base: str, link: str) -> str:
+    """Return the URL of a link in a document at `base`; an empty string if it is not a URL, such as `http://[`."""
+    try:
+        return urljoin(base, link)
+    except ValueError:
+        return ""
 
 
 def origin_of(url: str) -> str | None:

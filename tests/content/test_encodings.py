@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wharfinger.content.encodings import BYTE_ORDER_MARKS, WESTERN, decode, encoding_of, has_mark
+from wharfinger.content.encodings import BYTE_ORDER_MARKS, WESTERN, declared_encoding, decode, encoding_of, has_mark
 
 WESTERN_TEXTS = [
     "Die Fähre nach Norderney fährt täglich um 8 Uhr – außer sonntags.",
@@ -103,6 +103,17 @@ def test_a_decoded_text_can_be_encoded_again(data: bytes) -> None:
         )
         assert mark + found[0].encode(found[1]) == data
         assert encoding_of(data, True) == found[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("UTF-8", "utf-8"), ("latin1", "iso8859-1"), ("Shift_JIS", "shift_jis"), ("", ""), ("nonsense", ""),
+        ("a\0b", ""), ("punycode", ""), ("PunyCode", ""), ("idna", ""), ("unicode_escape", ""), ("raw_unicode_escape", ""),
+    ],
+)  # fmt: skip
+def test_only_encodings_of_documents_can_be_declared(name: str, found: str) -> None:
+    assert declared_encoding(name) == found
 
 
 def test_a_long_text_is_decoded_quickly() -> None:

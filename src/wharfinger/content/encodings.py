@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 
-__all__ = ["BYTE_ORDER_MARKS", "WESTERN", "Decoded", "decode", "encoding_of", "has_mark"]
+__all__ = ["BYTE_ORDER_MARKS", "WESTERN", "Decoded", "declared_encoding", "decode", "encoding_of", "has_mark"]
 
 Decoded = tuple[str, str]
 """A text and its encoding."""
@@ -25,11 +25,22 @@ BYTE_ORDER_MARKS = (
 )
 """Byte order marks and their encodings. They are not part of the text."""
 _MARKS = tuple(mark for mark, _ in BYTE_ORDER_MARKS)
+_NOT_OF_DOCUMENTS = frozenset(("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"))
+"""Codecs of Python for host names and source code. Decoding `punycode` takes quadratic time: minutes for 1 MB."""
 
 
 def has_mark(data: bytes) -> bool:
     """Return whether the bytes begin with a byte order mark of UTF-16 or UTF-32."""
     return data.startswith(_MARKS)
+
+
+def declared_encoding(name: str) -> str:
+    """Return Python's name for the encoding that a peer declares; empty if it is unknown, or not one of documents."""
+    try:
+        found = codecs.lookup(name).name
+    except (LookupError, ValueError):
+        return ""
+    return "" if found in _NOT_OF_DOCUMENTS else found
 
 
 def decode(data: bytes) -> Decoded | None:

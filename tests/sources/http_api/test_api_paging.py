@@ -48,6 +48,12 @@ def test_any_link_header_is_read(header: str) -> None:
     assert all(isinstance(target, str) for target in read_links(header).values())
 
 
+def test_a_link_that_is_not_a_url_is_not_followed() -> None:
+    found = page_links(operation(), (), "<http://[x>; rel=next, <http://[y>; rel=prev", b"{}", "application/json", URL)
+    assert found.next_url == found.previous_url == ""
+    assert following(operation(), {"items": [], "next": "http://[x"}) == {}
+
+
 ITEMS = [{"id": number} for number in range(10)]
 
 

@@ -96,7 +96,7 @@ def test_redirects_within_the_application_are_followed_up_to_their_bound() -> No
     async def check() -> None:
         with pytest.raises(ConnectionFailed, match="more than 5 times"):
             await transport(redirecting("/b")).request("GET", URL)
-        for elsewhere in ("https://localhost/a", "//elsewhere.test/", "http://localhost:81/"):
+        for elsewhere in ("https://localhost/a", "//elsewhere.test/", "http://localhost:81/", "http://["):
             with pytest.raises(ConnectionFailed, match="redirects elsewhere"):
                 await transport(redirecting(elsewhere)).request("GET", URL)
         assert (await transport(redirecting("/b")).request("POST", URL)).status == 307
@@ -140,6 +140,23 @@ def test_an_application_that_cannot_start_says_so() -> None:
         with pytest.raises(ConnectionFailed, match="could not start") as error:
             await transport(app).request("GET", URL)
         assert "hunter2" not in str(error.value)
+
+    asyncio.run(check())
+
+
+def test_an_application_is_ended_if_the_request_that_starts_it_is_cancelled() -> None:
+    ended = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    async def check() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(transport(app).request("GET", URL), 0.1)
+        await asyncio.wait_for(ended.wait(), 5)
 
     asyncio.run(check())
 

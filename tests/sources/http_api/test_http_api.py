@@ -486,6 +486,19 @@ def test_a_file_cannot_lead_to_a_private_address(host: str, served: ShopServer, 
     assert served.shop.requests == []
 
 
+def test_a_server_that_is_not_a_url_makes_the_document_unusable(served: ShopServer) -> None:
+    served.app.openapi_schema = {**served.app.openapi(), "servers": [{"url": "http://[x"}]}
+
+    async def check() -> None:
+        api = openapi(f"{served.url}/openapi.json", label="shop")
+        await api.start()
+        with pytest.raises(SourceUnavailable, match="names another host"):
+            await api.page(None, 10)
+        await api.close()
+
+    asyncio.run(check())
+
+
 def test_a_relative_server_and_one_of_the_same_host_are_used(served: ShopServer) -> None:
     for url in ("/", served.url, f"{served.url}/"):
         served.app.openapi_schema = None

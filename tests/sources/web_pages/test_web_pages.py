@@ -290,6 +290,7 @@ def test_links_are_absolute(site: SiteServer, pages: WebPages) -> None:
          "café “\n"),
         ("tides.html", "<p>x\0y", "text/html", "text/markdown", "x\ufffdy\n"),
         ("tides.html", "<p>x", "text/html; charset=hex", "text/markdown", "x\n"),
+        ("tides.html", "<p>x-y", "text/html; charset=punycode", "text/markdown", "x-y\n"),
         ("tides.html", "<svg onload=alert(1)>", "image/svg+xml", "text/plain", None),
         ("tides.html", "alert(1)", "text/javascript", "text/plain", None),
         ("tides.html", "<x/>", "application/xml", "text/plain", None),

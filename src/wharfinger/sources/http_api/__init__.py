@@ -11,11 +11,11 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from wharfinger.content.text import printable
 from wharfinger.fetching import Fetcher
-from wharfinger.net import is_address, is_loopback, is_public, origin_of, split_url
+from wharfinger.net import is_address, is_loopback, is_public, join_url, origin_of, split_url
 from wharfinger.source import UnusableSource
 from wharfinger.sources.http_api.api_client import MAX_ANSWER_BYTES, ApiClient, ApiTransport
 from wharfinger.sources.http_api.api_document import (
@@ -191,7 +191,7 @@ def _base_url(document: ApiDocument, document_url: str, location: str, given: se
         )
     here = urlsplit(document_url)
     for server in document.servers or ("/",):
-        url = urljoin(document_url, server).partition("?")[0].rstrip("/")
+        url = join_url(document_url, server).partition("?")[0].rstrip("/")
         if here.scheme == "https" and url.startswith("http://"):
             url = f"https://{url.removeprefix('http://')}"
         if origin_of(url) == origin_of(document_url):

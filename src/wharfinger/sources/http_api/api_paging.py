@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import urljoin
 
 import msgspec
 
+from wharfinger.net import join_url
 from wharfinger.sources.http_api.api_document import as_list, as_object
 from wharfinger.sources.http_api.api_operations import ApiOperation
 
@@ -95,9 +95,9 @@ def page_links(operation: ApiOperation, pairs: Pairs, link: str, body: bytes, mi
     """
     relations = read_links(link)
     previous = relations.get("prev") or relations.get("previous") or ""
-    found = PageLinks(previous_url=urljoin(url, previous) if previous else "")
+    found = PageLinks(previous_url=join_url(url, previous) if previous else "")
     if "next" in relations:
-        return found._replace(next_url=urljoin(url, relations["next"]))
+        return found._replace(next_url=join_url(url, relations["next"]))
     if relations or "json" not in mime_type or not 2 < len(body) <= MAX_PAGED_BYTES:
         return found
     try:
@@ -109,7 +109,7 @@ def page_links(operation: ApiOperation, pairs: Pairs, link: str, body: bytes, mi
         for path in _URLS:
             target = _at(value, path)
             if isinstance(target, str) and target.startswith(("http://", "https://", "/", "?")):
-                return found._replace(next_url=urljoin(url, target))
+                return found._replace(next_url=join_url(url, target))
         for path, parameters in _CURSORS:
             cursor = _at(value, path)
             name = next((each for each in parameters if each in declared), "")

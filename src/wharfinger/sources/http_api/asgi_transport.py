@@ -13,11 +13,11 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any
-from urllib.parse import unquote_to_bytes, urljoin, urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from wharfinger.errors import ConnectionFailed
 from wharfinger.fetching import MAX_REDIRECTS, REDIRECTS, TooLarge, same_origin
-from wharfinger.net import join_headers
+from wharfinger.net import join_headers, join_url
 from wharfinger.protocol.interfaces import HttpResponse
 
 __all__ = ["AsgiApp", "AsgiTransport"]
@@ -57,7 +57,7 @@ class AsgiTransport:
                     location = found.headers.get("location", "")
                     if found.status not in REDIRECTS or not location or method not in ("GET", "HEAD"):
                         return found
-                    target = urljoin(url, location)
+                    target = join_url(url, location)
                     if not same_origin(url, target):
                         raise ConnectionFailed("The application redirects elsewhere, which is not followed.")
                     url = target.partition("#")[0]
@@ -176,6 +176,9 @@ class _Lifespan:
         except TimeoutError:
             self._task.cancel()
             raise ConnectionFailed(f"The application did not start within {LIFESPAN_SECONDS:g} s.") from None
+        except asyncio.CancelledError:
+            self._task.cancel()
+            raise
         if failure:
             raise ConnectionFailed("The application could not start.")
 

@@ -22,6 +22,7 @@ from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.content import mime
+from wharfinger.content.encodings import declared_encoding
 from wharfinger.content.text import many, printable
 from wharfinger.errors import HandlerFailed, InvalidArgument, ProtocolError, ResourceNotFound, ToolError
 from wharfinger.net import origin_of, split_url
@@ -587,11 +588,12 @@ _SUFFIXES = {
 
 def _utf8(answer: KeptAnswer) -> bytes:
     """Return the body; a text in another encoding that the API states as UTF-8."""
-    if answer.charset in ("", "utf-8", "utf8", "us-ascii", "ascii"):
+    encoding = declared_encoding(answer.charset)
+    if encoding in ("", "utf-8", "ascii"):
         return answer.body
     try:
-        return answer.body.decode(answer.charset).encode()
-    except (LookupError, UnicodeError, ValueError):
+        return answer.body.decode(encoding).encode()
+    except (LookupError, ValueError):  # not a codec of text, or other bytes than it allows
         return answer.body
 
 

@@ -7,11 +7,10 @@ the list (RFC 3986 §6.2.2: letters of the host, percent-encoding, dots), and a 
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from typing import NamedTuple
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote, urlsplit
 
-from wharfinger.net import origin_of, split_url
+from wharfinger.net import join_url, origin_of, split_url
 from wharfinger.policy.patterns import segments_of
 
 __all__ = ["Scope", "normalized", "resolved"]
@@ -25,9 +24,7 @@ _QUERY_CHARACTERS = _PATH_CHARACTERS + "?"
 
 def resolved(link: str, base: str) -> str | None:
     """Return the normalized URL of a link in a document at `base`; None if it is not a page of the web."""
-    with suppress(ValueError):
-        return normalized(urljoin(base, link.strip()))
-    return None
+    return normalized(join_url(base, link.strip()))
 
 
 def normalized(url: str) -> str | None:

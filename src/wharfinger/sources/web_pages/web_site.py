@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from wharfinger.content import mime
+from wharfinger.content.encodings import declared_encoding
 from wharfinger.content.text import many, printable
 from wharfinger.errors import ConnectionFailed, InternalError, MissingExtra, ResourceNotFound
 from wharfinger.fetching import USER_AGENT, Fetcher, Gunzip, NoAnswerInTime, NotAllowed, UnusableAnswer, same_origin
@@ -549,10 +550,10 @@ def _decoded(body: bytes, headers: Mapping[str, str], *, html: bool) -> str:
     if body.startswith(b"\xef\xbb\xbf"):
         return body[3:].decode("utf-8", "replace")
     for found in (declared, in_page):
-        if found is not None:
+        if found is not None and (encoding := declared_encoding(found[1])):
             try:
-                return body.decode(found[1], "replace")
-            except (LookupError, ValueError):  # unknown, or a codec that is no text encoding
+                return body.decode(encoding, "replace")
+            except (LookupError, ValueError):  # not a codec of text
                 continue
     decoded = mime.decode_text(body)
     return decoded[0] if decoded is not None else body.decode("utf-8", "replace")
