@@ -35,7 +35,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
     for name in ("WHARFINGER_GIT_TOKEN", "WHARFINGER_GIT_USERNAME", "GIT_SSL_CAINFO"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(remote_address, "_general_token_hosts", {})
+    monkeypatch.setattr(remote_address, "_token_hosts", {})
     return folder
 
 

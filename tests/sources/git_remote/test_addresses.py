@@ -109,6 +109,17 @@ def test_a_token_is_sent_to_one_host_only(cache: Path, monkeypatch: pytest.Monke
     assert (sent("a.example"), sent("b.example"), sent("c.example")) == ("x-access-token:general", "ada:own", "")
 
 
+def test_a_variable_that_fits_two_hosts_is_sent_to_one(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WHARFINGER_GIT_TOKEN_GIT_TWICE_EXAMPLE", "secret")
+    assert parse_remote("https://git.twice.example/x.git").authorization()
+    assert parse_remote("https://git.twice.example/y.git").authorization()
+    with pytest.raises(
+        UnusableSource, match=r"is used for git\.twice\.example, and is not sent to git-twice"
+    ) as caught:
+        parse_remote("https://git-twice.example/x.git").authorization()
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize("token", ["a\nX-Evil: 1", "a\x00", "a\rb"])
 def test_a_token_that_would_be_two_headers_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch, token: str) -> None:
     try:

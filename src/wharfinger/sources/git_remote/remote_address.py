@@ -25,8 +25,8 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://").match
 _SCP = re.compile(r"[\w.-]+@[\w.-]+:").match
 _UNSAFE = re.compile(r"[\x00-\x20\x7f\\<>\"'`{}|^]").search
 
-_general_token_hosts: dict[str, str] = {}
-"""The host that was given the general token, by that token."""
+_token_hosts: dict[tuple[str, str], str] = {}
+"""The host that was sent a token, by its variable and the token."""
 
 
 class RemoteAddress(NamedTuple):
@@ -54,23 +54,23 @@ class RemoteAddress(NamedTuple):
     def authorization(self) -> str:
         """Return the value of the header `Authorization`, or an empty string if the environment has no token.
 
-        The variable of the host is used first. The general one is sent to a single host of this process.
+        The variable of the host is used first. A variable is used for a single host of this process.
 
         Raises:
-            UnusableSource: the general token was already used for another host, or the token is malformed.
+            UnusableSource: the token was already used for another host, or is malformed.
         """
-        token = os.environ.get(self.token_variable)
+        variable = self.token_variable if self.token_variable in os.environ else TOKEN_VARIABLE
+        token = os.environ.get(variable)
         username = os.environ.get(f"{USERNAME_VARIABLE}_{_variable(self.host)}") or os.environ.get(USERNAME_VARIABLE)
-        if token is None and (token := os.environ.get(TOKEN_VARIABLE)):
-            # A token for one host must not reach another.
-            first = _general_token_hosts.setdefault(token, self.host)
-            if first != self.host:
-                raise UnusableSource(
-                    f"{TOKEN_VARIABLE} is used for {first}, and is not sent to {self.host} too: "
-                    f"set {self.token_variable}, empty if it needs no token."
-                )
         if not token:
             return ""
+        # A token for one host must not reach another. `git.example` and `git-example` have the same variable.
+        first = _token_hosts.setdefault((variable, token), self.host)
+        if first != self.host:
+            remedy = f"set {self.token_variable}, empty if it needs no token"
+            if variable != TOKEN_VARIABLE:
+                remedy = "publish one of the two with another process"
+            raise UnusableSource(f"{variable} is used for {first}, and is not sent to {self.host} too: {remedy}.")
         username = username or DEFAULT_USERNAME
         if not (token.isascii() and token.isprintable() and username.isprintable() and ":" not in username):
             raise UnusableSource(

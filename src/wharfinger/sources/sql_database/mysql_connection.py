@@ -1,4 +1,4 @@
-"""Opens connections to MySQL and MariaDB with PyMySQL: where to, as whom, over TLS, and with a bound on memory."""
+"""Opens connections to MySQL and MariaDB with PyMySQL: the address, the account, TLS, and a bound on memory."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ SSL_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"
 _OPTIONS = ("unix_socket", "ssl_mode", "ssl_ca", "ssl_cert", "ssl_key")
 _SCHEMES = ("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql")
 _FORM = "mysql://user@host:3306/database"
+_SERVER_HAS_TLS = 1 << 11
+"""The flag `CLIENT_SSL` of the server's capabilities."""
 
 
 class RowTooLarge(Exception):
@@ -46,6 +48,9 @@ class MySQLAddress(msgspec.Struct, frozen=True, kw_only=True):
     ssl_ca: str = ""
     ssl_cert: str = ""
     ssl_key: str = ""
+
+    def __repr__(self) -> str:
+        return f"MySQLAddress({self.shown!r})"  # without the password
 
     @property
     def shown(self) -> str:
@@ -135,7 +140,7 @@ def connect(address: MySQLAddress, seconds: float, read_seconds: float) -> Any:
     """Open a connection whose values arrive as texts or bytes, and whose rows are bounded.
 
     Args:
-        address: Where to, and as whom.
+        address: The server, the database and the account.
         seconds: How long to wait for the server to accept the connection.
         read_seconds: How long to wait for each part of an answer.
 
@@ -144,7 +149,10 @@ def connect(address: MySQLAddress, seconds: float, read_seconds: float) -> Any:
         UnusableSource: a file with a certificate or a key cannot be read.
     """
     pymysql = driver()
-    refused: Mapping[str, type] = {} if address.unix_socket or address.ssl_mode.startswith("VERIFY") else _CLEAR_TEXT
+    # Without `ssl_ca`, VERIFY_CA accepts every server that has a certificate of a public authority.
+    verified = address.ssl_mode == "VERIFY_IDENTITY" or (address.ssl_mode == "VERIFY_CA" and address.ssl_ca)
+    refused: Mapping[str, type] = {} if address.unix_socket or verified else _CLEAR_TEXT
+    tls = _tls(address)
     where = {"unix_socket": address.unix_socket} if address.unix_socket else {"host": address.host}
     connection = pymysql.connections.Connection(
         **where,
@@ -162,9 +170,11 @@ def connect(address: MySQLAddress, seconds: float, read_seconds: float) -> Any:
         auth_plugin_map=refused,
         program_name="wharfinger",
         defer_connect=True,
-        **_tls(address),
+        **tls,
     )
     _bound_rows(connection)
+    if "ssl" in tls:
+        _require_tls(connection)
     connection.connect()
     return connection
 
@@ -184,8 +194,20 @@ class _RefusedClearText:
 _CLEAR_TEXT: Mapping[str, type] = {"mysql_clear_password": _RefusedClearText, "dialog": _RefusedClearText}
 
 
+def _require_tls(connection: Any) -> None:
+    """Send nothing to a server that does not offer TLS. Old versions of PyMySQL would send the password without it."""
+    authenticate = connection._request_authentication
+
+    def checked() -> None:
+        if not connection.server_capabilities & _SERVER_HAS_TLS:
+            raise driver().err.OperationalError(2026, "SSL is required but the server doesn't support it")
+        authenticate()
+
+    connection._request_authentication = checked
+
+
 def _bound_rows(connection: Any) -> None:
-    """Bound the bytes that the driver receives until `bytes_left` is set again. It would keep a row of any size."""
+    """Bound the bytes that the driver receives until `bytes_left` is set again. Without it, a row may have any size."""
     read = connection._read_bytes
     connection.bytes_left = MAX_ROW_BYTES
 
@@ -214,7 +236,7 @@ def rows_of(connection: Any, cursor: Any) -> Iterator[Any]:
 
 
 def drain(connection: Any, cursor: Any) -> None:
-    """Receive the rest of an unbuffered result, so that the connection can be used again, or give the connection up."""
+    """Receive the rest of an unbuffered result, so that the connection can be used again. Close it if there is much."""
     connection.bytes_left = DRAINED_BYTES
     result = connection._result
     try:
