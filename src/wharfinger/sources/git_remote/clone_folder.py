@@ -4,9 +4,9 @@
     FOLDER/state.json       what the last fetch found
     FOLDER/repository.git   a bare repository
 
-Several servers may read a clone, but one at a time fetches. The lock belongs to an open file, which the processes of
-git inherit: if a server is killed, nobody else writes until its git has ended too. The next fetch removes what a killed
-one left, and so starts with complete packs and references only.
+Several servers may read a clone, but only one at a time fetches. The lock belongs to an open file, which the processes
+of git inherit: if a server is killed, no other one writes until its git has ended too. The next fetch removes what the
+killed one left, so it starts with complete packs and references only.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ class CloneState(msgspec.Struct, frozen=True, kw_only=True):
     advertised: str = ""
     """A digest of the references that the server listed."""
     missing: int = 0
-    """How many contents of old revisions are still to be fetched."""
+    """How many objects of old revisions are still to be fetched."""
     cut: int = 0
-    """The bound in bytes that the clone would exceed with the missing ones, which are therefore not fetched; or 0."""
+    """The bound in bytes because of which the missing objects are not fetched; 0 if the clone stays below it."""
     partial: bool = False
-    """Whether git treats it as a partial clone: some contents are missing, or were when it was last written."""
+    """Whether git treats it as a partial clone: some objects are missing, or were when it was last written."""
     whole: bool = False
-    """Whether the server cannot send a part of a repository, or a part of this one."""
+    """Whether the server cannot send this repository in parts."""
 
 
 class CloneFolder:
-    """The folder of one clone."""
+    """The folder of one clone. Hold its lock to call a method that writes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -70,10 +70,10 @@ class CloneFolder:
 
     @classmethod
     def of(cls, address: RemoteAddress, above: Path | None = None) -> CloneFolder:
-        """Return the folder of a repository elsewhere, with an empty repository if it is new.
+        """Return the folder of a clone in the folder `above`, with an empty repository if it is new.
 
         Raises:
-            UnusableSource: it cannot be made, or others may read or change it.
+            UnusableSource: it cannot be created, or other users may read or change it.
         """
         above = above or cache_folder() / "git"
         folder = cls(above / address.key)
@@ -88,7 +88,7 @@ class CloneFolder:
             with folder.lock() as held:
                 if held is not None:
                     folder.prepare()
-            for _ in range(100):  # another server may be making it
+            for _ in range(100):  # another server may be creating it
                 if (folder.repository / "HEAD").exists():
                     return folder
                 time.sleep(0.05)
@@ -117,7 +117,7 @@ class CloneFolder:
             os.close(opened)
 
     def prepare(self) -> None:
-        """Make the repository if it is missing or half made, and remove what an interrupted fetch left. Hold the lock.
+        """Create the repository if it is missing or incomplete, and remove what an interrupted fetch left.
 
         Raises:
             OSError: it cannot be written.
@@ -129,7 +129,7 @@ class CloneFolder:
                 (repository / name).mkdir(mode=0o700)
             replace_privately(repository / "config", _CONFIG.encode())
             replace_privately(self.path / "state.json", b"{}")
-            replace_privately(repository / "HEAD", b"ref: refs/heads/main\n")  # the last: it marks the whole
+            replace_privately(repository / "HEAD", b"ref: refs/heads/main\n")  # last: it marks a complete repository
             self.drop_aside()
             return
         self.restore()
@@ -140,14 +140,14 @@ class CloneFolder:
                 leftover.unlink(missing_ok=True)
 
     def forget(self) -> None:
-        """Remove the repository, so that the next fetch clones it anew. Hold the lock."""
+        """Remove the repository, so that the next fetch clones it again."""
         (self.repository / "HEAD").unlink(missing_ok=True)
         self.prepare()
 
     def end_partial(self) -> None:
-        """Make a partial clone that has all objects an ordinary one. Hold the lock.
+        """Turn a partial clone that has all objects into an ordinary one.
 
-        git may drop any object of a partial clone when it joins packs, since it could fetch it again.
+        git may drop objects of a partial clone when it joins packs, because it could fetch them again.
         """
         replace_privately(self.repository / "config", _CONFIG.encode())
         for path in (self.repository / "objects" / "pack").glob("*.promisor"):
@@ -162,7 +162,7 @@ class CloneFolder:
             return CloneState()
 
     def write_state(self, state: CloneState) -> None:
-        """Write what this fetch found. Hold the lock."""
+        """Write what this fetch found."""
         replace_privately(self.path / "state.json", msgspec.json.encode(state))
 
     def size(self) -> int:
@@ -188,7 +188,7 @@ class CloneFolder:
         return [path.stem for path in (self.repository / "objects" / "pack").glob("pack-*.pack")]
 
     def set_aside(self, packs: list[str]) -> None:
-        """Move packs to where git does not see them. `restore` or `drop_aside` follows. Hold the lock."""
+        """Move packs to a folder that git does not read. Call `restore` or `drop_aside` afterwards."""
         self.aside.mkdir(mode=0o700, exist_ok=True)
         for name in packs:
             # Without its index, git does not see a pack.
@@ -198,18 +198,18 @@ class CloneFolder:
                 os.replace(path, self.aside / path.name)
 
     def restore(self) -> None:
-        """Move back what was set aside. Hold the lock."""
+        """Move back what was set aside."""
         for path in sorted(self.aside.glob("*"), key=lambda path: path.suffix == ".idx"):
             os.replace(path, self.repository / "objects" / "pack" / path.name)
         self.drop_aside()
 
     def drop_aside(self) -> None:
-        """Remove what was set aside. Hold the lock."""
+        """Remove what was set aside."""
         shutil.rmtree(self.aside, ignore_errors=True)
 
 
 def _leftovers(repository: Path) -> Iterator[Path]:
-    """Yield the locks and unfinished files of a fetch that was ended."""
+    """Yield the locks and unfinished files of an interrupted fetch."""
     yield from repository.glob("*.lock")
     yield from repository.glob("objects/tmp_*")
     yield from repository.glob("objects/incoming-*")

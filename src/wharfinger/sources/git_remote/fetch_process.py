@@ -1,10 +1,10 @@
 """Runs the commands of git that reach the network, or write to a clone.
 
 They differ from those that read (`git_repository.git_process`): they start other programs of git itself, write packs,
-and may take an hour. They are held by these means:
+and may take an hour. They are confined as follows:
 
-- The environment is empty but for ours. Only the operator's address is reached, by one protocol, without redirects.
-  This also rules out alternates that a server names (http-alternates), which git treats like redirects. No
+- The environment contains only our own variables. Only the operator's address is reached, by one protocol, without
+  redirects. This also rules out alternates that a server names (http-alternates), which git treats like redirects. No
   configuration of the system or the user, hook, credential helper, `.netrc`, submodule or filter is used.
 - The address and the token are in variables of the process (git-config(1), GIT_CONFIG_COUNT): every user of the machine
   can read arguments. Processes that read the clone never get them.
@@ -46,19 +46,19 @@ STALLED_SECONDS = 60
 """Time after which git ends a transfer of less than `STALLED_BYTES` a second."""
 STALLED_BYTES = 500
 SMALL_BYTES = 64 << 10
-"""The size of a file that may always be written: references and the like."""
+"""The size of a file that may always be written, such as a reference."""
 SIZE_CHECK_SECONDS = 0.5
 STDERR_BYTES = 16_384
 END_SECONDS = 5.0
 
 _PASSED = ("GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_SSL_CERT", "GIT_SSL_KEY")
-"""Variables of the operator that are passed on: certificates that git trusts, and git's own."""
+"""Variables of the operator that are passed on: the certificates that git trusts, and those of the client."""
 _HARMLESS = (
     *("badDate", "badDateOverflow", "badEmail", "badName", "badTimezone", "emptyName", "missingAuthor"),
     *("missingEmail", "missingNameBeforeEmail", "missingSpaceBeforeDate", "missingSpaceBeforeEmail"),
     *("missingTaggerEntry", "multipleAuthors", "nulInCommit", "zeroPaddedDate", "zeroPaddedFilemode"),
 )
-"""Mistakes of old tools (git-fsck(1), FSCK MESSAGES). A reader of objects is not misled by any of them."""
+"""Mistakes of old tools (git-fsck(1), FSCK MESSAGES). None of them misleads a reader of objects."""
 _SETTINGS = {
     "core.askPass": "",
     "core.bigFileThreshold": "32m",
@@ -93,7 +93,7 @@ _LAUNCHER = (
     "ulimit -v {memory} 2>/dev/null; ulimit -t {seconds} 2>/dev/null; ulimit -f {blocks}; "
     'exec "$@"'
 )
-"""Sets the limits. XFSZ is ignored, so that git says `File too large` instead of ending without a word."""
+"""Sets the limits. XFSZ is ignored, so that git prints `File too large` instead of ending without a message."""
 _PROGRESS = re.compile(
     r"(?:remote: )?([A-Z][a-z]+ (?:objects|deltas)): +(\d+%)(?: \(\d+/\d+\))?(?:, ([\d.]+ [KMG]iB))?"
 )
@@ -115,7 +115,7 @@ class _Ended(NamedTuple):
 
 
 class GitNetwork:
-    """Runs git for one clone. `progress` gets the latest words of git about its progress."""
+    """Runs git for one clone. `progress` is called with the progress that git reports."""
 
     def __init__(
         self, program: str, address: RemoteAddress, folder: CloneFolder, max_bytes: int, progress: Callable[[str], None]
@@ -145,7 +145,7 @@ class GitNetwork:
         """
         ended = await self._run(arguments, lock, seconds, network, stdin, most, replaced)
         if ended.cut or ended.code:
-            raise FetchFailed(self._why(ended, arguments[0], seconds), ended.stderr)
+            raise FetchFailed(self._reason(ended, arguments[0], seconds), ended.stderr)
         return ended.output
 
     async def _run(
@@ -209,7 +209,7 @@ class GitNetwork:
         """Return the whole environment of a process. Only one that uses the network gets the address and the token."""
         address = self.address
         settings = dict(_SETTINGS)
-        variables = environment(_Place(self.program, str(self.folder.repository)))
+        variables = environment(_Directory(self.program, str(self.folder.repository)))
         variables |= {
             "GIT_ALLOC_LIMIT": str(ALLOCATION_BYTES),
             "HOME": str(self.folder.path),  # libcurl would look for a .netrc in the user's
@@ -219,7 +219,7 @@ class GitNetwork:
             settings["remote.origin.url"] = address.url
             try:
                 header = address.authorization()
-            except UnusableSource as error:  # the environment changed
+            except UnusableSource as error:  # the variables changed since the start
                 raise FetchFailed(str(error).rstrip(".")) from None
             if header:
                 settings[f"http.{address.origin}/.extraHeader"] = f"Authorization: {header}"
@@ -246,7 +246,7 @@ class GitNetwork:
                 what, percent, size = found[-1]
                 self._progress(f"{what.lower()} {percent}" + (f", {size}" if size else ""))
 
-    def _why(self, ended: _Ended, name: str, seconds: float) -> str:
+    def _reason(self, ended: _Ended, name: str, seconds: float) -> str:
         """Return why a command failed, in a clause."""
         # Lines of the server begin with `remote:`.
         problems = [line for line in re.split(r"[\r\n]+", ended.stderr) if line.startswith(("fatal:", "error:"))]
@@ -261,9 +261,9 @@ class GitNetwork:
         for pattern, clause in _REASONS:
             if re.search(pattern, text):
                 return clause.format(variable=address.token_variable, host=address.host)
-        # The first message is the cause; later ones say that git gives up.
-        why = re.sub(r"^(fatal|error): ", "", problems[0])[:300] if problems else f"exit code {ended.code}"
-        return f"`git {name}` failed: {shown(redacted_text(why))}"
+        # The first message is the cause; later ones only report that git stops.
+        reason = re.sub(r"^(fatal|error): ", "", problems[0])[:300] if problems else f"exit code {ended.code}"
+        return f"`git {name}` failed: {shown(redacted_text(reason))}"
 
 
 _REASONS = (
@@ -295,7 +295,9 @@ _REASONS = (
 """Clauses for the messages of git, which are in English (LC_ALL=C)."""
 
 
-class _Place:
+class _Directory:
+    """A `GitPlace`."""
+
     def __init__(self, program: str, path: str) -> None:
         self.program = program
         self.path = path
@@ -308,7 +310,7 @@ async def _collect(stream: asyncio.StreamReader, kept: bytearray, most: int) -> 
 
 
 def _kill_group(process: asyncio.subprocess.Process) -> None:
-    """End a process, and all that it started, unless it succeeded."""
+    """End a process and all processes that it started, unless it succeeded."""
     if process.returncode == 0:
         return
     if sys.platform == "win32":

@@ -1,10 +1,10 @@
-"""Skills in a git repository, here or elsewhere: those of HEAD, as it is now.
+"""Skills in a git repository, on this machine or elsewhere: those of the current HEAD.
 
 Skills are read from files (`skill_folder`), because their manifests have sizes and digests of files. So the files of
-skills at HEAD are written to a temporary folder, which belongs to this process, and again whenever HEAD changes: only
-what changed, each file in one step. Only regular files with plain names are written, never links or submodules, and
-only those in folders with a SKILL.md. If the repository itself is a skill, its files are written to a folder with the
-name of the repository, so their URIs are those of the skill as a folder.
+skills at HEAD are written to a temporary folder of this process. When HEAD changes, the files that differ are written
+again, each in one step. Only regular files with plain names in folders with a SKILL.md are written, never links or
+submodules. If the repository itself is a skill, its files are written to a folder with the name of the repository, so
+they have the same URIs as a folder with this skill.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CHECK_SECONDS = 1.0
 MAX_FILES = 50_000
 """The most files of skills that are written."""
 MAX_TOTAL_BYTES = 256 << 20
-"""The most bytes of them."""
+"""The most bytes of all files together."""
 MAX_NAME_BYTES = 255
 
 
@@ -116,7 +116,7 @@ class GitSkills(Skills):
     def __repr__(self) -> str:
         return f"skills({'git:' + self.location!r}) at {self.uri}"
 
-    # Its life
+    # Start and close
 
     async def start(self) -> None:
         """Begin to follow the repository."""
@@ -170,7 +170,7 @@ class GitSkills(Skills):
         references = await self.repository.references.now()
         if self._ready.is_set() and references.head == self._head:
             return
-        wanted = await self._wanted(references.head) if references.head is not None else {}
+        wanted = await self._files_of_skills(references.head) if references.head is not None else {}
         contents: list[tuple[str, bytes]] = []
         for path, file in wanted.items():
             if self._written.get(path) != file:
@@ -183,7 +183,7 @@ class GitSkills(Skills):
         self._written = wanted
         self._head = references.head
 
-    async def _wanted(self, head: str) -> dict[str, _File]:
+    async def _files_of_skills(self, head: str) -> dict[str, _File]:
         """Return the files of all skills at a commit, by their paths below the folder."""
         output = await run_git(self.repository.private, "ls-tree", "-r", "-z", "-l", f"{head}^{{tree}}")
         files: dict[str, _File] = {}
@@ -212,7 +212,7 @@ class GitSkills(Skills):
         return wanted
 
     def _write(self, contents: list[tuple[str, bytes]]) -> None:
-        """Write files, each in one step. Everything below the folder is ours, and none of it is a link."""
+        """Write files, each in one step. Only this process writes below the folder, and it writes no links."""
         for path, data in contents:
             target = self._folder.joinpath(*path.split("/"))
             for above in reversed(target.relative_to(self._folder).parents[:-1]):
@@ -240,9 +240,9 @@ class GitSkills(Skills):
                     break
                 above.rmdir()
 
-    # The source's methods, once there is something to read
+    # Methods of the source, which wait for the first clone
 
-    def _need(self) -> None:
+    def _wait_until_ready(self) -> None:
         """Wait some seconds for the first clone.
 
         Raises:
@@ -264,7 +264,7 @@ class GitSkills(Skills):
         return f"The skills of {self.location} cannot be read yet{': ' + self._problem if self._problem else '.'}"
 
     def describe(self) -> str:
-        """Say how many files are published, and how fresh they are."""
+        """Describe how many files are published, and how recent they are."""
         facts = [] if self.mirror is None else [self.mirror.describe()]
         if self._ready.is_set():
             facts.insert(0, super().describe().partition(", watched")[0])
@@ -272,54 +272,54 @@ class GitSkills(Skills):
 
     def skills(self, after: str | None, limit: int) -> tuple[list[Skill], str | None]:
         """Return at most `limit` skills after the key, and the key of the next page."""
-        self._need()
+        self._wait_until_ready()
         return super().skills(after, limit)
 
     def skill(self, uri: str) -> Skill:
         """Return the skill with a SKILL.md at this URI."""
-        self._need()
+        self._wait_until_ready()
         return super().skill(uri)
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """Return the SKILL.md of each skill."""
-        self._need()
+        self._wait_until_ready()
         return super().page(after, limit)
 
     def stat(self, uri: str) -> t.Resource:
         """Return the resource of a file or directory of a skill."""
-        self._need()
+        self._wait_until_ready()
         return super().stat(uri)
 
     def read(self, uri: str) -> t.ReadResourceResult:
         """Read a file of a skill, or the listing of a directory in it."""
-        self._need()
+        self._wait_until_ready()
         return super().read(uri)
 
     def children(
         self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
     ) -> tuple[list[t.Resource], str | None]:
         """Return the entries of a directory in pages."""
-        self._need()
+        self._wait_until_ready()
         return super().children(uri, after, limit)
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         """Return the paths of skills that begin with `value`, then those that contain it."""
-        self._need()
+        self._wait_until_ready()
         return super().complete(template, argument, value, context)
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return the files of skills in pages."""
-        self._need()
+        self._wait_until_ready()
         return super().documents(after, limit)
 
     def text(self, uri: str) -> Iterator[str]:
         """Return the text of a file of a skill in pieces."""
-        self._need()
+        self._wait_until_ready()
         return super().text(uri)
 
 
 def _is_plain(path: str) -> bool:
-    """Return whether a path can be written below a folder, and is no part of git's own."""
+    """Return whether a path can be written below a folder, and is not in a directory of git itself."""
     return all(
         part not in ("", ".", "..", IGNORE_FILE)
         and part.lower() not in (".git", "git~1")

@@ -1,15 +1,15 @@
 """Keeps a clone in step with its remote: clones it, fetches regularly, and survives outages.
 
-A round compares the references that the server lists with those of the last fetch. If they differ, it fetches, and
-references move in one step when all objects have arrived: readers see the last good state until then.
+A round compares the references that the server lists with those of the last fetch. If they differ, it fetches.
+References move in one step when all objects have arrived: readers see the last good state until then.
 
 **The first clone comes in parts,** if the server can send them (`--filter=blob:none`): first commits and folders, then
-the files of HEAD, with which the clone can be used, then everything, which replaces the parts. git never fetches by
-itself what is missing (GIT_NO_LAZY_FETCH); until it is there, a read of it is refused with that reason. If everything
-would exceed the bound of the clone, the parts stay, and can be used.
+the files of HEAD, after which the clone can be read, then a whole clone, which replaces the parts. git never fetches
+missing objects by itself (GIT_NO_LAZY_FETCH); until they have arrived, reads of them are refused with this reason. If
+the whole clone would exceed its bound, the parts stay and can be read.
 
-git 2.39 checks the packs of a partial clone strictly, and accepts none of the harmless mistakes of old tools in them: a
-repository with such objects is cloned as a whole instead.
+git 2.39 checks the packs of a partial clone strictly, and refuses even the harmless mistakes of old tools in them. A
+repository with such objects is therefore cloned as a whole.
 
 After a failure the next round comes later each time, at most `MAX_WAIT_SECONDS` later.
 """
@@ -49,15 +49,15 @@ FETCH_SECONDS = 3_600.0
 LOCAL_SECONDS = 300.0
 """Time for a command that uses no network."""
 PATIENT_SECONDS = 4.0
-"""How long the first callers wait for the first clone: less than a list waits for a source."""
+"""How long callers wait for the first clone: less than a list waits for a source."""
 BUSY_SECONDS = 1.0
-"""Time after which a server looks again, if another one fetches."""
+"""Time after which a server checks the lock again, if another one fetches."""
 MIN_WAIT_SECONDS = 1.0
 MAX_WAIT_SECONDS = 900.0
 """The longest time between two rounds after failures."""
 MAX_REFERENCES = 200_000
 MAX_PACKS = 20
-"""Packs after which they are joined."""
+"""If there are more packs, they are joined."""
 MAX_COMPARED_BRANCHES = 50
 """The most branches that are checked for a force-push after a fetch."""
 
@@ -94,7 +94,7 @@ class Mirror:
         self._began = 0.0
         self._event = asyncio.Event()
 
-    # Its life
+    # Start, close and state
 
     def start(self) -> None:
         """Begin to fetch, on the running event loop."""
@@ -136,7 +136,7 @@ class Mirror:
         return ""
 
     async def wait_until_cloned(self) -> None:
-        """Return when the clone can be read. The first callers wait some seconds for a small one.
+        """Wait until the clone can be read, for some seconds after the start.
 
         Raises:
             SourceUnavailable: it cannot be read yet; the message says why.
@@ -157,14 +157,14 @@ class Mirror:
         return f"{self.address.url} is being cloned for the first time{words}: try again in some seconds."
 
     def outage(self) -> str:
-        """Return since when the clone is not renewed, and why, as a sentence; empty if it is."""
+        """Return since when the clone could not be fetched, and why, as a sentence; empty if it can be."""
         if not (self.problem and self.cloned):
             return ""
         since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(self.state.fetched))
         return f"This is the state of {since}: {self.address.url} could not be fetched since ({self.problem})."
 
     def describe(self) -> str:
-        """Describe how fresh the clone is."""
+        """Describe how recent the clone is."""
         if not self.cloned:
             return self.unavailable().rstrip(".")
         facts = [f"fetched {_ago(time.time() - self.state.fetched)}, every {self.every:g} s"]
@@ -219,7 +219,7 @@ class Mirror:
         self._failures += 1
         first = max(MIN_WAIT_SECONDS, min(self.every, 5.0))
         wait = min(first * 2.0 ** min(self._failures - 1, 20), max(MAX_WAIT_SECONDS, self.every))
-        return wait * random.uniform(0.8, 1.0)  # noqa: S311  # several servers do not return at once
+        return wait * random.uniform(0.8, 1.0)  # noqa: S311  # so that several servers do not return at the same time
 
     async def _round(self) -> float:
         """Fetch if the remote changed, and return the seconds until the next round.
@@ -294,12 +294,12 @@ class Mirror:
             )  # fmt: skip
         except FetchFailed as error:
             if self.cloned and "bound of the clone" in str(error):
-                # Objects that no branch has any more may take the room.
+                # Objects that are in no branch any more may take up the space.
                 await self._join_packs(lock, everything=True)
             raise
 
     async def _set_head(self, lock: int, head: str) -> None:
-        """Set HEAD to the remote's branch, or to its commit if that is in a branch."""
+        """Set HEAD to the remote's branch, or to its commit if the clone has that commit."""
         if head.startswith("refs/"):
             await self._git.run("symbolic-ref", "HEAD", head, lock=lock, seconds=LOCAL_SECONDS, network=False)
         elif head:
@@ -377,8 +377,8 @@ class Mirror:
     async def _fetch_history(self, lock: int) -> None:
         """Fetch everything as a whole clone does, and drop what was fetched in parts.
 
-        To want the missing objects by name would be a request of 50 bytes for each, and the host would compress them
-        anew: mypy's took 12 s and 88 MiB at once, but minutes and 170 MiB in batches of 20,000.
+        A request for the missing objects by name would take 50 bytes for each, and the host would compress them again:
+        those of mypy took 12 s and 88 MiB at once, but minutes and 170 MiB in batches of 20,000.
         """
         parts = await asyncio.to_thread(self.folder.pack_names)
         try:
@@ -398,13 +398,13 @@ class Mirror:
             missing = await self._missing(lock, "--all")
         finally:
             await asyncio.to_thread(self.folder.restore if missing else self.folder.drop_aside)
-        if missing:  # the host does not send what it lists
+        if missing:  # the host did not send all objects of its references
             missing = await self._missing(lock, "--all")
         await self._save(missing=len(missing), cut=self._git.max_bytes if missing else 0)
 
     async def _join_packs(self, lock: int, *, everything: bool = False) -> None:
         """Join small packs into larger ones; with `everything`, drop objects that no reference leads to."""
-        if self.state.partial:  # git would drop what it could fetch again
+        if self.state.partial:  # git would drop objects that it could fetch again
             return
         how = ("-a",) if everything else ("--geometric=2",)
         with contextlib.suppress(FetchFailed):  # it is tried again after the next fetch
@@ -412,7 +412,7 @@ class Mirror:
 
 
 def _parse_listed(output: bytes) -> tuple[str, int]:
-    """Return HEAD, a branch or a commit or empty, and the number of references, from `ls-remote --symref`."""
+    """Return HEAD (a branch, a commit or empty) and the number of references, from `ls-remote --symref`."""
     branch = commit = ""
     count = 0
     for line in output.split(b"\n"):

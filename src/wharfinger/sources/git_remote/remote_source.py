@@ -31,7 +31,7 @@ LOOK_EVERY_SECONDS = 1.0
 def open_clone(
     url: str, label: str | None, *, every: float | None, max_size: int, max_clone_size: int | None
 ) -> tuple[Repository, Mirror]:
-    """Return the clone of a repository elsewhere, and what maintains it. None means a default.
+    """Return the clone of a repository elsewhere, and its mirror, which is not started yet. None means a default.
 
     Raises:
         UnusableSource: the address cannot be used, the clone cannot be kept, or git is missing or too old.
@@ -68,7 +68,7 @@ class RemoteGitSource(GitSource):
         super().__init__(repository, LOOK_EVERY_SECONDS)
         self.mirror = mirror
         self.location = mirror.address.url
-        self.root = ""  # the clone is no folder of the operator
+        self.root = ""  # the clone is not a folder of the operator
         repository.problem = mirror.outage
         mirror.changed.append(self._fetched)
 
@@ -85,12 +85,12 @@ class RemoteGitSource(GitSource):
         await super().close()
 
     def describe(self) -> str:
-        """Describe the clone, and how fresh it is."""
+        """Describe the clone, and how recent it is."""
         facts = self.mirror.describe()
         return f"{super().describe().partition(', watched by')[0]}, {facts}" if self.mirror.cloned else facts
 
     async def _fetched(self) -> None:
-        self._known_versions.pop(self.uri, None)  # the top shows outages too
+        self._known_versions.pop(self.uri, None)  # the top resource shows outages too
         self._polling.look_now()
 
     async def _current(self, within: float = 0.0) -> References:
@@ -115,7 +115,7 @@ class RemoteGitSource(GitSource):
             raise
 
     async def _reads_old_contents(self, answer: GitAnswer) -> bool:
-        """Return whether git would leave out contents that are missing, instead of failing."""
+        """Return whether git would silently leave out missing contents instead of failing."""
         address = answer.address
         if address.kind != "grep":
             return False

@@ -40,9 +40,9 @@ def git(
         label: The name in URIs, `git://<label>/…`; by default that of the folder, or the last part of the address.
         every: Seconds between two checks of branches, tags and HEAD while a client watches, 0.25 by default; of a
             repository elsewhere, between two fetches, 60 by default and at least 1.
-        max_size: The largest file in bytes that is read whole; a larger one is read in windows.
-        git_dir: The git directory to which a `.git` file in `path` may lead, or a directory above it.
-        max_clone_size: The largest clone of a repository elsewhere in bytes, 2 GiB by default.
+        max_size: The size in bytes of the largest file that is read whole; a larger one is read in windows.
+        git_dir: The git directory that a `.git` file in `path` may name, or a directory above it.
+        max_clone_size: The size in bytes of the largest clone of a repository elsewhere, 2 GiB by default.
 
     Raises:
         UnusableSource: `path` is not a repository, parts of it are stored elsewhere, the address or the cache folder
