@@ -109,7 +109,7 @@ def test_a_decoded_text_can_be_encoded_again(data: bytes) -> None:
     ("name", "found"),
     [
         ("UTF-8", "utf-8"), ("latin1", "iso8859-1"), ("Shift_JIS", "shift_jis"), ("", ""), ("nonsense", ""),
-        ("a\0b", ""), ("punycode", ""), ("PunyCode", ""), ("idna", ""), ("unicode_escape", ""), ("raw_unicode_escape", ""),
+        ("a\0b", ""), ("punycode", ""), ("idna", ""), ("unicode_escape", ""), ("raw_unicode_escape", ""),
     ],
 )  # fmt: skip
 def test_only_encodings_of_documents_can_be_declared(name: str, found: str) -> None:

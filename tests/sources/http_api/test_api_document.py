@@ -209,6 +209,18 @@ def test_one_mistake_costs_one_operation(path: str, item: dict[str, Any], reason
     assert reason in found.skipped[0]
 
 
+@pytest.mark.parametrize("name", ["Accept", "Authorization", "Content-Type", "Host", "Transfer-Encoding"])
+def test_a_header_that_is_not_the_callers_is_no_parameter(name: str) -> None:
+    (operation,) = operations_of({"/a": get({"name": name, "in": "header", "required": True, "schema": {}})}).operations
+    assert operation.parameters == ()
+
+
+def test_all_operations_that_were_left_out_are_counted() -> None:
+    found = operations_of({"/good": get(), **{f"/a/{{x{n}}}": get() for n in range(150)}})
+    catalogue = ApiCatalogue(found, ApiUris("quay"), {}, frozenset())
+    assert "Left out: 130 more." in catalogue.directory_text("api://quay")
+
+
 def test_a_hundred_parameters_are_not_too_many() -> None:
     found = operations_of({"/a": get(*[{"name": f"p{n}", "in": "query", "schema": {}} for n in range(100)])})
     assert len(found.operations[0].parameters) == 100

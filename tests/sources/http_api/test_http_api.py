@@ -20,10 +20,17 @@ from wharfinger.errors import HandlerFailed, InvalidArgument, ResourceNotFound, 
 from wharfinger.source import VERSION, SourceUnavailable, UnusableSource, version_of
 from wharfinger.sources import openapi, resource_tools
 from wharfinger.sources.http_api import HttpApi
+from wharfinger.sources.http_api.api_credentials import ApiCredentials, SentCredentials
+from wharfinger.sources.http_api.api_operations import read_document
 from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS
 from wharfinger.testing.source_suite.driver import ChangeRecorder, SourceDriver
 
 Permit = Callable[..., AbstractContextManager[None]]
+
+QUAY: dict[str, Any] = {
+    "openapi": "3.1.0", "info": {"title": "Quay", "version": "1"},
+    "paths": {"/a": {"get": {"responses": {"200": {"description": ""}}}}},
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -92,6 +99,30 @@ def test_max_age_is_the_time_for_which_nothing_is_requested(api: HttpApi, shop: 
         before = len(shop.requests)
         await api.read("api://shop/tides")
         assert len(shop.requests) == before
+
+    asyncio.run(check())
+
+
+def test_a_tool_that_changes_a_resource_ends_the_use_of_its_kept_answer() -> None:
+    berths = ["mary"]
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            if scope["method"] == "POST":
+                berths.append("ann")
+            headers = [(b"content-type", b"application/json"), (b"cache-control", b"max-age=600")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": json.dumps(berths).encode()})
+
+    document = {**QUAY, "paths": {"/a": {**QUAY["paths"]["/a"], "post": {"operationId": "moor", "responses": {}}}}}
+
+    async def check() -> None:
+        server = Server("quay")
+        server.include(openapi(document, app=app, label="quay", allow_operations=["moor"]))
+        async with Client(server, cache=False) as client:
+            assert (await client.read_resource("api://quay/a")).text == '["mary"]'
+            await client.call_tool("moor", {})
+            assert (await client.read_resource("api://quay/a")).text == '["mary", "ann"]'
 
     asyncio.run(check())
 
@@ -398,6 +429,21 @@ def test_each_scheme_sends_its_credentials(
     for secret in variables.values():
         if secret != "ann":
             assert secret not in answer
+
+
+@pytest.mark.parametrize("password", ["", "sk-live-77"])
+def test_a_user_that_is_the_key_is_hidden(password: str) -> None:
+    basic: dict[str, Any] = {"main": {"type": "http", "scheme": "basic"}}
+    variables = {"WHARFINGER_OPENAPI_QUAY_USER": "sk-live-77", "WHARFINGER_OPENAPI_QUAY_PASSWORD": password}
+    assert ApiCredentials(basic, "quay", variables, {}).hidden("the key sk-live-77") == "the key ***"
+
+
+@pytest.mark.parametrize("place", ["header", "cookie"])
+def test_a_name_that_would_divide_the_headers_sends_no_credentials(place: str) -> None:
+    scheme: dict[str, Any] = {"main": {"type": "apiKey", "in": place, "name": "key: x\r\nX-Evil"}}
+    credentials = ApiCredentials(scheme, "quay", {"WHARFINGER_OPENAPI_QUAY_TOKEN": "abcdef"}, {})
+    (operation,) = read_document({**QUAY, "security": [{"main": []}]}, "it").operations
+    assert credentials.of(operation) == SentCredentials()
 
 
 def test_a_key_in_a_query_is_no_parameter_of_a_uri() -> None:

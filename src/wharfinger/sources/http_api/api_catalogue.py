@@ -55,11 +55,14 @@ class ApiCatalogue:
         self.operations: list[ApiOperation] = []
         """The operations that can be read, in the order of the document."""
         self.remarks = list(document.skipped)
+        """Operations that were left out, each with the reason; not all of them if there are many."""
+        self.left_out = document.skipped_count
         for operation in document.operations:
             if operation.method != "GET":
                 continue
             reason = _hindrance(operation, given_headers) or uris.add(operation)
             if reason:
+                self.left_out += 1
                 self.remarks.append(f"{printable(operation.name, 100)}: {reason}")
             else:
                 self.operations.append(operation)
@@ -218,8 +221,8 @@ class ApiCatalogue:
             yield ""
             for remark in self.remarks[:MAX_REMARKS]:
                 yield f"Left out: {remark}."
-            if len(self.remarks) > MAX_REMARKS:
-                yield f"Left out: {len(self.remarks) - MAX_REMARKS:,} more."
+            if self.left_out > MAX_REMARKS:
+                yield f"Left out: {self.left_out - MAX_REMARKS:,} more."
 
     # Descriptions
 

@@ -178,6 +178,8 @@ class ApiClient:
         if left > 0:
             raise HandlerFailed(f"{self._name} allows no further requests at present: try again in {left:.0f} s.")
         found = await self._exchange(method, url, headers, body)
+        if method != "GET" and found.status < 400:
+            self._kept.remove(url)  # the request may have changed it (RFC 9111 §4.4)
         if found.status in (429, 503) and (seconds := _retry_after(found.headers)) > 0:
             self._wait_until = time.monotonic() + seconds
         shown = {name: self.hide(value) for name, value in found.headers.items()}

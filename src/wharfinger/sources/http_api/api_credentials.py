@@ -126,8 +126,8 @@ class ApiCredentials:
                 return None
             encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
             self._secrets.add(encoded)
-            self._secrets.discard(user)
-            self._secrets.discard(quote(user, safe=""))
+            if password not in ("", user):  # otherwise, the user is the key, as at Stripe
+                self._secrets -= {user, quote(user, safe="")}
             return SentCredentials({"authorization": f"Basic {encoded}"})
         value = self._value(_upper(name)) or self._value("TOKEN")
         if not value:
@@ -136,9 +136,11 @@ class ApiCredentials:
             key = str(scheme.get("name"))
             if scheme.get("in") == "query":
                 return SentCredentials(query=((key, value),))
+            if not _is_token(key):
+                return None
             if scheme.get("in") == "cookie":
                 return SentCredentials({"cookie": f"{key}={quote(value, safe='')}"})
-            return SentCredentials({key.lower(): value}) if re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", key) else None
+            return SentCredentials({key.lower(): value})
         if kind in ("oauth2", "openIdConnect") or (kind == "http" and form == "bearer"):
             return SentCredentials({"authorization": f"Bearer {value}"})
         return None
@@ -146,6 +148,8 @@ class ApiCredentials:
 
 _names_secret = re.compile(r"auth|cookie|key|pass|secret|session|signature|token", re.IGNORECASE).search
 """Finds the names of headers whose values are credentials."""
+_is_token = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+").fullmatch
+"""Matches the name of a header or a cookie (RFC 9110 §5.6.2)."""
 
 
 def _joined(parts: Sequence[SentCredentials]) -> SentCredentials:

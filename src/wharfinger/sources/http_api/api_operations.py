@@ -40,6 +40,10 @@ _STYLES = {
     "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
     "header": ("simple",),
 }
+_OWN_HEADERS = frozenset(
+    ("accept", "authorization", "connection", "content-length", "content-type", "host", "transfer-encoding")
+)
+"""Headers that are no parameters: OpenAPI says so of three (Parameter Object), and the others belong to HTTP itself."""
 _BODY_TYPES = ("application/json", "application/x-www-form-urlencoded")
 """The types of a body that tools can send, the best first, besides those that end with `+json`."""
 
@@ -263,10 +267,11 @@ class _OperationReader:
             name, place = node.get("name"), node.get("in")
             if not isinstance(name, str) or not name or place not in ("path", "query", "header", "cookie"):
                 raise _Unusable("a parameter has no name or no place")
-            found[place, name] = self._parameter(name, place, node, each)
+            if place != "header" or name.lower() not in _OWN_HEADERS:
+                found[place, name] = self._parameter(name, place, node)
         return found
 
-    def _parameter(self, name: str, place: str, node: JsonObject, given: Any) -> ApiParameter:
+    def _parameter(self, name: str, place: str, node: JsonObject) -> ApiParameter:
         content = as_object(node.get("content"))
         style = node.get("style") or ("form" if place in ("query", "cookie") else "simple")
         if (content or style not in _STYLES.get(place, (style,))) and node.get("required") is True:

@@ -216,7 +216,7 @@ class HttpApi(Source):
             log.info(
                 "%s: %s left out, such as %s",
                 self.name,
-                many(len(catalogue.remarks), "operation"),
+                many(catalogue.left_out, "operation"),
                 catalogue.remarks[0],
             )
         for server in self._servers:
