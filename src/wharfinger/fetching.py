@@ -1,16 +1,16 @@
 """HTTP requests to URLs that others name: web pages, HTTP APIs, the documents of a sign-in.
 
-Whoever names a URL could name one that only this machine can reach, one that leads there by a redirect or by a name
-that resolves to a private address, or one whose answer never ends. So a `Fetcher` checks
+Such a URL may lead to a host that only this machine can reach: directly, by a redirect, or by a name that resolves to a
+private address. Its answer may never end. So a `Fetcher` checks
 
 - the URL of every hop (`refuse`), and which redirects are followed at all (`follow`);
 - every address, after the name is resolved and before it is connected to (`allow`), so that a name whose address
   changes between a check and a connection gains nothing;
 - the size of the body, as it arrives and as it is after decompression, and the time of the whole exchange.
 
-It has no cookies and reads no `.netrc`. On another origin a redirected request keeps only headers that are no
-credentials. Bodies are decompressed here, piece by piece: a library that does it inflates a whole piece before anybody
-can count (64 KiB of gzip are up to 64 MiB).
+It has no cookies and reads no `.netrc`. After a redirect to another origin, it sends only headers that cannot be
+credentials. It decompresses bodies itself, piece by piece, because aiohttp inflates a whole piece before its size can
+be checked (64 KiB of gzip become up to 64 MiB).
 """
 
 from __future__ import annotations
@@ -106,11 +106,11 @@ class Fetcher:
         """Set the rules for all requests.
 
         Args:
-            allow: takes a host and one of its IP addresses, and says whether it may be connected to. The default allows
-                public addresses.
-            refuse: takes a URL, and returns why it is not requested, or None. Asked for each redirect, too.
-            follow: takes a URL and the URL that it redirects to, and says whether to go there. None makes every
-                redirect an answer. Only GET and HEAD are redirected.
+            allow: takes a host and one of its IP addresses, and returns whether it may be connected to. The default
+                allows public addresses.
+            refuse: takes a URL, and returns why it is not requested, or None. Called for each redirect, too.
+            follow: takes a URL and the URL that it redirects to, and returns whether to request it. If None, a redirect
+                is returned as the answer. Only GET and HEAD are redirected.
             refusal: the message for a host without an allowed address; `{host}` is replaced.
             headers: sent with every request, within its first origin if they may be credentials.
             max_body_bytes: largest body, also after decompression.
@@ -164,7 +164,7 @@ class Fetcher:
             TooLarge: the body is larger than `max_body_bytes`.
             UnusableAnswer: it redirects too often, or its body is damaged.
             NoAnswerInTime: it takes longer than `timeout`.
-            ConnectionFailed: nobody answers there.
+            ConnectionFailed: the server cannot be reached.
         """
         limit = self._max_body_bytes if max_body_bytes is None else max_body_bytes
         sent = self._headers | {name.lower(): text for name, text in (headers or {}).items()}
@@ -187,7 +187,7 @@ class Fetcher:
     async def _exchange(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
     ) -> AsyncGenerator[ClientResponse]:
-        """Send one request to a URL that is checked here."""
+        """Check a URL, send one request, and yield the answer before its body is read."""
         import aiohttp  # imported on use: 60 ms and 10 MiB
         from yarl import URL
 
@@ -198,9 +198,9 @@ class Fetcher:
             raise NotAllowed(f"{shown} is not requested: {reason}.")
         host = str(parts.hostname)
         proxy = proxy_for(parts.scheme, host)
-        # What the session's resolver does not see: an address needs no resolving, and a proxy resolves names itself.
-        unseen = [host] if is_address(host) else await _addresses(host) if proxy is not None else []
-        if not all(self._allow(host, address) for address in unseen):
+        # The session's resolver does not check these: an address needs no resolving, and a proxy resolves names itself.
+        unchecked = [host] if is_address(host) else await _addresses(host) if proxy is not None else []
+        if not all(self._allow(host, address) for address in unchecked):
             raise NotAllowed(f"{shown} is not requested: {self._refusal.format(host=host)}.")
         try:
             async with self._session(proxied=proxy is not None).request(
@@ -242,7 +242,7 @@ class Fetcher:
         return self._sessions[proxied]
 
     def _redirect(self, method: str, url: str, response: ClientResponse) -> str | None:
-        """Return the URL that an answer redirects to, None if it is the answer."""
+        """Return the URL that an answer redirects to; None if the answer is not a redirect to follow."""
         location = response.headers.get("Location", "")
         if self._follow is None or response.status not in REDIRECTS or not location or method not in ("GET", "HEAD"):
             return None
@@ -320,7 +320,7 @@ class Gunzip:
 
 
 async def _addresses(host: str) -> list[str]:
-    """Return the addresses of a host as this machine knows them; none if only a proxy can resolve it."""
+    """Return the addresses of a host as this machine resolves it; none if only a proxy can resolve it."""
     with suppress(OSError):
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
         return [str(row[4][0]) for row in found]

@@ -1,8 +1,8 @@
-"""Reads `https://` resources from the web instead of through the server, as the specification intends them.
+"""Reads `https://` resources from the web instead of through the server, as the specification intends.
 
 "Servers SHOULD use this scheme only when the client is able to fetch and load the resource directly from the web on its
-own" (resources, “Common URI schemes”). A client need not do so, and ours does only if it is told to: the hosts that a
-server names see the user's address, and the server's policy and record see nothing of the read.
+own" (resources, “Common URI schemes”). This client does so only on request, because the hosts that a server names see
+the user's address, and the server's policy and record do not see the read.
 
 Only URIs that the server itself has named are fetched: in a list, in a link, or in an embedded resource. Otherwise a
 model could send what it knows to any host, in a URI that it makes up. No header of the server's connection is sent, no
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from wharfinger import types as t
@@ -71,24 +71,24 @@ class WebResourceStep:
         """Return whether the result may come from the web, or name resources."""
         return row.name == READ or row.name in NAMING
 
-    def __call__(self, call: Call, next: Next) -> Awaitable[Any]:
-        return self._perform(call, next)
-
-    async def _perform(self, call: Call, next: Next) -> Any:
+    async def __call__(self, call: Call, next: Next) -> Any:
         if call.method == READ and (declared := self._named.get(call.params.uri)) is not None:
             found = await self._fetch(call, call.params.uri, declared)
             if found is not None:
                 return found
         result = await next(call)
-        if call.method not in NAMING:
-            return result
+        if call.method in NAMING:
+            self._remember(result)
+        return result
+
+    def _remember(self, result: Any) -> None:
+        """Remember the URIs that a result names, and forget the oldest ones."""
         for uri, kind in _named_in(result):
             if is_web_uri(uri):
                 self._named.pop(uri, None)
                 self._named[uri] = kind
                 if len(self._named) > MAX_NAMED_URIS:
-                    del self._named[oldest(self._named)]
-        return result
+                    del self._named[next(iter(self._named))]
 
     async def close(self) -> None:
         """Close the connections."""
@@ -136,8 +136,3 @@ def _named_in_blocks(blocks: Sequence[Any]) -> Iterator[tuple[str, str]]:
             yield block.uri, block.mime_type or ""
         elif isinstance(block, t.EmbeddedResource):
             yield block.resource.uri, block.resource.mime_type or ""
-
-
-def oldest(named: dict[str, str]) -> str:
-    """Return the URI that was named first."""
-    return next(iter(named))

@@ -1,11 +1,11 @@
-"""Turns HTML into Markdown, in a child process (`child_process`), since pages are written by strangers.
+"""Turns HTML into Markdown, in a child process (`child_process`), because strangers write the pages.
 
 html-to-markdown was chosen over markdownify by measurement (CPython 3.11, one core): 1,000 sections of documentation
 (260 KB) take 0.02 s instead of 0.4 s; 100,000 nested elements 0.05 s instead of a RecursionError; 500,000 unclosed
 comments 0.02 s instead of more than 20 s. Its time was linear for every input that was tried. It skips what is nested
 deeper than 1,024 elements, and says so.
 
-If a page has a `<main>` element, only that is read; otherwise all of the body but navigation, sidebars and footers.
+If a page has a `<main>` element, only that is read; otherwise the body without navigation, sidebars and footers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEFT_OUT = [
 """CSS selectors of what is not content. The library itself leaves out scripts, styles, forms, `nav` and `header`."""
 _MAIN_OR_OPAQUE = re.compile(r"<main[\s>]|<!--|<script[\s>]|<style[\s>]")
 _CLOSINGS = {"<!--": "-->", "<scr": "</script", "<sty": "</style"}
-"""How comments and scripts end, in which `<main>` is no element, by their first four characters."""
+"""The ends of comments, scripts and styles, in which `<main>` is text, by the first four characters of their starts."""
 
 
 class PageText(msgspec.Struct):

@@ -1,8 +1,8 @@
 """HTTP APIs as live resources, by their OpenAPI documents: `server.include(openapi("https://host/openapi.json"))`.
 
-`api_document` reads a document, `api_operations` and `api_schemas` what is in it, and `api_catalogue` is what of it is
-offered. `api_uris` explains the URIs, `api_credentials` what is sent, and `api_client` what the answers mean.
-`asgi_transport` calls an application in this process.
+`api_document` reads a document, `api_operations` and `api_schemas` read its operations and schemas, and `api_catalogue`
+lists those that are offered. `api_uris` makes and reads URIs, `api_credentials` chooses credentials, and `api_client`
+sends requests. `asgi_transport` calls an application in this process.
 """
 
 from __future__ import annotations
@@ -60,13 +60,14 @@ def openapi(
     Args:
         spec: The OpenAPI document, 3.0 or 3.1: its URL, its file (JSON or YAML), or its content. For an `app` also its
             path there, such as `/openapi.json`.
-        base_url: Where the operations are. By default, the document says so; one from a URL may only name its own host.
+        base_url: The URL of the API, without the paths of its operations. By default, that in the document; a document
+            from a URL may name only its own host.
         label: The name in URIs, `api://<label>/…`. Default: the host, the name of the file, or the title of the API.
         headers: Sent with each request.
         allow_operations: IDs of operations, or methods with paths such as `POST /orders`, to offer as tools.
         app: An ASGI application that is called in this process, without a socket, instead of a host.
         allow_private_networks: Also connect to names that resolve to addresses of this machine or of private networks.
-            An address, or localhost, that is given here is allowed anyway.
+            An address, or localhost, in `spec` or `base_url` is always allowed.
         every: Seconds between two looks for changes while a client watches. Default: 5.
         timeout: Seconds that one request may take.
 
@@ -165,7 +166,7 @@ def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _allowed(hosts: set[str], private: bool) -> Callable[[str, str], bool]:
-    """Return which addresses may be connected to: public ones, and those that the operator wrote."""
+    """Return a function that allows public addresses, and those that the operator wrote."""
 
     def allow(host: str, address: str) -> bool:
         written = host in hosts and (is_address(host) or is_loopback(host))
@@ -178,7 +179,7 @@ def _base_url(document: ApiDocument, document_url: str, location: str, given: se
     """Return the base URL that a document states. The origin becomes one that requests may go to.
 
     Raises:
-        UnusableSource: it states none, or one on a host that the operator did not give.
+        UnusableSource: it states none, or only those of hosts that the operator did not give.
     """
     if not document_url:
         for server in document.servers:

@@ -2,7 +2,7 @@
 
 An API may have a thousand operations, which no model should read at once. So the top lists groups, by tag or by the
 first part of the path in which they differ, and each group lists its operations. A search finds operations by their
-descriptions, which are made of the document alone: no request is sent for them.
+descriptions, which come from the document alone: no request is sent for them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_UNGROUPED = 40
 MAX_LISTED = 1_000
 """Most lines of a list."""
 MAX_REMARKS = 20
-"""Operations that were left out and are named at the top."""
+"""Most operations that the top names as left out."""
 MAX_SHOWN_VALUES = 30
 """Values of an `enum` in a description."""
 MAX_SHOWN_MEMBERS = 40
@@ -277,12 +277,10 @@ class ApiCatalogue:
     def complete(self, template: str, argument: str, value: str) -> list[str]:
         """Return the values of a variable that the document names, and that fit the value typed so far."""
         operation = self._by_template.get(template)
-        found = (
-            None
-            if operation is None
-            else next((one for one in self.uris.shown_parameters(operation) if one.variable == argument), None)
-        )
-        return [] if found is None else complete_name(_values(found), value)
+        for one in () if operation is None else self.uris.shown_parameters(operation):
+            if one.variable == argument:
+                return complete_name(_values(one), value)
+        return []
 
 
 def list_order(uri: str) -> tuple[bool, bool, str]:
@@ -302,7 +300,7 @@ def _hindrance(operation: ApiOperation, given_headers: frozenset[str]) -> str:
 
 
 def _names(operation: ApiOperation) -> list[str]:
-    """Return the segments of a path that are no variables."""
+    """Return the segments of a path that are not variables."""
     return [part for part in operation.path.split("/") if part and "{" not in part]
 
 

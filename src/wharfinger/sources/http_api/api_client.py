@@ -1,11 +1,11 @@
-"""Requests to an HTTP API: conditional ones for what may be kept, and the errors that its statuses mean.
+"""Requests to an HTTP API: conditional requests for answers that are kept, and errors for statuses.
 
 An answer to GET is kept, within a bound, with its validators: the next request asks whether it has changed
 (`If-None-Match`, `If-Modified-Since`; RFC 9110 §13), and an answer of 304 costs no body. While `Cache-Control: max-age`
 lasts, there is no request (RFC 9111 §4.2), except one that looks for changes.
 
 The version of an answer is its ETag. `Last-Modified` counts whole seconds, in which a resource may change twice, so a
-digest of the content is added to it. Without both, the version is this digest.
+digest of the content is added to it. If there is neither, the version is this digest.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MAX_ERROR_CHARACTERS = 300
 _REASONS = ("detail", "message", "error_description", "error", "title", "errors", "reason")
 """Members of an answer that say what is wrong (RFC 9457, and what others use), the best first."""
 GATEWAY_STATUSES = (502, 503, 504)
-"""Statuses that may mean that nothing of the API can be reached."""
+"""Statuses that may mean that the whole API cannot be reached."""
 
 
 class ApiTransport(Protocol):
@@ -82,7 +82,7 @@ class KeptAnswer(NamedTuple):
     etag: str
     last_modified: str
     fresh_until: float
-    """By the monotonic clock; 0 if it must be asked for each time."""
+    """By the monotonic clock; 0 if it must be requested each time."""
     unstated: bool
     """Whether the API says nothing about caching."""
 
@@ -134,13 +134,13 @@ class ApiClient:
             raise SourceUnavailable(self.down)
 
     async def get(self, uri: str, url: str, headers: Mapping[str, str], *, look: bool = False) -> KeptAnswer:
-        """Return the answer to a GET. With `look`, it is not one that was kept, unless the API confirms it.
+        """Return the answer to a GET. With `look`, a kept answer is only returned if the API confirms it.
 
         Args:
             uri: The URI of the resource, for errors.
             url: The URL that is requested.
             headers: Sent with the request.
-            look: Whether to ask although an earlier answer may still be used.
+            look: Whether to send a request although a kept answer may still be used.
 
         Raises:
             ResourceNotFound: the API has no such resource.
@@ -158,7 +158,8 @@ class ApiClient:
             conditions["if-modified-since"] = kept.last_modified
         found = await self.send("GET", url, {**headers, **conditions}, None)
         if found.status == 304 and kept is not None:
-            answer = kept._replace(fresh_until=_fresh_until(found.headers) or _fresh_again(kept))
+            rest = kept.fresh_until if kept.fresh_until > time.monotonic() else 0.0
+            answer = kept._replace(fresh_until=_fresh_until(found.headers) or rest)
         elif found.status // 100 == 2:
             answer = self._answer(found)
         else:
@@ -195,7 +196,7 @@ class ApiClient:
         except ConnectionFailed as error:
             reason = self.hide(" ".join(redacted_text(str(error)).split()))[:500]
             if url != self.probe_url and self.probe_url and not self.down:
-                await self.probe()  # raises if nothing of the API can be reached, and not only this
+                await self.probe()  # raises if the whole API cannot be reached, not only this URL
                 raise HandlerFailed(f"{self._name} did not answer this request: {reason}") from None
             self.down = f"{self._name} cannot be reached now: {reason}"
             raise SourceUnavailable(self.down) from None
@@ -275,7 +276,7 @@ def _reason(found: HttpResponse) -> str:
 
 
 def _fresh_until(headers: Mapping[str, str]) -> float:
-    """Return until when an answer may be used without a request, by the monotonic clock; 0 if it may not."""
+    """Return the end of the time in which an answer is used without a request, by the monotonic clock; 0 if none."""
     control = headers.get("cache-control", "").lower()
     if re.search(r"\bno-(?:cache|store)\b", control):
         return 0.0
@@ -287,13 +288,8 @@ def _fresh_until(headers: Mapping[str, str]) -> float:
     return time.monotonic() + min(left, IMMUTABLE_TTL_MS // 1000) if left > 0 else 0.0
 
 
-def _fresh_again(kept: KeptAnswer) -> float:
-    """Return the time for an answer that was confirmed without a new `max-age`: no longer than it had."""
-    return kept.fresh_until if kept.fresh_until > time.monotonic() else 0.0
-
-
 def _date(text: str) -> float | None:
-    """Return an HTTP date as Unix time; None if it is none."""
+    """Return an HTTP date as Unix time; None if it is not a date."""
     if not text or len(text) > 60:
         return None
     try:

@@ -4,7 +4,7 @@
 `WHARFINGER_OPENAPI_<LABEL>_TOKEN` the one for every other scheme that takes a key or a token. HTTP Basic takes
 `…_USER` and `…_PASSWORD`. The label is part of each name, so that with two APIs, neither gets the token of the other.
 
-Values are never shown: an API that repeats one in an answer, as servers for tests do, gets it replaced (`hidden`).
+Values are never shown: if an API repeats one in an answer, as echo servers do, it is replaced (`hidden`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MIN_HIDDEN_CHARACTERS = 6
 
 
 class SentCredentials(NamedTuple):
-    """What one request gets."""
+    """The credentials of one request."""
 
     headers: Mapping[str, str] = {}
     query: tuple[tuple[str, str], ...] = ()
@@ -64,7 +64,7 @@ class ApiCredentials:
 
     @property
     def query_names(self) -> frozenset[str]:
-        """The parameters of queries that are credentials, which no URI may contain."""
+        """The query parameters that are credentials, which no URI may contain."""
         return frozenset(
             str(scheme.get("name"))
             for scheme in self._schemes.values()

@@ -1,13 +1,13 @@
-"""Reads an OpenAPI document, within bounds, to JSON values. Follows references inside it, and never any other.
+"""Reads an OpenAPI document into JSON values, within bounds. Only references within the document are followed.
 
-A document may come from anybody, so it is read in an order in which each step is bounded before the next one begins:
+A document may be hostile, so each step of reading it is bounded before the next one begins:
 
 1. Its size in bytes.
 2. Its syntax. JSON is tried first. YAML is read without its own types: an unquoted date or `on` is a text, as in JSON.
 3. Its size as values. An alias of YAML costs as much as its content each time it is used, so that ten aliases of ten
    aliases of ten … are refused instead of visited. So is a document that contains itself, or is nested too deeply.
 
-A reference (`$ref`) is followed only if it begins with `#/`. Nothing is fetched for the others, wherever they lead.
+A reference (`$ref`) is followed only if it begins with `#/`. Nothing is fetched for any other.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ MAX_DOCUMENT_BYTES = 32 << 20
 MAX_YAML_BYTES = 8 << 20
 """Largest document in YAML, which takes a hundred times as long to read."""
 MAX_VALUES = 2_000_000
-"""Most values in a document, those behind an alias of YAML each time. GitHub's has 400,000."""
+"""Most values in a document; those of a YAML alias count at each use. GitHub's has 400,000."""
 MAX_DOCUMENT_DEPTH = 128
 MAX_REFERENCES = 16
-"""Most references that lead from one to the next."""
+"""Longest chain of references."""
 MAX_MERGED_MEMBERS = 100_000
 """Most members that the objects of a document in YAML get from others (`<<`), all together."""
 MAX_MERGED_OBJECTS = 100
@@ -57,7 +57,7 @@ JsonObject = dict[str, Any]
 
 
 class UnresolvedReference(ValueError):
-    """A reference leads outside the document, nowhere, or in a circle."""
+    """A reference leads out of the document, to nothing, or in a circle."""
 
 
 def parse_document(data: bytes, name: str) -> JsonObject:
@@ -104,7 +104,7 @@ def check_version(root: Mapping[str, Any], name: str) -> str:
     """Return `3.0` or `3.1`.
 
     Raises:
-        UnusableSource: the document is of another version, or no OpenAPI document.
+        UnusableSource: the document is of another version, or is not an OpenAPI document.
     """
     version = root.get("openapi")
     if isinstance(version, str) and (found := re.match(r"3\.[01](?=\.|\Z)", version)):
@@ -120,7 +120,7 @@ def resolve(root: JsonObject, node: Any) -> Any:
     """Return what a value refers to by `$ref`, or the value itself if it is no reference.
 
     Raises:
-        UnresolvedReference: the reference is not to be followed, or leads nowhere.
+        UnresolvedReference: it leads out of the document, to nothing, or in a circle.
     """
     for _ in range(MAX_REFERENCES):
         reference = as_object(node).get("$ref")
@@ -170,7 +170,7 @@ _PLAIN_VALUES: tuple[tuple[str, str, str], ...] = (
     ),
     (_MERGE, r"<<", "<"),
 )
-"""The texts without quotes that are no texts: those of the core schema (YAML 1.2 §10.3.2), without NaN and infinity."""
+"""Unquoted scalars that are not strings: those of the core schema (YAML 1.2 §10.3.2), without NaN and infinity."""
 
 
 def _parse_yaml(data: bytes, name: str) -> Any:

@@ -59,7 +59,7 @@ class ApiParameter(NamedTuple):
     required: bool
     description: str
     schema: JsonObject
-    """Its JSON Schema, which stands alone."""
+    """Its JSON Schema, without references into the document."""
     given_schema: Any
     """As it is in the document."""
     style: str
@@ -311,18 +311,16 @@ class _OperationReader:
         return ApiBody(chosen, node.get("required") is True, media.get("schema", {}))
 
     def _answer_type(self, given: Any) -> str:
-        """Return the type of the first answer that is a success; empty if that has none or several."""
+        """Return the type of the first successful answer: JSON if that is one of its types; empty if it has none."""
         answers = as_object(given)
-        statuses = [each for each in ("200", "201", "2XX", "202", "203", "default") if each in answers]
-        for status in statuses[:1]:
-            try:
-                content = as_object(as_object(resolve(self.root, answers[status])).get("content"))
-            except UnresolvedReference:
-                return ""
-            types = [kind.partition(";")[0].strip().lower() for kind in content]
-            usual = [kind for kind in types if kind == "application/json"] or types
-            return usual[0] if usual and re.fullmatch(r"[a-z0-9.+-]+/[a-z0-9.+-]+", usual[0]) else ""
-        return ""
+        status = next((each for each in ("200", "201", "2XX", "202", "203", "default") if each in answers), "")
+        try:
+            content = as_object(as_object(resolve(self.root, answers.get(status))).get("content"))
+        except UnresolvedReference:
+            return ""
+        types = [kind.partition(";")[0].strip().lower() for kind in content]
+        usual = "application/json" if "application/json" in types else next(iter(types), "")
+        return usual if re.fullmatch(r"[a-z0-9.+-]+/[a-z0-9.+-]+", usual) else ""
 
 
 def _variable(name: str) -> str:

@@ -1,6 +1,6 @@
-"""Finds the page after an answer: by its `Link` header (RFC 8288), or by the members and parameters that APIs use.
+"""Finds the next page of an answer: by its `Link` header (RFC 8288), or by the members and parameters that APIs use.
 
-The tables below have one row for each custom. A row applies only if the document declares its parameter for the
+The tables below have one row for each convention. A row applies only if the document declares its parameter for the
 operation, so nothing is sent that the API does not know. A link of the API is followed only within the API.
 """
 
@@ -69,7 +69,7 @@ _SIZES = ("per_page", "page_size", "pageSize", "limit", "count", "size", "$top",
 _NUMBERS = ("page", "page_number", "pageNumber", "page[number]")
 _OFFSETS = ("offset", "skip", "start", "$skip", "page[offset]")
 _LAST_ITEMS = ("starting_after",)
-"""Parameters that take the `id` of the last item, with which the answer says `has_more`."""
+"""Parameters that take the `id` of the last item, for APIs whose answers have `has_more`."""
 
 Pairs = Sequence[tuple[str, str]]
 
@@ -117,11 +117,11 @@ def page_links(operation: ApiOperation, pairs: Pairs, link: str, body: bytes, mi
                 if dict(pairs).get(name) == str(cursor):  # the position of this page, not of the next one
                     continue
                 return found._replace(next_pairs={name: str(cursor)})
-    return found._replace(next_pairs=_counted(operation, pairs, value, declared))
+    return found._replace(next_pairs=_pairs_after_full_page(operation, pairs, value, declared))
 
 
-def _counted(operation: ApiOperation, pairs: Pairs, value: Any, declared: set[str]) -> dict[str, str]:
-    """Return the parameters of the page after a full one, for an API that does not name it."""
+def _pairs_after_full_page(operation: ApiOperation, pairs: Pairs, value: Any, declared: set[str]) -> dict[str, str]:
+    """Return the parameters of the page after a full one, for an API that does not link pages."""
     whole = as_object(value)
     lists = [as_list(value), *(as_list(whole.get(name)) for name in _LISTS)]
     items = max(lists, key=bool)

@@ -1,7 +1,7 @@
-"""Makes a JSON Schema (2020-12) of a schema in an OpenAPI document, small enough for a model.
+"""Converts a schema of an OpenAPI document to a JSON Schema (2020-12), small enough for a model.
 
-The result stands alone: what it refers to is below `$defs`, the nearest first, and it may be recursive. If that is more
-than the budget, the rest accepts any value, which the API checks itself. OpenAPI 3.0 has a dialect of its own
+The result contains all that it refers to, below `$defs`, the nearest first, and may be recursive. If that is more than
+the budget, the rest accepts any value, which the API checks itself. OpenAPI 3.0 has a dialect of its own
 (`nullable`, `exclusiveMinimum: true`), which is translated. What does not help to write a value, such as examples and
 the names of XML elements, is left out.
 """
@@ -122,7 +122,7 @@ def _alternatives(schema: JsonObject) -> Iterator[JsonObject]:
 class _Writer:
     def __init__(self, root: JsonObject, version: str, most: int) -> None:
         self._root = root
-        self._old = version == "3.0"
+        self._is_3_0 = version == "3.0"
         self._left = most
         self._names: dict[str, str] = {}
         """The name below `$defs` of each reference."""
@@ -163,7 +163,7 @@ class _Writer:
             hidden = _read_only(schema)
             names = [name for name in as_list(found.pop("required")) if isinstance(name, str) and name not in hidden]
             found |= {"required": list(dict.fromkeys(names))} if names else {}
-        return self._translated(schema, found) if self._old else found
+        return self._translated(schema, found) if self._is_3_0 else found
 
     def _members(self, members: JsonObject, required: frozenset[str], depth: int) -> JsonObject:
         """Write the members of an object, the required ones first. If the budget is used up, only these are left."""

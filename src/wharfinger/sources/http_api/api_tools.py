@@ -1,7 +1,7 @@
 """Operations as tools: those that the operator allowed by name. Arguments become a request, its answer a result.
 
 The arguments are the parameters by name, and `body`. They are checked by the schemas of the document. The answer is
-structured content if it is JSON, and always text, within the budget that all tools here keep.
+structured content if it is JSON, and always text, within the budget of all tools.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _by_argument(operation: ApiOperation, hidden: frozenset[str]) -> dict[str, A
 
 
 def _input_schema(document: ApiDocument, operation: ApiOperation, parameters: Mapping[str, ApiParameter]) -> JsonObject:
-    """Return the schema of the arguments. What of it cannot be compiled accepts any value."""
+    """Return the schema of the arguments. A part that cannot be compiled accepts any value."""
     properties: JsonObject = {}
     for name, one in parameters.items():
         schema = as_object(one.given_schema)
@@ -297,6 +297,7 @@ def _form(given: Any) -> list[tuple[str, str]]:
 
 
 def _short(text: str) -> str:
+    """Return a description within the limit, with its last line."""
     lines = [printable(line, MAX_TOOL_DESCRIPTION_CHARACTERS) for line in text.splitlines()]
     whole = "\n".join(lines)
     if len(whole) <= MAX_TOOL_DESCRIPTION_CHARACTERS:

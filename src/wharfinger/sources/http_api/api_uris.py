@@ -2,8 +2,8 @@
 
 The path and the query are those of the API itself, below its base URL. So a rule of a policy covers what it seems to
 cover: `api://shop/orders/**` is every order, whatever the query, since a query selects a part or a view of a resource.
-A scheme of our own, and no `https:` URL, because only this server can read it, with the operator's credentials: a host
-must not fetch it itself (the specification's rule for `https:`), and the label keeps two accounts of one API apart.
+The scheme is not `https:`, because only this server can read these URIs, with the operator's credentials; a host may
+fetch `https:` resources itself (resources, “Common URI schemes”). The label keeps two accounts of one API apart.
 
 Besides the answers there are, as views of the same paths:
 
@@ -73,13 +73,13 @@ class ApiUris:
         self._schemas: dict[tuple[str, str, str], CompiledSchema | None] = {}
 
     def add(self, operation: ApiOperation) -> str:
-        """Let the URIs of an operation be read. Returns why they cannot be, or an empty string."""
+        """Add an operation, whose URIs `read` then accepts. Returns why it cannot be added, or an empty string."""
         shape = re.sub(r"\{[^{}]*\}", "{}", operation.path)
         if shape in self._shapes:
             return f"{self._shapes[shape].name} has the same URIs"
         try:
-            # Paths such as /issues/{number}/comments and /issues/comments/{id} are usual. Only a value that is equal to
-            # the name in the other path could be meant for either.
+            # Paths such as /issues/{number}/comments and /issues/comments/{id} are common. Only the URI in which each
+            # value equals the name in the other path (/issues/comments/comments) could mean either.
             self._index.add(self.top + _template_path(operation), operation, allow_ambiguous=True)
             self._shapes[shape] = operation
         except (InvalidTemplate, UnmatchableTemplate) as error:
@@ -200,7 +200,7 @@ class ApiUris:
                 continue
             if not given:
                 if one.required:
-                    raise InvalidArgument(f"{operation.name} requires {_named(one)}: {self._example(operation)}")
+                    raise InvalidArgument(f"{operation.name} requires {_named(one)}: {self._hint(operation)}")
                 continue
             if not _is_array(one):
                 if len(given) > 1:
@@ -222,9 +222,9 @@ class ApiUris:
             fault = faults[0].removeprefix("arguments").removeprefix(": ")
             if values := values_of(items_of(parameter.schema) or parameter.schema):
                 fault = f"must be one of {printable(', '.join(map(str, values)), 300)}"
-            raise InvalidArgument(f"{printable(parameter.name)}: {fault}. {self._example(operation)}")
+            raise InvalidArgument(f"{printable(parameter.name)}: {fault}. {self._hint(operation)}")
 
-    def _example(self, operation: ApiOperation) -> str:
+    def _hint(self, operation: ApiOperation) -> str:
         return f"See {self.about(operation)}"
 
 

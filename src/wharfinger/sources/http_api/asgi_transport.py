@@ -2,7 +2,7 @@
 
 A request is one call of the application with an `http` scope (ASGI 3.0, HTTP & WebSocket 2.5). The application's
 lifespan runs from the first use to `close()`, in a task of its own, since it may hold a task group open. It is bounded
-like a remote server: an answer has a size and a time, and an exception in the application is an answer of 500.
+like a remote server: the size and the time of an answer are limited, and an exception becomes an answer of 500.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class _Lifespan:
         """Start the application.
 
         Raises:
-            ConnectionFailed: it says that it cannot start, or says nothing in time.
+            ConnectionFailed: it reports that it cannot start, or does not report in time.
         """
         self._events.put_nowait({"type": "lifespan.startup"})
         # Not in the context of a request: the lifespan outlives it.

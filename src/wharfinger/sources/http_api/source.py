@@ -142,7 +142,7 @@ class HttpApi(Source):
         Raises:
             SourceUnavailable: it cannot be fetched, or cannot be used.
         """
-        self._here()
+        self._remember_loop()
         if self._loaded is None:
             if self._loading is None:
                 self._loading = asyncio.Lock()
@@ -152,7 +152,7 @@ class HttpApi(Source):
         assert self._loaded is not None
         return self._loaded
 
-    def _here(self) -> None:
+    def _remember_loop(self) -> None:
         """Remember the running event loop, to which the thread that looks for changes hands its requests."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
@@ -290,7 +290,7 @@ class HttpApi(Source):
         return loaded
 
     async def _refresh(self, loaded: _Loaded) -> _Loaded:
-        """Look whether the document has changed, unless that was done a short time ago. Returns what is loaded then.
+        """Fetch the document if it was not checked a short time ago. Returns what is loaded then.
 
         Raises:
             SourceUnavailable: the API cannot be reached.
@@ -560,7 +560,7 @@ class HttpApi(Source):
             raise
         except InvalidArgument as error:
             version = f"refused: {error}"
-        except HandlerFailed:  # for a while, perhaps because there were too many requests: no change
+        except HandlerFailed:  # it may pass, as after too many requests, and is not a change
             return self._seen.get(uri) or "failed"
         return self._seen.put(uri, version)
 
@@ -598,7 +598,7 @@ def _utf8(answer: KeptAnswer) -> bytes:
 
 
 def _header_of(scheme: JsonObject) -> Sequence[str]:
-    """Return the name of the header in which a security scheme sends credentials."""
+    """Return the header in which a security scheme sends credentials; empty if it uses a query or a cookie."""
     if scheme.get("type") == "apiKey":
         return (str(scheme.get("name")).lower(),) if scheme.get("in") == "header" else ()
     return ("authorization",)

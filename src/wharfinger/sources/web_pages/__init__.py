@@ -36,7 +36,7 @@ def web(
         label: The name that is shown to people. Default: the host.
         every: Seconds between two requests for the list, and for each watched page.
         headers: Sent with each request, such as `{"Authorization": …}`.
-        max_crawled_pages: Pages that are read for searches by text; the others are found by title.
+        max_crawled_pages: Most pages that are read, so that searches cover their text; others are found by title.
 
     Raises:
         UnusableSource: the URL cannot be published.

@@ -21,7 +21,7 @@ __all__ = ["Crawl"]
 
 REST_SECONDS = 0.25
 MAX_DELAY_SECONDS = 30.0
-"""Longest `Crawl-delay` that is kept to: with a longer one, most pages would never be read."""
+"""Longest `Crawl-delay` that is obeyed: with a longer one, most pages would never be read."""
 AGAIN_SECONDS = 3600.0
 IDLE_SECONDS = 30.0
 """Time between two looks for pages that are new, or are due again."""

@@ -25,7 +25,7 @@ MAX_DESCRIPTION_CHARACTERS = 500
 MAX_LOCATION_CHARACTERS = 2_048
 """Longest URL in a sitemap (sitemaps.org)."""
 MAX_DEPTH = 32
-"""Elements in elements. A sitemap needs three; images and news need a few more."""
+"""Deepest nesting of elements. A sitemap needs three levels; images and news need a few more."""
 
 _LINK = re.compile(r"\s*[-*+]\s+\[([^\]]*)\]\(\s*<?([^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*)>?[^)]*\)(.*)", re.DOTALL)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d))?").fullmatch

@@ -27,7 +27,7 @@ from wharfinger.sources.ttl import ttl_ms
 from wharfinger.sources.web_pages.crawl import Crawl
 from wharfinger.sources.web_pages.page_lists import ListedPage
 from wharfinger.sources.web_pages.page_urls import normalized
-from wharfinger.sources.web_pages.web_site import PageFailed, SitePages, WebPage, WebSite
+from wharfinger.sources.web_pages.web_site import PageFailed, SitePages, WebSite
 from wharfinger.sources.windows.text_pieces import text_pieces
 from wharfinger.sources.windows.window import (
     PARAMETERS,
@@ -49,7 +49,7 @@ PATIENCE_SECONDS = 10.0
 LAST_CHARACTER = "\U0010ffff"
 """`prefix + LAST_CHARACTER` sorts after everything that begins with the prefix."""
 PAGE_KEY, CHILD_KEY = "p:", "c:"
-"""The beginnings of the keys of pages of the list, and of directories."""
+"""Prefixes of the keys of pages: those of the list, and those of directories."""
 MAX_KEY_CHARACTERS = 4_096
 _FILE_NAMES = {"text/markdown": "page.md", "text/plain": "page.txt"}
 """Names by which windows recognize the types of pages."""
@@ -249,7 +249,8 @@ class WebPages(Source):
         found[0].mime_type = page.kind
         found += [remark(url, text) for text in page.remarks]
         scope: t.CacheScope = "private" if page.private else self.cache_scope
-        return t.ReadResourceResult(contents=found, ttl_ms=_ttl_ms(page), cache_scope=scope)
+        ttl = ttl_ms(page.modified) if page.ttl_ms is None else page.ttl_ms
+        return t.ReadResourceResult(contents=found, ttl_ms=ttl, cache_scope=scope)
 
     def _read_directory(self, uri: str, directory: str, listing: SitePages) -> t.ReadResourceResult:
         version = self._directory_version(uri, directory, listing)
@@ -318,7 +319,7 @@ class WebPages(Source):
         return text_pieces(BytesContent(page.data)) if page is not None and page.is_text else iter(())
 
     def unsearched(self) -> str:
-        """Start to read the pages, with the first search, and return a sentence that says which were not read yet."""
+        """Start the crawl with the first search, and return a sentence about the pages that were not read yet."""
         self._crawl.start()
         listing = self.site.known_listing()
         return "" if listing is None else self._crawl.unread(listing)
@@ -373,10 +374,6 @@ def _position(after: str | None, prefix: str) -> str:
 
 def _without_query(entry: str) -> str:
     return entry.removesuffix(DIRECTORY_QUERY)
-
-
-def _ttl_ms(page: WebPage) -> int:
-    return ttl_ms(page.modified) if page.ttl_ms is None else page.ttl_ms
 
 
 def _words(child: t.Resource) -> str:

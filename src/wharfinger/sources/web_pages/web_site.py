@@ -63,7 +63,7 @@ REUSE_SECONDS = 1.0
 MAX_FRESH_SECONDS = 300.0
 """How long an answer is used again if the site calls it fresh for longer."""
 ROBOTS_SECONDS = 3600.0
-"""How long robots.txt is used; a day is the most (RFC 9309 §2.4)."""
+"""How long robots.txt is used; at most a day is allowed (RFC 9309 §2.4)."""
 JUDGING_SECONDS = 5.0
 """Longest time for comparing the list with robots.txt, whose rules the site writes."""
 REQUEST_SECONDS = 20.0
@@ -157,7 +157,7 @@ def listed_type(url: str) -> str:
 
 
 def shown_type(kind: str) -> str:
-    """Return the type under which content is shown: none that a program would render or run."""
+    """Return the type under which content is shown, which no program renders or runs."""
     if kind == MARKDOWN or kind == "text/x-markdown":
         return MARKDOWN
     return "text/plain" if mime.is_text(kind) and kind not in _PLAIN else kind
@@ -220,7 +220,7 @@ class WebSite:
         listing = self._listing
         if listing is not None and time.monotonic() < self._listed_at + self._every:
             return listing
-        return self._run(self._locked("", self._load_listing()))
+        return self._loop.run(self._locked("", self._load_listing()))
 
     def known_listing(self) -> SitePages | None:
         """Return the pages as they were last listed, without asking the site."""
@@ -239,7 +239,7 @@ class WebSite:
             if not kept.page.ttl_ms:
                 return kept.page
             return kept.page._replace(ttl_ms=max(0, kept.page.ttl_ms - int(1000 * (now - kept.checked_at))))
-        return self._run(self._locked(url, self._load_page(url)))
+        return self._loop.run(self._locked(url, self._load_page(url)))
 
     def kept_page(self, url: str) -> WebPage | None:
         """Return a page as it was last read, without asking the site."""
@@ -255,11 +255,11 @@ class WebSite:
         return float((self._robots and self._robots.crawl_delay(ROBOT)) or 0)
 
     def pause(self) -> float:
-        """Return for how many more seconds the site asked not to be asked (429 and 503 with `Retry-After`)."""
+        """Return the seconds until the site accepts requests again (429 and 503, with `Retry-After`); 0 if it does."""
         return max(0.0, self._pause_until - time.monotonic())
 
     def close(self) -> None:
-        """Close the connections, and end what runs."""
+        """Close the connections, and end the child processes."""
         self._children.close()
         if self._loop.running:
             self._loop.run(self._close())
@@ -269,9 +269,6 @@ class WebSite:
     async def _close(self) -> None:
         await self._fetcher.close()
         await self._page_fetcher.close()
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._loop.run(work)
 
     async def _locked(self, key: str, work: Coroutine[Any, Any, T]) -> T:
         """Do one piece of work for a key at a time, so that many readers of a page make one request."""
