@@ -38,3 +38,15 @@ def test_only_the_first_value_and_so_many_fields_are_kept(monkeypatch: pytest.Mo
     (entry,) = read_entries(io.BytesIO(b"A=1\nA=22\nB=3\nC=444\n\n"))
     assert entry.fields == {"A": b"1", "B": b"3"}
     assert (entry.size, entry.left_out) == (7, 5)
+
+
+def test_the_values_of_one_entry_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export_format, "MAX_ENTRY_BYTES", 1_000)
+    monkeypatch.setattr(export_format, "SHORT_VALUE_BYTES", 10)
+    data = exported({"A": "a" * 1_000, "B": "b" * 20, "_SYSTEMD_UNIT": "a.service", "C": "\n" * 20})
+    first, second = read_entries(io.BytesIO(data + exported({"B": "b" * 20, "N" * 65: "long"})))
+    assert first.fields == {
+        "A": b"a" * 1_000, "B": b"b" * 10, "_SYSTEMD_UNIT": b"a.service", "C": b"\n" * 10,
+    }  # fmt: skip
+    assert first.left_out == 20
+    assert second.fields == {"B": b"b" * 20} and second.left_out == 4

@@ -73,6 +73,12 @@ def test_a_line_has_time_level_program_and_message(written: WrittenJournal) -> N
     )
 
 
+@pytest.mark.parametrize("priority", ["012", "8", "-1", "٣"])
+def test_a_level_that_syslog_does_not_have_is_left_out(written: WrittenJournal, priority: str) -> None:
+    written.write("it sank", PRIORITY=priority, _PID="", SYSLOG_PID="7" * 11)
+    assert text_of(made(written), NGINX) == "2026-11-18T12:00:00.000Z nginx: it sank\n"
+
+
 def test_a_message_cannot_look_like_another_entry(written: WrittenJournal) -> None:
     written.write("first\n2026-11-18T12:00:00.000Z INFO sshd[1]: Accepted\x1b[31m\r\nlast", SYSLOG_IDENTIFIER="a\nb")
     assert text_of(made(written), NGINX) == (

@@ -22,6 +22,7 @@ FIELDS = (
 """The fields that a line needs."""
 KERNEL = "kernel"
 """The name of the log of the kernel's messages."""
+MAX_PID_DIGITS = 10
 _LEVELS = ("EMERG", "ALERT", "CRITICAL", "ERROR", "WARNING", "NOTICE", "INFO", "DEBUG")
 _INDENT = b"\n    "
 _KEY_LINE = re.compile(rb"[A-Za-z0-9+/=]{40,}").fullmatch
@@ -56,10 +57,10 @@ def line_of(entry: ExportedEntry, most: int = MAX_SHOWN_LINE_BYTES) -> bytes:
     moment = moment_of(entry)
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(min(moment, 253_402_300_799)))
     priority = entry.text("PRIORITY")
-    level = f" {_LEVELS[int(priority)]}" if priority in "01234567" and priority else ""
+    level = f" {_LEVELS[int(priority)]}" if len(priority) == 1 and priority in "01234567" else ""
     name = entry.text("SYSLOG_IDENTIFIER") or entry.text("_COMM") or "unknown"
     process = entry.text("_PID") or entry.text("SYSLOG_PID")
-    number = f"[{process}]" if process.isdecimal() else ""
+    number = f"[{process}]" if process.isdecimal() and len(process) <= MAX_PID_DIGITS else ""
     head = f"{stamp}.{int(moment * 1000) % 1000:03}Z{level} {' '.join(name[:256].split())}{number}: "
     message = entry.fields.get("MESSAGE", b"").rstrip(b"\n")
     more = entry.left_out + max(0, len(message) - most)
@@ -80,11 +81,11 @@ def _as_utf8(message: bytes, most: int) -> bytes:
 
 
 def has_text(line: bytes, text: str, redact: bool) -> bool:
-    """Return whether a line has a text, which is casefolded. What is not shown is not searched."""
+    """Return whether the shown part of a line contains a text, which must be casefolded."""
     if text.isascii() and text.encode() not in line.lower():
         return False
     if redact and _KEY_LINE(line.partition(b": ")[2].strip()):
-        return False  # it may be a line of a private key, of which the other lines are not known here
+        return False  # it may be a line of a private key: the lines before it are not known here
     return text in render(line, 0, BytesContent(line), redact=redact, cut=False).casefold()
 
 

@@ -13,12 +13,17 @@ from typing import IO
 
 import msgspec
 
-__all__ = ["MAX_FIELDS", "MAX_FIELD_BYTES", "ExportedEntry", "read_entries"]
+__all__ = ["MAX_ENTRY_BYTES", "MAX_FIELDS", "MAX_FIELD_BYTES", "ExportedEntry", "read_entries"]
 
 MAX_FIELD_BYTES = 1 << 20
 """Bytes of one value that are kept. A program may send up to 768 MiB."""
-MAX_FIELDS = 1_024
-"""Fields of one entry that are kept, as many as systemd accepts."""
+MAX_ENTRY_BYTES, SHORT_VALUE_BYTES = 8 << 20, 4 << 10
+"""After `MAX_ENTRY_BYTES` of one entry, at most `SHORT_VALUE_BYTES` of each further value are kept: whole names of
+units, which decide who may read the entry."""
+MAX_FIELDS = 1_280
+"""Fields of one entry that are kept. systemd accepts 1,024 from a program, and adds its own."""
+MAX_NAME_BYTES = 64
+"""Bytes of the name of a field, as in systemd."""
 _SKIPPED_BYTES = 64 << 10
 _LENGTH = struct.Struct("<Q")
 
@@ -37,32 +42,34 @@ class ExportedEntry(msgspec.Struct):
 
 def read_entries(stream: IO[bytes]) -> Iterator[ExportedEntry]:
     """Yield the complete entries of a stream. It ends at the first field that is not valid."""
-    entry = ExportedEntry({})
+    entry, kept = ExportedEntry({}), 0
     while line := stream.readline(MAX_FIELD_BYTES + _SKIPPED_BYTES):
         if line == b"\n":
             if entry.fields:
                 yield entry
-            entry = ExportedEntry({})
+            entry, kept = ExportedEntry({}), 0
             continue
+        most = MAX_FIELD_BYTES if kept < MAX_ENTRY_BYTES else SHORT_VALUE_BYTES
         name, equals, value = line.partition(b"=")
         if equals:
             size = len(value) - value.endswith(b"\n") + (0 if value.endswith(b"\n") else _skip_line(stream))
-            value = value.removesuffix(b"\n")[:MAX_FIELD_BYTES]
+            value = value.removesuffix(b"\n")[:most]
         else:
             name = name.removesuffix(b"\n")
             header = stream.read(_LENGTH.size)
             if len(header) < _LENGTH.size:
                 return
             (size,) = _LENGTH.unpack(header)
-            value = stream.read(min(size, MAX_FIELD_BYTES))
-            if len(value) < min(size, MAX_FIELD_BYTES) or not _skip(stream, size - len(value)):
+            value = stream.read(min(size, most))
+            if len(value) < min(size, most) or not _skip(stream, size - len(value)):
                 return
             if stream.read(1) != b"\n":
                 return
         entry.size += size
         key = name.decode("ascii", "replace")
-        if key not in entry.fields and len(entry.fields) < MAX_FIELDS:
+        if key not in entry.fields and len(entry.fields) < MAX_FIELDS and len(name) <= MAX_NAME_BYTES:
             entry.fields[key] = value
+            kept += len(value)
             entry.left_out += size - len(value)
         else:
             entry.left_out += size
@@ -79,7 +86,7 @@ def _skip_line(stream: IO[bytes]) -> int:
 
 
 def _skip(stream: IO[bytes], size: int) -> bool:
-    """Skip some bytes. Returns whether there were as many."""
+    """Skip `size` bytes. Returns False if the stream ends before."""
     while size > 0:
         piece = stream.read(min(size, _SKIPPED_BYTES))
         if not piece:

@@ -1,7 +1,7 @@
-"""Runs journalctl within bounds: no shell, no pager, fixed arguments, an environment of our own.
+"""Runs journalctl within bounds: without a shell, a pager or the server's environment.
 
-It never gets text of a client: units, boots and cursors have grammars of their own, and a text is searched here. Every
-run is ended after `RUN_SECONDS`, or as soon as its reader has enough.
+It never gets free text from a client: units, boots and cursors are checked, and the server itself searches for `text=`.
+Every run is ended after `RUN_SECONDS`, or as soon as its reader has enough.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class JournalRun:
         self._process = process
 
     def entries(self) -> Iterator[ExportedEntry]:
-        """Yield the entries; fewer if the time is over.
+        """Yield the entries, or those until the time is over.
 
         Raises:
             SourceUnavailable: the journal cannot be read; the message says why.
@@ -84,10 +84,10 @@ class JournalRun:
 
 
 class Journalctl:
-    """The program, and the journal that it reads: a directory, or that of this machine."""
+    """The program journalctl, for the journal in a directory, or for that of this machine."""
 
     def __init__(self, directory: str) -> None:
-        # A relative folder in PATH could be one that a stranger filled.
+        # A program in a relative folder of PATH depends on where the server was started.
         folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
         program = shutil.which("journalctl", path=os.pathsep.join(folders))
         if program is None:
@@ -99,7 +99,7 @@ class Journalctl:
 
     @contextmanager
     def run(self, arguments: Sequence[str], fields: Sequence[str] = ()) -> Generator[JournalRun, None, None]:
-        """Run it for entries with these fields, or all. The process is ended when the block is left."""
+        """Run journalctl for entries with these fields, or with all. The process ends with the block."""
         chosen = [f"--output-fields={','.join(fields)}"] if fields else []
         with self._start([*self._command, "--output=export", *chosen, *arguments]) as run:
             yield run

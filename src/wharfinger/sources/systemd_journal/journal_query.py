@@ -23,6 +23,7 @@ __all__ = ["JournalQuery", "position_of_cursor", "read_journal_query", "time_of_
 _PLACES = ("tail", "after", "before")
 _FILTERS = ("since", "until", "level", "text", "boot")
 _KEPT = ("until", "level", "text", "boot")
+"""The filters that also apply to the windows before and after."""
 _ENTRY_NAMES = ("entry", "lines", "bytes")
 _CURSOR = re.compile(
     r"s=([0-9a-f]{32});i=([0-9a-f]{1,16});b=([0-9a-f]{32});m=([0-9a-f]{1,16});t=([0-9a-f]{1,16});x=([0-9a-f]{1,16})"
@@ -41,8 +42,9 @@ class JournalQuery(NamedTuple):
     lines: int | None = None
     """The number of lines of `tail=`."""
     after: str = ""
-    """The cursor of an entry, as `before`."""
+    """The cursor of the entry before the window."""
     before: str = ""
+    """The cursor of the entry after the window."""
     since: float | None = None
     until: float | None = None
     priority: int | None = None
@@ -116,13 +118,7 @@ def read_journal_query(query: Mapping[str, str]) -> JournalQuery:
         priority=_PRIORITIES.get(read_level(query["level"]), 7) if "level" in query else None,
         text=text.casefold(),
         boot=boot,
-        filters="".join(
-            [
-                f"&{name}={quote(query[name], safe=':+-')}"
-                for name in ("until", "level", "text", "boot")
-                if name in query
-            ]
-        ),
+        filters="".join([f"&{name}={quote(query[name], safe=':+-')}" for name in _KEPT if name in query]),
     )
 
 

@@ -46,7 +46,7 @@ from wharfinger.sources.windows.window_budget import has_budget
 __all__ = ["Journal", "journal"]
 
 MAX_UNITS = 5_000
-"""Units that are listed, in the order of their names. Others can be read."""
+"""The most units that are published: the first in the order of their names."""
 MAX_FILES = 10_000
 """Journal files whose times of change are compared."""
 MAX_RECENT_ENTRIES = 20_000
@@ -58,7 +58,8 @@ KEY_PREFIX = "k:"
 HOW_TO_ASK = "?tail=200, ?since=15m, ?until=2026-11-20T10:10:00Z, ?level=error, ?text=word, ?boot=-1"
 """The parameters of a journal, as people and models read them."""
 
-_PLACES = ("/var/log/journal", "/run/log/journal")
+_DIRECTORIES = ("/var/log/journal", "/run/log/journal")
+_POSITIONS = ("tail", "after", "before")
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,251}").fullmatch
 _TYPE = re.compile(r".\.(service|socket|device|mount|automount|swap|target|path|timer|slice|scope)$").search
 
@@ -157,7 +158,7 @@ class Journal(Source):
         try:
             self._partly = self._reader.journalctl.hides_entries()
             if not self._files():
-                raise UnusableSource(f"There are no journal files in {directory or ' or '.join(_PLACES)}.")
+                raise UnusableSource(f"There are no journal files in {directory or ' or '.join(_DIRECTORIES)}.")
         except SourceUnavailable as error:
             raise UnusableSource(str(error)) from None
 
@@ -183,7 +184,7 @@ class Journal(Source):
             SourceUnavailable: the directory no longer exists.
         """
         found: list[tuple[str, int, int, int]] = []
-        places = [self.directory] if self.directory else [place for place in _PLACES if os.path.isdir(place)]
+        places = [self.directory] if self.directory else [place for place in _DIRECTORIES if os.path.isdir(place)]
         try:
             for place in places:
                 with os.scandir(place) as top:
@@ -227,7 +228,7 @@ class Journal(Source):
         return [name for name in self._logs() if reads(self.uri_of(name))]
 
     def _sees(self) -> Sees:
-        """Return whether the caller may read an entry: what is about a unit belongs to the log of that unit."""
+        """Return a function that says whether the caller may read an entry, by the log of the entry's unit."""
         if reads_all_below(self.uri):
             return lambda entry: True
         reads = readable_uris()
@@ -249,7 +250,7 @@ class Journal(Source):
         """Return the log of a URI without query; an empty string for the directory.
 
         Raises:
-            ResourceNotFound: there is none.
+            ResourceNotFound: there is no such log.
         """
         if uri in (self.uri, self.uri + "/"):
             return ""
@@ -260,7 +261,7 @@ class Journal(Source):
             raise ResourceNotFound(uri)
         return name
 
-    def _asked(self, uri: str) -> tuple[str, str, JournalQuery]:
+    def _parse(self, uri: str) -> tuple[str, str, JournalQuery]:
         base, written = split_query(uri)
         try:
             log = self._locate(base)
@@ -314,7 +315,7 @@ class Journal(Source):
             InvalidArgument: the window is not possible; the message says why.
         """
         files = tuple(self._files())
-        _, log, query = self._asked(uri)
+        _, log, query = self._parse(uri)
         found = self._resource(log, uri)
         if uri == self.uri + "/":
             found.uri = uri
@@ -344,7 +345,7 @@ class Journal(Source):
             InvalidArgument: the window is not possible; the message says why.
         """
         began = time.time()
-        base, log, query = self._asked(uri)
+        base, log, query = self._parse(uri)
         if not log:
             return self._read_directory(uri)
         if query.entry:
@@ -419,7 +420,7 @@ class Journal(Source):
         Raises:
             ResourceNotFound: there is no such log.
         """
-        _, log, _ = self._asked(uri)
+        _, log, _ = self._parse(uri)
         if not log:
             raise ResourceNotFound(uri)
         return self._text(log)
@@ -454,7 +455,7 @@ class Journal(Source):
             SourceUnavailable: it cannot; the message says why.
         """
         if not self._files():
-            raise SourceUnavailable(f"There are no journal files in {self.directory or ' or '.join(_PLACES)}.")
+            raise SourceUnavailable(f"There are no journal files in {self.directory or ' or '.join(_DIRECTORIES)}.")
         return self._reader.newest(ALL if self.unit is None else self.unit, lambda entry: True)
 
     def _prepare(self) -> None:
@@ -471,7 +472,7 @@ class Journal(Source):
             version = digest(*self._logs())
         else:
             try:
-                version = self._version(*self._asked(uri)[1:])
+                version = self._version(*self._parse(uri)[1:])
             except InvalidArgument as error:
                 version = digest(str(error))
         self._remember(uri, files, version)
@@ -521,7 +522,7 @@ def _links(base: str, query: JournalQuery, selection: JournalSelection, began: f
     if selection.after and not (selection.closed and query.until is not None):
         found[NEXT] = with_query(base, f"after={position_of_cursor(selection.after)}") + filters
     elif not selection.after and query.until is None:
-        found[NEXT] = with_query(base, f"since={began:.3f}") + filters  # nothing was written until now
+        found[NEXT] = with_query(base, f"since={began:.3f}") + filters  # there are no entries yet
     if selection.before:
         tail = f"&tail={query.lines}" if query.lines else ""
         since = "" if query.since is None or query.forward else f"&since={query.since:.3f}"
@@ -551,6 +552,3 @@ def _remarks(
     if query.plain and not has_budget():  # the tool gives this hint itself
         notes.append(f"Parts of it: {HOW_TO_ASK}")
     return [remark(str(following or previous or uri), " ".join(notes))] if notes else []
-
-
-_POSITIONS = ("tail", "after", "before")
