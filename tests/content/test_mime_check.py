@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,12 @@ def test_a_contradiction_is_explained(declared: str, content: bytes | str, why: 
 )
 def test_what_fits_is_not_reported(declared: str, content: bytes | str) -> None:
     assert contradiction(declared, content) == ""
+
+
+@pytest.mark.parametrize("charset", ["zlib", "bz2", "hex", "rot13", "uu"])
+def test_codecs_that_are_not_encodings_of_text_are_reported_and_not_run(charset: str) -> None:
+    declared = f"text/plain; charset={charset}"
+    assert contradiction(declared, zlib.compress(bytes(1 << 20))) == f"declared {declared}, but it is not {charset}"
 
 
 def test_only_complete_json_of_a_bounded_size_is_parsed() -> None:

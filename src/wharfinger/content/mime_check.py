@@ -1,8 +1,7 @@
-"""Finds MIME types that contradict the content which they are declared for.
+"""Finds contents that contradict their declared MIME types.
 
 A declared type that has a signature needs that signature, a textual type needs text, and JSON and XML need their
-syntax. Nothing is said about types without a signature, about empty content, or about text that could be of several
-types.
+syntax. Types without a signature, empty content and text that could be of several types are not checked.
 """
 
 from __future__ import annotations
@@ -134,7 +133,8 @@ def _decodes(data: bytes, charset: str, complete: bool) -> bool:
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         charset = "utf-16"
     try:
+        "".encode(charset)  # refuses codecs that are no encodings of text, such as zlib: they could unpack a bomb
         codecs.getincrementaldecoder(charset)().decode(data, final=complete)
-    except (LookupError, UnicodeDecodeError, AttributeError, TypeError, AssertionError):
+    except (LookupError, ValueError, AttributeError, TypeError, AssertionError):
         return False
     return True
