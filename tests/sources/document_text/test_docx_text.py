@@ -11,6 +11,7 @@ from typing import Any
 import docx
 import pytest
 from docx.enum.section import WD_SECTION
+from docx.enum.style import WD_STYLE_TYPE
 from docx.oxml import OxmlElement, parse_xml
 from docx.oxml.ns import nsdecls, qn
 
@@ -84,6 +85,18 @@ def test_lists_and_titles_are_markdown(pages_of: PagesOf) -> None:
         document.add_paragraph(text, style="List Bullet")
     document.add_paragraph("calm\tsea")
     assert pages_of("a.docx", saved(document)) == ["# Pilot\n\n- fog\n- rain\n\ncalm\tsea"]
+
+
+def test_a_style_inherits_from_the_style_that_it_is_based_on(pages_of: PagesOf) -> None:
+    document = docx.Document()
+    for base in ("Heading 2", "Title", "List Bullet"):
+        for number in range(4):
+            style: Any = document.styles.add_style(f"My {base} {number}", WD_STYLE_TYPE.PARAGRAPH)
+            style.base_style = document.styles[base if number == 0 else f"My {base} {number - 1}"]
+            document.add_paragraph("tide", style=style.name)
+    (text,) = ["\n".join(pages_of("a.docx", saved(document)))]
+    assert [text.count(line) for line in ("## tide", "- tide")] == [4, 4]
+    assert text.count("# tide") == 8
 
 
 def run(text: str, tag: str = "w:t") -> str:

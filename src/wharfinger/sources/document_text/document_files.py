@@ -1,4 +1,4 @@
-"""The documents of a folder: the text of PDF, DOCX, PPTX and EPUB files, beside the files themselves.
+"""The text of the documents in a folder: PDF, DOCX, PPTX and EPUB files.
 
 The bytes of a file come from a descriptor that the folder opened, never from a path, and go to a process that parses
 them (`parser_pool`). The text is kept in memory under the identity, size and times of the file, as long as there is
@@ -45,9 +45,9 @@ MAX_DOCUMENT_BYTES = 64 << 20
 KEPT_BYTES = 64 << 20
 """Memory for the texts of one folder's documents."""
 FAILED_SECONDS = 300.0
-"""How long a document that could not be parsed is not tried again, unless it changes."""
+"""Seconds before a document that could not be parsed is parsed again, unless it changes."""
 READ_PATIENCE, SEARCH_PATIENCE = 20.0, 3.0
-"""Seconds for which a read, or a search, waits for a process that parses."""
+"""Seconds that a read, or a search, waits for a free process."""
 MAX_TRIES = 3
 """Attempts to read a file that changes during the read."""
 
@@ -59,7 +59,7 @@ class _Unreadable(Exception):
 
 
 class _Failure:
-    """Why a document has no text, and until when it is not tried again (monotonic clock)."""
+    """Why a document has no text, and when it may be parsed again (monotonic clock)."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -134,7 +134,7 @@ class DocumentFiles:
     # Finding
 
     def text(self, uri: str, kind: str) -> Iterator[str]:
-        """Yield the text of each page of a document; nothing if it has none.
+        """Yield the text of each page of a document, or nothing if it has no text.
 
         Raises:
             ResourceNotFound: there is no such file.
@@ -204,7 +204,7 @@ class DocumentFiles:
     def _pages(
         self, key: Key, uri: str, format: DocumentFormat, content: FileContent, patience: float
     ) -> DocumentPages:
-        """Return the pages of a file, which are kept, parsed now, or parsed by another thread.
+        """Return the pages of a file, which may be kept, parsed now, or parsed by another thread.
 
         Raises:
             _Unreadable: the file has no text.

@@ -33,7 +33,7 @@ class DocumentQuery(NamedTuple):
     first: int = 1
     last: int | None = None
     whole: bool = True
-    """Whether the text of all pages is wanted (`?text`)."""
+    """Whether all pages are requested (`?text`)."""
     window: Window | None = None
 
 
@@ -53,10 +53,10 @@ def pages_uri(uri: str, first: int, last: int | None = None) -> str:
 
 
 def read_document_query(uri: str) -> tuple[str, DocumentQuery]:
-    """Return the URI of a document, and what is wanted of it.
+    """Return the URI of a document, and the requested pages.
 
     Raises:
-        InvalidArgument: the query is not one of these; the message says which are possible.
+        InvalidArgument: the query is not one of these; the message shows valid ones.
     """
     document, _, text = uri.partition("?")
     values: dict[str, str] = {}

@@ -27,6 +27,8 @@ __all__ = ["example", "read_docx"]
 
 MAX_COLUMNS = 1_000
 """The most columns of a table that are read: a span of cells can state any number."""
+MAX_STYLE_DEPTH = 20
+"""The most styles that one style inherits from."""
 
 _HEADING = re.compile(r"heading ([1-9])$", re.IGNORECASE).match
 _LIST = re.compile(r"list (?!paragraph|continue)", re.IGNORECASE).match
@@ -34,7 +36,7 @@ _MATH_TEXT = "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"
 _FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _PARAGRAPH, _TABLE, _ROW, _CELL = qn("w:p"), qn("w:tbl"), qn("w:tr"), qn("w:tc")
 _LEFT_OUT = frozenset((qn("w:pPr"), qn("w:rPr"), qn("w:moveFrom"), qn("w:del"), _FALLBACK))
-"""Properties, what was moved away or deleted, and what other readers show instead of a drawing."""
+"""Properties, text that was moved away or deleted, and the replacement of a drawing for other programs."""
 _CHARACTERS = {
     qn("w:tab"): "\t",
     qn("w:ptab"): "\t",
@@ -42,7 +44,8 @@ _CHARACTERS = {
     qn("w:noBreakHyphen"): "-",
 }
 _NOTES = {qn("w:footnoteReference"): "", qn("w:endnoteReference"): "e"}
-"""What stands before the number of a note."""
+"""The prefix of the number of a note."""
+_NOTE = re.compile(r"\[\^(e?\d{1,9})\]")
 _BREAK = "\f"
 """A page break in the text of a paragraph."""
 
@@ -97,9 +100,6 @@ def _end(section: list[_Block], body: _Body, pages: PageList) -> list[_Block]:
         notes = [f"[^{key}]: {body.notes.get(key, '')}".rstrip() for key in dict.fromkeys(_NOTE.findall(text))]
         pages.add("\n\n".join([text, *notes]))
     return []
-
-
-_NOTE = re.compile(r"\[\^(e?\d{1,9})\]")
 
 
 class _Body:
@@ -175,7 +175,7 @@ class _Body:
             yield _Block(_BREAK)
 
     def characters(self, element: Any, boxes: list[Any]) -> Iterator[str]:
-        """Yield the text of a paragraph, and put the text boxes in it into `boxes`."""
+        """Yield the text of a paragraph, and add its text boxes to `boxes`."""
         for child in element.iterchildren():
             tag = child.tag
             if tag in (qn("w:t"), _MATH_TEXT):
@@ -218,26 +218,26 @@ def _styles(document: Any) -> dict[str, _Style]:
     except KeyError:  # python-docx would open its own template
         return {}
     styles: dict[str, _Style] = {}
-    for style in document.styles:
+    for each in document.styles:
+        style, known = each, set[str]()
         level, item, title = 0, False, False
-        known: set[str] = set()
-        while style is not None and style.style_id not in known and len(known) < 20:
+        while style is not None and style.style_id not in known and len(known) < MAX_STYLE_DEPTH:
             known.add(style.style_id)
             name = style.name or ""
             if found := _HEADING(name):
                 level = int(found[1])
                 break
-            if name.lower() == "title" or _LIST(name):
-                title, item = name.lower() == "title", name.lower() != "title"
+            title = name.lower() == "title"
+            item = _LIST(name) is not None
+            if title or item:
                 break
             style = style.base_style if hasattr(style, "base_style") else None
-        for identity in list(known)[:1]:
-            styles.setdefault(identity, _Style(level, item, title))
+        styles.setdefault(each.style_id, _Style(level, item, title))
     return styles
 
 
 def _notes(document: Any) -> dict[str, str]:
-    """Return the footnotes and endnotes by what stands in the text."""
+    """Return the footnotes and endnotes by their marks in the text."""
     notes: dict[str, str] = {}
     kinds = ((RELATIONSHIP_TYPE.FOOTNOTES, "w:footnote", ""), (RELATIONSHIP_TYPE.ENDNOTES, "w:endnote", "e"))
     for relationship, tag, prefix in kinds:

@@ -9,7 +9,7 @@ import msgspec
 __all__ = ["MAX_PAGES", "MAX_TEXT_CHARACTERS", "ExtractedText", "PageList", "Refused", "TooMuchText", "plain"]
 
 MAX_PAGES = 10_000
-"""The most pages that are read. Of a longer document, the rest is left out, and the answer says so."""
+"""The most pages that are read. The rest of a longer document is left out, and the answer says so."""
 MAX_TEXT_CHARACTERS = 8 << 20
 """The most characters of all pages together; a novel has about half a million."""
 

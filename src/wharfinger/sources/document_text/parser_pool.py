@@ -1,8 +1,8 @@
 """The processes that parse documents: a few, started when they are needed, and ended when they are idle.
 
 Each process parses documents of one format, one after another (`child_program`). A document that crashes or hangs it
-costs only its own caller an answer: the process is ended, and the next document gets another one. Callers are threads;
-those that find all processes busy wait, in turn.
+costs only its own caller an answer: the process is ended, and the next document gets another one. Callers are threads,
+which wait if all processes are busy.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _PROGRAM = (
 
 
 class ContentChanged(OSError):
-    """The document has become shorter while it was read."""
+    """The document became shorter while it was read."""
 
 
 class _Parser:
-    """A child process."""
+    """A child process that parses documents of one format."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -80,6 +80,7 @@ class _Parser:
         Raises:
             OSError: the document cannot be read.
         """
+        self.timed_out = False  # the timer of the last document may have run when it was already answered
         timer = threading.Timer(SECONDS, self._time_out)
         timer.daemon = True
         timer.start()
@@ -171,7 +172,7 @@ class ParserPool:
         Args:
             kind: The format: `pdf`, `docx`, `pptx` or `epub`.
             content: The bytes. They are read again if a process that was idle had ended.
-            owner: Whose documents `cancel` ends.
+            owner: The object whose documents `cancel` ends.
             patience: Seconds to wait for a free process.
 
         Raises:

@@ -49,10 +49,10 @@ def read_pdf(data: bytes, pages: PageList) -> None:
     if not readable:
         raise Refused("it is damaged: none of its pages can be read")
     if unreadable:
-        del pages.pages[readable:]  # pages that it only claims to have
+        del pages.pages[readable:]  # the document only claims to have these pages
         pages.cut = f"{unreadable:,} of its {number:,} pages are damaged, and empty or left out here."
     elif number > MAX_PAGES:
-        pages.add("")  # does not fit, which is why it is said that pages are missing
+        pages.add("")  # raises TooMuchText, with the sentence about missing pages
 
 
 def _join(hyphen: re.Match[str]) -> str:

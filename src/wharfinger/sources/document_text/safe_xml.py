@@ -1,4 +1,4 @@
-"""Parses XML that strangers wrote: without entities, document types and the network. Runs in the child process.
+"""Parses untrusted XML without entities, document types and the network. Runs in the child process.
 
 libxml2 itself limits the depth of elements (256), the length of texts, and how far entities may grow.
 """
@@ -13,7 +13,7 @@ __all__ = ["NotXML", "parse_xml"]
 _etree: Any = import_module("lxml.etree")
 
 NotXML: type[SyntaxError] = _etree.XMLSyntaxError
-"""Raised for what is not well-formed XML."""
+"""The error for XML that is not well-formed."""
 
 
 def parse_xml(data: bytes) -> Any:
