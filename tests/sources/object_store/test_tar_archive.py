@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import subprocess
 import sys
 import tarfile
 import threading
+import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -257,6 +261,45 @@ def test_an_archive_of_the_largest_size_is_read_and_a_larger_one_refused(
     monkeypatch.setattr(unpacked_bytes, bound, size - 1)
     with pytest.raises(UnusableSource, match="MiB decompressed: unpack it"):
         objects(f"tar:{path}")
+
+
+@pytest.mark.parametrize(("ending", "pack_stream"), [("bz2", bz2.compress), ("xz", lzma.compress)])
+def test_many_empty_streams_before_an_archive_take_linear_time(
+    tmp_path: Path, ending: str, pack_stream: Callable[[bytes], bytes]
+) -> None:
+    plain = pack(tmp_path / "plain.tar", entry("a", b"content")).read_bytes()
+    padding = bytes(40_000)
+    path = tmp_path / f"a.tar.{ending}"
+    path.write_bytes(pack_stream(b"") * 60_000 + padding + pack_stream(plain) + padding)
+    began = time.process_time()
+    assert bytes_of(objects(f"tar:{path}"), "a") == b"content"
+    assert time.process_time() - began < 8
+
+
+def test_parts_of_sparse_files_are_bounded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one", "two"):
+        with (tmp_path / name).open("wb") as file:
+            file.write(b"x")
+            file.seek(1 << 20)
+            file.write(b"x")
+    tar("-cSf", "a.tar", "one", "two", cwd=tmp_path)
+    monkeypatch.setattr(tar_archive, "MAX_EXTENTS", 2)
+    with pytest.raises(UnusableSource, match="sparse files have more than 2 parts"):
+        objects(f"tar:{tmp_path}/a.tar")
+    monkeypatch.setattr(tar_archive, "MAX_EXTENTS", 10)
+    assert keys(objects(f"tar:{tmp_path}/a.tar")) == ["one", "two"]
+
+
+def test_long_names_that_are_withheld_take_no_memory(tmp_path: Path) -> None:
+    long = [entry(f"{number}" + "n" * 200_000, b"") for number in range(3)]
+    path = pack(tmp_path / "a.tar", entry("a", b"1"), *long, long[0], format=tarfile.GNU_FORMAT)
+    tracemalloc.start()
+    try:
+        source = objects(f"tar:{path}")
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "(3 withheld" in source.store.describe() and kept < 500_000
 
 
 @pytest.mark.parametrize(("size", "refused"), [(16 << 20, False), ((16 << 20) + 1, True)])

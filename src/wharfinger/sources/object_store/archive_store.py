@@ -37,7 +37,7 @@ MAX_MEMBERS = 300_000
 MAX_NAME_BYTES = 1_024
 """Bytes of the name of a member, as of a key in S3. Members with a longer name are withheld."""
 MAX_RATIO, RATIO_MIN_BYTES = 250, 16 << 20
-"""Data that grows more than `MAX_RATIO` times when it is decompressed, and beyond `RATIO_MIN_BYTES`, is taken for a
+"""Data that grows more than `MAX_RATIO` times when it is decompressed, and beyond `RATIO_MIN_BYTES`, is refused as a
 bomb."""
 
 FileStamp = tuple[int, int, int, int]

@@ -3,7 +3,8 @@
 A tar archive has no directory: its headers are read once, from the first to the last, and their offsets are kept.
 `tarfile` parses the headers (ustar, pax and GNU); this module bounds what it reads, because an archive is untrusted:
 
-- All headers of one member together are bounded, and so are their number and the global ones.
+- All headers of one member together are bounded, and so are their number, the global ones, and the parts of sparse
+  files.
 - Members are withheld (neither listed nor read) if their path leads out of the archive, or if they are links, devices
   or pipes. Of several members with the same name, the last one counts, as when tar unpacks the archive.
 - A sparse file that declares to grow more than 250 times is not read. (For compressed archives, see `unpacked_bytes`.)
@@ -45,6 +46,8 @@ MAX_CHECKED_BYTES = 256 << 20
 """Bytes at the beginning of an archive whose checksums are the versions of their members. This takes half a second."""
 MAX_DIGITS = 100
 """Digits in a row in extended headers. Some versions of `tarfile` take quadratic time for them (CVE-2024-6232)."""
+MAX_EXTENTS = 500_000
+"""Parts of all sparse files of an archive: each takes about 200 bytes of memory, but as few as 10 of a header."""
 LATEST_SECONDS = 253_402_300_799
 """The last second of the year 9999."""
 
@@ -174,7 +177,7 @@ def _index(content: RandomAccess) -> tuple[dict[str, TarMember], int]:
     archive.pax_headers = {}
     members: dict[str, TarMember] = {}
     others: set[str] = set()
-    at = count = end = 0
+    at = count = end = extents = 0
     while content.read(at, tarfile.BLOCKSIZE).strip(b"\0"):  # the end is a block of zeros, or that of the file
         file.seek(at)
         file.left = MAX_HEADER_BYTES
@@ -191,6 +194,9 @@ def _index(content: RandomAccess) -> tuple[dict[str, TarMember], int]:
         if archive.offset <= at or found.size < 0:
             raise ValueError(f"the header at byte {at:,} has an impossible size")
         at = archive.offset
+        extents += len(found.sparse or ())
+        if extents > MAX_EXTENTS:
+            raise ValueError(f"its sparse files have more than {MAX_EXTENTS:,} parts")
         if found.isdir():
             continue
         name = _name_of(found.name)
@@ -200,12 +206,15 @@ def _index(content: RandomAccess) -> tuple[dict[str, TarMember], int]:
             end = max(
                 end, *(begin + length for _, begin, length in member.extents or [(0, member.offset, member.size)])
             )
+        if not stays_inside(name):
+            others.add(digest(name))  # a name may have as many bytes as the headers
+            continue
         members.pop(name, None)  # it is replaced, as when the archive is unpacked
         others.discard(name)
-        if member is not None and stays_inside(name):
-            members[name] = member
-        else:
+        if member is None:
             others.add(name)
+        else:
+            members[name] = member
     if isinstance(content, GzipBytes):
         content.finish()
     if end > content.size:

@@ -48,7 +48,7 @@ INPUT_BYTES = 16 << 10
 MAX_POINTS = 256
 """Copies of the decompressor of one gzip file. If there are more, every second one is dropped."""
 MAX_STREAMS = 4
-"""Streams of the last reads that can be continued."""
+"""Streams of the last reads that are kept, so that later reads can continue them."""
 
 DAMAGE = (zlib.error, lzma.LZMAError, EOFError, ValueError, OSError)
 """What reading damaged data raises."""
@@ -80,8 +80,9 @@ def open_unpacked(file: IO[bytes]) -> RandomAccess:
     The size of a gzip file is that of the bytes that were decompressed so far.
 
     Raises:
-        ValueError: the compression is not supported, or the data grows too much.
-        EOFError: it is truncated. Also other exceptions of `DAMAGE` if it is damaged.
+        ValueError: the compression is not supported, or the data grows beyond a bound.
+        EOFError: it is truncated.
+        zlib.error, lzma.LZMAError, OSError: it is damaged.
     """
     packed = _FileBytes(file)
     head = packed.read(0, 6)
@@ -163,7 +164,7 @@ class GzipBytes:
                 return piece
 
     def _note(self, stream: _Position) -> None:
-        """Check how far the data has grown, and keep a copy of the stream if it is far enough from the last one."""
+        """Check the growth of the data, and keep a copy of the stream if the last copy is far enough before it."""
         _refuse_growth(stream.packed, stream.unpacked, MAX_UNPACKED_BYTES)
         with self._lock:
             self.size = max(self.size, stream.unpacked)
@@ -216,15 +217,19 @@ def _spooled(packed: RandomAccess, make: Callable[[], _Decompressor]) -> RandomA
     try:
         machine, at, size = make(), 0, 0
         while True:
-            data = packed.read(at, INPUT_BYTES) if machine.needs_input or machine.eof else b""
-            at += len(data)
-            if machine.eof:
-                data = (machine.unused_data + data).lstrip(b"\0")
-                if not data and at >= packed.size:
+            data = machine.unused_data.lstrip(b"\0") if machine.eof else b""
+            if machine.needs_input or (machine.eof and not data):
+                data = packed.read(at, INPUT_BYTES)
+                if not data and machine.eof:
                     break
+                if not data:
+                    raise EOFError("its compressed data is truncated")
+                at += len(data)
+            if machine.eof:  # another stream follows, after padding
+                data = data.lstrip(b"\0")
+                if not data:
+                    continue
                 machine = make()
-            elif machine.needs_input and not data:
-                raise EOFError("its compressed data is truncated")
             piece = machine.decompress(data, PIECE_BYTES)
             size += len(piece)
             _refuse_growth(at, size, MAX_SPOOLED_BYTES)
