@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -82,6 +83,28 @@ def test_a_child_gets_no_variables_and_only_the_files_it_is_given(
     finally:
         os.close(given)
         os.close(other)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not have all limits")
+def test_limits_are_lowered_and_never_raised() -> None:
+    code = (
+        "import resource; from wharfinger.sources.child_main import set_limits; "
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (20, 30)); "
+        "set_limits({'RLIMIT_NOFILE': 25, 'RLIMIT_CORE': 0, 'RLIMIT_AS': 1 << 30, 'RLIMIT_UNKNOWN': 1}); "
+        "print(*map(resource.getrlimit, (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE, resource.RLIMIT_AS)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == f"(20, 20) (0, 0) ({1 << 30}, {1 << 30})"
+
+
+def test_relative_folders_of_modules_are_those_of_the_parent(
+    children: ChildProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "called_elsewhere.py").write_text("def main(data):\n    return data\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("lib")
+    assert children.run("called_elsewhere", b"reply", BOUNDS) == b"reply"
 
 
 def test_the_reply_is_bounded(children: ChildProcesses) -> None:

@@ -1,16 +1,22 @@
-"""The script of a child process (see `child_process`). Until the limits are set, it imports the standard library only.
+"""The script of a child process (see `child_process`). It imports only the standard library before it sets the limits.
 
 The first line of stdin is JSON with the limits, the path of modules and the name of one; the rest is the request.
 """
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import os
+import signal
 import sys
+from collections.abc import Mapping
 
-__all__ = ["MEMORY_EXIT_CODE", "OUTPUT_EXIT_CODE", "REFUSED", "REPLIED", "ChildRefused", "main"]
+if sys.platform != "win32":
+    import resource
+
+__all__ = ["MEMORY_EXIT_CODE", "OUTPUT_EXIT_CODE", "REFUSED", "REPLIED", "ChildRefused", "main", "set_limits"]
 
 REPLIED, REFUSED = b"0", b"1"
 """The first byte of the output says whether a reply or the message of `ChildRefused` follows."""
@@ -22,9 +28,19 @@ class ChildRefused(Exception):
 
 
 def main() -> int:
-    """Read a request from stdin, and write the reply to stdout. Returns the exit code."""
+    """Read a request from stdin, write the reply to stdout, and return the exit code."""
     head = json.loads(sys.stdin.buffer.readline())
-    _set_limits(head["seconds"], head["memory"], head["output"])
+    if sys.platform != "win32":
+        signal.alarm(head["seconds"])  # ends this process even if the process that started it was killed
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # so that a write fails with EFBIG instead
+    set_limits(
+        {
+            "RLIMIT_AS": head["memory"],
+            "RLIMIT_CPU": 2 * head["seconds"],  # several threads may run at once
+            "RLIMIT_FSIZE": head["output"],
+            "RLIMIT_CORE": 0,
+        }
+    )
     sys.path[:] = head["path"]
     # This script is `__main__`, but the module raises the class that it imports.
     refused = importlib.import_module("wharfinger.sources.child_main").ChildRefused
@@ -46,29 +62,30 @@ def main() -> int:
 
 
 def _exit_code_of(error: OSError) -> int:
-    import errno
-
     return {errno.EFBIG: OUTPUT_EXIT_CODE, errno.ENOMEM: MEMORY_EXIT_CODE}.get(error.errno or 0, 1)
 
 
-def _set_limits(seconds: int, memory: int, output: int) -> None:
-    """Limit this process. SIGALRM ends it even if the process that started it was killed."""
+def set_limits(limits: Mapping[str, int]) -> None:
+    """Limit this process for the rest of its life, with the names of `resource`. A limit is never raised.
+
+    The limits that the system does not have are left out. Windows has none, and only Linux has `RLIMIT_AS`: elsewhere it
+    is ignored or refused.
+
+    Raises:
+        OSError, ValueError: Linux refused a limit.
+    """
     if sys.platform == "win32":
         return
-    import resource
-    import signal
-
-    signal.alarm(seconds)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # so that a write fails with EFBIG instead
-    for kind, most in (
-        (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_CPU, 2 * seconds),  # several threads may run at once
-        (resource.RLIMIT_FSIZE, output),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        hard = resource.getrlimit(kind)[1]
-        limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (limit, limit))
+    for name, most in limits.items():
+        kind = getattr(resource, name, None)
+        if kind is None or (name == "RLIMIT_AS" and sys.platform != "linux"):
+            continue
+        limit = min([most, *[each for each in resource.getrlimit(kind) if each != resource.RLIM_INFINITY]])
+        try:
+            resource.setrlimit(kind, (limit, limit))
+        except (OSError, ValueError):
+            if sys.platform == "linux":
+                raise
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Runs a function in a child process with bounds on time, memory and output, for parsers of hostile data.
 
 A parser in another language may hang, abort, or take any amount of memory, and Python cannot interrupt it. So it runs
-in a process of its own, which has no environment variables, opens only the files that it is given, and ends at a bound:
+in a process of its own, which inherits no environment variables and only the files that it is given, and ends at a
+bound:
 
 1. `child_main.py` starts as a script of the standard library alone. It reads the limits and the request from stdin,
    sets the limits of the process, and only then imports the module with the parser.
@@ -9,7 +10,7 @@ in a process of its own, which has no environment variables, opens only the file
 3. The reply is written to a temporary file, so that the limit on the size of files bounds it too.
 
 The limits of memory, processor time and files are those of the operating system (`setrlimit(2)`), which Windows does
-not have. There, only the time is bounded.
+not have. There, only the time is bounded. macOS does not limit the memory.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ class ChildStopped(Exception):
 
 
 class NoFreeChild(ChildStopped):
-    """As many others ran all the time, so that this one did not begin."""
+    """Other children ran until the time was over, so this one was not started."""
 
 
 class ChildProcesses:
-    """Runs children, and can end all that run. Several threads may use it at once."""
+    """Runs children, and can end them all. Several threads may use it at once."""
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
@@ -78,7 +79,7 @@ class ChildProcesses:
 
     def _run(self, module: str, request: bytes, bounds: ChildBounds, descriptors: Sequence[int]) -> bytes:
         head = {
-            "path": [entry or os.getcwd() for entry in sys.path],
+            "path": [os.path.abspath(entry) if os.path.exists(entry or os.curdir) else entry for entry in sys.path],
             "module": module,
             "seconds": int(bounds.seconds) + 1,
             "memory": bounds.memory,
@@ -135,7 +136,7 @@ _TIME_SIGNALS = (-14, -24)  # SIGALRM, SIGXCPU
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment of a child: nothing but what Windows needs to start a program."""
+    """Return the environment of a child, which inherits only the variable that Windows needs to start a program."""
     if sys.platform == "win32":
         return {"SYSTEMROOT": os.environ.get("SYSTEMROOT", "")}
     return {"MALLOC_ARENA_MAX": "2", "TZ": "UTC"}  # an arena for each thread would count as 128 MiB of memory

@@ -3,7 +3,7 @@
 Input: for each document its length as 8 bytes (big-endian), then its bytes. Output: for each document the length of the
 answer in the same form, then an `ExtractedText` as MessagePack.
 
-A parser may be deceived by what it parses, so the process gives up what it does not need before it reads anything:
+A document may exploit an error of its parser. So before the process reads one, it gives up what it does not need:
 memory beyond a bound, processor time, files, sockets and other programs. It has no environment. If the server ends in
 any way, even by SIGKILL, stdin is closed, and the process ends at once, also during a parse.
 """
@@ -22,6 +22,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from wharfinger.sources.child_main import set_limits
 from wharfinger.sources.document_text.page_list import ExtractedText, PageList, Refused, TooMuchText
 
 if sys.platform != "win32":
@@ -35,14 +36,23 @@ MEMORY_BYTES = 1 << 30
 """Address space of the process (Linux)."""
 TOO_MUCH_MEMORY = f"parsing it needs more than {MEMORY_BYTES >> 20} MiB of memory: split it"
 XML_ERR_NO_MEMORY = 2
-"""The code of lxml's error; libxml2 calls it so too (`xmlerror.h`)."""
+"""The code of lxml's error, which `xmlerror.h` of libxml2 defines."""
 SECONDS = 20
 """Processor time of one document, and the time that the server waits for it."""
 STANDARD_FILES = 3
 """stdin, stdout and stderr: the only files of the process, once it has loaded its parser."""
 
+LIMITS: Mapping[str, int] = {
+    "RLIMIT_AS": MEMORY_BYTES,
+    "RLIMIT_FSIZE": 0,
+    "RLIMIT_CORE": 0,
+    "RLIMIT_NPROC": 0,  # it can start no other program, unless it runs as root
+    "RLIMIT_NOFILE": STANDARD_FILES + 2,  # stdin and stdout are open twice
+}
+"""The limits of the process, once it has loaded its parser."""
+
 PARSERS: Mapping[str, str] = {"pdf": "pdf_text", "docx": "docx_text", "pptx": "pptx_text", "epub": "epub_text"}
-"""The module of each format; its function is called `read_` and the format."""
+"""The module of each format. Its function is named `read_` and the format."""
 
 ENCODINGS = ("cp437", "latin-1", "utf-16", "utf-16-be", "utf-16-le", "utf-8-sig")
 """Encodings of names and texts in documents. Python loads each on first use."""
@@ -51,7 +61,7 @@ Parser = Callable[[bytes, PageList], None]
 
 
 def main(name: str) -> None:
-    """Answer until stdin is closed."""
+    """Parse documents of this format until stdin is closed."""
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     module = importlib.import_module(f"wharfinger.sources.document_text.{PARSERS[name]}")
     parser: Parser = getattr(module, f"read_{name}")
@@ -59,7 +69,9 @@ def main(name: str) -> None:
     for encoding in ENCODINGS:
         codecs.lookup(encoding)
     _end_with_the_server()
-    _limit()
+    if sys.platform != "win32":
+        os.nice(5)
+    set_limits(LIMITS)
     while (data := _read(source)) is not None:
         _limit_processor_time()
         answer = msgspec.msgpack.encode(_extract(parser, data))
@@ -92,24 +104,6 @@ def _extract(parser: Parser, data: bytes) -> ExtractedText:
             return ExtractedText(failure=TOO_MUCH_MEMORY)
         return ExtractedText(failure=f"it is damaged ({kind}): save it again with the program that made it")
     return ExtractedText(pages=pages.pages, cut=pages.cut)
-
-
-def _limit() -> None:
-    """Limit the process for the rest of its life. A limit that the system does not know is left out."""
-    if sys.platform == "win32":
-        return
-    os.nice(5)
-    limits = {
-        "RLIMIT_FSIZE": 0,
-        "RLIMIT_CORE": 0,
-        "RLIMIT_NPROC": 0,  # it can start no other program, unless it runs as root
-        "RLIMIT_NOFILE": STANDARD_FILES + 2,  # stdin and stdout are open twice
-    }
-    if sys.platform == "linux":  # elsewhere it is ignored or refused
-        limits["RLIMIT_AS"] = MEMORY_BYTES
-    for limit, most in limits.items():
-        with contextlib.suppress(AttributeError, OSError, ValueError):
-            resource.setrlimit(getattr(resource, limit), (most, most))
 
 
 def _limit_processor_time() -> None:
