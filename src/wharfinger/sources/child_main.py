@@ -66,10 +66,10 @@ def _exit_code_of(error: OSError) -> int:
 
 
 def set_limits(limits: Mapping[str, int]) -> None:
-    """Limit this process for the rest of its life, with the names of `resource`. A limit is never raised.
+    """Limit this process for the rest of its life, by limits with their names in `resource`. A limit is never raised.
 
-    The limits that the system does not have are left out. Windows has none, and only Linux has `RLIMIT_AS`: elsewhere it
-    is ignored or refused.
+    Limits that the system does not have are left out. Windows has none; other systems than Linux ignore or refuse
+    `RLIMIT_AS`.
 
     Raises:
         OSError, ValueError: Linux refused a limit.

@@ -52,14 +52,15 @@ MAX_INFLATED_BYTES = 1 << 30
 """Bytes of a compressed member that can be read; the rest is not decompressed."""
 PIECE_BYTES = 1 << 20
 MAX_STREAMS = 4
-"""Streams of the last windows that stay open."""
+"""The most streams that stay open after a window."""
 
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 """`zipfile` decompresses other methods without a bound: 861 bytes of bzip2 became 2 GiB, more than they declared."""
 _OTHER_METHODS = {9: "deflate64", zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA", 93: "Zstandard"}
 _REGULAR = (0, stat.S_IFREG)
 _ENTRY = struct.Struct("<4s24xHHH12x")
-_HEADER_BYTES = 30  # bytes of a member's local header, before its name
+_HEADER_BYTES = 30
+"""Bytes of a member's local header, before its name."""
 _ENCRYPTED = 0x1
 
 _OpenZip = OpenArchive[zipfile.ZipFile, zipfile.ZipInfo]
@@ -78,7 +79,21 @@ class ZipStore(ArchiveStore[zipfile.ZipFile, zipfile.ZipInfo]):
 
     def open(self) -> _OpenZip:
         """Open the file, and read its directory."""
-        return _open(self.path)
+        file = _BoundedFile(self.path)
+        try:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise ValueError("it is not a regular file")
+            archive = zipfile.ZipFile(file)
+        except BaseException:
+            file.close()
+            raise
+        file.opened = True
+        alone = _without_overlaps(archive.infolist())
+        members = {info.filename: info for info in alone if not info.is_dir() and _safe(info)}
+        directories = sum(info.is_dir() for info in archive.infolist())
+        withheld = len(archive.infolist()) - directories - len(members)
+        return OpenArchive(stamp_of_status(status), archive, sorted(members), members, withheld)
 
     def forget(self) -> None:
         """Drop the open archive and its streams."""
@@ -100,7 +115,7 @@ class ZipStore(ArchiveStore[zipfile.ZipFile, zipfile.ZipInfo]):
         member = archive.members.get(info.key)
         if member is None or _version(member) != info.version:
             raise ObjectChanged
-        _check(info.key, member)
+        _refuse_unreadable(info.key, member)
         return _Member(self, archive, member)
 
     @contextmanager
@@ -218,24 +233,6 @@ def _check_directory(data: bytes) -> None:
         at += _ENTRY.size + name + extra + comment
 
 
-def _open(path: str) -> _OpenZip:
-    file = _BoundedFile(path)
-    try:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError("it is not a regular file")
-        archive = zipfile.ZipFile(file)
-    except BaseException:
-        file.close()
-        raise
-    file.opened = True
-    alone = _without_overlaps(archive.infolist())
-    members = {info.filename: info for info in alone if not info.is_dir() and _safe(info)}
-    directories = sum(info.is_dir() for info in archive.infolist())
-    withheld = len(archive.infolist()) - directories - len(members)
-    return OpenArchive(stamp_of_status(status), archive, sorted(members), members, withheld)
-
-
 def _without_overlaps(members: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
     """Return the members that do not overlap another one."""
     ordered = sorted(members, key=lambda one: one.header_offset)
@@ -256,7 +253,7 @@ def _safe(member: zipfile.ZipInfo) -> bool:
     return kind in _REGULAR and stays_inside(member.filename)
 
 
-def _check(key: str, member: zipfile.ZipInfo) -> None:
+def _refuse_unreadable(key: str, member: zipfile.ZipInfo) -> None:
     if member.flag_bits & _ENCRYPTED:
         raise UnreadableObject(f"{key} is encrypted, which is not supported: unpack it.")
     if member.compress_type not in _METHODS:
