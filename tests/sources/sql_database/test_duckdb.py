@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -307,6 +308,28 @@ def test_a_replaced_removed_or_damaged_file_is_noticed(path: Path, tmp_path: Pat
         source.read(uri)
     path.write_bytes(data)
     assert "Zoe" in str(source.read(uri).contents[0].text)
+
+
+def test_a_damaged_file_with_lock_in_its_name_is_not_reported_as_locked(tmp_path: Path, publish: Publish) -> None:
+    path = tmp_path / "clock.duckdb"
+    path.write_bytes(bytes(8) + b"DUCK" + b"\1" * 9_000)
+    with pytest.raises(DatabaseUnreachable, match=r"The DuckDB file clock\.duckdb cannot be read") as caught:
+        publish(f"duckdb:///{path}").page(None, 10)
+    assert "another process" not in str(caught.value)
+
+
+def test_closing_the_source_ends_a_view_that_is_being_read(path: Path, publish: Publish) -> None:
+    view = "CREATE VIEW slow AS SELECT sum(a.range * b.range) AS n FROM range(1000000) a, range(1000000) b;"
+    write_duckdb(path, SHOP + view)
+    source = publish(f"duckdb:///{path}", seconds=30)
+    source.page(None, 10)
+    timer = threading.Timer(0.5, source.engine.close)
+    timer.start()
+    began = time.monotonic()
+    with pytest.raises(InternalError):
+        source.read(f"{source.uri}/main/slow/rows")
+    assert time.monotonic() - began < 10
+    timer.join()
 
 
 def test_a_statement_and_a_view_are_stopped_in_time(path: Path, publish: Publish) -> None:

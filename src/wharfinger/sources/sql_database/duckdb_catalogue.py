@@ -41,7 +41,7 @@ _KEY_TYPE = re.compile(
     r"U?(?:TINY|SMALL|BIG|HUGE)?INT(?:EGER)?|DECIMAL.*|VARCHAR|BOOLEAN|UUID|DATE|TIME|TIMESTAMP.*|BLOB|ENUM.*",
     re.DOTALL,
 ).fullmatch
-"""Types whose values are equal after a conversion to text and back."""
+"""Types whose values do not change when they are converted to text and back."""
 
 
 def quoted(name: str) -> str:

@@ -1,12 +1,12 @@
 """DuckDB files: rows in windows, read-only statements, and detection of changes.
 
-The file is open only while requests read it. DuckDB locks a file that is open for reading against writers in other
-processes, and one that is open for writing against everyone else. To open it takes about 20 ms, so it stays open for a
-tenth of a second, and for a second at most while requests follow each other.
+The file is open only while requests read it. While a process has a file open for reading, no other process can open it
+for writing; while one has it open for writing, no other can open it. Opening takes about 20 ms, so the file stays open
+for a tenth of a second, and for a second at most while requests follow each other.
 
-What is in the file may be hostile: its views are SQL. They can only read the file itself, because external access,
-extensions and changes of settings are locked when it is opened. Callers' statements are parsed and run in a child
-process (see `table_files.query_process`), since DuckDB's parser takes exponential time for some, and cannot be stopped.
+The content of the file may be hostile: its views are SQL. They can only read the file itself, because external access,
+extensions and changes of settings are disabled. Callers' statements are parsed and run in a child process (see
+`table_files.query_process`), because DuckDB's parser takes exponential time for some, and cannot be stopped.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ CHILD_MEMORY_BYTES = 1 << 30
 _PROCESS = "wharfinger.sources.table_files.query_process"
 
 LOCK_SECONDS = 1.0
-"""How long a request waits for a writer that has locked the file, unless a request before it has waited in vain."""
+"""How long a request waits for a writer that has locked the file, unless the previous one could not open it either."""
 IDLE_SECONDS = 0.1
 """Time after the last request when the file is closed."""
 OPEN_SECONDS = 1.0
-"""Time after which the file is closed as soon as no request reads it, so that writers can open it."""
+"""Time after which the file is closed immediately when no request reads it, so that writers can open it."""
 
 _CONFIGURATION = {
     "access_mode": "READ_ONLY",
@@ -97,7 +97,7 @@ class DuckDBFile(DatabaseEngine):
         self._bounds = bounds
         self._slots = threading.BoundedSemaphore(bounds.connections)
         self._lock = threading.Lock()
-        self._users = 0
+        self._cursors: set[Any] = set()
         self._connection: Any = None
         self._opened = 0.0
         self._file: tuple[int, ...] = ()
@@ -118,7 +118,7 @@ class DuckDBFile(DatabaseEngine):
 
     @contextmanager
     def _cursor(self, seconds: float) -> Generator[Any]:
-        """Yield a cursor, which is interrupted after some seconds. The file is closed after the last one."""
+        """Yield a cursor, which is interrupted after some seconds."""
         duckdb = driver()
         with self._slots:
             cursor = self._open_cursor()
@@ -135,27 +135,29 @@ class DuckDBFile(DatabaseEngine):
                 raise self._unreachable(error) from None
             finally:
                 timer.cancel()
-                cursor.close()
-                self._leave()
+                self._close_cursor(cursor)
 
     def _open_cursor(self) -> Any:
         with self._lock:
             if self._closing is not None:
                 self._closing.cancel()
                 self._closing = None
-            if self._connection is not None and not self._users and self._file != self._identity()[0][:2]:
+            if self._connection is not None and not self._cursors and self._file != self._identity()[0][:2]:
                 self._close_file()  # another file was put at its path
             if self._connection is None:
                 self._file = self._identity()[0][:2]
                 self._connection = self._connect()
                 self._opened = time.monotonic()
-            self._users += 1
-            return self._connection.cursor()
+            cursor = self._connection.cursor()
+            self._cursors.add(cursor)
+            return cursor
 
-    def _leave(self) -> None:
+    def _close_cursor(self, cursor: Any) -> None:
+        """Close a cursor, and after the last one the file, at once or when it was idle."""
         with self._lock:
-            self._users -= 1
-            if self._users:
+            cursor.close()
+            self._cursors.discard(cursor)
+            if self._cursors:
                 return
             if time.monotonic() - self._opened > OPEN_SECONDS:
                 self._close_file()
@@ -166,7 +168,7 @@ class DuckDBFile(DatabaseEngine):
 
     def _close_idle(self) -> None:
         with self._lock:
-            if not self._users and self._closing is not None:
+            if not self._cursors and self._closing is not None:
                 self._close_file()
 
     def _close_file(self) -> None:
@@ -184,7 +186,7 @@ class DuckDBFile(DatabaseEngine):
                 connection = duckdb.connect(self.path, read_only=True, config=_CONFIGURATION)
                 break
             except duckdb.Error as error:
-                if "lock" not in str(error) or time.monotonic() > until:
+                if not _is_locked(error) or time.monotonic() > until:
                     self._failed = True
                     raise self._unreachable(error) from None
                 time.sleep(0.01)
@@ -200,9 +202,9 @@ class DuckDBFile(DatabaseEngine):
 
     def _unreachable(self, error: Exception) -> DatabaseUnreachable:
         text = str(error)
-        if "lock" in text.lower() and os.path.exists(self.path):
+        if _is_locked(error):
             return DatabaseUnreachable(
-                f"{self._name} is open for writing in another process: DuckDB lets nobody read it until it is closed."
+                f"{self._name} is open for writing in another process: it cannot be read until that closes it."
             )
         if "different configuration" in text:
             return DatabaseUnreachable(f"{self._name} is already open in this process, with other settings.")
@@ -210,12 +212,12 @@ class DuckDBFile(DatabaseEngine):
         return DatabaseUnreachable(f"The DuckDB file {self._name} cannot be read: {reason}.")
 
     def close(self) -> None:
-        """End the statements that run, and close the file after them."""
+        """End all running statements, and close the file after them."""
         self._children.close()
         with self._lock:
-            if self._users:
-                self._connection.interrupt()
-            else:
+            for cursor in self._cursors:  # an interrupt of the connection would not reach them
+                cursor.interrupt()
+            if not self._cursors:
                 self._close_file()
 
     # Catalogue
@@ -358,6 +360,11 @@ class DuckDBFile(DatabaseEngine):
 def _fetched(cursor: Any) -> Iterator[Sequence[Any]]:
     while batch := cursor.fetchmany(FETCHED_ROWS):
         yield from batch
+
+
+def _is_locked(error: Exception) -> bool:
+    """Return whether another process has locked the file."""
+    return any(words in str(error) for words in ("Could not set lock on file", "used by another process"))
 
 
 def _message(error: Exception) -> str:

@@ -1,7 +1,7 @@
 """Statements that read rows from a DuckDB file, and the conversion of their values to JSON.
 
-Every value except integers and booleans arrives as the text that DuckDB writes, cut by DuckDB itself: so a DECIMAL
-keeps its digits, and a value of many megabytes costs little. Lists, structs and maps arrive as JSON.
+DuckDB returns every value except integers and booleans as text, and cuts long ones: so a DECIMAL keeps its digits, and
+a value of many megabytes costs little. It returns lists, structs and maps as JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NESTED = re.compile(r"JSON|.*\]|(?:STRUCT|MAP|UNION|VARIANT).*", re.DOTALL).ful
 
 
 class FileStatement:
-    """The statement that reads a span and one more row: the order's columns as text, then the wanted columns."""
+    """The statement that reads a span and one more row: the columns of its order as text, then the chosen ones."""
 
     def __init__(self, table: DatabaseTable, span: Span) -> None:
         self.table = table
@@ -47,7 +47,7 @@ class FileStatement:
             part = columns_of_cursor(table.key, self.order, span.key)
             kinds = [_cast(table, one.name) for one in part]
             if any(_WHOLE(kind) and not _INTEGER(text or "0") for text, kind in zip(span.key, kinds, strict=True)):
-                raise BadKey("An integer in it is not written as one.")  # DuckDB would convert 1e3
+                raise BadKey("A part of it is not an integer.")  # DuckDB would convert 1e3
             marks = [
                 None if text is None else self._add(text, kind) for text, kind in zip(span.key, kinds, strict=True)
             ]
@@ -144,7 +144,7 @@ def collect_rows(statement: FileStatement, found: Iterator[Sequence[Any]], bound
 
 
 def cell_statement(table: DatabaseTable, key: KeyTexts, name: str, size: int) -> tuple[str, list[str]]:
-    """Return the statement for the first `size` bytes of one value, and its size."""
+    """Return the statement that reads the first `size` bytes of one value, and its whole size."""
     at = Span(where="at", key=key, limit=1, choice=RowChoice(columns=(name,)))
     statement = FileStatement(table, at)
     kind = table.column(name).cast
@@ -155,7 +155,7 @@ def cell_statement(table: DatabaseTable, key: KeyTexts, name: str, size: int) ->
 
 
 def cell_value(table: DatabaseTable, name: str, row: Sequence[Any] | None) -> CellValue | None:
-    """Return the value that the statement of a cell read.
+    """Return the value from the row that `cell_statement` reads.
 
     Raises:
         LookupError: there is no such row.

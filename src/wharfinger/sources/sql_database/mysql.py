@@ -1,8 +1,8 @@
 """MySQL and MariaDB by PyMySQL: rows in windows, read-only statements, and detection of changes.
 
-It runs in the server's threads. A statement that takes too long is ended by the server's own limit
-(`max_statement_time` in MariaDB, `max_execution_time` in MySQL). If it goes on, which MySQL allows for some statements,
-a second connection kills it. If the server does not answer at all, the connection is closed.
+A statement that takes too long is ended by the database server's own limit (`max_statement_time` in MariaDB,
+`max_execution_time` in MySQL). MySQL does not apply it to all statements, so a second connection then kills the
+statement. If the database server does not answer, the connection is closed.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ __all__ = ["MySQL", "open_mysql"]
 T = TypeVar("T")
 
 GRACE_SECONDS = 0.5
-"""Time between the server's limit, which should end a statement first, and KILL, and then closing the connection."""
+"""Time from the server's limit, which should end a statement, to KILL, and from there to closing the connection."""
 WAIT_SECONDS = 5.0
 """How long to wait for a connection if all are in use."""
 FRESH_SECONDS = 3
-"""How long after the last known write of a table another one may have the same time, which has no fractions."""
+"""How long after the last write of a table others may have the same `UPDATE_TIME`, which has no fractions."""
 
 _MISSING = (1054, 1109, 1142, 1143, 1146, 1356)
 """Errors: there is no such column or table, or the account or the owner of a view may not read it."""
@@ -135,7 +135,8 @@ class MySQL(DatabaseEngine):
 
     def _account(self, connection: Any, mariadb: bool) -> tuple[str, list[str]]:
         """Return the name of the account, and the lines of SHOW GRANTS with those of its active roles."""
-        role = "CURRENT_ROLE()" if _has_roles(connection) else "NULL"
+        without_roles = not mariadb and str(connection.get_server_info()).startswith(("5.", "4."))
+        role = "NULL" if without_roles else "CURRENT_ROLE()"
         account, roles = _fetch(connection, f"SELECT CURRENT_USER(), {role}")[0]
         using = "" if mariadb or roles in (None, "NONE") else f" FOR CURRENT_USER() USING {roles.replace('%', '%%')}"
         return str(account), [str(line) for (line,) in _fetch(connection, f"SHOW GRANTS{using}")]
@@ -161,7 +162,7 @@ class MySQL(DatabaseEngine):
             pooled.close()
 
     def _run(self, work: Callable[[Any], T], seconds: float | None = None) -> T:
-        """Call `work` with a connection, and once more if the server had closed that connection."""
+        """Call `work` with a connection, and once more if the server has closed that connection."""
         seconds = self._bounds.seconds if seconds is None else min(seconds, self._bounds.seconds)
         errors = driver().err
         began = time.monotonic()
@@ -205,7 +206,7 @@ class MySQL(DatabaseEngine):
                 connection.spoiled = True
 
     def _kill(self, thread: int) -> None:
-        """End the statement of a connection. Needs no right for connections of the same account."""
+        """End the statement of a connection. An account needs no privilege to end its own statements."""
         with suppress(Exception):
             other = connect(self._address, 2 * GRACE_SECONDS, 2 * GRACE_SECONDS)
             try:
@@ -283,7 +284,7 @@ class MySQL(DatabaseEngine):
             if span.key:
                 raise BadKey(_message(error)) from None
             reason = f"{self.dialect} cannot read {table.name}: {_message(error)}."
-            raise InternalError(reason) from None  # such as a view that divides by zero, or that would write
+            raise InternalError(reason) from None  # such as a view that divides by zero or would write
 
     def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
         """Return the numbers of rows in the server's statistics (`TABLE_ROWS`), which InnoDB estimates."""
@@ -380,7 +381,7 @@ class _Statement:
         self._timer.start()
 
     def kill(self) -> None:
-        """End it."""
+        """End the statement."""
         self._killed = True
         self._kill(self.thread)
 
@@ -430,12 +431,6 @@ def _unbuffered(connection: Any) -> Any:
     connection.bytes_left = MAX_ROW_BYTES
     cursors: Any = import_module("pymysql.cursors")
     return connection.cursor(cursors.SSCursor)
-
-
-def _has_roles(connection: Any) -> bool:
-    """Return whether the server has roles: MariaDB since 10.0.5, MySQL since 8.0."""
-    version = str(connection.get_server_info())
-    return "MariaDB" in version or not version.startswith(("5.", "4."))
 
 
 def _code(error: Exception) -> int:

@@ -5,7 +5,7 @@
 | kind | types |
 |---|---|
 | int, decimal, float, bit | integers and YEAR, DECIMAL, FLOAT and DOUBLE, BIT |
-| char, text, json | short texts, long texts, JSON |
+| char, text, json | texts of up to 255 characters, longer texts, JSON |
 | plain | dates, times, UUID, INET: the database writes them as ASCII text |
 | enum, set | ENUM and SET, which the database orders by the position of their values |
 | binary, geometry | BINARY, VARBINARY, BLOB and VECTOR; POINT, POLYGON and others |
@@ -82,7 +82,7 @@ _KINDS = {
 }
 _KEY_KINDS = ("int", "decimal", "float", "bit", "char", "text", "plain", "enum", "set", "binary")
 _MAX_CHAR_LENGTH = 255
-"""Characters of a text that is always read completely."""
+"""The longest `char`. A VARCHAR that may be longer is a `text`, which is cut for rows."""
 _VALUE = re.compile("'((?:[^']|'')*)'")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _CONTROLS = {"n": "\n", "r": "\r", "0": "\0", "Z": "\x1a"}
@@ -95,7 +95,7 @@ def quoted(name: str) -> str:
 
 def read_catalogue(fetch: Fetch, database: str, *, mariadb: bool) -> DatabaseCatalogue:
     """Read all tables and views of the connection's database that the account may read."""
-    # `information_schema` ignores the case of names, so another database may be in the result.
+    # `information_schema` ignores the case of names, so the result may contain tables of another database.
     here = [row[1:] for row in fetch(_TABLES) if row[0] == database and row[2] in _TABLE_TYPES]
     columns = _by_table(fetch(_COLUMNS), database)
     indexes = _by_table(fetch(_INDEXES), database)

@@ -19,7 +19,7 @@ __all__ = ["MAX_ROW_BYTES", "MySQLAddress", "RowTooLarge", "connect", "drain", "
 CONNECTION_SECONDS = 5.0
 """How long the server may take to accept a connection."""
 MAX_ROW_BYTES = 32 << 20
-"""Bytes of a row that are received. A statement that returns a larger one fails."""
+"""Bytes of the largest row that is received. A statement that returns a larger one fails."""
 DRAINED_BYTES = 1 << 20
 """Bytes of unwanted rows that are received so that a connection can be used again. With more, it is closed."""
 SSL_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")

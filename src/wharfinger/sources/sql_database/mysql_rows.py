@@ -1,10 +1,10 @@
 """Statements that read rows from MySQL and MariaDB, and the conversion of their values to JSON.
 
 The driver decodes no value: each arrives as the text that the database writes, or as bytes. So a DECIMAL keeps its
-digits, `0000-00-00` and `838:59:59` stay what they are, and a BIGINT UNSIGNED is not rounded.
+digits, `0000-00-00` and `838:59:59` stay as they are, and a BIGINT UNSIGNED is not rounded.
 
-A row's place in the order is compared with literals that have the type of the column. Otherwise MySQL compares both as
-DOUBLE, which rounds large numbers. An ENUM or SET is compared by the position of its values, by which it is ordered.
+Columns are compared with literals of their own type. Otherwise MySQL compares both as DOUBLE, and rounds large values.
+An ENUM or SET is compared and ordered by the position of its values.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from wharfinger.sources.sql_database.sql_uris import KeyTexts
 __all__ = ["SelectStatement", "cell_statement", "cell_value", "collect", "collect_result"]
 
 _PLAIN_COLLATION = "utf8mb4_unicode_520_ci"
-"""Compares texts in any case. Other collations would consider all emoji equal."""
+"""Ignores the case of letters. Some other collations consider all emoji equal."""
 
 
 class SelectStatement:
-    """The statement that reads a span and one more row: the order's columns as text, then the wanted columns."""
+    """The statement that reads a span and one more row: the columns of its order as text, then the chosen ones."""
 
     def __init__(self, table: DatabaseTable, span: Span) -> None:
         self.table = table
@@ -120,7 +120,7 @@ def _place(column: DatabaseColumn) -> str:
     return f"LOWER(HEX({name}))" if column.cast == "binary" else name
 
 
-_TIME = re.compile(r"[-0-9:. T]{1,32}").fullmatch  # others would only be a warning, and no row
+_TIME = re.compile(r"[-0-9:. T]{1,32}").fullmatch  # MySQL only warns of other texts, and finds no row
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}").fullmatch
 
 
@@ -254,7 +254,7 @@ def _size(cell: object) -> int:
 
 
 def cell_statement(table: DatabaseTable, key: KeyTexts, name: str, size: int) -> tuple[str, dict[str, object]]:
-    """Return the statement for the first `size` bytes of one value, and its size."""
+    """Return the statement that reads the first `size` bytes of one value, and its whole size."""
     at = Span(where="at", key=key, limit=1, choice=RowChoice(columns=(name,)))
     statement = SelectStatement(table, at)
     column = table.column(name)
@@ -267,7 +267,7 @@ def cell_statement(table: DatabaseTable, key: KeyTexts, name: str, size: int) ->
 
 
 def cell_value(table: DatabaseTable, name: str, row: Sequence[Any] | None) -> CellValue | None:
-    """Return the value that the statement of a cell read.
+    """Return the value from the row that `cell_statement` reads.
 
     Raises:
         LookupError: there is no such row.

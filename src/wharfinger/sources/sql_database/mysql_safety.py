@@ -2,17 +2,17 @@
 
 Every client that can call `query` may send any SQL. The checks, in the order in which they apply:
 
-1. The account: it is refused if it may read or write files of the server (FILE) or is an administrator (SUPER), since a
-   read-only transaction keeps nobody from `INTO OUTFILE` or `LOAD_FILE()`.
+1. The account: it is refused if it may read or write files of the server (FILE) or is an administrator (SUPER), because
+   a read-only transaction does not prevent `INTO OUTFILE` and `LOAD_FILE()`.
 2. The text: it must begin with SELECT, WITH, VALUES, TABLE or a parenthesis. Only functions that are known to read may
    be called: `SLEEP`, `GET_LOCK`, `LOAD_FILE`, stored functions and loadable ones are not among them. INTO, locks,
    variables, executable comments and hints (`/*!`, `/*+`, which can change settings) and the server's own schemas
    are refused.
-3. The protocol: multiple statements and LOCAL INFILE are off, so that the server can ask for no file of this machine.
+3. The protocol: multiple statements are off, and so is LOCAL INFILE, with which a server reads files of its clients.
 4. The session: each transaction is READ ONLY, with a time limit of the server.
 
-The text is split as the server does it. For this, `SQL_MODE` excludes the modes that change how quotes and spaces are
-read, and the connection uses UTF-8, in which no byte of another character looks like a quote.
+The text is split into the same words as by the server. For this, `SQL_MODE` excludes the modes that change how quotes
+and spaces are read, and the connection uses UTF-8, in which no byte of another character looks like a quote.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ IDLE_SECONDS = 300
 
 
 class AccountRefused(DatabaseUnreachable):
-    """The account may do more than read the database. The message contains the statement that mends it."""
+    """The account may do more than use databases. The message contains the statement that revokes these rights."""
 
 
 def settings(seconds: float, *, mariadb: bool) -> list[str]:
@@ -54,7 +54,7 @@ def settings(seconds: float, *, mariadb: bool) -> list[str]:
         "wait_timeout": f"{IDLE_SECONDS}",
     }
     assigned = ", ".join([f"{name} = {value}" for name, value in values.items()])
-    # MySQL 8 would report row counts and times of writes that are up to a day old.
+    # Otherwise MySQL 8 reports row counts and times of writes that are up to a day old.
     fresh = "" if mariadb else " /*!80000, information_schema_stats_expiry = 0 */"
     return [f"SET SESSION {assigned}{fresh}", "SET SESSION TRANSACTION READ ONLY"]
 
@@ -90,7 +90,7 @@ def check_account(account: str, grants: Iterable[str], database: str) -> None:
     if not powers:
         return
     user, _, host = account.rpartition("@")
-    named = f"{_text(user)}@{_text(host)}"
+    named = f"{_quoted(user)}@{_quoted(host)}"
     raise AccountRefused(
         f"The account {account} has {' and '.join(powers)}: with it, a statement that only reads could read or write "
         f"files of the server. Revoke this (REVOKE {', '.join(powers)} ON *.* FROM {named};), or use an account that "
@@ -99,7 +99,7 @@ def check_account(account: str, grants: Iterable[str], database: str) -> None:
     )
 
 
-def _text(word: str) -> str:
+def _quoted(word: str) -> str:
     return "'" + word.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
