@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import tracemalloc
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wharfinger.errors import InvalidArgument
+from wharfinger.sources.sql_database.row_choice import RowChoice
 from wharfinger.sources.table_files import Tables, tables
+from wharfinger.sources.table_files.table_query import with_ranges
 from wharfinger.sources.windows.window import NEXT, PREVIOUS
 
 Row = dict[str, Any]
@@ -184,3 +187,16 @@ def test_overviews_and_answers_without_rows_have_a_hint(source: Tables) -> None:
     nothing, message = source.read(f"{source.uri}/sales.csv?town=Leeds").contents
     assert nothing.text == ""
     assert "No rows of sales.csv match" in str(message.text)
+
+
+def test_overlapping_ranges_of_columns_take_no_memory_for_each() -> None:
+    names = [f"column{at}" for at in range(20_000)]
+    ranges = tuple(f"{first}-20000" for first in range(1, 501))
+    tracemalloc.start()
+    try:
+        chosen = with_ranges(RowChoice(columns=("column5", *ranges)), names)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert chosen.columns == ("column5", *(name for name in names if name != "column5"))
+    assert peak < 16 << 20

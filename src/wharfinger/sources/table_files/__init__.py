@@ -71,5 +71,5 @@ def _any_case(ending: str) -> str:
 
 
 def _escaped(name: str) -> str:
-    """Escape a name to a pattern that matches only this name."""
+    """Return the pattern that matches only this name."""
     return re.sub(r"([\\*?\[\]!# ])", r"\\\1", name)

@@ -1,7 +1,7 @@
 """Converts the choice of rows in a URI (`RowChoice`) to SQL of DuckDB, for all formats. Does no I/O.
 
-A value of a file may not fit the type of its column, so values are compared by the type if possible, and otherwise as
-text. Numbers are compared as decimals, because a DOUBLE has only 53 bits.
+A value of a file may not fit the type of its column, so values are compared by this type if they fit it, and otherwise
+as text. Numbers are compared as decimals, because a DOUBLE has only 53 bits.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _condition(column: SelectedColumn, wanted: RowFilter) -> tuple[str, list[str
         if sign not in ("=", "<>"):
             raise InvalidArgument(f"{column.name} has numbers ({column.type}): {value[:40]} is not one.")
         tries = []
-    elif "DOUBLE" in column.types:  # a text among numbers only matches `neq`
+    elif "DOUBLE" in column.types:  # a text in a column of numbers only matches `neq`
         numbers = f"coalesce({', '.join(tries)}, {'true' if sign == '<>' else 'false'})"
         return f"{numbers} AND {column.expression} IS NOT NULL", [value] * len(tries)
     compared = f"{column.text} {sign} ?"
@@ -100,7 +100,7 @@ def _is_number(value: str) -> bool:
 
 
 def sort_terms_of(columns: Sequence[SelectedColumn], choice: RowChoice) -> str:
-    """Return the terms for ORDER BY. NULL, and text among numbers, come last."""
+    """Return the terms for ORDER BY. NULL comes last, and so does text in a column of numbers."""
     known = {column.name: column for column in columns}
     terms: list[str] = []
     for wanted in choice.order:

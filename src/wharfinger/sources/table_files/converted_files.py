@@ -1,6 +1,6 @@
 """Copies of files in a form that DuckDB reads: text in UTF-8, and sheets of workbooks as JSON Lines.
 
-They are in a temporary folder that only this user may open. It has a bounded size, and is removed at the end.
+They are in a temporary folder that only this user may open. Its size is bounded, and it is removed at the end.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 __all__ = ["ConvertedFiles", "OpenCopy"]
 
 MAX_KEPT_BYTES = 1 << 30
-"""Bytes of all copies. The least recently used one is removed first; one that is in use can be read to its end."""
+"""Bytes of all copies. The least recently used one is removed first; a read that has begun can still be finished."""
 
 T = TypeVar("T")
 
@@ -56,11 +56,11 @@ class ConvertedFiles:
             return os.path.realpath(self._folder.name)
 
     def open(self, key: Hashable, version: str, make: Callable[[IO[bytes]], T]) -> OpenCopy:
-        """Open the copy of this version, after `make` wrote it if there is none. Raises what `make` raises."""
+        """Open the copy of this version. If there is none, `make` writes it first. Raises what `make` raises."""
         with self._lock:
             making = self._making.setdefault(key, threading.Lock())
         try:
-            with making:  # callers that want the same copy wait, instead of making it too
+            with making:  # other callers that need the same copy wait for it
                 return self._opened(key, version) or self._made(key, version, make)
         finally:
             with self._lock:
@@ -73,7 +73,7 @@ class ConvertedFiles:
                 return None
             try:
                 descriptor = os.open(copy.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-            except FileNotFoundError:  # systems delete old files from the folder of temporary files
+            except FileNotFoundError:  # some systems delete old temporary files
                 return None
             self._copies.move_to_end(key)
             return OpenCopy(descriptor, copy.path, copy.facts)

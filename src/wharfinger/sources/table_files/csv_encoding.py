@@ -1,7 +1,7 @@
 """Detects the encoding of a CSV file, and writes a copy of it in UTF-8. DuckDB itself reads only a few encodings.
 
 A byte order mark decides; else the text is UTF-8 if it is valid; else it is windows-1252, unless it looks like a text
-of another script. The encodings of Cyrillic, for example, cannot be told from each other: the operator must name them.
+of another script. Several encodings of Cyrillic, for example, look alike: the operator must name the right one.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ UTF8 = "utf-8"
 HEAD_BYTES = 1 << 20
 """Bytes at the beginning of a file from which its encoding is detected."""
 MAX_CHECKED_BYTES = 64 << 20
-"""The largest file of which all bytes are checked to be UTF-8. In a larger one, DuckDB reports a line that is not."""
+"""The largest file that is checked completely to be UTF-8. In a larger one, DuckDB reports a line that is not."""
 MAX_COPIED_BYTES = 256 << 20
 """The largest file in another encoding that is read."""
 MAX_CSV_COLUMNS = 500
 """The most columns of a CSV file that DuckDB reads itself. A wider one is copied as JSON Lines."""
 _BLOCK_BYTES = 1 << 20
 _NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x01-\x08\x0e-\x1f\x7f\x81\x8d\x8f\x90\x9d]").search
-"""Letters of other scripts stand together; accents and signs do not. A price list may have more signs than letters."""
+"""Matches bytes that Western texts hardly have: three accented letters or signs in a row, and control characters."""
 
 
 def checked_encoding(name: str) -> str:

@@ -27,7 +27,7 @@ __all__ = ["Csv"]
 SAMPLE_ROWS = 20_480
 """Rows from which DuckDB detects the types of columns."""
 BACKWARD_BYTES = 64 << 10
-"""Bytes that are read at once, from the end, to find the last line end."""
+"""Bytes that are read at once to find the last line end before a place."""
 MAX_LISTED_COLUMNS = 100
 """Columns with decimal commas that the schema lists."""
 _BLOCK_BYTES = 1 << 20
@@ -39,7 +39,7 @@ _BOOLEAN = {"true": True, "false": False}
 
 
 class Csv:
-    """A CSV file. All values are read as text, so that a late value of another type is not an error."""
+    """A CSV file. All values are read as text, so that a value of another type is not an error."""
 
     typed = checked = False
 
@@ -48,12 +48,12 @@ class Csv:
         options = f"null_padding = true, max_line_size = {MAX_LINE_BYTES}, encoding = 'utf-8', quote = '\"'"
         try:
             detected = _detect(engine, file, options)
-        except UnreadableTable:  # such as two kinds of line ends; in other files this mode would misread some quotes
+        except UnreadableTable:  # such as two kinds of line ends; in other files, `false` would misread some quotes
             options += ", strict_mode = false"
             detected = _detect(engine, file, options)
-        if detected.escape == "'":  # it belongs to a value: as a quote, it would lead to too many columns
+        if detected.escape == "'":  # it belongs to a value; with it as the escape, there would be too many columns
             detected = _detect(engine, file, f"{options}, escape = '\"'")
-        # Quotes may occur only after the sample. Any other escape that DuckDB detects is a part of some value.
+        # The sample may have no quotes. Any other escape that DuckDB detects is a part of a value.
         escape = detected.escape if detected.escape == "\\" else '"'
         if file.content.size <= MAX_CHECKED_BYTES:
             _check_quotes(file, detected.delimiter, escape)
@@ -174,7 +174,7 @@ def _detect(engine: DuckDBEngine, file: OpenFile, options: str) -> _Detected:
 def _decimal_commas(engine: DuckDBEngine, file: OpenFile, table: Csv) -> frozenset[int]:
     """Return the columns whose numbers have decimal commas in the first rows, such as 1,5.
 
-    1,234 may be either number: a column where all commas are before three digits is text.
+    1,234 has two meanings, so a column in which each comma stands before three digits is text.
     """
     texts = [at for at, column in enumerate(table.columns) if column.type == "VARCHAR"]
     if not texts:
@@ -226,8 +226,8 @@ _VALUES: dict[str, Callable[[str], object]] = {
 def _check_lines(file: OpenFile) -> None:
     """Refuse a file with a line that is longer than `MAX_LINE_BYTES`, before DuckDB reads it.
 
-    DuckDB takes 120 bytes of memory for each byte of such a line, in spite of its limit, and cannot be interrupted. If
-    lines are short, only 64 KiB in every 4 MiB are read.
+    For such a line, DuckDB uses memory of 120 times its size, in spite of its limit, and cannot be interrupted. If all
+    lines are short, only 64 KiB of every 4 MiB are read.
 
     Raises:
         UnreadableTable: there is such a line.

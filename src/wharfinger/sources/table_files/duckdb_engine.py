@@ -1,4 +1,4 @@
-"""Runs DuckDB so that it only reads files in one folder: it cannot download, write or change settings."""
+"""Runs DuckDB with access to the files of one folder only: it cannot download, write or change settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON Lines: a row is the line itself. Rows are found by counting lines, without parsing them."""
+"""JSON Lines: a row is the line itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["JsonLines"]
 
 BLOCK_BYTES = 256 << 10
 MAX_LINES = 10**15
-"""More lines than any file has: the search for this line ends at the last one."""
+"""More lines than any file has, so that the search for this line ends at the last one."""
 
 _DESCRIBE_LINES = (
     "DESCRIBE SELECT * FROM read_json(?, format = 'newline_delimited', ignore_errors = true, "  # noqa: S608 - a number
@@ -42,15 +42,7 @@ class JsonLines:
     checked = False
 
     def __init__(self, engine: DuckDBEngine, file: OpenFile, facts: object = None) -> None:
-        described = (
-            engine.fetch_all(
-                file.name,
-                _DESCRIBE_LINES,
-                [file.path],
-            )
-            if file.content.size
-            else []
-        )
+        described = engine.fetch_all(file.name, _DESCRIBE_LINES, [file.path]) if file.content.size else []
         self.columns = [TableColumn(clean(row[0]), row[1]) for row in described]
         self.details: dict[str, Any] = {}
 

@@ -1,4 +1,4 @@
-"""Opens the tables of a folder: finds the file, and if need be a copy of it that DuckDB reads."""
+"""Opens the tables of a folder: the file itself, or a copy of it that DuckDB can read."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class OpenTables:
     def opened(
         self, stack: ExitStack, uri: str, query: TableQuery, descriptor: int, status: os.stat_result
     ) -> TableInUse:
-        """Make a table of an open file. What is opened besides is closed with the stack.
+        """Return the table in an open file. Copies that are opened for it are closed with the stack.
 
         Raises:
             ResourceNotFound: the workbook has no such sheet.

@@ -21,9 +21,9 @@ from wharfinger.sources.table_files.table_views import select_of, typed_columns
 __all__ = ["MAX_OPENED_WORKBOOKS", "MAX_QUERIED_PATHS", "QueriedTables"]
 
 MAX_OPENED_WORKBOOKS = 8
-"""Workbooks that are opened for the names of their sheets, although a statement does not name them."""
+"""Workbooks whose sheets are listed even if the statement does not name the workbook."""
 MAX_QUERIED_PATHS = 10_000
-"""Tables that statements may name: the first ones of the list."""
+"""Tables that statements may name: the first of the list."""
 
 
 class QueriedTables:
@@ -48,7 +48,7 @@ class QueriedTables:
                 if kind and kind not in WORKBOOK_FORMATS and self._reads_table(self._files.uri_of(entry.parts)):
                     paths.append("/".join(entry.parts))
                 elif kind in WORKBOOK_FORMATS:
-                    workbooks += 1  # a statement may name a sheet without its workbook, if there are only a few
+                    workbooks += 1  # if there are only a few, a statement may name a sheet without its workbook
                     if workbooks <= MAX_OPENED_WORKBOOKS or entry.name.rpartition(".")[0].lower() in words:
                         paths += self._queried_sheets(entry.parts)
         finally:
@@ -56,7 +56,7 @@ class QueriedTables:
         return paths
 
     def _queried_sheets(self, parts: Parts) -> list[str]:
-        """Return the paths of the sheets of a workbook: of its only one, the path of the workbook too."""
+        """Return the paths of the sheets of a workbook, after its own path if it has only one sheet."""
         path = "/".join(parts)
         try:
             _, sheets = self._opener.workbook(path, parts)
@@ -76,7 +76,7 @@ class QueriedTables:
         Raises:
             ResourceNotFound: one has just been removed.
             InvalidArgument: one is not a table.
-            InternalError: one changed until the end of the statement.
+            InternalError: one changed before the end of the statement.
         """
         with ExitStack() as stack:
             opened: list[OpenTable] = []

@@ -1,10 +1,10 @@
-"""Runs one SELECT of a caller over some tables. Runs in the child process of `query_tables`.
+"""Runs one SELECT of a caller over some tables, in a child process (`query_tables`, `duckdb_database`).
 
-Three things keep the statement to its tables, each enough by itself:
+Three things confine the statement to its tables, each sufficient by itself:
 
-1. The parser's own tree of the statement (`json_serialize_sql`) must name no table but those of the request, and no
-   table function that reads something. DuckDB serializes only statements that select.
-2. DuckDB opens only the files of the tables: `allowed_paths`, with all other access, extensions and settings locked.
+1. The parser's own tree of the statement (`json_serialize_sql`) must name only tables of the request, and no table
+   function that reads something else. DuckDB serializes only statements that select.
+2. DuckDB opens only the files of the tables (`allowed_paths`). Other access, extensions and settings are disabled.
 3. The process has no environment, no inherited files but those of the tables, and bounds on memory, time and files.
 """
 
@@ -33,7 +33,7 @@ _SETTINGS = (
     "lock_configuration = true",
 )
 _OUTSIDE = {"allow_community_extensions": "false", "enable_external_access": "false", "temp_directory": ""}
-"""Keeps the views of a DuckDB file from reading other files."""
+"""Prevents that views of a DuckDB file read other files."""
 _TABLE_FUNCTIONS = frozenset(("range", "generate_series", "unnest", "repeat", "json_each", "json_tree"))
 _FUNCTIONS_REFUSED = frozenset(("current_setting", "getenv", "getvariable", "set_config", "write_log"))
 

@@ -2,8 +2,8 @@
 
 A statement names a table by its path without escapes, `FROM "2026/tides.csv"`, or by a shorter form that fits only one
 table: without the folder, and without the suffix, `FROM tides`. `FROM tides.csv`, which is a table `csv` in a schema
-`tides` for SQL, works too. The words of a statement are only looked up here. They are not parsed, because the parser of
-DuckDB takes exponential time for some statements. The child parses, and refuses a statement that names another table.
+`tides` for SQL, works too. This module only looks up the words of a statement. It does not parse them, because DuckDB's
+parser takes exponential time for some statements. The child parses, and refuses a statement that names another table.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from wharfinger.sources.table_files.query_process import CUT_VALUE, QueriedTable
 __all__ = ["MAX_QUERIED_TABLES", "NamedTable", "OpenTable", "TableStatements", "named_tables"]
 
 CHILD_MEMORY_BYTES = 1 << 30
-"""Address space of a child. DuckDB's own limit is 256 MB, but it does not count all."""
+"""Address space of a child. DuckDB's own limit is 256 MB, but does not count all memory."""
 MAX_QUERIED_TABLES = 16
 """Tables that one statement may name."""
 MAX_HINTED_TABLES = 20
@@ -120,7 +120,7 @@ class TableStatements:
 
     Args:
         paths: Returns the decoded paths of the tables that the caller may read and a statement may name.
-        open_tables: Opens tables by these paths. If one of their files changed by the end, it raises `InternalError`.
+        open_tables: Opens tables by these paths. If one of their files changes meanwhile, it raises `InternalError`.
     """
 
     dialect = "DuckDB"

@@ -120,7 +120,7 @@ class Tables(Source):
         return f"tables({self.location!r}, label={self.name!r})"
 
     def patterns_below(self, names: Sequence[str]) -> Sequence[str]:
-        """Return the pattern for a folder below that of the tables."""
+        """Return the pattern for the tables in a folder below the published one."""
         return (self.pattern_of(*names),)
 
     def matches(self, uri: str) -> bool:
@@ -506,7 +506,7 @@ class Tables(Source):
             yield piece
 
     def shown_documents(self) -> Callable[[str], bool] | None:
-        """Show workbooks of which the caller may read each sheet: the text of a workbook is that of all of them."""
+        """Show workbooks only if the caller may read each sheet, because their text is that of all sheets."""
         if not is_restricted():
             return None
         return lambda uri: format_of(uri) not in WORKBOOK_FORMATS or reads_all_below(f"{uri}/")

@@ -126,17 +126,18 @@ def with_ranges(choice: RowChoice, names: Sequence[str], most: int = MAX_SHOWN_C
     """
     if not any(_COLUMN_RANGE(name) for name in choice.columns):
         return choice
-    found: list[str] = []
+    known = frozenset(names)
+    found: dict[str, None] = {}  # ranges may overlap
     for name in choice.columns:
-        match = None if name in names else _COLUMN_RANGE(name)
+        match = None if name in known else _COLUMN_RANGE(name)
         if match is None:
-            found.append(name)
+            found[name] = None
             continue
         first, last = int(match[1]), int(match[2] or min(len(names), int(match[1]) + most - 1))
         if not 1 <= first <= last <= len(names):
             raise InvalidArgument(f"columns={name} is not a range of the {len(names):,} columns.")
-        found += names[first - 1 : last]
-    return choice._replace(columns=tuple(dict.fromkeys(found)))
+        found.update(dict.fromkeys(names[first - 1 : last]))
+    return choice._replace(columns=tuple(found))
 
 
 def _range(value: str) -> tuple[int, int]:

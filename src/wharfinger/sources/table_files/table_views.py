@@ -1,4 +1,4 @@
-"""Writes the SELECT by which a caller's statement reads a file, with columns of their types.
+"""Writes the SELECT by which a caller's statement reads a file, with typed columns.
 
 The types of CSV and JSON Lines are guesses from the first rows. If a later value does not fit, the whole column is text
 in a statement, so that no value is lost and no statement fails. Texts such as `007` do not fit whole numbers.
@@ -20,7 +20,7 @@ _NOT_CHECKED = re.compile(r"VARCHAR|STRUCT|MAP|UNION|\]$|JSON|VARIANT|NULL").sea
 
 
 def typed_columns(engine: DuckDBEngine, file: OpenFile, table: TableFile) -> frozenset[str]:
-    """Return the columns of which each value fits the type. This reads the whole file, unless its values have types."""
+    """Return the columns whose values all fit their type. This reads the whole file, unless its values have types."""
     columns = table.selected_columns()
     if table.checked:
         return frozenset(column.name for column in columns)

@@ -1,7 +1,7 @@
 """Writes a CSV file with thousands of columns as JSON Lines. Runs in a child process.
 
-DuckDB reads 2,048 rows at once, with 16 bytes for each value, which for 10,000 columns is more than its memory. Of JSON
-Lines, it reads one value, and extracts only the columns that are asked for.
+DuckDB reads 2,048 rows of CSV at once, with 16 bytes for each value, so 10,000 columns take more than its memory. A row
+of JSON Lines is a single value, from which it extracts only the requested columns.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main(data: bytes) -> bytes:
 
 
 def _columns(file: TextIO, delimiter: str) -> tuple[list[str], set[int], set[int], bool]:
-    """Return the names of the columns, which of them have whole numbers, and numbers, and whether there is a header."""
+    """Return the names of the columns, those with whole numbers, those with numbers, and whether there is a header."""
     first: list[str] = next(csv.reader(file, delimiter=delimiter, strict=True), list[str]())
     if len(first) > MAX_COLUMNS:
         raise ChildRefused(f"it has {len(first):,} columns, and at most {MAX_COLUMNS:,} are read")

@@ -1,11 +1,11 @@
 """Reads workbooks (XLSX, XLSM) with calamine, and writes a sheet as JSON Lines. Runs in a child process.
 
-calamine aborts the process if memory is short, and runs on for hours through rows that a hostile sheet declares, so it
-needs a process of its own. It returns nothing for errors such as `#DIV/0!`: they are read from the XML of the sheet.
+calamine aborts the process if memory is short, and may take hours for the rows that a hostile sheet declares, so it
+needs a process of its own. It returns no errors such as `#DIV/0!`: they are read from the XML of the sheet.
 
 | cell | JSON |
 |---|---|
-| number | number; a whole one without `.0`; beyond ±(2^53 - 1) as Excel stores it, such as 1e+300 |
+| number | number; a whole number without `.0`; beyond ±(2^53 - 1) as Excel stores it, such as 1e+300 |
 | text, formula | text; the value that was stored for the formula |
 | date, time, date and time | `2026-01-02`, `03:04:05`, `2026-01-02T03:04:05` |
 | duration | hours, minutes and seconds: `36:00:00` |
@@ -39,7 +39,7 @@ MAX_ROW_BYTES = 4 << 20
 """Bytes of the longest row as JSON."""
 MAX_SHEETS = 1_000
 HEADER_ROWS = 10
-"""Rows with content among which the header is looked for."""
+"""Rows with content among which the header is searched for."""
 MAX_MERGED_RANGES = 100
 _FIRST_YEAR, _LAST_YEAR = 1900, 2100
 _BLOCK_BYTES = 1 << 20
@@ -190,7 +190,7 @@ def _empty_row(names: Sequence[str]) -> bytes:
 
 
 def header_position(rows: Sequence[Sequence[Any]]) -> int | None:
-    """Return which of the first rows is the header: the first with names in more than half of the used columns.
+    """Return the position of the header: the first row with names in more than half of the used columns.
 
     Names are texts, dates and whole numbers that may be years, at least one of them a text. The used columns are those
     of the row with the most cells.
@@ -213,7 +213,7 @@ def _is_name(cell: object) -> bool:
 
 
 def _kind(cell: object) -> str:
-    """Return the type of DuckDB that a cell fits; a text fits only texts."""
+    """Return DuckDB's type for a cell. That of a text is always VARCHAR."""
     if isinstance(cell, bool):
         return "BOOLEAN"
     if isinstance(cell, float):
@@ -355,7 +355,7 @@ def _contains(archive: zipfile.ZipFile, member: str, words: Sequence[bytes]) -> 
 
 
 def _parser(start: Any) -> Any:
-    """Return a parser that refuses a document type, and so entities."""
+    """Return a parser that refuses a document type, which could declare entities."""
     parser = xml.parsers.expat.ParserCreate()
     parser.StartElementHandler = start
     parser.StartDoctypeDeclHandler = _refuse_doctype

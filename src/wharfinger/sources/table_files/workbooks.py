@@ -27,7 +27,7 @@ MEMORY_BYTES = 1 << 30
 MAX_COPY_BYTES = 256 << 20
 """Bytes of one sheet as JSON Lines."""
 MAX_CELLS_ABOVE = 20
-"""Cells of a row above the header that the schema has."""
+"""Cells that the schema shows of a row above the header."""
 MAX_KEPT_FAILURES = 256
 _ORDINAL = re.compile(r"sheet-\d+").fullmatch
 
@@ -113,7 +113,7 @@ class Workbooks:
 
 
 def _with_parts(sheets: Sequence[SheetName]) -> list[SheetName]:
-    """Add the names in URIs: that of the sheet, or `sheet-3` if it occurs before or cannot be a part of a path."""
+    """Add the names in URIs: that of the sheet, or `sheet-3` if it is taken or cannot be a part of a path."""
     taken: set[str] = set()
     found: list[SheetName] = []
     for number, sheet in enumerate(sheets, 1):
