@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.cli.commands.test_serve_everything import KINDS, aws, endpoint, everything, postgres, url
+from tests.cli.commands.test_serve_everything import KINDS, aws, endpoint, everything, mariadb, postgres, url
 from tests.cli.everything import Everything
 from tests.conftest import absent
 from tests.interop.places import HANDSHAKE, HOME, ROOT, STATELESS, run_client
 from wharfinger import Client
 
-__all__ = ["aws", "endpoint", "everything", "postgres", "url"]  # fixtures
+__all__ = ["aws", "endpoint", "everything", "mariadb", "postgres", "url"]  # fixtures
 
 pytestmark = [
     pytest.mark.timeout(180),
