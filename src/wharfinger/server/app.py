@@ -203,7 +203,7 @@ class Server(FeatureService):
 
     @property
     def audit(self) -> AuditLog | None:
-        """The record of every request; None if there is none. Set it before the server starts."""
+        """The record of every request, or None. Set it before the server starts."""
         return self._audit
 
     @audit.setter

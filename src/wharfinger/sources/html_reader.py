@@ -72,7 +72,7 @@ def page_text(url: str, html: str) -> PageText:
 
 
 def main_element(html: str) -> str:
-    """Return the text of the `<main>` element; empty if there is none, or it cannot be found by its tags alone."""
+    """Return the text of the `<main>` element, or an empty string if its tags do not show where it is."""
     lower = html.lower()
     begin, end = -1, lower.rfind("</main")
     at = 0

@@ -45,6 +45,6 @@ class ContentShelf:
             self._bytes -= len(item.body)
 
     def find(self, visitor: str, path: str) -> ShelfItem | None:
-        """Return the content at a path; None if there is none for this visitor."""
+        """Return the content at a path, or None if this visitor has none there."""
         item = self._items.get(path.removeprefix("/content/"))
         return item if item is not None and item.visitor == visitor else None

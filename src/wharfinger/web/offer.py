@@ -54,7 +54,7 @@ class Offer:
             listener(change)
 
     def server(self, name: str) -> Upstream | None:
-        """Return a server; None if there is none of this name."""
+        """Return the server with this name, or None."""
         return self.upstreams.get(name)
 
     async def __aenter__(self) -> Self:

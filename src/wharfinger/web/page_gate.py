@@ -112,7 +112,7 @@ class PageGate:
     # -- who asks
 
     async def _visitor(self, headers: Mapping[bytes, bytes], authenticate: Authenticate | None) -> Visitor | None:
-        """Return the visitor of a request, whose credentials are checked again; None if there is none."""
+        """Return the visitor of a request, whose credentials are checked again, or None."""
         cookie = read_cookie(headers)
         visitor = self._visitors.find(cookie) if cookie else None
         if visitor is None or authenticate is None:
@@ -255,7 +255,7 @@ def check_site(scope: Any, headers: Mapping[bytes, bytes]) -> None:
 
 
 def read_cookie(headers: Mapping[bytes, bytes]) -> str:
-    """Return the value of this page's cookie; empty if there is none."""
+    """Return the value of this page's cookie, or an empty string."""
     name = cookie_name(headers.get(b"host", b"").decode("latin-1"))
     try:
         morsel = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(name)

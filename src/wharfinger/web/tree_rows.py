@@ -212,7 +212,7 @@ class TreeRows:
                 rows.append(_row((key[0].removesuffix("s"), key[1], one.name), level + 1, name_text(label)))
 
     def feature(self, key: RowKey) -> t.Tool | t.Prompt | None:
-        """Return the tool or prompt of a row; None if there is none any more."""
+        """Return the tool or prompt of a row, or None if the server no longer has it."""
         features: Iterable[Any] = self._features.get((f"{key[0]}s", key[1], ""), ())
         return next((one for one in features if one.name == key[2]), None)
 

@@ -87,7 +87,7 @@ class Visitors:
         return cookie
 
     def find(self, cookie: str) -> Visitor | None:
-        """Return the visitor with this cookie; None if there is none, or its time is over."""
+        """Return the visitor with this cookie, or None if the cookie is unknown or has expired."""
         visitor = self._known.get(_digest(cookie))
         if visitor is None:
             return None

@@ -35,7 +35,7 @@ KNOWN_PREFIXES = {
 
 
 class ModelChoice(NamedTuple):
-    """A model: its `api`, its `name` there, the `base_url` of the endpoint, and the `key`, empty if there is none."""
+    """A model: its `api`, its `name`, the `base_url` of the endpoint, and the `key`, which may be an empty string."""
 
     api: str
     name: str
@@ -137,7 +137,7 @@ def check_url(variable: str, url: str) -> str:
 
 
 def read_key(variable: str, environ: Mapping[str, str]) -> str:
-    """Return a key from the environment, empty if there is none.
+    """Return a key from the environment, or an empty string.
 
     Raises:
         ModelNotChosen: it has characters that no header may have, such as a line end in the middle.

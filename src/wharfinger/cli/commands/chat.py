@@ -245,7 +245,7 @@ def read_question(ctx: click.Context, question: str | None) -> str | None:
 
 
 def read_piped(ctx: click.Context) -> str:
-    """Return the text that is piped into stdin, empty if there is none."""
+    """Return the text that is piped into stdin, or an empty string."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (OSError, ValueError, AttributeError):  # stdin is closed

@@ -38,7 +38,7 @@ class ServerAddress(NamedTuple):
     issuers: tuple[str, ...] = ()
     """The authorization servers where clients sign in."""
     tokens: str = ""
-    """The file with the tokens that are accepted; empty if there is none."""
+    """The file with the tokens that are accepted, or an empty string."""
 
     @property
     def header_env(self) -> str:

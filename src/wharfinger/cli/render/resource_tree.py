@@ -20,7 +20,7 @@ TREE_ITEMS = 1000
 
 
 class UriNode(dict[str, "UriNode"]):
-    """A node: its children by segment, and the details of the resource with this URI, None if there is none."""
+    """A node: its children by segment, and the details of the resource with this URI, or None."""
 
     details: str | None = None
 

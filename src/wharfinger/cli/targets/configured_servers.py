@@ -18,7 +18,7 @@ __all__ = ["ask_at_terminal", "look_up", "resolve"]
 
 
 def look_up(ctx: click.Context, name: str, file: Path | None) -> ConfiguredServer | None:
-    """Find a server by its name; None if there is none.
+    """Return the server with this name, or None.
 
     Raises:
         click.UsageError: several files have different servers of that name, or the one file cannot be read.
@@ -65,7 +65,7 @@ def no_answer(name: str, described: Mapping[str, Any]) -> None:
 
 
 def ask_at_terminal(name: str, described: Mapping[str, Any]) -> str | None:
-    """Ask for the value of an input at the terminal; None if there is none."""
+    """Ask for the value of an input at the terminal. Returns None if there is no terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     from wharfinger.cli.render.formatting import printable

@@ -6,8 +6,6 @@ a value of many megabytes costs little. It returns lists, structs and maps as JS
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -18,7 +16,7 @@ from wharfinger.sources.sql_database.database_engine import BadKey, CellValue, Q
 from wharfinger.sources.sql_database.duckdb_catalogue import quoted
 from wharfinger.sources.sql_database.row_choice import RowChoice, RowFilter, like_pattern
 from wharfinger.sources.sql_database.row_order import columns_of_cursor, key_of, order_of, rows_beyond, sort_terms
-from wharfinger.sources.sql_database.row_text import binary, cut_text, number
+from wharfinger.sources.sql_database.row_text import binary, cut_text, json_value, number
 from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
 __all__ = ["FileStatement", "cell_statement", "cell_value", "collect_rows"]
@@ -111,19 +109,7 @@ def _value(values: Iterator[Any], kind: str, cell: int) -> object:
         return cut_text(value[:cell], cell, size)
     if kind in _FLOATS:
         return number(float(value))
-    return _json(value, cell) if _NESTED(kind) else cut_text(value, cell)
-
-
-def _json(text: str, cell: int) -> object:
-    try:
-        return json.loads(text, parse_float=_float, parse_int=lambda digits: number(int(digits)))
-    except (ValueError, RecursionError):
-        return cut_text(text, cell)
-
-
-def _float(digits: str) -> object:
-    value = float(digits)
-    return value if math.isfinite(value) else digits
+    return json_value(value, cell) if _NESTED(kind) else cut_text(value, cell)
 
 
 def collect_rows(statement: FileStatement, found: Iterator[Sequence[Any]], bounds: QueryBounds) -> Rows:

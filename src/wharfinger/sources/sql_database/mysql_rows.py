@@ -9,7 +9,6 @@ An ENUM or SET is compared and ordered by the position of its values.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -25,7 +24,7 @@ from wharfinger.sources.sql_database.database_engine import BadKey, CellValue, Q
 from wharfinger.sources.sql_database.mysql_catalogue import quoted
 from wharfinger.sources.sql_database.row_choice import RowChoice, RowFilter, like_pattern
 from wharfinger.sources.sql_database.row_order import OrderColumn, columns_of_cursor, key_of, order_of, rows_beyond
-from wharfinger.sources.sql_database.row_text import binary, cut_text, number, render
+from wharfinger.sources.sql_database.row_text import binary, cut_text, json_value, number, render
 from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
 __all__ = ["SelectStatement", "cell_statement", "cell_value", "collect", "collect_result"]
@@ -204,7 +203,7 @@ def _value(column: DatabaseColumn, values: Iterator[Any], cell: int) -> object:
             return binary(_bytes(value), int(size))
         if size is not None:
             return cut_text(value[:cell], cell, int(size))
-        return _json(value, cell) if column.cast == "json" else cut_text(value, cell)
+        return json_value(value, cell) if column.cast == "json" else cut_text(value, cell)
     if value is None:
         return None
     if column.cast in ("int", "bit"):
@@ -218,18 +217,6 @@ def _bytes(value: Any) -> bytes:
 
 def _text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def _json(text: str, cell: int) -> object:
-    try:
-        return json.loads(text, parse_float=_float, parse_int=lambda digits: number(int(digits)))
-    except (ValueError, RecursionError):
-        return cut_text(text, cell)
-
-
-def _float(digits: str) -> object:
-    value = float(digits)
-    return value if math.isfinite(value) else digits
 
 
 def collect(statement: SelectStatement, found: Iterator[Sequence[Any]], bounds: QueryBounds) -> Rows:
@@ -297,7 +284,7 @@ def _result(value: Any, kind: int, cell: int) -> object:
         return number(int(value))
     if kind in _FLOATS:
         return number(float(value))
-    return _json(value, cell) if kind == _JSON and len(value) <= cell else render(value, cell)
+    return json_value(value, cell) if kind == _JSON and len(value) <= cell else render(value, cell)
 
 
 def collect_result(found: Iterator[Sequence[Any]], kinds: Sequence[int], limit: int, bounds: QueryBounds) -> Rows:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -31,7 +29,7 @@ from wharfinger.sources.sql_database.row_order import (
     rows_beyond,
     sort_terms,
 )
-from wharfinger.sources.sql_database.row_text import binary, cut_text, number, render
+from wharfinger.sources.sql_database.row_text import binary, cut_text, json_value, render
 from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
 __all__ = ["WindowStatement", "read_by_place", "read_cell", "read_rows", "run_statement"]
@@ -140,20 +138,8 @@ def _value(value: object, kind: str, cell: int) -> object:
     if len(value) > cell:
         return cut_text(value[:cell], cell, int(value[cell + 1 :]))
     if kind in ("json", "jsonb", "record") or kind.endswith("[]"):
-        return _json(value, cell)
+        return json_value(value, cell)
     return cut_text(value, cell)
-
-
-def _json(text: str, cell: int) -> object:
-    try:
-        return json.loads(text, parse_float=_float, parse_int=lambda digits: number(int(digits)))
-    except (ValueError, RecursionError):
-        return cut_text(text, cell)
-
-
-def _float(digits: str) -> object:
-    value = float(digits)
-    return value if math.isfinite(value) else digits
 
 
 async def read_rows(

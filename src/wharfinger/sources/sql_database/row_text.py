@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -31,6 +32,7 @@ __all__ = [
     "clean",
     "cut_text",
     "json_line",
+    "json_value",
     "number",
     "render",
     "unique_names",
@@ -133,3 +135,16 @@ def unique_names(names: Iterable[str]) -> list[str]:
         taken.add(unique)
         given.append(unique)
     return given
+
+
+def json_value(text: str, cell: int) -> object:
+    """Return the value of a JSON text with exact numbers, or a text that is cut after `cell` characters."""
+    try:
+        return json.loads(text, parse_float=_float, parse_int=lambda digits: number(int(digits)))
+    except (ValueError, RecursionError):
+        return cut_text(text, cell)
+
+
+def _float(digits: str) -> object:
+    value = float(digits)
+    return value if math.isfinite(value) else digits

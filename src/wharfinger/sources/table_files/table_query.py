@@ -57,7 +57,7 @@ class TableQuery(NamedTuple):
     parts: Parts
     view: str
     sheet: str = ""
-    """The part of the path after a workbook, decoded; empty if there is none."""
+    """The part of the path after a workbook, decoded, or an empty string."""
     rows: tuple[int, int] = (1, 0)
     tail: int = 0
     choice: RowChoice = RowChoice()
