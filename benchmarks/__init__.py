@@ -1,1 +1,1 @@
-"""Benchmarks: ours beside its peers and beside the floors, in one run."""
+"""Benchmarks that compare this project with its peers and with the floors."""

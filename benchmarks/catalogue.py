@@ -1,9 +1,9 @@
-"""How long a catalogue of many resources takes to list, filter, open a folder and search, and how big it is.
+"""Measures how long a catalogue of many resources takes to list, filter, open a folder and search, and its size.
 
 python benchmarks/catalogue.py [--resources N]
 
-A server in this process lists N resources in folders of 300; a host reads the list and keeps it. The times after the
-first are those of one call, the best of three. `memory` is what the list keeps, by tracemalloc.
+A server in this process lists N resources in folders of 300; a host reads the list and keeps it. The time of each call
+is the best of three. The memory of the list is measured with tracemalloc.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from wharfinger.host import Host
 from wharfinger.source import ResourcePage, Source
 
 MAX_FOLDER_SECONDS = 0.2
-"""Opening a folder must be quicker than this, however many resources there are."""
+"""The bound for opening a folder, for any number of resources."""
 
 
 class Archive(Source):
-    """Reports in folders."""
+    """A source of reports in folders."""
 
     name, uri = "archive", "file:///archive"
 
@@ -51,7 +51,7 @@ class Archive(Source):
 
 
 async def best(call: Callable[[], Awaitable[Any]]) -> float:
-    """The seconds of the quickest of three calls."""
+    """Return the seconds of the fastest of three calls."""
     times: list[float] = []
     for _ in range(3):
         began = time.perf_counter()
@@ -61,7 +61,7 @@ async def best(call: Callable[[], Awaitable[Any]]) -> float:
 
 
 async def measure(number: int) -> int:
-    """Print the times and the size."""
+    """Print the times and the size. Returns 1 if a bound was missed."""
     server = Server("archive")
     server.include(Archive(number))
     async with Host({"archive": server}) as host:
@@ -90,13 +90,12 @@ async def measure(number: int) -> int:
             "search of names": lambda: catalogue.search("report 000123", contents=False),
         }
         seconds = {name: await best(call) for name, call in rows.items()}
-    for name, one in seconds.items():
-        print(f"{name:24}{one * 1e3:10.2f} ms")
+    for name, best_seconds in seconds.items():
+        print(f"{name:24}{best_seconds * 1e3:10.2f} ms")
     return int(seconds["open a folder"] > MAX_FOLDER_SECONDS)
 
 
 def main() -> int:
-    """Measure."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--resources", type=int, default=100_000)
     return asyncio.run(measure(parser.parse_args().resources))

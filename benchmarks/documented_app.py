@@ -1,8 +1,8 @@
-"""An ASGI application made of an OpenAPI document, with the standard library alone, so that every environment runs it.
+"""An ASGI application made from an OpenAPI document. It needs only the standard library, so it runs everywhere.
 
 It has the document's paths and methods, and answers each with the document's own example, or a value that fits the
 schema.
-`hits` says which operations were called. It reads the document by itself, and so is a check of those who read it too.
+`hits` lists the operations that were called. It shares no code with the parsers under test, so it is a check of them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,21 @@ from urllib.parse import unquote
 __all__ = ["DocumentedApp", "example_of"]
 
 METHODS = ("get", "put", "post", "delete", "patch")
-TEXTS = ("a1", "1.2.3", "refs/heads/main", f"sha256:{'a' * 64}", "do:droplet:1", "a1b2c3d4-0000-0000-0000-0123456789ab")
-"""Texts that fit the patterns that documents often have."""
-DEPTH = 6
-"""Nested values of an answer; deeper ones are left out where they may be."""
+SAMPLE_STRINGS = (
+    "a1",
+    "1.2.3",
+    "refs/heads/main",
+    f"sha256:{'a' * 64}",
+    "do:droplet:1",
+    "a1b2c3d4-0000-0000-0000-0123456789ab",
+)
+"""Strings that match patterns that are common in documents."""
+MAX_DEPTH = 6
+"""The maximum depth of nested values; deeper ones are left out, or None if they are required."""
 
 
 class DocumentedApp:
-    """The application. `answers` has the answer of each operation by `GET /path`."""
+    """The application. `answers` has the answer of each operation, with keys such as `GET /path`."""
 
     def __init__(self, root: dict[str, Any]) -> None:
         self.root = root
@@ -31,12 +38,12 @@ class DocumentedApp:
         self.hits: list[str] = []
         self._routes: list[tuple[int, re.Pattern[str], str]] = []
         for path, given in root["paths"].items():
-            item = _resolved(root, given)
+            item = _resolve(root, given)
             pattern = "".join(
                 "[^/]+" if part[:1] == "{" else re.escape(part) for part in re.split(r"(\{[^{}]*\})", path)
             )
             self._routes.append((path.count("{"), re.compile(pattern), path))
-            if any(_resolved(root, one).get("x-multi-segment") for one in item.get("get", {}).get("parameters", ())):
+            if any(_resolve(root, one).get("x-multi-segment") for one in item.get("get", {}).get("parameters", ())):
                 self._routes.append((100, re.compile(pattern.removesuffix("[^/]+") + ".+"), path))
             for method in METHODS:
                 if method in item:
@@ -46,11 +53,11 @@ class DocumentedApp:
     def _answer(self, operation: dict[str, Any]) -> Any:
         answers = operation.get("responses", {})
         status = next((each for each in ("200", "201", "202", "default", *answers) if each in answers), None)
-        content = {} if status is None else _resolved(self.root, answers[status]).get("content", {})
+        content = {} if status is None else _resolve(self.root, answers[status]).get("content", {})
         media = content.get("application/json") or next(iter(content.values()), {})
         value = media.get("example")
         for each in list(media.get("examples", {}).values())[:1] if value is None else ():
-            value = _resolved(self.root, each).get("value")
+            value = _resolve(self.root, each).get("value")
         value = example_of(self.root, media.get("schema", {})) if value is None else value
         return value if isinstance(value, (dict, list)) else {"value": value}
 
@@ -76,8 +83,8 @@ class DocumentedApp:
 
 
 def example_of(root: Mapping[str, Any], given: Any, depth: int = 0) -> Any:
-    """Return a value that fits a schema, as far as a few lines can: its example, or what its type requires."""
-    schema = _resolved(root, given) if isinstance(given, dict) else {}
+    """Return a value that fits most schemas: the example, or the simplest value of the type."""
+    schema = _resolve(root, given) if isinstance(given, dict) else {}
     for name in ("example", "const", "default"):
         if schema.get(name) is not None:
             return schema[name]
@@ -85,7 +92,7 @@ def example_of(root: Mapping[str, Any], given: Any, depth: int = 0) -> Any:
         return schema["examples"][0]
     if schema.get("enum"):
         return schema["enum"][0]
-    schema = _merged(root, schema) if depth < DEPTH else schema
+    schema = _merged(root, schema) if depth < MAX_DEPTH else schema
     for name in ("enum", "example"):
         if schema.get(name):
             return schema[name][0] if name == "enum" else schema[name]
@@ -95,11 +102,13 @@ def example_of(root: Mapping[str, Any], given: Any, depth: int = 0) -> Any:
         required = list(schema.get("required", ()))
         members = schema.get("properties", {})
         names = [*members, *(each for each in required if each not in members)] if depth == 0 else required
-        return {each: example_of(root, members.get(each, {}), depth + 1) if depth < DEPTH else None for each in names}
+        return {
+            each: example_of(root, members.get(each, {}), depth + 1) if depth < MAX_DEPTH else None for each in names
+        }
     if kind == "array":
         return (
             [example_of(root, schema.get("items", {}), depth + 1)] * max(1, schema.get("minItems", 1))
-            if depth < DEPTH
+            if depth < MAX_DEPTH
             else []
         )
     if kind in ("integer", "number"):
@@ -119,7 +128,7 @@ def example_of(root: Mapping[str, Any], given: Any, depth: int = 0) -> Any:
     )
     text = text.ljust(schema.get("minLength", 0), "0")
     if "pattern" in schema and not _fits(schema["pattern"], text):
-        return next((each for each in TEXTS if _fits(schema["pattern"], each)), text)
+        return next((each for each in SAMPLE_STRINGS if _fits(schema["pattern"], each)), text)
     return text
 
 
@@ -131,11 +140,11 @@ def _fits(pattern: str, text: str) -> bool:
 
 
 def _merged(root: Mapping[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema together with all of its `allOf`, and the first of its `anyOf` and `oneOf`."""
+    """Return a schema merged with all of its `allOf`, and with the first of its `anyOf` and `oneOf`."""
     parts = [*schema.get("allOf", ()), *schema.get("anyOf", ())[:1], *schema.get("oneOf", ())[:1]]
     found = {name: value for name, value in schema.items() if name not in ("allOf", "anyOf", "oneOf")}
     for part in parts:
-        other = _resolved(root, part)
+        other = _resolve(root, part)
         inner = (
             _merged(root, other)
             if other is not schema and any(n in other for n in ("allOf", "anyOf", "oneOf"))
@@ -153,7 +162,7 @@ def _merged(root: Mapping[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _resolved(root: Mapping[str, Any], node: Any) -> dict[str, Any]:
+def _resolve(root: Mapping[str, Any], node: Any) -> dict[str, Any]:
     for _ in range(16):
         if not isinstance(node, dict) or "$ref" not in node:
             break

@@ -1,12 +1,12 @@
-"""Reads of small files through `wharfinger serve`, beside a handler that returns the same text.
+"""Compares reads of small files through `wharfinger serve` with a handler that returns the same text.
 
     python benchmarks/folder_reads.py                      every mode, 32 reads in flight
     python benchmarks/folder_reads.py --only stdio --rounds 9
-    python benchmarks/folder_reads.py --files 1            the same file again and again; by default 32 in turn
+    python benchmarks/folder_reads.py --files 1            always the same file; by default 32 in turn
 
-Both servers run in processes of their own, on the core that the driver does not use, and take turns: a ratio is the
-median of the ratios of neighbouring turns, which a busy machine slows alike. The exit status is 1 if the folder falls
-below `LEAST` of the handler's rate. Linux only.
+Both servers run in their own processes, on the core that the driver does not use, and take turns: a ratio is the median
+of the ratios of neighbouring turns, since a busy machine slows down both. The exit status is 1 if the folder has less
+than `MIN_RATIO` of the handler's rate. Linux only.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from benchmarks.harness.process import settle_driver
 from benchmarks.harness.workloads import Result, Workload
 from benchmarks.servers import spec
 
-LEAST = 20 / 75
-"""A handler makes 75,000 reads in the second in which a folder is to make 20,000."""
+MIN_RATIO = 20 / 75
+"""The aim is 20,000 reads of files per second on a machine on which a handler serves 75,000."""
 MODES = {"stdio": "", "session": wire.HANDSHAKE, "stateless": wire.STATELESS}
 IN_FLIGHT = 32
 HANDLER = str(Path(__file__).parent / "servers" / "ours.py")
@@ -37,7 +37,7 @@ PYTHON = [sys.executable, "-m", "wharfinger", "serve", "--no-search"]
 
 
 def workload(uris: Sequence[str]) -> Workload:
-    """Read texts of 1 KiB in turn."""
+    """Return a workload that reads texts of 1 KiB in turn."""
 
     def check(result: Result, _: object) -> bool:
         return bool(result["contents"][0]["text"] == spec.STATIC_TEXT)
@@ -63,7 +63,7 @@ def connect(mode: str, folder: str, files: int) -> dict[str, tuple[Client, Workl
 
 
 def measure(mode: str, folder: str, files: int, rounds: int, seconds: float) -> dict[str, list[Row]]:
-    """The figures of both servers, turn by turn.
+    """Return the figures of both servers, one row for each turn.
 
     Raises:
         SystemExit: an answer is wrong.
@@ -90,7 +90,7 @@ def measure(mode: str, folder: str, files: int, rounds: int, seconds: float) -> 
 
 
 def main() -> int:
-    """Measure what was asked for, and print it."""
+    """Measure the chosen cases, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(MODES), metavar="A,B", help=f"of {', '.join(MODES)}")
     parser.add_argument("--files", type=int, default=IN_FLIGHT, help="how many files are read in turn")
@@ -113,11 +113,11 @@ def main() -> int:
                 [statistics.median(row[key] for row in rows[name]) for name in ("handler", "folder")]
                 for key in ("rate", "cpu_us")
             )
-            low = ratio < LEAST
+            low = ratio < MIN_RATIO
             missed += low
             print(
                 f"{mode:10} {rate[0]:>10,.0f} {rate[1]:>10,.0f} {cpu[0]:>6.1f} {cpu[1]:>7.1f} {ratio:>7.3f}"
-                + f" below {LEAST:.3f}" * low,
+                + f" below {MIN_RATIO:.3f}" * low,
                 flush=True,
             )
     return int(missed > 0)

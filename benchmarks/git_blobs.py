@@ -1,11 +1,11 @@
-"""Random files of a large git repository: read through its source, and beside it by `git cat-file --batch`.
+"""Compares reads of random files of a large git repository through its source with `git cat-file --batch`.
 
-    python benchmarks/git_blobs.py                       of a repository of 250 MiB, made once under .bench/git
-    WHARFINGER_REPOS=~/clones python benchmarks/git_blobs.py       of each repository in a folder
+    python benchmarks/git_blobs.py                       with a repository of 250 MiB, made once under .bench/git
+    WHARFINGER_REPOS=~/clones python benchmarks/git_blobs.py       with each repository in a folder
     python benchmarks/git_blobs.py --blobs 20000 --rounds 9
 
-Each round chooses other blobs, and both read the same ones, by turns first. git is asked for all at once by one
-process, and what it prints is compared with what the source returned. A source is new in each round; its time includes
+Each round chooses other blobs. Both read the same blobs, and take turns to be first. git reads all of them in one
+process, and its output is compared with what the source returned. A source is new in each round; its time includes
 finding the repository, starting git, and decoding text. The exit status is 1 if the source takes more than 1.5 times as
 long, or if anything differs. Linux and macOS only.
 """
@@ -37,14 +37,15 @@ from wharfinger.sources.windows.window import ENCODING
 
 DATA = Path(__file__).resolve().parent.parent / ".bench" / "git"
 SERIES, VERSIONS = 540, 100
-REQUIRED = 1.5
+MAX_RATIO = 1.5
 IN_FLIGHT = 32
-LARGEST = 32 << 20  # bytes that a source reads whole
+MAX_BLOB_BYTES = 32 << 20
+"""Larger blobs are left out, since a source does not read them whole."""
 ENVIRONMENT = {"PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "LC_ALL": "C"}
 
 
 def command(repository: Path, *arguments: str, data: bytes = b"") -> bytes:
-    """What git prints."""
+    """Run git. Returns its output."""
     safe = ["git", "-c", f"safe.directory={repository}", "-C", str(repository), *arguments]
     return subprocess.run(safe, input=data, env=ENVIRONMENT, capture_output=True, check=True).stdout
 
@@ -53,7 +54,7 @@ def command(repository: Path, *arguments: str, data: bytes = b"") -> bytes:
 
 
 def make(repository: Path) -> Path:
-    """Make a repository of 54,000 texts in 250 MiB, unless it is there: of each file 100 versions, stored as deltas."""
+    """Make a repository of 250 MiB unless it exists: 540 files in 100 versions each, stored as deltas."""
     made = repository.with_name(f"{repository.name}.made")
     if made.exists():
         return repository
@@ -90,17 +91,17 @@ def _history() -> Iterator[bytes]:
 
 
 def blobs_of(repository: Path) -> list[str]:
-    """The names of all blobs that are read whole."""
+    """Return the names of all blobs of at most `MAX_BLOB_BYTES` bytes."""
     listed = command(repository, "cat-file", "--batch-all-objects", "--batch-check", "--unordered").split(b"\n")
     rows = [line.decode().split() for line in listed if line]
-    return sorted(oid for oid, kind, size in rows if kind == "blob" and int(size) <= LARGEST)
+    return sorted(oid for oid, kind, size in rows if kind == "blob" and int(size) <= MAX_BLOB_BYTES)
 
 
 # The two readers
 
 
 def by_git(repository: Path, oids: list[str]) -> list[bytes]:
-    """The contents, as one process prints them."""
+    """Return the contents, read by one git process."""
     data = command(repository, "cat-file", "--batch", "--buffer", data="".join([f"{oid}\n" for oid in oids]).encode())
     found, at = list[bytes](), 0
     while at < len(data):
@@ -112,7 +113,7 @@ def by_git(repository: Path, oids: list[str]) -> list[bytes]:
 
 
 def by_source(repository: Path, oids: list[str], in_flight: int) -> list[Any]:
-    """The first contents of each, so many reads at a time."""
+    """Return the first content of each read, with up to `in_flight` reads at a time."""
 
     async def read_all() -> list[Any]:
         source = git(repository, label="bench")
@@ -132,8 +133,8 @@ def by_source(repository: Path, oids: list[str], in_flight: int) -> list[Any]:
     return asyncio.run(read_all())
 
 
-def differing(contents: list[Any], expected: list[bytes]) -> int:
-    """How many contents are not these bytes; a byte order mark is no part of a text."""
+def count_differences(contents: list[Any], expected: list[bytes]) -> int:
+    """Return how many contents differ from these bytes, ignoring byte order marks."""
     wrong = 0
     for found, data in zip(contents, expected, strict=True):
         if found.text is UNSET:
@@ -144,21 +145,21 @@ def differing(contents: list[Any], expected: list[bytes]) -> int:
     return wrong
 
 
-def seconds(use: Callable[[], Any]) -> tuple[float, float, Any]:
-    """How long it takes, how much processor time it and its children use, and what it returns."""
-    began, used = time.perf_counter(), processor()
-    result = use()
-    return time.perf_counter() - began, processor() - used, result
+def timed(call: Callable[[], Any]) -> tuple[float, float, Any]:
+    """Call a function. Returns the seconds, the CPU seconds of this process and its children, and the result."""
+    began, used = time.perf_counter(), cpu_seconds()
+    result = call()
+    return time.perf_counter() - began, cpu_seconds() - used, result
 
 
-def processor() -> float:
-    """Processor seconds of this process and of its children that have ended."""
+def cpu_seconds() -> float:
+    """Return the CPU seconds of this process and of its children that have ended."""
     whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
     return sum(sum(resource.getrusage(who)[:2]) for who in whose)
 
 
 def measure(repository: Path, number: int, rounds: int) -> bool:
-    """Print what one repository takes; returns whether all is right and fast enough."""
+    """Measure one repository, and print the times. Returns whether all contents are right and read fast enough."""
     blobs = blobs_of(repository)
     size = sum(path.stat().st_size for path in repository.rglob("*") if path.is_file())
     number = min(number, len(blobs))
@@ -178,8 +179,8 @@ def measure(repository: Path, number: int, rounds: int) -> bool:
         used: dict[int, float] = {}
         results: dict[int, Any] = {}
         for at in sorted(range(3), key=lambda at: (at + turn) % 3):
-            took[at], used[at], results[at] = seconds(readers[at])
-        wrong += differing(results[1], results[0]) + differing(results[2], results[0])
+            took[at], used[at], results[at] = timed(readers[at])
+        wrong += count_differences(results[1], results[0]) + count_differences(results[2], results[0])
         ratios[IN_FLIGHT].append(took[1] / took[0])
         ratios[1].append(took[2] / took[0])
         processor_ratios.append(used[1] / used[0])
@@ -190,25 +191,25 @@ def measure(repository: Path, number: int, rounds: int) -> bool:
     median = statistics.median(ratios[IN_FLIGHT])
     print(
         f"ratio {median:.2f} ({statistics.median(ratios[1]):.2f} one at a time, "
-        f"{statistics.median(processor_ratios):.2f} of processor time), required: {REQUIRED}"
+        f"{statistics.median(processor_ratios):.2f} of processor time), required: {MAX_RATIO}"
     )
     if wrong:
         print(f"{wrong:,} contents differ from what git reads")
-    return not wrong and median <= REQUIRED
+    return not wrong and median <= MAX_RATIO
 
 
 def main() -> int:
-    """Measure the repositories that are named, or the one that is made."""
+    """Measure the repositories in `WHARFINGER_REPOS`, or a generated one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--blobs", type=int, default=5_000, help="blobs of each round (default: 5000)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds (default: 5)")
-    given = parser.parse_args()
+    options = parser.parse_args()
     if shutil.which("git") is None:
         raise SystemExit("This compares with git: install it.")
     folder = os.environ.get("WHARFINGER_REPOS")
-    inside = sorted(Path(folder).iterdir()) if folder else [make(DATA)]
-    repositories = [path for path in inside if (path / "HEAD").exists() or (path / ".git").exists()]
-    good = [measure(path, given.blobs, given.rounds) for path in repositories]
+    folders = sorted(Path(folder).iterdir()) if folder else [make(DATA)]
+    repositories = [path for path in folders if (path / "HEAD").exists() or (path / ".git").exists()]
+    good = [measure(path, options.blobs, options.rounds) for path in repositories]
     return int(not all(good))
 
 

@@ -1,4 +1,4 @@
-"""What the core costs inside one process, in ns per operation: for before and after a change, not for comparing peers.
+"""Measures operations of the core in one process, in ns each. Run it before and after a change.
 
 python benchmarks/micro.py [--seconds S] [NAME…]
 """
@@ -27,12 +27,12 @@ from wharfinger.protocol.uri.template_index import TemplateIndex
 Operation = Callable[[], object]
 TEXT = ("The quick brown fox jumps over the lazy dog. " * 40)[:1024]
 REPEATS = 7
-"""The least of so many means is told: what disturbs only ever adds."""
+"""The shortest of this many runs is printed: other processes can only make a run longer."""
 
 
 def server() -> Server:
-    """1,000 resources in one page, and a template."""
-    made = Server("micro", page_size=1000)
+    """Return a server with 1,000 resources in one page, and a template."""
+    app = Server("micro", page_size=1000)
 
     async def static() -> str:
         return TEXT
@@ -41,9 +41,9 @@ def server() -> Server:
         return TEXT
 
     for n in range(1000):
-        made.resource(f"bench://entry/{n}", name=f"entry {n}", mime_type="text/plain")(static)
-    made.resource("bench://item/{id}", mime_type="text/plain")(item)
-    return made
+        app.resource(f"bench://entry/{n}", name=f"entry {n}", mime_type="text/plain")(static)
+    app.resource("bench://item/{id}", mime_type="text/plain")(item)
+    return app
 
 
 def line(method: str, params: dict[str, Any], era: str) -> bytes:
@@ -51,18 +51,18 @@ def line(method: str, params: dict[str, Any], era: str) -> bytes:
     return before + b"%d" % wire.FIRST_ID + after
 
 
-def peer_of(made: Server) -> ServerPeer:
-    """A peer whose handshake is over."""
-    peer = ServerPeer(Session(), made.result_meta, made.limits)
+def peer_of(app: Server) -> ServerPeer:
+    """Return a peer whose handshake is complete."""
+    peer = ServerPeer(Session(), app.result_meta, app.limits)
     request = peer.receive(line("initialize", wire.INITIALIZE, wire.HANDSHAKE))
     assert isinstance(request, Request)
-    peer.respond(request, run(made.handlers["initialize"](request)))
+    peer.respond(request, run(app.handlers["initialize"](request)))
     peer.receive(wire.notification("notifications/initialized"))
     return peer
 
 
 def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """The result of a coroutine that never waits: without a loop, so that only the core is timed."""
+    """Return the result of a coroutine that never waits. It runs without a loop, so that only the core is timed."""
     try:
         coroutine.send(None)
     except StopIteration as end:
@@ -71,35 +71,35 @@ def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def operations() -> dict[str, Operation]:
-    """Name to one operation, each ready to be called again and again."""
-    made = server()
-    peer = peer_of(made)
+    """Return the operations by name. Each can be called many times."""
+    app = server()
+    peer = peer_of(app)
     static, item = {"uri": "bench://entry/500"}, {"uri": "bench://item/7"}
     lines = {era: line("resources/read", static, era) for era in (wire.HANDSHAKE, wire.STATELESS)}
-    messages = {era: decode(data, made.limits) for era, data in lines.items()}
+    messages = {era: decode(data, app.limits) for era, data in lines.items()}
     requests = {era: open_request(message, peer.session) for era, message in messages.items()}
-    result = run(made.handlers["resources/read"](requests[wire.HANDSHAKE]))
+    result = run(app.handlers["resources/read"](requests[wire.HANDSHAKE]))
     index: TemplateIndex[int] = TemplateIndex()
     for n in range(1000):
         index.add(UriTemplate(f"bench://kind-{n}/{{id}}/part"), n)
 
     def through(data: bytes) -> Operation:
-        def one() -> object:
+        def operation() -> object:
             request = peer.receive(data)
             assert type(request) is Request
-            return peer.respond(request, run(made.handlers[request.method](request)))
+            return peer.respond(request, run(app.handlers[request.method](request)))
 
-        return one
+        return operation
 
     handshake, stateless = wire.HANDSHAKE, wire.STATELESS
     return {
-        "decode": lambda: decode(lines[handshake], made.limits),
-        "decode, stateless": lambda: decode(lines[stateless], made.limits),
+        "decode": lambda: decode(lines[handshake], app.limits),
+        "decode, stateless": lambda: decode(lines[stateless], app.limits),
         "open_request": lambda: open_request(messages[handshake], peer.session),
         "open_request, stateless": lambda: open_request(messages[stateless], None),
-        "handler of a read": lambda: run(made.handlers["resources/read"](requests[handshake])),
-        "seal_result": lambda: seal_result(requests[handshake], result, made.result_meta),
-        "seal_result, stateless": lambda: seal_result(requests[stateless], result, made.result_meta),
+        "handler of a read": lambda: run(app.handlers["resources/read"](requests[handshake])),
+        "seal_result": lambda: seal_result(requests[handshake], result, app.result_meta),
+        "seal_result, stateless": lambda: seal_result(requests[stateless], result, app.result_meta),
         "read through a peer": through(lines[handshake]),
         "read through a peer, stateless": through(lines[stateless]),
         "template read through a peer": through(line("resources/read", item, handshake)),
@@ -109,10 +109,10 @@ def operations() -> dict[str, Operation]:
 
 
 def nanoseconds(operation: Operation, seconds: float) -> float:
-    """The least mean of `REPEATS` runs that take `seconds` together."""
+    """Return the shortest mean time of `REPEATS` runs, which take about `seconds` in total."""
     count, share = 1, seconds * 1e9 / REPEATS
-    while (took := _time(operation, count)) < share / 2:
-        count = max(count * 2, int(count * share / max(took, 1)))
+    while (elapsed := _time(operation, count)) < share / 2:
+        count = max(count * 2, int(count * share / max(elapsed, 1)))
     return min(_time(operation, count) for _ in range(REPEATS)) / count
 
 

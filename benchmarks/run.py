@@ -1,13 +1,13 @@
-"""Ours beside its peers and beside the floors, in one run and interleaved.
+"""Measures this project, its peers and the floors in turns, in one run.
 
     python benchmarks/run.py --quick                                  everything, roughly
     python benchmarks/run.py                                          everything, medians of three rounds
     python benchmarks/run.py --only stdio,static-32 --peers floor,ours,mcp2
     python benchmarks/run.py --only start --peers ours
-    python benchmarks/run.py --only client-stdio,client-session      our client beside the others
+    python benchmarks/run.py --only client-stdio,client-session       our client and the others
 
 The first run builds one environment per peer under .bench/. Progress goes to stderr, the tables to stdout. The exit
-status is 1 where a required ratio was missed or an answer of ours was wrong. Linux only.
+status is 1 if a required ratio was missed or an answer of ours was wrong. Linux only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ALL_MODES = {**MODES, **CLIENT_MODES}
 
 
 def options(argv: list[str] | None = None) -> argparse.Namespace:
-    """The parsed command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--quick", action="store_true", help="one short round of everything: a couple of minutes")
@@ -74,7 +74,10 @@ def _words(text: str) -> list[str]:
 
 
 def choose(only: list[str]) -> tuple[list[str], list[Workload], bool]:
-    """(modes, workloads, whether starts are measured): a kind that `only` does not name is taken whole."""
+    """Return the modes, the workloads, and whether starts are measured.
+
+    If `only` names no mode, all modes are measured; if it names no workload, all workloads.
+    """
     named = [workload for workload in WORKLOADS if workload.name in only]
     modes = [mode for mode in ALL_MODES if mode in only]
     if only and not modes and not named:
@@ -83,7 +86,7 @@ def choose(only: list[str]) -> tuple[list[str], list[Workload], bool]:
 
 
 def prepare(names: list[str]) -> list[Peer]:
-    """The peers asked for whose environment could be built."""
+    """Build the environments of these peers. Returns the peers for which this succeeded."""
     ready = []
     for peer in (peer for peer in PEERS if peer.name in names):
         try:
@@ -98,7 +101,7 @@ def main() -> int:
     chosen = options()
     modes, workloads, starts = choose(chosen.only)
     if any(mode in CLIENT_MODES for mode in modes) and "floor" not in chosen.peers:
-        environments.build(BY_NAME["floor"].environment)  # what every client asks
+        environments.build(BY_NAME["floor"].environment)  # the server of every client
     peers = prepare(chosen.peers)
     settle_driver()
     about = {"machine": measure.machine(), "options": {k: v for k, v in vars(chosen).items() if k != "json"}}
@@ -116,7 +119,7 @@ def main() -> int:
         chosen.json.write_text(json.dumps({**about, "rows": rows}, indent=1))
     print(report.render(rows))
     ours_wrong = any(row["peer"] == report.OURS and (row.get("errors") or "failed" in row) for row in rows)
-    return int(ours_wrong or not report.kept(report.medians(rows)))
+    return int(ours_wrong or not report.meets_rules(report.medians(rows)))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The search index over a folder of many small files: what it costs to make, and how quickly it answers.
+"""Measures how long it takes to index a folder of many small files, and to search the index.
 
 python benchmarks/searching.py [--files N] [--folder FOLDER]
 
-Beside it: the search that a folder does itself by reading every file, within its bounds, and `grep -ril`. Files are
-made of words as prose has them, a few frequent and many rare ones; what is looked for are words of each kind.
+The same searches are measured without an index, where the server reads the files, and with `grep -ril`. The files have
+words as in prose, a few frequent and many rare ones; the queries have words of each kind.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from wharfinger.sources.search import search_index
 MIB = 1 << 20
 REPEATS = 5
 WORDS = 20_000
-SIZE = 1_500
-"""Characters of one file, about."""
+FILE_CHARACTERS = 1_500
+"""The approximate number of characters in a file."""
 
 
 def make(root: Path, number: int) -> int:
-    """Files below the folder; how many bytes they have."""
+    """Make files below a folder. Returns their total bytes."""
     random_text = random.Random(1)
     syllables = [first + vowel for first in "bcdfghklmnprstv" for vowel in "aeiou"]
     syllables += [vowel + last for vowel in "aeiou" for last in "nrst"]
@@ -42,7 +42,7 @@ def make(root: Path, number: int) -> int:
     for at in range(number):
         folder = root / f"{at // 1_000:03d}"
         folder.mkdir(exist_ok=True)
-        text = " ".join(random_text.choices(words, cum_weights=weights, k=SIZE // 6))
+        text = " ".join(random_text.choices(words, cum_weights=weights, k=FILE_CHARACTERS // 6))
         if at % 10_000 == 77:
             text += f"\nthe harbourmaster's note {at}\n"
         (folder / f"note{at:06d}.txt").write_text(text)
@@ -51,7 +51,7 @@ def make(root: Path, number: int) -> int:
 
 
 async def measure(root: Path, cache: Path, size: int, queries: list[str]) -> None:
-    """Index, and search."""
+    """Index the folder, run the queries, and print the times."""
     server, index = Server("bench"), search_index(cache, max_size=4 << 30)
     folder = files(root)
     server.include(folder)
@@ -68,20 +68,19 @@ async def measure(root: Path, cache: Path, size: int, queries: list[str]) -> Non
             await client.ping()
             pings.append(time.perf_counter() - asked)
             await asyncio.sleep(0.005)
-        took = time.perf_counter() - began
+        seconds = time.perf_counter() - began
         longest = max(pings)
         pings.sort()
-        kept = sum(path.stat().st_size for path in cache.iterdir())
+        index_size = sum(path.stat().st_size for path in cache.iterdir())
         print(
-            f"indexed in {took:.1f} s: {took / size * MIB:.3f} s per MiB; the index has {kept / size:.0%} of the text"
+            f"indexed in {seconds:.1f} s: {seconds / size * MIB:.3f} s per MiB; "
+            f"the index has {index_size / size:.0%} of the text"
         )
         print(
             f"a ping meanwhile: median {statistics.median(pings) * 1e3:.1f} ms, "
             f"99 of 100 within {pings[int(len(pings) * 0.99)] * 1e3:.1f} ms, longest {longest * 1e3:.0f} ms"
         )
-        print(
-            f"\n{'looked for':24}{'hits':>6}{'index ms':>12}{'reading ms':>12}{'grep -ril ms':>14}{'grep / index':>14}"
-        )
+        print(f"\n{'query':24}{'hits':>6}{'index ms':>12}{'reading ms':>12}{'grep -ril ms':>14}{'grep / index':>14}")
         for query in queries:
             times = []
             for _ in range(REPEATS):
@@ -91,7 +90,7 @@ async def measure(root: Path, cache: Path, size: int, queries: list[str]) -> Non
             asked = time.perf_counter()
             await asyncio.to_thread(search_documents, folder, query, 20)
             reading = time.perf_counter() - asked
-            grep = await asyncio.to_thread(grepped, root, query)
+            grep = await asyncio.to_thread(grep_seconds, root, query)
             ours = min(times)
             print(
                 f"{query:24}{hits!s:>6}{ours * 1e3:>12.1f}{reading * 1e3:>12.0f}{grep * 1e3:>14.0f}{grep / ours:>14.0f}"
@@ -105,31 +104,31 @@ async def measure(root: Path, cache: Path, size: int, queries: list[str]) -> Non
     await again.start()
     while index.pending:
         await asyncio.sleep(0.01)
-    print(f"\nstarted again with the index that was kept: looked through in {time.perf_counter() - began:.1f} s")
+    print(f"\nrestarted with the saved index: checked all files in {time.perf_counter() - began:.1f} s")
     await again.close()
 
 
-def grepped(root: Path, query: str) -> float:
-    """Seconds that grep takes for one word, of which it prints as many names as it finds."""
+def grep_seconds(root: Path, query: str) -> float:
+    """Return the seconds that grep takes to find the files with the first word of the query."""
     began = time.perf_counter()
     subprocess.run(["grep", "-rilF", "--", query.split()[0], str(root)], capture_output=True, check=False)
     return time.perf_counter() - began
 
 
 def main() -> None:
-    """Make the files, index them, search them."""
+    """Make the files, index them and search them."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--files", type=int, default=100_000)
-    parser.add_argument("--folder", type=Path, help="search this folder instead of files that are made")
-    given = parser.parse_args()
+    parser.add_argument("--folder", type=Path, help="search this folder instead of generated files")
+    options = parser.parse_args()
     if shutil.which("grep") is None:
         raise SystemExit("This compares with grep: install it.")
     with tempfile.TemporaryDirectory() as temporary:
-        root = given.folder or Path(temporary, "notes")
+        root = options.folder or Path(temporary, "notes")
         queries = ["harbourmaster", "harbourmaster note", "nosuchwordatall", "tora", "ba", "qx", "z"]
-        if given.folder is None:
+        if options.folder is None:
             root.mkdir()
-            size = make(root, given.files)
+            size = make(root, options.files)
         else:
             size = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
         print(f"{size / MIB:.0f} MiB of text in {root.name}")

@@ -1,14 +1,15 @@
-"""What a silent S3 endpoint costs a server that also publishes a folder, and how soon changes of many objects are seen.
+"""Measures how much a silent S3 endpoint slows down a server that also publishes a folder, and how soon a server
+notices a change among many objects.
 
     python benchmarks/silent_source.py
     python benchmarks/silent_source.py --only silent --source /path/of/another/checkout/src
 
-`silent` starts `wharfinger serve FOLDER` over stdio, alone and beside a bucket whose endpoint accepts connections and
-never answers. It takes the seconds until `initialize` is answered, and those of lists, searches and reads after that,
-and shows the ratio of both. `watch` publishes a bucket of 2,500 objects on a local S3 server (moto) in a process of
-its own, and takes the seconds from a new object to the notice that the list has changed. The exit status is 1 where
-`initialize` took 3 s longer beside the silent bucket, a list, search or read after the first took a second longer, or a
-notice took 4 s. Linux and macOS.
+`silent` starts `wharfinger serve FOLDER` over stdio, once with only the folder, and once with a bucket whose endpoint
+accepts connections and never answers. It prints the seconds of `initialize` and of the lists, searches and reads after
+it, and the ratio of both servers. `watch` publishes a bucket of 2,500 objects on a local S3 server (moto) in another
+process, and prints the seconds from a new object to the notification that the list has changed. The exit status is 1 if
+the silent bucket made `initialize` or the first list 3 s slower or any later request 1 s slower, or if a notification
+took 4 s. Linux and macOS.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 OBJECTS, CHANGES = 2_500, 5
-START_SECONDS, CALL_SECONDS, NOTICE_SECONDS = 3.0, 1.0, 4.0
-"""The most that a silent source may add to `initialize` and to a later call, and that a notice may take."""
+START_SECONDS, CALL_SECONDS, NOTIFICATION_SECONDS = 3.0, 1.0, 4.0
+"""How much a silent source may add to `initialize` and to a later call, and how long a notification may take."""
 AWS = {
     "AWS_ACCESS_KEY_ID": "reader",
     "AWS_SECRET_ACCESS_KEY": "secret",
@@ -70,8 +71,8 @@ class StdioServer:
         line = self.process.stdout.readline()
         if not line:
             raise SystemExit("The server ended.")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        message: dict[str, Any] = json.loads(line)
+        return message
 
     def request(self, method: str, params: dict[str, Any], began: float | None = None) -> float:
         """Send a request, and return the seconds until its answer, which may be an error."""
@@ -89,14 +90,14 @@ class StdioServer:
 
 @contextmanager
 def silent_endpoint() -> Generator[str]:
-    """The URL of a server that accepts connections and never answers."""
+    """Run a server that accepts connections and never answers. Yields its URL."""
     with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
-        kept: list[socket.socket] = []
+        connections: list[socket.socket] = []  # keeps them open
 
         def accept() -> None:
             while True:
                 try:
-                    kept.append(listener.accept()[0])
+                    connections.append(listener.accept()[0])
                 except OSError:
                     return
 
@@ -105,32 +106,32 @@ def silent_endpoint() -> Generator[str]:
 
 
 def figures(words: list[str], source: str, endpoint: str) -> dict[str, float]:
-    """Seconds of each step."""
+    """Return the seconds of each step."""
     server = StdioServer(words, source, endpoint)
     search = {"name": "search", "arguments": {"query": "lantern"}}
     try:
-        found = {"initialize": server.initialize_seconds, "first list": server.request("resources/list", {})}
+        seconds = {"initialize": server.initialize_seconds, "first list": server.request("resources/list", {})}
         for number in (1, 2, 3):
-            time.sleep(2.5)  # beyond the first delays of whatever tries the source again
-            found[f"list {number}"] = server.request("resources/list", {})
-            found[f"search {number}"] = server.request("tools/call", search)
-        found["read a file"] = server.request("resources/read", {"uri": "file:///docs/harbour.md"})
+            time.sleep(2.5)  # longer than the first delays between probes of the silent source
+            seconds[f"list {number}"] = server.request("resources/list", {})
+            seconds[f"search {number}"] = server.request("tools/call", search)
+        seconds["read a file"] = server.request("resources/read", {"uri": "file:///docs/harbour.md"})
         if endpoint:
-            found["read an object"] = server.request("resources/read", {"uri": "s3://charts/a.txt"})
+            seconds["read an object"] = server.request("resources/read", {"uri": "s3://charts/a.txt"})
     finally:
         server.close()
-    return found
+    return seconds
 
 
 def measure_silent(source: str) -> bool:
-    """Print a table of seconds; returns whether all was quick."""
+    """Print a table of seconds. Returns whether all steps were within their bounds."""
     with tempfile.TemporaryDirectory() as folder, silent_endpoint() as endpoint:
         docs = Path(folder) / "docs"
         docs.mkdir()
         (docs / "harbour.md").write_text("The lantern is lit.\n")
         alone = figures([f"docs={docs}"], source, "")
         beside = figures([f"docs={docs}", "s3://charts"], source, endpoint)
-    print(f"{'seconds':16} {'folder alone':>13} {'beside silence':>15} {'ratio':>9}")
+    print(f"{'seconds':16} {'only folder':>13} {'silent bucket':>15} {'ratio':>9}")
     good = True
     for step, seconds in beside.items():
         before = alone.get(step)
@@ -153,7 +154,7 @@ time.sleep(3600)
 
 
 def measure_watch(source: str) -> bool:
-    """Print the seconds from a new object to its notice; returns whether all were quick."""
+    """Print the seconds from a new object to its notification. Returns whether all were within the bound."""
     import boto3  # pyright: ignore[reportMissingTypeStubs]
 
     moto = subprocess.Popen([sys.executable, "-c", MOTO], stdout=subprocess.PIPE, text=True)
@@ -172,13 +173,14 @@ def measure_watch(source: str) -> bool:
             client.put_object(Bucket="charts", Key=f"{number:05}.txt", Body=b"x")
         server = StdioServer(["s3://charts"], source, endpoint)
         seconds: list[float] = []
-        notices: SimpleQueue[float] = SimpleQueue()
+        notifications: SimpleQueue[float] = SimpleQueue()
+        """The times at which they arrived."""
 
         def read() -> None:
             while True:
                 try:
                     if server.receive().get("method") == "notifications/resources/list_changed":
-                        notices.put(time.perf_counter())
+                        notifications.put(time.perf_counter())
                 except SystemExit:
                     return
 
@@ -187,12 +189,12 @@ def measure_watch(source: str) -> bool:
             threading.Thread(target=read, daemon=True).start()
             for change in range(CHANGES):
                 time.sleep(5 + change / 7)
-                while not notices.empty():  # such as one that the bucket could be reached
-                    notices.get()
+                while not notifications.empty():  # of other changes, such as a bucket that can be reached now
+                    notifications.get()
                 client.put_object(Bucket="charts", Key=f"new{change}.txt", Body=b"x")
                 began = time.perf_counter()
                 try:
-                    seconds.append(notices.get(timeout=60) - began)
+                    seconds.append(notifications.get(timeout=60) - began)
                 except Empty:
                     seconds.append(float("inf"))
         finally:
@@ -200,18 +202,18 @@ def measure_watch(source: str) -> bool:
     finally:
         moto.kill()
         moto.wait()
-    shown = f"median {statistics.median(seconds):.1f} s, most {max(seconds):.1f} s"
-    print(f"notice of a new object among {OBJECTS:,}: {shown}")
-    return max(seconds) < NOTICE_SECONDS
+    summary = f"median {statistics.median(seconds):.1f} s, maximum {max(seconds):.1f} s"
+    print(f"notification of a new object among {OBJECTS:,}: {summary}")
+    return max(seconds) < NOTIFICATION_SECONDS
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=("silent", "watch"))
     parser.add_argument("--source", default="", help="the src folder of another version, to compare with")
-    chosen = parser.parse_args()
-    good = chosen.only == "watch" or measure_silent(chosen.source)
-    return 0 if (chosen.only == "silent" or measure_watch(chosen.source)) and good else 1
+    options = parser.parse_args()
+    good = options.only == "watch" or measure_silent(options.source)
+    return 0 if (options.only == "silent" or measure_watch(options.source)) and good else 1
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""What the resource tools' definitions cost in every conversation of a host that knows only tools.
+"""Counts the tokens of the resource tools' definitions, which hosts send in every conversation.
 
 python benchmarks/tool_tokens.py
 
-A definition is counted as a host gets it: all of its JSON, with titles, annotations and output schema, of which most
-hosts send a model only name, description and input schema. A token is taken for four characters, as `wharfinger doctor`
-does, since no model's own tokenizer is at hand everywhere; for JSON and English that is about right.
+The whole JSON of each definition is counted, with titles, annotations and output schema. Most hosts send a model only
+the name, the description and the input schema. A token is estimated as four characters, as in `wharfinger doctor`,
+since tokenizers differ between models; for JSON and English that is about right.
 
-The descriptions say what each kind of source can be asked, so the server has one of each kind.
+The descriptions list the queries of each kind of source, so the server has one source of each kind.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from wharfinger.source import Source
 from wharfinger.sources import files, git, logs, objects, sql, tables
 from wharfinger.sources.resource_tool_set import resource_tools
 
-MOST = 1_500
-"""What all of them together may cost."""
+MAX_TOKENS = 1_500
+"""The maximum number of tokens of all definitions."""
 
 
 def _sources(root: Path) -> list[Source]:
-    """A source of each kind that has queries of its own."""
+    """Return a source of each kind that has its own queries."""
     (root / "app.log").write_text("quiet\n")
     (root / "tides.csv").write_text("port,high\nHull,6.1\n")
     sqlite3.connect(root / "shop.db").close()
@@ -46,7 +46,7 @@ def _sources(root: Path) -> list[Source]:
 
 
 def definitions() -> dict[str, str]:
-    """The JSON of each tool's definition."""
+    """Return the JSON of each tool's definition."""
 
     async def listed(root: Path) -> dict[str, str]:
         server = Server("tokens")
@@ -61,13 +61,13 @@ def definitions() -> dict[str, str]:
 
 
 def main() -> int:
-    """Print a table; 1 where they cost too much."""
+    """Print a table. Returns 1 if there are more than `MAX_TOKENS`."""
     total = 0
     for name, text in definitions().items():
         total += tokens(text)
         print(f"{name:16}{tokens(text):>6} tokens, about")
-    print(f"{'all':16}{total:>6} of {MOST:,} at most")
-    return int(total > MOST)
+    print(f"{'all':16}{total:>6} of {MAX_TOKENS:,} at most")
+    return int(total > MAX_TOKENS)
 
 
 if __name__ == "__main__":

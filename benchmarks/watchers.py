@@ -1,16 +1,16 @@
-"""Many clients watch one resource, which changes: how soon they hear of it, and how long the loop stands still.
+"""Measures how soon many clients are notified of a changed resource, and how long the server's event loop is blocked.
 
     python benchmarks/watchers.py                        200 and 10,000 watchers, in both eras, three rounds
     python benchmarks/watchers.py --count 200 --rounds 9
-    python benchmarks/watchers.py --beside ../main       the same of another checkout, in turns
+    python benchmarks/watchers.py --beside ../main       this checkout and another one, in turns
 
-Each watcher is a connection of its own. `first` and `last` are milliseconds from the change to the moment at which the
-kernel had the first and the last notice (the time stamp that it puts on what arrives), while the client sleeps: clients
-elsewhere do not slow their server down. `heard` is the same until a client on this machine, which reads each notice as
-it comes, has read the last. The pauses are the longest times for which the server's event loop ran nothing else: while
-all connect, when the resource changes, and when all disconnect at once. The figures are medians of single changes a few
-hundred milliseconds apart. The exit status is 1 if 200 watchers took more than 10 ms, 10,000 more than 150 ms, or a
-pause was longer than 50 ms. Linux only; needs as many file descriptors as there are watchers.
+Each watcher has its own connection. `first` and `last` are milliseconds from the change until the kernel received the
+first and the last notification (its time stamp on the packet). Until then the client sleeps, as if it ran on another
+machine. `heard` is the time until a client on this machine, which reads each notification as it arrives, has read the
+last one. The pauses are the longest times for which one callback blocked the server's event loop: while all clients
+connect, when the resource changes, and when all disconnect at once. The figures are medians of single changes a few
+hundred milliseconds apart. The exit status is 1 if 200 watchers took more than 10 ms, 10,000 watchers more than 150 ms,
+or a pause was longer than 50 ms. Linux only; needs one file descriptor for each watcher.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from benchmarks.harness.process import SERVER_CORE, settle, settle_driver
 
 ERAS = {"session": "2025-11-25", "stateless": "2026-07-28"}
 URI = "bench://watched"
-SOON = {200: 10.0, 10_000: 150.0}
-"""Milliseconds until the kernel has the last notice, for so many watchers at most."""
-PAUSE = 50.0
+MAX_LAST_MS = {200: 10.0, 10_000: 150.0}
+"""By number of watchers: the longest time until the kernel has received the last notification."""
+MAX_PAUSE_MS = 50.0
 CHANGES = 7
-BATCH = 100
+BATCH_SIZE = 100
 """Watchers that connect at once."""
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 SO_TIMESTAMPNS = 35
 _META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -55,7 +55,7 @@ _META = {
 
 
 class Figures(NamedTuple):
-    """Milliseconds."""
+    """The results of one round, in milliseconds except for `seconds`."""
 
     first: float
     last: float
@@ -64,11 +64,11 @@ class Figures(NamedTuple):
     changing: float
     leaving: float
     seconds: float
-    """That connecting took."""
+    """How long it took to connect all watchers."""
 
 
 class Watched:
-    """A server process, and what it is told over its pipes."""
+    """A server process, and the commands that it reads from its stdin."""
 
     def __init__(self, argv: Sequence[str], environment: dict[str, str]) -> None:
         self.process = subprocess.Popen(
@@ -107,7 +107,7 @@ class Watched:
 
 
 def post(message: dict[str, object], *headers: str) -> bytes:
-    """One request as bytes."""
+    """Return a request as bytes."""
     body = json.dumps(message).encode()
     lines = (
         "POST /mcp HTTP/1.1",
@@ -121,7 +121,7 @@ def post(message: dict[str, object], *headers: str) -> bytes:
 
 
 def read_until(connection: socket.socket, *marks: bytes) -> bytes:
-    """What arrives up to the last of these; they come in this order."""
+    """Read until all of these marks have arrived, in this order."""
     data = b""
     for mark in marks:
         while mark not in data:
@@ -132,7 +132,7 @@ def read_until(connection: socket.socket, *marks: bytes) -> bytes:
 
 
 def read_answer(connection: socket.socket) -> tuple[bytes, bytes]:
-    """One whole answer: its head and its body, chunked or not."""
+    """Read a response. Returns its head and its body, chunked or not."""
     head, _, body = read_until(connection, b"\r\n\r\n").partition(b"\r\n\r\n")
     length = int(found[1]) if (found := re.search(rb"(?i)content-length: (\d+)", head)) else 0
     chunked = b"transfer-encoding: chunked" in head.lower()
@@ -190,16 +190,17 @@ def subscribe(connections: list[socket.socket]) -> None:
 
 
 class Watchers:
-    """So many connections, each of which watches."""
+    """Connections that watch the resource."""
 
     def __init__(self, port: int, era: str, count: int) -> None:
         self.connections: list[socket.socket] = []
         while len(self.connections) < count:
             batch = [
-                socket.create_connection(("127.0.0.1", port)) for _ in range(min(BATCH, count - len(self.connections)))
+                socket.create_connection(("127.0.0.1", port))
+                for _ in range(min(BATCH_SIZE, count - len(self.connections)))
             ]
             for connection in batch:
-                connection.settimeout(PATIENCE)
+                connection.settimeout(TIMEOUT_SECONDS)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 connection.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
             (subscribe if era == "session" else listen)(batch)
@@ -210,13 +211,13 @@ class Watchers:
             self.epoll.register(number, select.EPOLLIN)
 
     def hear(self) -> tuple[list[int], int]:
-        """When each notice arrived, and when the last was read, in ns; one is awaited on each connection."""
+        """Read one notification from each connection. Returns when each arrived and when the last was read, in ns."""
         arrived: list[int] = []
         silent = set(self.by_number)
         while silent:
-            ready = self.epoll.poll(PATIENCE)
+            ready = self.epoll.poll(TIMEOUT_SECONDS)
             if not ready:
-                raise SystemExit(f"{len(silent)} watchers heard nothing.")
+                raise SystemExit(f"{len(silent)} watchers received no notification.")
             for number, _ in ready:
                 data, ancillary, _, _ = self.by_number[number].recvmsg(65536, 64)
                 if b"/updated" in data:
@@ -244,19 +245,20 @@ def measure(argv: Sequence[str], environment: dict[str, str], era: str, count: i
         times: list[tuple[float, float, float]] = []
         for _ in range(CHANGES):
             time.sleep(0.3)
-            at = server.ask("change")
+            changed = server.ask("change")
             _, read = watchers.hear()
+            heard_ms = (read - changed) / 1e6
             time.sleep(0.3)
-            began = server.ask("change")
+            changed = server.ask("change")
             time.sleep(0.2 + count / 20_000)
             arrived, _ = watchers.hear()
-            times.append(((min(arrived) - began) / 1e6, (max(arrived) - began) / 1e6, (read - at) / 1e6))
+            times.append(((min(arrived) - changed) / 1e6, (max(arrived) - changed) / 1e6, heard_ms))
         changing = server.ask("pause")
         watchers.leave()
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while server.descriptors() > idle + 1 and time.monotonic() < deadline:
             time.sleep(0.05)
-        time.sleep(1.5)  # what is cleared up afterwards holds the loop up too
+        time.sleep(1.5)  # the server's clean-up after that may block the loop too
         leaving = server.ask("pause")
     finally:
         server.end()
@@ -265,13 +267,13 @@ def measure(argv: Sequence[str], environment: dict[str, str], era: str, count: i
 
 
 def ours(checkout: Path) -> tuple[list[str], dict[str, str]]:
-    """The command of our server in this checkout."""
+    """Return the command of our server in a checkout, and its environment."""
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(checkout / "src")}
     return [sys.executable, str(BENCHMARKS / "servers" / "watched.py")], environment
 
 
 def typescript() -> tuple[list[str], dict[str, str]] | None:
-    """The command of the TypeScript SDK's server, if its environment is there (`run.py --peers ts2` makes it)."""
+    """Return the command of the TypeScript SDK's server, or None if it is not installed (`run.py --peers ts2`)."""
     folder = node_folder("ts2")
     if not (folder / "node_modules").is_dir():
         return None
@@ -281,7 +283,7 @@ def typescript() -> tuple[list[str], dict[str, str]] | None:
 
 
 def main() -> int:
-    """Measure what was asked for, and print it."""
+    """Measure the chosen cases, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, action="append", help="watchers (200 and 10,000)")
     parser.add_argument("--era", choices=ERAS, action="append")
@@ -295,7 +297,7 @@ def main() -> int:
     servers = {"ours": ours(here), **{checkout.name: ours(checkout.resolve()) for checkout in options.beside}}
     print(f"{'ms':28} {'first':>7} {'last':>7} {'heard':>7}   pauses: {'connect':>7} {'change':>7} {'leave':>7}")
     missed = False
-    for count in options.count or SOON:
+    for count in options.count or MAX_LAST_MS:
         for era in options.era or ERAS:
             peers = dict(servers)
             if count <= 200 and (other := typescript()) is not None:
@@ -305,14 +307,14 @@ def main() -> int:
                 for name, (argv, environment) in peers.items():
                     rounds[name].append(measure(argv, environment, era, count))
             for name, figures in rounds.items():
-                middle = Figures(*(statistics.median(column) for column in zip(*figures, strict=True)))
-                late = middle.last > SOON.get(count, float("inf"))
-                held = max(middle.connecting, middle.changing, middle.leaving) > PAUSE
-                missed |= name == "ours" and (late or held)
+                median = Figures(*(statistics.median(column) for column in zip(*figures, strict=True)))
+                late = median.last > MAX_LAST_MS.get(count, float("inf"))
+                blocked = max(median.connecting, median.changing, median.leaving) > MAX_PAUSE_MS
+                missed |= name == "ours" and (late or blocked)
                 print(
-                    f"{f'{count:,} {era} {name}':28} {middle.first:7.1f} {middle.last:7.1f} {middle.heard:7.1f}"
-                    f"           {middle.connecting:7.1f} {middle.changing:7.1f} {middle.leaving:7.1f}"
-                    f"{' LATE' * late}{' PAUSE' * held}",
+                    f"{f'{count:,} {era} {name}':28} {median.first:7.1f} {median.last:7.1f} {median.heard:7.1f}"
+                    f"           {median.connecting:7.1f} {median.changing:7.1f} {median.leaving:7.1f}"
+                    f"{' LATE' * late}{' PAUSE' * blocked}",
                     flush=True,
                 )
     return 1 if missed else 0

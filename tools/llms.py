@@ -1,6 +1,6 @@
-"""Write docs/llms.txt (llmstxt.org): what the project is and where each page of its documents leads, for models.
+"""Writes docs/llms.txt (llmstxt.org) for models: what the project is, and a list of its pages with a summary of each.
 
-Run it, or `make reference`, after a page was added, or its title or first paragraph changed; a test says when.
+Run it, or `make reference`, after a page was added, or its title or first paragraph changed. A test fails otherwise.
 """
 
 from __future__ import annotations
@@ -10,38 +10,37 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-FENCED = re.compile(r"^ *```.*?^ *```$|<!--.*?-->|^#.*?$", re.MULTILINE | re.DOTALL)
-LINKED = re.compile(r"\[([^\]]*)\]\([^)]*\)")
-SENTENCE = re.compile(r"(?<=[.:?!])\s+(?=[\W_]*[A-Z0-9])")
-LONGEST = 300
-"""Characters of a page's summary."""
+NOT_PROSE = re.compile(r"^ *```.*?^ *```$|<!--.*?-->|^#.*?$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+SENTENCE_END = re.compile(r"(?<=[.:?!])\s+(?=[\W_]*[A-Z0-9])")
+MAX_SUMMARY_CHARACTERS = 300
 
 
 def first_paragraph(text: str) -> str:
-    """On one line, without links; a page may begin with an example instead."""
-    paragraphs = (" ".join(part.split()) for part in FENCED.sub("", text).split("\n\n"))
-    return LINKED.sub(r"\1", next(part for part in paragraphs if part and part[0] not in "|>-"))
+    """Return the first paragraph that is prose, on one line and without links."""
+    paragraphs = (" ".join(part.split()) for part in NOT_PROSE.sub("", text).split("\n\n"))
+    return LINK.sub(r"\1", next(part for part in paragraphs if part and part[0] not in "|>-"))
 
 
 def summary(text: str) -> str:
-    """As many whole sentences of the first paragraph as fit, but one at least."""
-    kept = ""
-    for sentence in SENTENCE.split(first_paragraph(text)):
-        if kept and len(kept) + len(sentence) >= LONGEST:
+    """Return as many sentences of the first paragraph as fit, at least one."""
+    result = ""
+    for sentence in SENTENCE_END.split(first_paragraph(text)):
+        if result and len(result) + len(sentence) >= MAX_SUMMARY_CHARACTERS:
             break
-        kept = f"{kept} {sentence}".strip()
-    return kept.removesuffix(":") + "." if kept.endswith(":") else kept
+        result = f"{result} {sentence}".strip()
+    return result.removesuffix(":") + "." if result.endswith(":") else result
 
 
 def line(page: Path) -> str:
-    """One page of the list."""
+    """Return the line of the list for one page."""
     text = page.read_text(encoding="utf-8")
     title = text.partition("\n")[0].removeprefix("# ").replace("`", "")
     return f"- [{title}]({page.relative_to(DOCS).as_posix()}): {summary(text)}"
 
 
-def written() -> str:
-    """The whole file: pages in the order in which the README names them, then the others."""
+def render() -> str:
+    """Return the whole file: pages in the order in which the README names them, then the others."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     places = {page: readme.find(f"docs/{page.relative_to(DOCS).as_posix()}") for page in DOCS.glob("**/*.md")}
     pages = sorted(places, key=lambda page: (places[page] % (len(readme) + 1), page.name))
@@ -50,4 +49,4 @@ def written() -> str:
 
 
 if __name__ == "__main__":
-    (DOCS / "llms.txt").write_text(written(), encoding="utf-8")
+    (DOCS / "llms.txt").write_text(render(), encoding="utf-8")

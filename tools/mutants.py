@@ -1,14 +1,14 @@
-"""Make small faults in the source at random, one at a time, and report those that no test notices.
+"""Makes small faults in the source at random, one at a time, and reports those that no test notices.
 
     python tools/mutants.py protocol server client --count 100 --seed 7
     python tools/mutants.py protocol/lines.py --count 20 --only tests/protocol
 
 A fault is one of: a comparison changed, `and` and `or` swapped, a `not` dropped, a number raised by one, a branch never
-taken, a call dropped. Each is made in a copy of the repository, so the working tree stays as it is. The tests run in
-three rounds, up to the first failure: the tests named after the module, those of its package, then all quick ones. The
-test that notices a fault is named: on a busy machine, make sure that it fails because of the fault. `--rounds 2` leaves
-out the third round, which takes minutes. A fault that survives is printed as a diff. Decide for each whether it changes
-any behaviour: one that does not is equivalent, and can be left out of a later sample with `--skip FILE:LINE:COLUMN`.
+taken, a call dropped. Each is made in a copy of the repository, so the working tree does not change. The tests run in
+rounds, until one fails: the tests named after the module, those that import it, those of its package, then all quick
+ones. The output names the test that notices a fault: on a busy machine, make sure that it fails because of the fault.
+`--rounds 3` leaves out the last round, which takes minutes. A fault that survives is printed as a diff. Decide for each
+whether it changes any behaviour. If it does not, leave it out of later samples with `--skip FILE:LINE:COLUMN`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ SOURCE = ROOT / "src" / "wharfinger"
 COPIED = ("src", "tests", "tools", "docs", "examples", "benchmarks", "typing_tests", "pyproject.toml", "README.md",
           "CHANGELOG.md", "CONTRIBUTING.md", "Makefile", "constraints.txt")  # fmt: skip
 SLOW = ("conformance", "interop", "docs", "security", "test_package.py")
-ROUND_SECONDS = 1200  # more than a whole round takes on a busy machine: what takes longer counts as endless
+ROUND_SECONDS = 1200
+"""A round that takes longer, even on a busy machine, counts as an endless loop."""
 
 COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -45,7 +46,7 @@ COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 
 class Mutant(NamedTuple):
-    """One fault: where it is, what it is called, and the whole source with it."""
+    """One fault: its position, its kind, and the whole source file with the fault."""
 
     path: Path
     line: int
@@ -64,20 +65,20 @@ class Mutant(NamedTuple):
 
 
 def mutants(path: Path) -> Iterator[Mutant]:
-    """Every fault that can be made in one file."""
+    """Yield every fault that can be made in one file."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
-    ignored = unread(tree)
+    ignored = ignored_nodes(tree)
     for node in ast.walk(tree):
         if node not in ignored:
-            for kind, target, changed in changes(node):
-                source = replaced(text, target, changed)
+            for kind, target, replacement in changes(node):
+                source = replace_node(text, target, replacement)
                 yield Mutant(path, target.lineno, target.col_offset, kind, source)
 
 
-def unread(tree: ast.AST) -> set[ast.AST]:
-    """Everything whose faults no user meets: annotations, what only a type checker reads, logging and `__repr__`."""
-    found: set[ast.AST] = set()
+def ignored_nodes(tree: ast.AST) -> set[ast.AST]:
+    """Return the nodes whose faults do not affect users: annotations, code for type checkers, logging, `__repr__`."""
+    ignored: set[ast.AST] = set()
     for node in ast.walk(tree):
         parts: list[ast.AST | None] = []
         match node:
@@ -98,12 +99,12 @@ def unread(tree: ast.AST) -> set[ast.AST]:
                 pass
         for part in parts:
             if part is not None:
-                found.update(ast.walk(part))
-    return found
+                ignored.update(ast.walk(part))
+    return ignored
 
 
 def changes(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
-    """The faults of one node: a name, the node to replace, and its replacement."""
+    """Yield the faults of one node: the kind, the node to replace, and its replacement."""
     match node:
         case ast.Compare(left=left, ops=ops, comparators=comparators):
             for index, op in enumerate(ops):
@@ -124,39 +125,46 @@ def changes(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
             pass
 
 
-def replaced(text: str, node: ast.expr | ast.stmt, changed: str) -> str:
-    """The source with another text in the place of one node; columns of a syntax tree count UTF-8 bytes."""
-    lines = text.encode().splitlines(keepends=True)
+def replace_node(text: str, node: ast.expr | ast.stmt, replacement: str) -> str:
+    """Return the source with one node replaced. Columns of a syntax tree count UTF-8 bytes."""
+    data = text.encode()
+    lines = data.splitlines(keepends=True)
     assert node.end_lineno is not None and node.end_col_offset is not None
     start = sum(map(len, lines[: node.lineno - 1])) + node.col_offset
     end = sum(map(len, lines[: node.end_lineno - 1])) + node.end_col_offset
-    whole = text.encode()
-    return (whole[:start] + changed.encode() + whole[end:]).decode()
+    return (data[:start] + replacement.encode() + data[end:]).decode()
 
 
 def rounds(path: Path, only: list[str]) -> Iterator[list[str]]:
-    """Which tests to run, the likeliest first."""
+    """Yield the tests of each round: first those that are most likely to notice a fault in this file."""
     if only:
         yield only
         return
     name, package = path.stem, path.relative_to(SOURCE).parts[0]
-    own = [str(p.relative_to(ROOT)) for p in sorted((ROOT / "tests").rglob(f"test_{name}.py"))]
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    own = [str(p.relative_to(ROOT)) for p in files if p.name == f"test_{name}.py"]
     if own:
         yield own
-    if (ROOT / "tests" / package).is_dir():  # pytest fails without it, as if a test had noticed
+    module = ".".join(("wharfinger", *path.relative_to(SOURCE).with_suffix("").parts))
+    users = [
+        str(p.relative_to(ROOT)) for p in files if not {*p.parts} & {*SLOW} and module in p.read_text(encoding="utf-8")
+    ]
+    if users := [file for file in users if file not in own]:
+        yield users
+    if (ROOT / "tests" / package).is_dir():  # pytest fails if it is missing, which would look like a noticed fault
         yield [f"tests/{package}"]
     yield ["tests", *(f"--ignore=tests/{name}" for name in SLOW)]
 
 
-def killer(mutant: Mutant, copy: Path, only: list[str], most_rounds: int) -> str:
-    """Return the test that notices a fault, or an empty text. The copy is as it was afterwards."""
+def find_killer(mutant: Mutant, copy: Path, only: list[str], max_rounds: int) -> str:
+    """Return the test that notices a fault, or an empty string. Restores the copy afterwards."""
     target = copy / mutant.path.relative_to(ROOT)
-    whole = target.read_text(encoding="utf-8")
+    original = target.read_text(encoding="utf-8")
     target.write_text(mutant.source, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", "--timeout=60"]
     try:
-        for tests in islice(rounds(mutant.path, only), most_rounds):
+        for tests in islice(rounds(mutant.path, only), max_rounds):
             try:
                 done = subprocess.run(
                     [*command, *tests], cwd=copy, env=environment, capture_output=True, text=True, timeout=ROUND_SECONDS
@@ -168,11 +176,11 @@ def killer(mutant: Mutant, copy: Path, only: list[str], most_rounds: int) -> str
                 return failed[1] if failed else tests[0]
         return ""
     finally:
-        target.write_text(whole, encoding="utf-8")
+        target.write_text(original, encoding="utf-8")
 
 
-def copied(folder: Path) -> Path:
-    """The repository in a folder of its own, with links to what the tests find beside it."""
+def copy_repository(folder: Path) -> Path:
+    """Copy the repository to a folder. The copy has a link to the directory of shared test data, if there is one."""
     copy = folder / ROOT.name
     for name in COPIED:
         if (ROOT / name).is_dir():
@@ -191,8 +199,8 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=20, help="how many faults to make (20)")
     parser.add_argument("--seed", type=int, default=1, help="the sample; the same number makes the same faults (1)")
     parser.add_argument("--jobs", type=int, default=1, help="how many at once (1)")
-    parser.add_argument("--only", nargs="*", default=[], help="run these tests only, instead of the three rounds")
-    parser.add_argument("--rounds", type=int, default=3, help="how many of the three rounds to run (3)")
+    parser.add_argument("--only", nargs="*", default=[], help="run these tests only, instead of the rounds")
+    parser.add_argument("--rounds", type=int, default=4, help="how many of the rounds to run (4)")
     parser.add_argument("--at", nargs="*", default=[], metavar="FILE:LINE", help="only faults at these places")
     parser.add_argument("--skip", nargs="*", default=[], metavar="FILE:LINE:COLUMN", help="places known as equivalent")
     options = parser.parse_args()
@@ -209,12 +217,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as threads:
         free: Queue[Path] = Queue()
         for number in range(options.jobs):
-            free.put(copied(Path(folder) / str(number)))
+            free.put(copy_repository(Path(folder) / str(number)))
 
         def judge(mutant: Mutant) -> tuple[Mutant, str, float]:
             started, copy = time.monotonic(), free.get()
             try:
-                return mutant, killer(mutant, copy, options.only, options.rounds), time.monotonic() - started
+                return mutant, find_killer(mutant, copy, options.only, options.rounds), time.monotonic() - started
             finally:
                 free.put(copy)
 

@@ -1,6 +1,6 @@
-"""Write docs/reference/: a page for each group of public modules, from signatures and docstrings.
+"""Writes docs/reference/: a page for each group of public modules, from signatures and docstrings.
 
-Run `make reference` after a public name, its signature or its docstring changed; a test reports that. The source is
+Run `make reference` after a public name, its signature or its docstring changed. A test fails otherwise. The source is
 parsed and not imported, so that the pages do not depend on the interpreter or on which extras are installed.
 """
 
@@ -19,8 +19,10 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 FOLDER = ROOT / "docs" / "reference"
 REMEDY = "correct PAGES in tools/reference.py, then run `make reference`"
-WIDTH = 100
-"""Characters of a signature; a longer one has a line for each parameter."""
+MAX_SIGNATURE_CHARACTERS = 100
+"""A longer signature has a line for each parameter."""
+MAX_VALUE_CHARACTERS = 200
+"""A longer constant or attribute is shown without its value."""
 ALL: tuple[str, ...] = ()
 """Every name in the module's `__all__`."""
 PAGES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -89,7 +91,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Definition(NamedTuple):
-    """What a name stands for: the statements that define it, overloads first; none if it is from another package."""
+    """The statements that define a name, overloads first. There are none if the name is from another package."""
 
     module: str
     name: str
@@ -113,14 +115,14 @@ class Member(NamedTuple):
 
 
 def file_of(module: str) -> Path | None:
-    """The file of a module of this package; None if there is none."""
+    """Return the file of a module of this package, or None if it is not a module of this package."""
     path = SOURCE / module.replace(".", "/")
     return next((file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()), None)
 
 
 @cache
 def statements(module: str) -> tuple[ast.stmt, ...]:
-    """The statements of a module, with those inside `if` and `try`.
+    """Return the statements of a module, with those inside `if` and `try`.
 
     Raises:
         LookupError: there is no such module.
@@ -128,21 +130,21 @@ def statements(module: str) -> tuple[ast.stmt, ...]:
     file = file_of(module)
     if file is None:
         raise LookupError(f"There is no module {module}: {REMEDY}")
-    return tuple(flat(ast.parse(file.read_text(encoding="utf-8")).body))
+    return tuple(flatten(ast.parse(file.read_text(encoding="utf-8")).body))
 
 
-def flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a body, with those inside `if` and `try`."""
+def flatten(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a body, with those inside `if` and `try`."""
     for statement in body:
         if isinstance(statement, ast.If | ast.Try):
-            yield from flat(statement.body)
-            yield from flat(statement.orelse)
+            yield from flatten(statement.body)
+            yield from flatten(statement.orelse)
         else:
             yield statement
 
 
-def exported(module: str) -> list[str]:
-    """The names in `__all__`."""
+def exports(module: str) -> list[str]:
+    """Return the names in the module's `__all__`."""
     for statement in statements(module):
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
             names: list[str] = ast.literal_eval(statement.value)
@@ -151,7 +153,7 @@ def exported(module: str) -> list[str]:
 
 
 def defined_names(statement: ast.stmt) -> list[str]:
-    """The names that a statement of a module or class defines."""
+    """Return the names that a statement of a module or class defines."""
     match statement:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             return [name]
@@ -163,7 +165,7 @@ def defined_names(statement: ast.stmt) -> list[str]:
 
 
 def docstring(statement: ast.stmt, following: ast.stmt | None) -> str | None:
-    """What stands in a definition, or after an assignment."""
+    """Return the docstring of a definition, or the string that follows an assignment."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return ast.get_docstring(statement)
     match following:
@@ -173,18 +175,22 @@ def docstring(statement: ast.stmt, following: ast.stmt | None) -> str | None:
 
 
 def definitions(body: tuple[ast.stmt, ...]) -> dict[str, tuple[tuple[ast.stmt, ...], str | None]]:
-    """Each name that is defined in a body, with its statements and its docstring."""
-    found: dict[str, tuple[tuple[ast.stmt, ...], str | None]] = {}
+    """Return the names that a body defines, each with its statements and its docstring."""
+    by_name: dict[str, tuple[tuple[ast.stmt, ...], str | None]] = {}
     for statement, following in zip(body, (*body[1:], None), strict=True):
         for name in defined_names(statement):
-            before = found.get(name, ((), None))
-            overloads = tuple(node for node in before[0] if "overload" in decorators(node))
-            found[name] = ((*overloads, statement), docstring(statement, following) or before[1])
-    return found
+            earlier_nodes, earlier_doc = by_name.get(name, ((), None))
+            overloads = tuple(node for node in earlier_nodes if "overload" in decorators(node))
+            by_name[name] = ((*overloads, statement), docstring(statement, following) or earlier_doc)
+    return by_name
 
 
 def find(module: str, name: str) -> Definition | None:
-    """The definition of a name of a module, through imports; None if it is a module itself."""
+    """Return the definition of a name of a module, following imports; None if the name is a module.
+
+    Raises:
+        LookupError: the module does not define or import the name.
+    """
     defined = definitions(statements(module)).get(name)
     if defined is not None:
         return Definition(module, name, *defined)
@@ -202,7 +208,7 @@ def find(module: str, name: str) -> Definition | None:
 
 
 def imported_from(module: str, statement: ast.ImportFrom) -> str:
-    """The whole name of the module that a statement imports from."""
+    """Return the absolute name of the module that a statement imports from."""
     if not statement.level:
         return statement.module or ""
     file = file_of(module)
@@ -212,77 +218,77 @@ def imported_from(module: str, statement: ast.ImportFrom) -> str:
 
 
 def members(definition: Definition) -> dict[str, Member]:
-    """The public members of a class, with those of its bases; its own first.
+    """Return the public members of a class, its own first, then those of its bases.
 
-    A member without a docstring has that of the base that it overrides.
+    A member without a docstring gets that of the member that it overrides.
     """
     node = definition.node
     assert isinstance(node, ast.ClassDef)
-    body = tuple(flat(node.body))
-    found = {name: Member(name, *defined) for name, defined in definitions(body).items()}
+    body = tuple(flatten(node.body))
+    by_name = {name: Member(name, *defined) for name, defined in definitions(body).items()}
     for statement in body:
         if isinstance(statement, ast.FunctionDef) and statement.name == "__init__":
             for member in instance_attributes(statement):
-                found.setdefault(member.name, member)
+                by_name.setdefault(member.name, member)
     for base in bases(definition):
         for name, member in members(base).items():
-            own = found.setdefault(name, member)
-            found[name] = own._replace(doc=own.doc or member.doc)
-    return {name: member for name, member in found.items() if name == "__init__" or not name.startswith("_")}
+            own = by_name.setdefault(name, member)
+            by_name[name] = own._replace(doc=own.doc or member.doc)
+    return {name: member for name, member in by_name.items() if name == "__init__" or not name.startswith("_")}
 
 
 def instance_attributes(init: ast.FunctionDef) -> Iterator[Member]:
-    """The attributes that `__init__` sets; one that keeps a parameter has its type."""
+    """Yield the attributes that `__init__` sets. An attribute that is set to a parameter gets its type."""
     types = {argument.arg: argument.annotation for argument in (*init.args.args, *init.args.kwonlyargs)}
-    body = list(flat(init.body))
+    body = list(flatten(init.body))
     for statement, following in zip(body, [*body[1:], None], strict=True):
         targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
         for target in targets:
             if isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self":
-                kept = getattr(statement, "value", None)
-                annotation = getattr(statement, "annotation", None) or types.get(getattr(kept, "id", ""))
+                assigned = getattr(statement, "value", None)
+                annotation = getattr(statement, "annotation", None) or types.get(getattr(assigned, "id", ""))
                 text = f"{target.attr}: {ast.unparse(annotation)}" if annotation else target.attr
                 yield Member(target.attr, (ast.parse(text).body[0],), docstring(statement, following))
 
 
 def bases(definition: Definition) -> Iterator[Definition]:
-    """The classes of this package that a class inherits from."""
+    """Yield the classes of this package that a class inherits from."""
     node = definition.node
     assert isinstance(node, ast.ClassDef)
     for base in node.bases:
         name = base.value if isinstance(base, ast.Subscript) else base
         if isinstance(name, ast.Attribute) and ast.unparse(name.value) == "t":  # `from wharfinger import types as t`
-            module, own = "wharfinger.types", name.attr
+            module, base_name = "wharfinger.types", name.attr
         elif isinstance(name, ast.Name):
-            module, own = definition.module, name.id
+            module, base_name = definition.module, name.id
         else:
             continue
         try:
-            found = find(module, own)
+            parent = find(module, base_name)
         except LookupError:  # a builtin
             continue
-        if found is not None and found.nodes and isinstance(found.node, ast.ClassDef):
-            yield found
+        if parent is not None and parent.nodes and isinstance(parent.node, ast.ClassDef):
+            yield parent
 
 
 def decorators(node: ast.stmt) -> list[str]:
-    """The names of the decorators of a function, without their arguments."""
-    listed = node.decorator_list if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else []
-    return [ast.unparse(item.func if isinstance(item, ast.Call) else item).rpartition(".")[2] for item in listed]
+    """Return the names of the decorators of a function, without their arguments."""
+    nodes = node.decorator_list if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else []
+    return [ast.unparse(item.func if isinstance(item, ast.Call) else item).rpartition(".")[2] for item in nodes]
 
 
 # Writing
 
 
 def source(node: ast.AST) -> str:
-    """An expression as the project writes it: with double quotes."""
+    """Return an expression as the project writes it: with double quotes."""
     return re.sub(r"'([^'\"\\]*)'", r'"\1"', ast.unparse(node))
 
 
 def parameters(arguments: ast.arguments) -> list[str]:
-    """Each parameter with its annotation and default, `/` and `*` included."""
+    """Return each parameter with its annotation and default, and `/` and `*`."""
 
-    def one(argument: ast.arg, default: ast.expr | None, stars: str = "") -> str:
+    def parameter(argument: ast.arg, default: ast.expr | None, stars: str = "") -> str:
         text = stars + argument.arg + (f": {source(argument.annotation)}" if argument.annotation else "")
         if default is None:
             return text
@@ -290,58 +296,59 @@ def parameters(arguments: ast.arguments) -> list[str]:
 
     positional = [*arguments.posonlyargs, *arguments.args]
     defaults = [None] * (len(positional) - len(arguments.defaults)) + arguments.defaults
-    parts = [one(argument, default) for argument, default in zip(positional, defaults, strict=True)]
+    parts = [parameter(argument, default) for argument, default in zip(positional, defaults, strict=True)]
     if arguments.posonlyargs:
         parts.insert(len(arguments.posonlyargs), "/")
     if arguments.vararg:
-        parts.append(one(arguments.vararg, None, "*"))
+        parts.append(parameter(arguments.vararg, None, "*"))
     elif arguments.kwonlyargs:
         parts.append("*")
     parts += [
-        one(argument, default) for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        parameter(argument, default)
+        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     ]
     if arguments.kwarg:
-        parts.append(one(arguments.kwarg, None, "**"))
+        parts.append(parameter(arguments.kwarg, None, "**"))
     return parts
 
 
 def signature(node: Function, name: str) -> str:
-    """A function as its author would write it in a stub."""
+    """Return the signature of a function, as in a stub file."""
     lines = [f"@{decorator}\n" for decorator in decorators(node) if decorator in SHOWN_DECORATORS | {"overload"}]
     begin = f"{'async ' if isinstance(node, ast.AsyncFunctionDef) else ''}def {name}("
     end = f"){f' -> {source(node.returns)}' if node.returns else ''}: ..."
     parts = parameters(node.args)
     whole = begin + ", ".join(parts) + end
-    if len(whole) > WIDTH:
+    if len(whole) > MAX_SIGNATURE_CHARACTERS:
         whole = begin + "\n" + "".join(f"    {part},\n" for part in parts) + end
     return "".join(lines) + whole
 
 
 def value(node: ast.stmt, name: str) -> str:
-    """An attribute or a constant, with its type; its value only if it is short."""
+    """Return an attribute or a constant with its type, and with its value if that is short."""
     text = f"{name}: {source(node.annotation)}" if isinstance(node, ast.AnnAssign) else name
     content = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
     whole = text if content is None else f"{text} = {source(content)}"
-    return whole if len(whole) <= 2 * WIDTH else text
+    return whole if len(whole) <= MAX_VALUE_CHARACTERS else text
 
 
 def heading(definition: Definition, name: str) -> str:
-    """What a definition looks like in the source."""
+    """Return the declaration of a definition: of a class with its `__init__`."""
     node = definition.node
     if isinstance(node, ast.ClassDef):
-        shown = [source(base) for base in node.bases if not source(base).startswith("_")]
-        shown += [f"{keyword.arg}={source(keyword.value)}" for keyword in node.keywords]
-        text = f"class {name}({', '.join(shown)})" if shown else f"class {name}"
+        arguments = [source(base) for base in node.bases if not source(base).startswith("_")]
+        arguments += [f"{keyword.arg}={source(keyword.value)}" for keyword in node.keywords]
+        text = f"class {name}({', '.join(arguments)})" if arguments else f"class {name}"
         init = members(definition).get("__init__")
         if init is None:
             return f"{text}: ..."
-        made = "\n".join(signature(item, "__init__") for item in init.nodes if isinstance(item, Function))
-        return f"{text}:\n" + "\n".join(f"    {line}" for line in made.splitlines())
-    return shown_as(definition.nodes, name)
+        signatures = "\n".join(signature(item, "__init__") for item in init.nodes if isinstance(item, Function))
+        return f"{text}:\n" + "\n".join(f"    {line}" for line in signatures.splitlines())
+    return declaration(definition.nodes, name)
 
 
-def shown_as(nodes: tuple[ast.stmt, ...], name: str) -> str:
-    """A function with its overloads, or an attribute."""
+def declaration(nodes: tuple[ast.stmt, ...], name: str) -> str:
+    """Return the signature of a function, or its overloads, or an attribute with its type."""
     functions = [node for node in nodes if isinstance(node, Function)]
     overloads = [node for node in functions if "overload" in decorators(node)]
     if functions:
@@ -350,24 +357,24 @@ def shown_as(nodes: tuple[ast.stmt, ...], name: str) -> str:
 
 
 def is_attribute(member: Member) -> bool:
-    """Whether a member is used without calling it."""
+    """Return whether a member is an attribute or a property."""
     node = member.nodes[-1]
     return not isinstance(node, Function) or bool({"property", "cached_property"} & set(decorators(node)))
 
 
 def attribute(member: Member) -> str:
-    """A line of a list: an attribute or property, its type and its description."""
+    """Return a line of a list: an attribute or property, its type and its description."""
     node = member.nodes[-1]
     if isinstance(node, Function):
         text = f"{member.name}: {source(node.returns)}" if node.returns else member.name
     else:
         text = value(node, member.name)
-    described = "" if member.doc is None else ": " + prose(member.doc).replace("\n", "\n  ").replace("\n  \n", "\n\n")
-    return f"- `{text}`{described}"
+    doc = "" if member.doc is None else ": " + prose(member.doc).replace("\n", "\n  ").replace("\n  \n", "\n\n")
+    return f"- `{text}`{doc}"
 
 
 def prose(doc: str) -> str:
-    """A docstring as Markdown: sections such as `Raises:` become lists."""
+    """Return a docstring as Markdown: sections such as `Raises:` become lists."""
     lines: list[str] = []
     inside = False
     for line in doc.splitlines():
@@ -376,48 +383,48 @@ def prose(doc: str) -> str:
             inside = True
         elif inside and (item := re.fullmatch(r"    ([\w., *]+): (.*)", line)):
             names = ", ".join(f"`{name}`" for name in item[1].split(", "))
-            lines.append(f"- {names}: {escaped(item[2])}")
+            lines.append(f"- {names}: {escape(item[2])}")
         elif inside and line.startswith("    "):
-            lines.append("  " + escaped(line.strip()))
+            lines.append("  " + escape(line.strip()))
         else:
             inside = inside and not line
-            lines.append(line if line.startswith("    ") else escaped(line))
+            lines.append(line if line.startswith("    ") else escape(line))
     return "\n".join(lines)
 
 
-def escaped(line: str) -> str:
-    """A line without what Markdown takes for HTML; what stands in backticks is left as it is."""
+def escape(line: str) -> str:
+    """Escape `<` outside of backticks, which Markdown would read as HTML."""
     return "".join(
         part if index % 2 else part.replace("<", "&lt;") for index, part in enumerate(re.split(r"(`[^`]*`)", line))
     )
 
 
 def code(text: str) -> str:
-    """A block of code that is shown and not run."""
+    """Return a block of code that the tests of the documents do not run."""
     return f'```python norun="a signature"\n{text}\n```'
 
 
 def anchor(name: str) -> str:
-    """The end of the URL of a heading."""
+    """Return the URL fragment of a heading."""
     return re.sub(r"[^\w\- ]", "", name.lower())
 
 
 @cache
 def homes() -> dict[tuple[str, str], tuple[str, str]]:
-    """For each definition the page that documents it, and the name that it has there."""
-    found: dict[tuple[str, str], tuple[str, str]] = {}
+    """Return for each definition the page that documents it, and its name there."""
+    by_definition: dict[tuple[str, str], tuple[str, str]] = {}
     for page in sorted(PAGES, key=lambda page: page == "wharfinger"):  # the package itself comes last
         for _, name, definition in entries(page):
             if definition is not None:
-                found.setdefault((definition.module, definition.name), (page, name))
-    return found
+                by_definition.setdefault((definition.module, definition.name), (page, name))
+    return by_definition
 
 
 def entries(page: str) -> Iterator[tuple[str, str, Definition | None]]:
-    """Each public name of a page with its module and its definition, once."""
+    """Yield each public name of a page once, with its module and its definition."""
     seen: set[tuple[str, str]] = set()
     for module, names in PAGES[page].items():
-        for name in names or exported(module):
+        for name in names or exports(module):
             definition = find(module, name)
             key = (module, name) if definition is None else (definition.module, definition.name)
             if key not in seen:
@@ -426,56 +433,56 @@ def entries(page: str) -> Iterator[tuple[str, str, Definition | None]]:
 
 
 def entry(page: str, module: str, name: str, definition: Definition | None) -> str:
-    """The section of one name."""
+    """Return the section of one name."""
     if definition is None:
         return f"## {name}\n\nA module: [{name}]({name}.md)."
-    home, there = homes()[definition.module, definition.name]
+    home, home_name = homes()[definition.module, definition.name]
     if home != page:
-        return f"## {name}\n\nSee [{there}]({home}.md#{anchor(there)})."
+        return f"## {name}\n\nSee [{home_name}]({home}.md#{anchor(home_name)})."
     if not definition.nodes:
         return f"## {name}\n\nFrom `{definition.module}`."
     where = "" if module == next(iter(PAGES[page])) else f"In `{module}`."
     parts = [f"## {name}", where, code(heading(definition, name)), prose(definition.doc or "")]
     if isinstance(definition.node, ast.ClassDef):
-        found = members(definition)
-        init = found.pop("__init__", None)
+        by_name = members(definition)
+        init = by_name.pop("__init__", None)
         if init is not None and init.doc:
             parts.append(prose(init.doc))
         inherited = inherited_from(definition)
         parts += [f"Inherits from {', '.join(link for _, link in inherited)}."] if inherited else []
         hidden = {member for base, _ in inherited for member in members(base)} - own_names(definition)
-        shown = [member for member in found.values() if member.name not in hidden]
-        attributes = [attribute(member) for member in shown if is_attribute(member)]
+        documented = [member for member in by_name.values() if member.name not in hidden]
+        attributes = [attribute(member) for member in documented if is_attribute(member)]
         parts += ["**Attributes**", "\n".join(attributes)] if attributes else []
-        for member in shown:
+        for member in documented:
             if not is_attribute(member):
                 parts += [
                     f"### {name}.{member.name}",
-                    code(shown_as(member.nodes, member.name)),
+                    code(declaration(member.nodes, member.name)),
                     prose(member.doc or ""),
                 ]
     return "\n\n".join(part for part in parts if part)
 
 
 def own_names(definition: Definition) -> set[str]:
-    """The names that a class defines itself."""
+    """Return the names that a class defines itself."""
     node = definition.node
     assert isinstance(node, ast.ClassDef)
-    return definitions(tuple(flat(node.body))).keys() | set()
+    return set(definitions(tuple(flatten(node.body))))
 
 
 def inherited_from(definition: Definition) -> list[tuple[Definition, str]]:
-    """The bases of a class that have a section of their own, with a link to it."""
-    found: list[tuple[Definition, str]] = []
+    """Return the bases of a class that have their own section, each with a link to it."""
+    links: list[tuple[Definition, str]] = []
     for base in bases(definition):
         if (base.module, base.name) in homes():
             page, name = homes()[base.module, base.name]
-            found.append((base, f"[{name}]({page}.md#{anchor(name)})"))
-    return found
+            links.append((base, f"[{name}]({page}.md#{anchor(name)})"))
+    return links
 
 
-def written(page: str) -> str:
-    """One page."""
+def render(page: str) -> str:
+    """Return the text of one page."""
     modules = list(PAGES[page])
     title = modules[0]
     first = ast.get_docstring(ast.Module(list(statements(title)), []))
@@ -485,26 +492,26 @@ def written(page: str) -> str:
 
 
 def index() -> str:
-    """The list of the pages."""
+    """Return the text of the page that lists the others."""
     lines = [
         "# API reference",
         "Every public name, with its signature and its docstring. `make reference` writes these pages from the source.",
     ]
-    listed: list[str] = []
+    items: list[str] = []
     for page, modules in PAGES.items():
         names = [name for _, name, _ in entries(page)]
-        some = ", ".join(f"`{name}`" for name in names[:6]) + (" and more" if len(names) > 6 else "")
-        listed.append(f"- [`{next(iter(modules))}`]({page}.md): {some}")
-    return "\n\n".join([*lines, "\n".join(listed)]) + "\n"
+        first_names = ", ".join(f"`{name}`" for name in names[:6]) + (" and more" if len(names) > 6 else "")
+        items.append(f"- [`{next(iter(modules))}`]({page}.md): {first_names}")
+    return "\n\n".join([*lines, "\n".join(items)]) + "\n"
 
 
 def pages() -> dict[str, str]:
-    """Each file of docs/reference/ with its text."""
-    return {"index.md": index()} | {f"{page}.md": written(page) for page in PAGES}
+    """Return the text of each file of docs/reference/."""
+    return {"index.md": index()} | {f"{page}.md": render(page) for page in PAGES}
 
 
 def undocumented() -> list[str]:
-    """The public names that have no docstring: classes, functions, constants, methods and properties."""
+    """Return the public names that have no docstring: classes, functions, constants, methods and properties."""
     missing: list[str] = []
     for page in PAGES:
         for module, name, definition in entries(page):
@@ -522,7 +529,7 @@ def undocumented() -> list[str]:
 
 
 def main() -> None:
-    """Write the pages, and remove those that are no longer wanted."""
+    """Write the pages, and remove those that are not in `PAGES` any more."""
     FOLDER.mkdir(exist_ok=True)
     texts = pages()
     for file in FOLDER.glob("*.md"):

@@ -1,1 +1,1 @@
-"""Questions that agents ask, answered by scripted callers through this project's tools and through those of others."""
+"""Questions of agents, answered by scripts with the tools of this project and of other servers."""

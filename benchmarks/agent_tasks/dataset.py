@@ -1,8 +1,8 @@
 """The data that the questions are about, the same in every run: a repository, two databases, logs and a source tree.
 
-| what | made of |
+| path | content |
 |---|---|
-| `shop/` | a git repository of 400 commits over two years; in its last week, six commits of which two have reasons |
+| `shop/` | a git repository of 400 commits over two years; in its last week, six commits with their reasons |
 | `shop.db`, a PostgreSQL database | 2,000 customers and 200,000 orders, some of them cancelled |
 | `logs/app.log` | 60,000 entries of a morning, with one failure and its cause at 10:05 |
 | `code/` | Flask and Werkzeug as they are installed |
@@ -44,7 +44,7 @@ CREATE TABLE orders (
 
 
 class Dataset(NamedTuple):
-    """Where the data is; `postgres` is a URL, empty without a server."""
+    """The paths of the data. `postgres` is a URL, or empty if no server is available."""
 
     root: Path
     postgres: str
@@ -67,7 +67,7 @@ class Dataset(NamedTuple):
 
 
 def make(root: Path, postgres: str = "") -> Dataset:
-    """Make the data below a folder; what is there already stays."""
+    """Make the data below a folder. Keeps data that exists."""
     root.mkdir(parents=True, exist_ok=True)
     dataset = Dataset(root, postgres)
     for path, function in (
@@ -91,7 +91,7 @@ _MODULES = ("orders", "payments", "stock", "shipping", "customers", "mail", "rep
 
 
 def _module(name: str, version: int) -> str:
-    """A module of the shop; each version changes one number in it."""
+    """Return the source of a module of the shop. Each version changes one number in it."""
     functions = [
         f'def {name}_step_{step}(amount: int) -> int:\n    """Step {step} of {name}."""\n'
         f"    return amount * {step + 1} + {version if step == version % 12 else 7}\n"
@@ -113,7 +113,7 @@ LAST_WEEK = (
 
 
 def _repository(folder: Path) -> None:
-    chosen = random.Random(SEED)
+    random_data = random.Random(SEED)
     lines: list[str] = []
     versions = dict.fromkeys(_MODULES, 0)
     mark = 0
@@ -123,7 +123,9 @@ def _repository(folder: Path) -> None:
         mark += 1
         message = f"{subject}\n\n{body}\n" if body else f"{subject}\n"
         stamp = f"{int(when.timestamp())} +0000"
-        who = chosen.choice(("Ada Berth <ada@example.org>", "Bo Quay <bo@example.org>", "Cy Lock <cy@example.org>"))
+        who = random_data.choice(
+            ("Ada Berth <ada@example.org>", "Bo Quay <bo@example.org>", "Cy Lock <cy@example.org>")
+        )
         lines.append(f"commit refs/heads/main\nmark :{mark}\nauthor {who} {stamp}\ncommitter {who} {stamp}\n")
         lines.append(f"data {len(message.encode())}\n{message}")
         if mark > 1:
@@ -135,7 +137,7 @@ def _repository(folder: Path) -> None:
     first = {f"shop/{name}.py": _module(name, 0) for name in _MODULES}
     commit(begin, "Open the shop", "", first | {"README.md": "# Shop\n\nOrders, payments and stock of a shop.\n"})
     for number in range(1, COMMITS - len(LAST_WEEK)):
-        name = chosen.choice(_MODULES)
+        name = random_data.choice(_MODULES)
         versions[name] += 1
         when = begin + timedelta(days=(730 - 8) * number / COMMITS)
         commit(when, f"Adjust step {versions[name] % 12} of {name}", "", {f"shop/{name}.py": _module(name, number)})
@@ -170,39 +172,46 @@ _TOWNS = ("Hull", "Goole", "Grimsby", "Whitby", "Boston", "Lynn")
 
 
 def customers() -> Iterator[tuple[int, str, str, str]]:
-    """Rows of `customers`."""
-    chosen = random.Random(SEED)
+    """Yield the rows of `customers`."""
+    random_data = random.Random(SEED)
     for number in range(1, CUSTOMERS + 1):
-        name = f"{chosen.choice(_FIRST)} {chosen.choice(_LAST)} {number}"
-        yield number, name, chosen.choice(_TOWNS), f"20{chosen.randint(10, 24)}-0{chosen.randint(1, 9)}-11"
+        name = f"{random_data.choice(_FIRST)} {random_data.choice(_LAST)} {number}"
+        yield (
+            number,
+            name,
+            random_data.choice(_TOWNS),
+            f"20{random_data.randint(10, 24)}-0{random_data.randint(1, 9)}-11",
+        )
 
 
 @cache
 def orders() -> Sequence[tuple[int, int, str, str, int, str]]:
-    """Rows of `orders`: of 2023 to 2026, each eleventh cancelled. Some customers buy much more than others."""
+    """Return the rows of `orders`, from 2023 to 2026. Every eleventh is cancelled; some customers buy far more."""
     rows: list[tuple[int, int, str, str, int, str]] = []
-    chosen = random.Random(SEED + 1)
+    random_data = random.Random(SEED + 1)
     buyers = list(range(1, CUSTOMERS + 1))
-    chosen.shuffle(buyers)
+    random_data.shuffle(buyers)
     notes = ("leave it at the door", "ring twice", "a present: no invoice in the parcel, please", "")
     for number in range(1, ORDERS + 1):
-        customer = buyers[min(int(chosen.paretovariate(0.6)), CUSTOMERS) - 1]
+        customer = buyers[min(int(random_data.paretovariate(0.6)), CUSTOMERS) - 1]
         day = datetime(2023, 1, 1, tzinfo=UTC) + timedelta(days=number * 1_400 // ORDERS)
         status = "cancelled" if number % 11 == 0 else "paid"
-        rows.append((number, customer, f"{day:%Y-%m-%d}", status, chosen.randint(500, 90_000), chosen.choice(notes)))
+        rows.append(
+            (number, customer, f"{day:%Y-%m-%d}", status, random_data.randint(500, 90_000), random_data.choice(notes))
+        )
     return rows
 
 
 def _database(path: Path) -> None:
-    with sqlite3.connect(path) as made:
-        made.executescript(SCHEMA)
-        made.executemany("INSERT INTO customers VALUES (?, ?, ?, ?)", customers())
-        made.executemany("INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?)", orders())
-    made.close()
+    with sqlite3.connect(path) as database:
+        database.executescript(SCHEMA)
+        database.executemany("INSERT INTO customers VALUES (?, ?, ?, ?)", customers())
+        database.executemany("INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?)", orders())
+    database.close()
 
 
 async def load_postgres(url: str) -> str:
-    """Put the rows into a database of its own of a PostgreSQL server. Returns the URL of a role that can only read."""
+    """Create a database with the rows on a PostgreSQL server. Returns a URL with a role that can only read."""
     import asyncpg
 
     connection = await asyncpg.connect(url)
@@ -223,7 +232,7 @@ async def load_postgres(url: str) -> str:
 
 
 def top_customers(number: int = 5) -> list[tuple[str, int]]:
-    """The names and cents of those who paid most in 2025, computed from the rows without a database."""
+    """Return the names and cents of the customers who paid most in 2025, computed from the rows without a database."""
     names = {key: name for key, name, _, _ in customers()}
     totals: dict[int, int] = {}
     for _, customer, day, status, cents, _ in orders():
@@ -244,12 +253,12 @@ FAILURE = (
     "    raise BankUnavailable(reason)\n"
     "shop.bank.BankUnavailable: certificate of bank.example expired at 2026-11-20T10:05:00Z"
 )
-"""What the log says about the failure at 10:05."""
+"""The entry of the log about the failure at 10:05."""
 
 
 def _logs(folder: Path) -> None:
     folder.mkdir()
-    chosen = random.Random(SEED + 2)
+    random_data = random.Random(SEED + 2)
     begin = datetime(2026, 11, 20, 8, tzinfo=UTC)
     failed = False
     paths = ("/", "/cart", "/checkout", "/stock", "/orders/{}", "/customers/{}")
@@ -260,9 +269,9 @@ def _logs(folder: Path) -> None:
                 failed = True
                 log.write(f"{when:%Y-%m-%dT%H:%M:%S}Z {FAILURE}\n")
                 continue
-            path = chosen.choice(paths).format(chosen.randint(1, 99_999))
+            path = random_data.choice(paths).format(random_data.randint(1, 99_999))
             level = "WARNING" if number % 997 == 0 else "INFO"
-            took = chosen.randint(2, 240)
+            took = random_data.randint(2, 240)
             log.write(f"{when:%Y-%m-%dT%H:%M:%S}Z {level} [web] GET {path} answered 200 in {took} ms\n")
 
 

@@ -1,11 +1,11 @@
-"""A model answers questions through the tools of each server: how many answers are right, and what they cost.
+"""Lets a model answer questions with the tools of each server, and counts the right answers and their tokens.
 
-The model is one of any endpoint that has OpenAI's `POST /chat/completions` with tools:
+Any endpoint works that has OpenAI's `POST /chat/completions` with tools:
 
 OPENAI_BASE_URL=http://127.0.0.1:8000/v1 OPENAI_API_KEY=… WHARFINGER_MODEL=name python benchmarks/agent_tasks/run.py
 
-One conversation for each question: the tools as the server lists them, and the question. Tokens are those that the
-endpoint reports, or else estimates of four characters.
+Each question is a new conversation: the tools as the server lists them, and the question. Tokens are those that the
+endpoint reports, or estimates of four characters each.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from wharfinger.cli.doctor.survey import tokens
 
 __all__ = ["Endpoint", "ModelAnswer", "answer", "report"]
 
-TURNS = 15
-"""Answers of the model in one conversation."""
-LONGEST_RESULT = 400_000
-"""Characters of a tool's result that the model gets; more would be refused by most endpoints."""
-SECONDS = 300.0
+MAX_TURNS = 15
+"""The maximum number of messages of the model in one conversation."""
+MAX_RESULT_CHARACTERS = 400_000
+"""The maximum number of characters of a tool's result. Most endpoints would refuse longer ones."""
+REQUEST_SECONDS = 300.0
 TODAY = "Today is 2026-11-20. Answer from the tools alone, in one sentence."
 
 
@@ -44,37 +44,37 @@ class Endpoint(NamedTuple):
 
     @classmethod
     def from_environment(cls) -> Endpoint:
-        """The endpoint that the environment names."""
+        """Return the endpoint that the environment variables name."""
         url = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1")
         return cls(url.rstrip("/"), os.environ.get("OPENAI_API_KEY", ""), os.environ["WHARFINGER_MODEL"])
 
     async def complete(self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """The next message of the model, and the usage, as the endpoint returns them.
+        """Return the response of the endpoint, with the model's next message and the usage.
 
         Raises:
-            SystemExit: the endpoint refuses; the message says what it said.
+            SystemExit: the endpoint cannot be reached, or refuses.
         """
         body = msgspec.json.encode({"model": self.model, "messages": messages, "tools": tools})
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.key}"}
         request = urllib.request.Request(f"{self.url}/chat/completions", body, headers)
 
         def post() -> bytes:
-            with urllib.request.urlopen(request, timeout=SECONDS) as response:
-                return bytes(response.read())
+            with urllib.request.urlopen(request, timeout=REQUEST_SECONDS) as stream:
+                return bytes(stream.read())
 
         try:
-            found: dict[str, Any] = msgspec.json.decode(await asyncio.to_thread(post))
+            response: dict[str, Any] = msgspec.json.decode(await asyncio.to_thread(post))
         except urllib.error.HTTPError as error:
             raise SystemExit(
                 f"{self.url} answers {error.code}: {error.read()[:500].decode(errors='replace')}"
             ) from None
         except OSError as error:
             raise SystemExit(f"{self.url} cannot be reached: {error}") from None
-        return found
+        return response
 
 
 class ModelAnswer(NamedTuple):
-    """What a model answered, the calls that it made, and all tokens that it read and wrote."""
+    """The answer of a model, the number of its calls, and the tokens that it read and wrote."""
 
     text: str
     calls: int
@@ -82,60 +82,60 @@ class ModelAnswer(NamedTuple):
 
 
 async def answer(
-    endpoint: Endpoint, transcript: Transcript, tools: Sequence[dict[str, Any]], asked: str
+    endpoint: Endpoint, transcript: Transcript, tools: Sequence[dict[str, Any]], question: str
 ) -> ModelAnswer:
     """Let a model answer one question with tools."""
-    messages: list[dict[str, Any]] = [{"role": "system", "content": TODAY}, {"role": "user", "content": asked}]
+    messages: list[dict[str, Any]] = [{"role": "system", "content": TODAY}, {"role": "user", "content": question}]
     used = 0
-    for _ in range(TURNS):
-        found = await endpoint.complete(messages, tools)
-        message = found["choices"][0]["message"]
-        used += (found.get("usage") or {}).get("total_tokens") or tokens(
-            msgspec.json.encode([messages, found]).decode()
+    for _ in range(MAX_TURNS):
+        response = await endpoint.complete(messages, tools)
+        message = response["choices"][0]["message"]
+        used += (response.get("usage") or {}).get("total_tokens") or tokens(
+            msgspec.json.encode([messages, response]).decode()
         )
-        wanted = message.get("tool_calls") or []
+        calls = message.get("tool_calls") or []
         messages.append({name: message[name] for name in ("role", "content", "tool_calls") if message.get(name)})
-        if not wanted:
+        if not calls:
             return ModelAnswer(message.get("content") or "", len(transcript.calls), used)
-        for call in wanted:
+        for call in calls:
             result = await _run(transcript, call["function"])
-            messages.append({"role": "tool", "tool_call_id": call["id"], "content": result[:LONGEST_RESULT]})
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": result[:MAX_RESULT_CHARACTERS]})
     return ModelAnswer("", len(transcript.calls), used)
 
 
 async def _run(transcript: Transcript, function: dict[str, Any]) -> str:
-    """The text of the result of a call that the model wants; what is wrong with it, if it is none."""
+    """Return the text of the result of a call by the model, or of the error."""
     try:
         arguments = msgspec.json.decode(function.get("arguments") or "{}", type=dict[str, Any])
     except msgspec.DecodeError as error:
         return f"The arguments are not a JSON object: {error}"
     try:
         return await transcript.call(function["name"], **arguments)
-    except Exception as error:  # a model can go on after whatever a server makes of its call
+    except Exception as error:  # the model sees the error and can continue
         return f"{type(error).__name__}: {error}"
 
 
 async def ask_server(
     endpoint: Endpoint, name: str, data: Dataset, asked: Iterable[Question]
 ) -> list[tuple[bool, ModelAnswer]]:
-    """Answer questions through one server, each in a conversation of its own; whether each answer is right."""
+    """Answer questions through one server, each in a new conversation. Returns for each whether it is right."""
     outcomes: list[tuple[bool, ModelAnswer]] = []
     async with client_of(SERVERS[name], data) as client:
         tools = [_function(tool) for tool in await client.list_tools()]
         for question in asked:
-            said = await answer(endpoint, Transcript(client), tools, question.text)
-            outcomes.append((question.is_right(said.text), said))
+            reply = await answer(endpoint, Transcript(client), tools, question.text)
+            outcomes.append((question.is_right(reply.text), reply))
     return outcomes
 
 
 def _function(tool: t.Tool) -> dict[str, Any]:
-    """A tool as OpenAI's endpoints want it."""
-    said = {"name": tool.name, "description": tool.description or "", "parameters": tool.input_schema}
-    return {"type": "function", "function": said}
+    """Return a tool in the format of OpenAI's endpoints."""
+    function = {"name": tool.name, "description": tool.description or "", "parameters": tool.input_schema}
+    return {"type": "function", "function": function}
 
 
 async def report(data: Dataset, servers: Sequence[str]) -> str:
-    """A table: for each server how many of its questions were answered rightly, and calls and tokens of each."""
+    """Return a table: the right answers through each server, and the mean calls and tokens for a question."""
     endpoint = Endpoint.from_environment()
     lines = ["", f"| {endpoint.model} through | right | of | calls each | tokens each |", "|---|---:|---:|---:|---:|"]
     for name in servers:
@@ -143,12 +143,12 @@ async def report(data: Dataset, servers: Sequence[str]) -> str:
         outcomes = await ask_server(endpoint, name, data, asked)
         number = max(1, len(outcomes))
         right = sum(is_right for is_right, _ in outcomes)
-        calls = sum(said.calls for _, said in outcomes) / number
-        used = sum(said.tokens for _, said in outcomes) / number
+        calls = sum(reply.calls for _, reply in outcomes) / number
+        used = sum(reply.tokens for _, reply in outcomes) / number
         lines.append(f"| {name} | {right} | {len(outcomes)} | {calls:.1f} | {used:,.0f} |")
     return "\n".join(lines)
 
 
 def _databases(servers: Sequence[str]) -> list[str]:
-    """The servers that are asked about the database."""
+    """Return the servers that get the questions about the database."""
     return ["wharfinger", *[name for name in servers if name in ("mcp-server-sqlite", "server-postgres")]]

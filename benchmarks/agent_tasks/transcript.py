@@ -1,4 +1,4 @@
-"""One conversation with one server by its tools: what was called, and how many tokens came back."""
+"""Records a conversation with one server: the calls of its tools, and the tokens of their answers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from wharfinger import Client, ToolError
 from wharfinger import types as t
 from wharfinger.cli.doctor.survey import tokens
 
-__all__ = ["OURS", "SERVERS", "AgentServer", "Answered", "Transcript", "build", "client_of", "text_of"]
+__all__ = ["OURS", "SERVERS", "AgentServer", "AnsweredCall", "Transcript", "build", "client_of", "text_of"]
 
 OURS = "wharfinger"
 
 
 class AgentServer(NamedTuple):
-    """A server under test: the environment of its pins, and its command as `{python}`, `{node}` and the data."""
+    """A server under test: its environment (a file in `pins/`), and its command with placeholders for the data."""
 
     name: str
     environment: str
@@ -63,11 +63,10 @@ def build(server: AgentServer) -> None:
 
 
 def client_of(server: AgentServer, data: Dataset) -> Client:
-    """A client that starts the server over stdio."""
+    """Return a client that starts the server over stdio."""
     home = environments.HOME / server.environment
-    at_host = data.postgres.replace(
-        "@/", "@localhost/"
-    )  # of a socket, whose folder is in the query: WHATWG needs a host
+    # The URL of a socket has its folder in the query and no host, which parsers by WHATWG refuse.
+    at_host = data.postgres.replace("@/", "@localhost/")
     places = {"root": data.root, "home": home, "postgres": data.postgres, "postgres_at_host": at_host}
     words = [word.format(**places) for word in server.command]
     words = [word for word in words if not word.endswith("=")]
@@ -78,7 +77,7 @@ def client_of(server: AgentServer, data: Dataset) -> Client:
     return Client(words, env={**os.environ, "XDG_CACHE_HOME": str(data.root / "cache")}, stderr=lambda line: None)
 
 
-class Answered(NamedTuple):
+class AnsweredCall(NamedTuple):
     """One call, and the tokens of its answer."""
 
     tool: str
@@ -87,35 +86,35 @@ class Answered(NamedTuple):
 
 
 class Transcript:
-    """Calls tools, and keeps count. A caller sees only texts, as a model does."""
+    """Calls tools and counts tokens. A caller gets only texts, as a model does."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self.calls: list[Answered] = []
+        self.calls: list[AnsweredCall] = []
 
     async def call(self, tool: str, /, **arguments: Any) -> str:
-        """The text of a tool's answer; that of an error too, since a model sees it."""
+        """Call a tool. Returns the text of its answer, or of its error, which models see too."""
         try:
             result: Any = await self._client.call_tool(tool, arguments)
         except ToolError as error:
             result = error.result
         text = text_of(result.content)
-        self.calls.append(Answered(tool, arguments, tokens(text)))
+        self.calls.append(AnsweredCall(tool, arguments, tokens(text)))
         return text
 
     @property
     def tokens(self) -> int:
-        """Tokens of all answers."""
+        """The tokens of all answers."""
         return sum(call.tokens for call in self.calls)
 
     @property
     def largest(self) -> int:
-        """Tokens of the largest answer."""
+        """The tokens of the largest answer."""
         return max((call.tokens for call in self.calls), default=0)
 
 
 def text_of(content: Sequence[t.ContentBlock]) -> str:
-    """What a model sees of an answer: texts as they are, and anything else as JSON."""
+    """Return an answer as a model sees it: text blocks unchanged, and other blocks as JSON."""
     return "\n".join(
         block.text if isinstance(block, t.TextContent) else msgspec.json.encode(block).decode() for block in content
     )

@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline';
 export const target = JSON.parse(process.argv[2]);
 const NEVER_LATE = { timeout: 600_000 };
 
-export async function obey(client) {
+export async function runCommands(client) {
     const ask = async (method, params) => {
         if (method === 'tools/call') return (await client.callTool(params, ...options(client))).content[0].text.length;
         const content = (await client.readResource(params, NEVER_LATE)).contents[0];

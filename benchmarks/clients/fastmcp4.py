@@ -4,7 +4,7 @@ import asyncio
 
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
-from turns import CALL, TARGET, obey
+from turns import CALL, TARGET, run_commands
 
 
 async def main():
@@ -18,7 +18,7 @@ async def main():
             content = (await client.read_resource(params["uri"]))[0]
             return len(content.text if hasattr(content, "text") else content.blob)
 
-        await obey(ask)
+        await run_commands(ask)
 
 
 asyncio.run(main())

@@ -5,7 +5,7 @@ import asyncio
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamablehttp_client
-from turns import CALL, TARGET, obey
+from turns import CALL, TARGET, run_commands
 
 
 async def main():
@@ -22,7 +22,7 @@ async def main():
             content = (await session.read_resource(params["uri"])).contents[0]
             return len(content.text if hasattr(content, "text") else content.blob)
 
-        await obey(ask)
+        await run_commands(ask)
 
 
 asyncio.run(main())

@@ -3,7 +3,7 @@
 import asyncio
 
 from mcp import Client, StdioServerParameters
-from turns import CALL, TARGET, obey
+from turns import CALL, TARGET, run_commands
 
 
 async def main():
@@ -17,7 +17,7 @@ async def main():
             content = (await client.read_resource(params["uri"])).contents[0]
             return len(content.text if hasattr(content, "text") else content.blob)
 
-        await obey(ask)
+        await run_commands(ask)
 
 
 asyncio.run(main())

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from turns import CALL, TARGET, obey
+from turns import CALL, TARGET, run_commands
 
 from wharfinger import Client
 
@@ -17,9 +17,9 @@ async def main():
             content = (await client.read_resource(params["uri"])).contents[0]
             if content.text:
                 return len(content.text)
-            return 4 * -(-len(content.blob) // 3)  # it holds the bytes; the others hold base64, and leave that to you
+            return 4 * -(-len(content.blob) // 3)  # the length in base64: other clients do not decode it
 
-        await obey(ask)
+        await run_commands(ask)
 
 
 asyncio.run(main())

@@ -1,5 +1,5 @@
 // The client of the TypeScript SDK 1.x.
-import { obey, target } from './client.mjs';
+import { runCommands, target } from './client.mjs';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
@@ -9,4 +9,4 @@ client.v1 = true;
 await client.connect(target.command
     ? new StdioClientTransport({ command: target.command[0], args: target.command.slice(1) })
     : new StreamableHTTPClientTransport(new URL(target.url)));
-await obey(client);
+await runCommands(client);

@@ -1,5 +1,5 @@
 // The client of the TypeScript SDK 2.x.
-import { obey, target } from './client.mjs';
+import { runCommands, target } from './client.mjs';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
@@ -8,4 +8,4 @@ const client = new Client({ name: 'bench', version: '1.0' }, settings);
 await client.connect(target.command
     ? new StdioClientTransport({ command: target.command[0], args: target.command.slice(1) })
     : new StreamableHTTPClientTransport(new URL(target.url)));
-await obey(client);
+await runCommands(client);

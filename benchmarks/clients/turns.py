@@ -1,7 +1,8 @@
-"""What every Python client under test does: connect, say so, and ask what a line of stdin says for so many seconds.
+"""The driver's commands for Python clients under test: each line of stdin asks for one measurement.
 
-A line holds the method, the params in turn, how many are in flight, the seconds and the most requests; the answer is
-a line of stdout. `client.mjs` does the same for TypeScript. Every answer's kind and length is looked at.
+A client prints `ready` when it is connected. A line of stdin holds the method, the params to send in turn, the requests
+in flight, the seconds, the maximum number of requests and the expected length; the client answers with a line of
+figures. The length of every answer is checked. `client.mjs` does the same for TypeScript.
 """
 
 import asyncio
@@ -14,8 +15,8 @@ TARGET = json.loads(sys.argv[1])
 READ, CALL = "resources/read", "tools/call"
 
 
-async def obey(ask):
-    """Measure until stdin ends; `await ask(method, params)` is the length of what came, in characters or bytes."""
+async def run_commands(ask):
+    """Measure until stdin ends. `await ask(method, params)` sends a request and returns the length of its answer."""
     print("ready", flush=True)
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
@@ -30,9 +31,9 @@ async def measure(ask, method, params, in_flight, seconds, most, length):
         nonlocal errors
         while not latencies or (time.perf_counter() < end and len(latencies) < most):
             began = time.perf_counter_ns()
-            got = await ask(method, params[number % len(params)])
+            received = await ask(method, params[number % len(params)])
             latencies.append(time.perf_counter_ns() - began)
-            errors += got != length
+            errors += received != length
             number += in_flight
 
     began, cpu = time.perf_counter(), time.process_time()

@@ -1,6 +1,6 @@
-"""The floor: msgspec and a dict of handlers, both eras; it checks nothing that a real server must check.
+"""The floor: msgspec and a dict of handlers, in both eras, without the checks that a server must make.
 
-No server can match it; it says what this machine could do at all.
+It shows what is possible on this machine: no real server can be as fast.
 """
 
 import sys
@@ -137,7 +137,7 @@ def list_resources(params: Params) -> Listed:
 
 
 def list_tools(params: Params) -> Any:
-    """Some clients ask for it before the first call."""
+    """List the tools, which some clients do before their first call."""
     tools = {"tools": [{"name": "add", "inputSchema": {"type": "object"}}]}
     return {**tools, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if is_stateless(params) else tools
 
@@ -172,7 +172,7 @@ HANDLERS: dict[str, Callable[[Params], Any]] = {
 
 
 def answer(data: bytes) -> bytes | None:
-    """The encoded answer to one message; None for a notification."""
+    """Return the encoded response to a message; None for a notification."""
     message = decode_message(data)
     if message.id is None:
         return None

@@ -5,8 +5,8 @@ import sys
 
 from core import answer
 
-LARGE = 1 << 20
-"""Above this a copy costs more than a second write."""
+LARGE_BYTES = 1 << 20
+"""Appending the newline to a message of this size costs more than a second write."""
 
 
 def main() -> None:
@@ -19,7 +19,7 @@ def main() -> None:
         parts = [rest]
         for line in lines:
             if (out := answer(line)) is not None:
-                if len(out) < LARGE:
+                if len(out) < LARGE_BYTES:
                     write(out + b"\n")
                 else:
                     write(out)
@@ -33,6 +33,6 @@ def write(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:  # started by a client that is measured: not on its core
+    if len(sys.argv) > 2:  # if a client is measured, it starts this server, which must run on another core
         os.sched_setaffinity(0, {int(sys.argv[2])})
     main()

@@ -1,4 +1,4 @@
-"""Clients under test: each runs in its own process, asks the same floor server, and is told when for how long."""
+"""Clients under test: each runs in its own process and sends requests to a floor server when the driver says so."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ CLIENT_MODES = {
     "client-stateless": "clients, stateless HTTP (2026-07-28)",
 }
 MEASURED = ("call", "call-32", "static-32", "blob-1", "blob-50")
-"""Workloads that tell something of a client."""
-WAIT = 300.0
-"""Seconds without an answer after which a client is given up: 50 MiB take some of them most of a minute."""
+"""The workloads that depend on the client."""
+TIMEOUT_SECONDS = 300.0
+"""Seconds without an answer after which a client counts as stuck. Some need almost a minute for 50 MiB."""
 
 
 class ClientUnderTest:
-    """One peer's client, connected to a floor server of its own on stdio, or to a shared one over HTTP."""
+    """A peer's client, connected to its own floor server on stdio, or to a shared one over HTTP."""
 
     def __init__(self, peer: Peer, mode: str, url: str) -> None:
         self.peer = peer
@@ -48,13 +48,13 @@ class ClientUnderTest:
         self.process = Process([*peer.runtime(), str(program), json.dumps(target)], f"{peer.name}-{mode}", pipes=True)
         self._buffer = b""
         if self._line(60) != b"ready":
-            raise Stuck(f"{peer.name} said something else than that it is ready")
+            raise Stuck(f"{peer.name} did not report that it is ready")
 
     def run(self, workload: Workload, seconds: float) -> Row:
-        """Ask for `seconds`; the figures are the client's own."""
+        """Let the client send requests for `seconds`. Returns the figures that it reports."""
         order = {
             "method": workload.method,
-            "params": asked(workload),
+            "params": params_in_turn(workload),
             "in_flight": workload.in_flight,
             "seconds": seconds,
             "most": min(workload.most, 1) if workload.mib >= 50 else workload.most,
@@ -66,24 +66,24 @@ class ClientUnderTest:
         server = self._server_cpu()
         while data:
             data = data[stdin.write(data) :]
-        told = json.loads(self._line(WAIT))
+        figures = json.loads(self._line(TIMEOUT_SECONDS))
         server = self._server_cpu() - server
         return {
-            "requests": told["requests"],
-            "rate": told["requests"] / told["seconds"],
-            "mib_s": told["requests"] * workload.mib / told["seconds"],
-            "cpu_us": told["cpu"] / told["requests"] * 1e6,
-            "p50_us": told["p50"] / 1e3,
-            "p99_us": told["p99"] / 1e3,
-            "driver_busy": server / told["seconds"],
-            "errors": told["errors"],
+            "requests": figures["requests"],
+            "rate": figures["requests"] / figures["seconds"],
+            "mib_s": figures["requests"] * workload.mib / figures["seconds"],
+            "cpu_us": figures["cpu"] / figures["requests"] * 1e6,
+            "p50_us": figures["p50"] / 1e3,
+            "p99_us": figures["p99"] / 1e3,
+            "driver_busy": server / figures["seconds"],
+            "errors": figures["errors"],
         }
 
     def close(self) -> None:
         self.process.end()
 
     def _server_cpu(self) -> float:
-        """CPU seconds of the floor server that it has started; 0 where it has started none."""
+        """Return the CPU seconds of the floor server that the client started; 0 if it did not start one."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         pids = [int(pid) for pid in children.read_text().split()] if children.exists() else []
         with suppress(OSError):
@@ -93,25 +93,25 @@ class ClientUnderTest:
     def _line(self, seconds: float) -> bytes:
         stdout = self.process.popen.stdout
         assert stdout is not None
-        until = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         while b"\n" not in self._buffer:
-            ready, _, _ = select.select([stdout], [], [], max(0, until - time.monotonic()))
+            ready, _, _ = select.select([stdout], [], [], max(0, deadline - time.monotonic()))
             chunk = os.read(stdout.fileno(), 1 << 16) if ready else b""
             if not chunk:
-                what = "ended" if ready else f"said nothing for {seconds:g} s"
-                raise Stuck(f"{self.peer.name} {what}: {self.process.last_words()}")
+                problem = "ended" if ready else f"did not answer for {seconds:g} s"
+                raise Stuck(f"{self.peer.name} {problem}: {self.process.log_tail()}")
             self._buffer += chunk
         line, self._buffer = self._buffer.split(b"\n", 1)
         return line
 
 
-def asked(workload: Workload) -> Sequence[dict[str, Any]]:
-    """The params that a client takes in turn."""
+def params_in_turn(workload: Workload) -> Sequence[dict[str, Any]]:
+    """Return the params that a client sends in turn."""
     return workload.params[1:900] or workload.params
 
 
 def length(workload: Workload) -> int:
-    """How long the text or the blob of an answer is: those of the calls that are asked for have three digits."""
+    """Return the length of the text or base64 blob of an answer. The sums of `params_in_turn` have three digits."""
     if workload.mib:
         return 4 * -(-int(workload.mib * 2**20) // 3)
     return 3 if workload.method == "tools/call" else 1024
@@ -120,7 +120,7 @@ def length(workload: Workload) -> int:
 def requests(
     mode: str, peers: Sequence[Peer], workloads: Sequence[Workload], number: int, seconds: float, warm: float
 ) -> list[Row]:
-    """Round `number` of one mode, with fresh clients that take turns within each workload."""
+    """Measure round `number` of one mode, with new clients that take turns within each workload."""
     rows: list[Row] = []
     chosen = [workload for workload in workloads if workload.name in MEASURED]
     taking_part = measured(peers, mode)
@@ -164,23 +164,23 @@ def requests(
 
 
 def measured(peers: Sequence[Peer], mode: str) -> list[Peer]:
-    """Those that have a client for this mode."""
+    """Return the peers that have a client for this mode."""
     kind = mode.removeprefix("client-")
     return [peer for peer in peers if kind in peer.modes and peer.name not in ("floor", "mcp2-fast")]
 
 
 def _floor(mode: str) -> tuple[Process, str]:
-    """One floor server over HTTP for all, on the driver's core: the driver only waits."""
+    """Start the HTTP floor server for all clients, on the driver's core: meanwhile, the driver only waits."""
     port = free_port()
     process = Process(BY_NAME["floor"].argv(mode.removeprefix("client-"), port), f"floor-{mode}", pipes=False)
     os.sched_setaffinity(process.pid, {DRIVER_CORE})
-    until = time.monotonic() + 20
+    deadline = time.monotonic() + 20
     while True:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return process, f"http://127.0.0.1:{port}/mcp"
-        if not process.alive() or time.monotonic() > until:
+        if not process.alive() or time.monotonic() > deadline:
             process.end()
-            raise Stuck(f"the floor has not started: {process.last_words()}")
+            raise Stuck(f"the floor has not started: {process.log_tail()}")
         time.sleep(0.05)
 
 

@@ -1,4 +1,4 @@
-"""One environment per peer under `.bench/`, built from `pins/`; knows nothing about what runs inside."""
+"""Builds one environment per peer under `.bench/`, from the versions in `pins/`."""
 
 from __future__ import annotations
 
@@ -25,23 +25,27 @@ class SetupFailed(Exception):
 
 
 def python(name: str) -> Path:
-    """The interpreter of environment `name`."""
+    """Return the interpreter of environment `name`."""
     folder, suffix = ("Scripts", ".exe") if os.name == "nt" else ("bin", "")
     return HOME / name / folder / f"python{suffix}"
 
 
 def script(name: str, command: str) -> Path:
-    """A console script of environment `name`."""
+    """Return a console script of environment `name`."""
     return python(name).with_name(command)
 
 
 def node_folder(name: str) -> Path:
-    """Where a Node environment's packages and server files lie (ES modules resolve from their own folder)."""
+    """Return the folder of a Node environment. It has the server files too, since they import from their folder."""
     return HOME / name
 
 
 def tool(command: str) -> str:
-    """Where `node` or `npm` is: on the path, else in the copy that the repository's own targets install."""
+    """Return the path of `node` or `npm`: on PATH, or in the copy that `make` installs.
+
+    Raises:
+        SetupFailed: it is not installed.
+    """
     found = shutil.which(command, path=f"{os.environ.get('PATH', '')}{os.pathsep}{ROOT / '.node' / 'bin'}")
     if found is None:
         raise SetupFailed(f"{command} is missing: install Node 20 or later")
@@ -49,13 +53,17 @@ def tool(command: str) -> str:
 
 
 def build(name: str) -> None:
-    """Build environment `name` unless it is up to date. Raises `SetupFailed`."""
+    """Build environment `name` unless it is up to date.
+
+    Raises:
+        SetupFailed: a command failed.
+    """
     HOME.mkdir(exist_ok=True)
     (HOME / ".gitignore").write_text("*\n")
     if name == OURS:
         _python_environment(name, _our_requirements(), [ROOT / "pyproject.toml", ROOT / "constraints.txt"])
     elif (pins := PINS / f"{name}.txt").exists():
-        # The list is complete, so nothing is left to resolve: the versions measured are the versions written down.
+        # The list has every dependency: exactly the versions in the file are measured.
         _python_environment(name, ["--no-deps", "-r", str(pins)], [pins])
     else:
         _node_environment(name, PINS / f"{name}.json")
@@ -76,7 +84,7 @@ def _python_environment(name: str, requirements: list[str], inputs: list[Path]) 
 
 
 def _create(folder: Path) -> None:
-    """A virtual environment with pip, by whatever this machine has for it."""
+    """Create a virtual environment with pip, using venv, virtualenv or uv."""
     if importlib.util.find_spec("ensurepip"):
         return _run([sys.executable, "-m", "venv", str(folder)])
     if importlib.util.find_spec("virtualenv"):
@@ -101,7 +109,7 @@ def _node_environment(name: str, package: Path) -> None:
 
 
 class _Stamp:
-    """Tells whether an environment is stale, and marks it fresh when its rebuilding did not raise."""
+    """A context manager whose value is whether an environment is stale. Marks it as fresh unless the block raises."""
 
     def __init__(self, name: str, words: list[str], inputs: list[Path]) -> None:
         self.file = HOME / f"{name}.stamp"
@@ -126,7 +134,7 @@ def _announce(name: str) -> None:
 
 
 def _run(argv: list[str], cwd: Path | None = None) -> None:
-    # Tuning of the shell (such as PYTHONDONTWRITEBYTECODE) would leave packages uncompiled and slow every start.
+    # Variables such as PYTHONDONTWRITEBYTECODE would leave packages uncompiled, and make every start slower.
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     done = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True, check=False)
     if done.returncode:

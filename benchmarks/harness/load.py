@@ -1,6 +1,6 @@
-"""The load generator: one thread, prebuilt requests; every answer is checked and every wait is bounded.
+"""The load generator: one thread that sends requests encoded in advance, checks every answer and bounds every wait.
 
-It is the same for all servers and shares no code with any of them.
+It is the same for all servers, and shares no code with them.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from . import wire
 from .process import Process, free_port
 from .workloads import Workload
 
-WAIT = 30.0
-"""Seconds without any byte after which a server is given up."""
-PIPE = 1 << 16
-"""Bytes that a pipe holds: asking for more would only allocate more."""
+TIMEOUT_SECONDS = 30.0
+"""Seconds without any byte after which a server counts as stuck."""
+PIPE_BYTES = 1 << 16
+"""The capacity of a pipe: reading more at a time would only allocate more."""
 now = time.perf_counter_ns
 
 
 class Stuck(Exception):
-    """A server went silent, died or answered wrongly; the message holds its last words."""
+    """A server or client does not answer, has exited or answered wrongly. The message has the end of its log."""
 
 
 @dataclass
 class Run:
-    """One measurement: what came back, and how long it took."""
+    """One measurement: the latencies, the errors and the total time."""
 
     latencies: list[int] = field(default_factory=list)
     """ns, one per answer."""
     seconds: float = 0
-    """Wall time of the requests; without the driver's checks where they go one at a time."""
+    """Wall time of the requests; without the driver's checks if requests are sent one at a time."""
     errors: int = 0
 
 
@@ -55,10 +55,10 @@ class Client(Protocol):
     def close(self) -> None: ...
 
 
-def _stuck(process: Process, what: str) -> Stuck:
+def _stuck(process: Process, problem: str) -> Stuck:
     code = process.popen.poll()
     state = "running" if code is None else f"exit code {code}"
-    return Stuck(f"{what} ({state}); its last words: {process.last_words() or 'none'}")
+    return Stuck(f"{problem} ({state}); the end of its log: {process.log_tail() or 'empty'}")
 
 
 class StdioClient:
@@ -74,14 +74,18 @@ class StdioClient:
         self.rest: list[bytes] = []
         self.id = wire.FIRST_ID
         self.arrived = 0
-        """When the last whole line was there, ns."""
+        """When the last complete line had arrived, in ns."""
 
     def handshake(self) -> None:
         self.ask("initialize", wire.INITIALIZE)
         self._write(wire.notification("notifications/initialized") + b"\n")
 
     def ask(self, method: str, params: dict[str, Any]) -> Any:
-        """One request; its decoded result. Raises `Stuck` for an error."""
+        """Send one request. Returns its decoded result.
+
+        Raises:
+            Stuck: the response is an error.
+        """
         before, after = wire.request(method, params, wire.HANDSHAKE)
         self.id += 1
         self._write(before + b"%d" % self.id + after + b"\n")
@@ -143,7 +147,7 @@ class StdioClient:
             sent += os.write(self.inlet, data[sent:])
 
     def _answers(self) -> list[wire.Message]:
-        """Wait until at least one answer is there; all that are. Notifications are passed over."""
+        """Wait for at least one answer. Returns all that have arrived, without notifications."""
         while True:
             messages = [wire.decode(line) for line in self._lines() if line]
             if answers := [m for m in messages if m.method is None and m.id is not None]:
@@ -152,9 +156,9 @@ class StdioClient:
     def _lines(self) -> list[bytes]:
         chunks = self.rest
         while True:
-            if not self.poll.poll(WAIT * 1000):
-                raise _stuck(self.process, f"no answer within {WAIT:.0f} s")
-            chunk = os.read(self.outlet, PIPE)
+            if not self.poll.poll(TIMEOUT_SECONDS * 1000):
+                raise _stuck(self.process, f"no answer within {TIMEOUT_SECONDS:.0f} s")
+            chunk = os.read(self.outlet, PIPE_BYTES)
             if not chunk:
                 raise _stuck(self.process, "closed its stdout")
             chunks.append(chunk)
@@ -166,11 +170,11 @@ class StdioClient:
 
 
 _BUFFER = memoryview(bytearray(1 << 20))
-"""What every connection receives into: a new buffer for each answer would cost more than receiving it."""
+"""The buffer into which every connection receives: a new one for each answer would cost more than receiving it."""
 
 
 class Connection:
-    """One keep-alive connection; opened again where the server closes it after an answer."""
+    """A keep-alive connection. If the server closes it after an answer, `send` opens it again."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -178,11 +182,11 @@ class Connection:
         self.open()
 
     def open(self) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", self.port), timeout=WAIT)
+        self.socket = socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # The kernel's own time limits: Python's cost one more system call for each of the others.
+        # The kernel's timeouts: those of Python would cost an extra system call for each one.
         for side in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-            self.socket.setsockopt(socket.SOL_SOCKET, side, struct.pack("ll", int(WAIT), 0))
+            self.socket.setsockopt(socket.SOL_SOCKET, side, struct.pack("ll", int(TIMEOUT_SECONDS), 0))
         self.socket.setblocking(True)
         self.parser = httptools.HttpResponseParser(self)
         self.parts: list[bytes] = []
@@ -196,7 +200,7 @@ class Connection:
         self.complete = True
 
     def send(self, data: bytes) -> bool:
-        """Send one request; true where that took a new socket."""
+        """Send one request. Returns whether it opened a new socket."""
         if reopen := self.complete and not self.keep_alive:
             self.close()
             self.open()
@@ -220,7 +224,7 @@ class Connection:
         return int(self.parser.get_status_code())
 
     def answered(self) -> bool:
-        """The answer to what was sent last is there and is a result."""
+        """Return whether the response to the last request has arrived and is a result."""
         message = wire.answer(self.body, self.id)
         return self.status == 200 and message is not None and message.ok
 
@@ -229,7 +233,7 @@ class Connection:
 
 
 class HandshakeConnection(Connection):
-    """The same, keeping the session id (the callback per header costs too much for measuring)."""
+    """A connection that keeps the session id. It is not used for measuring, since a callback per header is slow."""
 
     session = b""
 
@@ -240,6 +244,9 @@ class HandshakeConnection(Connection):
 
 class HttpClient:
     """Speaks Streamable HTTP to a server: one session of the handshake era, or the stateless era."""
+
+    spins = False
+    """Whether to poll without sleeping: the kernel adds the time to wake a reader to the server's CPU time."""
 
     def __init__(self, argv: Callable[[int], Sequence[str]], name: str, era: str, token: str = "") -> None:
         self.era = era
@@ -252,7 +259,7 @@ class HttpClient:
         self._wait_until_it_listens()
 
     def _wait_until_it_listens(self) -> None:
-        while self.process.age() < WAIT and self.process.alive():
+        while self.process.age() < TIMEOUT_SECONDS and self.process.alive():
             try:
                 return socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
             except OSError:
@@ -276,7 +283,11 @@ class HttpClient:
         connection.close()
 
     def ask(self, method: str, params: dict[str, Any]) -> Any:
-        """One request on a connection of its own; its decoded result. Raises `Stuck` for an error."""
+        """Send one request on a new connection. Returns its decoded result.
+
+        Raises:
+            Stuck: the response is an error.
+        """
         connection = Connection(self.port)
         try:
             return self._ask(connection, method, params)
@@ -339,7 +350,7 @@ class HttpClient:
             nonlocal left
             left -= 1
             old = connection.socket.fileno()
-            if self._send(connection, next(pairs)):  # closing the old socket took it out of the poll
+            if self._send(connection, next(pairs)):  # closing the old socket removed it from the poll
                 del waiting[old]
                 watch(connection)
 
@@ -350,9 +361,11 @@ class HttpClient:
                 watch(connection)
                 fire(connection)
             while waiting:
-                ready = poll.poll(WAIT)
+                ready = poll.poll(0) if self.spins else poll.poll(TIMEOUT_SECONDS)
+                if not ready and self.spins and now() - arrived < TIMEOUT_SECONDS * 1e9:
+                    continue
                 if not ready:
-                    raise _stuck(self.process, f"no answer within {WAIT:.0f} s")
+                    raise _stuck(self.process, f"no answer within {TIMEOUT_SECONDS:.0f} s")
                 for number, _ in ready:
                     connection = waiting[number]
                     connection.receive_some()

@@ -1,4 +1,4 @@
-"""The measurements: peers take turns within each workload, in fresh processes each round; it prints no table."""
+"""The measurements: peers take turns within each workload, in new processes for each round."""
 
 from __future__ import annotations
 
@@ -19,26 +19,24 @@ from .process import SERVER_CORE, environment, settle
 from .workloads import Workload
 
 Row = dict[str, Any]
-"""mode, workload, peer, turn and the figures; or `failed` in their place. Rows of one turn are neighbours in time."""
+"""Mode, workload, peer, turn and the figures, or `failed` instead of them. Rows of one turn are measured together."""
 TURNS = 3
-"""Visits of one workload to one server in one round."""
-
-
+"""How often each workload of each server is measured in one round."""
 REGISTERED = {"resources": "resources", "tools": "tools of many functions"}
-"""What is registered ten thousand times, of ours; and what `registering.py` calls it."""
+"""The workloads that register ten thousand features, and the cases of `registering.py` that measure them."""
 
 
 def say(text: str) -> None:
-    """Progress, kept apart from the tables."""
+    """Print progress to stderr; the tables go to stdout."""
     print(text, file=sys.stderr, flush=True)
 
 
 def requests(
     mode: str, peers: Sequence[Peer], workloads: Sequence[Workload], number: int, seconds: float, warm: float
 ) -> list[Row]:
-    """Round `number` of one mode: all servers are started, checked and warmed, then each workload visits them in turn.
+    """Measure round `number` of one mode: start, check and warm up all servers, then measure each workload in turns.
 
-    `seconds` are for one workload of one server, `warm` for its warm-up.
+    `seconds` is the time for one workload of one server, `warm` that of its warm-up.
     """
     rows: list[Row] = []
     clients: dict[str, Client] = {}
@@ -52,7 +50,7 @@ def requests(
             except (Stuck, OSError) as error:
                 rows += [_failed(mode, "start", peer.name, number, error)]
                 _drop(clients, peer.name)
-        first = number % len(workloads)  # no workload is always the first after the warm-up
+        first = number % len(workloads)  # another workload is the first in each round
         for workload in [*workloads[first:], *workloads[:first]]:
             for turn in range(number * TURNS, (number + 1) * TURNS):
                 for name, client in list(clients.items()):
@@ -70,7 +68,11 @@ def requests(
 
 
 def check(client: Client, workloads: Iterable[Workload]) -> None:
-    """Every answer is looked at in full before any is timed. Raises `Stuck` for a wrong one."""
+    """Check whole answers before anything is timed.
+
+    Raises:
+        Stuck: an answer is wrong.
+    """
     for workload in workloads:
         for params in workload.params[:3]:
             result = client.ask(workload.method, params)
@@ -79,7 +81,7 @@ def check(client: Client, workloads: Iterable[Workload]) -> None:
 
 
 def warm_up(client: Client, workloads: Sequence[Workload], seconds: float) -> None:
-    """Spread over what is asked often; a blob of 50 MiB warms nothing that one read did not."""
+    """Run the frequent workloads. A blob of 50 MiB is left out: more reads of it would warm up nothing."""
     light = [workload for workload in workloads if workload.mib < 50]
     for _ in range(2):
         for workload in light:
@@ -108,7 +110,7 @@ def figures(client: Client, workload: Workload, seconds: float) -> Row:
 
 
 def start(peers: Sequence[Peer], turn: int) -> list[Row]:
-    """What a server costs before its first request: import, spawn to first answer on stdio, idle memory."""
+    """Measure the start of servers: the import, the time until the first answer on stdio, and the idle memory."""
     rows: list[Row] = []
     for peer in peers:
         row = {"mode": "start", "peer": peer.name, "turn": turn}
@@ -131,7 +133,7 @@ def start(peers: Sequence[Peer], turn: int) -> list[Row]:
 
 
 def _import(peer: Peer, statement: str) -> Row:
-    # From the environment's own folder: Node resolves packages from where it runs.
+    # In the environment's folder, since Node resolves packages from the current folder.
     done = subprocess.run(
         peer.import_argv(statement),
         cwd=environments.HOME / peer.environment,
@@ -149,8 +151,9 @@ def _import(peer: Peer, statement: str) -> Row:
 
 
 def _register(peer: Peer) -> dict[str, Row]:
-    code = "from registering import WAYS, made, seconds; import json\nfunctions = [made(n) for n in range(10_000)]\n"
-    code += "print(json.dumps({name: seconds(way, functions) for name, way in WAYS.items()}))"
+    code = "from registering import CASES, make_function, shortest_seconds; import json\n"
+    code += "functions = [make_function(n) for n in range(10_000)]\n"
+    code += "print(json.dumps({name: shortest_seconds(case, functions) for name, case in CASES.items()}))"
     done = subprocess.run(
         [*peer.runtime(), "-c", code],
         cwd=environments.BENCHMARKS,
@@ -163,8 +166,8 @@ def _register(peer: Peer) -> dict[str, Row]:
     )
     if done.returncode:
         raise Stuck(f"registering failed: {done.stderr[-600:]}")
-    took = json.loads(done.stdout)
-    return {workload: {"ms": took[way] * 1e3} for workload, way in REGISTERED.items()}
+    seconds = json.loads(done.stdout)
+    return {workload: {"ms": seconds[case] * 1e3} for workload, case in REGISTERED.items()}
 
 
 def _spawn(argv: Sequence[str], name: str) -> Row:
@@ -173,14 +176,14 @@ def _spawn(argv: Sequence[str], name: str) -> Row:
         client.handshake()
         ms = (client.arrived / 1e9 - client.process.spawned) * 1e3
         cpu = client.process.cpu() * 1e3
-        time.sleep(0.1)  # what follows the first answer settles before memory is read
+        time.sleep(0.1)  # until the server is idle again
         return {"ms": ms, "cpu_ms": cpu, "mib": client.process.rss()}
     finally:
         client.close()
 
 
 def machine() -> Row:
-    """What the figures depend on."""
+    """Return the properties of this machine on which the figures depend."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     model = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return {

@@ -1,4 +1,4 @@
-"""Who is measured: one row per peer; nothing else in the harness names one, except the verdicts."""
+"""The peers, one row each. Apart from the verdicts, nothing else in the harness names a peer."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Peer:
     modes: tuple[str, ...]
     environment: str
     server: str
-    """File of its server, below `benchmarks/` (Node: in its environment); `{face}` is replaced."""
+    """The file of its server, below `benchmarks/` (Node: in its environment). `{face}` stands for `stdio` or `asgi`."""
     imports: str
-    """What the author of a server imports; nothing where another row has measured it."""
+    """The import statement of a server; empty if another row measures it."""
     options: tuple[str, ...] = ()
     node: bool = False
     warm: float = 1
-    """Warm-up as a multiple of the chosen one: V8 takes longer to settle than CPython."""
+    """Factor of the warm-up time: V8 takes longer to optimize than CPython."""
 
     def argv(self, mode: str, port: int = 0) -> list[str]:
-        """The command of its server in `mode`."""
+        """Return the command of its server in `mode`."""
         transport = ["stdio"] if mode == "stdio" else ["http", str(port), mode]
         file = self.server.format(face="stdio" if mode == "stdio" else "asgi")
         folder = node_folder(self.environment) if self.node else BENCHMARKS
@@ -45,7 +45,7 @@ class Peer:
         return [tool("node")] if self.node else [str(python(self.environment))]
 
     def import_argv(self, statement: str) -> list[str]:
-        """A command that prints milliseconds and MiB (resident, whole process) of importing."""
+        """Return a command that prints the milliseconds of an import, and the resident MiB of the process after it."""
         if self.node:
             code = f"const t = performance.now(); {statement}; const ms = performance.now() - t;"
             code += "console.log(ms, process.memoryUsage().rss / 2**20)"
@@ -96,5 +96,5 @@ BY_NAME = {peer.name: peer for peer in PEERS}
 
 
 def serve_command(folder: str) -> Sequence[str]:
-    """Our own main job: a folder published over stdio."""
+    """Return the command that publishes a folder over stdio."""
     return [str(script("ours", "wharfinger")), "serve", folder, "--stdio"]

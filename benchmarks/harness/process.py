@@ -1,4 +1,4 @@
-"""A process under test: started alone on its core, its CPU and memory read from Linux, always ended by its own pid."""
+"""A process under test: alone on its core, with its CPU time and memory as Linux reports them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from .environments import LOGS
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 DRIVER_CORE, SERVER_CORE = CORES[0], CORES[-1]
 PRIORITY = -15
-"""Nice value of driver and servers alike, where the user may set it: against other work on the machine."""
+"""The nice value of driver and servers, if the user may set it: other work on the machine disturbs them less."""
 
 
 def settle(core: int) -> None:
-    """Keep the calling process on one core, ahead of what else runs there."""
+    """Keep the calling process on one core, with priority over other processes there."""
     os.sched_setaffinity(0, {core})
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
 
 
 def settle_driver() -> None:
-    """The same for the driver; where Linux groups processes by terminal session, its group is put ahead until exit."""
+    """Call `settle` for the driver. Where Linux groups processes by session, raise the priority of its group too."""
     settle(DRIVER_CORE)
     _group_priority(PRIORITY)
     atexit.register(_group_priority, 0)
@@ -40,7 +40,7 @@ def _group_priority(nice: int) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Nothing of the shell's tuning (PYTHON*, NODE_*, proxies) reaches a process under test."""
+    """Return the environment of a process under test, without the shell's settings (PYTHON*, NODE_*, proxies)."""
     kept = {key: os.environ[key] for key in ("PATH", "HOME", "LANG", "TMPDIR") if key in os.environ}
     return {**kept, "NO_COLOR": "1"}
 
@@ -52,7 +52,7 @@ def free_port() -> int:
 
 
 class Process:
-    """A server process. With `pipes` its stdin and stdout are ours; its stderr always goes to a log file."""
+    """A server process. With `pipes`, the driver has its stdin and stdout; its stderr always goes to a log file."""
 
     def __init__(self, argv: Sequence[str], name: str, *, pipes: bool) -> None:
         LOGS.mkdir(parents=True, exist_ok=True)
@@ -71,37 +71,37 @@ class Process:
         self.pid = self.popen.pid
 
     def age(self) -> float:
-        """Seconds since just before it was spawned."""
+        """Return the seconds since it was spawned."""
         return time.perf_counter() - self.spawned
 
     def alive(self) -> bool:
         return self.popen.poll() is None
 
     def cpu(self) -> float:
-        """CPU seconds used by all its threads, from its nanosecond clock (clock_getcpuclockid(3))."""
+        """Return the CPU seconds used by all its threads, from its nanosecond clock (clock_getcpuclockid(3))."""
         return time.clock_gettime((~self.pid << 3) | 2)
 
     def rss(self) -> float:
-        """Resident MiB."""
+        """Return its resident memory in MiB."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         return self.log.read_bytes()[-600:].decode("utf-8", "replace").strip()
 
     def end(self) -> None:
-        """Ask politely (close its stdin, or SIGTERM), then insist; 8 s at most."""
+        """Close its stdin or send SIGTERM. If it does not exit, send SIGTERM after 4 s and SIGKILL after 8 s."""
         if self.popen.stdin:
             with suppress(OSError):
                 self.popen.stdin.close()
         else:
             self.popen.terminate()
-        for insist in (signal.SIGTERM, signal.SIGKILL):
+        for next_signal in (signal.SIGTERM, signal.SIGKILL):
             try:
                 self.popen.wait(4)
                 break
             except subprocess.TimeoutExpired:
-                self.popen.send_signal(insist)
+                self.popen.send_signal(next_signal)
         self.popen.wait(5)
         if self.popen.stdout:
             self.popen.stdout.close()

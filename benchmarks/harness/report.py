@@ -1,4 +1,4 @@
-"""Rows in, text out: medians, one table per mode, and the verdicts; it measures nothing."""
+"""Turns measured rows into text: medians, one table per mode, and verdicts."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ OURS, START = "ours", "start"
 TITLES = {**MODES, **CLIENT_MODES}
 CPU = "cpu_us"
 HOT = {"static-32": "reads", "call-32": "tool calls"}
-"""What the project promises a speed for, and how a verdict calls it."""
+"""The workloads for which the project promises a speed, and their names in verdicts."""
 COMPARED = ("rate", CPU)
 SATURATED = 0.9
-"""Above this share of its core the driver may have been the limit, and a rate only says "at least"."""
+"""If the driver was busy for more than this share of the time, it may have been the bottleneck: a rate is a minimum."""
 
 Key = tuple[str, str, str]
 Medians = Mapping[Key, Mapping[str, float]]
@@ -28,20 +28,20 @@ Figure = Callable[[Medians], float | None]
 
 
 def medians(rows: Iterable[Mapping[str, Any]]) -> Medians:
-    """The median over the turns of every figure that was measured, and of ours against each peer in the same turn.
+    """Return the median over the turns of every figure, and of the ratio of ours to each peer in the same turn.
 
-    What disturbs the machine for a while disturbs neighbours alike: their ratio is steadier than either of them. Of
-    starts the least is taken: they have no neighbour, and what disturbs one only ever adds.
+    Other processes slow down both servers of a turn, so ratios vary less than rates. Starts are not measured in turns:
+    of these, the minimum is taken, since other processes can only make a start longer.
     """
     turns: dict[Key, dict[int, Mapping[str, Any]]] = defaultdict(dict)
     for row in rows:
         if "failed" not in row:
             turns[row["mode"], row["workload"], row["peer"]][row["turn"]] = row
-    known: dict[Key, Mapping[str, float]] = {}
+    by_key: dict[Key, Mapping[str, float]] = {}
     for key, measured in turns.items():
         names = [name for name, value in next(iter(measured.values())).items() if not isinstance(value, str)]
-        middle = min if key[0] == START else median
-        figures = {name: middle(row[name] for row in measured.values()) for name in names}
+        summarize = min if key[0] == START else median
+        figures = {name: summarize(row[name] for row in measured.values()) for name in names}
         ours = turns.get((*key[:2], OURS), {})
         for name in COMPARED:
             ratios = [
@@ -49,8 +49,8 @@ def medians(rows: Iterable[Mapping[str, Any]]) -> Medians:
             ]
             if ratios:
                 figures[f"ours in {name}"] = median(ratios)
-        known[key] = figures
-    return known
+        by_key[key] = figures
+    return by_key
 
 
 def _times_better(figure: str, ours: Mapping[str, float], theirs: Mapping[str, float]) -> float:
@@ -58,7 +58,7 @@ def _times_better(figure: str, ours: Mapping[str, float], theirs: Mapping[str, f
 
 
 def advantage(known: Medians, mode: str, workload: str, peer: str, figure: str) -> float | None:
-    """How many times better ours is than `peer`: a higher rate, or less CPU; None where it was not measured."""
+    """Return how many times better ours is than `peer`: a higher rate, or less CPU; None if it was not measured."""
     return known.get((mode, workload, peer), {}).get(f"ours in {figure}")
 
 
@@ -67,7 +67,7 @@ def advantage(known: Medians, mode: str, workload: str, peer: str, figure: str) 
 
 @dataclass(frozen=True)
 class Rule:
-    """What is asked of us: a figure and its bound. An aim that is missed is reported, a requirement fails the run."""
+    """A figure and its bound. The run fails if a `required` one is missed; other misses are only reported."""
 
     text: str
     figure: Figure
@@ -77,7 +77,7 @@ class Rule:
     required: bool = False
 
     def verdict(self, known: Medians) -> str:
-        """`holds`, `missed` or `not measured`."""
+        """Return `holds`, `missed` or `not measured`."""
         value = self.figure(known)
         if value is None:
             return "not measured"
@@ -144,13 +144,13 @@ RULES = (
 )
 
 
-def kept(known: Medians) -> bool:
-    """No requirement that was measured is missed."""
+def meets_rules(known: Medians) -> bool:
+    """Return whether no required rule was missed; those that were not measured do not count."""
     return not any(rule.required and rule.verdict(known) == "missed" for rule in RULES)
 
 
 def verdicts(known: Medians) -> str:
-    """One line per rule that was measured, and how many were not."""
+    """Return a line for each rule that was measured, and how many were not."""
     measured = [(rule, value) for rule in RULES if (value := rule.figure(known)) is not None]
     lines = [f"{'':8} {'':66} {'bound':>11} {'measured':>11}"] if measured else []
     for rule, value in measured:
@@ -166,12 +166,12 @@ def verdicts(known: Medians) -> str:
 
 
 def number(value: float) -> str:
-    """Three significant digits at least, thousands apart."""
+    """Format a number with at least three significant digits and thousands separators."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}" if value < 10 else f"{value:.1f}"
 
 
 def table(corner: str, columns: Sequence[str], lines: Iterable[tuple[str, Sequence[str]]]) -> str:
-    """Text aligned in columns; a line without cells is a heading."""
+    """Return a table of aligned columns; a line without cells is a heading."""
     rows = [(corner, list(columns)), *((name, list(cells)) for name, cells in lines)]
     first = max(len(name) for name, _ in rows)
     wide = max((len(cell) for _, cells in rows for cell in cells), default=0)
@@ -181,7 +181,7 @@ def table(corner: str, columns: Sequence[str], lines: Iterable[tuple[str, Sequen
 
 
 def mode_table(known: Medians, mode: str) -> str:
-    """All workloads of one mode, with ours against every column."""
+    """Return the table of one mode: all workloads, and the ratio of ours to each peer."""
     here = {key: figures for key, figures in known.items() if key[0] == mode}
     peers = [peer.name for peer in PEERS if any(key[2] == peer.name for key in here)]
     lines: list[tuple[str, Sequence[str]]] = []
@@ -237,7 +237,7 @@ STARTS = (
 
 
 def start_table(known: Medians) -> str:
-    """What a server costs before its first request (its 1,000 resources are registered by then)."""
+    """Return the table of start-up times and memory, with 1,000 registered resources."""
     peers = [peer.name for peer in PEERS if any(key[0] == START and key[2] == peer.name for key in known)]
     lines = []
     for label, workload, figure in STARTS:
@@ -248,7 +248,7 @@ def start_table(known: Medians) -> str:
 
 
 def render(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Everything, as it is printed at the end of a run."""
+    """Return the whole report, which is printed at the end of a run."""
     known = medians(rows)
     modes = [mode for mode in TITLES if any(key[0] == mode for key in known)]
     parts = [mode_table(known, mode) for mode in modes]

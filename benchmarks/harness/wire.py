@@ -1,7 +1,7 @@
-"""The wire as bytes: what the load generator sends, and how answers are recognised; it opens no connection.
+"""Requests as bytes, and the parsing of responses. Does no I/O.
 
-A request is prebuilt as a pair around its id, which always has nine digits: sending one costs a concatenation, and
-its length never changes.
+A request is encoded in advance as a pair: the bytes before its id and those after it. The id always has nine digits, so
+that sending costs one concatenation and the length never changes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Pair = tuple[bytes, bytes]
 
 
 class Message(msgspec.Struct):
-    """Enough of a message to know what it is; its result is skipped over, not built."""
+    """The members that tell responses from notifications; the result is not decoded."""
 
     id: int | str | None = None
     method: str | None = None
@@ -42,7 +42,7 @@ encode = msgspec.json.encode
 
 
 def request(method: str, params: dict[str, Any], era: str) -> Pair:
-    """A request, without its id: (before, after)."""
+    """Return the parts of a request before and after its id."""
     if era == STATELESS:
         params = {**params, "_meta": META}
     return b'{"jsonrpc":"2.0","id":', b"," + encode({"method": method, "params": params})[1:]
@@ -55,7 +55,7 @@ def notification(method: str) -> bytes:
 def head(
     host: str, method: str, params: dict[str, Any], era: str, session: bytes, length: int, token: str = ""
 ) -> bytes:
-    """The head of one POST."""
+    """Return the head of a POST request."""
     lines = [
         "POST /mcp HTTP/1.1",
         f"Host: {host}",
@@ -77,13 +77,13 @@ def head(
 
 
 def post(host: str, method: str, params: dict[str, Any], era: str, session: bytes, token: str = "") -> Pair:
-    """A whole HTTP request, without its id: (before, after)."""
+    """Return the parts of a whole HTTP request before and after its id."""
     before, after = request(method, params, era)
     return head(host, method, params, era, session, len(before) + 9 + len(after), token) + before, after
 
 
 def answer(body: bytes, id: int) -> Message | None:
-    """The answer to `id` in a body of JSON or of events; None where there is none."""
+    """Return the response to `id` from a body of JSON or of events, or None if the body does not contain it."""
     if body[:1] == b"{":
         message = decode(body)
         return message if message.id == id else None

@@ -1,4 +1,4 @@
-"""What is asked of every server, and what the right answer is; it does not know how it is asked."""
+"""The requests that every server gets, and the right answers, independent of the transport."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class Workload:
-    """One kind of request. `check` sees a decoded result before anything is timed."""
+    """One kind of request. `check` returns whether a decoded result is right; it is called before the timing."""
 
     name: str
     about: str
@@ -24,9 +24,9 @@ class Workload:
     check: Callable[[Result, Params], bool]
     in_flight: int = 1
     mib: float = 0
-    """Payload of one answer; its rate is then told in MB/s."""
+    """The size of an answer's payload. If it is set, the report shows MB/s."""
     most: int = 10**9
-    """Requests at most in one measurement: bounds what one slow peer may take."""
+    """The maximum number of requests in one measurement, so that a slow peer does not take too long."""
 
 
 def _text_is(text: str) -> Callable[[Result, Params], bool]:

@@ -1,1 +1,1 @@
-"""How large data may be: a first page or window of each, and the memory that it costs. See `run.py`."""
+"""Measures first pages and windows of large data, and the memory that they need. See `run.py`."""

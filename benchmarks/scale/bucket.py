@@ -1,4 +1,4 @@
-"""A local S3 with a bucket of fifty thousand objects, in a process of its own. Prints its port."""
+"""Runs a local S3 server with a bucket of fifty thousand objects. Prints its port."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def fill(endpoint: str) -> None:
-    """Put the objects into the store behind the server, without a request for each."""
+    """Put the objects into the server's store directly, which is faster than a request for each."""
     import boto3
     from moto.s3.models import s3_backends
 

@@ -1,4 +1,4 @@
-"""The data that is served: made once, kept under .bench/scale, and made anew where this file says something else."""
+"""The data that is served: made once, and kept under .bench/scale. Delete that to make it again."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ COMMITS = 10_000
 BLOB_BYTES = 1 << 30
 
 
-def make(root: Path, tell: Callable[[str], None]) -> None:
-    """Make what is not there yet. Takes about a minute and 7 GiB the first time."""
+def make(root: Path, report: Callable[[str], None]) -> None:
+    """Make the data that does not exist yet. Takes about a minute and 7 GiB the first time."""
     root.mkdir(parents=True, exist_ok=True)
     for name, maker in MAKERS.items():
         done = root / f".{name}.made"
         if not done.exists():
-            tell(f"making {name}")
+            report(f"making {name}")
             maker(root / name)
             done.touch()
 
 
 def make_files(folder: Path) -> None:
-    """A hundred thousand files in a thousand directories; most are further names of the first of their directory."""
+    """Make 100,000 files in 1,000 directories; all files of a directory are hard links to its first file."""
     for number in range(DIRECTORIES):
         directory = folder / f"d{number:04}"
         directory.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def make_files(folder: Path) -> None:
 
 
 def make_database(path: Path) -> None:
-    """One table of ten million rows."""
+    """Make a table of ten million rows."""
     path.unlink(missing_ok=True)
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA journal_mode = OFF")
@@ -53,7 +53,7 @@ def make_database(path: Path) -> None:
 
 
 def make_log(folder: Path) -> None:
-    """Five GiB of lines, a second to each MiB."""
+    """Make 5 GiB of lines; those of each MiB have the same second."""
     folder.mkdir(exist_ok=True)
     begin = 1_750_000_000
     block = 1 << 20
@@ -67,7 +67,7 @@ def make_log(folder: Path) -> None:
 
 
 def make_repository(folder: Path) -> None:
-    """Ten thousand commits that write to a hundred files, by `git fast-import`."""
+    """Make ten thousand commits to a hundred files, with `git fast-import`."""
     folder.mkdir(exist_ok=True)
     subprocess.run(["git", "init", "--quiet", "--initial-branch=main", str(folder)], check=True)
     lines: list[str] = []
@@ -81,7 +81,7 @@ def make_repository(folder: Path) -> None:
 
 
 def make_blob(folder: Path) -> None:
-    """One GiB that is no text; a hole in the disk, so that reading it costs no more than reading."""
+    """Make a binary file of 1 GiB. It is sparse, so that reading it needs no disk access."""
     folder.mkdir(exist_ok=True)
     with (folder / "tide.bin").open("wb") as blob:
         blob.write(b"\0\1\2\3")

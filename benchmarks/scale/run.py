@@ -1,11 +1,11 @@
-"""First pages and windows of large data, warm, and the memory that they cost a server.
+"""Measures how long first pages and windows of large data take, and how much memory they cost a server.
 
     python benchmarks/scale/run.py                     everything: a minute, and another to make the data the first time
     python benchmarks/scale/run.py --only log,table
 
-Each source is served by a process of its own (`wharfinger serve … --http`) without a search index, and asked over one
-connection. A time is the median of twenty answers behind the first; memory is the peak while asked, above what the
-process had when it was ready. The exit status is 1 where a bound was missed. Linux only.
+Each source is served by its own process (`wharfinger serve … --http`) without a search index. Requests use one
+connection. A warm time is the median of the twenty answers after the first; memory is the peak during the requests,
+minus the memory of the process when it was ready. The exit status is 1 if a bound was missed. Linux only.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from benchmarks.scale import data
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA = ROOT / ".bench" / "scale"
 REPEATS = 20
-MOST_MS = 100.0
-MOST_MIB = 64.0
+MAX_MS = 100.0
+MAX_MIB = 64.0
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
@@ -41,12 +41,12 @@ META = {
 
 
 class Figure(NamedTuple):
-    """One thing that was asked for: milliseconds, cold and warm, and MiB of growth. None: no bound is set on it.
+    """The measurement of one request: milliseconds of the first and of later answers, and MiB of growth.
 
-    `floor` are the milliseconds that whoever has the data takes by itself, which are not ours.
+    If `warm` is None, the time has no bound. `floor` is the milliseconds that the store itself takes.
     """
 
-    what: str
+    name: str
     cold: float
     warm: float | None
     growth: float
@@ -62,12 +62,12 @@ class Served:
         self.ready = self.resident()
 
     def resident(self, name: str = "VmRSS") -> float:
-        """MiB of memory now, or (VmHWM) at most."""
+        """Return the MiB of resident memory now, or the peak (`VmHWM`)."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(rf"{name}:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
 
     def send(self, method: str, **params: Any) -> http.client.HTTPResponse:
-        """Send one request; its answer unread."""
+        """Send one request. Returns the response, whose body is not read yet."""
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}})
         headers = {
             "Content-Type": "application/json",
@@ -81,30 +81,30 @@ class Served:
         return self.connection.getresponse()
 
     def ask(self, method: str, **params: Any) -> Any:
-        """One request; its result.
+        """Send one request. Returns its result.
 
         Raises:
-            SystemExit: it was refused.
+            SystemExit: the response is an error.
         """
         answer = json.loads(self.send(method, **params).read())
         if "result" not in answer:
             raise SystemExit(f"{method} {params}: {answer['error']}")
         return answer["result"]
 
-    def measure(self, what: str, question: Callable[[], Any]) -> Figure:
-        """Ask once, then again and again."""
+    def measure(self, name: str, question: Callable[[], Any]) -> Figure:
+        """Ask once, and then `REPEATS` times."""
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
         times: list[float] = []
         for _ in range(1 + REPEATS):
             began = time.perf_counter()
             question()
             times.append((time.perf_counter() - began) * 1000)
-        return Figure(what, times[0], statistics.median(times[1:]), self.resident("VmHWM") - self.ready)
+        return Figure(name, times[0], statistics.median(times[1:]), self.resident("VmHWM") - self.ready)
 
 
 @contextlib.contextmanager
 def serving(*words: str) -> Iterator[Served]:
-    """A server of these words on a free port."""
+    """Run `wharfinger serve` with these arguments on a free port. Yields the server."""
     command = [sys.executable, "-m", "wharfinger", "serve", *words, "--no-search", "--http", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -119,13 +119,13 @@ def serving(*words: str) -> Iterator[Served]:
             process.terminate()
 
 
-def read(served: Served, what: str, uri: str) -> Figure:
-    """A window, again and again."""
-    return served.measure(what, lambda: served.ask("resources/read", uri=uri))
+def read(served: Served, name: str, uri: str) -> Figure:
+    """Measure the read of a URI."""
+    return served.measure(name, lambda: served.ask("resources/read", uri=uri))
 
 
 def files() -> Iterator[Figure]:
-    """A hundred thousand files."""
+    """Measure a folder of 100,000 files."""
     with serving(f"files={DATA / 'files'}") as served:
         yield served.measure("first page of 100,000 files", lambda: served.ask("resources/list"))
         second = served.ask("resources/list")["nextCursor"]
@@ -134,16 +134,16 @@ def files() -> Iterator[Figure]:
 
 
 def table() -> Iterator[Figure]:
-    """A table of ten million rows."""
+    """Measure a table of ten million rows."""
     with serving(f"shop=sqlite:///{DATA / 'shop.db'}") as served:
         yield served.measure("list of tables", lambda: served.ask("resources/list"))
         yield read(served, "first rows of 10,000,000", "sqlite://shop/soundings/rows")
-        yield read(served, "rows behind row 9,000,000", "sqlite://shop/soundings/rows?after=9000000")
+        yield read(served, "rows after row 9,000,000", "sqlite://shop/soundings/rows?after=9000000")
         yield read(served, "one row", "sqlite://shop/soundings/rows/5000000")
 
 
 def log() -> Iterator[Figure]:
-    """A log of 5 GiB."""
+    """Measure a log of 5 GiB."""
     with serving(f"logs=log:{DATA / 'logs'}/*.log") as served:
         uri = "log://logs/harbour.log"
         yield served.measure("list of logs", lambda: served.ask("resources/list"))
@@ -157,7 +157,7 @@ def log() -> Iterator[Figure]:
 
 
 def repository() -> Iterator[Figure]:
-    """A repository of ten thousand commits."""
+    """Measure a repository of ten thousand commits."""
     with serving(f"notes=git:{DATA / 'repository'}") as served:
         yield served.measure("first page of 10,000 commits", lambda: served.ask("resources/list"))
         yield read(served, "the newest commits", "git://notes/log/main")
@@ -165,7 +165,7 @@ def repository() -> Iterator[Figure]:
 
 
 def bucket() -> Iterator[Figure]:
-    """Fifty thousand objects in S3."""
+    """Measure a bucket of fifty thousand objects."""
     import os
 
     store = [sys.executable, str(Path(__file__).with_name("bucket.py"))]
@@ -190,7 +190,7 @@ def bucket() -> Iterator[Figure]:
 
 
 def _store_alone(number: int) -> float:
-    """Milliseconds in which the bucket lists so many objects to its own client."""
+    """Return the milliseconds that the store itself takes to list this many objects."""
     import boto3
 
     client = boto3.client("s3")
@@ -203,7 +203,7 @@ def _store_alone(number: int) -> float:
 
 
 def blob() -> Iterator[Figure]:
-    """A file of 1 GiB, whole."""
+    """Measure the read of a whole file of 1 GiB."""
     with serving(f"blob={DATA / 'blob'}", "--max-size", "2GiB") as served:
         served.ask("resources/list")
         Path(f"/proc/{served.process.pid}/clear_refs").write_text("5")
@@ -212,10 +212,10 @@ def blob() -> Iterator[Figure]:
         size = 0
         while part := answer.read(1 << 20):
             size += len(part)
-        took = (time.perf_counter() - began) * 1000
+        milliseconds = (time.perf_counter() - began) * 1000
         if size < data.BLOB_BYTES * 4 // 3:
-            raise SystemExit(f"the blob is not whole: {size} bytes")
-        yield Figure("a blob of 1 GiB", took, None, served.resident("VmHWM") - served.ready)
+            raise SystemExit(f"the blob is incomplete: {size} bytes")
+        yield Figure("a blob of 1 GiB", milliseconds, None, served.resident("VmHWM") - served.ready)
 
 
 PROBES: dict[str, Callable[[], Iterator[Figure]]] = {
@@ -229,7 +229,7 @@ PROBES: dict[str, Callable[[], Iterator[Figure]]] = {
 
 
 def main() -> int:
-    """Measure what was asked for, and print it."""
+    """Measure the chosen cases, and print the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(PROBES), metavar="A,B", help=f"of {', '.join(PROBES)}")
     chosen = parser.parse_args().only.split(",")
@@ -240,13 +240,13 @@ def main() -> int:
     missed = 0
     for name in chosen:
         for figure in PROBES[name]():
-            late = figure.warm is not None and figure.warm - figure.floor > MOST_MS
-            large = figure.growth > MOST_MIB
+            late = figure.warm is not None and figure.warm - figure.floor > MAX_MS
+            large = figure.growth > MAX_MIB
             missed += late or large
             warm = "" if figure.warm is None else f"{figure.warm:.1f}"
             warm += f" ({figure.floor:.0f} of it the store's)" * bool(figure.floor)
             verdict = " over 100 ms" * late + " over 64 MiB" * large
-            print(f"{figure.what:32} {figure.cold:9.1f} {warm:>9} {figure.growth:9.1f}{verdict}", flush=True)
+            print(f"{figure.name:32} {figure.cold:9.1f} {warm:>9} {figure.growth:9.1f}{verdict}", flush=True)
     return 1 if missed else 0
 
 

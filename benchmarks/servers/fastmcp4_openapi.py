@@ -1,4 +1,4 @@
-"""FastMCP's `from_openapi` on a document: prints as JSON how long it took, what it offers, and what of it works.
+"""Runs FastMCP's `from_openapi` on a document. Prints the times, the tools and the operations that work, as JSON.
 
 python fastmcp4_openapi.py DOCUMENT.json
 """
@@ -20,7 +20,7 @@ from documented_app import DocumentedApp, example_of
 from fastmcp import Client, FastMCP
 
 
-async def measured(root: dict[str, Any]) -> dict[str, Any]:
+async def measure(root: dict[str, Any]) -> dict[str, Any]:
     app = DocumentedApp(root)
     transport = httpx2.ASGITransport(app=app)
     began = time.perf_counter()
@@ -45,9 +45,9 @@ async def measured(root: dict[str, Any]) -> dict[str, Any]:
                     failures.append(f"{tool.name}: {error}")
                     continue
                 if len(app.hits) == before + 1:
-                    wanted = app.answers[app.hits[-1]]
-                    found = getattr(result, "structured_content", None)
-                    if found == wanted or found == {"result": wanted}:
+                    expected = app.answers[app.hits[-1]]
+                    structured = getattr(result, "structured_content", None)
+                    if structured == expected or structured == {"result": expected}:
                         works.append(app.hits[-1])
     if failures:
         print(f"{len(failures)} calls failed, such as {failures[0][:300]}", file=sys.stderr)
@@ -62,4 +62,4 @@ async def measured(root: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    print(json.dumps(asyncio.run(measured(json.loads(Path(sys.argv[1]).read_text())))))
+    print(json.dumps(asyncio.run(measure(json.loads(Path(sys.argv[1]).read_text())))))

@@ -1,4 +1,4 @@
-"""Ours with tokens and a policy: `guarded.py PORT WHAT FOLDER`; WHAT is a function below."""
+"""Our server with tokens and a policy: `guarded.py PORT VARIANT FOLDER`; VARIANT is a case of `main`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from wharfinger.sources import files
 ISSUER, AUDIENCE = "https://id.example", "http://bench/mcp"
 
 
-def main(port: str, what: str, folder: str) -> None:
-    """Serve until the end."""
+def main(port: str, variant: str, folder: str) -> None:
+    """Serve until the process is ended."""
     server = Server(spec.NAME, version=spec.VERSION)
 
     @server.resource(spec.STATIC_URI, mime_type=spec.TEXT)
@@ -29,7 +29,7 @@ def main(port: str, what: str, folder: str) -> None:
     server.include(files(Path(folder, "docs")))
     keys = json.loads(Path(folder, "keys.json").read_text())
     auth = TokenAuth(JWTVerifier(issuer=ISSUER, audience=AUDIENCE, keys=keys))
-    match what:
+    match variant:
         case "open":
             server.run(http=f"127.0.0.1:{port}")
         case "tokens":
@@ -52,14 +52,14 @@ def main(port: str, what: str, folder: str) -> None:
 
 
 def rules() -> Sequence[Rule]:
-    """A thousand rules: teams with a directory each, callers who may read it, and a few for everybody."""
-    found: list[Any] = []
+    """Return a thousand rules: for teams, for single callers, and for everyone who is signed in."""
+    rows: list[Any] = []
     for n in range(330):
-        found.append(Rule(who=f"group:team{n}", what=f"file:///teams/{n}/**"))
-        found.append(Rule(who=f"sub:user{n}", do="read", what=[f"file:///home/user{n}/**", f"git://team{n}/**"]))
-        found.append(Rule(who="signed-in", do="read", what=f"file:///public/{n}/**/*.md"))
-    found += [Rule(who="signed-in", do="call", what=f"tool:tool{n}") for n in range(9)]
-    return [*found, Rule(who="signed-in", do="read", what=["bench://**", "file:///docs/**"])]
+        rows.append(Rule(who=f"group:team{n}", what=f"file:///teams/{n}/**"))
+        rows.append(Rule(who=f"sub:user{n}", do="read", what=[f"file:///home/user{n}/**", f"git://team{n}/**"]))
+        rows.append(Rule(who="signed-in", do="read", what=f"file:///public/{n}/**/*.md"))
+    rows += [Rule(who="signed-in", do="call", what=f"tool:tool{n}") for n in range(9)]
+    return [*rows, Rule(who="signed-in", do="read", what=["bench://**", "file:///docs/**"])]
 
 
 main(*sys.argv[1:])

@@ -1,5 +1,7 @@
-"""The official SDK 2.x through its high-level API. With `fast` as last argument: JSON answers (its environment then
-also has uvloop and httptools, which uvicorn takes by itself)."""
+"""The official SDK 2.x through its high-level API. If the last argument is `fast`, it sends JSON answers.
+
+The environment of the fast variant also has uvloop and httptools, which uvicorn then uses.
+"""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Ours, through its public API alone."""
+"""Our server, through its public API."""
 
 import spec
 

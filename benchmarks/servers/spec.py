@@ -1,15 +1,15 @@
-"""What every server under test serves, and how it is started; `spec.mjs` says the same for Node.
+"""The resources and the tool of every server under test, and its command line; `spec.mjs` is the same for Node.
 
     bench://static      text, 1 KiB
     bench://item/{id}   a template, small JSON text
-    bench://blob/1      1 MiB, base64 made anew at every read
-    bench://blob/50     50 MiB, likewise
-    add                 a tool: the sum of two integers, with an output schema where the peer makes one by itself
+    bench://blob/1      1 MiB, encoded in base64 at every read
+    bench://blob/50     50 MiB, encoded in the same way
+    add                 a tool: the sum of two integers, with an output schema if the peer makes one by default
     bench://entry/{n}   fills resources/list up to 1,000 (the template is not in it)
 
-Functions are `async def` everywhere: a plain `def` sends some peers through a thread pool and others not, and that
-would measure the pool. Where a peer has a class for fixed content it is used, as that is its cheapest way. Logging is
-at WARNING and access logs are off, since the floors log nothing.
+All functions are `async def`: some peers run a plain `def` in a thread pool, and that would be measured too. If a peer
+has a class for fixed content, it is used, since that is the fastest way. Logging is at WARNING and access logs are off,
+since the floors log nothing.
 """
 
 import json
@@ -27,7 +27,7 @@ ENTRIES = [(f"bench://entry/{n}", f"entry {n}") for n in range(997)]
 
 @cache
 def big_blob() -> bytes:
-    """Made at its first read: idle memory is measured without it."""
+    """Return 50 MiB. They are made at the first read, so that they do not count as idle memory."""
     return BLOB * 50
 
 
@@ -36,5 +36,5 @@ def item_text(id: str) -> str:
 
 
 def arguments() -> tuple[int | None, str]:
-    """(port, or None for stdio; era) of `FILE stdio` and `FILE http PORT session|stateless`."""
+    """Return the port, or None for stdio, and the era, from `FILE stdio` or `FILE http PORT session|stateless`."""
     return (int(sys.argv[2]), sys.argv[3]) if sys.argv[1:2] == ["http"] else (None, "session")

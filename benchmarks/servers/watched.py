@@ -1,7 +1,7 @@
-"""A server that changes one resource on command, and says how long its event loop was held up meanwhile.
+"""A server that changes one resource on command, and measures how long its event loop was blocked.
 
-Reads lines from stdin: `change` changes the resource, `pause` prints the longest pause of the loop since the last one
-in ms. Prints its port first, and the time of each change.
+Prints its port. Then it reads lines from stdin: `change` changes the resource and prints the time in ns, `pause` prints
+the longest pause of the loop since the last `pause`, in ms.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ import time
 
 from wharfinger import Server
 from wharfinger.protocol.http.rules import HttpLimits
-from wharfinger.transports.http_server.runner import run_http
+from wharfinger.transports.http_server.runner import run_in_loop, serve_http
 
 URI = "bench://watched"
 LIMITS = HttpLimits(connections=20_000, streams=20_000, streams_per_client=20_000, sessions=20_000)
-BEAT = 0.001
+BEAT_SECONDS = 0.001
 
 server = Server("watched")
 
@@ -25,8 +25,8 @@ async def watched() -> str:
     return "text"
 
 
-class Heart:
-    """Beats once per millisecond; `longest` is the longest time in seconds that it was late by."""
+class Heartbeat:
+    """Runs a callback once per millisecond. `longest` is the longest delay of a callback in seconds."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -38,8 +38,8 @@ class Heart:
         now = time.perf_counter()
         if self.due:
             self.longest = max(self.longest, now - self.due)
-        self.due = now + BEAT
-        self.loop.call_later(BEAT, self.beat)
+        self.due = now + BEAT_SECONDS
+        self.loop.call_later(BEAT_SECONDS, self.beat)
 
     def change(self) -> None:
         print(time.time_ns(), flush=True)
@@ -51,16 +51,16 @@ class Heart:
 
 
 def ready(url: str) -> None:
-    """Take orders from now on."""
-    heart = Heart(asyncio.get_running_loop())
+    """Print the port, and begin to read commands."""
+    heartbeat = Heartbeat(asyncio.get_running_loop())
     print(url.rpartition(":")[2], flush=True)
 
     def read() -> None:
         for line in sys.stdin:
-            heart.loop.call_soon_threadsafe(heart.change if line.strip() == "change" else heart.pause)
+            heartbeat.loop.call_soon_threadsafe(heartbeat.change if line.strip() == "change" else heartbeat.pause)
 
     threading.Thread(target=read, daemon=True).start()
 
 
 if __name__ == "__main__":
-    run_http(server, port=0, limits=LIMITS, on_ready=ready)
+    run_in_loop(serve_http(server, port=0, limits=LIMITS, on_ready=ready))
