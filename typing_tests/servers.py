@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,3 +152,18 @@ def protected(tokens: StaticTokens, rules: Policy) -> None:
     server.run(unix="/run/office.sock", policy=ReportOnly(rules))
     assert_type(server.asgi(auth=TokenAuth(tokens), policy=rules, public_url="https://office.test"), HttpApp)
     server.run(policy=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue,reportArgumentType]
+
+
+Message = MutableMapping[str, Any]
+
+
+async def application(
+    scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
+) -> None: ...
+
+
+def of_an_api() -> None:
+    assert_type(Server.from_fastapi(application, name="shop", allow_operations=["place_order"]), Server)
+    assert_type(Server.from_openapi("shop.json", base_url="https://shop.test", tools=False), Server)
+    Server.from_fastapi(application, wrong=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    Server.from_openapi("shop.json", every="5")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -1,11 +1,10 @@
-"""Ways to drive a real server without a transport of its own: one request at a time, or a stream of lines."""
+"""Requests to a server without a transport: one at a time, or as the lines of a stream."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 from wharfinger.errors import ProtocolError
@@ -31,35 +30,25 @@ ERAS = ("2025-11-25", STATELESS)
 META = "io.modelcontextprotocol/"
 
 
-def looped(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run an async test on a loop of its own."""
-
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(*args, **kwargs), 20))
-
-    return run
-
-
 def line(method: str, params: dict[str, Any] | None = None, id: Any = None, revision: str = STATELESS) -> bytes:
-    """Return one message as a client of this revision writes it; a notification without an id."""
+    """Return a message as a line of this revision. Without an id, it is a notification."""
     params = dict(params or {})
     if revision == STATELESS and id is not None:
-        own = {f"{META}protocolVersion": STATELESS, f"{META}clientCapabilities": {}}
-        params["_meta"] = own | params.get("_meta", {})
+        meta = {f"{META}protocolVersion": STATELESS, f"{META}clientCapabilities": {}}
+        params["_meta"] = meta | params.get("_meta", {})
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
     if id is not None:
         message["id"] = id
     return json.dumps(message).encode() + b"\n"
 
 
-def hello(revision: str) -> dict[str, Any]:
+def initialize_params(revision: str) -> dict[str, Any]:
     """Return the params of `initialize`."""
     return {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 
 
-class Recorder:
-    """A channel that keeps what a handler sends before its answer; with `full` it refuses to."""
+class RecordingChannel:
+    """A channel that records the messages of a handler. It refuses them if `full` is true."""
 
     multiplexed = False
 
@@ -68,7 +57,7 @@ class Recorder:
         self.sent: list[Any] = []
 
     def send(self, request: Request, message: bytes) -> bool:
-        """Keep the message, decoded."""
+        """Record the decoded message."""
         if not self.full:
             self.sent.append(json.loads(message))
         return not self.full
@@ -78,8 +67,8 @@ class Recorder:
         return
 
 
-def named(subject: str | Principal) -> Principal:
-    """Return a new principal with this name, the anonymous one without a name, or a principal as it is."""
+def make_principal(subject: str | Principal) -> Principal:
+    """Return the principal with this name: the anonymous one if it is empty. A principal is returned unchanged."""
     if isinstance(subject, Principal):
         return subject
     return Principal(subject=subject) if subject else ANONYMOUS
@@ -87,13 +76,17 @@ def named(subject: str | Principal) -> Principal:
 
 def session_of(server: Server, revision: str, principal: str | Principal = "") -> Session:
     """Return a session after its handshake."""
-    session = Session(named(principal))
-    open_request(decode(line("initialize", hello(revision), 0, revision), server.limits), session, named(principal))
+    session = Session(make_principal(principal))
+    open_request(
+        decode(line("initialize", initialize_params(revision), 0, revision), server.limits),
+        session,
+        make_principal(principal),
+    )
     session.advance("notifications/initialized")
     return session
 
 
-def opened(
+def make_request(
     server: Server,
     method: str,
     params: dict[str, Any] | None = None,
@@ -105,8 +98,10 @@ def opened(
 ) -> Request:
     """Return the request that a transport would open for this message."""
     session = None if revision == STATELESS else session_of(server, revision, principal)
-    request = open_request(decode(line(method, params, id, revision), server.limits), session, named(principal))
-    request.channel = Recorder() if channel is None else channel
+    request = open_request(
+        decode(line(method, params, id, revision), server.limits), session, make_principal(principal)
+    )
+    request.channel = RecordingChannel() if channel is None else channel
     assert request.caller.rules is REVISIONS[revision]
     return request
 
@@ -114,8 +109,8 @@ def opened(
 async def ask(
     server: Server, method: str, params: dict[str, Any] | None = None, revision: str = STATELESS, **options: Any
 ) -> Any:
-    """Send one request, and return the whole answer, decoded: with `result`, or with `error`."""
-    request = opened(server, method, params, revision, **options)
+    """Send a request, and return the decoded response, with `result` or `error`."""
+    request = make_request(server, method, params, revision, **options)
     try:
         handler = server.handlers.get(method) if request.row is not None else None
         if handler is None:
@@ -134,39 +129,39 @@ async def read(server: Server, uri: str, revision: str = STATELESS, **options: A
     return answer["result"]["contents"] if "result" in answer else answer["error"]
 
 
-async def listed(server: Server, method: str = "resources/list", revision: str = STATELESS) -> list[Any]:
-    """Return the entries of every page of a list."""
+async def list_all(server: Server, method: str = "resources/list", revision: str = STATELESS) -> list[Any]:
+    """Return the entries of all pages of a list."""
     member = {"resources/list": "resources", "resources/templates/list": "resourceTemplates"}[method]
-    shown: list[Any] = []
+    entries: list[Any] = []
     params: dict[str, Any] = {}
     while True:
         result = (await ask(server, method, params, revision))["result"]
-        shown += result[member]
+        entries += result[member]
         if "nextCursor" not in result:
-            return shown
+            return entries
         params = {"cursor": result["nextCursor"]}
 
 
 class Wire(asyncio.WriteTransport):
-    """A client of one revision at the other end of a `StreamServer`, with nothing between them."""
+    """A client of one revision that is connected directly to a `StreamServer`."""
 
     def __init__(self, server: Server, revision: str = STATELESS, principal: str = "") -> None:
         super().__init__()
         self.revision = revision
-        self.stream = StreamServer(server, principal=named(principal))
+        self.stream = StreamServer(server, principal=make_principal(principal))
         self.stream.connection_made(self)
         self.chunks: list[bytes] = []
-        """What each write was given."""
+        """The bytes of each write."""
         self.answers: dict[Any, Any] = {}
-        self.notices: list[Any] = []
-        """Notifications, in the order in which they came."""
-        self._came = asyncio.Event()
-        self._begun = b""
+        self.notifications: list[Any] = []
+        """The notifications, in order of arrival."""
+        self._received = asyncio.Event()
+        self._incomplete = b""
         self._next = 100
 
     async def __aenter__(self) -> Wire:
         if self.revision != STATELESS:
-            await self.ask("initialize", hello(self.revision))
+            await self.ask("initialize", initialize_params(self.revision))
             self.notify("notifications/initialized")
         return self
 
@@ -178,20 +173,20 @@ class Wire(asyncio.WriteTransport):
     def write(self, data: Any) -> None:
         """Receive bytes of the server."""
         self.chunks.append(bytes(data))
-        *lines, self._begun = (self._begun + bytes(data)).split(b"\n")
+        *lines, self._incomplete = (self._incomplete + bytes(data)).split(b"\n")
         for message in map(json.loads, lines):
             if "method" in message:
-                self.notices.append(message)
+                self.notifications.append(message)
             else:
                 key = message.get("id")
                 self.answers[type(key), key] = message
-        self._came.set()
+        self._received.set()
 
     def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
         """Send a notification."""
         self.stream.data_received(line(method, params, None, self.revision))
 
-    def put(self, method: str, params: dict[str, Any] | None = None, id: Any = None) -> Any:
+    def send_request(self, method: str, params: dict[str, Any] | None = None, id: Any = None) -> Any:
         """Send a request, and return its id."""
         if id is None:
             self._next += 1
@@ -201,33 +196,33 @@ class Wire(asyncio.WriteTransport):
 
     async def ask(self, method: str, params: dict[str, Any] | None = None, id: Any = None) -> Any:
         """Send a request and wait for its answer."""
-        id = self.put(method, params, id)
+        id = self.send_request(method, params, id)
         return await self.answer(id)
 
     async def answer(self, id: Any) -> Any:
         """Wait for the answer to the request with this id."""
-        await self.until(lambda: (type(id), id) in self.answers)
+        await self.wait_until(lambda: (type(id), id) in self.answers)
         return self.answers[type(id), id]
 
-    async def notice(self, number: int = 1) -> list[Any]:
-        """Wait until this many notifications came."""
-        await self.until(lambda: len(self.notices) >= number)
-        return self.notices
+    async def wait_for_notifications(self, number: int = 1) -> list[Any]:
+        """Wait until there are this many notifications, and return all."""
+        await self.wait_until(lambda: len(self.notifications) >= number)
+        return self.notifications
 
-    async def until(self, true: Callable[[], bool]) -> None:
-        """Wait until a condition about the messages holds."""
-        while not true():
-            self._came.clear()
-            await self._came.wait()
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait until the condition is true. It is checked after each write."""
+        while not condition():
+            self._received.clear()
+            await self._received.wait()
 
     async def watch(self, *uris: str, lists: tuple[str, ...] = (), id: Any = None) -> Any:
-        """Watch URIs and lists, and return the id of the acknowledged `subscriptions/listen`, or else the answers."""
+        """Watch URIs and lists. Return the id of the acknowledged `subscriptions/listen`, or a session's answers."""
         if self.revision != STATELESS:
             return [await self.ask("resources/subscribe", {"uri": uri}) for uri in uris]
-        wanted: dict[str, Any] = {f"{name}ListChanged": True for name in lists}
+        filter: dict[str, Any] = {f"{name}ListChanged": True for name in lists}
         if uris:
-            wanted["resourceSubscriptions"] = list(uris)
-        before = len(self.notices)
-        id = self.put("subscriptions/listen", {"notifications": wanted}, id)
-        await self.notice(before + 1)
+            filter["resourceSubscriptions"] = list(uris)
+        before = len(self.notifications)
+        id = self.send_request("subscriptions/listen", {"notifications": filter}, id)
+        await self.wait_for_notifications(before + 1)
         return id

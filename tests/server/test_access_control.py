@@ -1,4 +1,4 @@
-"""A policy on a whole server: what each principal may list, read, call, complete, search and watch."""
+"""Policies of a server: the features that each principal may list, read, call, complete and search."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.server.driving import ALL, ERAS, STATELESS, Wire, ask, listed, looped, named, read
+from tests.server.driving import ALL, ERAS, STATELESS, Wire, ask, list_all, make_principal, read
 from wharfinger import Context, Server
 from wharfinger import types as t
 from wharfinger.policy import Policy, ReportOnly, Rule
 from wharfinger.policy.access import RuleAccess
+from wharfinger.policy.current import may_read_below
 from wharfinger.protocol.interfaces import Access
 from wharfinger.protocol.principal import Principal
 from wharfinger.server.access_control import MAX_REMEMBERED, MAX_REMEMBERED_CHARACTERS
@@ -22,7 +23,7 @@ from wharfinger.sources import files, skills
 
 
 class Shelf(Source):
-    """Books under `shelf://`, with a record of every call."""
+    """Books below `shelf://`, with a record of the calls of `stat` and `read`."""
 
     name = "shelf"
     uri = "shelf://"
@@ -37,8 +38,8 @@ class Shelf(Source):
 
     def page(self, after: str | None, limit: int) -> ResourcePage:
         start = int(after or 0)
-        shown = [t.Resource(uri=f"shelf://{book}", name=book) for book in self.books[start : start + limit]]
-        return shown, str(start + limit) if start + limit < len(self.books) else None
+        books = [t.Resource(uri=f"shelf://{book}", name=book) for book in self.books[start : start + limit]]
+        return books, str(start + limit) if start + limit < len(self.books) else None
 
     def stat(self, uri: str) -> t.Resource:
         self.calls.append(f"stat {uri}")
@@ -49,23 +50,23 @@ class Shelf(Source):
         return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, text=f"the text of {uri}")])
 
     def complete(self, template: str, argument: str, value: str, context: Any) -> list[str]:
-        place = 0 if argument == "room" else 1
-        return sorted({book.split("/")[place] for book in self.books})
+        segment = 0 if argument == "room" else 1
+        return sorted({book.split("/")[segment] for book in self.books})
 
     def search(self, query: str, limit: int) -> list[Hit]:
         return [Hit(uri=f"shelf://{book}", title=book) for book in self.books][:limit]
 
 
-BOTH = Policy(
+POLICY = Policy(
     allow=[
         Rule(who="sub:ann"),
         Rule(who="sub:bob", what=["shelf://open/**", "note:open", "tool:open*", "prompt:open", "method:acme/open"]),
     ]
 )
-"""Ann may do everything; Bob only what is called open."""
+"""Ann may use every feature, Bob only those named `open`."""
 
 
-def library(policy: Policy | None = BOTH) -> tuple[Server, Shelf]:
+def library(policy: Policy | None = POLICY) -> tuple[Server, Shelf]:
     """Return a server with an open and a closed feature of each kind."""
     server = Server("library", policy=policy, page_size=3)
     shelf = Shelf(*(f"{room}/{number}" for number in range(6) for room in ("closed", "open")))
@@ -80,57 +81,54 @@ def library(policy: Policy | None = BOTH) -> tuple[Server, Shelf]:
     return server, shelf
 
 
-async def names(server: Server, method: str, member: str, key: str, principal: str) -> list[str]:
+async def list_names(server: Server, method: str, member: str, key: str, principal: str) -> list[str]:
     """Return the names on every page of a list, as one principal sees it."""
     found: list[str] = []
     params: dict[str, Any] = {}
     while True:
         result = (await ask(server, method, params, principal=principal))["result"]
         found += [item[key] for item in result[member]]
-        assert len(result[member]) == 3 or "nextCursor" not in result  # pages are filled
+        assert len(result[member]) == 3 or "nextCursor" not in result  # every page but the last is full
         if "nextCursor" not in result:
             return found
         params = {"cursor": result["nextCursor"]}
 
 
-@looped
-async def test_lists_have_full_pages_of_what_their_caller_may_use() -> None:
+async def test_pages_of_lists_are_filled_with_features_that_the_caller_may_use() -> None:
     server, _ = library()
     open_books = [f"shelf://open/{number}" for number in range(6)]
-    assert await names(server, "resources/list", "resources", "uri", "bob") == ["note:open", *open_books]
-    assert len(await names(server, "resources/list", "resources", "uri", "ann")) == 14
-    assert await names(server, "tools/list", "tools", "name", "bob") == ["open_tool"]
-    assert await names(server, "prompts/list", "prompts", "name", "bob") == ["open"]
-    templates = await names(server, "resources/templates/list", "resourceTemplates", "uriTemplate", "bob")
+    assert await list_names(server, "resources/list", "resources", "uri", "bob") == ["note:open", *open_books]
+    assert len(await list_names(server, "resources/list", "resources", "uri", "ann")) == 14
+    assert await list_names(server, "tools/list", "tools", "name", "bob") == ["open_tool"]
+    assert await list_names(server, "prompts/list", "prompts", "name", "bob") == ["open"]
+    templates = await list_names(server, "resources/templates/list", "resourceTemplates", "uriTemplate", "bob")
     assert templates == ["shelf://{room}/{book}"]
     for principal in ("eve", ""):
-        assert await names(server, "resources/list", "resources", "uri", principal) == []
-        assert await names(server, "tools/list", "tools", "name", principal) == []
-        assert await names(server, "resources/templates/list", "resourceTemplates", "uriTemplate", principal) == []
+        assert await list_names(server, "resources/list", "resources", "uri", principal) == []
+        assert await list_names(server, "tools/list", "tools", "name", principal) == []
+        assert await list_names(server, "resources/templates/list", "resourceTemplates", "uriTemplate", principal) == []
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
 async def test_forbidden_features_look_like_missing_ones(revision: str) -> None:
     """The errors differ only in the name that the caller sent, and the source is not called."""
     server, shelf = library()
-    for method, key, hidden, missing in (
+    for method, key, forbidden, missing in (
         ("resources/read", "uri", "shelf://closed/1", "shelf://clos3d/1"),
         ("resources/read", "uri", "note:closed", "note:clos3d"),
         ("resources/read", "uri", "closednote://1", "closednot3://1"),
         ("tools/call", "name", "closed_tool", "clos3d_tool"),
         ("prompts/get", "name", "closed", "clos3d"),
     ):
-        one = await ask(server, method, {key: hidden}, revision, principal="bob")
-        two = await ask(server, method, {key: missing}, revision, principal="bob")
-        assert json.dumps(one).replace(hidden, missing) == json.dumps(two)
-        assert "error" in one
+        forbidden_answer = await ask(server, method, {key: forbidden}, revision, principal="bob")
+        missing_answer = await ask(server, method, {key: missing}, revision, principal="bob")
+        assert json.dumps(forbidden_answer).replace(forbidden, missing) == json.dumps(missing_answer)
+        assert "error" in forbidden_answer
     assert shelf.calls == []
     assert (await read(server, "shelf://open/1", revision, principal="bob"))[0]["text"] == "the text of shelf://open/1"
     assert "result" in await ask(server, "tools/call", {"name": "closed_tool"}, revision, principal="ann")
 
 
-@looped
 async def test_a_uri_that_is_not_canonical_is_not_found() -> None:
     server, shelf = library()
     for uri in (
@@ -144,25 +142,22 @@ async def test_a_uri_that_is_not_canonical_is_not_found() -> None:
     assert shelf.calls == []
 
 
-@looped
 async def test_an_extension_method_needs_a_rule_that_names_it() -> None:
     server, _ = library()
     assert "result" in await ask(server, "acme/open", principal="bob")
-    refused = await ask(server, "acme/closed", principal="bob")
-    assert refused["error"]["code"] == -32601
+    answer = await ask(server, "acme/closed", principal="bob")
+    assert answer["error"]["code"] == -32601
     assert "result" in await ask(server, "acme/closed", principal="ann")
 
 
 @pytest.mark.parametrize("name", ["tasks/export", "skills/export", "resources/export"])
-@looped
-async def test_methods_of_an_author_are_checked_by_the_policy(name: str) -> None:
-    server = Server("s", policy=BOTH)
+async def test_custom_methods_with_the_prefix_of_a_built_in_method_are_checked_by_the_policy(name: str) -> None:
+    server = Server("s", policy=POLICY)
     server.extensions.add_method(name, lambda params: t.EmptyResult(), params=t.RequestParams)
     assert (await ask(server, name, principal="bob"))["error"]["code"] == -32601
     assert "result" in await ask(server, name, principal="ann")
 
 
-@looped
 async def test_completions_contain_only_values_of_readable_resources() -> None:
     server, _ = library()
 
@@ -178,13 +173,14 @@ async def test_completions_contain_only_values_of_readable_resources() -> None:
     assert (await values("room", "ann"))["values"] == ["closed", "open"]
     assert (await values("book", "bob", room="open"))["values"] == ["0", "1", "2", "3", "4", "5"]
     assert (await values("book", "bob", room="closed")) == {"values": [], "total": 0, "hasMore": False}
-    assert (await values("book", "bob"))["values"] == []  # they may be books of a closed room
-    hidden = {"ref": {"type": "ref/prompt", "name": "closed"}, "argument": {"name": "a", "value": ""}}
-    assert "Unknown prompt" in (await ask(server, "completion/complete", hidden, principal="bob"))["error"]["message"]
+    assert (await values("book", "bob"))["values"] == []  # without a room, they may be books of the closed one
+    forbidden = {"ref": {"type": "ref/prompt", "name": "closed"}, "argument": {"name": "a", "value": ""}}
+    assert (
+        "Unknown prompt" in (await ask(server, "completion/complete", forbidden, principal="bob"))["error"]["message"]
+    )
 
 
-@looped
-async def test_links_and_contents_that_the_caller_may_not_read_are_left_out_of_results() -> None:
+async def test_results_omit_links_and_contents_that_the_caller_may_not_read() -> None:
     server, _ = library()
     link = t.ResourceLink(uri="shelf://closed/1", name="closed")
 
@@ -215,43 +211,40 @@ async def test_links_and_contents_that_the_caller_may_not_read_are_left_out_of_r
         )
 
 
-@looped
-async def test_a_handler_reads_and_searches_as_its_caller() -> None:
+async def test_a_handler_searches_with_the_access_of_its_caller() -> None:
     server, _ = library()
 
     @server.tool(name="open_search")
     async def find(ctx: Context) -> list[str]:
         return [hit.uri for hit in await ctx.search("text", limit=20)]
 
-    async def found(principal: str) -> list[str]:
+    async def search_as(principal: str) -> list[str]:
         result = (await ask(server, "tools/call", {"name": "open_search"}, principal=principal))["result"]
         return list(result["structuredContent"])
 
-    assert await found("bob") == [f"shelf://open/{number}" for number in range(6)]
-    assert len(await found("ann")) == 12
+    assert await search_as("bob") == [f"shelf://open/{number}" for number in range(6)]
+    assert len(await search_as("ann")) == 12
 
 
 @pytest.mark.parametrize("revision", ERAS)
-@looped
 async def test_a_cursor_is_opaque_and_valid_only_for_its_caller_and_policy(revision: str) -> None:
     server, _ = library()
     page = await ask(server, "resources/list", {}, revision, principal="ann")
     cursor = page["result"]["nextCursor"]
     assert len(cursor) > 256  # padded
     for principal in ("bob", "eve", ""):
-        refused = await ask(server, "resources/list", {"cursor": cursor}, revision, principal=principal)
-        assert "list again from the start" in refused["error"]["message"]
+        answer = await ask(server, "resources/list", {"cursor": cursor}, revision, principal=principal)
+        assert "list again from the start" in answer["error"]["message"]
     assert "result" in await ask(server, "resources/list", {"cursor": cursor}, revision, principal="ann")
     server.policy = Policy(allow=[Rule(who="sub:ann"), Rule(who="sub:bob")])
-    refused = await ask(server, "resources/list", {"cursor": cursor}, revision, principal="ann")
-    assert "list again from the start" in refused["error"]["message"]
+    answer = await ask(server, "resources/list", {"cursor": cursor}, revision, principal="ann")
+    assert "list again from the start" in answer["error"]["message"]
     assert (
         "list again"
         in (await ask(server, "tools/list", {"cursor": cursor}, revision, principal="ann"))["error"]["message"]
     )
 
 
-@looped
 async def test_a_policy_can_be_replaced_and_removed_while_the_server_runs() -> None:
     server, _ = library()
     assert "code" in await read(server, "note:closed", principal="bob")
@@ -260,11 +253,10 @@ async def test_a_policy_can_be_replaced_and_removed_while_the_server_runs() -> N
     assert "code" in await read(server, "note:open", principal="bob")
     server.policy = None
     assert (await read(server, "note:open", principal="eve"))[0]["text"] == "a note"
-    assert len(await listed(server)) == 14
+    assert len(await list_all(server)) == 14
 
 
-@looped
-async def test_middleware_is_not_called_for_what_is_refused() -> None:
+async def test_middleware_is_not_called_for_forbidden_resources() -> None:
     server, _ = library()
     seen: list[str] = []
 
@@ -278,24 +270,22 @@ async def test_middleware_is_not_called_for_what_is_refused() -> None:
     assert seen == ["note:open"]
 
 
-@looped
-async def test_a_mounted_server_is_checked_by_the_names_of_its_parent() -> None:
-    part, shelf = library(None)
-    whole = Server("whole", policy=Policy(allow=[Rule(who="sub:bob", what=["tool:p_open*", "shelf://open/**"])]))
-    whole.include(part, prefix="p")
-    assert [tool["name"] for tool in (await ask(whole, "tools/list", principal="bob"))["result"]["tools"]] == [
+async def test_features_of_a_mounted_server_are_checked_under_their_names_in_the_parent() -> None:
+    child, shelf = library(None)
+    parent = Server("whole", policy=Policy(allow=[Rule(who="sub:bob", what=["tool:p_open*", "shelf://open/**"])]))
+    parent.include(child, prefix="p")
+    assert [tool["name"] for tool in (await ask(parent, "tools/list", principal="bob"))["result"]["tools"]] == [
         "p_open_tool"
     ]
-    assert "result" in await ask(whole, "tools/call", {"name": "p_open_tool"}, principal="bob")
-    assert "error" in await ask(whole, "tools/call", {"name": "p_closed_tool"}, principal="bob")
-    assert "code" in await read(whole, "shelf://closed/1", principal="bob")
+    assert "result" in await ask(parent, "tools/call", {"name": "p_open_tool"}, principal="bob")
+    assert "error" in await ask(parent, "tools/call", {"name": "p_closed_tool"}, principal="bob")
+    assert "code" in await read(parent, "shelf://closed/1", principal="bob")
     assert shelf.calls == []
-    part.policy = Policy(allow=[Rule(who="sub:bob", what="shelf://open/1")])  # both are enforced
-    assert "code" in await read(whole, "shelf://open/2", principal="bob")
-    assert (await read(whole, "shelf://open/1", principal="bob"))[0]["text"]
+    child.policy = Policy(allow=[Rule(who="sub:bob", what="shelf://open/1")])  # both are enforced
+    assert "code" in await read(parent, "shelf://open/2", principal="bob")
+    assert (await read(parent, "shelf://open/1", principal="bob"))[0]["text"]
 
 
-@looped
 async def test_a_result_is_public_if_every_caller_may_read_it() -> None:
     server = Server("s", policy=Policy(allow=[Rule(who="anyone", what="note:*"), Rule(who="sub:bob")]))
     server.resources.add("note:one", lambda: "x", cache_scope="public")
@@ -309,17 +299,13 @@ async def test_a_result_is_public_if_every_caller_may_read_it() -> None:
     assert scopes == {"note:one": "public", "other:one": "private", "shelf://a/1": "private"}
 
 
-@looped
-async def test_instructions_can_be_for_the_current_caller() -> None:
-    from wharfinger.policy.current import may_read_below
-
-    server = Server("s", instructions=lambda: "shelf" if may_read_below("shelf://") else None, policy=BOTH)
+async def test_instructions_may_depend_on_the_caller() -> None:
+    server = Server("s", instructions=lambda: "shelf" if may_read_below("shelf://") else None, policy=POLICY)
     assert (await ask(server, "server/discover", principal="bob"))["result"]["instructions"] == "shelf"
     assert "instructions" not in (await ask(server, "server/discover", principal="eve"))["result"]
 
 
-@looped
-async def test_suggestions_of_near_uris_are_readable(tmp_path: Path) -> None:
+async def test_only_readable_uris_are_suggested(tmp_path: Path) -> None:
     folder = tmp_path / "docs"
     (folder / "private").mkdir(parents=True)
     (folder / "chapter-one.md").write_text("x")
@@ -338,7 +324,6 @@ async def test_suggestions_of_near_uris_are_readable(tmp_path: Path) -> None:
             assert ("Did you mean" in message) == (uri.endswith("onee.md"))
 
 
-@looped
 async def test_skills_and_their_files_are_checked_by_their_uris(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / "skills" / name).mkdir(parents=True)
@@ -348,8 +333,8 @@ async def test_skills_and_their_files_are_checked_by_their_uris(tmp_path: Path) 
     open_server = Server("s")
     open_server.include(skills(tmp_path / "skills"))
     async with Wire(open_server) as wire:
-        known = (await wire.ask("skills/list"))["result"]["skills"]
-        uri = next(skill["uri"] for skill in known if skill["frontmatter"]["name"] == "one")
+        all_skills = (await wire.ask("skills/list"))["result"]["skills"]
+        uri = next(skill["uri"] for skill in all_skills if skill["frontmatter"]["name"] == "one")
     folder = uri.removesuffix("SKILL.md")
     policy = Policy(
         allow=[Rule(who="anyone", what=f"{folder}**")], deny=[Rule(who="anyone", what=f"{folder}secret.md")]
@@ -357,24 +342,22 @@ async def test_skills_and_their_files_are_checked_by_their_uris(tmp_path: Path) 
     server = Server("s", policy=policy)
     server.include(skills(tmp_path / "skills"))
     async with Wire(server) as wire:
-        shown = (await wire.ask("skills/list"))["result"]["skills"]
-        assert [skill["frontmatter"]["name"] for skill in shown] == ["one"]
-        assert [file["uri"] for file in shown[0]["resources"]] == [uri]
-        assert (await wire.ask("skills/get", {"uri": uri}))["result"]["skill"] == shown[0]
+        visible_skills = (await wire.ask("skills/list"))["result"]["skills"]
+        assert [skill["frontmatter"]["name"] for skill in visible_skills] == ["one"]
+        assert [file["uri"] for file in visible_skills[0]["resources"]] == [uri]
+        assert (await wire.ask("skills/get", {"uri": uri}))["result"]["skill"] == visible_skills[0]
         assert "error" in await wire.ask("skills/get", {"uri": uri.replace("/one/", "/two/")})
-        inside = (await wire.ask("resources/directory/read", {"uri": folder.rstrip("/")}))["result"]["resources"]
-        assert [child["uri"] for child in inside] == [uri]
+        children = (await wire.ask("resources/directory/read", {"uri": folder.rstrip("/")}))["result"]["resources"]
+        assert [child["uri"] for child in children] == [uri]
 
 
-@looped
-async def test_without_a_policy_nothing_guards_a_method() -> None:
+async def test_without_a_policy_handlers_are_not_wrapped() -> None:
     server, _ = library(None)
     assert server.handlers["resources/read"] == server.resources.read
     assert server.watching.may_send is None
 
 
-@looped
-async def test_a_task_is_hidden_when_its_tool_is() -> None:
+async def test_a_task_is_not_found_when_its_tool_is_forbidden() -> None:
     server = Server("s", policy=Policy(allow=[Rule(who="sub:bob", what="tool:*")]))
 
     @server.tool(task=True)
@@ -385,86 +368,82 @@ async def test_a_task_is_hidden_when_its_tool_is() -> None:
         "_meta": {"io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
     }
     async with Wire(server, STATELESS, "bob") as wire:
-        started = (await wire.ask("tools/call", {"name": "long", **meta}))["result"]
-        assert started["resultType"] == "task"
-        about = {"taskId": started["taskId"], **meta}
-        assert "result" in await wire.ask("tasks/get", about)
+        task = (await wire.ask("tools/call", {"name": "long", **meta}))["result"]
+        assert task["resultType"] == "task"
+        params = {"taskId": task["taskId"], **meta}
+        assert "result" in await wire.ask("tasks/get", params)
         server.policy = Policy(allow=[Rule(who="sub:bob", what="tool:other")])
-        hidden = await wire.ask("tasks/get", about)
-        unknown = await wire.ask("tasks/get", {**about, "taskId": "none"})
-        assert hidden["error"] == unknown["error"]
+        forbidden = await wire.ask("tasks/get", params)
+        unknown = await wire.ask("tasks/get", {**params, "taskId": "none"})
+        assert forbidden["error"] == unknown["error"]
 
 
 def test_access_is_compiled_once_for_principals_with_the_same_rules() -> None:
-    one, two = BOTH.access(named("eve")), BOTH.access(named("joe"))
-    assert one is two
-    assert BOTH.access(named("bob")) is not one
+    access = POLICY.access(make_principal("eve"))
+    assert POLICY.access(make_principal("joe")) is access
+    assert POLICY.access(make_principal("bob")) is not access
 
 
-ANN = named("ann")
+ANN = make_principal("ann")
 
 
 class CountingPolicy(Policy):
     """A policy that counts how often it is consulted."""
 
-    consulted = 0
+    consultations = 0
 
     def access(self, principal: Principal) -> RuleAccess:
-        self.consulted += 1
+        self.consultations += 1
         return super().access(principal)
 
 
 class CountingReport(ReportOnly):
-    """Reports, and counts how often it is consulted."""
+    """A `ReportOnly` that counts how often it is consulted."""
 
-    consulted = 0
+    consultations = 0
 
     def access(self, principal: Principal) -> Access:
-        self.consulted += 1
+        self.consultations += 1
         return super().access(principal)
 
 
-async def times_consulted(server: Server, authorizer: Any, *uris: str, principal: Principal = ANN) -> int:
-    """Read these URIs, and return how often the authorizer was consulted for it."""
-    before = authorizer.consulted
+async def count_consultations(server: Server, authorizer: Any, *uris: str, principal: Principal = ANN) -> int:
+    """Read these URIs, and return how often the authorizer was consulted."""
+    before = authorizer.consultations
     for uri in uris:
         await ask(server, "resources/read", {"uri": uri}, principal=principal)
-    return int(authorizer.consulted - before)
+    return int(authorizer.consultations - before)
 
 
-@looped
 async def test_decisions_of_rules_are_cached_by_principal() -> None:
     policy = CountingPolicy(allow=[Rule(who="sub:ann")])
     server, _ = library(policy)
-    assert await times_consulted(server, policy, "note:open", "note:open", "note:closed", "note:open") == 2
-    assert await times_consulted(server, policy, "note:open", principal=named("bob")) >= 1
-    assert "error" in await ask(server, "resources/read", {"uri": "note:open"}, principal=named("bob"))
+    assert await count_consultations(server, policy, "note:open", "note:open", "note:closed", "note:open") == 2
+    assert await count_consultations(server, policy, "note:open", principal=make_principal("bob")) >= 1
+    assert "error" in await ask(server, "resources/read", {"uri": "note:open"}, principal=make_principal("bob"))
     server.policy = Policy(allow=[Rule(who="sub:bob")])
     assert "error" in await ask(server, "resources/read", {"uri": "note:open"}, principal=ANN)
 
 
-@looped
-async def test_decisions_that_depend_on_more_than_rules_are_not_cached() -> None:
+async def test_decisions_of_a_report_only_policy_are_not_cached() -> None:
     report = CountingReport(Policy(allow=[Rule(who="sub:bob")]))
     server, _ = library(None)
     server.policy = report
-    assert await times_consulted(server, report, "note:open", "note:open") == 2
+    assert await count_consultations(server, report, "note:open", "note:open") == 2
 
 
 @pytest.mark.parametrize("characters", [MAX_REMEMBERED_CHARACTERS, MAX_REMEMBERED_CHARACTERS + 1])
-@looped
 async def test_decisions_about_long_targets_are_not_cached(characters: int) -> None:
     policy = CountingPolicy(allow=[Rule(who="sub:ann")])
     server, _ = library(policy)
     uri = "opennote://".ljust(characters, "x")
-    again = await times_consulted(server, policy, uri, uri) - 1
-    assert again == (characters > MAX_REMEMBERED_CHARACTERS)
+    repeated = await count_consultations(server, policy, uri, uri) - 1
+    assert repeated == (characters > MAX_REMEMBERED_CHARACTERS)
 
 
 @pytest.mark.parametrize("others", [MAX_REMEMBERED - 1, MAX_REMEMBERED])
-@looped
 async def test_a_guard_caches_a_bounded_number_of_decisions(others: int) -> None:
     policy = CountingPolicy(allow=[Rule(who="sub:ann")])
     server, _ = library(policy)
-    await times_consulted(server, policy, "note:open", *(f"opennote://{number}" for number in range(others)))
-    assert await times_consulted(server, policy, "note:open") == (others == MAX_REMEMBERED)
+    await count_consultations(server, policy, "note:open", *(f"opennote://{number}" for number in range(others)))
+    assert await count_consultations(server, policy, "note:open") == (others == MAX_REMEMBERED)

@@ -1,4 +1,4 @@
-"""The lifecycle of a server: its lifespan, its declarations, and starting it again."""
+"""The lifecycle of a server: its lifespan, its declarations and its restart."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.driving import ALL, ERAS, META, STATELESS, Wire, ask, hello, looped, read
+from tests.server.driving import ALL, ERAS, META, STATELESS, Wire, ask, initialize_params, read
 from wharfinger import types as t
 from wharfinger.protocol.revisions import REVISIONS, SUPPORTED
 from wharfinger.server.app import Server
@@ -20,48 +20,47 @@ from wharfinger.types.task_extension import TASKS
 
 
 class Events(list[str]):
-    """What happened, in order; makes lifespans and sources that record here."""
+    """A log of events, in order, with lifespans and sources that append to it."""
 
-    def lifespan(self, fails: str = "") -> Any:
+    def lifespan(self, failing_step: str = "") -> Any:
         @asynccontextmanager
         async def lifespan(server: Server) -> AsyncIterator[dict[str, str]]:
-            if fails == "start":
+            if failing_step == "start":
                 raise RuntimeError("no database")
             self.append("enter")
             try:
                 yield {"server": server.info.name}
             finally:
                 self.append("leave")
-            if fails == "end":
+            if failing_step == "end":
                 raise RuntimeError("no end")
 
         return lifespan
 
-    def source(self, name: str, fails: str = "") -> Source:
+    def source(self, name: str, failing_step: str = "") -> Source:
         events = self
 
-        class Recorded(Source):
+        class RecordingSource(Source):
             def matches(self, uri: str) -> bool:
                 return False
 
             async def start(self) -> None:
-                if fails == "start":
+                if failing_step == "start":
                     raise RuntimeError("no source")
                 events.append(f"start {name}")
 
             async def close(self) -> None:
                 events.append(f"close {name}")
-                if fails == "close":
+                if failing_step == "close":
                     raise RuntimeError("no close")
 
-        return Recorded()
+        return RecordingSource()
 
 
 # -- lifespan
 
 
-@looped
-async def test_the_lifespan_is_entered_and_left_once_with_several_starters() -> None:
+async def test_concurrent_starts_and_closes_run_the_lifespan_once() -> None:
     events = Events()
     server = Server("s", lifespan=events.lifespan())
     server.include(events.source("a"))
@@ -75,8 +74,7 @@ async def test_the_lifespan_is_entered_and_left_once_with_several_starters() -> 
     assert events == ["enter", "start a", "close a", "leave"]
 
 
-@looped
-async def test_state_is_what_the_lifespan_yielded() -> None:
+async def test_handlers_receive_the_value_of_the_lifespan_as_state() -> None:
     server = Server("s", lifespan=Events().lifespan())
 
     @server.resource("a:async")
@@ -93,8 +91,7 @@ async def test_state_is_what_the_lifespan_yielded() -> None:
     await server.close()
 
 
-@looped
-async def test_the_lifespan_begins_and_ends_in_one_task() -> None:
+async def test_the_lifespan_is_entered_and_left_in_the_same_task() -> None:
     """Task groups and cancel scopes must be closed by the task that opened them."""
     tasks: list[Any] = []
 
@@ -113,13 +110,12 @@ async def test_the_lifespan_begins_and_ends_in_one_task() -> None:
     assert tasks[0] is tasks[1]
 
 
-@looped
-async def test_a_caller_that_is_cancelled_while_the_server_starts_affects_no_other_caller() -> None:
-    go = asyncio.Event()
+async def test_cancelling_one_call_of_start_does_not_affect_the_others() -> None:
+    released = asyncio.Event()
 
     @asynccontextmanager
     async def lifespan(server: Server) -> AsyncIterator[str]:
-        await go.wait()
+        await released.wait()
         yield "up"
 
     server = Server("s", lifespan=lifespan)
@@ -128,14 +124,13 @@ async def test_a_caller_that_is_cancelled_while_the_server_starts_affects_no_oth
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.wait([first])
-    go.set()
+    released.set()
     await second
     assert server.state == "up"
     await server.close()
 
 
-@looped
-async def test_a_failed_lifespan_is_raised_for_every_waiting_caller_and_can_be_retried() -> None:
+async def test_a_failing_lifespan_raises_for_every_call_of_start_and_can_be_retried() -> None:
     events = Events()
     server = Server("s", lifespan=events.lifespan("start"))
     failed = await asyncio.gather(server.start(), server.start(), return_exceptions=True)
@@ -147,7 +142,6 @@ async def test_a_failed_lifespan_is_raised_for_every_waiting_caller_and_can_be_r
     await server.close()
 
 
-@looped
 async def test_a_source_that_fails_to_start_closes_those_that_started() -> None:
     events = Events()
     server = Server("s", lifespan=events.lifespan())
@@ -158,8 +152,7 @@ async def test_a_source_that_fails_to_start_closes_those_that_started() -> None:
     assert events == ["enter", "start a", "close a", "close b", "leave"]
 
 
-@looped
-async def test_a_source_that_fails_to_close_affects_no_other_source(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_source_that_fails_to_close_does_not_keep_others_open(caplog: pytest.LogCaptureFixture) -> None:
     events = Events()
     server = Server("s", lifespan=events.lifespan())
     server.include(events.source("a", "close"))
@@ -170,8 +163,7 @@ async def test_a_source_that_fails_to_close_affects_no_other_source(caplog: pyte
     assert ["did not close" in record.getMessage() for record in caplog.records] == [True]
 
 
-@looped
-async def test_a_lifespan_that_fails_to_end_raises_its_error_to_the_closer() -> None:
+async def test_close_raises_the_error_of_a_lifespan_that_fails_to_end() -> None:
     server = Server("s", lifespan=Events().lifespan("end"))
     await server.start()
     with pytest.raises(RuntimeError, match="no end"):
@@ -200,7 +192,6 @@ def test_a_server_runs_again_on_another_loop() -> None:
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
 async def test_a_server_declares_its_name_and_capabilities(revision: str) -> None:
     server = Server(
         "harbour",
@@ -221,17 +212,17 @@ async def test_a_server_declares_its_name_and_capabilities(revision: str) -> Non
     }
     stateless = revision == STATELESS
 
-    async def opening() -> Any:
+    async def negotiate() -> Any:
         if stateless:
             return (await ask(server, "server/discover", {}, revision))["result"]
         wire = Wire(server, revision)
-        result = (await wire.ask("initialize", hello(revision)))["result"]
+        result = (await wire.ask("initialize", initialize_params(revision)))["result"]
         wire.stream.connection_lost(None)
         return result
 
-    always: dict[str, Any] = {"logging": {}}
-    result = await opening()
-    assert result["capabilities"] == always
+    base_capabilities: dict[str, Any] = {"logging": {}}
+    result = await negotiate()
+    assert result["capabilities"] == base_capabilities
     assert result["instructions"] == "Ask for tides."
     if stateless:
         assert result["supportedVersions"] == list(SUPPORTED)
@@ -241,8 +232,8 @@ async def test_a_server_declares_its_name_and_capabilities(revision: str) -> Non
     server.resources.add("a:b", lambda: "")
     server.tools.add(lambda: "", name="t")
     server.prompts.add(lambda: "", name="p")
-    assert (await opening())["capabilities"] == {
-        **always,
+    assert (await negotiate())["capabilities"] == {
+        **base_capabilities,
         "completions": {},
         "resources": {"subscribe": True, "listChanged": True},
         "tools": {"listChanged": True},
@@ -251,7 +242,6 @@ async def test_a_server_declares_its_name_and_capabilities(revision: str) -> Non
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
 async def test_features_added_at_run_time_are_served_at_once(revision: str) -> None:
     server = Server("s")
     await server.start()
@@ -265,7 +255,7 @@ async def test_features_added_at_run_time_are_served_at_once(revision: str) -> N
 
 
 @pytest.mark.parametrize("revision", ERAS)
-def test_every_method_belongs_to_its_era(revision: str) -> None:
+def test_a_method_of_the_other_era_is_not_found(revision: str) -> None:
     server = Server("s")
     server.resources.add("a:b", lambda: "")
 
@@ -277,19 +267,18 @@ def test_every_method_belongs_to_its_era(revision: str) -> None:
     asyncio.run(run())
 
 
-# -- tools as they are registered here
+# -- registration
 
 
-@looped
-async def test_a_fallback_tool_is_replaced_by_one_of_the_author() -> None:
+async def test_a_fallback_tool_is_replaced_by_an_ordinary_tool_of_its_name() -> None:
     server = Server("s")
     server.tools.add(lambda: "fallback", name="search", fallback=True)
     server.tools.add(lambda: "own", name="search")
     server.tools.add(lambda: "late", name="search", fallback=True)
     tools = (await ask(server, "tools/list"))["result"]["tools"]
     assert [tool["name"] for tool in tools] == ["search"]
-    called = await ask(server, "tools/call", {"name": "search", "arguments": {}})
-    assert called["result"]["content"] == [{"type": "text", "text": "own"}]
+    answer = await ask(server, "tools/call", {"name": "search", "arguments": {}})
+    assert answer["result"]["content"] == [{"type": "text", "text": "own"}]
 
 
 def test_decorators_return_the_function_itself() -> None:
@@ -326,18 +315,17 @@ def test_creating_a_server_logs_and_prints_nothing(
     assert not logging.getLogger("wharfinger").handlers
 
 
-def test_supported_revisions_are_those_that_are_tested() -> None:
+def test_every_supported_revision_is_tested() -> None:
     assert set(ALL) == set(REVISIONS)
 
 
-@looped
-async def test_a_lifespan_that_is_not_a_context_manager_is_reported_with_what_to_write() -> None:
+async def test_the_error_for_a_lifespan_that_is_no_context_manager_names_the_decorator() -> None:
     async def lifespan(server: Server) -> AsyncIterator[int]:
         yield 1
 
-    given: Any = lifespan
+    untyped: Any = lifespan
     with pytest.raises(TypeError, match=r"put @contextlib.asynccontextmanager before it"):
-        await Server("s", lifespan=given).start()
+        await Server("s", lifespan=untyped).start()
 
 
 @pytest.mark.parametrize(
@@ -356,20 +344,18 @@ def test_invalid_combinations_of_run_options_are_refused(
         Server("s").run(**options)
 
 
-def test_an_object_that_is_neither_a_server_nor_a_source_is_not_included() -> None:
+def test_include_refuses_an_object_that_is_neither_a_server_nor_a_source() -> None:
     with pytest.raises(TypeError, match="takes a Server or a source, such as files"):
         Server("s").include("charts")  # type: ignore[arg-type]
 
 
-@looped
-async def test_ttl_of_the_server_is_sent_in_milliseconds() -> None:
+async def test_the_ttl_of_the_server_is_sent_in_milliseconds() -> None:
     server = Server("s", ttl=5.0)
     server.tools.add(lambda: "x", name="x")
     assert (await ask(server, "tools/list"))["result"]["ttlMs"] == 5000
 
 
-@looped
-async def test_list_changed_refuses_an_unknown_list_and_notifies_of_others() -> None:
+async def test_list_changed_notifies_of_known_lists_and_refuses_others() -> None:
     server = Server("s")
     server.tools.add(lambda: "x", name="x")
     server.prompts.add(lambda: "x", name="x")
@@ -381,13 +367,12 @@ async def test_list_changed_refuses_an_unknown_list_and_notifies_of_others() -> 
         await wire.watch(lists=("tools", "prompts", "resources"))
         for number, name in enumerate(("tools", "prompts", "resources"), 2):
             server.list_changed(name)
-            await wire.notice(number)
-            assert wire.notices[-1]["method"] == f"notifications/{name}/list_changed"
+            await wire.wait_for_notifications(number)
+            assert wire.notifications[-1]["method"] == f"notifications/{name}/list_changed"
     await server.close()
 
 
-@looped
-async def test_a_server_with_nothing_but_unlisted_templates_reads_them() -> None:
+async def test_a_server_with_only_unlisted_templates_reads_them() -> None:
     server = Server("s")
     server.read_resource("a:{x}")(lambda x: x)
     assert (await ask(server, "resources/read", {"uri": "a:y"}))["result"]["contents"][0]["text"] == "y"
@@ -395,21 +380,20 @@ async def test_a_server_with_nothing_but_unlisted_templates_reads_them() -> None
 
 
 def test_a_watcher_without_a_scheme_is_refused() -> None:
-    async def follows(uri: str) -> None: ...
+    async def follow(uri: str) -> None: ...
 
     with pytest.raises(ValueError, match="has no scheme"):
-        Server("s").watcher("notes/{x}")(follows)
+        Server("s").watcher("notes/{x}")(follow)
     with pytest.raises(ValueError, match="has no scheme"):
         Server("s").read_resource("notes/{x}")(lambda x: x)
 
 
-def test_http_and_a_socket_at_once_are_refused() -> None:
+def test_run_refuses_http_together_with_a_unix_socket() -> None:
     with pytest.raises(TypeError, match="http and unix exclude each other"):
         Server("s").run(http="127.0.0.1:0", unix="/nowhere/at/all")
 
 
-@looped
-async def test_a_server_that_drains_takes_no_new_task() -> None:
+async def test_a_draining_server_refuses_new_tasks() -> None:
     server = Server("s")
     server.tools.add(lambda: "x", name="x", task=True)
     await server.start()
@@ -420,38 +404,34 @@ async def test_a_server_that_drains_takes_no_new_task() -> None:
     await server.close()
 
 
-@looped
-async def test_later_methods_and_extensions_of_a_mounted_server_are_served_by_its_parent() -> None:
+async def test_methods_and_extensions_added_to_a_mounted_server_are_served_by_its_parent() -> None:
     part, whole = Server("part"), Server("whole")
     whole.include(part)
     part.extensions.declare("example.test/tides", {"deep": True})
     assert whole.extensions.declared == {"example.test/tides": {"deep": True}}
 
     @part.method("quay/berths", extension="example.test/more")
-    async def forecast() -> dict[str, Any]:
+    async def list_berths() -> dict[str, Any]:
         return {"height": 3}
 
-    received: list[Any] = []
-
     @part.notification("notifications/quay/taken")
-    def turned(params: t.NotificationParams) -> None:
-        received.append(params)
+    def on_taken(params: t.NotificationParams) -> None: ...
 
     assert "example.test/more" in whole.extensions.declared
     assert "notifications/quay/taken" in whole.notification_handlers
     assert (await ask(whole, "quay/berths"))["result"]["height"] == 3
     with pytest.raises(ValueError, match="is taken already"):
-        part.notification("notifications/quay/taken")(turned)
+        part.notification("notifications/quay/taken")(on_taken)
     with pytest.raises(ValueError, match="is served already"):
-        part.extensions.add_method("quay/berths", forecast)
+        part.extensions.add_method("quay/berths", list_berths)
 
 
 def test_a_method_of_an_invalid_extension_is_not_registered() -> None:
     server = Server("s")
 
-    async def forecast() -> dict[str, Any]:
+    async def list_berths() -> dict[str, Any]:
         return {}
 
     with pytest.raises(ValueError, match="identifier"):
-        server.extensions.add_method("quay/berths", forecast, extension="no identifier")
+        server.extensions.add_method("quay/berths", list_berths, extension="no identifier")
     assert "quay/berths" not in server.handlers

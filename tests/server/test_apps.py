@@ -1,4 +1,4 @@
-"""MCP Apps: pages as `ui://` resources with metadata for hosts, and the tools that name them."""
+"""MCP Apps: pages as `ui://` resources with metadata for hosts, and the tools that refer to them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.driving import ERAS, ask, listed, looped, opened, read
+from tests.server.driving import ERAS, ask, list_all, make_request, read
 from wharfinger import Context, Server
 from wharfinger.server.apps import shows_apps
 from wharfinger.types.apps import MIME_TYPE, UiCsp
@@ -23,7 +23,6 @@ def server_with_page(page: Any = HTML, **options: Any) -> Server:
 
 
 @pytest.mark.parametrize("revision", ERAS)
-@looped
 async def test_a_page_is_read_with_its_type_and_metadata(revision: str) -> None:
     server = server_with_page(
         csp=UiCsp(connect_domains=["https://api.example.com", "wss://*.example.com:8443"], frame_domains=[]),
@@ -38,19 +37,17 @@ async def test_a_page_is_read_with_its_type_and_metadata(revision: str) -> None:
     }
     (contents,) = await read(server, URI, revision)
     assert contents == {"uri": URI, "mimeType": MIME_TYPE, "text": HTML, "_meta": {"ui": ui}}
-    (shown,) = await listed(server, revision=revision)
-    assert (shown["mimeType"], shown["name"], shown["title"]) == (MIME_TYPE, "berths", "Berths")
-    assert shown["_meta"] == {"ui": ui}
+    (resource,) = await list_all(server, revision=revision)
+    assert (resource["mimeType"], resource["name"], resource["title"]) == (MIME_TYPE, "berths", "Berths")
+    assert resource["_meta"] == {"ui": ui}
 
 
-@looped
 async def test_a_page_without_options_has_no_metadata() -> None:
     (contents,) = await read(server_with_page(), URI)
     assert contents == {"uri": URI, "mimeType": MIME_TYPE, "text": HTML}
 
 
-@looped
-async def test_a_page_in_a_file_is_read_each_time(tmp_path: Path) -> None:
+async def test_a_page_in_a_file_is_read_from_disk_each_time(tmp_path: Path) -> None:
     file = tmp_path / "berths.html"
     server = server_with_page(file)
     for text in (HTML, HTML + "<p>More"):
@@ -60,8 +57,7 @@ async def test_a_page_in_a_file_is_read_each_time(tmp_path: Path) -> None:
     assert (await read(server, URI))["code"] == -32602
 
 
-@looped
-async def test_a_page_is_made_by_a_function_of_any_kind() -> None:
+async def test_a_page_can_be_returned_by_a_sync_or_async_function() -> None:
     server = Server("harbour")
 
     @server.app("ui://harbour/plain", name="plain page")
@@ -74,16 +70,14 @@ async def test_a_page_is_made_by_a_function_of_any_kind() -> None:
 
     assert (await read(server, "ui://harbour/plain"))[0]["text"] == HTML
     assert (await read(server, "ui://harbour/waits", id=7))[0]["text"] == HTML + "7"
-    assert [shown["name"] for shown in await listed(server)] == ["plain page", "waits"]
+    assert [resource["name"] for resource in await list_all(server)] == ["plain page", "waits"]
 
 
-@looped
-async def test_a_function_that_returns_no_page_is_an_internal_error() -> None:
+async def test_a_page_function_that_returns_a_dict_fails_with_an_internal_error() -> None:
     server = server_with_page(lambda: {"html": HTML})
     assert (await read(server, URI))["code"] == -32603
 
 
-@looped
 async def test_tools_have_their_page_and_visibility_in_meta() -> None:
     server = server_with_page()
 
@@ -97,25 +91,28 @@ async def test_tools_have_their_page_and_visibility_in_meta() -> None:
         """List the berths."""
         return "three free"
 
-    shown = (await ask(server, "tools/list"))["result"]["tools"]
-    assert shown[0]["_meta"] == {"com.example/x": 1, "ui": {"resourceUri": URI, "visibility": ["app"]}}
-    assert shown[1]["_meta"] == {"ui": {"visibility": ["model"]}}
+    tools = (await ask(server, "tools/list"))["result"]["tools"]
+    assert tools[0]["_meta"] == {"com.example/x": 1, "ui": {"resourceUri": URI, "visibility": ["app"]}}
+    assert tools[1]["_meta"] == {"ui": {"visibility": ["model"]}}
 
 
-@looped
-async def test_the_extension_is_declared_and_clients_with_it_are_recognised() -> None:
+async def test_the_extension_is_declared_and_detected_in_the_capabilities_of_clients() -> None:
     server = server_with_page()
     capabilities = (await ask(server, "server/discover"))["result"]["capabilities"]
     assert capabilities["extensions"] == {"io.modelcontextprotocol/ui": {}}
-    for settings, shows in (({"mimeTypes": [MIME_TYPE]}, True), ({"mimeTypes": ["text/plain"]}, False), ({}, False)):
+    for settings, supported in (
+        ({"mimeTypes": [MIME_TYPE]}, True),
+        ({"mimeTypes": ["text/plain"]}, False),
+        ({}, False),
+    ):
         declared = {"extensions": {"io.modelcontextprotocol/ui": settings}}
         meta = {"io.modelcontextprotocol/clientCapabilities": declared}
-        assert shows_apps(opened(server, "tools/list", {"_meta": meta})) is shows
-    assert not shows_apps(opened(server, "tools/list"))
+        assert shows_apps(make_request(server, "tools/list", {"_meta": meta})) is supported
+    assert not shows_apps(make_request(server, "tools/list"))
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("options", "message"),
     [
         ({"csp": UiCsp(connect_domains=["https://a.example; script-src *"])}, "not an origin"),
         ({"csp": UiCsp(resource_domains=["*"])}, "not an origin"),
@@ -124,8 +121,8 @@ async def test_the_extension_is_declared_and_clients_with_it_are_recognised() ->
         ({"permissions": "camera"}, "a list of camera"),
     ],
 )
-def test_options_that_could_weaken_a_content_security_policy_are_refused(options: dict[str, Any], why: str) -> None:
-    with pytest.raises(ValueError, match=why):
+def test_options_that_could_weaken_a_content_security_policy_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         server_with_page(**options)
 
 
@@ -140,26 +137,24 @@ def test_an_invalid_page_or_page_uri_is_refused() -> None:
         Server("harbour").tool(visibility=["user"])(lambda: "x")  # type: ignore[list-item]
 
 
-@looped
 async def test_a_page_has_its_registered_fields_and_ttl() -> None:
     server = Server("harbour", ttl=2.0, cache_scope="public")
     server.add_app(URI, HTML, description="All berths.", ttl=7.0, cache_scope="private")
     server.add_app("ui://harbour/plain", HTML)
-    shown = {one["uri"]: one for one in await listed(server)}
-    assert shown[URI]["description"] == "All berths."
-    assert "description" not in shown["ui://harbour/plain"]
+    resources = {resource["uri"]: resource for resource in await list_all(server)}
+    assert resources[URI]["description"] == "All berths."
+    assert "description" not in resources["ui://harbour/plain"]
     for uri, hints in ((URI, (7000, "private")), ("ui://harbour/plain", (2000, "public"))):
         result = (await ask(server, "resources/read", {"uri": uri}))["result"]
         assert (result["ttlMs"], result["cacheScope"]) == hints
 
 
 @pytest.mark.parametrize("visibility", [["model"], ["app"], ["model", "app"], ("app",)])
-@looped
 async def test_the_visibility_of_a_tool_is_in_its_meta(visibility: Any) -> None:
     server = server_with_page()
     server.tools.add(lambda: "x", name="x", app=URI, visibility=visibility)
-    (shown,) = (await ask(server, "tools/list"))["result"]["tools"]
-    assert shown["_meta"]["ui"] == {"resourceUri": URI, "visibility": list(visibility)}
+    (tool,) = (await ask(server, "tools/list"))["result"]["tools"]
+    assert tool["_meta"]["ui"] == {"resourceUri": URI, "visibility": list(visibility)}
 
 
 @pytest.mark.parametrize("visibility", [[], ["model", "others"], ["others"]])
@@ -168,6 +163,6 @@ def test_an_unknown_visibility_is_refused(visibility: Any) -> None:
         server_with_page().tools.add(lambda: "x", name="x", app=URI, visibility=visibility)
 
 
-def test_text_that_is_not_a_page_is_quoted_in_part() -> None:
+def test_the_error_for_text_that_is_not_html_quotes_its_beginning() -> None:
     with pytest.raises(TypeError, match=f"^{'x' * 80!r} is not HTML"):
         server_with_page("x" * 100)

@@ -1,4 +1,4 @@
-"""Default bounds and times: each has the value that its docstring explains."""
+"""Default limits and times have their documented values."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_default_bounds_have_their_documented_value(module: Any, bounds: dict[st
     assert {name: getattr(module, name) for name in bounds} == bounds
 
 
-def test_sealed_values_have_their_length() -> None:
+def test_sealed_values_have_their_documented_lengths() -> None:
     assert (cursors.CURSOR.mac_bytes, cursors.CURSOR.max_characters) == (12, 48 * 1024)
     assert (cursors.STATE.mac_bytes, cursors.STATE.max_characters) == (32, 4 * MIB)
 
@@ -97,7 +97,7 @@ def test_omitted_options_have_their_defaults(function: Callable[..., Any], defau
     assert {name: parameters[name].default for name in defaults} == defaults
 
 
-def test_objects_made_without_numbers_have_their_defaults() -> None:
+def test_objects_created_without_arguments_have_their_defaults() -> None:
     assert SearchRequest(query="x").limit == 20
     assert Times() == Times(count=0, failed=0, total=0.0, longest=0.0)
     assert UnusableSource.exit_code == 2

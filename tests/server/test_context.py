@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from tests.server.driving import ALL, HANDSHAKE, META, STATELESS, Recorder, Wire, ask, looped, opened
+from tests.server.driving import ALL, HANDSHAKE, META, STATELESS, RecordingChannel, Wire, ask, make_request
 from wharfinger.errors import PermissionDenied, ResourceNotFound
 from wharfinger.server.app import Server
 from wharfinger.server.context import LEVELS, Context
 
 
-async def messages(
+async def notifications_of_read(
     server: Server, uri: str, revision: str, meta: dict[str, Any] | None = None, level: str | None = None
 ) -> list[Any]:
     """Read a resource, and return the notifications that were sent before the answer."""
-    recorder = Recorder()
-    request = opened(server, "resources/read", {"uri": uri, "_meta": meta or {}}, revision, channel=recorder)
+    recorder = RecordingChannel()
+    request = make_request(server, "resources/read", {"uri": uri, "_meta": meta or {}}, revision, channel=recorder)
     if request.session is not None:
         request.session.log_level = level
     await server.handlers["resources/read"](request)
@@ -56,65 +56,60 @@ def notifying_server() -> Server:
 
 
 @pytest.mark.parametrize("revision", HANDSHAKE)
-@looped
-async def test_a_session_gets_every_log_message_until_it_sets_a_level(revision: str) -> None:
+async def test_a_session_receives_all_log_messages_until_it_sets_a_level(revision: str) -> None:
     server = notifying_server()
-    assert await messages(server, "log:async", revision) == [
+    assert await notifications_of_read(server, "log:async", revision) == [
         ("message", {"level": "debug", "data": "d"}),
         ("message", {"level": "info", "data": {"i": 1}, "logger": "tides"}),
         ("message", {"level": "warning", "data": None}),
         ("message", {"level": "error", "data": "e"}),
     ]
-    for place, level in enumerate(LEVELS):
-        reported = await messages(server, "log:all", revision, level=level)
-        assert [params["level"] for _, params in reported] == list(LEVELS[place:])
+    for index, level in enumerate(LEVELS):
+        reported = await notifications_of_read(server, "log:all", revision, level=level)
+        assert [params["level"] for _, params in reported] == list(LEVELS[index:])
 
 
-@looped
-async def test_a_stateless_request_gets_log_messages_from_its_level() -> None:
+async def test_a_stateless_request_receives_log_messages_only_from_its_level() -> None:
     server = notifying_server()
-    assert await messages(server, "log:all", STATELESS) == []
-    reported = await messages(server, "log:all", STATELESS, {f"{META}logLevel": "error"})
+    assert await notifications_of_read(server, "log:all", STATELESS) == []
+    reported = await notifications_of_read(server, "log:all", STATELESS, {f"{META}logLevel": "error"})
     assert [params["level"] for _, params in reported] == ["error", "critical", "alert", "emergency"]
 
 
 @pytest.mark.parametrize("revision", ALL)
 @pytest.mark.parametrize("token", [7, "seven"])
-@looped
-async def test_progress_grows_and_is_sent_to_callers_with_a_progress_token(revision: str, token: Any) -> None:
+async def test_progress_only_increases_and_requires_a_progress_token(revision: str, token: Any) -> None:
     server = notifying_server()
-    assert await messages(server, "progress:x", revision) == []
+    assert await notifications_of_read(server, "progress:x", revision) == []
     text = {} if revision == "2024-11-05" else {"message": "one"}
-    assert await messages(server, "progress:x", revision, {"progressToken": token}) == [
+    assert await notifications_of_read(server, "progress:x", revision, {"progressToken": token}) == [
         ("progress", {"progressToken": token, "progress": 1, "total": 3, **text}),
         ("progress", {"progressToken": token, "progress": 2.5}),
     ]
 
 
-@looped
 async def test_notifications_are_sent_before_they_are_awaited() -> None:
-    """Authors who come from other frameworks write `await ctx.info(…)`."""
+    """In other frameworks these methods are coroutines, so authors may write `await ctx.info(…)`."""
     server = Server("s")
 
     @server.resource("log:awaited")
     async def awaited(ctx: Context) -> str:
         notifications = [ctx.debug("d"), ctx.log("notice", "n"), ctx.report_progress(1), ctx.report_progress(1)]
-        for one in notifications:
-            await one
+        for notification in notifications:
+            await notification
         return ""
 
-    reported = await messages(server, "log:awaited", HANDSHAKE[0], {"progressToken": 1}, level="notice")
+    reported = await notifications_of_read(server, "log:awaited", HANDSHAKE[0], {"progressToken": 1}, level="notice")
     assert reported == [
         ("message", {"level": "notice", "data": "n"}),
         ("progress", {"progressToken": 1, "progress": 1}),
     ]
 
 
-@looped
-async def test_notifications_of_a_thread_are_sent_before_its_answer() -> None:
-    """The stream belongs to the loop, so messages from a thread must be handed over."""
+async def test_notifications_from_a_thread_are_sent_before_the_answer() -> None:
+    """The stream belongs to the loop, so a thread must pass its messages to the loop."""
     server = Server("s")
-    senders: set[bool] = set()
+    on_main_thread: set[bool] = set()
 
     @server.resource("log:sync")
     def in_thread(ctx: Context) -> str:
@@ -126,64 +121,61 @@ async def test_notifications_of_a_thread_are_sent_before_its_answer() -> None:
     async with Wire(server, "2025-11-25") as wire:
         write = wire.stream.write
 
-        def seen(data: Any) -> None:
-            senders.add(threading.current_thread() is threading.main_thread())
+        def recording_write(data: Any) -> None:
+            on_main_thread.add(threading.current_thread() is threading.main_thread())
             write(data)
 
-        wire.stream.write = seen  # type: ignore[method-assign]
+        wire.stream.write = recording_write  # type: ignore[method-assign]
         answer = await wire.ask("resources/read", {"uri": "log:sync", "_meta": {"progressToken": 1}})
         assert answer["result"]["contents"][0]["text"] == "done"
-        assert [n["params"].get("progress", n["params"].get("data")) for n in wire.notices] == [
+        assert [notice["params"].get("progress", notice["params"].get("data")) for notice in wire.notifications] == [
             number for number in range(200) for _ in (1, 2)
         ]
         assert wire.chunks[-1].endswith(b'"done"}]}}\n')
-    assert senders == {True}
+    assert on_main_thread == {True}
     server.pool.close()
 
 
-@looped
 async def test_messages_after_the_answer_are_dropped() -> None:
     server = Server("s")
-    kept: list[Context] = []
+    contexts: list[Context] = []
 
     @server.resource("a:b")
     async def keep(ctx: Context) -> str:
-        kept.append(ctx)
+        contexts.append(ctx)
         return ""
 
     async with Wire(server, "2025-11-25") as wire:
         await wire.ask("resources/read", {"uri": "a:b"})
-        kept[0].info("late")
-        await asyncio.to_thread(kept[0].info, "later")
+        contexts[0].info("late")
+        await asyncio.to_thread(contexts[0].info, "later")
         await wire.ask("resources/read", {"uri": "a:b"})
-        assert wire.notices == []
+        assert wire.notifications == []
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
-async def test_a_context_knows_its_caller_and_its_headers(revision: str) -> None:
+async def test_a_context_has_the_principal_and_the_headers_of_its_request(revision: str) -> None:
     server = Server("s")
-    seen: list[Any] = []
+    attributes: list[Any] = []
 
     @server.resource("a:b")
     async def look(ctx: Context) -> str:
-        seen.extend([ctx.principal.subject, ctx.caller.rules.name, ctx.headers, ctx.state, ctx.server is server])
+        attributes.extend([ctx.principal.subject, ctx.caller.rules.name, ctx.headers, ctx.state, ctx.server is server])
         return ""
 
     await ask(server, "resources/read", {"uri": "a:b"}, revision, principal="ann")
-    assert seen == ["ann", revision, {}, None, True]
-    request = opened(server, "resources/read", {"uri": "a:b"}, revision)
+    assert attributes == ["ann", revision, {}, None, True]
+    request = make_request(server, "resources/read", {"uri": "a:b"}, revision)
     request.headers = {b"x-who": b"bob"}
     await server.handlers["resources/read"](request)
-    assert seen[7] == {b"x-who": b"bob"}
+    assert attributes[7] == {b"x-who": b"bob"}
 
 
 # -- the server's own resources
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
-async def test_reads_within_a_request_are_made_as_its_caller(revision: str) -> None:
+async def test_nested_reads_are_made_with_the_principal_of_the_request(revision: str) -> None:
     server = Server("s")
 
     @server.resource("in:{x}")
@@ -207,9 +199,9 @@ async def test_reads_within_a_request_are_made_as_its_caller(revision: str) -> N
         ctx.report_progress(2)
         return f"{result.contents[0].text} {[resource.uri for resource in page.resources]}"
 
-    recorder = Recorder()
+    recorder = RecordingChannel()
     meta = {"progressToken": 1} | ({f"{META}logLevel": "info"} if revision == STATELESS else {})
-    request = opened(
+    request = make_request(
         server, "resources/read", {"uri": "out:x", "_meta": meta}, revision, principal="ann", channel=recorder
     )
     request.peer = "192.0.2.1"
@@ -220,7 +212,6 @@ async def test_reads_within_a_request_are_made_as_its_caller(revision: str) -> N
     server.pool.close()
 
 
-@looped
 async def test_notifications_of_a_nested_read_reach_the_caller() -> None:
     server = Server("s")
 
@@ -238,13 +229,12 @@ async def test_notifications_of_a_nested_read_reach_the_caller() -> None:
     async with Wire(server, "2025-11-25") as wire:
         answer = await wire.ask("tools/call", {"name": "look", "arguments": {}})
         assert answer["result"]["content"] == [{"type": "text", "text": "in:x"}]
-        assert [notice["params"]["data"] for notice in wire.notices] == ["inner"]
+        assert [notice["params"]["data"] for notice in wire.notifications] == ["inner"]
 
 
-@looped
 async def test_a_context_lists_the_same_pages_as_a_client() -> None:
     server = Server("s", page_size=1)
-    seen: list[str] = []
+    uris: list[str] = []
     for x in "abc":
         server.resources.add(f"{x}:x", lambda: "")
 
@@ -252,9 +242,9 @@ async def test_a_context_lists_the_same_pages_as_a_client() -> None:
     async def everything(ctx: Context) -> None:
         page = await ctx.list_resources()
         while page.next_cursor:
-            seen.append(page.resources[0].uri)
+            uris.append(page.resources[0].uri)
             page = await ctx.list_resources(page.next_cursor)
-        seen.append(page.resources[0].uri)
+        uris.append(page.resources[0].uri)
 
     await ask(server, "tools/call", {"name": "everything", "arguments": {}})
-    assert seen == ["a:x", "b:x", "c:x"]
+    assert uris == ["a:x", "b:x", "c:x"]

@@ -24,20 +24,20 @@ def test_a_sealed_cursor_opens(position: object) -> None:
 
 @given(st.text() | st.from_regex(r"[A-Za-z0-9_-]*", fullmatch=True))
 @settings(max_examples=examples(100), deadline=None)
-def test_a_forged_cursor_does_not_open(text: str) -> None:
+def test_a_forged_cursor_is_refused(text: str) -> None:
     with pytest.raises(InvalidParams):
         KEYS.open("list", text)
 
 
 def test_a_cursor_with_any_changed_bit_is_refused() -> None:
     sealed = base64.urlsafe_b64decode(KEYS.seal("list", [1, "abc"]) + "==")
-    for place in range(len(sealed)):
-        changed = sealed[:place] + bytes([sealed[place] ^ 1]) + sealed[place + 1 :]
+    for index in range(len(sealed)):
+        changed = sealed[:index] + bytes([sealed[index] ^ 1]) + sealed[index + 1 :]
         with pytest.raises(InvalidParams):
             KEYS.open("list", base64.urlsafe_b64encode(changed).rstrip(b"=").decode())
 
 
-def test_a_cursor_is_valid_for_its_list_and_secret_only() -> None:
+def test_a_cursor_is_valid_only_for_its_list_and_secret() -> None:
     cursor = KEYS.seal("list", 1)
     for keys, purpose in ((KEYS, "other"), (Keys("other"), "list"), (Keys(), "list")):
         with pytest.raises(InvalidParams):
@@ -45,7 +45,7 @@ def test_a_cursor_is_valid_for_its_list_and_secret_only() -> None:
     assert Keys(b"secret").open("list", cursor) == 1
 
 
-def test_processes_share_the_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_with_the_same_environment_variable_share_cursors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WHARFINGER_SECRET", raising=False)
     with pytest.raises(InvalidParams):
         Keys().open("list", Keys().seal("list", 1))
@@ -55,7 +55,7 @@ def test_processes_share_the_secret_of_the_environment(monkeypatch: pytest.Monke
         Keys("own").open("list", Keys().seal("list", 1))
 
 
-def test_a_cursor_may_contain_the_longest_uri_and_longer_ones_are_refused() -> None:
+def test_a_cursor_can_hold_the_longest_uri_but_longer_cursors_are_refused() -> None:
     longest = "é" * MAX_RESOURCE_URI_CHARACTERS
     assert KEYS.open("list", KEYS.seal("list", [1, longest])) == [1, longest]
     with pytest.raises(InvalidParams):
@@ -73,6 +73,6 @@ def test_the_length_of_a_sealed_text_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("sealed", ["é", "", "=", "a", "*" * 20, "A" * 40])
-def test_an_unsealed_cursor_does_not_open(sealed: str) -> None:
+def test_a_malformed_cursor_is_refused(sealed: str) -> None:
     with pytest.raises(InvalidParams, match="This cursor is not valid here"):
         Keys("secret").open("list", sealed)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from tests.server.driving import ALL, Wire, ask, looped, opened, read
+from tests.server.driving import ALL, Wire, ask, make_request, read
 from wharfinger.errors import MissingClientCapability, PermissionDenied, ResourceNotFound, ToolError
 from wharfinger.protocol.request import InputNeeded
 from wharfinger.server.app import Server
@@ -61,7 +61,7 @@ async def async_generator() -> AsyncIterator[str]:
 
 manager = contextmanager(generator)
 async_manager = asynccontextmanager(async_generator)
-OPENS = [generator, async_generator, manager, async_manager]
+GENERATORS = [generator, async_generator, manager, async_manager]
 
 
 class Settings:
@@ -102,7 +102,6 @@ async def call(server: Server, name: str = "tool", revision: str = "2026-07-28",
         (Settings, "settings"),
     ],
 )
-@looped
 async def test_every_kind_of_callable_can_be_a_dependency(function: Any, value: str, revision: str) -> None:
     server = Server("s")
 
@@ -118,29 +117,29 @@ async def test_every_kind_of_callable_can_be_a_dependency(function: Any, value: 
     assert (await read(server, "a:b", revision))[0]["text"] == value
 
 
-@looped
 async def test_a_sync_dependency_runs_in_a_thread_unless_it_is_inline() -> None:
     server = Server("s")
 
-    def ident() -> int:
+    def thread_id() -> int:
         return threading.get_ident()
 
-    def idents() -> Iterator[int]:
+    def yield_thread_id() -> Iterator[int]:
         yield threading.get_ident()
 
     @server.tool
     async def tool(
-        away: Annotated[int, Depends(ident)],
-        here: Annotated[int, Depends(ident, cache=False, inline=True)],
-        away_too: Annotated[int, Depends(idents)],
-        here_too: Annotated[int, Depends(idents, cache=False, inline=True)],
+        in_thread: Annotated[int, Depends(thread_id)],
+        inline_value: Annotated[int, Depends(thread_id, cache=False, inline=True)],
+        yielded_in_thread: Annotated[int, Depends(yield_thread_id)],
+        yielded_inline: Annotated[int, Depends(yield_thread_id, cache=False, inline=True)],
     ) -> list[bool]:
-        return [ident == threading.get_ident() for ident in (away, here, away_too, here_too)]
+        return [
+            value == threading.get_ident() for value in (in_thread, inline_value, yielded_in_thread, yielded_inline)
+        ]
 
     assert await call(server) == "[false,true,false,true]"
 
 
-@looped
 async def test_dependencies_may_take_the_context_and_other_dependencies() -> None:
     server = Server("s")
 
@@ -159,7 +158,6 @@ async def test_dependencies_may_take_the_context_and_other_dependencies() -> Non
     assert await call(server, times=2) == "s: hello nobody" * 2
 
 
-@looped
 async def test_all_dependencies_of_a_request_share_one_context() -> None:
     server = Server("s")
 
@@ -172,23 +170,22 @@ async def test_all_dependencies_of_a_request_share_one_context() -> None:
         ctx.report_progress(1)
         return stepped is ctx
 
-    request = opened(server, "tools/call", {"name": "tool", "_meta": {"progressToken": 1}})
+    request = make_request(server, "tools/call", {"name": "tool", "_meta": {"progressToken": 1}})
     result = await server.handlers["tools/call"](request)
     assert result.content[0].text == "true"
     assert [sent["params"]["progress"] for sent in request.channel.sent] == [2]  # type: ignore[attr-defined]
 
 
-@looped
 async def test_a_dependency_is_called_once_per_request_unless_cache_is_false() -> None:
     server = Server("s")
-    made: list[int] = []
+    numbers: list[int] = []
 
     def number() -> int:
-        made.append(len(made))
-        return made[-1]
+        numbers.append(len(numbers))
+        return numbers[-1]
 
-    def doubled(one: Annotated[int, Depends(number)]) -> int:
-        return one * 2
+    def doubled(value: Annotated[int, Depends(number)]) -> int:
+        return value * 2
 
     @server.tool
     async def tool(
@@ -203,8 +200,7 @@ async def test_a_dependency_is_called_once_per_request_unless_cache_is_false() -
     assert await call(server) == "[2,4,2,3]"
 
 
-@looped
-async def test_prompts_templates_and_completers_may_have_dependencies() -> None:
+async def test_prompts_templates_and_completion_functions_may_have_dependencies() -> None:
     server = Server("s")
     names = ["mary", "anna"]
 
@@ -231,8 +227,8 @@ async def test_prompts_templates_and_completers_may_have_dependencies() -> None:
 
     prompts = (await ask(server, "prompts/list"))["result"]["prompts"]
     assert [argument["name"] for argument in prompts[0]["arguments"]] == ["ship", "other"]
-    got = await ask(server, "prompts/get", {"name": "prompt", "arguments": {"ship": "mary"}})
-    assert got["result"]["messages"][0]["content"]["text"] == "mary of ['mary', 'anna']"
+    answer = await ask(server, "prompts/get", {"name": "prompt", "arguments": {"ship": "mary"}})
+    assert answer["result"]["messages"][0]["content"]["text"] == "mary of ['mary', 'anna']"
     assert (await read(server, "log://mary"))[0]["text"] == "mary of 2"
     params: dict[str, Any] = {
         "ref": {"type": "ref/prompt", "name": "prompt"},
@@ -245,7 +241,6 @@ async def test_prompts_templates_and_completers_may_have_dependencies() -> None:
     assert EVENTS == ["open", "close"] * 4
 
 
-@looped
 async def test_dependencies_are_not_in_the_input_schema() -> None:
     server = Server("s")
 
@@ -260,29 +255,27 @@ async def test_dependencies_are_not_in_the_input_schema() -> None:
     assert refused["result"]["isError"]
 
 
-@looped
-async def test_functions_created_in_a_loop_keep_their_own_dependencies() -> None:
+async def test_functions_created_in_a_for_loop_keep_their_own_dependencies() -> None:
     server = Server("s")
 
-    def make(number: int) -> None:
-        def mine() -> int:
+    def add_tool(number: int) -> None:
+        def own_number() -> int:
             return number
 
-        async def tool(it: Annotated[int, Depends(mine)]) -> int:
+        async def tool(it: Annotated[int, Depends(own_number)]) -> int:
             return it
 
         server.tools.add(tool, name=f"tool{number}")
 
     for number in range(3):
-        make(number)
+        add_tool(number)
     assert [await call(server, f"tool{number}") for number in range(3)] == ["0", "1", "2"]
 
 
 # -- closing
 
 
-@pytest.mark.parametrize("function", OPENS)
-@looped
+@pytest.mark.parametrize("function", GENERATORS)
 async def test_dependencies_are_closed_after_the_function(function: Callable[[], Any]) -> None:
     server = Server("s")
 
@@ -295,24 +288,24 @@ async def test_dependencies_are_closed_after_the_function(function: Callable[[],
     assert EVENTS == ["open", "run", "close"]
 
 
-@pytest.mark.parametrize("function", OPENS)
+@pytest.mark.parametrize("function", GENERATORS)
 @pytest.mark.parametrize("error", [ValueError, ToolError, SystemExit, InputNeeded])
-@looped
-async def test_an_error_is_raised_in_dependencies_before_they_are_closed(function: Any, error: Any) -> None:
+async def test_an_error_of_the_function_is_raised_in_its_dependencies_before_they_are_closed(
+    function: Any, error: Any
+) -> None:
     server = Server("s")
 
     @server.resource("a:b")
     async def resource(it: Annotated[str, Depends(function)]) -> str:
         raise error("x")
 
-    request = opened(server, "resources/read", {"uri": "a:b"})
+    request = make_request(server, "resources/read", {"uri": "a:b"})
     with pytest.raises(error):
         await server.handlers["resources/read"](request)
     assert list(EVENTS) == ["open", error.__name__, "close"]
 
 
-@pytest.mark.parametrize("function", OPENS)
-@looped
+@pytest.mark.parametrize("function", GENERATORS)
 async def test_dependencies_are_closed_after_a_cancellation(function: Any) -> None:
     server = Server("s")
     begun = asyncio.Event()
@@ -323,7 +316,7 @@ async def test_dependencies_are_closed_after_a_cancellation(function: Any) -> No
         await asyncio.Event().wait()
 
     async with Wire(server, "2025-11-25") as wire:
-        id = wire.put("tools/call", {"name": "tool"})
+        id = wire.send_request("tools/call", {"name": "tool"})
         await begun.wait()
         task = wire.stream.peer.in_flight[id].task
         wire.notify("notifications/cancelled", {"requestId": id})
@@ -331,7 +324,6 @@ async def test_dependencies_are_closed_after_a_cancellation(function: Any) -> No
         assert EVENTS == ["open", "CancelledError", "close"]
 
 
-@looped
 async def test_a_dependency_opened_in_a_thread_is_closed_after_a_cancellation() -> None:
     server = Server("s")
     opening, go, closed = threading.Event(), threading.Event(), threading.Event()
@@ -355,19 +347,18 @@ async def test_a_dependency_opened_in_a_thread_is_closed_after_a_cancellation() 
     assert await asyncio.to_thread(closed.wait, 10)
 
 
-@looped
 async def test_dependencies_are_closed_in_reverse_order() -> None:
     server = Server("s")
 
-    def opens(name: str) -> Callable[..., Any]:
-        async def opened() -> AsyncIterator[str]:
+    def make_dependency(name: str) -> Callable[..., Any]:
+        async def dependency() -> AsyncIterator[str]:
             EVENTS.append(f"open {name}")
             yield name
             EVENTS.append(f"close {name}")
 
-        return opened
+        return dependency
 
-    first, second = opens("first"), opens("second")
+    first, second = make_dependency("first"), make_dependency("second")
 
     def third(needs: Annotated[str, Depends(first)]) -> Iterator[str]:
         EVENTS.append("open third")
@@ -381,7 +372,6 @@ async def test_dependencies_are_closed_in_reverse_order() -> None:
     assert EVENTS == ["open first", "open third", "open second", "close second", "close third", "close first"]
 
 
-@looped
 async def test_a_failing_dependency_closes_those_opened_before_it() -> None:
     server = Server("s")
 
@@ -395,28 +385,27 @@ async def test_a_failing_dependency_closes_those_opened_before_it() -> None:
     assert EVENTS == ["open", "ToolError", "close"]
 
 
-@looped
-async def test_errors_of_dependencies_are_reported_as_those_of_the_function() -> None:
+async def test_errors_of_dependencies_are_sent_like_errors_of_the_function() -> None:
     server = Server("s")
 
-    def raising(error: Exception) -> Any:
-        async def raises() -> None:
+    def failing_dependency(error: Exception) -> Any:
+        async def fail() -> None:
             raise error
 
-        return Depends(raises)
+        return Depends(fail)
 
     @server.tool
-    async def reported(it: Annotated[None, raising(ToolError("told"))]) -> None: ...
+    async def reported(it: Annotated[None, failing_dependency(ToolError("told"))]) -> None: ...
 
     @server.tool
-    async def hidden(it: Annotated[None, raising(ValueError("secret"))]) -> None: ...
+    async def hidden(it: Annotated[None, failing_dependency(ValueError("secret"))]) -> None: ...
 
     @server.resource("a:missing")
-    async def missing(it: Annotated[None, raising(ResourceNotFound("a:missing"))]) -> str:
+    async def missing(it: Annotated[None, failing_dependency(ResourceNotFound("a:missing"))]) -> str:
         return ""
 
     @server.resource("a:forbidden")
-    async def forbidden(it: Annotated[None, raising(PermissionDenied("no"))]) -> str:
+    async def forbidden(it: Annotated[None, failing_dependency(PermissionDenied("no"))]) -> str:
         return ""
 
     assert await call(server, "reported") == "told"
@@ -427,36 +416,34 @@ async def test_errors_of_dependencies_are_reported_as_those_of_the_function() ->
     )["message"]
 
 
-@looped
 async def test_a_dependency_may_replace_an_error_but_not_suppress_it() -> None:
     server = Server("s")
 
-    async def turns() -> AsyncIterator[None]:
+    async def replace_error() -> AsyncIterator[None]:
         try:
             yield
         except KeyError:
             raise ToolError("no such key") from None
 
-    async def swallows() -> AsyncIterator[None]:
+    async def suppress_error() -> AsyncIterator[None]:
         try:
             yield
         except KeyError:
-            EVENTS.append("swallowed")
+            EVENTS.append("suppressed")
 
     @server.tool
-    async def turned(it: Annotated[None, Depends(turns)]) -> None:
+    async def turned(it: Annotated[None, Depends(replace_error)]) -> None:
         raise KeyError
 
     @server.tool
-    async def hidden(it: Annotated[None, Depends(swallows)]) -> None:
+    async def hidden(it: Annotated[None, Depends(suppress_error)]) -> None:
         raise KeyError
 
     assert await call(server, "turned") == "no such key"
     assert "Internal error (reference " in await call(server, "hidden")
-    assert EVENTS == ["swallowed"]
+    assert EVENTS == ["suppressed"]
 
 
-@looped
 async def test_streamed_content_is_read_before_its_dependencies_are_closed() -> None:
     server = Server("s")
     state = {"open": False}
@@ -476,7 +463,6 @@ async def test_streamed_content_is_read_before_its_dependencies_are_closed() -> 
     assert not state["open"]
 
 
-@looped
 async def test_the_timeout_of_a_function_includes_its_dependencies() -> None:
     server = Server("s")
 
@@ -490,7 +476,6 @@ async def test_the_timeout_of_a_function_includes_its_dependencies() -> None:
     assert EVENTS == ["open", "CancelledError", "close"]
 
 
-@looped
 async def test_dependencies_are_closed_even_if_no_thread_is_free() -> None:
     server = Server("s", pool=Pool(size=1, share=1, queue=0))
     release, busy = threading.Event(), threading.Event()
@@ -515,7 +500,7 @@ async def test_dependencies_are_closed_even_if_no_thread_is_free() -> None:
 # -- errors at registration
 
 
-def test_cycles_are_reported_at_registration() -> None:
+def test_a_cycle_of_dependencies_is_refused_at_registration() -> None:
     def one(two: Any) -> str:
         return str(two)
 
@@ -532,43 +517,42 @@ def test_cycles_are_reported_at_registration() -> None:
         Server("s").tools.add(tool)
 
 
-def test_a_parameter_without_a_source_is_reported_at_registration() -> None:
+def test_a_dependency_with_an_unknown_parameter_is_refused_at_registration() -> None:
     def database(url: str) -> str:
         return url
 
     async def function(db: Annotated[str, Depends(database)]) -> str:
         return db
 
-    def completes(typed: str, db: Annotated[str, Depends(database)]) -> list[str]:
+    def complete(typed: str, db: Annotated[str, Depends(database)]) -> list[str]:
         return [db]
 
-    adders: list[Callable[[], Any]] = [
+    registrations: list[Callable[[], Any]] = [
         lambda: Server("s").tools.add(function),
         lambda: Server("s").prompts.add(function),
         lambda: Server("s").resources.add("a:b", function),
-        lambda: Complete(completes),
+        lambda: Complete(complete),
     ]
-    for add in adders:
+    for register in registrations:
         with pytest.raises(TypeError, match=r"database\(\) takes 'url', which nothing fills"):
-            add()
+            register()
 
 
-@looped
 async def test_only_an_async_dependency_can_send_input_requests() -> None:
-    def asks(ctx: Context[Any]) -> Any:
+    def elicit_in_function(ctx: Context[Any]) -> Any:
         return ctx.elicit("Sure?", bool)
 
-    def opens(ctx: Context[Any]) -> Iterator[Any]:
+    def elicit_in_generator(ctx: Context[Any]) -> Iterator[Any]:
         yield ctx.elicit("Sure?", bool)
 
-    async def may(ctx: Context[Any]) -> AsyncIterator[Any]:
+    async def elicit_in_async_generator(ctx: Context[Any]) -> AsyncIterator[Any]:
         yield await ctx.elicit("Sure?", bool)
 
     for function, error in (
-        (asks, CannotAsk),
-        (opens, CannotAsk),
-        (may, MissingClientCapability),  # raised by elicit()
-        (asynccontextmanager(may), MissingClientCapability),
+        (elicit_in_function, CannotAsk),
+        (elicit_in_generator, CannotAsk),
+        (elicit_in_async_generator, MissingClientCapability),  # raised by elicit()
+        (asynccontextmanager(elicit_in_async_generator), MissingClientCapability),
     ):
 
         def tool(it: Annotated[Any, Depends(function)], ctx: Context[Any]) -> None: ...
@@ -576,10 +560,9 @@ async def test_only_an_async_dependency_can_send_input_requests() -> None:
         server = Server("s")
         server.tools.add(tool)
         with pytest.raises(error):
-            await server.handlers["tools/call"](opened(server, "tools/call", {"name": "tool", "arguments": {}}))
+            await server.handlers["tools/call"](make_request(server, "tools/call", {"name": "tool", "arguments": {}}))
 
 
-@looped
 async def test_dependencies_are_created_again_after_an_input_request() -> None:
     server = Server("s")
 
@@ -590,9 +573,9 @@ async def test_dependencies_are_created_again_after_an_input_request() -> None:
     async def tool(before: Annotated[str, Depends(async_generator)], it: Annotated[bool, Depends(sure)]) -> bool:
         return it
 
-    own = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
-    params: dict[str, Any] = {"name": "tool", "arguments": {}, "_meta": own}
-    request = opened(server, "tools/call", params)
+    meta = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+    params: dict[str, Any] = {"name": "tool", "arguments": {}, "_meta": meta}
+    request = make_request(server, "tools/call", params)
     with pytest.raises(InputNeeded) as stopped:
         await server.handlers["tools/call"](request)
     assert list(EVENTS) == ["open", "InputNeeded", "close"]
@@ -613,7 +596,6 @@ def test_only_functions_are_dependencies() -> None:
 # -- overrides
 
 
-@looped
 async def test_override_replaces_a_dependency_within_its_block() -> None:
     server = Server("s")
 
@@ -656,15 +638,15 @@ def test_depends_as_a_default_value_is_refused() -> None:
     def database() -> int:
         return 1
 
-    def wanting(db: Any = Depends(database)) -> int:  # noqa: B008
+    def handler(db: Any = Depends(database)) -> int:  # noqa: B008
         return 1
 
-    def through(db: Annotated[int, Depends(wanting)]) -> int:
+    def dependent(db: Annotated[int, Depends(handler)]) -> int:
         return 1
 
     server = Server("s")
-    reported = r"wanting\(\): db = Depends\(database\) fills nothing: write db: Annotated\[…, Depends\(database\)\]"
+    message = r"handler\(\): db = Depends\(database\) fills nothing: write db: Annotated\[…, Depends\(database\)\]"
     for register in (server.tools.add, server.prompts.add, functools.partial(server.resources.add, "a:b")):
-        for function in (wanting, through):
-            with pytest.raises(TypeError, match=reported):
+        for function in (handler, dependent):
+            with pytest.raises(TypeError, match=message):
                 register(function)

@@ -1,4 +1,4 @@
-"""Extensions: what a server declares beyond the core protocol, and the methods that it adds."""
+"""Extensions: capabilities and methods that a server adds to the core protocol."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from tests.server.driving import ALL, ERAS, STATELESS, Wire, ask, looped, opened
+from tests.server.driving import ALL, ERAS, STATELESS, Wire, ask, make_request
 from wharfinger import Context, Server, types
 from wharfinger.errors import HeaderMismatch
 from wharfinger.protocol.http.rules import check_header_params
@@ -32,16 +32,15 @@ class Forecast(types.CacheableResult, kw_only=True):
     high_water: list[str]
 
 
-class Moved(types.NotificationParams, kw_only=True):
+class ShipMovedParams(types.NotificationParams, kw_only=True):
     ship: str
 
 
-class Other(types.RequestParams, kw_only=True):
+class OtherParams(types.RequestParams, kw_only=True):
     port: int
 
 
-def nothing() -> None:
-    """A handler that does nothing."""
+def do_nothing() -> None: ...
 
 
 def tides_server(**options: Any) -> Server:
@@ -54,22 +53,19 @@ def tides_server(**options: Any) -> Server:
     return server
 
 
-@looped
-async def test_a_method_gets_its_decoded_params_and_its_context() -> None:
+async def test_a_method_receives_its_decoded_params_and_its_context() -> None:
     answer = await ask(tides_server(), "tides/forecast", {"port": "Hull", "days": 2}, id=7)
     result = answer["result"]
     assert (result["port"], result["highWater"]) == ("Hull for 7", ["06:12", "06:12"])
     assert (result["resultType"], result["ttlMs"], result["cacheScope"]) == ("complete", 0, "private")
 
 
-@looped
 async def test_a_session_of_2025_11_25_is_served_without_stateless_members() -> None:
     result = (await ask(tides_server(ttl=5), "tides/forecast", {"port": "Hull"}, "2025-11-25"))["result"]
     assert result == {"port": "Hull for 1", "highWater": ["06:12"]}
 
 
-@looped
-async def test_a_cacheable_result_has_the_hints_of_its_method_or_its_own() -> None:
+async def test_a_cacheable_result_has_the_hints_of_its_method_unless_it_sets_its_own() -> None:
     result = (await ask(tides_server(ttl=5, cache_scope="public"), "tides/forecast", {"port": "Hull"}))["result"]
     assert (result["ttlMs"], result["cacheScope"]) == (5000, "public")
     server = Server("harbour")
@@ -83,17 +79,15 @@ async def test_a_cacheable_result_has_the_hints_of_its_method_or_its_own() -> No
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18"])
-@looped
-async def test_revisions_without_extensions_have_no_such_method(revision: str) -> None:
+async def test_an_extension_method_is_not_found_in_revisions_without_extensions(revision: str) -> None:
     assert (await ask(tides_server(), "tides/forecast", {"port": "Hull"}, revision))["error"]["code"] == -32601
 
 
-@looped
-async def test_wrong_params_are_refused_with_their_path() -> None:
+async def test_invalid_params_are_refused_with_their_path() -> None:
     assert (await ask(tides_server(), "tides/forecast", {"port": "Hull", "days": 1}))["result"]
     server = tides_server()
     with pytest.raises(Exception, match=r"params\.port"):
-        opened(server, "tides/forecast", {"port": 1})
+        make_request(server, "tides/forecast", {"port": 1})
 
 
 @pytest.mark.parametrize("revision", ALL)
@@ -106,7 +100,7 @@ def test_a_server_without_extensions_declares_none() -> None:
     assert Server("plain").capabilities(REVISIONS[STATELESS]).extensions is UNSET
 
 
-def test_settings_are_merged_and_must_not_contradict() -> None:
+def test_settings_are_merged_unless_they_conflict() -> None:
     server = Server("harbour")
     server.extensions.declare(TIDES, {"datum": "LAT"})
     server.extensions.declare(TIDES)
@@ -122,14 +116,13 @@ def test_an_invalid_identifier_is_refused(id: str) -> None:
         Server("harbour").extensions.declare(id)
 
 
-@looped
 async def test_a_required_extension_must_be_declared_by_the_client() -> None:
     server = tides_server(required=True)
     error = (await ask(server, "tides/forecast", {"port": "Hull"}))["error"]
     assert error["code"] == -32021
     assert error["data"] == {"requiredCapabilities": {"extensions": {TIDES: {}}}}
-    declared = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {TIDES: {"unit": "ft"}}}}
-    request = opened(server, "tides/forecast", {"port": "Hull", "_meta": declared})
+    meta = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {TIDES: {"unit": "ft"}}}}
+    request = make_request(server, "tides/forecast", {"port": "Hull", "_meta": meta})
     assert request.caller.extension(TIDES) == {"unit": "ft"}
     assert request.caller.extension("com.example/other") is None
     assert seal_result(request, await server.handlers["tides/forecast"](request), server.result_meta)
@@ -138,7 +131,7 @@ async def test_a_required_extension_must_be_declared_by_the_client() -> None:
 def test_the_name_header_must_match_the_params() -> None:
     server = Server("harbour")
     server.extensions.add_method("tides/named_by", lambda params: {}, params=ForecastParams, name_param="port")
-    request = opened(server, "tides/named_by", {"port": "Hull"})
+    request = make_request(server, "tides/named_by", {"port": "Hull"})
     headers = {b"mcp-protocol-version": STATELESS.encode(), b"mcp-method": b"tides/named_by", b"mcp-name": b"Hull"}
     check_header_params(headers, request)
     with pytest.raises(HeaderMismatch):
@@ -146,38 +139,37 @@ def test_the_name_header_must_match_the_params() -> None:
 
 
 @pytest.mark.parametrize("name", ["tools/call", "initialize", "subscriptions/listen"])
-def test_the_protocols_own_methods_cannot_be_replaced(name: str) -> None:
+def test_methods_of_the_protocol_cannot_be_replaced(name: str) -> None:
     with pytest.raises(ValueError, match=r"method of the protocol|served already"):
-        Server("harbour").extensions.add_method(name, nothing)
+        Server("harbour").extensions.add_method(name, do_nothing)
 
 
 @pytest.mark.parametrize("name", ["forecast", "tides/", "/tides", "ti des/x", "rpc.x/y"])
 def test_an_invalid_method_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="not the name of a method"):
-        Server("harbour").extensions.add_method(name, nothing)
+        Server("harbour").extensions.add_method(name, do_nothing)
 
 
-def test_a_method_is_served_once_per_server_and_by_any_number_of_servers() -> None:
+def test_a_method_is_registered_once_per_server() -> None:
     server = tides_server()
     tides_server()
     with pytest.raises(ValueError, match="served already"):
-        server.extensions.add_method("tides/forecast", nothing)
+        server.extensions.add_method("tides/forecast", do_nothing)
 
 
-def test_other_params_under_a_known_name_are_refused() -> None:
+def test_registering_a_known_method_with_other_params_is_refused() -> None:
     tides_server()
     with pytest.raises(ValueError, match="known already"):
-        Server("harbour").extensions.add_method("tides/forecast", lambda params: {}, params=Other)
+        Server("harbour").extensions.add_method("tides/forecast", lambda params: {}, params=OtherParams)
 
 
 def test_adding_a_known_method_again_returns_its_row() -> None:
-    row = add_method(Method("tides/known", "client", Other, types.EmptyResult))
-    assert add_method(Method("tides/known", "client", Other, types.EmptyResult)) is row
+    row = add_method(Method("tides/known", "client", OtherParams, types.EmptyResult))
+    assert add_method(Method("tides/known", "client", OtherParams, types.EmptyResult)) is row
     assert METHODS["tides/known"] is row
 
 
-@looped
-async def test_a_dict_and_none_are_valid_results() -> None:
+async def test_a_handler_may_return_a_dict_or_none() -> None:
     server = Server("harbour")
     server.extensions.add_method("tides/dict", lambda: {"datum": "LAT"})
     server.extensions.add_method("tides/nothing", lambda: None)
@@ -187,14 +179,12 @@ async def test_a_dict_and_none_are_valid_results() -> None:
 
 
 @pytest.mark.parametrize("value", ["text", ["a list"], {"_meta": {}}, {"resultType": "complete"}])
-@looped
 async def test_an_invalid_result_is_an_internal_error(value: Any) -> None:
     server = Server("harbour")
     server.extensions.add_method("tides/wrong", lambda: value)
     assert (await ask(server, "tides/wrong"))["error"]["code"] == -32603
 
 
-@looped
 async def test_a_plain_function_runs_in_a_thread_unless_it_is_inline() -> None:
     server = Server("harbour")
     server.extensions.add_method(
@@ -207,10 +197,9 @@ async def test_a_plain_function_runs_in_a_thread_unless_it_is_inline() -> None:
     assert (await ask(server, "tides/inline"))["result"]["main"] is True
 
 
-@looped
-async def test_dependencies_and_middleware_work_as_for_any_method() -> None:
+async def test_extension_methods_use_dependencies_and_middleware() -> None:
     server = Server("harbour")
-    seen: list[str] = []
+    methods: list[str] = []
 
     async def datum() -> str:
         return "LAT"
@@ -219,8 +208,8 @@ async def test_dependencies_and_middleware_work_as_for_any_method() -> None:
         return {"datum": datum, "port": params.port}
 
     @server.middleware
-    async def note(call: Request, next: Next) -> Any:
-        seen.append(call.method)
+    async def record_method(call: Request, next: Next) -> Any:
+        methods.append(call.method)
         return await next(call)
 
     server.extensions.add_method("tides/depends", forecast)
@@ -228,16 +217,15 @@ async def test_dependencies_and_middleware_work_as_for_any_method() -> None:
         "datum": "LAT",
         "port": "Hull",
     }
-    assert seen == ["tides/depends"]
+    assert methods == ["tides/depends"]
 
 
-@looped
 async def test_a_notification_of_an_extension_reaches_its_function() -> None:
     server = Server("harbour")
     moved: list[str] = []
 
     @server.notification("notifications/ships/moved")
-    def on_moved(params: Moved) -> None:
+    def on_moved(params: ShipMovedParams) -> None:
         moved.append(params.ship)
 
     async with Wire(server, "2025-11-25") as wire:
@@ -250,10 +238,10 @@ async def test_a_notification_of_an_extension_reaches_its_function() -> None:
 def test_notification_handlers_must_be_plain_functions_with_new_names() -> None:
     server = Server("harbour")
 
-    async def waits(params: Moved) -> None: ...
+    async def async_handler(params: ShipMovedParams) -> None: ...
 
     with pytest.raises(TypeError, match="plain function"):
-        server.notification("notifications/ships/waits")(waits)
+        server.notification("notifications/ships/waits")(async_handler)
     with pytest.raises(ValueError, match="begin with"):
         server.notification("ships/moved")(lambda params: None)
     with pytest.raises(ValueError, match=r"taken already|of the protocol"):
@@ -261,11 +249,11 @@ def test_notification_handlers_must_be_plain_functions_with_new_names() -> None:
 
 
 def test_params_must_be_request_params() -> None:
-    class Loose(msgspec.Struct):
+    class PlainStruct(msgspec.Struct):
         port: str
 
     with pytest.raises(TypeError, match=r"derives from types\.RequestParams"):
-        Server("harbour").extensions.add_method("tides/loose", lambda params: {}, params=Loose)
+        Server("harbour").extensions.add_method("tides/loose", lambda params: {}, params=PlainStruct)
     with pytest.raises(ValueError, match="no field 'berth'"):
         Server("harbour").extensions.add_method(
             "tides/named", lambda params: {}, params=ForecastParams, name_param="berth"
@@ -273,7 +261,6 @@ def test_params_must_be_request_params() -> None:
 
 
 @pytest.mark.parametrize("early", [True, False])
-@looped
 async def test_extensions_of_a_mounted_server_are_served_by_its_parent(early: bool) -> None:
     whole, middle, part = Server("whole"), Server("middle"), Server("part")
 
@@ -293,44 +280,42 @@ async def test_extensions_of_a_mounted_server_are_served_by_its_parent(early: bo
     assert "notifications/tides/part" in whole.notification_handlers
 
 
-def test_two_parts_with_the_same_method_are_reported_and_nothing_is_included() -> None:
+def test_including_a_server_with_a_conflicting_method_or_setting_is_refused() -> None:
     whole, part = tides_server(), tides_server()
     with pytest.raises(ValueError, match="both serve the method 'tides/forecast'"):
         whole.include(part, prefix="part")
     assert whole.mounts == []
-    settled, other = Server("settled"), Server("other")
-    settled.extensions.declare(TIDES, {"datum": "LAT"})
+    first, other = Server("settled"), Server("other")
+    first.extensions.declare(TIDES, {"datum": "LAT"})
     other.extensions.declare(TIDES, {"datum": "MSL"})
     with pytest.raises(ValueError, match="datum='LAT'"):
-        settled.include(other)
-    assert settled.mounts == []
+        first.include(other)
+    assert first.mounts == []
 
 
-@looped
-async def test_results_may_override_one_caching_hint() -> None:
+async def test_a_result_can_override_each_caching_hint() -> None:
     server = Server("harbour")
-    given: dict[str, Any] = {}
+    hints: dict[str, Any] = {}
 
     @server.method("tides/forecast", extension=TIDES, cacheable=True, ttl=5, cache_scope="public")
     async def forecast(params: ForecastParams) -> Forecast:
-        return Forecast(port="x", high_water=[], **given)
+        return Forecast(port="x", high_water=[], **hints)
 
-    for own, expected in (
+    for own_hints, expected in (
         ({}, (5000, "public")),
         ({"ttl_ms": 7}, (7, "public")),
         ({"cache_scope": "private"}, (5000, "private")),
         ({"ttl_ms": 7, "cache_scope": "private"}, (7, "private")),
     ):
-        given.clear()
-        given.update(own)
+        hints.clear()
+        hints.update(own_hints)
         result = (await ask(server, "tides/forecast", {"port": "x"}))["result"]
         assert (result["ttlMs"], result["cacheScope"]) == expected
         older = (await ask(server, "tides/forecast", {"port": "x"}, "2025-11-25"))["result"]
         assert set(older) == {"port", "highWater"}
 
 
-@looped
-async def test_models_and_raw_json_are_results_without_members_of_the_revision() -> None:
+async def test_models_and_raw_json_are_valid_results_but_lists_and_text_are_not() -> None:
     pydantic = pytest.importorskip("pydantic")
 
     class Model(pydantic.BaseModel):  # type: ignore[misc,name-defined]
@@ -365,4 +350,4 @@ def test_names_of_notifications_are_validated() -> None:
         ("tides/turned", "begin with 'notifications/'"),
     ):
         with pytest.raises(ValueError, match=message):
-            Server("s").notification(name)(nothing)
+            Server("s").notification(name)(do_nothing)

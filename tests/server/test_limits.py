@@ -1,4 +1,4 @@
-"""Limits of callers: over HTTP in every mode, over stdio, and with our own client."""
+"""Limits of callers: over HTTP in both eras, over stdio, and with `Client`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from tests.server.driving import looped, opened
-from tests.server.test_feature_scopes import Tokens, send
+from tests.server.driving import initialize_params, make_request
+from tests.server.test_feature_scopes import StubVerifier, send
 from tests.transports.http_support import HANDSHAKE, STATELESS, RawClient, ServerThread
 from wharfinger import Client, Context, Server
 from wharfinger.auth import TokenAuth
@@ -25,7 +25,7 @@ from wharfinger.transports.http_server.open_calls import HOLD_BACK_SECONDS, MAX_
 
 
 class Harbour:
-    """A server with a large resource, a tool that waits, and one that reads resources of its own server."""
+    """A server with a large resource, and tools that wait, read its own resources, and send many messages."""
 
     def __init__(self, *limits: Limit) -> None:
         self.server = server = Server("harbour", policy=Policy(limits=limits))
@@ -57,10 +57,10 @@ class Harbour:
 
 @pytest.fixture
 def harbour(request: pytest.FixtureRequest) -> Iterator[tuple[Harbour, ServerThread]]:
-    """A harbour with the limits of the test, over HTTP."""
+    """A harbour with the limits of the test, and its HTTP server."""
     limits = request.param if isinstance(request.param, tuple) else (request.param,)
     harbour = Harbour(*limits)
-    with ServerThread(cast("Any", harbour.server), auth=TokenAuth(Tokens())) as http:
+    with ServerThread(cast("Any", harbour.server), auth=TokenAuth(StubVerifier())) as http:
         try:
             yield harbour, http
         finally:
@@ -79,35 +79,36 @@ SMALL = {"uri": "harbour://small"}
 def test_a_call_over_the_limit_gets_429_with_retry_after(harbour: tuple[Harbour, ServerThread], era: str) -> None:
     """Security P09: by principal, with any token, session and connection."""
     for n in range(6):
-        with harbour[1].wire() as wire:
-            reply = send(wire, era, f"ann/scope{n}", "resources/read", SMALL)
+        with harbour[1].connect() as client:
+            reply = send(client, era, f"ann/scope{n}", "resources/read", SMALL)
             assert reply.status == (200 if n < 3 else 429)
             if n >= 3:
                 assert int(reply.headers["retry-after"]) in range(1195, 1201)
                 error = reply.json["error"]
                 assert (error["code"], error["data"]) == (-32603, {"retryAfter": int(reply.headers["retry-after"])})
                 assert error["message"].startswith("The limit calls = 3/h is reached: try again in ")
-    with harbour[1].wire() as wire:
-        assert send(wire, era, "bob", "resources/read", SMALL).status == 200
-        assert send(wire, era, "ann", "tools/list", {}).status == 200, "the limit applies to reads"
+    with harbour[1].connect() as client:
+        assert send(client, era, "bob", "resources/read", SMALL).status == 200
+        assert send(client, era, "ann", "tools/list", {}).status == 200, "the limit applies to reads"
 
 
 @with_limits(Limit(do="read", calls="2/h"))
 def test_both_eras_share_a_limit(harbour: tuple[Harbour, ServerThread]) -> None:
-    with harbour[1].wire() as wire:
-        statuses = [send(wire, era, "ann", "resources/read", SMALL).status for era in (STATELESS, HANDSHAKE) * 2]
+    with harbour[1].connect() as client:
+        statuses = [send(client, era, "ann", "resources/read", SMALL).status for era in (STATELESS, HANDSHAKE) * 2]
         assert statuses == [200, 200, 429, 429]
 
 
 @with_limits(Limit(do="read", calls="2/h"))
-def test_in_a_batch_each_request_counts(harbour: tuple[Harbour, ServerThread]) -> None:
-    with harbour[1].wire() as wire:
+def test_each_request_of_a_batch_counts(harbour: tuple[Harbour, ServerThread]) -> None:
+    with harbour[1].connect() as client:
         token: dict[str, str | None] = {"authorization": "Bearer ann"}
-        hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-        session = wire.in_session("", "initialize", hello, 0, **token).headers["mcp-session-id"]
-        read = [{"jsonrpc": "2.0", "id": n, "method": "resources/read", "params": SMALL} for n in range(4)]
-        wire.post(read, mcp_session_id=session, **token)
-        reply = wire.reply()
+        session = client.call_in_session("", "initialize", initialize_params("2025-03-26"), 0, **token).headers[
+            "mcp-session-id"
+        ]
+        requests = [{"jsonrpc": "2.0", "id": n, "method": "resources/read", "params": SMALL} for n in range(4)]
+        client.post(requests, mcp_session_id=session, **token)
+        reply = client.reply()
         assert reply.status == 200
         errors = [answer["error"] for answer in reply.json if "error" in answer]
         assert len(errors) == 2 and all(error["data"]["retryAfter"] > 1700 for error in errors)
@@ -115,92 +116,94 @@ def test_in_a_batch_each_request_counts(harbour: tuple[Harbour, ServerThread]) -
 
 @with_limits(Limit(do="read", bytes="12000B/h"))
 @pytest.mark.parametrize("era", [STATELESS, HANDSHAKE])
-def test_bytes_of_an_answer_are_counted_and_the_next_call_is_refused(
+def test_the_next_call_is_refused_after_answers_exceed_the_byte_limit(
     harbour: tuple[Harbour, ServerThread], era: str
 ) -> None:
-    with harbour[1].wire() as wire:
-        first = send(wire, era, "ann", "resources/read", {"uri": "harbour://large"})
+    with harbour[1].connect() as client:
+        first = send(client, era, "ann", "resources/read", {"uri": "harbour://large"})
         assert first.status == 200 and 10_000 < len(first.body) < 12_000
-        assert send(wire, era, "ann", "resources/read", {"uri": "harbour://large"}).status == 200
-        refused = send(wire, era, "ann", "resources/read", SMALL)
+        assert send(client, era, "ann", "resources/read", {"uri": "harbour://large"}).status == 200
+        refused = send(client, era, "ann", "resources/read", SMALL)
         assert refused.status == 429
         debt = 2 * len(first.body) - 12_000
         assert abs(int(refused.headers["retry-after"]) - debt * 3600 / 12_000) < 10
-        assert send(wire, era, "bob", "resources/read", SMALL).status == 200
+        assert send(client, era, "bob", "resources/read", SMALL).status == 200
 
 
 @with_limits(Limit(do="call", bytes="1000B/h"))
 @pytest.mark.parametrize("era", [HANDSHAKE])
-def test_messages_before_the_answer_count(harbour: tuple[Harbour, ServerThread], era: str) -> None:
-    with harbour[1].wire() as wire:
-        first = send(wire, era, "ann", "tools/call", {"name": "chatter"})
+def test_messages_before_the_answer_count_towards_the_byte_limit(
+    harbour: tuple[Harbour, ServerThread], era: str
+) -> None:
+    with harbour[1].connect() as client:
+        first = send(client, era, "ann", "tools/call", {"name": "chatter"})
         assert first.status == 200 and len(first.body) > 2000
-        refused = send(wire, era, "ann", "tools/call", {"name": "chatter"})
+        refused = send(client, era, "ann", "tools/call", {"name": "chatter"})
         assert int(refused.headers["retry-after"]) > 3600
 
 
 @with_limits(Limit(parallel=2))
 @pytest.mark.parametrize("era", [STATELESS, HANDSHAKE])
 def test_parallel_calls_are_counted_until_they_end(harbour: tuple[Harbour, ServerThread], era: str) -> None:
-    own, http = harbour
+    controls, http = harbour
     token: dict[str, str | None] = {"authorization": "Bearer ann"}
-    with http.wire() as one, http.wire() as two, http.wire() as three:
-        for wire in (one, two):
-            begin(wire, era, token)
-            assert own.entered.acquire(timeout=10)
-        refused = send_call(three, era, token)
+    with http.connect() as first, http.connect() as second, http.connect() as third:
+        for client in (first, second):
+            send_wait(client, era, token)
+            assert controls.entered.acquire(timeout=10)
+        refused = call_wait(third, era, token)
         assert (refused.status, refused.headers["retry-after"]) == (429, "1")
-        own.gate.set()
-        assert one.reply().status == two.reply().status == 200
-        assert send_call(three, era, token).status == 200
+        controls.gate.set()
+        assert first.reply().status == second.reply().status == 200
+        assert call_wait(third, era, token).status == 200
 
 
-def begin(wire: RawClient, era: str, token: dict[str, str | None]) -> None:
-    """Call the tool that waits."""
-    session = wire.initialize(**token) if era == HANDSHAKE else ""
+def send_wait(client: RawClient, era: str, token: dict[str, str | None]) -> None:
+    """Send a call of the tool `wait`."""
+    session = client.initialize(**token) if era == HANDSHAKE else ""
     if session:
-        wire.send_in_session(session, "tools/call", {"name": "wait"}, **token)
+        client.send_in_session(session, "tools/call", {"name": "wait"}, **token)
     else:
-        wire.stateless("tools/call", {"name": "wait"}, mcp_name="wait", **token)
+        client.send_stateless("tools/call", {"name": "wait"}, mcp_name="wait", **token)
 
 
-def send_call(wire: RawClient, era: str, token: dict[str, str | None]) -> Any:
-    """Call the tool that waits, and return the reply."""
-    begin(wire, era, token)
-    return wire.reply()
+def call_wait(client: RawClient, era: str, token: dict[str, str | None]) -> Any:
+    """Call the tool `wait`, and return the reply."""
+    send_wait(client, era, token)
+    return client.reply()
 
 
 @with_limits(Limit(parallel=1))
-def test_a_watch_takes_no_parallel_call(harbour: tuple[Harbour, ServerThread]) -> None:
+def test_a_watch_does_not_count_as_a_parallel_call(harbour: tuple[Harbour, ServerThread]) -> None:
     token: dict[str, str | None] = {"authorization": "Bearer ann"}
-    with harbour[1].wire() as wire, harbour[1].wire() as other:
-        wire.listen("harbour://small", **token)
+    with harbour[1].connect() as client, harbour[1].connect() as other:
+        client.listen("harbour://small", **token)
         assert other.call("resources/read", SMALL, **token).status == 200
 
 
 @with_limits(Limit(do="call", calls="2/h"), Limit(do="read", calls="2/h"))
-def test_reads_by_a_tool_of_its_own_server_count_once(harbour: tuple[Harbour, ServerThread]) -> None:
+def test_nested_reads_of_a_tool_count_as_one_read(harbour: tuple[Harbour, ServerThread]) -> None:
     token: dict[str, str | None] = {"authorization": "Bearer ann"}
-    with harbour[1].wire() as wire:
-        wire.stateless("tools/call", {"name": "fetch"}, mcp_name="fetch", **token)
-        reply = wire.reply()
+    with harbour[1].connect() as client:
+        client.send_stateless("tools/call", {"name": "fetch"}, mcp_name="fetch", **token)
+        reply = client.reply()
         assert reply.status == 200 and reply.json["result"]["content"][0]["text"] == "read"
-        assert [wire.call("resources/read", SMALL, **token).status for _ in range(2)] == [200, 429]
+        assert [client.call("resources/read", SMALL, **token).status for _ in range(2)] == [200, 429]
 
 
-def test_without_tokens_an_address_has_a_limit() -> None:
+def test_anonymous_callers_are_limited_by_address() -> None:
     with ServerThread(cast("Any", Harbour(Limit(do="read", calls="2/h")).server)) as http:
         statuses = []
         for _ in range(3):
-            with http.wire() as wire:
-                statuses.append(wire.call("resources/read", SMALL).status)
+            with http.connect() as client:
+                statuses.append(client.call("resources/read", SMALL).status)
         assert statuses == [200, 200, 429]
 
 
 def test_a_reload_of_the_policy_keeps_the_counts() -> None:
     harbour = Harbour(Limit(do="read", calls="2/h"))
-    with ServerThread(cast("Any", harbour.server)) as http, http.wire() as wire:
-        assert [wire.call("resources/read", SMALL).status for _ in range(3)] == [200, 200, 429]
+    with ServerThread(cast("Any", harbour.server)) as http, http.connect() as client:
+        assert [client.call("resources/read", SMALL).status for _ in range(3)] == [200, 200, 429]
         allow = [Rule(who="anyone")]
         for limits, status in (
             ([Limit(do="read", calls="2/h"), Limit(calls="9/s")], 429),
@@ -209,14 +212,13 @@ def test_a_reload_of_the_policy_keeps_the_counts() -> None:
         ):
             policy = Policy(allow=allow, limits=limits)
             http.call(lambda policy=policy: setattr(harbour.server, "policy", policy))
-            assert wire.call("resources/read", SMALL).status == status
+            assert client.call("resources/read", SMALL).status == status
 
 
-@looped
-async def test_over_stdio_the_limit_belongs_to_the_user_on_every_connection() -> None:
+async def test_all_stdio_connections_of_the_local_user_share_a_limit() -> None:
     server = Harbour(Limit(who="local", do="read", calls="2/h")).server
     for n in range(3):
-        request = opened(server, "resources/read", SMALL)
+        request = make_request(server, "resources/read", SMALL)
         request.caller = msgspec.structs.replace(request.caller, principal=LOCAL)
         if n < 2:
             await server.handlers["resources/read"](request)
@@ -226,8 +228,7 @@ async def test_over_stdio_the_limit_belongs_to_the_user_on_every_connection() ->
             assert refused.value.data == {"retryAfter": 1800}
 
 
-@looped
-async def test_our_client_retries_after_the_time_that_the_server_names() -> None:
+async def test_the_client_retries_after_the_time_named_by_the_server() -> None:
     server = Harbour(Limit(do=("read", "call"), calls="1/s")).server
     loop = asyncio.get_running_loop()
     with ServerThread(cast("Any", server)) as http:
@@ -236,15 +237,14 @@ async def test_our_client_retries_after_the_time_that_the_server_names() -> None
             for _ in range(2):
                 await client.read_resource("harbour://small", bypass_cache=True)
             assert 1 <= loop.time() - begun < 5
-            assert (await client.call_tool("fetch")).content, "a call that was refused was not served"
+            assert (await client.call_tool("fetch")).content, "the call is retried until it is served"
 
 
 @pytest.mark.parametrize(
     ("limit", "retry", "timeout"),
     [("1/h", Retry(), 60.0), ("1/min", Retry(max_delay=100), 5.0), ("1/s", NEVER, 60.0), ("1/s", Retry(), 0.5)],
 )
-@looped
-async def test_our_client_raises_at_once_if_the_wait_is_too_long(limit: str, retry: Retry, timeout: float) -> None:
+async def test_the_client_raises_at_once_if_the_wait_is_too_long(limit: str, retry: Retry, timeout: float) -> None:
     server = Harbour(Limit(do="read", calls=limit)).server
     loop = asyncio.get_running_loop()
     async with Client(server, retry=retry) as client:
@@ -256,8 +256,7 @@ async def test_our_client_raises_at_once_if_the_wait_is_too_long(limit: str, ret
         assert loop.time() - begun < 0.4
 
 
-@looped
-async def test_a_call_that_must_not_be_repeated_is_not_retried() -> None:
+async def test_a_call_with_retry_false_is_not_retried() -> None:
     server = Harbour(Limit(do="call", calls="1/s")).server
     async with Client(server) as client:
         await client.call_tool("fetch")
@@ -265,41 +264,38 @@ async def test_a_call_that_must_not_be_repeated_is_not_retried() -> None:
             await client.call_tool("fetch", retry=False)
 
 
-@looped
-async def test_without_limits_nothing_is_counted() -> None:
+async def test_requests_are_not_counted_without_limits() -> None:
     server = Harbour().server
     server.policy = Policy(allow=[Rule(who="anyone")])
-    request = opened(server, "resources/read", SMALL)
+    request = make_request(server, "resources/read", SMALL)
     await server.handlers["resources/read"](request)
     assert request.usage is None and request.on_answer == ()
 
 
 @with_limits(Limit(do="read", calls="1/h"))
-def test_a_refusal_is_delayed_without_delaying_others(harbour: tuple[Harbour, ServerThread]) -> None:
+def test_a_refusal_is_delayed_without_delaying_other_callers(harbour: tuple[Harbour, ServerThread]) -> None:
     ann: dict[str, str | None] = {"authorization": "Bearer ann"}
     bob: dict[str, str | None] = {"authorization": "Bearer bob"}
-    with harbour[1].wire() as wire, harbour[1].wire() as other:
-        assert wire.call("resources/read", SMALL, **ann).status == 200
+    with harbour[1].connect() as client, harbour[1].connect() as other:
+        assert client.call("resources/read", SMALL, **ann).status == 200
         begun = time.monotonic()
-        wire.stateless("resources/read", SMALL, **ann)
+        client.send_stateless("resources/read", SMALL, **ann)
         assert other.call("resources/read", SMALL, **bob).status == 200
         answered = time.monotonic() - begun
-        assert wire.reply().status == 429
+        assert client.reply().status == 429
         assert time.monotonic() - begun >= max(HOLD_BACK_SECONDS[0] - 0.01, answered)
 
 
-@looped
 async def test_the_number_of_delayed_refusals_is_bounded() -> None:
     calls = OpenCalls(cast("Any", Harbour().server), HttpLimits())
     waiting = [asyncio.ensure_future(calls.hold_back()) for _ in range(MAX_HELD_BACK)]
     await asyncio.sleep(0)
-    begun = time.monotonic()
     await calls.hold_back()
-    assert time.monotonic() - begun < HOLD_BACK_SECONDS[0] / 2
-    for one in waiting:
-        one.cancel()
+    assert not any(task.done() for task in waiting)
+    for task in waiting:
+        task.cancel()
     await asyncio.wait(waiting)
-    one_more = asyncio.ensure_future(calls.hold_back())
+    extra = asyncio.ensure_future(calls.hold_back())
     await asyncio.sleep(0)
-    assert not one_more.done()
-    one_more.cancel()
+    assert not extra.done()
+    extra.cancel()

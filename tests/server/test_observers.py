@@ -1,4 +1,4 @@
-"""Observers see every request once: its outcome, the size of its answer, and what its handler read."""
+"""Observers are notified of every request once: its outcome, the size of its answer, and the reads of its handler."""
 
 from __future__ import annotations
 
@@ -7,36 +7,42 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
+from tests.server.driving import initialize_params
 from wharfinger import Client, Context, Server
+from wharfinger.auth import static_token
 from wharfinger.errors import Overloaded, PermissionDenied, ResourceNotFound
 from wharfinger.policy import Policy
 from wharfinger.protocol.observing import Observation, Refusal
 from wharfinger.protocol.request import Request
+from wharfinger.server import Content
 from wharfinger.transports.http_server.app import HttpApp
 from wharfinger.transports.stream_server import StreamServer
 
 
-class Seen:
-    """Records its calls."""
+class RecordingObserver:
+    """An observer that records its notifications."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, str, str, int, str]] = []
         self.searches: list[tuple[str, int]] = []
         self.refusals: list[Refusal] = []
         self.watches: list[tuple[list[str], list[str]]] = []
-        self.ends: list[list[str]] = []
+        self.unwatched_uris: list[list[str]] = []
         self.began_count = 0
-        self.refusing = False
+        self.refuses = False
 
-    def began(self, seen: Observation) -> None:
+    def began(self, observation: Observation) -> None:
         self.began_count += 1
-        if self.refusing:
+        if self.refuses:
             raise Overloaded("not now")
 
-    def ended(self, seen: Observation) -> None:
-        self.rows.append((seen.request.method, seen.target, seen.outcome, seen.size, seen.outer))
+    def ended(self, observation: Observation) -> None:
+        self.rows.append(
+            (observation.request.method, observation.target, observation.outcome, observation.size, observation.outer)
+        )
 
     def searched(self, request: Request, words: str, hits: int) -> None:
         self.searches.append((words, hits))
@@ -45,7 +51,7 @@ class Seen:
         self.watches.append((list(uris), list(refused)))
 
     def unwatched(self, request: Request, uris: Sequence[str]) -> None:
-        self.ends.append(list(uris))
+        self.unwatched_uris.append(list(uris))
 
     def refused(self, refusal: Refusal) -> None:
         self.refusals.append(refusal)
@@ -53,7 +59,7 @@ class Seen:
     async def start(self) -> None: ...
     async def close(self) -> None: ...
 
-    def of(self, method: str) -> list[tuple[str, str, int, str]]:
+    def rows_of(self, method: str) -> list[tuple[str, str, int, str]]:
         return [row[1:] for row in self.rows if row[0] == method]
 
 
@@ -87,22 +93,22 @@ def harbour() -> Server:
     return server
 
 
-async def call(server: Server, *names: tuple[str, dict[str, Any]]) -> None:
+async def call_tools(server: Server, *calls: tuple[str, dict[str, Any]]) -> None:
     async with Client(server) as client:
-        for name, arguments in names:
+        for name, arguments in calls:
             try:
                 await client.call_tool(name, arguments)
-            except Exception:  # this test is about the observer
+            except Exception:  # the tests check what the observer received
                 continue
 
 
-def test_a_server_without_observers_has_the_handlers_themselves() -> None:
+def test_handlers_are_wrapped_only_while_there_are_observers() -> None:
     server = harbour()
     before = dict(server.handlers)
-    seen = Seen()
-    server.observers.add(seen)
+    observer = RecordingObserver()
+    server.observers.add(observer)
     assert all(server.handlers[name] is not before[name] for name in before)
-    server.observers.remove(seen)
+    server.observers.remove(observer)
     assert {name: handler.__qualname__ for name, handler in server.handlers.items()} == {
         name: handler.__qualname__ for name, handler in before.items()
     }
@@ -112,114 +118,126 @@ def test_a_server_without_observers_has_the_handlers_themselves() -> None:
     ("name", "outcome"),
     [("repeat", "allowed"), ("broken", "failed"), ("forbidden", "failed"), ("busy", "limited"), ("none", "failed")],
 )
-def test_the_outcome_of_a_call_is_seen_once(name: str, outcome: str) -> None:
-    server, seen = harbour(), Seen()
-    server.observers.add(seen)
-    asyncio.run(call(server, (name, {"uri": "notes://today"} if name == "repeat" else {})))
-    ((target, what, size, outer),) = seen.of("tools/call")
-    assert (target, what, outer) == (name, outcome, "")
+def test_the_outcome_of_a_call_is_observed_once(name: str, outcome: str) -> None:
+    server, observer = harbour(), RecordingObserver()
+    server.observers.add(observer)
+    asyncio.run(call_tools(server, (name, {"uri": "notes://today"} if name == "repeat" else {})))
+    ((target, observed_outcome, size, outer),) = observer.rows_of("tools/call")
+    assert (target, observed_outcome, outer) == (name, outcome, "")
     assert size > 20
 
 
-def test_reads_of_a_handler_are_seen_with_the_size_of_their_contents() -> None:
-    server, seen = harbour(), Seen()
-    server.observers.add(seen)
-    asyncio.run(call(server, ("repeat", {"uri": "notes://today"}), ("repeat", {"uri": "notes://none"})))
-    assert seen.of("resources/read") == [
+def test_reads_of_a_handler_are_observed_with_the_size_of_their_contents() -> None:
+    server, observer = harbour(), RecordingObserver()
+    server.observers.add(observer)
+    asyncio.run(call_tools(server, ("repeat", {"uri": "notes://today"}), ("repeat", {"uri": "notes://none"})))
+    assert observer.rows_of("resources/read") == [
         ("notes://today", "allowed", 4, "tools/call"),
         ("notes://none", "failed", 0, "tools/call"),
     ]
 
 
-def test_reads_of_a_mounted_server_are_seen_by_the_outer_server() -> None:
-    whole, seen = Server("whole"), Seen()
+@pytest.mark.parametrize(
+    ("contents", "size"),
+    [(b"\xff\0\1", 3), ("skær", 5), ("\ud800", 3), ([Content("æ"), Content(b"\xff\xfe"), Content("")], 4)],
+)
+def test_the_size_of_a_read_counts_the_bytes_of_all_contents(contents: Any, size: int) -> None:
+    server, observer = harbour(), RecordingObserver()
+    server.resources.add("notes://sizes", lambda: contents)
+    server.observers.add(observer)
+    asyncio.run(call_tools(server, ("repeat", {"uri": "notes://sizes"})))
+    assert [row[2] for row in observer.rows_of("resources/read")] == [size]
+
+
+def test_reads_in_a_mounted_server_are_observed_by_its_parent() -> None:
+    whole, observer = Server("whole"), RecordingObserver()
     whole.include(harbour(), prefix="part")
-    whole.observers.add(seen)
-    asyncio.run(call(whole, ("part_repeat", {"uri": "notes://today"})))
-    assert seen.of("tools/call")[0][:2] == ("part_repeat", "allowed")
-    assert seen.of("resources/read") == [("notes://today", "allowed", 4, "tools/call")]
+    whole.observers.add(observer)
+    asyncio.run(call_tools(whole, ("part_repeat", {"uri": "notes://today"})))
+    assert observer.rows_of("tools/call")[0][:2] == ("part_repeat", "allowed")
+    assert observer.rows_of("resources/read") == [("notes://today", "allowed", 4, "tools/call")]
 
 
-def test_observers_of_a_mounted_server_and_of_its_parent_each_see_a_request_once() -> None:
-    whole, part, first, second = Server("whole"), harbour(), Seen(), Seen()
+def test_observers_of_a_mounted_server_and_its_parent_each_observe_a_request_once() -> None:
+    whole, part, first, second = Server("whole"), harbour(), RecordingObserver(), RecordingObserver()
     whole.include(part)
     whole.observers.add(first)
     part.observers.add(second)
-    asyncio.run(call(whole, ("repeat", {"uri": "notes://today"})))
-    for seen in (first, second):
-        assert len(seen.of("tools/call")) == 1
-        assert seen.of("resources/read") == [("notes://today", "allowed", 4, "tools/call")]
+    asyncio.run(call_tools(whole, ("repeat", {"uri": "notes://today"})))
+    for observer in (first, second):
+        assert len(observer.rows_of("tools/call")) == 1
+        assert observer.rows_of("resources/read") == [("notes://today", "allowed", 4, "tools/call")]
 
 
-def test_a_search_is_seen_with_its_hits() -> None:
-    server, seen = harbour(), Seen()
-    server.observers.add(seen)
-    asyncio.run(call(server, ("find", {"word": "today"}), ("find", {"word": "storm"})))
-    assert seen.searches == [("today", 1), ("storm", 0)]
+def test_a_search_is_observed_with_its_number_of_hits() -> None:
+    server, observer = harbour(), RecordingObserver()
+    server.observers.add(observer)
+    asyncio.run(call_tools(server, ("find", {"word": "today"}), ("find", {"word": "storm"})))
+    assert observer.searches == [("today", 1), ("storm", 0)]
 
 
-def test_a_refusal_by_the_policy_is_seen_with_its_rule() -> None:
-    server, seen = harbour(), Seen()
+def test_a_refusal_by_the_policy_is_observed_with_its_rule() -> None:
+    server = harbour()
     server.policy = Policy.from_toml(
         '[[allow]]\nwho = "anyone"\nwhat = ["tool:*"]\n[[deny]]\nwho = "anyone"\nwhat = ["notes://**"]'
     )
     decisions: list[Any] = []
 
-    class Rules(Seen):
-        def ended(self, seen: Observation) -> None:
-            super().ended(seen)
-            decisions.append(seen.request.decision)
+    class DecisionRecorder(RecordingObserver):
+        def ended(self, observation: Observation) -> None:
+            super().ended(observation)
+            decisions.append(observation.request.decision)
 
-    seen = Rules()
-    server.observers.add(seen)
-    asyncio.run(call(server, ("repeat", {"uri": "notes://today"})))
-    assert seen.of("resources/read") == [("notes://today", "refused", 0, "tools/call")]
+    observer = DecisionRecorder()
+    server.observers.add(observer)
+    asyncio.run(call_tools(server, ("repeat", {"uri": "notes://today"})))
+    assert observer.rows_of("resources/read") == [("notes://today", "refused", 0, "tools/call")]
     assert not decisions[-2].allowed
     assert decisions[-2].rule
     assert decisions[-1].allowed  # the call itself
 
 
-def test_a_refusing_observer_is_called_first_and_sees_the_end() -> None:
-    server, seen = harbour(), Seen()
-    seen.refusing = True
-    server.observers.add(seen)
-    called: list[str] = []
+def test_an_observer_can_refuse_a_request_before_middleware_runs() -> None:
+    server, observer = harbour(), RecordingObserver()
+    observer.refuses = True
+    server.observers.add(observer)
+    methods: list[str] = []
 
-    async def around(request: Request, next: Any) -> Any:
-        called.append(request.method)
+    async def record_method(request: Request, next: Any) -> Any:
+        methods.append(request.method)
         return await next(request)
 
-    server.methods.add_middleware(around)
+    server.methods.add_middleware(record_method)
     with pytest.raises(Exception, match="not now"):
-        asyncio.run(call(server, ("repeat", {"uri": "notes://today"})))
-    assert called == []
-    assert {row[2] for row in seen.rows} == {"limited"}
+        asyncio.run(call_tools(server, ("repeat", {"uri": "notes://today"})))
+    assert methods == []
+    assert {row[2] for row in observer.rows} == {"limited"}
 
 
-def test_an_observer_that_fails_changes_no_answer(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_of_an_observer_is_logged_and_does_not_change_the_answer(caplog: pytest.LogCaptureFixture) -> None:
     server = harbour()
 
-    class Broken(Seen):
-        def began(self, seen: Observation) -> None:
+    class FailingObserver(RecordingObserver):
+        def began(self, observation: Observation) -> None:
             raise RuntimeError("began")
 
-        def ended(self, seen: Observation) -> None:
+        def ended(self, observation: Observation) -> None:
             raise RuntimeError("ended")
 
-    server.observers.add(Broken())
+    server.observers.add(FailingObserver())
 
     async def read() -> str:
         async with Client(server) as client:
             return (await client.read_resource("notes://today")).contents[0].text or ""
 
     assert asyncio.run(read()) == "calm"
-    assert "Broken failed" in caplog.text
+    assert "FailingObserver failed" in caplog.text
     assert "ended failed" in caplog.text
 
 
-def test_a_cancelled_request_is_seen() -> None:
-    server, seen = harbour(), Seen()
-    server.observers.add(seen)
+def test_a_cancelled_request_is_observed() -> None:
+    server, observer = harbour(), RecordingObserver()
+    server.observers.add(observer)
 
     async def run() -> None:
         started, stopped = asyncio.Event(), asyncio.Event()
@@ -241,10 +259,10 @@ def test_a_cancelled_request_is_seen() -> None:
             await stopped.wait()
 
     asyncio.run(asyncio.wait_for(run(), 10))
-    assert seen.of("tools/call") == [("endless", "cancelled", 0, "")]
+    assert observer.rows_of("tools/call") == [("endless", "cancelled", 0, "")]
 
 
-async def http(app: HttpApp, body: bytes, *headers: tuple[bytes, bytes]) -> int:
+async def post(app: HttpApp, body: bytes, *headers: tuple[bytes, bytes]) -> int:
     """Send a POST, and return the status of its answer."""
     events: list[Any] = []
 
@@ -264,44 +282,36 @@ async def http(app: HttpApp, body: bytes, *headers: tuple[bytes, bytes]) -> int:
 
 
 def test_http_requests_without_a_token_or_a_valid_message_are_observed() -> None:
-    from wharfinger.auth import static_token
-
-    server, seen = harbour(), Seen()
-    server.observers.add(seen)
+    server, observer = harbour(), RecordingObserver()
+    server.observers.add(observer)
 
     async def run() -> list[int]:
         app = HttpApp(server, verify=static_token("0123456789abcdef"))
         token = (b"authorization", b"Bearer 0123456789abcdef")
         statuses = [
-            await http(app, b"{}", (b"mcp-method", b"resources/read"), (b"mcp-name", b"notes://today")),
-            await http(app, b"nonsense", token),
-            await http(app, json.dumps({"jsonrpc": "2.0", "id": 1, "method": "no/such", "params": {}}).encode(), token),
+            await post(app, b"{}", (b"mcp-method", b"resources/read"), (b"mcp-name", b"notes://today")),
+            await post(app, b"nonsense", token),
+            await post(app, json.dumps({"jsonrpc": "2.0", "id": 1, "method": "no/such", "params": {}}).encode(), token),
         ]
         await app.aclose(0)
         return statuses
 
     statuses = asyncio.run(run())
-    assert [refusal.error.http_status for refusal in seen.refusals] == statuses
+    assert [refusal.error.http_status for refusal in observer.refusals] == statuses
     assert statuses[0] == 401
-    assert (seen.refusals[0].method, seen.refusals[0].target, seen.refusals[0].address) == (
+    assert (observer.refusals[0].method, observer.refusals[0].target, observer.refusals[0].address) == (
         "resources/read",
         "notes://today",
         "10.1.2.3",
     )
-    assert seen.refusals[1].principal.subject == "token"
-    assert seen.rows == []
+    assert observer.refusals[1].principal.subject == "token"
+    assert observer.rows == []
 
 
-def test_requests_beyond_the_limit_of_a_stream_are_seen() -> None:
-    import dataclasses
-
-    import msgspec
-
-    server, seen = harbour(), Seen()
-    server.observers.add(seen)
-    limits: Any = server.limits
-    replace = msgspec.structs.replace if isinstance(limits, msgspec.Struct) else dataclasses.replace
-    server.limits = replace(limits, in_flight=0)
+def test_requests_over_the_limit_of_a_stream_are_observed() -> None:
+    server, observer = harbour(), RecordingObserver()
+    server.observers.add(observer)
+    server.limits = msgspec.structs.replace(server.limits, in_flight=0)
 
     async def run() -> None:
         stream = StreamServer(server)
@@ -310,12 +320,12 @@ def test_requests_beyond_the_limit_of_a_stream_are_seen() -> None:
         await stream.ended
 
     asyncio.run(run())
-    assert [refusal.error.http_status for refusal in seen.refusals] == [503]
+    assert [refusal.error.http_status for refusal in observer.refusals] == [503]
 
 
-def test_missing_resources_are_failures_and_not_refusals() -> None:
-    server, seen = harbour(), Seen()
-    server.observers.add(seen)
+def test_a_missing_resource_is_observed_as_a_failure_and_not_as_a_refusal() -> None:
+    server, observer = harbour(), RecordingObserver()
+    server.observers.add(observer)
 
     async def run() -> None:
         async with Client(server) as client:
@@ -323,42 +333,41 @@ def test_missing_resources_are_failures_and_not_refusals() -> None:
                 await client.read_resource("notes://none")
 
     asyncio.run(run())
-    assert [row[:2] for row in seen.of("resources/read")] == [("notes://none", "failed")]
+    assert [row[:2] for row in observer.rows_of("resources/read")] == [("notes://none", "failed")]
 
 
-def test_watches_are_seen_when_they_begin_and_end() -> None:
-    server, seen = harbour(), Seen()
-    server.observers.add(seen)
+def test_watches_are_observed_when_they_begin_and_end() -> None:
+    server, observer = harbour(), RecordingObserver()
+    server.observers.add(observer)
 
     async def run() -> None:
         async with Client(server) as client, client.watch("notes://today"):
-            assert seen.watches == [(["notes://today"], [])]
-            assert seen.of("subscriptions/listen") == []
+            assert observer.watches == [(["notes://today"], [])]
+            assert observer.rows_of("subscriptions/listen") == []
 
     asyncio.run(run())
-    assert [row[0] for row in seen.of("subscriptions/listen")] == [""]
+    assert [row[0] for row in observer.rows_of("subscriptions/listen")] == [""]
 
 
 def test_the_end_of_a_session_is_observed_as_the_end_of_its_watches() -> None:
-    server, seen = harbour(), Seen()
-    server.observers.add(seen)
+    server, observer = harbour(), RecordingObserver()
+    server.observers.add(observer)
 
     async def run() -> None:
         stream = StreamServer(server)
         await server.start()
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
         for message in (
-            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_params("2025-11-25")},
             {"jsonrpc": "2.0", "method": "notifications/initialized"},
             {"jsonrpc": "2.0", "id": 2, "method": "resources/subscribe", "params": {"uri": "notes://today"}},
         ):
             stream.data_received(json.dumps(message).encode() + b"\n")
-        while not seen.of("resources/subscribe"):
+        while not observer.rows_of("resources/subscribe"):
             await asyncio.sleep(0)
         stream.connection_lost(None)
         await stream.ended
         await server.close()
 
     asyncio.run(asyncio.wait_for(run(), 10))
-    assert seen.of("resources/subscribe")[0][:2] == ("notes://today", "allowed")
-    assert seen.ends == [["notes://today"]]
+    assert observer.rows_of("resources/subscribe")[0][:2] == ("notes://today", "allowed")
+    assert observer.unwatched_uris == [["notes://today"]]

@@ -1,4 +1,4 @@
-"""A policy in a file: read again while the server runs, and kept if the new one cannot be used."""
+"""A policy file is reloaded while the server runs. The old policy is kept if the new file is invalid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from wharfinger import Client, Server
-from wharfinger.auth import StaticTokens, TokenAuth, create_token
+from wharfinger.auth import IntrospectionVerifier, StaticTokens, TokenAuth, create_token
 from wharfinger.errors import RemoteResourceNotFound
 from wharfinger.policy import Policy, UnusablePolicy
 from wharfinger.sources import files
@@ -19,23 +19,23 @@ from wharfinger.sources import files
 ALLOW = '[[allow]]\nwho = "local"\nwhat = "note://{name}"\n'
 
 
-def notes(policy: Path) -> Server:
+def notes_server(policy: Path) -> Server:
     server = Server("notes", policy=policy)
     server.resource("note://a")(lambda: "a")
     server.resource("note://b")(lambda: "b")
     return server
 
 
-def write(file: Path, text: str) -> None:
-    """Replace a file as editors and configuration managers do."""
+def replace_file(file: Path, text: str) -> None:
+    """Replace a file by a rename, as editors and configuration managers do."""
     new = file.with_suffix(".new")
     new.write_text(text)
     os.replace(new, file)
 
 
-async def until(done: Callable[[], object]) -> None:
+async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(10):
-        while not done():
+        while not condition():
             await asyncio.sleep(0.02)
 
 
@@ -46,26 +46,25 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-async def readable(client: Client) -> list[str]:
-    found: list[str] = []
+async def readable_uris(client: Client) -> list[str]:
+    uris: list[str] = []
     for uri in ("note://a", "note://b"):
         try:
             await client.read_resource(uri)
         except RemoteResourceNotFound:
             continue
-        found.append(uri)
-    return found
+        uris.append(uri)
+    return uris
 
 
-@pytest.mark.anyio
 async def test_a_changed_file_applies_from_the_next_request_without_a_restart(file: Path) -> None:
-    server = notes(file)
+    server = notes_server(file)
     async with Client(server, cache=False) as client:
-        assert await readable(client) == ["note://a"]
+        assert await readable_uris(client) == ["note://a"]
         old = server.policy
-        write(file, ALLOW.format(name="b"))
+        replace_file(file, ALLOW.format(name="b"))
         await until(lambda: server.policy is not old)
-        assert await readable(client) == ["note://b"]
+        assert await readable_uris(client) == ["note://b"]
 
 
 @pytest.mark.parametrize(
@@ -73,27 +72,25 @@ async def test_a_changed_file_applies_from_the_next_request_without_a_restart(fi
     [("[[allow", "policy.toml"), ('[[allow]]\nwhoo = "anyone"', "allow 1: "),
      ('[[test]]\nas = "local"\nallow = "read note://b"', "test 1 fails"), (None, "cannot be read")],
 )  # fmt: skip
-@pytest.mark.anyio
 async def test_the_old_policy_is_kept_if_the_new_one_is_invalid(
     file: Path, text: str | None, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = notes(file)
+    server = notes_server(file)
     async with Client(server, cache=False) as client:
         old = server.policy
         if text is None:
             file.unlink()
         else:
-            write(file, text)
+            replace_file(file, text)
         await server.reload()
         assert server.policy is old
-        assert await readable(client) == ["note://a"]
+        assert await readable_uris(client) == ["note://a"]
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
     assert "The old policy stays" in caplog.text
     assert reason in caplog.text
 
 
-@pytest.mark.anyio
-async def test_a_failing_test_about_roots_stops_the_start_and_keeps_the_old_policy_on_a_reload(tmp_path: Path) -> None:
+async def test_a_failing_policy_test_prevents_the_start_and_keeps_the_old_policy_on_reload(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("a")
     file = tmp_path / "policy.toml"
@@ -107,7 +104,9 @@ async def test_a_failing_test_about_roots_stops_the_start_and_keeps_the_old_poli
     server.policy = file
     await server.start()
     old = server.policy
-    write(file, '[[allow]]\nwho = "local"\nroots = "gone"\n[[test]]\nas = "local"\nallow = "read file:///docs/a.md"\n')
+    replace_file(
+        file, '[[allow]]\nwho = "local"\nroots = "gone"\n[[test]]\nas = "local"\nallow = "read file:///docs/a.md"\n'
+    )
     await server.reload()
     assert server.policy is not None
     assert old is not None
@@ -115,47 +114,44 @@ async def test_a_failing_test_about_roots_stops_the_start_and_keeps_the_old_poli
     await server.close()
 
 
-@pytest.mark.anyio
 async def test_tokens_are_verified_again_after_a_reload(file: Path, tmp_path: Path) -> None:
     token, _ = create_token(tmp_path / "tokens.json", "ann")
     tokens = StaticTokens(tmp_path / "tokens.json")
-    verified: list[str] = []
+    verified_tokens: list[str] = []
     verify = tokens.verify
 
-    async def count(token: str) -> object:
-        verified.append(token)
+    async def record_token(token: str) -> object:
+        verified_tokens.append(token)
         return await verify(token)
 
-    tokens.verify = count  # type: ignore[method-assign,assignment]
-    server, auth = notes(file), TokenAuth(tokens)
+    tokens.verify = record_token  # type: ignore[method-assign,assignment]
+    server, auth = notes_server(file), TokenAuth(tokens)
     server.asgi(auth=auth)
 
-    async def call() -> None:
-        found = auth.authenticate("POST", "https://a.example/mcp", {b"authorization": f"Bearer {token}".encode()})
-        if asyncio.iscoroutine(found):
-            await found
+    async def authenticate() -> None:
+        principal = auth.authenticate("POST", "https://a.example/mcp", {b"authorization": f"Bearer {token}".encode()})
+        if asyncio.iscoroutine(principal):
+            await principal
 
     for _ in range(2):
-        await call()
-    assert len(verified) == 1
-    write(file, ALLOW.format(name="b"))
+        await authenticate()
+    assert len(verified_tokens) == 1
+    replace_file(file, ALLOW.format(name="b"))
     await server.reload()
-    await call()
-    assert len(verified) == 2
+    await authenticate()
+    assert len(verified_tokens) == 2
 
 
 def test_a_rule_without_an_issuer_is_refused_if_two_kinds_of_tokens_are_trusted(tmp_path: Path) -> None:
-    from wharfinger.auth import IntrospectionVerifier
-
     create_token(tmp_path / "tokens.json", "ann")
     other = IntrospectionVerifier(
         "https://id.example/introspect", issuer="https://id.example", client_id="c", client_secret="s"
     )
     auth = TokenAuth(StaticTokens(tmp_path / "tokens.json"), other)
-    for issuer, fits in ((None, False), ("https://id.example", True), ("", True), ("https://other.example", False)):
+    for issuer, accepted in ((None, False), ("https://id.example", True), ("", True), ("https://other.example", False)):
         rule = "" if issuer is None else f'issuer = "{issuer}"\n'
         server = Server("office", policy=Policy.from_toml(f'[[allow]]\nwho = "sub:ann"\n{rule}'))
-        if fits:
+        if accepted:
             server.asgi(auth=auth)
         else:
             with pytest.raises(UnusablePolicy, match="allow 1: this server"):

@@ -18,7 +18,7 @@ from wharfinger.source import Source
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """`data` and `data-evil` side by side, with a folder and a link to it."""
+    """`data` and `data-evil` side by side, and a link to the folder `data/sub`."""
     for folder in ("data/sub", "data/sub-evil", "data-evil", "other"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "a.md").write_text("a")
@@ -32,13 +32,13 @@ def tree(tmp_path: Path) -> Path:
      ("link", ["file:///data/sub/**"]), ("data/../data/sub/.", ["file:///data/sub/**"]), ("data-evil", []),
      ("other", []), ("dat", []), ("data/new", ["file:///data/new/**"])],
 )  # fmt: skip
-def test_a_directory_in_roots_matches_what_is_published_of_it(
+def test_a_directory_in_roots_becomes_patterns_of_its_published_uris(
     tree: Path, directory: str, expected: Sequence[str]
 ) -> None:
     assert patterns_in(str(tree / directory), [sources.files(tree / "data")]) == expected
 
 
-def test_every_source_that_publishes_the_directory_is_found(tree: Path) -> None:
+def test_each_source_that_publishes_the_directory_adds_its_patterns(tree: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tree / "data")], check=True)
     published: list[Source] = [
         sources.files(tree / "data", label="d"), sources.files(tree / "data" / "sub", label="s"),
@@ -56,7 +56,7 @@ def test_names_with_special_characters_match_only_themselves(tree: Path) -> None
         (tree / "data" / name).mkdir()
         (tree / "data" / name / "f").write_text("x")
     folder = sources.files(tree / "data")
-    uris = [one.uri for one in folder.page(None, 100)[0]]
+    uris = [resource.uri for resource in folder.page(None, 100)[0]]
     for name in ("a*b", "aXb", "ø %41", os.fsdecode(b"\xff")):
         policy = Policy(allow=[Rule(who="anyone", roots=str(tree / "data" / name))])
         bound = policy.bind_roots(lambda directory: patterns_in(directory, [folder]))
@@ -66,7 +66,7 @@ def test_names_with_special_characters_match_only_themselves(tree: Path) -> None
         assert folder.read(file).contents[0].text == "x"
 
 
-def test_roots_are_bound_again_when_a_source_is_added_here_or_to_a_mounted_server(tree: Path) -> None:
+def test_roots_apply_to_a_source_added_later_to_a_mounted_server(tree: Path) -> None:
     server, part = Server("office", policy=Policy(allow=[Rule(who="anyone", roots=[str(tree / "data")])])), Server("p")
     server.include(part)
     assert server.policy is not None
@@ -74,4 +74,4 @@ def test_roots_are_bound_again_when_a_source_is_added_here_or_to_a_mounted_serve
     before = server.policy.version
     part.include(sources.files(tree / "data"))
     assert server.policy.access(ANONYMOUS).allows("read", "file:///data/sub/a.md")
-    assert server.policy.version != before, "cursors of lists that showed less are refused"
+    assert server.policy.version != before, "cursors of the previous lists are refused"

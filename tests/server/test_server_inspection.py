@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 
-from tests.server.driving import looped
 from wharfinger import Client, Server
 from wharfinger.errors import MethodNotFound, PermissionDenied, RemoteError, ResourceNotFound, WharfingerError
 from wharfinger.policy import Policy, Rule
@@ -31,39 +31,36 @@ def make_server(policy: Policy | None = None, **options: str) -> Server:
     return server
 
 
-@looped
 async def test_without_a_policy_the_operator_sees_everything_and_callers_see_nothing() -> None:
     server = make_server()
-    alone, shared = ServerInspection(server), ServerInspection(server, shared=True)
+    unshared, shared = ServerInspection(server), ServerInspection(server, shared=True)
     async with Client(server) as client:
         await client.read_resource("note://public/a")
         async with client.watch("note://secret/b"):
-            assert [(one.uri, one.watchers) for one in alone.watchers(ANONYMOUS)] == [("note://secret/b", 1)]
+            assert [(row.uri, row.watchers) for row in unshared.watchers(ANONYMOUS)] == [("note://secret/b", 1)]
             assert shared.watchers(BOB) == []
-    assert "note://public/a" in [one.target for one in alone.recent(ANONYMOUS)]
+    assert "note://public/a" in [entry.target for entry in unshared.recent(ANONYMOUS)]
     assert shared.recent(BOB) == []
     with pytest.raises(PermissionDenied, match="no policy"):
-        alone.view_as(ANONYMOUS, BOB)
+        unshared.view_as(ANONYMOUS, BOB)
 
 
-@looped
 async def test_with_a_policy_only_an_administrator_sees_anything() -> None:
     server = make_server(Policy(allow=[ADMIN, READER]))
     inspection = ServerInspection(server)
     async with Client(MemoryTarget(server, BOB)) as client, client.watch("note://public/a"):
         await client.read_resource("note://public/a")
         assert (inspection.allows(ANN), inspection.allows(BOB), inspection.allows(ANONYMOUS)) == (True, False, False)
-        assert [(one.uri, one.principals) for one in inspection.watchers(ANN)] == [("note://public/a", ("bob",))]
+        assert [(row.uri, row.principals) for row in inspection.watchers(ANN)] == [("note://public/a", ("bob",))]
         assert inspection.watchers(BOB) == inspection.recent(BOB) == []
     assert ("resources/read", "note://public/a", "bob", "allowed") in [
-        (one.method, one.target, one.principal, one.outcome) for one in inspection.recent(ANN)
+        (entry.method, entry.target, entry.principal, entry.outcome) for entry in inspection.recent(ANN)
     ]
     with pytest.raises(PermissionDenied):
         inspection.view_as(BOB, ANN)
 
 
-@looped
-async def test_a_denial_of_inspect_hides_its_targets() -> None:
+async def test_a_deny_rule_for_inspect_hides_its_targets() -> None:
     policy = Policy(
         allow=[ADMIN, Rule(who="sub:bob")], deny=[Rule(who="sub:ann", do="inspect", what="note://secret/**")]
     )
@@ -72,21 +69,20 @@ async def test_a_denial_of_inspect_hides_its_targets() -> None:
     async with Client(MemoryTarget(server, BOB)) as client:
         await client.read_resource("note://secret/b")
         await client.read_resource("note://public/a")
-    targets = [one.target for one in inspection.recent(ANN)]
+    targets = [entry.target for entry in inspection.recent(ANN)]
     assert "note://public/a" in targets and "note://secret/b" not in targets
     async with Client(inspection.view_as(ANN, BOB)) as view:
-        assert [one.uri for one in await view.list_resources()] == ["note://public/a"]
+        assert [resource.uri for resource in await view.list_resources()] == ["note://public/a"]
         with pytest.raises(ResourceNotFound):
             await view.read_resource("note://secret/b")
 
 
-@looped
-async def test_a_view_lists_what_the_principal_lists_and_only_reads(tmp_path: Path) -> None:
+async def test_a_view_shows_the_lists_of_its_principal_and_is_read_only(tmp_path: Path) -> None:
     server = make_server(Policy(allow=[ADMIN, READER]), audit=str(tmp_path / "audit.jsonl"))
     inspection = ServerInspection(server)
-    async with Client(inspection.view_as(ANN, BOB)) as view, Client(MemoryTarget(server, BOB)) as own:
-        assert await view.list_resources() == await own.list_resources()
-        assert await view.list_tools() == await own.list_tools() == []
+    async with Client(inspection.view_as(ANN, BOB)) as view, Client(MemoryTarget(server, BOB)) as client:
+        assert await view.list_resources() == await client.list_resources()
+        assert await view.list_tools() == await client.list_tools() == []
         assert (await view.read_resource("note://public/a")).text == "text"
         with pytest.raises(ResourceNotFound):
             await view.read_resource("note://secret/b")
@@ -99,7 +95,16 @@ async def test_a_view_lists_what_the_principal_lists_and_only_reads(tmp_path: Pa
     assert sum('"target":"note://public/a"' in line and '"inspector":"ann"' in line for line in lines) == 1
 
 
-@looped
+@pytest.mark.parametrize("has_prompts", [False, True])
+async def test_a_view_declares_prompts_only_if_the_server_has_any(has_prompts: bool) -> None:
+    server = make_server(Policy(allow=[ADMIN, READER]))
+    if has_prompts:
+        server.prompts.add(lambda: "text", name="greet")
+    async with Client(ServerInspection(server).view_as(ANN, BOB)) as view:
+        capabilities = view.capabilities
+        assert (capabilities.prompts is not UNSET, capabilities.tools is not UNSET) == (has_prompts, True)
+
+
 async def test_a_view_ends_when_the_policy_no_longer_allows_it() -> None:
     server = make_server(Policy(allow=[ADMIN, READER]))
     inspection = ServerInspection(server)
@@ -110,8 +115,7 @@ async def test_a_view_ends_when_the_policy_no_longer_allows_it() -> None:
             await view.read_resource("note://public/a")
 
 
-@looped
-async def test_only_the_last_200_requests_are_kept() -> None:
+async def test_only_the_latest_requests_are_kept() -> None:
     server = make_server()
     inspection = ServerInspection(server)
     async with Client(server, cache=False) as client:
@@ -119,4 +123,4 @@ async def test_only_the_last_200_requests_are_kept() -> None:
             await client.list_tools()
     recent = inspection.recent(ANONYMOUS)
     assert len(recent) == MAX_RECENT
-    assert {one.method for one in recent} == {"tools/list"}
+    assert {entry.method for entry in recent} == {"tools/list"}

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from tests.server.driving import ask, looped, opened
+from tests.server.driving import ask, make_request
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, Overloaded, ResourceNotFound
 from wharfinger.protocol.breaker import BreakerState
 from wharfinger.server.app import Server
-from wharfinger.server.source_calls import SourceCalls
+from wharfinger.server.source_calls import PROBE_RATIO, SourceCalls
 from wharfinger.source import Source, SourceUnavailable, outage_of
 
 
 class Buoy(Source):
-    """Answers at once, unless `gate` holds every call or `error` fails it."""
+    """A source that answers at once, unless `gate` holds every call back or `error` is set."""
 
     name, uri, noun = "buoy", "buoy:", "buoy"
     patience = 0.05
@@ -35,18 +35,18 @@ class Buoy(Source):
         return uri.startswith("buoy:")
 
     async def page(self, after: Any, limit: int) -> Any:
-        await self._pass()
+        await self._answer()
         return [t.Resource(uri="buoy:1", name="1"), t.Resource(uri="buoy:2", name="2")], None
 
     async def read(self, uri: str) -> t.ReadResourceResult:
-        await self._pass()
+        await self._answer()
         return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, text="high tide")])
 
     async def probe(self) -> None:
         self.probes += 1
-        await self._pass()
+        await self._answer()
 
-    async def _pass(self) -> None:
+    async def _answer(self) -> None:
         await self.gate.wait()
         if self.error is not None:
             raise self.error
@@ -54,6 +54,7 @@ class Buoy(Source):
 
 @asynccontextmanager
 async def calls_of(source: Source) -> AsyncGenerator[SourceCalls]:
+    """Start a server with this source, and yield the object through which it calls sources."""
     server = Server("sea")
     server.include(source)
     await server.start()
@@ -63,46 +64,43 @@ async def calls_of(source: Source) -> AsyncGenerator[SourceCalls]:
         await server.close()
 
 
-async def until(holds: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
-        while not holds():
+        while not condition():
             await asyncio.sleep(0.001)
 
 
-@looped
-async def test_waiting_calls_fail_when_a_probe_is_not_answered_either() -> None:
+async def test_waiting_calls_fail_if_the_probe_is_not_answered_either() -> None:
     buoy = Buoy()
     async with calls_of(buoy) as calls:
         buoy.gate.clear()
         waiting = [asyncio.ensure_future(calls.call(buoy, buoy.read, "owner", "buoy:1")) for _ in range(5)]
-        for one in waiting:
+        for task in waiting:
             with pytest.raises(SourceUnavailable, match=r"^buoy 'buoy:' has not answered for 1 s: try again later\.$"):
-                await one
+                await task
         assert buoy.breaker.state is not BreakerState.CLOSED
         assert not buoy.gate.is_set()
         with pytest.raises(SourceUnavailable, match="has not answered for"):
             await calls.call(buoy, buoy.read, "owner", "buoy:1")
 
 
-@looped
 async def test_a_long_call_continues_while_probes_are_answered() -> None:
     buoy = Buoy()
-    long = asyncio.Event()
+    finished = asyncio.Event()
 
     async def read() -> str:
-        await long.wait()
+        await finished.wait()
         return "all of it"
 
     async with calls_of(buoy) as calls:
         reading = asyncio.ensure_future(calls.call(buoy, read, "owner"))
         await until(lambda: buoy.probes >= 3)
         assert buoy.breaker.state is BreakerState.CLOSED
-        long.set()
+        finished.set()
         assert await reading == "all of it"
 
 
-@looped
-async def test_a_cancelled_caller_is_cancelled_even_while_its_call_is_abandoned() -> None:
+async def test_a_caller_can_be_cancelled_while_its_call_is_abandoned() -> None:
     buoy = Buoy()
     async with calls_of(buoy) as calls:
         buoy.gate.clear()
@@ -116,26 +114,37 @@ async def test_a_cancelled_caller_is_cancelled_even_while_its_call_is_abandoned(
         assert waiting.cancelled()
 
 
-@looped
-async def test_an_abandoned_task_can_continue_and_be_cancelled_later() -> None:
+async def test_an_outage_that_is_noticed_while_the_server_closes_is_not_followed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    buoy = Buoy()
+    async with calls_of(buoy) as calls:
+        buoy.breaker.failed()  # the loop is to follow it soon
+        await calls.close()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not any(state.probe for state in calls._states.values())
+    assert (buoy.probes, caplog.text) == (0, "")
+
+
+async def test_a_task_can_continue_and_use_timeouts_after_its_call_is_abandoned() -> None:
     buoy = Buoy()
     async with calls_of(buoy) as calls:
         buoy.gate.clear()
 
-        async def reads_and_waits() -> str:
+        async def read_and_continue() -> str:
             with pytest.raises(SourceUnavailable):
                 await calls.call(buoy, buoy.read, "owner", "buoy:1")
             task = asyncio.current_task()
             assert task is not None
             assert task.cancelling() == 0
             async with asyncio.timeout(20):
-                return "went on"
+                return "continued"
 
-        assert await reads_and_waits() == "went on"
+        assert await read_and_continue() == "continued"
 
 
-@looped
-async def test_a_source_is_probed_until_it_is_back_and_watchers_are_notified_of_both() -> None:
+async def test_watchers_are_notified_when_a_source_fails_and_when_a_probe_succeeds() -> None:
     buoy = Buoy()
     server = Server("sea")
     server.include(buoy)
@@ -171,7 +180,6 @@ async def test_a_source_is_probed_until_it_is_back_and_watchers_are_notified_of_
 @pytest.mark.parametrize(
     "error", [ResourceNotFound("buoy:1"), InvalidArgument("no"), Overloaded("busy"), ValueError("odd")]
 )
-@looped
 async def test_an_error_of_one_call_is_not_an_outage_of_the_source(error: Exception) -> None:
     buoy = Buoy()
     buoy.error = error
@@ -183,13 +191,12 @@ async def test_an_error_of_one_call_is_not_an_outage_of_the_source(error: Except
         assert calls.missing(buoy) == outage_of(buoy) == ""
 
 
-@looped
 async def test_a_probe_has_its_own_thread_and_probes_do_not_overlap() -> None:
     """The pool may be full of calls that wait for this source."""
     threads: list[str] = []
     released = threading.Event()
 
-    class Stuck(Source):
+    class StuckSource(Source):
         name, uri, patience = "stuck", "stuck:", 0.02
 
         def probe(self) -> None:
@@ -200,7 +207,7 @@ async def test_a_probe_has_its_own_thread_and_probes_do_not_overlap() -> None:
             released.wait(20)
             raise ResourceNotFound(uri)
 
-    stuck = Stuck()
+    stuck = StuckSource()
     async with calls_of(stuck) as calls:
         waiting = [asyncio.ensure_future(calls.call(stuck, stuck.read, "owner", "stuck:1")) for _ in range(40)]
         for result in await asyncio.gather(*waiting, return_exceptions=True):
@@ -211,76 +218,101 @@ async def test_a_probe_has_its_own_thread_and_probes_do_not_overlap() -> None:
         await until(lambda: stuck.breaker.state is BreakerState.CLOSED)
 
 
-@looped
 async def test_a_search_detects_a_source_that_does_not_answer() -> None:
-    class Quiet(Buoy):
+    class SearchableBuoy(Buoy):
         async def search(self, query: str, limit: int) -> Any:
-            await self._pass()
+            await self._answer()
             return []
 
-    quiet = Quiet()
+    searchable = SearchableBuoy()
     server = Server("sea")
-    server.include(quiet)
+    server.include(searchable)
     await server.start()
-    quiet.gate.clear()
-    request = opened(server, "resources/list")
+    searchable.gate.clear()
+    request = make_request(server, "resources/list")
     hits = await server.resources.search(request, "tide", 5)
     assert hits.truncated == "Not searched: buoy cannot be reached now."
-    await until(lambda: not quiet.breaker.admits())
-    hits = await server.resources.search(request, "tide", 5)  # which does not wait
+    await until(lambda: not searchable.breaker.admits())
+    hits = await server.resources.search(request, "tide", 5)  # does not wait
     assert hits.truncated == "Not searched: buoy 'buoy:' has not answered for 1 s."
     await server.close()
 
 
-@looped
-async def test_calls_of_a_source_that_never_starts_fail_and_the_server_ends() -> None:
-    class Stuck(Buoy):
+async def test_a_source_that_is_down_when_the_server_starts_is_probed_without_a_call() -> None:
+    source = Buoy()
+    while not source.breaker.down:
+        source.breaker.failed("it is gone", source.breaker.clock())
+    async with calls_of(source):
+        await until(lambda: source.breaker.state is BreakerState.CLOSED)
+    assert source.probes == 1
+
+
+@pytest.mark.parametrize(("waited", "probes"), [(PROBE_RATIO * 8.0, 1), (PROBE_RATIO * 8.0 - 0.001, 0)])
+async def test_a_source_is_probed_after_a_cancelled_call_that_waited_for_most_of_its_patience(
+    waited: float, probes: int
+) -> None:
+    source = Buoy()
+    source.patience = 8.0
+    async with calls_of(source) as calls:
+        before, now = source.probes, 0.0
+        source.breaker.clock = lambda: now
+        source.gate.clear()
+        call = asyncio.ensure_future(calls.call(source, source.read, "", "buoy:1"))
+        await asyncio.sleep(0)
+        now = waited
+        source.gate.set()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await asyncio.sleep(0)
+        assert source.probes - before == probes
+
+
+async def test_calls_of_a_source_that_never_starts_fail_and_the_server_can_close() -> None:
+    class NeverStartingBuoy(Buoy):
         async def start(self) -> None:
             await asyncio.Event().wait()
 
-    stuck = Stuck()
+    stuck = NeverStartingBuoy()
     async with calls_of(stuck) as calls:
         assert calls.missing(stuck) == "buoy 'buoy:' is starting; its resources are missing from this list."
         with pytest.raises(SourceUnavailable, match="has not answered for"):
             await calls.call(stuck, stuck.read, "owner", "buoy:1")
 
 
-@looped
-async def test_templates_that_a_source_learns_while_it_starts_are_in_the_first_list() -> None:
+async def test_the_first_list_contains_templates_that_a_source_sets_while_it_starts() -> None:
     released = asyncio.Event()
 
-    class Learning(Buoy):
+    class LearningBuoy(Buoy):
         async def start(self) -> None:
             await released.wait()
             self.templates = (t.ResourceTemplate(uri_template="buoy:{number}", name="buoy"),)
 
     server = Server("sea")
-    server.include(Learning())
+    server.include(LearningBuoy())
     await server.start()
     listing = asyncio.ensure_future(ask(server, "resources/templates/list"))
     await asyncio.sleep(0)
     released.set()
-    assert [one["uriTemplate"] for one in (await listing)["result"]["resourceTemplates"]] == ["buoy:{number}"]
+    assert [template["uriTemplate"] for template in (await listing)["result"]["resourceTemplates"]] == ["buoy:{number}"]
     await server.close()
 
 
-@looped
-async def test_a_list_of_templates_does_not_wait_longer_than_the_patience_of_a_source() -> None:
-    class Stuck(Buoy):
+async def test_a_list_of_templates_waits_for_a_source_at_most_for_its_patience() -> None:
+    class NeverStartingBuoy(Buoy):
         patience = 0.3
 
         async def start(self) -> None:
             await asyncio.Event().wait()
 
     server = Server("sea")
-    server.include(Stuck())
+    server.include(NeverStartingBuoy())
     await server.start()
     async with asyncio.timeout(10):
         assert (await ask(server, "resources/templates/list"))["result"]["resourceTemplates"] == []
     await server.close()
 
 
-@looped
 async def test_a_late_page_is_used_once_by_the_same_owner() -> None:
     buoy = Buoy()
     arrived = asyncio.Event()
@@ -302,8 +334,7 @@ async def test_a_late_page_is_used_once_by_the_same_owner() -> None:
         assert calls._state(buoy).late is None
 
 
-@looped
-async def test_a_server_that_ends_leaves_no_task_behind() -> None:
+async def test_closing_a_server_leaves_no_task_running() -> None:
     buoy = Buoy()
     before = asyncio.all_tasks()
     async with calls_of(buoy) as calls:
@@ -316,16 +347,17 @@ async def test_a_server_that_ends_leaves_no_task_behind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [(0, "1 s"), (1.4, "1 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h")]
+    ("seconds", "duration"),
+    [(0, "1 s"), (1.4, "1 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h")],
 )
-def test_an_outage_is_reported_with_its_duration_and_reason(seconds: float, shown: str) -> None:
+def test_an_outage_is_reported_with_its_duration_and_reason(seconds: float, duration: str) -> None:
     buoy = Buoy()
     now = 0.0
     buoy.breaker.clock = lambda: now
     buoy.breaker.failed()
     now = seconds
-    assert outage_of(buoy) == f"buoy 'buoy:' has not answered for {shown}"
+    assert outage_of(buoy) == f"buoy 'buoy:' has not answered for {duration}"
     buoy.breaker.failed("The chain is broken.")
-    assert outage_of(buoy) == f"buoy 'buoy:' has been unavailable for {shown} (The chain is broken)"
+    assert outage_of(buoy) == f"buoy 'buoy:' has been unavailable for {duration} (The chain is broken)"
     buoy.breaker.succeeded()
     assert outage_of(buoy) == ""

@@ -1,4 +1,4 @@
-"""Blobs that are read while they are sent: in pieces over HTTP, and loaded first elsewhere."""
+"""Stored blobs are read while they are sent over HTTP, and loaded first on other transports."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from tests.security.places import Http
+from tests.security.places import HttpProcess
 from tests.transports.http_support import META
-from wharfinger import Client, Server
+from wharfinger import Client, Context, Server
 from wharfinger import types as t
 from wharfinger.errors import RemoteError
 from wharfinger.protocol.request import Base64, ChunkedMessage
@@ -28,39 +28,39 @@ from wharfinger.source import Source
 from wharfinger.transports.http_server.asgi_response import ABORTABLE, ClientGone, send_json
 
 MIB = 1 << 20
-PATTERN = bytes(range(256)) * 4096  # a MiB
+PATTERN = bytes(range(256)) * 4096  # 1 MiB
 
 
 class Tiles:
-    """Repeated bytes of any length; `breaks` is where reading fails."""
+    """Repeated bytes of any length; `fails_at` is the offset at which reading fails."""
 
-    def __init__(self, size: int, breaks: int | None = None) -> None:
+    def __init__(self, size: int, fails_at: int | None = None) -> None:
         self.size = size
-        self.breaks = size if breaks is None else breaks
+        self.fails_at = size if fails_at is None else fails_at
         self.threads: set[str] = set()
 
     def read(self, offset: int, length: int) -> bytes:
         self.threads.add(threading.current_thread().name)
         end = min(offset + length, self.size)
-        if end > self.breaks:
+        if end > self.fails_at:
             raise OSError("the disk is gone")
-        first = offset % MIB
-        return (PATTERN * ((first + end - offset) // MIB + 1))[first : first + end - offset]
+        start = offset % MIB
+        return (PATTERN * ((start + end - offset) // MIB + 1))[start : start + end - offset]
 
 
 class Quarry(Source):
-    """`quarry:///SIZE`, or `quarry:///SIZE/BREAKS`."""
+    """Blobs at `quarry:///SIZE`, or at `quarry:///SIZE/FAILS_AT` if their reading fails there."""
 
     def __init__(self) -> None:
-        self.given: list[Tiles] = []
+        self.tiles: list[Tiles] = []
 
     def matches(self, uri: str) -> bool:
         return uri.startswith("quarry:///")
 
     def read(self, uri: str) -> t.ReadResourceResult:
         numbers = [int(part) for part in uri.removeprefix("quarry:///").split("/")]
-        self.given.append(Tiles(*numbers))
-        blob = t.stored_blob(self.given[-1])
+        self.tiles.append(Tiles(*numbers))
+        blob = t.stored_blob(self.tiles[-1])
         return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, mime_type="application/x-stone", blob=blob)])
 
 
@@ -75,14 +75,14 @@ server.include(Quarry())
 
 
 @pytest.fixture
-def quarry(tmp_path: Path) -> Iterator[Http]:
-    """A process that serves it."""
+def quarry(tmp_path: Path) -> Iterator[HttpProcess]:
+    """A process that serves a `Quarry`."""
     (tmp_path / "quarry.py").write_text(SCRIPT)
-    with Http("run", str(tmp_path / "quarry.py")) as process:
+    with HttpProcess("run", str(tmp_path / "quarry.py")) as process:
         yield process
 
 
-def post(port: int, uri: str, *, session: bool = False) -> http.client.HTTPResponse:
+def request_blob(port: int, uri: str, *, session: bool = False) -> http.client.HTTPResponse:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     params: dict[str, Any] = {"uri": uri}
@@ -93,8 +93,8 @@ def post(port: int, uri: str, *, session: bool = False) -> http.client.HTTPRespo
         answer = connection.getresponse()
         answer.read()
         headers |= {"Mcp-Session-Id": answer.headers["Mcp-Session-Id"], "MCP-Protocol-Version": "2025-11-25"}
-        notice = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        connection.request("POST", "/mcp", json.dumps(notice), headers)
+        notification = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        connection.request("POST", "/mcp", json.dumps(notification), headers)
         connection.getresponse().read()
     else:
         params["_meta"] = META
@@ -106,26 +106,26 @@ def post(port: int, uri: str, *, session: bool = False) -> http.client.HTTPRespo
 
 def digest_of_blob(answer: http.client.HTTPResponse) -> tuple[str, int]:
     """Return the SHA-256 and the size of the one blob of an answer, computed while it is received."""
-    digest, size, held = hashlib.sha256(), 0, b""
-    while b'"blob":"' not in held:
+    digest, size, buffer = hashlib.sha256(), 0, b""
+    while b'"blob":"' not in buffer:
         data = answer.read(64)
-        assert data, held
-        held += data
-    held = held.partition(b'"blob":"')[2]
+        assert data, buffer
+        buffer += data
+    buffer = buffer.partition(b'"blob":"')[2]
     while True:
         data = answer.read(MIB)
-        held += data
-        whole = held.partition(b'"')[0]
-        ready = whole if len(whole) < len(held) else whole[: len(whole) // 4 * 4]
+        buffer += data
+        encoded = buffer.partition(b'"')[0]
+        ready = encoded if len(encoded) < len(buffer) else encoded[: len(encoded) // 4 * 4]
         decoded = base64.b64decode(ready, validate=True)
         digest.update(decoded)
         size += len(decoded)
-        held = held[len(ready) :]
+        buffer = buffer[len(ready) :]
         if not data:
             return digest.hexdigest(), size
 
 
-def tiled(size: int) -> str:
+def digest_of_tiles(size: int) -> str:
     digest = hashlib.sha256()
     for _ in range(size // MIB):
         digest.update(PATTERN)
@@ -135,22 +135,28 @@ def tiled(size: int) -> str:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to measure the memory of a process")
 @pytest.mark.parametrize("session", [False, True], ids=["stateless", "session"])
-def test_a_gibibyte_over_http_takes_the_memory_of_a_few_pieces(quarry: Http, session: bool) -> None:
+def test_sending_a_gibibyte_over_http_needs_less_than_64_mebibytes_of_memory(
+    quarry: HttpProcess, session: bool
+) -> None:
     size = 1024 * MIB + 1
-    digest_of_blob(post(quarry.port, f"quarry:///{8 * MIB}", session=session))  # loaded on first use
-    before = quarry.forget_peak()
-    assert digest_of_blob(post(quarry.port, f"quarry:///{size}", session=session)) == (tiled(size), size)
+    # The first answer imports modules, which also take memory.
+    digest_of_blob(request_blob(quarry.port, f"quarry:///{8 * MIB}", session=session))
+    before = quarry.reset_peak()
+    assert digest_of_blob(request_blob(quarry.port, f"quarry:///{size}", session=session)) == (
+        digest_of_tiles(size),
+        size,
+    )
     assert quarry.peak - before < 64 * MIB
 
 
-def test_a_blob_that_fails_midway_ends_only_its_connection(quarry: Http) -> None:
+def test_a_read_error_in_the_middle_of_a_blob_ends_only_its_connection(quarry: HttpProcess) -> None:
     with pytest.raises(http.client.IncompleteRead):
-        post(quarry.port, f"quarry:///{64 * MIB}/{32 * MIB}").read()
-    assert digest_of_blob(post(quarry.port, f"quarry:///{MIB}")) == (tiled(MIB), MIB)
+        request_blob(quarry.port, f"quarry:///{64 * MIB}/{32 * MIB}").read()
+    assert digest_of_blob(request_blob(quarry.port, f"quarry:///{MIB}")) == (digest_of_tiles(MIB), MIB)
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_a_stored_blob_is_loaded_before_its_line_is_sent(revision: str) -> None:
+def test_a_stored_blob_is_loaded_in_a_thread_and_sent_whole_without_http(revision: str) -> None:
     async def main() -> None:
         server, quarry = Server("quarry"), Quarry()
         server.include(quarry)
@@ -162,50 +168,53 @@ def test_a_stored_blob_is_loaded_before_its_line_is_sent(revision: str) -> None:
             assert (await client.read_resource("quarry:///3")).bytes == PATTERN[:3]
             with pytest.raises(RemoteError, match=r"limits\.content"):
                 await client.read_resource(f"quarry:///{1 << 40}")
-        assert not any("MainThread" in tiles.threads for tiles in quarry.given)
+        assert not any("MainThread" in tiles.threads for tiles in quarry.tiles)
 
     asyncio.run(main())
 
 
-def test_middleware_and_contexts_get_bytes() -> None:
-    seen: list[Any] = []
+def test_middleware_and_contexts_receive_bytes() -> None:
+    blobs: list[Any] = []
 
     async def main() -> None:
         server = Server("quarry")
         server.include(Quarry())
 
         @server.tool
-        async def weigh(ctx: Any) -> int:
+        async def weigh(ctx: Context) -> int:
+            blob = (await ctx.read_resource(f"quarry:///{MIB}")).contents[0].blob
+            blobs.append(blob)
             return 0
 
         @server.middleware("resources/read")
-        async def look(call: Any, next: Any) -> Any:
+        async def record_blob(call: Any, next: Any) -> Any:
             result = await next(call)
-            seen.append(result.contents[0].blob)
+            blobs.append(result.contents[0].blob)
             return result
 
         async with Client(server) as client:
             await client.read_resource(f"quarry:///{MIB}")
+            await client.call_tool("weigh")
 
     asyncio.run(main())
-    assert seen == [PATTERN]
+    assert blobs == [PATTERN] * 3
 
 
-def test_an_open_blob_is_closed_when_the_answer_is_dropped() -> None:
+def test_an_open_blob_is_closed_after_its_answer() -> None:
     closed = threading.Event()
 
-    class Opened(Tiles):
+    class ClosingTiles(Tiles):
         def __del__(self) -> None:
             closed.set()
 
-    class One(Quarry):
+    class ClosingQuarry(Quarry):
         def read(self, uri: str) -> t.ReadResourceResult:
-            blob = t.stored_blob(Opened(MIB))
+            blob = t.stored_blob(ClosingTiles(MIB))
             return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, blob=blob)])
 
     async def main() -> None:
         server = Server("quarry")
-        server.include(One())
+        server.include(ClosingQuarry())
         async with Client(server) as client:
             await client.read_resource("quarry:///1")
 
@@ -214,11 +223,10 @@ def test_an_open_blob_is_closed_when_the_answer_is_dropped() -> None:
     assert closed.wait(5)
 
 
-def test_a_disconnect_midway_ends_the_reading() -> None:
-    """Nothing is read without a reader, and open blobs are closed."""
+def test_no_more_of_a_blob_is_read_after_a_disconnect() -> None:
     read: list[int] = []
 
-    class Watched(Tiles):
+    class RecordingTiles(Tiles):
         def read(self, offset: int, length: int) -> bytes:
             read.append(offset)
             return super().read(offset, length)
@@ -227,15 +235,17 @@ def test_a_disconnect_midway_ends_the_reading() -> None:
         if len(read) == 3 and ABORTABLE in message:
             raise ClientGone
 
-    asyncio.run(send_json(send, 200, ChunkedMessage((b'{"blob":"', Base64(t.StoredBlob(Watched(64 * MIB))), b'"}'))))
+    asyncio.run(
+        send_json(send, 200, ChunkedMessage((b'{"blob":"', Base64(t.StoredBlob(RecordingTiles(64 * MIB))), b'"}')))
+    )
     assert len(read) == 3
 
 
-def test_an_open_blob_is_closed_when_reading_fails() -> None:
-    """At once, and not only when the garbage collector runs."""
+def test_an_open_blob_is_closed_at_once_when_reading_fails() -> None:
+    """The garbage collector is off, so only the reference count can close it."""
     closed = threading.Event()
 
-    class Torn(Tiles):
+    class EmptyTiles(Tiles):
         def read(self, offset: int, length: int) -> bytes:
             return b""
 
@@ -244,17 +254,17 @@ def test_an_open_blob_is_closed_when_reading_fails() -> None:
 
     async def main() -> None:
         server = Server("quarry")
-        stored = t.StoredBlob(Torn(MIB))
+        stored = t.StoredBlob(EmptyTiles(MIB))
         stored.run = partial(server.pool.run, "")
         body = ChunkedMessage((b'{"blob":"', Base64(stored), b'"}'))
         del stored
         with suppress(OSError):
-            await send_json(_taken, 200, body)
+            await send_json(discard, 200, body)
         del body
-        await server.pool.run("", time.sleep, 0)
+        await server.pool.run("", time.sleep, 0)  # the thread keeps a reference to its last call
         server.pool.close()
 
-    async def _taken(message: Any) -> None:
+    async def discard(message: Any) -> None:
         pass
 
     gc.disable()

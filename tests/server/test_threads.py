@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from tests.server.driving import looped
 from wharfinger.errors import Overloaded
 from wharfinger.server.threads import BATCH_CALLS, COLLECTING_TURNS, MEMBER_SEPARATOR, Pool
 from wharfinger.source import Source, brief
@@ -36,7 +35,7 @@ class Gate:
     async def until_blocked(self, number: int) -> None:
         """Wait until this many more threads block here."""
         for _ in range(number):
-            # The timeout is needed: asyncio.run joins its threads, and the time limit of a test does not stop that.
+            # asyncio.run joins its threads, which the time limit of a test cannot interrupt: hence the timeout.
             assert await asyncio.to_thread(self.blocked.acquire, timeout=20)
 
 
@@ -52,10 +51,28 @@ async def pool_and_gate(**options: Any) -> AsyncIterator[tuple[Pool, Gate]]:
 
 
 def start(pool: Pool, owner: str, gate: Gate, number: int = 1) -> list[asyncio.Task[str]]:
+    """Start this many calls that wait at the gate."""
     return [asyncio.create_task(pool.run(owner, gate.wait)) for _ in range(number)]
 
 
-@looped
+async def lose_threads(pool: Pool, owner: str, gate: Gate, number: int) -> None:
+    """Start and cancel this many calls, whose threads stay blocked."""
+    for _ in range(number):
+        (call,) = start(pool, owner, gate)
+        await gate.until_blocked(1)
+        call.cancel()
+        await asyncio.wait((call,))
+
+
+async def is_refused(pool: Pool, owner: str) -> bool:
+    try:
+        await pool.run(owner, lambda: None)
+    except Overloaded as error:
+        assert "were given up and have not returned" in str(error)
+        return True
+    return False
+
+
 async def test_a_call_receives_its_arguments_and_the_callers_context() -> None:
     async with pool_and_gate() as (pool, _):
         NAME.set("ann")
@@ -67,9 +84,8 @@ async def test_a_call_receives_its_arguments_and_the_callers_context() -> None:
         assert NAME.get() == "ann"
 
 
-@looped
 async def test_an_owner_uses_at_most_its_share_of_threads() -> None:
-    """security H53, F09: sixty blocked calls of one client, and a short call of another."""
+    """Security H53, F09: sixty blocked calls of one client, and a short call of another."""
     async with pool_and_gate(size=4, share=3, max_wait=20) as (pool, gate):
         greedy = start(pool, "greedy", gate, 60)
         await gate.until_blocked(3)
@@ -78,7 +94,6 @@ async def test_an_owner_uses_at_most_its_share_of_threads() -> None:
         assert await asyncio.gather(*greedy) == ["through"] * 60
 
 
-@looped
 async def test_waiting_owners_take_turns() -> None:
     async with pool_and_gate(size=1, share=1, max_wait=20) as (pool, gate):
         order: list[str] = []
@@ -92,9 +107,8 @@ async def test_waiting_owners_take_turns() -> None:
         assert order == ["a", "b", "c", "a", "b", "a"]
 
 
-@looped
 async def test_a_full_queue_refuses_calls_and_cancelled_calls_free_their_slot() -> None:
-    """security L22"""
+    """Security L22."""
     async with pool_and_gate(size=1, queue=2, max_wait=20) as (pool, gate):
         held = start(pool, "", gate)
         await gate.until_blocked(1)
@@ -112,7 +126,6 @@ async def test_a_full_queue_refuses_calls_and_cancelled_calls_free_their_slot() 
         assert pool._waiting == {}
 
 
-@looped
 async def test_a_call_that_exceeds_max_wait_is_refused() -> None:
     async with pool_and_gate(size=1, max_wait=0.01) as (pool, gate):
         held = start(pool, "", gate)
@@ -124,16 +137,15 @@ async def test_a_call_that_exceeds_max_wait_is_refused() -> None:
         assert await pool.run("", lambda: "free again") == "free again"
 
 
-@looped
 async def test_the_thread_of_a_cancelled_call_is_replaced_until_the_call_returns() -> None:
-    """security F10"""
+    """Security F10."""
     async with pool_and_gate(size=1, max_wait=20) as (pool, gate):
         (lost,) = start(pool, "", gate)
         await gate.until_blocked(1)
-        waits = asyncio.create_task(pool.run("", lambda: "served"))
+        waiting = asyncio.create_task(pool.run("", lambda: "served"))
         await asyncio.sleep(0)
         lost.cancel()
-        assert await waits == "served"
+        assert await waiting == "served"
         assert (pool._lost.total, pool._busy.total) == (1, 0)
         gate.open.set()
         while pool._lost.total:
@@ -141,22 +153,13 @@ async def test_the_thread_of_a_cancelled_call_is_replaced_until_the_call_returns
         assert (pool._lost.owners, pool._busy.owners) == ({}, {})
 
 
-@looped
-async def test_an_owner_may_lose_at_most_half_of_max_lost() -> None:
+async def test_an_owner_is_refused_after_losing_half_of_max_lost_threads() -> None:
     async with pool_and_gate(size=2, share=2, max_lost=4, max_wait=20) as (pool, gate):
-        for _ in range(2):
-            (task,) = start(pool, "bad", gate)
-            await gate.until_blocked(1)
-            task.cancel()
-            await asyncio.wait([task])
+        await lose_threads(pool, "bad", gate, 2)
         with pytest.raises(Overloaded):
             await pool.run("bad", lambda: None)
         assert await pool.run("good", lambda: "served") == "served"
-        for _ in range(2):
-            (task,) = start(pool, "worse", gate)
-            await gate.until_blocked(1)
-            task.cancel()
-            await asyncio.wait([task])
+        await lose_threads(pool, "worse", gate, 2)
         with pytest.raises(Overloaded):
             await pool.run("good", lambda: None)
         gate.open.set()
@@ -166,9 +169,8 @@ async def test_an_owner_may_lose_at_most_half_of_max_lost() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), ValueError("no"), asyncio.CancelledError()])
-@looped
 async def test_an_exception_is_raised_to_the_caller_and_its_thread_is_reused(error: BaseException) -> None:
-    """security F06"""
+    """Security F06."""
 
     def fail() -> None:
         raise error
@@ -180,15 +182,13 @@ async def test_an_exception_is_raised_to_the_caller_and_its_thread_is_reused(err
         assert pool._threads == 1
 
 
-@looped
 async def test_stop_iteration_is_raised_as_a_runtime_error() -> None:
     async with pool_and_gate() as (pool, _):
         with pytest.raises(RuntimeError, match="StopIteration"):
             await pool.run("", lambda: next(iter(())))
 
 
-@looped
-async def test_closing_refuses_waiting_jobs_and_does_not_wait_for_blocked_ones() -> None:
+async def test_close_refuses_waiting_jobs_and_does_not_wait_for_blocked_jobs() -> None:
     async with pool_and_gate(size=1, max_wait=20) as (pool, gate):
         (held,) = start(pool, "", gate)
         await gate.until_blocked(1)
@@ -197,7 +197,7 @@ async def test_closing_refuses_waiting_jobs_and_does_not_wait_for_blocked_ones()
         pool.close()
         with pytest.raises(Overloaded):
             await waiting
-        assert await pool.run("", lambda: "begins anew") == "begins anew"
+        assert await pool.run("", lambda: "works again") == "works again"
         gate.open.set()
         assert await held == "through"
         assert pool._busy.owners == pool._busy.groups == {}
@@ -206,24 +206,23 @@ async def test_closing_refuses_waiting_jobs_and_does_not_wait_for_blocked_ones()
 def test_a_pool_works_on_a_second_event_loop() -> None:
     pool, gate = Pool(size=2), Gate()
 
-    async def blocked() -> None:
+    async def block_and_close() -> None:
         start(pool, "", gate)
         await gate.until_blocked(1)
         assert await pool.run("", lambda: 1) == 1
         pool.close()
 
-    asyncio.run(blocked())
+    asyncio.run(block_and_close())
 
-    async def again() -> list[int]:
+    async def run_calls() -> list[int]:
         return await asyncio.wait_for(asyncio.gather(*(pool.run("", lambda: 1) for _ in range(5))), 5)
 
-    assert asyncio.run(again()) == [1] * 5
+    assert asyncio.run(run_calls()) == [1] * 5
     gate.open.set()
     pool.close()
 
 
-@looped
-async def test_many_short_calls_use_at_most_the_size_of_the_pool() -> None:
+async def test_many_short_calls_use_no_more_threads_than_the_size_of_the_pool() -> None:
     async with pool_and_gate(size=3, share=3, queue=2_000, max_wait=20) as (pool, _):
         results = await asyncio.gather(*(pool.run(str(n % 7), lambda n=n: n) for n in range(2_000)))
         assert results == list(range(2_000))
@@ -234,8 +233,7 @@ async def test_many_short_calls_use_at_most_the_size_of_the_pool() -> None:
 # -- members of a group: the sessions of one address
 
 
-@looped
-async def test_members_of_a_group_leave_threads_to_each_other_and_to_other_groups() -> None:
+async def test_a_member_of_a_group_leaves_threads_to_other_members_and_groups() -> None:
     async with pool_and_gate(size=8, share=6, member_share=4, max_wait=20) as (pool, gate):
         one = start(pool, f"host{MEMBER_SEPARATOR}one", gate, 60)
         await gate.until_blocked(4)
@@ -250,8 +248,7 @@ async def test_members_of_a_group_leave_threads_to_each_other_and_to_other_group
         assert (pool._busy.owners, pool._waiting, pool._queued) == ({}, {}, {})
 
 
-@looped
-async def test_many_members_of_a_group_use_at_most_its_share() -> None:
+async def test_many_members_of_a_group_use_at_most_the_share_of_the_group() -> None:
     async with pool_and_gate(size=8, share=6, member_share=4, max_wait=20) as (pool, gate):
         held = [task for number in range(50) for task in start(pool, f"host{MEMBER_SEPARATOR}{number}", gate)]
         await gate.until_blocked(6)
@@ -262,7 +259,6 @@ async def test_many_members_of_a_group_use_at_most_its_share() -> None:
         await asyncio.gather(*held)
 
 
-@looped
 async def test_groups_and_their_members_take_turns() -> None:
     async with pool_and_gate(size=1, share=1, member_share=1, max_wait=20) as (pool, gate):
         order: list[str] = []
@@ -276,21 +272,15 @@ async def test_groups_and_their_members_take_turns() -> None:
         assert order == ["h\n1", "k\n1", "h\n2", "h\n1", "h\n2", "h\n1"]
 
 
-@looped
 async def test_threads_lost_by_one_member_do_not_block_another() -> None:
     async with pool_and_gate(size=2, share=2, member_share=2, max_lost=8, max_wait=20) as (pool, gate):
-        for _ in range(4):
-            (task,) = start(pool, f"host{MEMBER_SEPARATOR}bad", gate)
-            await gate.until_blocked(1)
-            task.cancel()
-            await asyncio.wait([task])
+        await lose_threads(pool, f"host{MEMBER_SEPARATOR}bad", gate, 4)
         with pytest.raises(Overloaded):
             await pool.run(f"host{MEMBER_SEPARATOR}bad", lambda: None)
         assert await pool.run(f"host{MEMBER_SEPARATOR}good", lambda: "served") == "served"
         gate.open.set()
 
 
-@looped
 async def test_a_job_that_timed_out_or_was_cancelled_is_dropped_from_the_queue() -> None:
     async with pool_and_gate(size=1, max_wait=0.01) as (pool, gate):
         held = start(pool, "first", gate)
@@ -307,7 +297,6 @@ async def test_a_job_that_timed_out_or_was_cancelled_is_dropped_from_the_queue()
         await asyncio.gather(*held)
 
 
-@looped
 async def test_a_call_cancelled_in_the_queue_never_runs() -> None:
     """This holds even if its turn comes before its task handles the cancellation."""
     async with pool_and_gate(size=1) as (pool, gate):
@@ -334,7 +323,6 @@ async def test_a_call_cancelled_in_the_queue_never_runs() -> None:
 # -- limits
 
 
-@looped
 async def test_the_size_of_the_pool_limits_concurrent_calls() -> None:
     async with pool_and_gate(size=3, share=3, member_share=3, max_wait=20) as (pool, gate):
         held = start(pool, "a", gate, 3)
@@ -347,21 +335,21 @@ async def test_the_size_of_the_pool_limits_concurrent_calls() -> None:
         assert await asyncio.gather(*held, *late) == ["through"] * 4
 
 
-@pytest.mark.parametrize(("share", "each", "most"), [(2, 9, 2), (9, 1, 1), (3, 2, 2)])
-@looped
-async def test_a_member_is_limited_by_its_own_share_and_that_of_its_group(share: int, each: int, most: int) -> None:
-    async with pool_and_gate(size=9, share=share, member_share=each, max_wait=20) as (pool, gate):
-        calls = start(pool, f"ann{MEMBER_SEPARATOR}one", gate, most + 1)
-        await gate.until_blocked(most)
+@pytest.mark.parametrize(("share", "member_share", "expected"), [(2, 9, 2), (9, 1, 1), (3, 2, 2)])
+async def test_a_member_is_limited_by_its_own_share_and_the_share_of_its_group(
+    share: int, member_share: int, expected: int
+) -> None:
+    async with pool_and_gate(size=9, share=share, member_share=member_share, max_wait=20) as (pool, gate):
+        calls = start(pool, f"ann{MEMBER_SEPARATOR}one", gate, expected + 1)
+        await gate.until_blocked(expected)
         assert await pool.run("bob", lambda: "served") == "served"
         for _ in range(3):
             await asyncio.sleep(0)
         assert not gate.blocked.acquire(blocking=False)
         gate.open.set()
-        assert await asyncio.gather(*calls) == ["through"] * (most + 1)
+        assert await asyncio.gather(*calls) == ["through"] * (expected + 1)
 
 
-@looped
 async def test_an_owner_without_members_has_the_share_of_a_group() -> None:
     async with pool_and_gate(size=9, share=3, member_share=1, max_wait=20) as (pool, gate):
         calls = start(pool, "ann", gate, 4)
@@ -370,7 +358,6 @@ async def test_an_owner_without_members_has_the_share_of_a_group() -> None:
         assert await asyncio.gather(*calls) == ["through"] * 4
 
 
-@looped
 async def test_idle_threads_are_reused() -> None:
     async with pool_and_gate(size=8) as (pool, _):
         names = {await pool.run("", lambda: threading.current_thread().name) for _ in range(20)}
@@ -378,26 +365,8 @@ async def test_idle_threads_are_reused() -> None:
         assert all(name.startswith("wharfinger-") for name in names)
 
 
-async def lose(pool: Pool, owner: str, gate: Gate, number: int) -> None:
-    """Start and cancel this many calls, whose threads stay blocked."""
-    for _ in range(number):
-        (call,) = start(pool, owner, gate)
-        await gate.until_blocked(1)
-        call.cancel()
-        await asyncio.wait((call,))
-
-
-async def refused(pool: Pool, owner: str) -> bool:
-    try:
-        await pool.run(owner, lambda: None)
-    except Overloaded as error:
-        assert "were given up and have not returned" in str(error)
-        return True
-    return False
-
-
 @pytest.mark.parametrize(
-    ("lost", "bounded", "free"),
+    ("lost", "refused_owners", "served_owners"),
     [
         ({f"ann{MEMBER_SEPARATOR}one": 3}, [], [f"ann{MEMBER_SEPARATOR}one", "bob"]),
         ({f"ann{MEMBER_SEPARATOR}one": 4}, [f"ann{MEMBER_SEPARATOR}one"], [f"ann{MEMBER_SEPARATOR}two", "bob"]),
@@ -407,21 +376,19 @@ async def refused(pool: Pool, owner: str) -> bool:
         ({f"ann{MEMBER_SEPARATOR}one": 3, f"ann{MEMBER_SEPARATOR}two": 2, "bob": 3}, ["eve", "bob"], []),
     ],
 )
-@looped
 async def test_lost_threads_are_limited_in_total_per_group_and_per_member(
-    lost: dict[str, int], bounded: list[str], free: list[str]
+    lost: dict[str, int], refused_owners: list[str], served_owners: list[str]
 ) -> None:
     async with pool_and_gate(size=9, share=9, member_share=9, max_lost=8, max_wait=20) as (pool, gate):
         for owner, number in lost.items():
-            await lose(pool, owner, gate, number)
-        assert [await refused(pool, owner) for owner in bounded] == [True] * len(bounded)
-        assert [await refused(pool, owner) for owner in free] == [False] * len(free)
+            await lose_threads(pool, owner, gate, number)
+        assert [await is_refused(pool, owner) for owner in refused_owners] == [True] * len(refused_owners)
+        assert [await is_refused(pool, owner) for owner in served_owners] == [False] * len(served_owners)
         gate.open.set()
-        while await refused(pool, (*bounded, *free)[0]):
+        while await is_refused(pool, (*refused_owners, *served_owners)[0]):
             await asyncio.sleep(0)
 
 
-@looped
 async def test_each_group_has_its_own_queue() -> None:
     async with pool_and_gate(size=1, queue=1, max_wait=20) as (pool, gate):
         held = start(pool, "ann", gate)
@@ -436,7 +403,6 @@ async def test_each_group_has_its_own_queue() -> None:
         assert await asyncio.gather(*held, *waiting) == ["through"] * 3
 
 
-@looped
 async def test_a_closed_pool_refuses_waiting_jobs_with_a_message_and_can_start_again() -> None:
     async with pool_and_gate(size=1, max_wait=0.05) as (pool, gate):
         held = start(pool, "ann", gate)
@@ -455,7 +421,25 @@ async def test_a_closed_pool_refuses_waiting_jobs_with_a_message_and_can_start_a
         assert await asyncio.gather(*running) == ["through"]
 
 
-@looped
+async def test_a_full_queue_is_empty_after_the_pool_is_closed() -> None:
+    async with pool_and_gate(size=1, max_wait=20, queue=1) as (pool, gate):
+        held = start(pool, "ann", gate)
+        await gate.until_blocked(1)
+        (waiting,) = start(pool, "ann", gate)
+        await asyncio.sleep(0)
+        pool.close()
+        with pytest.raises(Overloaded, match="The server ends"):
+            await waiting
+        next_gate = Gate()
+        calls = start(pool, "ann", next_gate)
+        await next_gate.until_blocked(1)
+        calls += start(pool, "ann", next_gate)
+        await asyncio.sleep(0)
+        gate.open.set()
+        next_gate.open.set()
+        assert await asyncio.gather(*held, *calls) == ["through"] * 3
+
+
 async def test_the_error_for_exceeding_max_wait_advises_to_try_again() -> None:
     async with pool_and_gate(size=1, max_wait=0.01) as (pool, gate):
         held = start(pool, "", gate)
@@ -496,7 +480,6 @@ class BatchedSource(Source):
         return f"{NAME.get()} reads {uri}"
 
 
-@looped
 async def test_brief_calls_share_a_thread_and_keep_their_own_context_and_error() -> None:
     async with pool_and_gate() as (pool, _):
         source = BatchedSource()
@@ -507,7 +490,7 @@ async def test_brief_calls_share_a_thread_and_keep_their_own_context_and_error()
 
         reads = [read("ann", "a"), read("bob", "bad"), read("cy", "c")]
         first, second, third = await asyncio.gather(
-            *(asyncio.create_task(one) for one in reads), return_exceptions=True
+            *(asyncio.create_task(coroutine) for coroutine in reads), return_exceptions=True
         )
         assert (first, third) == ("ann reads a", "cy reads c")
         assert isinstance(second, ValueError)
@@ -516,7 +499,6 @@ async def test_brief_calls_share_a_thread_and_keep_their_own_context_and_error()
         assert (pool._busy.total, pool._running, pool._collecting) == (0, {}, {})
 
 
-@looped
 async def test_owners_and_functions_do_not_share_a_batch() -> None:
     async with pool_and_gate() as (pool, _):
         one, two = BatchedSource(), BatchedSource()
@@ -528,16 +510,14 @@ async def test_owners_and_functions_do_not_share_a_batch() -> None:
 
 
 @pytest.mark.parametrize(("number", "sizes"), [(BATCH_CALLS, [BATCH_CALLS]), (BATCH_CALLS + 1, [1, BATCH_CALLS])])
-@looped
 async def test_the_size_of_a_batch_is_limited(number: int, sizes: list[int]) -> None:
     async with pool_and_gate() as (pool, _):
         source = BatchedSource()
-        found = await asyncio.gather(*(pool.run("", source.read, str(at)) for at in range(number)))
-        assert found == [f"nobody reads {at}" for at in range(number)]
+        found = await asyncio.gather(*(pool.run("", source.read, str(index)) for index in range(number)))
+        assert found == [f"nobody reads {index}" for index in range(number)]
         assert sorted(map(len, source.batches)) == sizes
 
 
-@looped
 async def test_jobs_that_arrive_during_a_batch_run_after_it_in_order() -> None:
     async with pool_and_gate() as (pool, gate):
         source = BatchedSource(gate)
@@ -550,25 +530,24 @@ async def test_jobs_that_arrive_during_a_batch_run_after_it_in_order() -> None:
         assert [uri for batch in source.batches for uri in batch] == ["stuck", "a", "b", "c"]
 
 
-@looped
-async def test_a_blocking_brief_call_delays_no_other_and_later_calls_get_their_own_threads() -> None:
-    """As when a disk hangs: this covers the calls of its batch, the queued ones and later ones."""
+async def test_a_blocked_brief_call_does_not_delay_other_calls() -> None:
+    """For example if a disk hangs. Calls of its batch, queued calls and later calls all get other threads."""
     async with pool_and_gate(max_wait=20) as (pool, gate):
         source = BatchedSource(gate)
         before = asyncio.create_task(pool.run("", source.read, "before"))
         held = asyncio.create_task(pool.run("", source.read, "stuck"))
-        same = [asyncio.create_task(pool.run("", source.read, uri)) for uri in "ab"]
+        same_batch = [asyncio.create_task(pool.run("", source.read, uri)) for uri in "ab"]
         await gate.until_blocked(1)
         queued = [asyncio.create_task(pool.run("", source.read, uri)) for uri in "cd"]
-        assert await asyncio.wait_for(asyncio.gather(before, *same, *queued), 10) == [
+        assert await asyncio.wait_for(asyncio.gather(before, *same_batch, *queued), 10) == [
             f"nobody reads {uri}" for uri in ("before", "a", "b", "c", "d")
         ]
         assert pool._slow
-        again = [asyncio.create_task(pool.run("", source.read, "stuck")) for _ in range(3)]
-        await gate.until_blocked(3)  # each in a thread of its own
+        later = [asyncio.create_task(pool.run("", source.read, "stuck")) for _ in range(3)]
+        await gate.until_blocked(3)  # each in its own thread
         assert not held.done()
         gate.open.set()
-        await asyncio.gather(held, *again)
+        await asyncio.gather(held, *later)
         assert pool._busy.total == 0
         while pool._slow:
             await asyncio.sleep(0.01)
@@ -577,7 +556,6 @@ async def test_a_blocking_brief_call_delays_no_other_and_later_calls_get_their_o
         assert source.batches == [["a", "b"]]
 
 
-@looped
 async def test_a_brief_call_cancelled_before_its_batch_never_runs() -> None:
     async with pool_and_gate() as (pool, _):
         source = BatchedSource()
@@ -589,7 +567,6 @@ async def test_a_brief_call_cancelled_before_its_batch_never_runs() -> None:
         assert source.batches == [["a", "c"]]
 
 
-@looped
 async def test_cancelling_a_running_brief_call_moves_the_rest_of_its_batch_to_another_thread() -> None:
     async with pool_and_gate(size=1, max_wait=20) as (pool, gate):
         source = BatchedSource(gate)
@@ -604,7 +581,6 @@ async def test_cancelling_a_running_brief_call_moves_the_rest_of_its_batch_to_an
         assert await pool.run("", source.read, "c") == "nobody reads c"
 
 
-@looped
 async def test_a_batch_that_exceeds_max_wait_is_refused_as_a_whole() -> None:
     async with pool_and_gate(size=1, max_wait=0.01) as (pool, gate):
         held = start(pool, "", gate)
@@ -618,7 +594,6 @@ async def test_a_batch_that_exceeds_max_wait_is_refused_as_a_whole() -> None:
         assert (pool._waiting, pool._queued, pool._running, pool._collecting) == ({}, {}, {}, {})
 
 
-@looped
 async def test_a_batch_collects_calls_for_several_turns_of_the_loop() -> None:
     async with pool_and_gate() as (pool, _):
         source = BatchedSource()
@@ -634,7 +609,6 @@ async def test_a_batch_collects_calls_for_several_turns_of_the_loop() -> None:
         assert len(await asyncio.gather(*reads)) == COLLECTING_TURNS
 
 
-@looped
 async def test_calls_of_waiting_batches_count_towards_the_queue() -> None:
     async with pool_and_gate(size=1, queue=3, max_wait=20) as (pool, gate):
         held = start(pool, "", gate)
@@ -651,8 +625,7 @@ async def test_calls_of_waiting_batches_count_towards_the_queue() -> None:
         assert pool._queued == {}
 
 
-@looped
-async def test_close_refuses_collecting_calls_and_the_pool_can_be_used_again() -> None:
+async def test_close_refuses_calls_of_a_collecting_batch_and_the_pool_can_be_used_again() -> None:
     async with pool_and_gate() as (pool, gate):
         source = BatchedSource(gate)
         held = asyncio.create_task(pool.run("", source.read, "stuck"))
@@ -668,10 +641,9 @@ async def test_close_refuses_collecting_calls_and_the_pool_can_be_used_again() -
         assert (pool._busy.total, pool._running, pool._slow) == (0, {}, {})
 
 
-@looped
 async def test_a_thousand_brief_calls_of_many_owners_are_all_answered() -> None:
     async with pool_and_gate(max_wait=20) as (pool, _):
         source = BatchedSource()
-        found = await asyncio.gather(*(pool.run(str(at % 7), source.read, str(at)) for at in range(1_000)))
-        assert found == [f"nobody reads {at}" for at in range(1_000)]
+        found = await asyncio.gather(*(pool.run(str(number % 7), source.read, str(number)) for number in range(1_000)))
+        assert found == [f"nobody reads {number}" for number in range(1_000)]
         assert (pool._busy.total, pool._running, pool._collecting, pool._queued) == (0, {}, {}, {})

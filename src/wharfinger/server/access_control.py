@@ -1,10 +1,11 @@
 """Enforces a policy: every request is checked here, outside of all middleware, before it has any effect.
 
-What a caller may not read or call looks exactly like what does not exist: the error is the same, and neither the source
-nor the middleware is called. Other parts of answers are filtered where they are made, by `request.access`: lists in
-`features.listing`, searches in `server.search`, completions in `features.completion`, notices in
-`subscriptions.visible_changes`, and answers that are composed of several resources in their source (`policy.current`).
-Without a policy, and without features that need scopes, methods have no guard, and `request.access` is None.
+To a caller, a resource or tool that is forbidden looks exactly like one that does not exist: the error is the same, and
+the request reaches neither the source nor the middleware. Other parts of answers are filtered where they are made, by
+`request.access`: lists in `features.listing`, searches in `server.search`, completions in `features.completion`,
+notices in `subscriptions.visible_changes`, and answers that are composed of several resources in their source
+(`policy.current`). Without a policy, and without features that need scopes, methods have no guard, and `request.access`
+is None.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ _CHECKED_BY_HANDLER = frozenset(
 )
 """Methods of our own extensions, whose handlers check URIs and names. An author's method needs a rule of its own."""
 MAX_REMEMBERED = 10_000
-"""Principals with targets whose decisions a guard remembers."""
+"""The maximum number of decisions that a guard remembers, one for each principal and target."""
 MAX_REMEMBERED_CHARACTERS = 512
-"""Characters of a target that is remembered."""
+"""Decisions about longer targets are not remembered."""
 
 
 class AccessControl:
@@ -77,9 +78,9 @@ class AccessControl:
         watching, guarded = self._services.notify, self._services.restricts
         watching.may_send = self._changes.may_send if guarded else None
         watching.on_leave = self._changes.forget if guarded else None
-        self._services.methods.set_guard(self._guarded if guarded else None)
+        self._services.methods.set_guard(self._guard if guarded else None)
 
-    def _guarded(self, method: str, handler: Handler) -> Handler:
+    def _guard(self, method: str, handler: Handler) -> Handler:
         """Return a handler that checks each request of a method first, and filters its result."""
         services = self._services
         action, target_of = _ACTIONS.get(method, ""), _TARGETS.get(method)
@@ -110,10 +111,10 @@ class AccessControl:
         async def serve(request: Request) -> Any:
             target = "" if target_of is None else target_of(request)
             outer = request.access
-            found = remembered.get((request.caller.principal, target)) if outer is None else None
-            if found is None and (found := decide(request, target)) is None:
+            decided = remembered.get((request.caller.principal, target)) if outer is None else None
+            if decided is None and (decided := decide(request, target)) is None:
                 return await handler(request)
-            access, decision = found
+            access, decision = decided
             request.access = access
             token = CURRENT_ACCESS.set(access)
             try:
@@ -128,9 +129,9 @@ class AccessControl:
                 if outer is not None:
                     request.access = outer
 
-        return serve if self._limiter is None else self._limited(self._limiter, action, serve)
+        return serve if self._limiter is None else self._limit(self._limiter, action, serve)
 
-    def _limited(self, limiter: Limiter, action: str, handler: Handler) -> Handler:
+    def _limit(self, limiter: Limiter, action: str, handler: Handler) -> Handler:
         """Return a handler that counts each request first, whether it is allowed or not."""
 
         async def serve(request: Request) -> Any:
@@ -144,7 +145,7 @@ class AccessControl:
         return serve
 
     def _count(self, limiter: Limiter, request: Request, action: str) -> Callable[[], None] | None:
-        """Count a request by the limits of its caller. Returns the function to call when it has ended.
+        """Count a request by the limits of its caller. Returns the function to call when it has ended, or None.
 
         Raises:
             RateLimited: a limit is reached.
@@ -205,7 +206,8 @@ _TARGETS: dict[str, Callable[[Request], str]] = {
     "tools/call": lambda request: f"tool:{request.params.name}",
     "prompts/get": lambda request: f"prompt:{request.params.name}",
 }
-"""What a request needs its action for (see `Access`). Other methods filter their answers, or check what they name."""
+"""By method, a function that returns the target of a request (see `Access`). Handlers of other methods filter their
+answers, or check targets themselves."""
 
 _ACTIONS = {
     "resources/list": "read",
@@ -219,7 +221,7 @@ _ACTIONS = {
     "prompts/list": "prompt",
     "prompts/get": "prompt",
 }
-"""By method, the action that it needs, and by which limits count it. Limits without `do` also count all others."""
+"""The action of each method, for rules and for limits. Limits without `do` count all other methods too."""
 
 _COMPOSED = ("resources/read", "tools/call", "prompts/get")
 """Methods whose results may contain other resources, or links to them."""

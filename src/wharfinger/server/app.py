@@ -8,28 +8,26 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar, Unpack, overload, runtime_checkable
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from wharfinger import types as t
 from wharfinger.protocol import lifecycle
-from wharfinger.protocol.interfaces import Authorizer, Store
+from wharfinger.protocol.interfaces import AsgiApp, Authorizer, Store
 from wharfinger.protocol.limits import Limits
-from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.server.context import Context
 from wharfinger.server.cursors import Keys
-from wharfinger.server.features.resource import check_scheme, is_uri, unlisted_feature_of
+from wharfinger.server.features.resource import is_uri
 from wharfinger.server.middleware.chain import MethodTable, Middleware
 from wharfinger.server.service import FeatureService, TaskSettings
 from wharfinger.server.services import ListName, Services
 from wharfinger.server.subscriptions.watching import Watching
-from wharfinger.server.threads import Pool, is_async
+from wharfinger.server.threads import Pool
 from wharfinger.source import Source
+from wharfinger.types.base import or_unset
 
 if TYPE_CHECKING:
-    from typing import Self, Unpack
-
     from wharfinger.auth.server.token_auth import TokenAuth
     from wharfinger.auth.server.token_verifier import TokenVerifier
     from wharfinger.record import AuditLog
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     from wharfinger.server.features.prompts import PromptOptions
     from wharfinger.server.features.resource import ResourceOptions
     from wharfinger.server.features.tools import ToolOptions
+    from wharfinger.server.openapi_options import OpenApiOptions, OpenApiServerOptions
     from wharfinger.server.policy_file import PolicyFile
     from wharfinger.server.running import HttpRunOptions, UnixRunOptions
     from wharfinger.transports.http_server.app import HttpApp, HttpOptions
@@ -59,28 +58,27 @@ class Includable(Protocol):
 
     def include_into(self, server: Server) -> None:
         """Register the features of this object with `server`."""
-        ...
 
 
 class Server(FeatureService):
     """An MCP server of all five revisions. Any number of transports can serve it at the same time.
 
-    `instructions` are for models: a text, or a plain function that returns it for the current caller.
-    `lifespan` is entered once per process, before the first request; what it yields is `state`, and `ctx.state` in
-    handlers. Lists come in pages of `page_size` entries; without it of 1,000, or fewer if they take more than 1 MiB.
-    `ttl` (seconds) and `cache_scope` are the default caching hints. `secret` (by default `WHARFINGER_SECRET`) seals
-    cursors and the states of calls that ask for input; processes that serve the same clients must share it. With
-    `replay`, handlers that ask for input run again with the answers in every revision, so that tests find code in them
-    that must not run twice.
-    With `decode_json_strings`, tools also accept arrays and objects as strings that contain their JSON.
+    `instructions` are for models: a string, or a plain function that returns it for the current caller. `lifespan` is
+    entered once per process, before the first request; the value that it yields is `state`, and `ctx.state` in
+    handlers. Lists come in pages of `page_size` entries, by default 1,000, or fewer if they take more than 1 MiB. `ttl`
+    (seconds) and `cache_scope` are the default caching hints. `secret` (by default `WHARFINGER_SECRET`) seals cursors
+    and the states of calls that ask for input; processes that serve the same clients must share it. With `replay`,
+    handlers that ask for input run again with the answers in every revision, so that tests find code in them that must
+    not run twice. With `decode_json_strings`, tools also accept arrays and objects as strings that contain their JSON.
 
     `task_store` keeps tasks and their results, and which DPoP proofs were used: a store, or `"sqlite:///tasks.db"`,
-    which survives a restart; without one they end with the process. `task_ttl` (seconds, None: for ever) is how long a
-    task may take, and how long its result is kept at least; `task_poll` is how often clients should ask for it.
+    which survives a restart; without one they end with the process. `task_ttl` (seconds, None: for ever) is the maximum
+    time of a task, and the minimum time for which its result is kept; `task_poll` is the time (seconds) after which
+    clients should ask for it again.
 
     `policy` says who may read, call and query what: a `Policy`, another `Authorizer`, or the path of a file, which is
-    read again when it changes. Without one everyone may do everything. `audit` records every
-    request: a file, or an `AuditLog` with its options.
+    read again when it changes. Without one everyone may do everything. `audit` records every request: a file, or an
+    `AuditLog` with its options.
     """
 
     def __init__(
@@ -108,13 +106,17 @@ class Server(FeatureService):
         policy: AnyPolicy = None,
         audit: AuditLog | str | os.PathLike[str] | None = None,
     ) -> None:
+        if isinstance(task_store, str):
+            from wharfinger.store import open_store  # imported on use: most servers keep their tasks in memory
+
+            task_store = open_store(task_store)
         super().__init__(
             t.Implementation(
                 name=name,
                 version=version,
-                title=_optional(title),
-                description=_optional(description),
-                website_url=_optional(website_url),
+                title=or_unset(title),
+                description=or_unset(description),
+                website_url=or_unset(website_url),
                 icons=UNSET if icons is None else list(icons),
             ),
             instructions=instructions,
@@ -135,7 +137,7 @@ class Server(FeatureService):
                 decode_json_strings=decode_json_strings,
                 replay=replay,
             ),
-            tasks=TaskSettings(_store(task_store), task_ttl, task_poll),
+            tasks=TaskSettings(task_store, task_ttl, task_poll),
         )
         if policy is not None:
             self.policy = policy
@@ -150,13 +152,14 @@ class Server(FeatureService):
         *,
         name: str | None = None,
         tools: bool = True,
-        **options: Any,
+        app: AsgiApp | None = None,
+        **options: Unpack[OpenApiOptions],
     ) -> Self:
-        """Return a server of an HTTP API, by its OpenAPI document: a URL, a file, or the content.
+        """Return a server of an HTTP API from its OpenAPI document: a URL, a file, or the content.
 
-        GET operations become resources and templates; operations in `allow_operations` become tools. `options` are
-        those of `sources.openapi`. With `tools`, the resources are also offered as tools, for hosts that only support
-        tools.
+        GET operations become resources and templates; operations in `allow_operations` become tools. `app` and
+        `options` are those of `sources.openapi`. With `tools`, the resources are also tools, for hosts that cannot read
+        resources.
 
         Raises:
             UnusableSource: the document cannot be used, an operation does not exist, or a URL is not allowed.
@@ -164,36 +167,33 @@ class Server(FeatureService):
         """
         # By name: no module of this layer depends on the sources above it (docs/design.md, §2).
         sources = import_module("wharfinger.sources")
-        source: Source = sources.openapi(spec, **options)
-        server = cls(name or source.name)
-        server.include(source)
+        api: Source = sources.openapi(spec, app=app, **options)
+        server = cls(name or api.name)
+        server.include(api)
         if tools:
             server.include(sources.resource_tools())
         return server
 
     @classmethod
     def from_fastapi(
-        cls, app: Any, *, document: str | Mapping[str, Any] | None = None, name: str | None = None, **options: Any
+        cls, app: AsgiApp, *, document: str | Mapping[str, Any] | None = None, **options: Unpack[OpenApiServerOptions]
     ) -> Self:
         """Return a server of an ASGI application, which is called in this process, without a socket.
 
         `document` is the OpenAPI document, or its path in the application. By default it is what FastAPI's
-        `app.openapi()` returns, and `/openapi.json` for other applications. The rest is as in `from_openapi`. The
-        application's lifespan starts with its first request, and ends with this server.
-
-        Raises:
-            UnusableSource, MissingExtra: as for `from_openapi`.
+        `app.openapi()` returns, and `/openapi.json` for other applications. The rest, errors too, is as in
+        `from_openapi`. The application's lifespan starts with its first request, and ends with this server.
         """
         if document is None:
             describe: Callable[[], Mapping[str, Any]] | None = getattr(app, "openapi", None)
             document = describe() if callable(describe) else "/openapi.json"
-        return cls.from_openapi(document, name=name, app=app, **options)
+        return cls.from_openapi(document, app=app, **options)
 
     @property
     def policy(self) -> Authorizer | None:
         """Who may read, call and query what; None if everyone may do everything.
 
-        It can be replaced at any time, on the event loop. Then every request and every notice follows the new one.
+        It can be replaced at any time, on the event loop. Then all requests and notifications follow the new one.
         """
         return self.services.authorizer
 
@@ -226,41 +226,31 @@ class Server(FeatureService):
         if callable(uri):
             raise TypeError('A resource needs its URI: @server.resource("notes://today")')
 
-        def register(function: Function) -> Function:
-            self.resources.add(uri, function, **options)
-            return function
-
-        return register
+        return _decorator(self.resources.add, uri, **options)
 
     @overload
     def list_resources(self, function: Function, /) -> Function: ...
     @overload
     def list_resources(self) -> Callable[[Function], Function]: ...
     def list_resources(self, function: Function | None = None) -> Function | Callable[[Function], Function]:
-        """List what the decorated async generator yields after the registered resources, in pages.
+        """List, in pages and after the registered resources, what the decorated async generator yields.
 
         With a parameter `after` it gets the URI of the last resource of the previous page (None for the first page),
         and yields those after it. Without this parameter it runs from the start for each page, and must yield the
         resources in the same order. The decorator works with and without parentheses.
         """
-        return _decorated(self.resources.add_catalogue, function)
+        register = _decorator(self.resources.add_catalogue)
+        return register if function is None else register(function)
 
     def read_resource(
         self, template: str, *, allow_traversal: bool = False, scopes: Sequence[str] | str | None = None
     ) -> Callable[[Function], Function]:
         """Read every URI that `template` matches with the decorated function, without listing the template.
 
-        `allow_traversal` and `scopes` as for `server.resources.add`.
+        `allow_traversal` and `scopes` are as for `server.resources.add`. `server.resources.add_unlisted` does the same
+        without a decorator.
         """
-
-        def register(function: Function) -> Function:
-            feature = unlisted_feature_of(
-                self.services, template, function, allow_traversal=allow_traversal, scopes=scopes
-            )
-            self.resources.put(feature, listed=False)
-            return function
-
-        return register
+        return _decorator(self.resources.add_unlisted, template, allow_traversal=allow_traversal, scopes=scopes)
 
     def watcher(self, template: str) -> Callable[[Function], Function]:
         """Run the decorated async function, with the URI, while a URI that `template` matches is watched.
@@ -268,15 +258,7 @@ class Server(FeatureService):
         It starts with the first watcher of a URI and is cancelled when the last one goes; it calls
         `resource_updated(uri)` when something happens.
         """
-
-        def register(function: Function) -> Function:
-            if not is_async(function):
-                raise TypeError(f"{getattr(function, '__name__', function)}() must be an async function.")
-            check_scheme(template, function)
-            self.source_watches.followers.add(UriTemplate(template), function)
-            return function
-
-        return register
+        return _decorator(self.source_watches.add_watcher, template)
 
     def include(self, item: Includable | Source | Server, *, prefix: str = "") -> None:
         """Add a source, another server as a part of this one, or anything else that can add itself.
@@ -291,7 +273,7 @@ class Server(FeatureService):
             RuntimeError: this server runs, and this is not its event loop's thread.
         """
         if isinstance(item, Server):
-            from wharfinger.server.mounting import include  # with the first part: most servers have none
+            from wharfinger.server.mounting import include  # imported on use: most servers have no parts
 
             include(self, item, prefix)
             self.sources_changed()
@@ -303,19 +285,6 @@ class Server(FeatureService):
             self.add_source(item)
         else:
             raise TypeError(f"include() takes a Server or a source, such as files(path), not {type(item).__name__}.")
-
-    def add_source(self, source: Source) -> None:
-        """Add a source, whose resources are listed after all others.
-
-        If the server runs already, the source is started at once; call this on the server's event loop then.
-
-        Raises:
-            RuntimeError: the server runs, and this is not its event loop's thread.
-        """
-        if self.running:
-            self.source_watches.join(source)
-        self.resources.add_source(source)
-        self.sources_changed()
 
     def resource_updated(self, uri: str) -> None:
         """Report to everyone who watches `uri`, in either era, that it has changed; from any thread, and at any time.
@@ -359,7 +328,8 @@ class Server(FeatureService):
 
         `server.tools.add` does the same without a decorator, and describes the options.
         """
-        return _decorated(self.tools.add, function, **options)
+        register = _decorator(self.tools.add, **options)
+        return register if function is None else register(function)
 
     @overload
     def prompt(self, function: Function, /) -> Function: ...
@@ -372,7 +342,8 @@ class Server(FeatureService):
 
         `server.prompts.add` does the same without a decorator, and describes the options.
         """
-        return _decorated(self.prompts.add, function, **options)
+        register = _decorator(self.prompts.add, **options)
+        return register if function is None else register(function)
 
     # -- extensions
 
@@ -381,12 +352,7 @@ class Server(FeatureService):
 
         `server.extensions.add_method` does the same without a decorator, and describes the options.
         """
-
-        def register(function: Function) -> Function:
-            self.extensions.add_method(name, function, **options)
-            return function
-
-        return register
+        return _decorator(self.extensions.add_method, name, **options)
 
     def notification(
         self, name: str, *, params: type[t.NotificationParams] | None = None
@@ -395,21 +361,11 @@ class Server(FeatureService):
 
         `server.extensions.add_notification` does the same without a decorator.
         """
-
-        def register(function: Function) -> Function:
-            self.extensions.add_notification(name, function, params=params)
-            return function
-
-        return register
+        return _decorator(self.extensions.add_notification, name, params=params)
 
     def app(self, uri: str, **options: Unpack[PageOptions]) -> Callable[[Function], Function]:
         """Publish the HTML that the decorated function returns as a page of MCP Apps. See `add_app` for the options."""
-
-        def register(function: Function) -> Function:
-            self.add_app(uri, function, **options)
-            return function
-
-        return register
+        return _decorator(self.add_app, uri, **options)
 
     def add_app(self, uri: str, page: Page, **options: Unpack[PageOptions]) -> None:
         """Publish a page that hosts show (MCP Apps), under a `ui://` URI. Tools refer to it with `app=`.
@@ -417,7 +373,7 @@ class Server(FeatureService):
         `page` is HTML, a `Path`, or a function that returns either.
 
         Raises:
-            TypeError: it is none of these.
+            TypeError: `page` has another type.
             ValueError: the URI is taken or not a `ui://` URI, or an option is not valid.
         """
         from wharfinger.server.apps import EXTENSION, view
@@ -440,11 +396,10 @@ class Server(FeatureService):
             self.add_middleware(*arguments)
             return arguments[0]
 
-        def register(middleware: AnyMiddleware) -> AnyMiddleware:
+        def add(middleware: Middleware) -> None:
             self.add_middleware(middleware, *arguments)
-            return middleware
 
-        return register
+        return _decorator(add)
 
     def add_middleware(self, middleware: Middleware, *methods: str) -> None:
         """Put middleware around every request, or around those of some methods; the first one added is outermost.
@@ -488,18 +443,19 @@ class Server(FeatureService):
         """Serve until the end of input or Ctrl-C: over stdio, with `http="127.0.0.1:8000"` over HTTP, or with
         `unix="/path"` on a Unix socket.
 
-        `policy` is set as `self.policy`; None leaves that as it is.
+        `policy` is set as `self.policy`; None does not change it.
 
         Raises:
-            TypeError: `http` and `unix` at once, `http` is not text, or options are given without either.
+            TypeError: `http` and `unix` are both given, `http` is not a string, or options are given without either.
             ValueError: `http` is not of the form HOST:PORT.
             UnusablePolicy: the policy cannot be used, or does not fit the issuers of `auth`.
         """
         from wharfinger.server.running import run
 
-        options["auth"] = self._guard(policy, options.get("auth"))
-        if options["auth"] is None:
-            del options["auth"]
+        if policy is not None:
+            self.policy = policy
+        if (auth := self.server_policy.bind_auth(options.pop("auth", None), self.store)) is not None:
+            options["auth"] = auth
         run(self, http, unix, options, next(iter(self.tools.names()), None))
 
     def asgi(
@@ -512,9 +468,8 @@ class Server(FeatureService):
         """Return an ASGI application of this server, for any ASGI server or framework; it serves `/mcp` and `/mcp/`.
 
         With `auth`, every caller needs a token: `TokenAuth`, a verifier such as `JWTVerifier`, or several. `policy` is
-        set as `self.policy`; None leaves that as it is. `options` are those of `transports.http_server.HttpApp`.
-        Chunked bodies are refused unless `separates_trailers=True` says that the ASGI server keeps trailers out of the
-        headers.
+        set as `self.policy`; None does not change it. `options` are those of `transports.http_server.HttpApp`. Chunked
+        bodies are refused unless `separates_trailers=True` says that the ASGI server keeps trailers out of the headers.
 
         Raises:
             RuntimeError: there are several workers and no shared secret, so one could not open what another has sealed.
@@ -524,50 +479,21 @@ class Server(FeatureService):
         from wharfinger.transports.http_server.app import HttpApp
 
         check_secret(self.services.keys)
-        return HttpApp(self, auth=self._guard(policy, auth), **options)
-
-    def _guard(
-        self, policy: AnyPolicy, auth: TokenAuth | TokenVerifier | Sequence[TokenVerifier] | None
-    ) -> TokenAuth | None:
-        """Set a policy, and return the check of tokens, which forgets them when the policy changes."""
         if policy is not None:
             self.policy = policy
-        if auth is None:
-            return None
-        from wharfinger.auth.server.token_auth import as_token_auth
-
-        checked = as_token_auth(auth, self.store)
-        self.server_policy.trust(checked)
-        return checked
+        return HttpApp(self, auth=self.server_policy.bind_auth(auth, self.store), **options)
 
 
-Value = TypeVar("Value")
-
-
-def _decorated(
-    add: Callable[..., object], function: Function | None, **options: Any
-) -> Function | Callable[[Function], Function]:
-    """Return the decorated function, or the decorator if it was called with parentheses."""
+def _decorator(add: Callable[..., object], /, *arguments: Any, **options: Any) -> Callable[[Function], Function]:
+    """Return a decorator that calls `add` with these arguments, the function, and the options."""
 
     def register(function: Function) -> Function:
-        add(function, **options)
+        add(*arguments, function, **options)
         return function
 
-    return register if function is None else register(function)
-
-
-def _store(store: Store | str | None) -> Store | None:
-    if not isinstance(store, str):
-        return store
-    from wharfinger.store import open_store
-
-    return open_store(store)
+    return register
 
 
 @functools.lru_cache(maxsize=100)  # warns once for each URI
 def _warn_of_invalid_uri(uri: str) -> None:
     log.warning("resource_updated(%r): this is not a URI, so no client can watch it", uri)
-
-
-def _optional(value: Value | None) -> Value | UnsetType:
-    return UNSET if value is None else value

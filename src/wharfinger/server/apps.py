@@ -26,6 +26,7 @@ from wharfinger.types.apps import (
     UiToolMeta,
     Visible,
 )
+from wharfinger.types.base import or_unset
 
 if TYPE_CHECKING:
     from wharfinger.server.services import Services
@@ -60,7 +61,7 @@ class PageOptions(TypedDict, total=False):
     inline: bool
     timeout: float | None
     scopes: Sequence[str] | str | None
-    """Scopes that a caller's token must have, all of them. Without them it is not listed, and refused (HTTP 403)."""
+    """Scopes that a caller's token must have, all of them. Otherwise the page is not listed, and reads get HTTP 403."""
 
 
 def view(
@@ -91,10 +92,10 @@ def view(
     function, inline = _function(page, inline)
     meta = {"ui": msgspec.to_builtins(_resource_meta(csp, permissions, domain, prefers_border))}
     definition = t.Resource(
-        uri=_checked(uri),
+        uri=_check_uri(uri),
         name=name or (getattr(page, "__name__", "") if callable(page) else "") or uri.rpartition("/")[2],
-        title=UNSET if title is None else title,
-        description=UNSET if description is None else description,
+        title=or_unset(title),
+        description=or_unset(description),
         mime_type=MIME_TYPE,
         icons=UNSET if icons is None else list(icons),
         meta=meta if meta["ui"] else UNSET,
@@ -117,7 +118,7 @@ def tool_meta(meta: Mapping[str, Any] | None, app: str | None, visibility: Seque
     if visibility is not None and (not visibility or not set(visibility) <= set(get_args(Visible))):
         raise ValueError(f'visibility={visibility!r}: write ["model"], ["app"], or both.')
     ui = UiToolMeta(
-        resource_uri=UNSET if app is None else _checked(app),
+        resource_uri=UNSET if app is None else _check_uri(app),
         visibility=UNSET if visibility is None else list(visibility),
     )
     return {**(meta or {}), "ui": msgspec.to_builtins(ui)}
@@ -167,7 +168,8 @@ def _function(page: Page, inline: bool) -> tuple[Callable[..., Any], bool]:
     return return_document, True
 
 
-def _checked(uri: str) -> str:
+def _check_uri(uri: str) -> str:
+    """Return the URI; raise ValueError if it is not a `ui://` URI."""
     if not _URI.fullmatch(uri):
         raise ValueError(f"{uri!r} is not the URI of a page: write one like ui://harbour/berths.")
     return uri
@@ -184,10 +186,10 @@ def _resource_meta(
                 raise ValueError(f"{field}: {origin!r} is not an origin: write one like https://api.example.com.")
     requested: dict[str, Any] = {_WIRE[name]: {} for name in permissions}
     return UiResourceMeta(
-        csp=UNSET if csp is None else csp,
+        csp=or_unset(csp),
         permissions=msgspec.convert(requested, UiPermissions) if requested else UNSET,
-        domain=UNSET if domain is None else domain,
-        prefers_border=UNSET if prefers_border is None else prefers_border,
+        domain=or_unset(domain),
+        prefers_border=or_unset(prefers_border),
     )
 
 

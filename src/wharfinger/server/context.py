@@ -22,6 +22,7 @@ from wharfinger.server.input.request_state import CannotAsk, state_of
 from wharfinger.server.nested_requests import read_request
 from wharfinger.server.observers import observed_read
 from wharfinger.server.signature.annotations import RequestContext
+from wharfinger.types.base import or_unset
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -57,7 +58,7 @@ DONE = _Done()
 class Context(RequestContext, Generic[State]):
     """The request being served. Annotate a parameter with `Context` or `Context[YourState]` to get it.
 
-    `Context[S]` types `state`, which is what the server's `lifespan` yielded.
+    `Context[S]` types `state`, the value that the server's `lifespan` yielded.
     """
 
     __slots__ = ("_loop", "_services", "_thread", "request", "server")
@@ -73,7 +74,7 @@ class Context(RequestContext, Generic[State]):
 
     @property
     def state(self) -> State:
-        """What the server's `lifespan` yielded; None if it has none."""
+        """The value that the server's `lifespan` yielded; None if the server has no lifespan."""
         return cast("State", self.server.state)
 
     @property
@@ -117,9 +118,9 @@ class Context(RequestContext, Generic[State]):
     def log(self, level: t.LoggingLevel, data: Any, *, logger: str | None = None) -> Awaitable[None]:
         """Send a log message on the request's stream, if the client wants this level (`notifications/message`).
 
-        A client of the stateless era gets messages if the request asked for them, a session gets all until it sets a
-        level. The message is sent when this returns. `await` is allowed, because other frameworks need it, and does
-        nothing.
+        A client of the stateless era gets messages if the request asked for them; a session gets all messages until it
+        sets a level. The message is sent even without `await`. Awaiting the result does nothing; it is allowed
+        because other frameworks need it.
         """
         request = self.request
         if request.caller.rules.logs_by_request:
@@ -131,15 +132,15 @@ class Context(RequestContext, Generic[State]):
             return DONE
         if not state_of(self._services, request).count_log():
             return DONE
-        params = t.LoggingMessageNotificationParams(level=level, data=data, logger=UNSET if logger is None else logger)
+        params = t.LoggingMessageNotificationParams(level=level, data=data, logger=or_unset(logger))
         self._notify("notifications/message", params)
         return DONE
 
     def report_progress(self, done: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
         """Report the progress of the request, if the caller asked for it (`notifications/progress`).
 
-        Nothing is sent unless `done` is higher than before, also when the handler runs again after a question. The
-        notification is sent when this returns; `await` is allowed and does nothing.
+        Nothing is sent unless `done` is higher than before, even if the handler runs again after a question. The
+        notification is sent even without `await`; awaiting the result is allowed and does nothing.
         """
         meta = self.request.params.meta
         if meta is UNSET or meta.progress_token is UNSET:
@@ -149,7 +150,7 @@ class Context(RequestContext, Generic[State]):
         params = t.ProgressNotificationParams(
             progress_token=meta.progress_token,
             progress=done,
-            total=UNSET if total is None else total,
+            total=or_unset(total),
             message=message if message is not None and self.request.caller.rules.progress_message else UNSET,
         )
         self._notify("notifications/progress", params)
@@ -159,7 +160,7 @@ class Context(RequestContext, Generic[State]):
         self._call_on_loop(self.request.channel.send, self.request, encode_notification(method, params))
 
     def _call_on_loop(self, function: Callable[..., Any], *args: Any) -> None:
-        """Call a function of the server, which lives on the event loop; plain handlers run in threads."""
+        """Call a function of the server, which belongs to the event loop; plain handlers run in threads."""
         if threading.get_ident() == self._thread:
             function(*args)
             return
@@ -314,8 +315,8 @@ class Context(RequestContext, Generic[State]):
         """
         from wharfinger.server.input.input_requests import Roots
 
-        found: list[t.Root] = await self._ask(key, Roots())
-        return found
+        roots: list[t.Root] = await self._ask(key, Roots())
+        return roots
 
     async def ask(self, **questions: InputQuery) -> dict[str, Any]:
         """Ask several questions at once: `await ctx.ask(name=Elicit("Who?", str), folders=Roots())`.
@@ -344,9 +345,9 @@ class Context(RequestContext, Generic[State]):
         """Call `function` once per call of the client, however often the handler runs again, and return its result.
 
         The result must be encodable as JSON: it goes to the client and back, and the client can read but not change it.
-        Also in the first run it is converted to `kind`, else to the return annotation of `function`, else to plain JSON
-        values. `function` may be async; a plain one runs on the event loop and must not block. Exceptions are not kept.
-        `key` must be unique within the handler.
+        In every run, including the first, it is converted to `kind`, else to the return annotation of `function`, else
+        to plain JSON values. `function` may be async; a plain one runs on the event loop and must not block. Exceptions
+        are not kept. `key` must be unique within the handler.
         """
         from wharfinger.server.input.round_trips import once
 
@@ -358,7 +359,7 @@ class Context(RequestContext, Generic[State]):
         """Read a resource of this server, with the permissions of the caller.
 
         Raises:
-            ResourceNotFound: it does not exist, or the caller must not read it.
+            ResourceNotFound: it does not exist, or the caller may not read it.
         """
         try:
             handler = self.server.handlers.get("resources/read") or self.server.resources.read
@@ -383,12 +384,12 @@ class Context(RequestContext, Generic[State]):
         """
         from wharfinger.server.search import SearchRequest, search
 
-        wanted = SearchRequest(query=query, limit=limit, source=source, type=type, path=path)
+        search_request = SearchRequest(query=query, limit=limit, source=source, type=type, path=path)
 
         def report_indexing(documents: float, message: str) -> None:
             self.report_progress(documents, message=message)
 
-        hits = await search(self._services, self.server.resources, self.request, wanted, report_indexing)
+        hits = await search(self._services, self.server.resources, self.request, search_request, report_indexing)
         for hub in self.request.observers:
             hub.searched(self.request, query, len(hits))
         return hits

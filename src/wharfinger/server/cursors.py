@@ -18,12 +18,12 @@ __all__ = ["CURSOR", "STATE", "Keys", "Kind", "keys_for"]
 
 
 class Kind(NamedTuple):
-    """One kind of sealed text: its bounds, and the error message for a text that cannot be opened."""
+    """One kind of sealed string: its bounds, and the error message for a string that cannot be opened."""
 
     mac_bytes: int
     """The length of the seal."""
     max_characters: int
-    """The maximum length of a sealed text."""
+    """The maximum length of a sealed string."""
     refusal: str
 
 
@@ -38,18 +38,18 @@ STATE = Kind(
 
 
 class Keys:
-    """The key ring that cursors and states derive from.
+    """The secret key that seals cursors and states.
 
-    `secret` is shared by every process that serves the same clients (`WHARFINGER_SECRET`); without one the key is
-    random, and only this process can open what it seals.
+    `secret` is shared by every process that serves the same clients (`WHARFINGER_SECRET`); without it the key is
+    random, and only this process can open its sealed values.
     """
 
     def __init__(self, secret: str | bytes | None = None) -> None:
-        secret_text = secret or os.environ.get("WHARFINGER_SECRET")
-        self.random = not secret_text
-        """Whether the key is random, so that no other process can open what this one seals."""
-        secret_text = secret_text or os.urandom(32)
-        self._secret = secret_text.encode() if isinstance(secret_text, str) else secret_text
+        key_material = secret or os.environ.get("WHARFINGER_SECRET")
+        self.random = not key_material
+        """Whether the key is random, so that no other process can open the values that this one seals."""
+        key_material = key_material or os.urandom(32)
+        self._secret = key_material.encode() if isinstance(key_material, str) else key_material
 
     def seal(self, purpose: str, value: Any, kind: Kind = CURSOR) -> str:
         """Seal a JSON value as text; `purpose` separates cursors of different lists, and states of different calls."""
@@ -100,7 +100,7 @@ def keys_for(keys: Keys, request: Request) -> Keys:
 
 
 PADDING_BYTES = 256
-"""The plain text is padded to a multiple of this, so that its length says little about the hidden entries in it."""
+"""The plain text is padded to a multiple of this, so that its length reveals little about the hidden entries in it."""
 
 
 class _PrivateKeys(Keys):

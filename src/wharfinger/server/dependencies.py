@@ -29,11 +29,11 @@ __all__ = ["Depends", "Needs", "OpenDependencies", "Overrides", "depends_of", "n
 class Depends:
     """Marks a parameter that another function fills: `db: Annotated[Database, Depends(database)]`.
 
-    `function` may be async or plain. A plain one runs in a thread, or on the event loop with `inline`, if it never
-    blocks. It may also be a generator or async generator that yields once, or a context manager made of one: the code
-    after the `yield` runs after the request, also after an error or a cancellation. It may take the `Context` and its
-    own dependencies. It is called once per request, and its value is shared; with `cache=False` it is called for each
-    parameter.
+    `function` may be async or plain. A plain one runs in a thread; with `inline` it runs on the event loop, and must
+    not block. `function` may also be a generator or async generator that yields once, or a context manager made of one:
+    the code after the `yield` runs after the request, even after an error or a cancellation. `function` may take the
+    `Context` and its own dependencies. It is called once per request, and its value is shared; with `cache=False` it is
+    called for each parameter.
     """
 
     __slots__ = ("cache", "function", "inline")

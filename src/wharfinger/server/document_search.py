@@ -38,9 +38,9 @@ __all__ = ["BoundedPieces", "SearchBounds", "SourceReader", "Stopped", "has_text
 PAGE_DOCUMENTS = 256
 """Documents in each page that is requested from a source."""
 COROUTINE_SECONDS = 60.0
-"""Longest time of a source's coroutine."""
+"""The maximum time of a source's coroutine."""
 NEAR_CHARACTERS, NEAR_SECONDS = 4 << 20, 0.3
-"""Most text, and longest time, to find another spelling of a word that occurs nowhere."""
+"""The maximum number of characters read, and of seconds, to find another spelling of a word that occurs nowhere."""
 MEDIA_TYPES = ("image/", "audio/", "video/", "font/")
 """Prefixes of the MIME types whose documents have no text and are not read."""
 MISSING_ERRORS = (ResourceNotFound, InvalidParams, PermissionDenied, PermissionError)
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class Stopped(Exception):
-    """Ends a search because the server stops, or because the caller has given up."""
+    """Ends a search: the server stops, the caller has given up, or no event loop can run a coroutine of the source."""
 
 
 class SourceReader:
@@ -102,8 +102,8 @@ class SourceReader:
     def pieces(self, source: Source, uri: str) -> Iterator[str]:
         """Yield the text of a document in pieces. Raises what `source.text` raises."""
         with _recorded(source):
-            found = source.text(uri)
-        pieces: TextPieces = self._wait(found) if isinstance(found, Awaitable) else found
+            result = source.text(uri)
+        pieces: TextPieces = self._wait(result) if isinstance(result, Awaitable) else result
         for piece in self._each(pieces) if isinstance(pieces, AsyncIterator) else pieces:
             if self.stopped.is_set():
                 raise Stopped
@@ -137,7 +137,7 @@ class SourceReader:
 
 
 class SearchBounds(NamedTuple):
-    """How much one search of a source may cost. When it reaches a bound, it returns the hits found so far."""
+    """The limits of one search of a source. When it reaches a bound, it returns the hits found so far."""
 
     seconds: float = 2.0
     """Names get half of this time, so that some is left for texts."""
@@ -173,7 +173,7 @@ def search_documents(
 
 
 class _DocumentSearch:
-    """One search of a source's documents, in the order in which they are read."""
+    """One search of a source's documents. `documents` has them in the order in which they are read."""
 
     def __init__(self, source: Source, query: Query, limit: int, reader: SourceReader, bounds: SearchBounds) -> None:
         self.source = source
@@ -182,14 +182,16 @@ class _DocumentSearch:
         self.reader = reader
         self.bounds = bounds
         self.reached = ""
+        """Why documents were left out, as the end of a sentence, or an empty string."""
         self.documents = self._by_name()
         self.seen = [False] * len(query.words)
         self.complete = False
+        """Whether `hits` continued to the last document or to a bound; if not, it had found enough before that."""
 
     def _by_name(self) -> list[tuple[Document, tuple[float, ...]]]:
         """Return the documents, those with the best names first."""
         began = time.monotonic()
-        found: list[tuple[float, int, Document, tuple[float, ...]]] = []
+        ranked: list[tuple[float, int, Document, tuple[float, ...]]] = []
         for number, document in enumerate(_documents(self.reader, self.source)):
             if number == self.bounds.documents:
                 self.reached = f"after {self.bounds.documents:,} documents"
@@ -200,34 +202,34 @@ class _DocumentSearch:
             name = name_of(document)
             name_matches = self.query.match_name(name, fold(name))
             if has_text(document) or all(name_matches):
-                found.append((-name_score(self.query, name, name_matches), number, document, name_matches))
+                ranked.append((-name_score(self.query, name, name_matches), number, document, name_matches))
         self.deadline = began + self.bounds.seconds
-        found.sort(key=lambda one: one[:2])
-        return [(document, name_matches) for _, _, document, name_matches in found]
+        ranked.sort(key=lambda one: one[:2])
+        return [(document, name_matches) for _, _, document, name_matches in ranked]
 
     def hits(self) -> Hits:
         """Read texts until enough of them have all the words or a bound is reached, and return the best hits."""
         ranking = Ranking(self.query, self.limit)
-        left = self.bounds.characters
+        remaining = self.bounds.characters
         texts = 0
         for document, name_matches in self.documents:
             if ranking.enough:
                 break
             match = None
             if has_text(document):
-                reached = self._bound_of_texts(texts, left)
+                reached = self._bound_of_texts(texts, remaining)
                 if reached and not all(name_matches):
                     self.reached = reached
                     break
                 if not reached:
                     texts += 1
                     text = self.reader.text(self.source, document.uri)
-                    pieces = BoundedPieces(text, min(self.bounds.text_characters, left), self.deadline)
+                    pieces = BoundedPieces(text, min(self.bounds.text_characters, remaining), self.deadline)
                     try:
                         match = match_text(pieces, self.query, name_matches, prose=is_prose(document.title))
                     except Overloaded:
                         self.reached = "before all texts were read"
-                    left -= pieces.read
+                    remaining -= pieces.read
             ranking.add(
                 FoundDocument(self.source, document.uri, document.title, document.mime_type, name_matches, match)
             )
@@ -239,11 +241,11 @@ class _DocumentSearch:
             )
         return hits
 
-    def _bound_of_texts(self, texts: int, left: int) -> str:
+    def _bound_of_texts(self, texts: int, remaining: int) -> str:
         """Return the reached bound as the end of a sentence, or an empty string if another text may be read."""
         if texts == self.bounds.texts:
             return f"after {self.bounds.texts:,} texts"
-        if left <= 0:
+        if remaining <= 0:
             return f"after {self.bounds.characters >> 20} MiB of text"
         if time.monotonic() > self.deadline:
             return f"after {self.bounds.seconds:g} s"
@@ -258,17 +260,17 @@ class _DocumentSearch:
     def near(self, word: Word) -> str:
         """Return the nearest spelling of a word in the names and the first texts, or an empty string."""
         near = NearWords(word.text)
-        left, deadline = NEAR_CHARACTERS, time.monotonic() + NEAR_SECONDS
+        remaining, deadline = NEAR_CHARACTERS, time.monotonic() + NEAR_SECONDS
         for document, _ in self.documents:
             near.add(name_of(document))
         for document, _ in self.documents:
-            if left <= 0 or time.monotonic() > deadline:
+            if remaining <= 0 or time.monotonic() > deadline:
                 break
             if has_text(document):
-                pieces = BoundedPieces(self.reader.text(self.source, document.uri), left, deadline)
+                pieces = BoundedPieces(self.reader.text(self.source, document.uri), remaining, deadline)
                 for piece in pieces:
                     near.add(piece)
-                left -= pieces.read
+                remaining -= pieces.read
         return near.best()
 
 
@@ -302,21 +304,21 @@ def _recorded(source: Source) -> Generator[None]:
 
 
 class BoundedPieces:
-    """Pieces of a text, until a number of characters or a time is reached."""
+    """The pieces of a text, up to a number of characters or a deadline."""
 
-    def __init__(self, pieces: Iterable[str], most: int, deadline: float) -> None:
+    def __init__(self, pieces: Iterable[str], max_characters: int, deadline: float) -> None:
         self._pieces = pieces
-        self._most = most
+        self._max_characters = max_characters
         self._deadline = deadline
         self.read = 0
         """Characters read so far."""
 
     def __iter__(self) -> Iterator[str]:
         for piece in self._pieces:
-            shown = piece[: self._most - self.read]
-            self.read += len(shown)
-            yield shown
-            if self.read >= self._most or time.monotonic() > self._deadline:
+            part = piece[: self._max_characters - self.read]
+            self.read += len(part)
+            yield part
+            if self.read >= self._max_characters or time.monotonic() > self._deadline:
                 return
 
 

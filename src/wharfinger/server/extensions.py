@@ -1,4 +1,4 @@
-"""What a server supports besides the core protocol: extensions, and their methods and notifications."""
+"""The extensions of a server, with their methods and notifications."""
 
 from __future__ import annotations
 
@@ -224,10 +224,10 @@ def notification_of(
         raise ValueError(f"{name!r}: the names of notifications begin with 'notifications/'.")
     add_method(Method(name, "client", shape, first=EXTENSIONS_FROM))
 
-    def take(session: Session | None, params: Any) -> None:
+    def handle(session: Session | None, params: Any) -> None:
         function(*((params,) if parameter else ()))
 
-    return take
+    return handle
 
 
 def _check_name(name: str) -> None:
@@ -266,7 +266,7 @@ def _name_param(name: str, shape: type[Any], name_param: str) -> Any:
 
 
 def _result(request: Request, value: Any) -> Any:
-    """Convert what a function returned to a result that is valid in every revision.
+    """Convert a function's return value to a result that is valid in every revision.
 
     Raises:
         TypeError: it is not a JSON object, or sets a member that the protocol reserves.

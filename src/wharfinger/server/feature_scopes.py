@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["FeatureScopes", "NestedAccess", "ScopedAccess", "decide_template"]
 
 MAX_PRINCIPALS = 10_000
-"""Most principals whose access is remembered."""
+"""The maximum number of principals whose access is remembered."""
 ALLOWED = Decision(True)
 
 
@@ -70,17 +70,17 @@ class FeatureScopes:
         return next((scopes for features in self._resources if (scopes := _scopes_in(features, text))), ())
 
     def below(self, prefix: str) -> Mapping[str, tuple[str, ...]]:
-        """Return the scopes of the resources and templates that may have a URI that begins with a text."""
-        found: dict[str, tuple[str, ...]] = {}
+        """Return the scopes of the resources and templates that may have a URI that begins with `prefix`."""
+        scopes: dict[str, tuple[str, ...]] = {}
         for features in self._resources:
             for text, feature in features.items():
                 start = text.partition("{")[0]
                 if feature.scopes and (start.startswith(prefix) or ("{" in text and prefix.startswith(start))):
-                    found[text] = feature.scopes
-        return found
+                    scopes[text] = feature.scopes
+        return scopes
 
     def access(self, rules: Access | None, principal: Principal) -> Access | None:
-        """Return what a principal may do by the rules of the policy (None: everything) and by its scopes."""
+        """Return the access of a principal by the rules of the policy (None: everything) and by its scopes."""
         if principal is LOCAL:
             return rules
         known = self._remembered.get(id(principal))
@@ -94,7 +94,7 @@ class FeatureScopes:
 
 
 class ScopedAccess:
-    """What a caller with these scopes may do: what the rules allow, except for features that need other scopes."""
+    """The access of a caller with these scopes: what the rules allow, except for features that need other scopes."""
 
     def __init__(self, rules: Access | None, token_scopes: frozenset[str], scopes: FeatureScopes) -> None:
         self._rules = rules
@@ -131,11 +131,11 @@ class ScopedAccess:
         return readable_names_of(self._rules, prefix)
 
     def may_read_below(self, prefix: str) -> bool:
-        """Return whether any URI that begins with a text may be allowed."""
+        """Return whether any URI that begins with `prefix` may be allowed."""
         return self._rules is None or self._rules.may_read_below(prefix)
 
     def reads_all_below(self, prefix: str) -> bool:
-        """Return whether every URI that begins with a text is allowed."""
+        """Return whether every URI that begins with `prefix` is allowed."""
         if self._rules is not None and not self._rules.reads_all_below(prefix):
             return False
         return all(self._token_scopes.issuperset(scopes) for scopes in self._scopes.below(prefix).values())
@@ -146,7 +146,7 @@ class ScopedAccess:
 
 
 class NestedAccess:
-    """What a caller may do in a mounted server: what its rules allow and, for URIs, the outer server allows too.
+    """The access of a caller to a mounted server. For URIs, the rules of the outer server must allow it too.
 
     The outer server has checked the name of a tool or prompt already, which has a prefix there.
     """
@@ -172,11 +172,11 @@ class NestedAccess:
         return decide_template(self._own, text) if decision.allowed else decision
 
     def may_read_below(self, prefix: str) -> bool:
-        """Return whether any URI that begins with a text may be allowed."""
+        """Return whether any URI that begins with `prefix` may be allowed."""
         return self._outer.may_read_below(prefix) and self._own.may_read_below(prefix)
 
     def reads_all_below(self, prefix: str) -> bool:
-        """Return whether every URI that begins with a text is allowed."""
+        """Return whether every URI that begins with `prefix` is allowed."""
         return self._outer.reads_all_below(prefix) and self._own.reads_all_below(prefix)
 
     def is_public(self, uri: str) -> bool:

@@ -1,9 +1,9 @@
-"""Starts a server for its first owner, and ends it when the last owner has closed it.
+"""Starts a server for its first holder, and ends it when the last holder has closed it.
 
-Each transport of a server is an owner, and each server that it is mounted in. The first owner starts the server, the
-others wait for that, and it ends when the last one has closed it. Some resources must be closed by the task that opened
-them (task groups, cancel scopes), and an owner that is cancelled during the start must not cancel the others. So the
-lifespan runs in its own task, which opens and closes everything.
+The holders of a server are the transports that serve it, and the servers in which it is mounted. The first holder
+starts the server, the others wait for that, and it ends when the last one has closed it. Some resources must be closed
+by the task that opened them (task groups, cancel scopes), and a holder that is cancelled during the start must not
+cancel the others. So the lifespan runs in its own task, which opens and closes everything.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger("wharfinger.server")
 
 
 class ServerLifespan:
-    """Enters the context manager that `serving` makes for the first owner, and leaves it after the last one.
+    """Enters the context manager that `serving` makes for the first holder, and leaves it after the last one.
 
     `stop` is called immediately before it is left, without awaiting anything.
     """
@@ -31,15 +31,15 @@ class ServerLifespan:
         self._serving = serving
         self._stop = stop
         self._run: _Run | None = None
-        self._owners: set[object] = set()
+        self._holders: set[object] = set()
 
     def __bool__(self) -> bool:
         """Whether it has started and not ended."""
         return self._run is not None
 
-    async def begin(self, owner: object) -> None:
+    async def begin(self, holder: object) -> None:
         """Start, or wait for the start in progress. Raises the error of entering the context manager."""
-        self._owners.add(owner)
+        self._holders.add(holder)
         if self._run is None:
             self._run = _Run(self._serving())
         run = self._run
@@ -48,13 +48,13 @@ class ServerLifespan:
         except BaseException:
             if run.begun.done() and run.begun.exception() is not None and self._run is run:
                 self._run = None  # so that a later call can start again
-                self._owners.clear()
+                self._holders.clear()
             raise
 
-    async def end(self, owner: object) -> None:
-        """End, unless there is another owner; cancels a start in progress. Raises the error of leaving."""
-        self._owners.discard(owner)
-        if self._owners or self._run is None:
+    async def end(self, holder: object) -> None:
+        """End, unless there is another holder; cancels a start in progress. Raises the error of leaving the manager."""
+        self._holders.discard(holder)
+        if self._holders or self._run is None:
             return
         run, self._run = self._run, None
         self._stop()
@@ -81,10 +81,10 @@ class _Run:
         except BaseException as error:
             if self.begun.done():
                 raise
-            if isinstance(error, asyncio.CancelledError):  # none of the waiting owners was cancelled
+            if isinstance(error, asyncio.CancelledError):  # none of the waiting holders was cancelled
                 error = RuntimeError("The server was ended before it had started.")
             self.begun.set_exception(error)
-            self.begun.exception()  # mark it as retrieved, since perhaps no owner waits for it
+            self.begun.exception()  # mark it as retrieved, since perhaps no holder waits for it
 
 
 @asynccontextmanager

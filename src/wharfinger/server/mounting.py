@@ -2,11 +2,12 @@
 
 The mounted server is called the part here, and the server that it is mounted in the whole. Nothing is copied:
 its features stay in its own sets, and the sets of the whole show them under a prefix (`features.feature_set`); its
-sources are listed, read, searched and completed by the part. So later changes of the part show at once.
+sources are listed, read and completed by the part, and searched by the whole. So later changes of the part show at
+once.
 
 A part's middleware applies to its features: if it has middleware for a method, the whole calls the part's handler with
 the part's own names; if not, the whole calls the feature directly, however deep it is mounted (`direct`).
-The part starts with the whole, and runs until its last owner closes it. Its changes are reported to the watchers of
+The part starts with the whole, and runs until its last holder closes it. Its changes are reported to the watchers of
 the whole. While the whole has a watcher, it keeps a watcher at the part, so that the part's sources work only while a
 client watches. The whole also serves the part's extension methods, by calling the part's handlers.
 """
@@ -89,9 +90,9 @@ class Mount:
         self.direct: dict[str, bool] = {}
         self._watcher = _SilentWatcher()
         self._list_watcher = _SilentWatcher()
-        owner = parent.info.name
-        tools = MountedFeatures(self, other.tools.features, parent.tools.features, owner, prefix=self.prefix)
-        prompts = MountedFeatures(self, other.prompts.features, parent.prompts.features, owner, prefix=self.prefix)
+        whole_name = parent.info.name
+        tools = MountedFeatures(self, other.tools.features, parent.tools.features, whole_name, prefix=self.prefix)
+        prompts = MountedFeatures(self, other.prompts.features, parent.prompts.features, whole_name, prefix=self.prefix)
         parent.resources.mount(self, other.resources)
         tools.show()
         prompts.show()
@@ -113,7 +114,7 @@ class Mount:
         """Make the whole serve the part's extensions."""
         publish_extensions(self.parent, self.other)
 
-    async def serve(self, request: Request, **own: Any) -> Any:
+    async def serve(self, request: Request, **own: object) -> Any:
         """Serve a request with the part's handler; `own` are params to replace, with the names that the part uses."""
         params = request.params
         if own:
@@ -124,11 +125,11 @@ class Mount:
             request.params = params
 
     async def start(self) -> None:
-        """Start `other`, which runs as long as it has an owner."""
+        """Start `other`, which runs as long as it has a holder."""
         await self.other.start(self)
 
     async def close(self) -> None:
-        """Close `other`, unless it has another owner."""
+        """Close `other`, unless it has another holder."""
         self.other.watching.drop(self._watcher)
         self.other.watching.drop(self._list_watcher)
         await self.other.close(self)
@@ -161,12 +162,12 @@ def _refuse_circles(parent: FeatureService, other: FeatureService) -> None:
     names = (parent.info.name, other.info.name)
     if any(mount.other is other for mount in parent.mounts):
         raise ValueError(f"{names[0]!r} includes {names[1]!r} already: a server is included once.")
-    inside = [other]
-    while inside:
-        server = inside.pop()
+    unchecked = [other]
+    while unchecked:
+        server = unchecked.pop()
         if server is parent:
             raise ValueError(f"{names[0]!r} cannot include {names[1]!r}: it is the same server, or contains it.")
-        inside += [mount.other for mount in server.mounts]
+        unchecked += [mount.other for mount in server.mounts]
 
 
 def _check_extensions(parent: FeatureService, other: FeatureService) -> None:

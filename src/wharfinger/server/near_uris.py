@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -20,7 +21,7 @@ from wharfinger.content.near_words import distance
 from wharfinger.errors import InternalError, InvalidParams, ResourceNotFound
 from wharfinger.policy.current import may_read
 from wharfinger.protocol.request import Request
-from wharfinger.server.document_search import PAGE_DOCUMENTS, SourceReader, Stopped
+from wharfinger.server.document_search import PAGE_DOCUMENTS, SourceReader
 from wharfinger.server.owners import owner_of
 from wharfinger.source import Source
 
@@ -31,15 +32,17 @@ if TYPE_CHECKING:
 __all__ = ["add_near_uris", "near_uris"]
 
 LISTING_SECONDS = 0.25
-"""Longest time to list the sources."""
+"""The maximum time to list the sources."""
 MAX_COMPARED_URIS = 5_000
-"""Most URIs that are compared."""
+"""The maximum number of URIs that are compared."""
 MAX_CONCURRENT_SEARCHES = 2
-"""Most requests that search for suggestions at a time."""
+"""The maximum number of requests that search for suggestions at a time."""
 MAX_SUGGESTIONS = 3
-"""Most URIs that are suggested."""
+"""The maximum number of URIs that are suggested."""
 MAX_COMPARED_CHARACTERS = 400
-"""Most characters of a URI that are compared."""
+"""The maximum number of characters of a URI that are compared."""
+
+log = logging.getLogger("wharfinger.server")
 
 _SEPARATOR = re.compile(r"[/?#]+")
 
@@ -47,7 +50,7 @@ _SEPARATOR = re.compile(r"[/?#]+")
 async def add_near_uris(services: Services, resources: Resources, request: Request, error: ResourceNotFound) -> None:
     """Add the URIs nearest to the missing one to the error, if there are any."""
     if resources.may_differ():
-        error.suggest(())  # a mounted server does not know of middleware around it
+        error.suggest(())  # removes those of a mounted server, which does not know the middleware around it
         return
     if error.near or len(error.uri) > MAX_COMPARED_CHARACTERS or resources.near_uri_searches >= MAX_CONCURRENT_SEARCHES:
         return
@@ -59,7 +62,7 @@ async def add_near_uris(services: Services, resources: Resources, request: Reque
     try:
         async with asyncio.timeout(2 * LISTING_SECONDS):
             known = [uri for uri in resources.uris() if may_read(uri)][:MAX_COMPARED_URIS]
-            error.suggest(await services.pool.run(owner_of(request), _find, error.uri, known, likely, reader))
+            error.suggest(await services.pool.run(owner_of(request), _suggestions, error.uri, known, likely, reader))
     except (TimeoutError, InternalError, InvalidParams, OSError):
         return
     finally:
@@ -67,26 +70,26 @@ async def add_near_uris(services: Services, resources: Resources, request: Reque
         reader.stopped.set()
 
 
-def _find(uri: str, known: list[str], sources: list[Source], reader: SourceReader) -> list[str]:
+def _suggestions(uri: str, known: list[str], sources: list[Source], reader: SourceReader) -> list[str]:
     deadline = time.monotonic() + LISTING_SECONDS
 
-    def every() -> Iterator[str]:
+    def every_uri() -> Iterator[str]:
         yield from known
-        left = MAX_COMPARED_URIS - len(known)
+        remaining = MAX_COMPARED_URIS - len(known)
         for source in sources:
             after: str | None = None
             try:
-                while left > 0 and time.monotonic() < deadline:
-                    documents, after = reader.documents(source, after, min(PAGE_DOCUMENTS, left))
+                while remaining > 0 and time.monotonic() < deadline:
+                    documents, after = reader.documents(source, after, min(PAGE_DOCUMENTS, remaining))
                     readable = [document.uri for document in documents if may_read(document.uri)]
                     yield from readable
-                    left -= len(readable)
+                    remaining -= len(readable)
                     if after is None:
                         break
-            except (InternalError, OSError, TimeoutError, Stopped):
-                continue
+            except Exception as error:  # suggestions are optional: a source that cannot be listed has none
+                log.debug("%s cannot be listed for suggestions: %r", source.name, error)
 
-    return near_uris(uri, every())
+    return near_uris(uri, every_uri())
 
 
 def near_uris(uri: str, known: Iterable[str]) -> list[str]:
@@ -94,15 +97,15 @@ def near_uris(uri: str, known: Iterable[str]) -> list[str]:
 
     The last part must be the same, be misspelled, or have another extension; the parts before it decide between them.
     """
-    wanted = _parts(uri)
-    if not wanted:
+    parts = _parts(uri)
+    if not parts:
         return []
     missing = uri.partition("?")[0]  # never suggested: it may exist, and be withheld from the caller
     best = heapq.nsmallest(
-        MAX_SUGGESTIONS, {(-_likeness(wanted, _parts(one)), len(one), one) for one in known if one != missing}
+        MAX_SUGGESTIONS, {(-_likeness(parts, _parts(one)), len(one), one) for one in known if one != missing}
     )
-    top = best[0][0] if best else 0.0
-    return [one for likeness, _, one in best if likeness <= min(-1.0, top + 0.7)]
+    lowest = best[0][0] if best else 0.0
+    return [one for negated_likeness, _, one in best if negated_likeness <= min(-1.0, lowest + 0.7)]
 
 
 def _parts(uri: str) -> list[str]:
@@ -111,23 +114,23 @@ def _parts(uri: str) -> list[str]:
     return [unquote(part).casefold() for part in _SEPARATOR.split(path) if part]
 
 
-def _likeness(wanted: list[str], other: list[str]) -> float:
+def _likeness(parts: list[str], other: list[str]) -> float:
     """Return how similar two paths are: at least 1 if their last parts are similar, otherwise 0."""
     if not other:
         return 0.0
-    last, other_last = wanted[-1], other[-1]
-    most = 1 if len(last) < 8 else 2
+    last, other_last = parts[-1], other[-1]
+    max_distance = 1 if len(last) < 8 else 2
     if last == other_last:
         likeness = 2.0
-    elif len(last) > 3 and distance(last, other_last, most) <= most:
+    elif len(last) > 3 and distance(last, other_last, max_distance) <= max_distance:
         likeness = 1.5
     elif len(last) > 3 and other_last.rpartition(".")[0] in (last, last.rpartition(".")[0] or last):
         likeness = 1.2
     else:
         return 0.0
-    shared = sum(part in other[:-1] for part in wanted[:-1])
+    shared = sum(part in other[:-1] for part in parts[:-1])
     same_end = 0
-    for one, two in zip(reversed(wanted[:-1]), reversed(other[:-1]), strict=False):
+    for one, two in zip(reversed(parts[:-1]), reversed(other[:-1]), strict=False):
         if one != two:
             break
         same_end += 1

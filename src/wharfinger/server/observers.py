@@ -1,11 +1,11 @@
 """Calls the observers of a server's requests: the record, metrics, traces.
 
 The handlers of a server are wrapped while it has an observer, outside of middleware and of the policy. So an observer
-sees every request, refused ones too, and a server without one pays nothing. The wrapper keeps how the handler
-ended; the transport then reports the size of the answer (`Request.when_answered`), and the observation ends.
+sees every request, refused ones too, and a server without one pays nothing. The wrapper records the outcome of the
+handler; the transport then reports the size of the answer (`Request.when_answered`), and the observation ends.
 
-What a handler reads for its caller is observed too, through the request that it serves (`nested_requests`): so the
-observers of a server also see what the servers mounted in it read.
+The reads of a handler for its caller are observed too, through the request that it serves (`nested_requests`). So the
+observers of a server also see the reads of the servers that are mounted in it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Observers:
 
     def _set(self, observers: tuple[RequestObserver, ...]) -> None:
         self._all = observers
-        self._methods.set_observer(self._observed if observers else None)
+        self._methods.set_observer(self._observe if observers else None)
         self._changed()
 
     async def start(self) -> None:
@@ -84,11 +84,11 @@ class Observers:
 
     # -- requests
 
-    def _observed(self, method: str, handler: Handler) -> Handler:
-        """Return a handler that is observed."""
+    def _observe(self, method: str, handler: Handler) -> Handler:
+        """Return a handler whose requests are observed."""
 
         async def serve(request: Request) -> Any:
-            if request.nested:  # reported by `observed_read`, if it is one
+            if request.nested:  # if it is a read, `observed_read` reports it
                 return await handler(request)
             seen = Observation(request, time.perf_counter())
             request.observers += (self,)
@@ -132,7 +132,7 @@ class Observers:
             _call_logged(observer.watched, request, uris, refused)
 
     def unwatched(self, request: Request, uris: Sequence[str]) -> None:
-        """Report that the session or request that watched these URIs has ended."""
+        """Report that the session that watched these URIs has ended; `request` was its first subscription."""
         for observer in self._all:
             _call_logged(observer.unwatched, request, uris)
 

@@ -23,7 +23,7 @@ class Part(Protocol):
         """By method, whether a feature may be called directly, since the part has no middleware for it."""
         ...
 
-    async def serve(self, request: Request, **own: Any) -> Any:
+    async def serve(self, request: Request, **own: object) -> Any:
         """Serve a request with the part's handler; `own` replaces params, such as a name by the part's own."""
         ...
 

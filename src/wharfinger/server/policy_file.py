@@ -41,7 +41,7 @@ class PolicyFile:
         self.path = Path(path)
         self._load = load
         self._report_only = report_only
-        self._seen = self._version()
+        self._loaded_version = self._version()
         self.policy = load(self.path)
 
     def authorizer(self, policy: Policy) -> Authorizer:
@@ -50,11 +50,11 @@ class PolicyFile:
 
     def has_changed(self) -> bool:
         """Return whether the file has changed since it was last read."""
-        return self._version() != self._seen
+        return self._version() != self._loaded_version
 
     async def reload(self, apply: Callable[[Authorizer], None]) -> None:
         """Read the file, and call `apply` if the policy has changed and can be used. `apply` may refuse it too."""
-        self._seen = self._version()
+        self._loaded_version = self._version()
         try:
             policy = await asyncio.to_thread(self._load, self.path)
             if policy.version == self.policy.version:

@@ -16,16 +16,16 @@ __all__ = ["patterns_in"]
 
 def patterns_in(directory: str, sources: Iterable[Source]) -> list[str]:
     """Return patterns for everything in a directory that these sources publish; none if they publish none of it."""
-    wanted = _names(os.path.realpath(os.path.expanduser(directory)))
+    names = _names(os.path.realpath(os.path.expanduser(directory)))
     patterns: list[str] = []
     for source in sources:
         if not source.root:
             continue
         root = _names(os.path.realpath(source.root))
-        if _begins_with(root, wanted):
+        if _begins_with(root, names):
             patterns += source.patterns_below(())
-        elif _begins_with(wanted, root):
-            patterns += source.patterns_below(wanted[len(root) :])
+        elif _begins_with(names, root):
+            patterns += source.patterns_below(names[len(root) :])
     return patterns
 
 

@@ -64,7 +64,7 @@ def run(
     """Serve until the end of input or Ctrl-C. `tool` is the name of one of the tools, for a hint at a terminal.
 
     Raises:
-        TypeError: `http` and `unix` at once, `http` is not text, or options are given without either.
+        TypeError: `http` and `unix` are both given, `http` is not a string, or options are given without either.
         ValueError: `http` is not of the form HOST:PORT.
     """
     if http is not None and unix is not None:
@@ -74,14 +74,14 @@ def run(
 
         serve_unix(service, unix, **options)
     elif http is not None:
-        from wharfinger.transports.http_server.runner import run_http
+        from wharfinger.transports.http_server.runner import run_in_loop, serve_http
 
         if not isinstance(http, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError('run(http=…) takes HOST:PORT: run(http="127.0.0.1:8000")')
         host, _, port = http.rpartition(":")
         if not (port.isascii() and port.isdecimal() and int(port) < 65536):
             raise ValueError(f'{http!r} is not HOST:PORT: run(http="127.0.0.1:8000")')
-        run_http(service, host or "127.0.0.1", int(port), **options)
+        run_in_loop(serve_http(service, host or "127.0.0.1", int(port), **options))
     elif options:
         raise TypeError(f'run() over stdio takes no {next(iter(options))}=: for HTTP write run(http="127.0.0.1:8000").')
     else:
@@ -95,8 +95,8 @@ def run(
 def _explain_silence(name: str, tool: str | None) -> None:
     """Explain on stderr why nothing happens at a terminal: people may not know that hosts start servers."""
     file = shlex.quote(sys.argv[0])
-    ways = [f"wharfinger inspect {file}"] + ([f"wharfinger call {file} {shlex.quote(tool)}"] if tool else [])
+    commands = [f"wharfinger inspect {file}"] + ([f"wharfinger call {file} {shlex.quote(tool)}"] if tool else [])
     sys.stderr.write(
-        f"{name} waits for MCP messages on stdin, which a host sends. To try it: {', or '.join(ways)}. "
+        f"{name} waits for MCP messages on stdin, which a host sends. To try it: {', or '.join(commands)}. "
         "Ctrl-C ends it.\n"
     )

@@ -1,4 +1,4 @@
-"""Searches everything that a server publishes: registered resources, the index, and sources without it.
+"""Searches everything that a server publishes: registered resources, the index, and the sources that it does not cover.
 
 Middleware around `resources/read` may refuse a read, or change its text. With such middleware, a hit is shown only if
 the caller can read the resource, and the text that the caller gets has the words.
@@ -47,16 +47,16 @@ MAX_TERM_CHARACTERS = MAX_QUERY_CHARACTERS
 """The maximum number of characters of a query, and of the name of a source or type."""
 
 MAX_OWN_HITS = 10_000
-"""Most hits that are requested from a source's own search if the caller may not read all of them."""
+"""The maximum number of hits that are requested from a source's own search if the caller may not read all of them."""
 FILTERED_LIMIT_FACTOR = 10
-"""If a filter may drop hits, this many times more are requested from a source."""
+"""If a filter may drop hits, this many times as many are requested from a source."""
 
 
 class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A query (see `content.search_query`), and filters. An empty filter passes everything.
 
     `source` is the name or URI of a source; `type` a MIME type, or the part of one before the slash; `path` a
-    pattern with `*`, `?` and `[…]`, or a prefix, of titles (which are paths) or URIs.
+    pattern with `*`, `?` and `[…]`, or a prefix, of titles (often paths) or URIs.
     """
 
     query: str
@@ -78,7 +78,7 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def matches_path(self) -> Matcher:
         """A function that returns whether a title or URI fits `path`."""
-        return _compiled(self.pattern)
+        return _compile(self.pattern)
 
     def includes(self, source: Source) -> bool:
         """Return whether this source is searched."""
@@ -94,9 +94,9 @@ class SearchRequest(msgspec.Struct, frozen=True, kw_only=True):
         return not self.path or self.matches_path(hit.title) or self.matches_path(hit.uri)
 
 
-def fits_type(kind: str, wanted: str) -> bool:
-    """Return whether a MIME type is the `wanted` one, or of the family `wanted`, such as `image` or `image/*`."""
-    return kind == wanted or kind.startswith(wanted.removesuffix("*").removesuffix("/") + "/")
+def fits_type(kind: str, type_filter: str) -> bool:
+    """Return whether a MIME type equals the filter, or is of its family, such as `image` or `image/*`."""
+    return kind == type_filter or kind.startswith(type_filter.removesuffix("*").removesuffix("/") + "/")
 
 
 _WINDOW = re.compile(r"[?&]lines=(\d{1,9})-")
@@ -104,7 +104,7 @@ _WINDOW = re.compile(r"[?&]lines=(\d{1,9})-")
 
 
 @lru_cache(maxsize=16)
-def _compiled(pattern: str) -> Matcher:
+def _compile(pattern: str) -> Matcher:
     return compile_glob(pattern, path=False)
 
 
@@ -145,10 +145,10 @@ async def search(
         raise InvalidArgument(
             f"Search for at most {MAX_TERM_CHARACTERS:,} characters, with a path of at most {MAX_PATTERN_CHARACTERS:,}."
         )
-    every = [source for source in resources.every_source() if reads_source(source.uri)]
-    sources = [source for source in every if wanted.includes(source)]
+    readable_sources = [source for source in resources.every_source() if reads_source(source.uri)]
+    sources = [source for source in readable_sources if wanted.includes(source)]
     if wanted.source and not sources:
-        names = sorted({source_name(source) for source in every})
+        names = sorted({source_name(source) for source in readable_sources})
         raise InvalidArgument(f"There is no source {wanted.source!r}: there are {', '.join(names) or 'none'}.")
     query = query_of(wanted.query)
     hits = Hits() if wanted.source else Hits(hit for hit in _registered(resources, query) if wanted.accepts(hit))
@@ -157,10 +157,10 @@ async def search(
         found, sources = await _search_index(resources, resources.index, owner, wanted, progress, sources)
         hits += found
         hits.truncated, hits.remark = found.truncated, found.remark
-    left = wanted.limit - len(hits)
+    remaining = wanted.limit - len(hits)
     unreachable: list[Source] = []
-    if left > 0 and sources:
-        source_limit = left * FILTERED_LIMIT_FACTOR if wanted.type or wanted.path else left
+    if remaining > 0 and sources:
+        source_limit = remaining * FILTERED_LIMIT_FACTOR if wanted.type or wanted.path else remaining
         known = {hit.uri for hit in hits}
         pending = {
             source: asyncio.ensure_future(_search_source(resources, owner, source, wanted.query, source_limit))
@@ -204,7 +204,7 @@ async def _search_index(
     progress: Callable[[float, str], object],
     sources: list[Source],
 ) -> tuple[Hits, list[Source]]:
-    """Search the index. If that takes longer than the patience, probe the sources, since the index reads them.
+    """Search the index. If it takes longer than the longest patience of the sources, which it reads, probe them.
 
     If one of them is down, return the others, to be searched without the index.
     """
@@ -227,9 +227,9 @@ async def _search_source(resources: Resources, owner: str, source: Source, query
         TimeoutError: the search took longer.
     """
     async with asyncio.timeout(source.patience):
-        found = await _own_search(resources, owner, source, query, limit)
-        if found is not None:
-            return found
+        own_hits = await _own_search(resources, owner, source, query, limit)
+        if own_hits is not None:
+            return own_hits
         reader = SourceReader(asyncio.get_running_loop(), source.patience)
         try:
             hits: Sequence[Hit] = await resources.calls.call(
@@ -241,7 +241,7 @@ async def _search_source(resources: Resources, owner: str, source: Source, query
 
 
 async def _own_search(resources: Resources, owner: str, source: Source, query: str, limit: int) -> Sequence[Hit] | None:
-    """Return the hits of a source's own search that the caller may read; None if it has none.
+    """Return the hits of a source's own search that the caller may read; None if the source has no search.
 
     If the search finds hits that the caller may not read, more hits are requested, up to `MAX_OWN_HITS`, and its
     remarks are left out, since they may be about those hits.
@@ -249,11 +249,11 @@ async def _own_search(resources: Resources, owner: str, source: Source, query: s
     whole = reads_all_of_source(source.uri)
     source_limit = limit
     while True:
-        found: Sequence[Hit] | None = await resources.calls.call(source, source.search, owner, query, source_limit)
-        if found is None or whole:
-            return found
-        readable = Hits(hit for hit in found if may_read(hit.uri))
-        if len(readable) >= limit or len(found) < source_limit or source_limit >= MAX_OWN_HITS:
+        hits: Sequence[Hit] | None = await resources.calls.call(source, source.search, owner, query, source_limit)
+        if hits is None or whole:
+            return hits
+        readable = Hits(hit for hit in hits if may_read(hit.uri))
+        if len(readable) >= limit or len(hits) < source_limit or source_limit >= MAX_OWN_HITS:
             return readable
         source_limit = min(10 * source_limit, MAX_OWN_HITS)
 

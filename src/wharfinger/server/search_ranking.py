@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 ENOUGH_FACTOR = 3
-"""A search reads documents until this many times the wanted number have all the words."""
+"""A search reads documents until this many times the requested number have all the words."""
 SMALL_LINES, SMALL_CHARACTERS = 200, 10_000
 """A hit in a text of at most this size links to the whole text; in a larger one, it links to its window."""
 BEFORE_LINES, AFTER_LINES = 20, 180
@@ -56,17 +56,18 @@ LATER_HIT_FACTOR = 0.85
 ELSEWHERE_WEIGHT = 0.35
 """How much a word counts for a passage if the document has it only elsewhere."""
 MIN_SHARE, MIN_BASE, MIN_SCORE = 0.5, 0.6, 0.4
-"""A document that lacks words is a hit only if its words have MIN_SHARE of the query's weight, or MIN_BASE of the
-weight regardless of how rare words are, and if its score is at least MIN_SCORE of the best one."""
+"""A document that lacks words is a hit only if its words have MIN_SHARE of the weight of all words that occur in some
+document, or MIN_BASE of the weight regardless of how rare words are, and if its score is at least MIN_SCORE of the best
+one."""
 MAX_RANKED_DOCUMENTS = 500
-"""Documents kept for ranking; more if more hits are wanted."""
+"""The maximum number of documents kept for ranking; more if more hits are requested."""
 FULL_HITS = 8
 """The number of hits that show the lines around each match; later hits show only their best line."""
 ALSO_SHOWN_SHARE = 0.6
-"""Another passage in the window of a hit is shown if it has at least this share of the hit's score."""
+"""Another passage in the window of a hit is shown if it has at least this share of the best passage's score."""
 
 MAX_CORRECTED_WORDS = 8
-"""Words of a query whose spelling is checked."""
+"""The maximum number of words of a query whose spelling is checked."""
 
 _SECONDARY = re.compile(
     r"(?:^|/)(?:tests?|testing|specs?|__tests__|testdata|test-data|fixtures|vendor(?:ed)?|third_party|node_modules"
@@ -80,14 +81,14 @@ _SECONDARY_FACTOR = 0.6
 
 
 class FoundHit(Hit, frozen=True, kw_only=True):
-    """A hit with its score, and the words of the query that its text has."""
+    """A hit with its score, and the words of the query that its text has and its name lacks."""
 
     words: tuple[str, ...] = ()
     score: float = 0.0
     document_type: str = ""
-    """The MIME type of the document. That of the hit is another one if it is the text of a page."""
+    """The MIME type of the document. It differs from the type of a hit that is the text of one page."""
     place: str = ""
-    """What people call the part of the document that the hit is, such as `page 3`."""
+    """The label of the hit's part of the document, such as `page 3`."""
 
 
 class FoundDocument(NamedTuple):
@@ -129,6 +130,7 @@ class Ranking:
         self._found: list[tuple[list[bool], list[_Candidate]]] = []
         self._max_documents = max(MAX_RANKED_DOCUMENTS, ENOUGH_FACTOR * limit)
         self._complete = 0
+        """Documents that have all the words."""
 
     @property
     def enough(self) -> bool:
@@ -170,8 +172,8 @@ class Ranking:
         present = [ELSEWHERE_WEIGHT * (count > 0) for count in found.match.counts]
         large = found.match.lines > SMALL_LINES or found.match.length > SMALL_CHARACTERS
         for passage in found.match.passages:
-            has_words = tuple(map(max, passage.evidence, present))
-            score = score_of(self.query, has_words, passage.bonus, passage.factor)
+            evidence = tuple(map(max, passage.evidence, present))
+            score = score_of(self.query, evidence, passage.bonus, passage.factor)
             score = (score + name) * factor * LATER_HIT_FACTOR ** len(candidates)
             place = found.source.place(found.uri, passage.line)
             known = next(
@@ -203,20 +205,17 @@ class Ranking:
     def hits(self, reader: SourceReader, deadline: float) -> Hits:
         """Return the best hits. Until the time `deadline`, it checks whether the source has the window of each hit."""
         candidates: list[_Candidate] = []
-        top = max((candidate.score for _, each in self._found for candidate in each), default=0.0)
-        for has_words, each in self._found:
-            lacks = [
-                word for word, seen, one in zip(self.query.words, self.seen, has_words, strict=True) if seen and not one
-            ]
-            if lacks:
+        top = max((candidate.score for _, windows in self._found for candidate in windows), default=0.0)
+        for has_words, windows in self._found:
+            if any(seen and not has_word for seen, has_word in zip(self.seen, has_words, strict=True)):
                 share = self._share(has_words)
-                each = [candidate._replace(score=candidate.score * (0.5 + 0.5 * share)) for candidate in each]
-                each = [
+                windows = [candidate._replace(score=candidate.score * (0.5 + 0.5 * share)) for candidate in windows]
+                windows = [
                     candidate
-                    for candidate in each
+                    for candidate in windows
                     if self._has_enough_words(has_words) and candidate.score >= MIN_SCORE * top
                 ]
-            candidates += each
+            candidates += windows
         candidates.sort(key=lambda candidate: (-round(candidate.score, 6), -candidate.found.changed, candidate.order))
         hits = Hits()
         shown: dict[str, int] = {}
@@ -309,19 +308,19 @@ def name_of(document: Document) -> str:
 
 
 def name_score(query: Query, name: str, name_matches: Sequence[float]) -> float:
-    """Return what a name adds to the score: most if it is the query, less if it has all the words, little if some."""
+    """Return how much a name adds to the score: most if it equals the query, less if it has all words or only some."""
     if not any(name_matches):
         return 0.0
     folded = fold(name)
     last = folded.partition("\n")[0].rstrip("/").rpartition("/")[2]
     depth = 0.005 * min(folded.count("/"), 40)
-    wanted = {query.whole} if query.whole else set(query.words[0].spellings)
-    if last in wanted or last.rpartition(".")[0] in wanted:
+    spellings = {query.whole} if query.whole else set(query.words[0].spellings)
+    if last in spellings or last.rpartition(".")[0] in spellings:
         return 1.6 - depth
     share = sum(word.weight * one for word, one in zip(query.words, name_matches, strict=True)) / (query.weight or 1.0)
     if not all(name_matches):
         return 0.3 * share - depth / 10
-    start = name[len(name.partition("\n")[0]) - len(last) :] if last else name
+    start = name[len(name.partition("\n")[0].rstrip("/")) - len(last) :] if last else name
     whole = all(query.match_name(start, fold(start)))
     return (0.6 + 0.5 * whole) * (0.4 + 0.6 * share) - depth
 
@@ -336,7 +335,7 @@ def rarity(count: int, total: int) -> float:
 def correct(query: Query, unknown: Set[str], near: Callable[[Word], str]) -> tuple[Query, str]:
     """Return the query with another spelling of each `unknown` word, and the sentences that say so.
 
-    If no spelling is near, a name of several parts is replaced by its parts.
+    If no spelling is near, a word of several parts, such as `TypeChecker`, is replaced by its parts.
     """
     remarks: list[str] = []
     missing: list[str] = []

@@ -1,12 +1,12 @@
 """`ServerInspection`: who watches what, the last requests, and the server as another principal sees it.
 
 With a policy all of it needs the action `inspect` (level `admin`): on the whole server to see anything, and on each
-resource, tool or prompt to see that. Without a policy everybody sees the same, so there is no other principal's view;
-the rest is for the one person who runs the server, and not shown if there are several callers (`shared`).
+resource, tool or prompt to see it. Without a policy everyone sees the same, so there is no other principal's view;
+the rest is for the person who runs the server, and is not shown if there are several callers (`shared`).
 
 A view as another principal goes through the same checks as that principal's own requests, and can only list and read.
-Its requests are recorded with the name of the principal and that of the inspector. It counts for neither the limits nor
-the tasks of the principal, because it has a key of its own.
+Its requests are recorded with the name of the principal and that of the inspector. It counts towards neither the limits
+nor the tasks of the principal, because it has a key of its own.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 __all__ = ["MAX_RECENT", "ServerInspection"]
 
 MAX_RECENT = 200
-"""The last requests that are kept."""
+"""The maximum number of recent requests that are kept."""
 MAX_WATCHED = 1_000
-"""Watched resources that are shown."""
+"""The maximum number of watched resources that are shown."""
 MAX_NAMED = 20
-"""Watchers of one resource that are named."""
+"""The maximum number of watchers of one resource that are named."""
 MAX_TARGET_CHARACTERS = 2_048
 UNREPORTED = frozenset({"ping"})
 WHOLE_SERVER = "method:inspect"
@@ -49,7 +49,7 @@ WHOLE_SERVER = "method:inspect"
 
 
 class ServerInspection:
-    """What one server shows of itself (see `protocol.inspection.Inspection`). It keeps its requests from now on."""
+    """Implements `protocol.inspection.Inspection` for one server. It records requests from its creation on."""
 
     def __init__(self, server: Server, *, shared: bool = False) -> None:
         """`shared` says that callers have credentials of their own, so that a viewer may be any of them."""
@@ -70,18 +70,18 @@ class ServerInspection:
         if not self.allows(viewer):
             return []
         access, watching = self._access(viewer), self._server.watching
-        found: list[WatchedResource] = []
+        resources: list[WatchedResource] = []
         for uri in sorted(watching.watched()):
-            if len(found) == MAX_WATCHED:
+            if len(resources) == MAX_WATCHED:
                 break
             if access is None or access.allows("inspect", uri):
                 watchers = watching.principals_of(uri)
-                names = dict.fromkeys(named(each) for each in watchers if each.subject)
-                found.append(WatchedResource(uri, tuple(names)[:MAX_NAMED], len(watchers)))
-        return found
+                names = dict.fromkeys(display_name(each) for each in watchers if each.subject)
+                resources.append(WatchedResource(uri, tuple(names)[:MAX_NAMED], len(watchers)))
+        return resources
 
     def recent(self, viewer: Principal) -> Sequence[RecentRequest]:
-        """Return the last requests, the last one first."""
+        """Return the most recent requests, the latest first."""
         if not self.allows(viewer):
             return []
         access = self._access(viewer)
@@ -102,10 +102,10 @@ class ServerInspection:
         if not self.allows(viewer):
             raise PermissionDenied("This needs the action inspect, which rules of the level admin allow.")
         key = hashlib.sha256(f"inspect {viewer.key} {principal.key}".encode()).hexdigest()[:32]
-        seen = msgspec.structs.replace(
+        inspected = msgspec.structs.replace(
             principal, inspector=viewer.subject or "anyone", key=key if principal.key else ""
         )
-        return MemoryTarget(_PrincipalView(self._server, lambda: self._checked(viewer)), seen)
+        return MemoryTarget(_PrincipalView(self._server, lambda: self._checked(viewer)), inspected)
 
     def _access(self, viewer: Principal) -> Access | None:
         authorizer = self._server.policy
@@ -137,7 +137,7 @@ class _RecentRequests:
                 time.time(),
                 request.method,
                 seen.target[:MAX_TARGET_CHARACTERS],
-                named(caller.principal),
+                display_name(caller.principal),
                 app[:MAX_TARGET_CHARACTERS],
                 seen.outcome,
                 seen.seconds,
@@ -158,7 +158,7 @@ class _RecentRequests:
         """Do nothing: `watchers` asks the server."""
 
     def refused(self, refusal: Refusal) -> None:
-        """Do nothing: the terminal shows what was refused before it was a request."""
+        """Do nothing: the terminal shows the refused messages."""
 
     async def start(self) -> None:
         """Do nothing."""
@@ -167,19 +167,19 @@ class _RecentRequests:
         """Do nothing."""
 
 
-def named(principal: Principal) -> str:
-    """Return the name of a principal, with that of who sees the server as it does."""
+def display_name(principal: Principal) -> str:
+    """Return the subject of a principal and, if another one sees the server as this principal, that subject too."""
     return f"{principal.subject} (seen by {principal.inspector})" if principal.inspector else principal.subject
 
 
 def target_of(method: str, target: str) -> str:
-    """Return the target of a policy for what a request named."""
+    """Return the target of a policy for a method and the name or URI in its params."""
     prefix = {"tools/call": "tool:", "prompts/get": "prompt:"}.get(method, "")
     return prefix + target
 
 
 class _PrincipalView:
-    """A service that lists and reads as the server does, without what the viewer may not inspect."""
+    """A service that lists and reads like the server, but hides everything that the viewer may not inspect."""
 
     def __init__(self, server: Server, check: Callable[[], Access]) -> None:
         self._server = server
@@ -225,16 +225,16 @@ class _PrincipalView:
 
     def _checked(self, method: str) -> Handler:
         """Return the server's handler for a method, with the viewer's own access on top."""
-        name_of = _READING[method]
+        entries = _READING[method]
 
         async def serve(request: Request) -> Any:
             access = self._check()
             if method == "resources/read" and not access.allows("inspect", request.params.uri):
                 raise ResourceNotFound(request.params.uri)
             result = await self._server.handlers[method](request)  # looked up now: a new policy replaces the handlers
-            if not name_of:
+            if entries is None:
                 return result
-            member, target = name_of
+            member, target = entries
             kept = [one for one in getattr(result, member) if access.allows("inspect", target(one))]
             return msgspec.structs.replace(result, **{member: kept})
 

@@ -1,4 +1,4 @@
-"""`ServerPolicy`: where the policy of a server comes from, and when it is replaced.
+"""`ServerPolicy`: loads and replaces the policy of a server.
 
 A policy may be a file that is read again when it changes. The `roots` of its rules are bound to the directories that
 the sources publish. Its rules must name issuers that the server trusts. `AccessControl` then enforces it.
@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from wharfinger.errors import WharfingerError
-from wharfinger.protocol.interfaces import Authorizer
+from wharfinger.protocol.interfaces import Authorizer, Store
 
 if TYPE_CHECKING:
     from wharfinger.auth.server.token_auth import TokenAuth
+    from wharfinger.auth.server.token_verifier import TokenVerifier
     from wharfinger.policy.policy import Policy
     from wharfinger.server.features.resources import Resources
     from wharfinger.server.policy_file import PolicyFile
@@ -36,7 +37,7 @@ class ServerPolicy:
         self._services = services
         self._resources = resources
         self._enforce = enforce
-        self._given: Authorizer | None = None
+        self._unbound: Authorizer | None = None
         """The policy before its `roots` are bound to the sources."""
         self._file: PolicyFile | None = None
         self._auths: WeakSet[TokenAuth] = WeakSet()
@@ -67,25 +68,25 @@ class ServerPolicy:
     def _apply(self, authorizer: Authorizer | None) -> None:
         for auth in self._auths:
             _check_issuers(authorizer, auth)
-        self._given = authorizer
+        self._unbound = authorizer
         self.bind_roots()
         for auth in self._auths:
             auth.forget()
 
     def bind_roots(self) -> None:
-        """Find what the sources publish of the directories in `roots`. Call this again when a source is added."""
-        given = self._given
-        if given is None and self._services.authorizer is None:
+        """Find the published resources of the directories in `roots`. Call this again when a source is added."""
+        policy = self._unbound
+        if policy is None and self._services.authorizer is None:
             return
-        rules = rules_of(given)
+        rules = rules_of(policy)
         if rules is not None and rules.has_roots:
             from wharfinger.policy import ReportOnly
             from wharfinger.server.published_roots import patterns_in
 
             rules = rules.bind_roots(lambda directory: patterns_in(directory, self._resources.every_source()))
-            given = ReportOnly(rules) if isinstance(given, ReportOnly) else rules
-        if given is not self._services.authorizer:
-            self._enforce(given)
+            policy = ReportOnly(rules) if isinstance(policy, ReportOnly) else rules
+        if policy is not self._services.authorizer:
+            self._enforce(policy)
 
     def check_tests(self) -> None:
         """Run the tests of a policy with `roots`, which depend on the sources. The others ran when it was loaded.
@@ -97,14 +98,25 @@ class ServerPolicy:
         if rules is not None and rules.has_roots:
             rules.require_tests()
 
-    def trust(self, auth: TokenAuth) -> None:
-        """Check that the policy fits the issuers that `auth` trusts. A new policy makes it verify all tokens again.
+    def bind_auth(
+        self, auth: TokenAuth | TokenVerifier | Sequence[TokenVerifier] | None, store: Store | None = None
+    ) -> TokenAuth | None:
+        """Return `auth` as a `TokenAuth`, which verifies all tokens again when the policy changes; None for None.
+
+        Checks first that the policy fits the issuers. `store` keeps the ids of used DPoP proofs, unless `auth` is a
+        `TokenAuth`, which has its own.
 
         Raises:
             UnusablePolicy: a rule names another issuer, or there are several and a rule names none.
         """
-        _check_issuers(self._given, auth)
-        self._auths.add(auth)
+        if auth is None:
+            return None
+        from wharfinger.auth.server.token_auth import as_token_auth
+
+        checked = as_token_auth(auth, store)
+        _check_issuers(self._unbound, checked)
+        self._auths.add(checked)
+        return checked
 
     @asynccontextmanager
     async def following(self) -> AsyncGenerator[None]:
@@ -133,12 +145,12 @@ class ServerPolicy:
 
     def _replace(self, authorizer: Authorizer) -> None:
         """Enforce another policy if its tests pass; otherwise raise UnusablePolicy and keep the old one."""
-        before = self._given
+        before = self._unbound
         try:
             self._apply(authorizer)
             self.check_tests()
         except WharfingerError:
-            self._given = before
+            self._unbound = before
             self.bind_roots()
             raise
 

@@ -33,6 +33,7 @@ from wharfinger.server.services import ListName, Services
 from wharfinger.server.subscriptions.listening import Listening
 from wharfinger.server.subscriptions.source_watches import SourceWatches
 from wharfinger.server.subscriptions.visible_changes import VisibleChanges
+from wharfinger.source import Source
 from wharfinger.types.task_extension import TASKS
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ __all__ = ["FeatureService", "TaskSettings"]
 
 
 class TaskSettings(NamedTuple):
-    """Where tasks are stored, and for how long."""
+    """The store of tasks, how long it keeps them, and how often clients should ask for one; in seconds."""
 
     store: Store | None
     """None: in memory."""
@@ -121,7 +122,7 @@ class FeatureService:
         """The kinds of features that have handlers."""
         self.lifespan = lifespan
         self.running = ServerLifespan(self._serving, self._stop)
-        """Whether the server has started and not ended."""
+        """Starts and ends the server; true while it runs."""
 
     def serve(self, name: ListName) -> None:
         """Set the handlers of a kind of feature, here and in every server in which this one is mounted."""
@@ -182,6 +183,19 @@ class FeatureService:
         """
         await self.server_policy.reload()
 
+    def add_source(self, source: Source) -> None:
+        """Add a source, whose resources are listed after all others.
+
+        If the server runs already, the source is started at once; call this on the server's event loop then.
+
+        Raises:
+            RuntimeError: the server runs, and this is not its event loop's thread.
+        """
+        if self.running:
+            self.source_watches.join(source)
+        self.resources.add_source(source)
+        self.sources_changed()
+
     def sources_changed(self) -> None:
         """Bind the `roots` of policies again, here and in every server in which this one is mounted."""
         self.server_policy.bind_roots()
@@ -218,23 +232,25 @@ class FeatureService:
         return tasks
 
     def hides_tool(self, request: Request) -> bool:
-        """Return whether the caller may not call the tool of a call, so that nothing about it may be answered."""
+        """Return whether the caller may not call the tool that a request names: no answer may reveal the tool then."""
         access = self.services.access_of(request.caller.principal)
         return access is not None and not access.allows("call", f"tool:{request.params.name}")
 
     def capabilities(self, rules: Revision) -> t.ServerCapabilities:
         """Return the capabilities that this server declares: those for which it has handlers."""
         has = self.handlers.__contains__
-        changes: Any = True
+        list_changed: Any = True
         extensions = dict(self.extensions.declared) if rules.extensions else {}
         if rules.tasks and self.tasks is not None:
             extensions[TASKS] = {}
         return t.ServerCapabilities(
             logging={},  # any handler may log, and a server that logs must declare it in every revision
             completions={} if has("completion/complete") else UNSET,
-            resources=t.ResourcesCapability(subscribe=True, list_changed=changes) if has("resources/list") else UNSET,
-            tools=t.ToolsCapability(list_changed=changes) if has("tools/list") else UNSET,
-            prompts=t.PromptsCapability(list_changed=changes) if has("prompts/list") else UNSET,
+            resources=t.ResourcesCapability(subscribe=True, list_changed=list_changed)
+            if has("resources/list")
+            else UNSET,
+            tools=t.ToolsCapability(list_changed=list_changed) if has("tools/list") else UNSET,
+            prompts=t.PromptsCapability(list_changed=list_changed) if has("prompts/list") else UNSET,
             extensions=extensions or UNSET,
         )
 
@@ -298,7 +314,7 @@ class FeatureService:
             return
 
         async def start_later() -> None:
-            await calls.started()
+            await calls.wait_for_starts()
             await index.start()
 
         later = asyncio.get_running_loop().create_task(start_later())

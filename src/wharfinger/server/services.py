@@ -37,18 +37,19 @@ class Services:
     pool: Pool
     keys: Keys
     methods: MethodTable
-    """Every method with its middleware. A feature uses another one through it, as the caller would."""
+    """Every method with its middleware. A feature that uses another method calls it through this table."""
     serve: Callable[[ListName], None]
     """Serves the methods of a kind of feature, here and in every server in which this one is mounted."""
     notify: Watching
-    """Where to report that a list or a resource changed."""
+    """Receives reports that a list or a resource has changed."""
     enforce_scopes: Callable[[], None]
     """Checks scopes from now on, here and in every server in which this one is mounted."""
     context: Callable[[Request], RequestContext]
-    """Makes the `Context` of a request, which has the server; features only pass it on."""
+    """Returns the `Context` of a request. It refers to the server, which the features do not know."""
     ttl_ms: int = 0
-    """The default caching hints."""
+    """The default of the caching hint `ttlMs`."""
     cache_scope: t.CacheScope = "private"
+    """The default of the caching hint `cacheScope`."""
     decode_json_strings: bool = False
     """Whether tools also accept arrays and objects as strings of JSON."""
     replay: bool = False
@@ -56,7 +57,7 @@ class Services:
     overrides: Overrides = field(default_factory=Overrides)
     """Functions that replace dependencies."""
     authorizer: Authorizer | None = None
-    """Decides what each caller may do; None if everything. Change it with `AccessControl.set`."""
+    """Decides what each caller may do; None allows everything. Change it with `AccessControl.set`."""
     feature_scopes: FeatureScopes | None = None
     """Finds the scopes that features need; None if no feature needs any."""
     open_urls: dict[str, Session] = field(default_factory=dict[str, Session])
@@ -68,6 +69,6 @@ class Services:
         return self.authorizer is not None or self.feature_scopes is not None
 
     def access_of(self, principal: Principal) -> Access | None:
-        """Return what a principal may do by the policy and by its scopes; None if everything."""
+        """Return the access of a principal by the policy and by its scopes; None if everything is allowed."""
         access = None if self.authorizer is None else self.authorizer.access(principal)
         return access if self.feature_scopes is None else self.feature_scopes.access(access, principal)

@@ -1,6 +1,7 @@
 """Calls sources so that no caller waits for one that does not answer.
 
-Each source has a `patience` and a `breaker` (`protocol.breaker`). Servers that share a source share both:
+Each source has a `patience` and a `breaker` (`protocol.breaker`). Servers that share a source share both. The
+rules are:
 
 - A list continues without a source whose first page takes longer than its patience. When the page arrives, the list is
   reported as changed, and the next list uses this page, so that a source that is always slow is listed too.
@@ -39,13 +40,13 @@ MISSING_META_KEY = "wharfinger/missing"
 """The key in the `_meta` of a list for the sources that are missing from it, each as `{"source", "uri", "message"}`."""
 
 START_SECONDS = 0.25
-"""Longest time for which a starting server waits for its sources, which then continue to start in the background."""
+"""The maximum time for which a starting server waits for its sources; slower ones start in the background."""
 LATE_PAGE_SECONDS = 30.0
 """How long a page that came too late for its list is kept for the next one."""
 PROBE_RATIO = 0.9
 """If a caller gives up a call after this share of the patience, the source is probed."""
 MIN_PROBE_SECONDS = 0.1
-"""Shortest time between two probes."""
+"""The minimum time between two probes."""
 
 Page = tuple[Sequence[t.Resource], Any]
 
@@ -53,8 +54,8 @@ Page = tuple[Sequence[t.Resource], Any]
 class _LatePage:
     """A first page that did not arrive in time for its list."""
 
-    def __init__(self, wanted: tuple[str, int], answer: asyncio.Task[Page]) -> None:
-        self.wanted = wanted
+    def __init__(self, list_key: tuple[str, int], answer: asyncio.Task[Page]) -> None:
+        self.list_key = list_key
         """The owner of the list, and its limit."""
         self.answer = answer
         self.arrived = 0.0
@@ -68,7 +69,7 @@ class _SourceState:
         self.waiting: dict[asyncio.Task[Any], float] = {}
         """The tasks that wait for the source, and when they began to (by the breaker's clock); the oldest first."""
         self.given_up: set[asyncio.Task[Any]] = set()
-        """Those of them that `_give_up` has cancelled."""
+        """The waiting tasks that `_give_up` has cancelled."""
         self.timer: asyncio.TimerHandle | None = None
         """Checks for long calls; set while there are calls."""
         self.probe: asyncio.Task[None] | None = None
@@ -117,10 +118,10 @@ class SourceCalls:
         try:
             if state.starting is not None:
                 await asyncio.wait((state.starting,))
-            found = await self._pool.call(owner, function, *arguments)
+            result = await self._pool.call(owner, function, *arguments)
             if probes:
                 breaker.succeeded()
-            return found
+            return result
         except SourceUnavailable as error:
             breaker.failed(str(error), began)
             raise
@@ -171,7 +172,7 @@ class SourceCalls:
         late = state.late
         if late is not None and not late.arrived:
             raise self.unavailable(source)
-        if late is not None and late.wanted == (owner, limit):
+        if late is not None and late.list_key == (owner, limit):
             state.late = None
             if source.breaker.clock() - late.arrived < LATE_PAGE_SECONDS:
                 return late.answer.result()
@@ -184,10 +185,10 @@ class SourceCalls:
         if done:
             return answer.result()
         state.late = late = _LatePage((owner, limit), answer)
-        answer.add_done_callback(partial(self._late_page_came, source, late, arrived))
+        answer.add_done_callback(partial(self._late_page_arrived, source, late, arrived))
         raise self.unavailable(source)
 
-    def _late_page_came(
+    def _late_page_arrived(
         self, source: Source, late: _LatePage, arrived: Callable[[], None], answer: asyncio.Future[Page]
     ) -> None:
         if answer.cancelled() or answer.exception() is not None:
@@ -247,7 +248,7 @@ class SourceCalls:
             state.probe = self._tasks.start(self._probe(source, state))
 
     def _give_up(self, source: Source, state: _SourceState) -> None:
-        """Fail the calls that wait for a source, unless calls are allowed. A late page continues: no caller waits."""
+        """Fail the calls that wait for a source, unless calls are allowed. A late page has no caller, and continues."""
         late = None if state.late is None else state.late.answer
         if not source.breaker.admits():
             for task in state.waiting:
@@ -287,9 +288,9 @@ class SourceCalls:
         if state.unstarted:
             await source.start()
             state.unstarted = False
-        found: object = source.probe() if is_async(source.probe) else await _in_thread(source.probe)
-        if inspect.isawaitable(found):
-            await found
+        result: object = source.probe() if is_async(source.probe) else await _in_thread(source.probe)
+        if inspect.isawaitable(result):
+            await result
 
     def _answered(self, source: Source, state: _SourceState, answer: asyncio.Future[Any]) -> None:
         state.answer = None
@@ -317,7 +318,7 @@ class SourceCalls:
         """Handle the opening or closing of a breaker. Can be called from any thread."""
         loop = self._loop
         if loop is not None:
-            with suppress(RuntimeError):  # the loop was closed meanwhile
+            with suppress(RuntimeError):  # the loop has been closed
                 loop.call_soon_threadsafe(self._follow_breaker, source)
 
     def _follow_breaker(self, source: Source) -> None:
@@ -352,7 +353,7 @@ class SourceCalls:
         """
         loop = self._loop
         if loop is not None:
-            with suppress(RuntimeError):  # the loop was closed meanwhile
+            with suppress(RuntimeError):  # the loop has been closed
                 loop.call_soon_threadsafe(self._probe_now, source)
 
     def _probe_now(self, source: Source) -> None:
@@ -370,7 +371,7 @@ class SourceCalls:
     async def start(self) -> None:
         """Start the sources at the same time, and wait a moment. Those that take longer continue in the background.
 
-        Raises the error of a source that failed to start meanwhile.
+        Raises the error of a source that failed to start in this time.
         """
         self._loop = asyncio.get_running_loop()
         starts = [self._start(source) for source in self._sources]
@@ -381,7 +382,7 @@ class SourceCalls:
                 starting.result()
                 self._state(source).starting = None
             else:
-                starting.add_done_callback(partial(self._started, source))
+                starting.add_done_callback(partial(self._note_start, source))
             if source.breaker.down:
                 self._begin_probing(source, self._state(source))
 
@@ -389,7 +390,7 @@ class SourceCalls:
         """Start a source that was added after the server started, and log an error of its start."""
         starting = self._start(source)
         await asyncio.wait((starting,))
-        self._started(source, starting)
+        self._note_start(source, starting)
 
     def _start(self, source: Source) -> asyncio.Task[None]:
         state = self._state(source)
@@ -397,7 +398,7 @@ class SourceCalls:
         state.starting.add_done_callback(retrieve)
         return state.starting
 
-    def _started(self, source: Source, starting: asyncio.Task[None]) -> None:
+    def _note_start(self, source: Source, starting: asyncio.Task[None]) -> None:
         state = self._state(source)
         state.starting = None
         if starting.cancelled():
@@ -415,8 +416,8 @@ class SourceCalls:
         """Whether any source has not started yet."""
         return any(state.starting is not None for state in self._states.values())
 
-    async def started(self) -> bool:
-        """Wait for the starting sources, at most for their patience, and return whether there were any."""
+    async def wait_for_starts(self) -> bool:
+        """Wait for the starting sources, at most for their patience. Returns whether there were any."""
         starting = {
             state.starting: source.patience for source, state in self._states.items() if state.starting is not None
         }
@@ -431,7 +432,7 @@ class SourceCalls:
             await asyncio.wait((starting,), timeout=source.patience)
 
     async def close(self) -> None:
-        """Cancel the starts and the probes."""
+        """Cancel the starts, the probes and the requests for late pages."""
         self._loop = None
         pending: list[asyncio.Future[Any]] = []
         for state in self._states.values():

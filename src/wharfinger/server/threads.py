@@ -26,7 +26,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from wharfinger.errors import Overloaded
 from wharfinger.source import Source, is_brief
@@ -47,6 +47,7 @@ BRIEF_CALLS = 8
 it may be late: the whole process may have waited."""
 APART_SECONDS = 0.25
 """How long the calls of a function that is not brief at present have threads of their own."""
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -123,8 +124,8 @@ class CallBatch(Job):
 
     def run(self) -> None:
         """Run all calls, in the thread, except those that were cancelled before their turn."""
-        owner = getattr(self.key[1], "__self__", None)
-        with owner.batch() if isinstance(owner, Source) else nullcontext():
+        bound_to = getattr(self.key[1], "__self__", None)
+        with bound_to.batch() if isinstance(bound_to, Source) else nullcontext():
             jobs, ended = self.jobs, self.ended
             while True:
                 try:
@@ -213,7 +214,7 @@ class Pool:
         self._queued: Counter[str] = Counter()
         """The number of waiting calls, by group."""
 
-    async def run(self, owner: str, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    async def run(self, owner: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call `function` in a thread, with the caller's context variables.
 
         Raises:
@@ -319,13 +320,13 @@ class Pool:
                 self._submit(job, loop)
 
     def _leave(self, batch: CallBatch) -> None:
-        """Stop waiting for a batch, and start the one that collected meanwhile."""
+        """Stop waiting for a batch, and start the one that collected in the meantime."""
         if batch.next_check is not None:
             batch.next_check.cancel()
         if self._running.get(batch.key) is batch:
             del self._running[batch.key]
             following = self._collecting.get(batch.key)
-            if following is not None:  # after the callers of this batch have run: they would wait for the thread
+            if following is not None:  # later: otherwise the callers of this batch would wait for the thread
                 self._start_after(COLLECTING_TURNS, following)
 
     def call(self, owner: str, function: Callable[..., Any], *arguments: Any) -> Awaitable[Any]:
@@ -343,8 +344,8 @@ class Pool:
         else:
 
             async def adapted(owner: str, *arguments: Any) -> Any:
-                found: object = await self.run(owner, function, *arguments)
-                return await found if inspect.isawaitable(found) else found
+                result: object = await self.run(owner, function, *arguments)
+                return await result if inspect.isawaitable(result) else result
 
         return adapted
 
@@ -357,8 +358,12 @@ class Pool:
         )
 
     def _start(self, job: Job) -> None:
-        lost, most = self._lost, self.max_lost
-        if lost.total >= most or lost.groups[job.group] * 4 >= most * 3 or lost.owners[job.owner] * 2 >= most:
+        lost, max_lost = self._lost, self.max_lost
+        if (
+            lost.total >= max_lost
+            or lost.groups[job.group] * 4 >= max_lost * 3
+            or lost.owners[job.owner] * 2 >= max_lost
+        ):
             self._end(job, None, Overloaded("Too many blocking calls were given up and have not returned."))
             return
         job.threads = self._jobs
@@ -416,7 +421,7 @@ class Pool:
 
     def _done(self, job: Job, result: Any, error: BaseException | None) -> None:
         self._end(job, result, error)
-        if job.threads is self._jobs:  # otherwise the pool was closed meanwhile, and no longer counts this thread
+        if job.threads is self._jobs:  # otherwise the pool was closed in the meantime, and no longer counts this thread
             self._idle += 1
             (self._lost if job.lost else self._busy).add(job, -1)
             self._next()

@@ -1,26 +1,26 @@
-"""A user's function runs on the loop or in a thread, with its annotated parameters, and within its timeout."""
+"""A handler function runs in the event loop or in a thread, with its annotated parameters and its timeout."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import functools
+import random
 import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, Literal, Optional
 
 import msgspec
 import pytest
 
-from tests.server.driving import ERAS, Wire, ask, looped, named, opened, read
+from tests.server.driving import ERAS, Wire, ask, make_principal, make_request, read
 from wharfinger import types as t
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.owners import owner_of, share_of
 from wharfinger.server.signature.complete import Complete
-from wharfinger.server.threads import MEMBER_SEPARATOR, group_of, is_async
+from wharfinger.server.threads import MEMBER_SEPARATOR, Pool, group_of, is_async
 
 
 async def coroutine() -> str:
@@ -62,7 +62,6 @@ def test_a_function_that_returns_an_awaitable_is_async(function: Callable[..., A
     assert is_async(function) is expected
 
 
-@looped
 async def test_every_kind_of_function_is_called() -> None:
     server = Server("s")
     kinds: dict[str, Callable[..., Any]] = {
@@ -81,7 +80,6 @@ async def test_every_kind_of_function_is_called() -> None:
             assert (uri, (await read(server, uri))[0]["text"]) == (uri, name)
 
 
-@looped
 async def test_a_plain_function_runs_in_a_thread_unless_it_is_inline() -> None:
     server = Server("s")
     name = contextvars.ContextVar("name", default="")
@@ -100,7 +98,6 @@ async def test_a_plain_function_runs_in_a_thread_unless_it_is_inline() -> None:
 
 
 @pytest.mark.parametrize("revision", ERAS)
-@looped
 async def test_context_is_injected_by_annotation_into_every_kind_of_function(revision: str) -> None:
     server = Server("s")
 
@@ -141,7 +138,7 @@ async def test_context_is_injected_by_annotation_into_every_kind_of_function(rev
         ("a:{x}", eval("lambda x, /: x"), "must take 'x' by name"),
     ],
 )
-def test_parameters_that_are_not_the_variables_are_refused(
+def test_parameters_that_differ_from_the_uri_variables_are_refused(
     uri: str, function: Callable[..., Any], message: str
 ) -> None:
     with pytest.raises(TypeError, match=message):
@@ -157,30 +154,28 @@ def test_parameters_with_defaults_and_keyword_parameters_are_accepted() -> None:
 # -- timeouts
 
 
-@looped
 async def test_a_function_over_its_timeout_is_cancelled_and_reported() -> None:
     server = Server("s")
-    gone = asyncio.Event()
+    cancelled = asyncio.Event()
 
-    async def never() -> str:
+    async def wait_forever() -> str:
         try:
             return str(await asyncio.get_running_loop().create_future())
         finally:
-            gone.set()
+            cancelled.set()
 
-    server.resources.add("a:async", never, timeout=0.01)
+    server.resources.add("a:async", wait_forever, timeout=0.01)
     released = threading.Event()
     server.resources.add("a:sync", lambda: str(released.wait(20)), timeout=0.01)
     expected = {"code": -32603, "message": "The handler took longer than 0.01 s."}
     assert await read(server, "a:async") == expected
-    assert gone.is_set()
+    assert cancelled.is_set()
     assert await read(server, "a:sync") == expected
     assert server.pool._lost.total == 1
     released.set()
     server.pool.close()
 
 
-@looped
 async def test_a_timeout_error_of_the_function_is_not_reported_as_the_servers_timeout() -> None:
     server = Server("s")
 
@@ -193,7 +188,6 @@ async def test_a_timeout_error_of_the_function_is_not_reported_as_the_servers_ti
     assert error["message"].startswith("Internal error (reference")
 
 
-@looped
 async def test_a_function_within_its_timeout_is_served() -> None:
     server = Server("s")
     server.resources.add("a:b", coroutine, timeout=20)
@@ -203,47 +197,45 @@ async def test_a_function_within_its_timeout_is_served() -> None:
 # -- threads
 
 
-@looped
 async def test_a_caller_shares_threads_by_its_principal_or_its_address() -> None:
     server = Server("s")
-    request = opened(server, "server/discover")
-    assert owner_of(request) == share_of(request) != share_of(opened(server, "server/discover"))
+    request = make_request(server, "server/discover")
+    assert owner_of(request) == share_of(request) != share_of(make_request(server, "server/discover"))
     request.peer = "192.0.2.1"
     assert share_of(request) == "address 192.0.2.1"
     assert owner_of(request).split(MEMBER_SEPARATOR) == ["address 192.0.2.1", ""]
     info = t.Implementation(name="sailor", version="1")
     request.caller = msgspec.structs.replace(request.caller, info=info)
     assert owner_of(request).split(MEMBER_SEPARATOR) == ["address 192.0.2.1", "sailor"]
-    request = opened(server, "server/discover", principal="ann")
-    assert share_of(request) == f"principal {named('ann').key}"
-    assert owner_of(request).split(MEMBER_SEPARATOR) == [f"principal {named('ann').key}", ""]
+    request = make_request(server, "server/discover", principal="ann")
+    assert share_of(request) == f"principal {make_principal('ann').key}"
+    assert owner_of(request).split(MEMBER_SEPARATOR) == [f"principal {make_principal('ann').key}", ""]
 
 
 def test_sessions_of_one_address_are_members_of_its_group() -> None:
     server = Server("s")
-    one, other = (opened(server, "tools/list", revision="2025-11-25") for _ in range(2))
-    one.peer = other.peer = "192.0.2.1"
-    assert share_of(one) == share_of(other)
-    assert owner_of(one) == owner_of(one) != owner_of(other)
+    first, second = (make_request(server, "tools/list", revision="2025-11-25") for _ in range(2))
+    first.peer = second.peer = "192.0.2.1"
+    assert share_of(first) == share_of(second)
+    assert owner_of(first) == owner_of(first) != owner_of(second)
 
 
 def test_http_callers_without_an_address_share_one_group() -> None:
-    """As behind a proxy that connects to the ASGI server by a Unix socket."""
+    """For example, callers behind a proxy that connects to the ASGI server through a Unix socket."""
     server = Server("s")
-    one, other = (opened(server, "server/discover") for _ in range(2))
-    one.headers = other.headers = {}
-    assert share_of(one) == share_of(other)
+    first, second = (make_request(server, "server/discover") for _ in range(2))
+    first.headers = second.headers = {}
+    assert share_of(first) == share_of(second)
 
 
 @pytest.mark.parametrize("principal", ["ann", "ann\nbob", "ann\n"])
-def test_no_client_name_puts_a_caller_into_the_share_of_another(principal: str) -> None:
-    request = opened(Server("s"), "server/discover", principal=principal)
+def test_the_client_name_cannot_put_a_caller_into_the_share_of_another(principal: str) -> None:
+    request = make_request(Server("s"), "server/discover", principal=principal)
     for name in ("sailor", "sail\nor", "\n"):
         request.caller = msgspec.structs.replace(request.caller, info=t.Implementation(name=name, version="1"))
-        assert group_of(owner_of(request)) == share_of(request) == f"principal {named(principal).key}"
+        assert group_of(owner_of(request)) == share_of(request) == f"principal {make_principal(principal).key}"
 
 
-@looped
 async def test_a_blocking_function_delays_no_other_request() -> None:
     """Security F08."""
     server = Server("s")
@@ -251,19 +243,14 @@ async def test_a_blocking_function_delays_no_other_request() -> None:
     server.resources.add("a:blocks", lambda: str(released.wait(20)))
     server.resources.add("a:c", coroutine)
     async with Wire(server) as wire:
-        id = wire.put("resources/read", {"uri": "a:blocks"})
-        before = time.monotonic()
+        id = wire.send_request("resources/read", {"uri": "a:blocks"})
         await wire.ask("resources/read", {"uri": "a:c"})
-        assert time.monotonic() - before < 5
         released.set()
         assert (await wire.answer(id))["result"]["contents"][0]["text"] == "True"
     server.pool.close()
 
 
-@looped
-async def test_a_call_refused_for_lack_of_threads_is_reported() -> None:
-    from wharfinger.server.threads import Pool
-
+async def test_a_call_without_a_free_thread_gets_an_error() -> None:
     server = Server("s", pool=Pool(size=1, queue=0))
     released, blocked = threading.Event(), threading.Event()
 
@@ -282,7 +269,7 @@ async def test_a_call_refused_for_lack_of_threads_is_reported() -> None:
     server.pool.close()
 
 
-def test_only_functions_without_wrapping_are_awaited_directly() -> None:
+def test_only_an_async_function_without_a_timeout_is_called_directly() -> None:
     server = Server("s")
     assert HandlerFunction(server.services, coroutine).direct
     assert not HandlerFunction(server.services, plain).direct
@@ -290,7 +277,6 @@ def test_only_functions_without_wrapping_are_awaited_directly() -> None:
     assert HandlerFunction(server.services, lambda ctx=None: "").takes_context is False
 
 
-@looped
 async def test_an_optional_context_is_passed() -> None:
     server = Server("s")
 
@@ -299,7 +285,7 @@ async def test_an_optional_context_is_passed() -> None:
         return "none" if ctx is None else ctx.server.info.name
 
     @server.resource("a:{x}")
-    def optional(x: str, ctx: Optional[Context] = None) -> str:  # noqa: UP045  # as people write it
+    def optional(x: str, ctx: Optional[Context] = None) -> str:  # noqa: UP045  # a common spelling
         return "none" if ctx is None else ctx.server.info.name
 
     @server.tool
@@ -313,10 +299,12 @@ async def test_an_optional_context_is_passed() -> None:
 
 
 def test_variables_are_completed_by_their_annotation_or_their_choices() -> None:
-    class Own(Complete):
-        """A marker of the author."""
+    class CustomComplete(Complete):
+        """A completer of the author."""
 
-    def function(a: Annotated[str, Own(["x"])], b: Literal["y", "z"], c: Annotated[str, "text"], d: int) -> str:
+    def function(
+        a: Annotated[str, CustomComplete(["x"])], b: Literal["y", "z"], c: Annotated[str, "text"], d: int
+    ) -> str:
         return a + b + c + str(d)
 
     completers = HandlerFunction(Server("s").services, function, variables=("a", "b", "c", "d")).completers
@@ -324,31 +312,30 @@ def test_variables_are_completed_by_their_annotation_or_their_choices() -> None:
 
 
 @pytest.mark.parametrize("timeout", [0, -1.0])
-def test_a_timeout_that_cannot_be_enforced_is_refused_at_registration(timeout: float) -> None:
-    async def it() -> str:
+def test_a_timeout_that_is_not_positive_is_refused_at_registration(timeout: float) -> None:
+    async def handler() -> str:
         return ""
 
     server = Server("s")
     for register in (server.tools.add, server.prompts.add, functools.partial(server.resources.add, "a:b")):
         with pytest.raises(ValueError, match="write more than 0 seconds, or None"):
-            register(it, timeout=timeout)
+            register(handler, timeout=timeout)
 
 
-@pytest.mark.parametrize(("length", "same"), [(64, True), (63, False)])
-def test_clients_of_one_address_are_distinguished_by_64_characters_of_their_names(length: int, same: bool) -> None:
+@pytest.mark.parametrize(("length", "equal"), [(64, True), (63, False)])
+def test_clients_of_one_address_are_distinguished_by_64_characters_of_their_names(length: int, equal: bool) -> None:
     owners = []
     for ending in ("one", "two"):
-        request = opened(Server("s"), "server/discover")
+        request = make_request(Server("s"), "server/discover")
         request.peer = "192.0.2.1"
         info = t.Implementation(name="x" * length + ending, version="1")
         request.caller = msgspec.structs.replace(request.caller, info=info)
         owners.append(owner_of(request))
-    assert (owners[0] == owners[1]) is same
+    assert (owners[0] == owners[1]) is equal
 
 
 @pytest.mark.parametrize("method", ["elicit", "elicit_url", "sample", "roots", "ask", "once"])
 @pytest.mark.parametrize("inline", [False, True])
-@looped
 async def test_the_error_of_a_plain_function_that_requests_input_advises_async(
     method: str, inline: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -362,9 +349,7 @@ async def test_the_error_of_a_plain_function_that_requests_input_advises_async(
     assert f"declare the handler with `async def`, and write `await ctx.{method}(…)`" in caplog.text
 
 
-def test_a_plain_function_may_have_a_context() -> None:
-    import random
-
+def test_a_plain_function_with_a_context_may_call_functions_named_like_its_methods() -> None:
     def other(ctx: Context) -> str:
         return str(random.sample([1], 1)) + ctx.server.info.name
 
@@ -383,7 +368,6 @@ def test_a_plain_function_may_have_a_context() -> None:
     assert len(server.tools.features) == 3
 
 
-@looped
 async def test_constraints_in_the_annotation_of_a_variable_are_applied() -> None:
     server = Server("s")
 
@@ -410,7 +394,7 @@ async def test_constraints_in_the_annotation_of_a_variable_are_applied() -> None
 
 
 @pytest.mark.parametrize("timeout", [0, -1, -0.5])
-def test_a_timeout_of_zero_is_refused_and_a_tiny_one_is_not(timeout: float) -> None:
+def test_a_timeout_of_a_resource_must_be_positive(timeout: float) -> None:
     with pytest.raises(ValueError, match="write more than 0 seconds, or None"):
         Server("s").resources.add("a:b", coroutine, timeout=timeout)
     Server("s").resources.add("a:b", coroutine, timeout=0.001)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.driving import ALL, ask, looped
+from tests.server.driving import ALL, ask
 from wharfinger import Audio, File, Image, Server
 from wharfinger import types as t
 from wharfinger.protocol.limits import Limits
@@ -43,14 +43,12 @@ async def content(value: Any, revision: str = "2026-07-28", **options: Any) -> A
         (Audio(data=WAV), "audio", "audio/wav"),
     ],
 )
-@looped
 async def test_bytes_become_blocks_of_their_type(media: Any, kind: str, mime_type: str) -> None:
     data = base64.b64encode(media.data).decode()
     assert await content(media) == [{"type": kind, "data": data, "mimeType": mime_type}]
 
 
-@looped
-async def test_files_are_read_in_a_thread_when_the_result_is_sent(tmp_path: Path) -> None:
+async def test_files_are_read_when_the_result_is_sent(tmp_path: Path) -> None:
     (tmp_path / "chart.png").write_bytes(PNG)
     (tmp_path / "log of today.txt").write_text("calm", encoding="utf-8")
     (tmp_path / "blob.bin").write_bytes(b"\xff\0")
@@ -69,7 +67,6 @@ async def test_files_are_read_in_a_thread_when_the_result_is_sent(tmp_path: Path
     assert block["resource"]["blob"] == base64.b64encode(b"\xff\0").decode()
 
 
-@looped
 async def test_a_missing_or_too_large_file_is_an_error_of_its_call(tmp_path: Path) -> None:
     for image, limits in ((Image(tmp_path / "gone.png"), Limits()), (Image(PNG), Limits(content=8))):
         (block,) = await content(image, limits=limits)
@@ -88,14 +85,12 @@ def test_media_have_exactly_one_of_path_and_data() -> None:
             make()
 
 
-@looped
 async def test_a_block_has_annotations_and_meta() -> None:
     image = Image(PNG, annotations=t.Annotations(priority=1.0), meta={"k": 1})
     (block,) = await content(image)
     assert (block["annotations"], block["_meta"]) == ({"priority": 1.0}, {"k": 1})
 
 
-@looped
 async def test_prompts_may_return_media() -> None:
     server = Server("s")
 
@@ -122,13 +117,12 @@ async def test_prompts_may_return_media() -> None:
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
 async def test_blocks_unknown_to_a_revision_are_sent_as_text(revision: str) -> None:
     blocks = await content(["Here:", Audio(WAV), LINK, Image(PNG), File(data=b"calm", format="txt")], revision)
     known = {"2024-11-05": {"image", "resource"}, "2025-03-26": {"image", "resource", "audio"}}
-    wanted = ["text", "audio", "resource_link", "image", "resource"]
+    kinds = ["text", "audio", "resource_link", "image", "resource"]
     assert [block["type"] for block in blocks] == [
-        kind if revision not in known or kind in known[revision] else "text" for kind in wanted
+        kind if revision not in known or kind in known[revision] else "text" for kind in kinds
     ]
     if blocks[1]["type"] == "text":
         assert blocks[1]["text"].startswith("[Sound (audio/wav, 16 bytes)")
@@ -136,7 +130,6 @@ async def test_blocks_unknown_to_a_revision_are_sent_as_text(revision: str) -> N
         assert blocks[2]["text"] == "[Today](notes://today): Notes of today."
 
 
-@looped
 async def test_unknown_blocks_of_prompts_are_sent_as_text() -> None:
     server = Server("s")
 
@@ -149,7 +142,7 @@ async def test_unknown_blocks_of_prompts_are_sent_as_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "mime_type"),
+    ("make", "mime_type"),
     [
         (lambda: Image(data=PNG, format=".PNG"), "image/png"),
         (lambda: Image(data=PNG, format="image/x-own"), "image/x-own"),
@@ -163,64 +156,60 @@ async def test_unknown_blocks_of_prompts_are_sent_as_text() -> None:
         (lambda: File(data=b"\xff", mime_type="a/b"), "a/b"),
     ],
 )
-@looped
-async def test_a_format_is_a_short_name_or_a_media_type(made: Any, mime_type: str) -> None:
-    (block,) = await content(made())
+async def test_a_format_is_a_short_name_or_a_media_type(make: Any, mime_type: str) -> None:
+    (block,) = await content(make())
     assert (block.get("mimeType") or block["resource"]["mimeType"]) == mime_type
 
 
-@looped
-async def test_media_may_have_as_many_bytes_as_the_limit(tmp_path: Path) -> None:
+async def test_media_may_reach_but_not_exceed_the_content_limit(tmp_path: Path) -> None:
     for size, fits in ((20, True), (21, False)):
         (tmp_path / "x.png").write_bytes(b"x" * size)
-        for made in (Image(tmp_path / "x.png"), Image(data=b"x" * size, format="png")):
-            shown = await content(made, limits=Limits(content=20))
-            assert (shown[0]["type"] == "image") is fits
+        for media in (Image(tmp_path / "x.png"), Image(data=b"x" * size, format="png")):
+            blocks = await content(media, limits=Limits(content=20))
+            assert (blocks[0]["type"] == "image") is fits
 
 
-@looped
-async def test_a_file_has_its_own_name_hints_and_metadata(tmp_path: Path) -> None:
+async def test_a_file_has_a_uri_annotations_and_meta(tmp_path: Path) -> None:
     (tmp_path / "a b.txt").write_text("calm", encoding="utf-8")
-    hints = t.Annotations(priority=0.5)
-    (block,) = await content(File(tmp_path / "a b.txt", annotations=hints, meta={"k": 1}))
+    annotations = t.Annotations(priority=0.5)
+    (block,) = await content(File(tmp_path / "a b.txt", annotations=annotations, meta={"k": 1}))
     assert block == {
         "type": "resource",
         "resource": {"uri": "file:///a%20b.txt", "mimeType": "text/plain", "text": "calm"},
         "annotations": {"priority": 0.5},
         "_meta": {"k": 1},
     }
-    for made, uri in (
+    for media, uri in (
         (File(data=b"x", name="n.txt"), "file:///n.txt"),
         (File(data=b"x", format="txt"), "file:///file.txt"),
         (File(data=b"x"), "file:///file"),
         (File(data=b"x", uri="a:b"), "a:b"),
     ):
-        assert (await content(made))[0]["resource"]["uri"] == uri
-    (image,) = await content(Image(data=PNG, annotations=hints, meta={"k": 1}))
+        assert (await content(media))[0]["resource"]["uri"] == uri
+    (image,) = await content(Image(data=PNG, annotations=annotations, meta={"k": 1}))
     assert (image["annotations"], image["_meta"]) == ({"priority": 0.5}, {"k": 1})
 
 
-def test_media_have_a_path_or_bytes() -> None:
-    for wrong in (lambda: Image(), lambda: Image("x", data=b"x"), lambda: Image(b"x", data=b"y")):
+def test_media_take_either_a_path_or_bytes() -> None:
+    for make in (lambda: Image(), lambda: Image("x", data=b"x"), lambda: Image(b"x", data=b"y")):
         with pytest.raises(TypeError, match=r"Image\(\) takes either a path or data"):
-            wrong()
+            make()
     with pytest.raises(TypeError, match="takes bytes, not text"):
         Image(data="text")  # type: ignore[arg-type]
     assert Image(bytearray(b"x")).data == Image(memoryview(b"x")).data == b"x"
 
 
-@looped
 async def test_files_are_read_in_a_thread_and_bytes_are_not(tmp_path: Path) -> None:
     (tmp_path / "x.png").write_bytes(PNG)
-    in_main: list[bool] = []
+    in_main_thread: list[bool] = []
 
-    class Seen(Image):
+    class RecordingImage(Image):
         __slots__ = ()
 
         def read(self, most: int) -> bytes:
-            in_main.append(threading.current_thread() is threading.main_thread())
+            in_main_thread.append(threading.current_thread() is threading.main_thread())
             return super().read(most)
 
-    await content([Seen(tmp_path / "x.png"), Seen(data=PNG)])
-    await content(Seen(tmp_path / "x.png"))
-    assert in_main == [False, True, False]
+    await content([RecordingImage(tmp_path / "x.png"), RecordingImage(data=PNG)])
+    await content(RecordingImage(tmp_path / "x.png"))
+    assert in_main_thread == [False, True, False]

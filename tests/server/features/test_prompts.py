@@ -1,4 +1,4 @@
-"""Prompts from strings to messages, and completion of their arguments and of templates' variables."""
+"""Prompts: their definitions, arguments, messages and completions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from tests.server.driving import Wire, ask, looped
+from tests.server.driving import Wire, ask
 from wharfinger import Image
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams
@@ -31,7 +31,7 @@ def request(method: str, params: dict[str, Any]) -> Request:
     )
 
 
-def get(function: Callable[..., Any], arguments: dict[str, str] | None = None) -> Any:
+def get_prompt(function: Callable[..., Any], arguments: dict[str, str] | None = None) -> Any:
     async def run() -> t.GetPromptResult:
         prompts = Server("test", page_size=10).prompts
         params: dict[str, Any] = {"name": prompts.add(function, name="p").name}
@@ -68,12 +68,12 @@ def test_a_function_is_listed_with_its_arguments() -> None:
     }
 
 
-def test_strings_are_converted_to_the_types_of_the_parameters() -> None:
-    assert get(briefing, {"vessel": "Mary", "days": "6"}) == {
+def test_arguments_are_converted_to_the_types_of_the_parameters() -> None:
+    assert get_prompt(briefing, {"vessel": "Mary", "days": "6"}) == {
         "messages": [prompt_message("Mary 7")],
         "description": "Brief me.",
     }
-    assert get(briefing, {"vessel": "7"})["messages"] == [prompt_message("7 2")]
+    assert get_prompt(briefing, {"vessel": "7"})["messages"] == [prompt_message("7 2")]
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,11 @@ def test_strings_are_converted_to_the_types_of_the_parameters() -> None:
         ({"vessel": "x", "days": "s3cret"}, "days: expected an integer, got a string"),
     ],
 )
-def test_arguments_that_do_not_fit_are_invalid_params(arguments: dict[str, str] | None, message: str) -> None:
+def test_missing_unknown_and_malformed_arguments_are_invalid_params(
+    arguments: dict[str, str] | None, message: str
+) -> None:
     with pytest.raises(InvalidParams) as caught:
-        get(briefing, arguments)
+        get_prompt(briefing, arguments)
     assert (caught.value.code, caught.value.message) == (-32602, f"Invalid arguments: {message}")
 
 
@@ -108,19 +110,19 @@ def test_an_unknown_prompt_is_an_invalid_param() -> None:
     ],
 )
 def test_return_values_become_messages(value: Any, messages: list[Any]) -> None:
-    assert get(lambda: value)["messages"] == messages
+    assert get_prompt(lambda: value)["messages"] == messages
 
 
-def test_an_invalid_prompt_message_is_a_fault_of_the_server() -> None:
+def test_a_return_value_that_is_not_a_message_raises_type_error() -> None:
     with pytest.raises(TypeError, match="PromptMessage"):
-        get(lambda: 3)
+        get_prompt(lambda: 3)
 
 
 def test_an_async_prompt_gets_its_context() -> None:
     async def f(ctx: Context) -> str:
         return str(ctx.request_id)
 
-    assert get(f)["messages"] == [prompt_message("1")]
+    assert get_prompt(f)["messages"] == [prompt_message("1")]
 
 
 # --- completion -------------------------------------------------------------------------------------------------------
@@ -177,18 +179,18 @@ PLAN = {"type": "ref/prompt", "name": "plan"}
 LOG = {"type": "ref/resource", "uri": "log://{vessel}/{day}"}
 
 
-def test_at_most_a_hundred_values_are_sent_and_their_total() -> None:
+def test_at_most_100_values_are_sent_with_their_total() -> None:
     expected = {"values": [f"m{number}" for number in range(100)], "total": 150, "hasMore": True}
     assert complete(PLAN, "vessel", "m") == expected
     assert complete(LOG, "vessel", "m") == expected
 
 
-def test_a_completer_may_know_the_other_arguments() -> None:
+def test_a_completer_may_use_the_other_arguments() -> None:
     assert complete(PLAN, "day", "mon", {"vessel": "Mary"}) == {"values": ["Marymon"], "total": 1, "hasMore": False}
     assert complete(PLAN, "day", "mon")["values"] == ["nonemon"]
 
 
-def test_fixed_choices_complete_by_their_beginning() -> None:
+def test_fixed_choices_are_completed_by_prefix() -> None:
     assert complete(PLAN, "side", "st")["values"] == ["starboard"]
     assert complete(PLAN, "harbour", "H")["values"] == ["Hull", "Harwich"]
 
@@ -213,7 +215,7 @@ def test_a_source_completes_its_own_templates() -> None:
         (LOG, "x"),
     ],
 )
-def test_an_unknown_prompt_or_argument_is_an_invalid_param(ref: dict[str, str], name: str) -> None:
+def test_an_unknown_prompt_template_or_argument_is_an_invalid_param(ref: dict[str, str], name: str) -> None:
     with pytest.raises(InvalidParams):
         complete(ref, name, "")
 
@@ -226,7 +228,7 @@ def test_a_completer_with_an_invalid_signature_is_refused_at_registration() -> N
     assert Complete(lambda typed, others=None: []).takes_others
 
 
-def test_functions_of_prompts_are_described_by_fields_and_have_their_defaults() -> None:
+def test_descriptions_and_defaults_of_pydantic_fields_are_used() -> None:
     pydantic = pytest.importorskip("pydantic")
     server = Server("s")
 
@@ -253,7 +255,7 @@ def test_a_disabled_prompt_is_unknown() -> None:
 
 
 @pytest.mark.parametrize("message", [{"role": "system", "content": "x"}, {"role": "user", "content": {"type": "no"}}])
-def test_a_message_of_an_unknown_kind_is_a_fault_of_the_server(message: dict[str, Any]) -> None:
+def test_a_message_with_an_unknown_role_or_content_type_is_an_internal_error(message: dict[str, Any]) -> None:
     server = Server("s")
     server.prompts.add(lambda: [message], name="p")
     assert asyncio.run(ask(server, "prompts/get", {"name": "p"}))["error"]["code"] == -32603
@@ -261,13 +263,12 @@ def test_a_message_of_an_unknown_kind_is_a_fault_of_the_server(message: dict[str
 
 @pytest.mark.parametrize("values", [3, "mary", None])
 def test_an_invalid_completer_is_refused_at_registration(values: Any) -> None:
-    with pytest.raises(TypeError, match=r"Complete\(\) takes a function or a list of texts"):
+    with pytest.raises(TypeError, match=r"Complete\(\) takes a function or a list of strings"):
         Complete(values)
 
 
-@looped
-async def test_the_answer_to_many_unknown_arguments_is_short() -> None:
-    """With a line for each unknown argument the answer would be three times as long as the request."""
+async def test_the_error_for_many_unknown_arguments_is_short() -> None:
+    """With a line for each unknown argument, the error would be three times as long as the request."""
     server = Server("s")
     server.prompts.add(lambda a="": a, name="greet")
     error = (await ask(server, "prompts/get", {"name": "greet", "arguments": {f"k{n}": "x" for n in range(5_000)}}))[
@@ -281,8 +282,8 @@ async def test_the_answer_to_many_unknown_arguments_is_short() -> None:
 # -- values that a prompt returns
 
 
-async def filled_with(value: Any, **options: Any) -> Any:
-    """Return the messages of a prompt that returns this, or the error."""
+async def returned_messages(value: Any, **options: Any) -> Any:
+    """Return the messages of a prompt that returns this value, or the error."""
     server = Server("s")
     server.prompts.add(lambda: value, name="it", **options)
     answer = await ask(server, "prompts/get", {"name": "it"})
@@ -316,9 +317,8 @@ PICTURE = Image(data=b"\x89PNG\r\n\x1a\n", format="png")
         ),
     ],
 )
-@looped
 async def test_return_values_of_a_prompt_become_messages(value: Any, expected: list[tuple[str, str]]) -> None:
-    messages = await filled_with(value)
+    messages = await returned_messages(value)
     assert [(message["role"], message["content"]["type"]) for message in messages] == expected
 
 
@@ -337,7 +337,6 @@ async def test_return_values_of_a_prompt_become_messages(value: Any, expected: l
         t.TextContent(text=5),  # type: ignore[arg-type]
     ],
 )
-@looped
 async def test_an_invalid_prompt_message_is_an_internal_error(value: Any) -> None:
     server = Server("s")
     server.prompts.add(lambda: value, name="it")
@@ -346,7 +345,6 @@ async def test_an_invalid_prompt_message_is_an_internal_error(value: Any) -> Non
     assert answer["error"]["code"] == -32603
 
 
-@looped
 async def test_a_prompt_is_listed_with_its_registered_fields_only() -> None:
     server = Server("s", ttl=3.0, cache_scope="public")
 
@@ -371,8 +369,8 @@ async def test_a_prompt_is_listed_with_its_registered_fields_only() -> None:
         },
         {"name": "bare"},
     ]
-    wrong = await ask(server, "prompts/get", {"name": "full", "arguments": {"other": "x"}})
-    assert wrong["error"] == {
+    response = await ask(server, "prompts/get", {"name": "full", "arguments": {"other": "x"}})
+    assert response["error"] == {
         "code": -32602,
         "message": "Invalid arguments: place: missing; other: no such argument; the arguments are place, when",
     }

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 import pytest
 
-from tests.server.driving import ALL, ERAS, HANDSHAKE, META, STATELESS, Wire, ask, listed, looped, opened, read
+from tests.server.driving import ALL, ERAS, HANDSHAKE, META, STATELESS, Wire, ask, list_all, make_request, read
 from wharfinger import Client
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, PermissionDenied, ResourceNotFound
@@ -44,7 +44,6 @@ async def calm() -> str:
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
 async def test_a_resource_is_listed_with_all_its_registered_fields(revision: str) -> None:
     server = Server("s")
     server.resources.add(
@@ -59,7 +58,7 @@ async def test_a_resource_is_listed_with_all_its_registered_fields(revision: str
         meta={"example.test/k": 1},
     )
     server.resources.add("weather://{day}", lambda day: day, title="A day", description="Any day.")
-    assert await listed(server, revision=revision) == [
+    assert await list_all(server, revision=revision) == [
         {
             "uri": "weather://today",
             "name": "today",
@@ -72,13 +71,12 @@ async def test_a_resource_is_listed_with_all_its_registered_fields(revision: str
             "_meta": {"example.test/k": 1},
         }
     ]
-    assert await listed(server, "resources/templates/list", revision) == [
+    assert await list_all(server, "resources/templates/list", revision) == [
         {"uriTemplate": "weather://{day}", "name": "<lambda>", "title": "A day", "description": "Any day."}
     ]
 
 
-@looped
-async def test_computed_annotations_are_computed_for_every_list(caplog: pytest.LogCaptureFixture) -> None:
+async def test_callable_annotations_are_called_for_every_list(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("s")
     calls: list[int] = []
 
@@ -90,19 +88,18 @@ async def test_computed_annotations_are_computed_for_every_list(caplog: pytest.L
 
     server.resource("weather://today", name="w", annotations=annotations)(calm)
     server.resource("weather://{day}", name="w", annotations=annotations)(lambda day: day)
-    assert [(await listed(server))[0]["annotations"] for _ in range(2)] == [{"priority": 0.1}, {"priority": 0.2}]
-    # Annotations that fail to compute are omitted and logged.
-    assert (await listed(server))[0].keys() == {"uri", "name", "description"}
+    assert [(await list_all(server))[0]["annotations"] for _ in range(2)] == [{"priority": 0.1}, {"priority": 0.2}]
+    # If the function raises, the list omits the annotations and the log has the error.
+    assert (await list_all(server))[0].keys() == {"uri", "name", "description"}
     assert "'w'" in caplog.text
-    assert (await listed(server, "resources/templates/list"))[0]["annotations"] == {"priority": 0.4}
+    assert (await list_all(server, "resources/templates/list"))[0]["annotations"] == {"priority": 0.4}
 
 
-def hints(answer: Any) -> tuple[Any, Any]:
+def caching_hints(answer: Any) -> tuple[Any, Any]:
     return answer["result"].get("ttlMs"), answer["result"].get("cacheScope")
 
 
-@looped
-async def test_caching_hints_default_to_the_servers_and_are_sent_only_in_the_stateless_revision() -> None:
+async def test_caching_hints_default_to_those_of_the_server_and_are_sent_only_in_the_stateless_revision() -> None:
     server = Server("s", ttl=60, cache_scope="public")
     server.resources.add("a:own", calm, ttl=0.5, cache_scope="private")
     server.resources.add("a:none", calm)
@@ -115,7 +112,7 @@ async def test_caching_hints_default_to_the_servers_and_are_sent_only_in_the_sta
     server.resources.add("b:zero", lambda: result(ttl_ms=0, result_type="complete"))
     server.resources.add("b:silent", result)
     server.include(CachingSource(result))
-    expected = {
+    expected_hints = {
         "a:own": (500, "private"),
         "a:none": (60_000, "public"),
         "a:never": (0, "public"),
@@ -125,15 +122,15 @@ async def test_caching_hints_default_to_the_servers_and_are_sent_only_in_the_sta
         "shelf:silent": (60_000, "public"),
         "shelf:own": (5, "private"),
     }
-    for uri, reported in expected.items():
+    for uri, expected in expected_hints.items():
         answer = await ask(server, "resources/read", {"uri": uri})
-        assert (uri, hints(answer)) == (uri, reported)
+        assert (uri, caching_hints(answer)) == (uri, expected)
         assert answer["result"]["_meta"] == {f"{META}serverInfo": {"name": "s", "version": "0"}}
         for revision in HANDSHAKE:
             assert (await ask(server, "resources/read", {"uri": uri}, revision))["result"].keys() == {"contents"}
     for method in ("resources/list", "resources/templates/list"):
-        assert hints(await ask(server, method)) == (60_000, "public")
-        assert hints(await ask(server, method, revision="2025-11-25")) == (None, None)
+        assert caching_hints(await ask(server, method)) == (60_000, "public")
+        assert caching_hints(await ask(server, method, revision="2025-11-25")) == (None, None)
 
 
 class CachingSource(Source):
@@ -185,16 +182,16 @@ class Chunks:
         return self.left.pop()
 
 
-def text(value: str, mime_type: str = "text/plain", **more: Any) -> list[dict[str, Any]]:
-    return [{"uri": "x:y", "mimeType": mime_type, "text": value, **more}]
+def text(value: str, mime_type: str = "text/plain", **fields: Any) -> list[dict[str, Any]]:
+    return [{"uri": "x:y", "mimeType": mime_type, "text": value, **fields}]
 
 
 def blob(value: bytes, mime_type: str = "application/octet-stream") -> list[dict[str, Any]]:
     return [{"uri": "x:y", "mimeType": mime_type, "blob": base64.b64encode(value).decode()}]
 
 
-AS_IT_IS = t.ResourceContents(uri="x:z", text="as it is")
-RETURNS: list[tuple[Any, str | None, list[dict[str, Any]]]] = [
+EXPLICIT_CONTENTS = t.ResourceContents(uri="x:z", text="as it is")
+RETURN_VALUES: list[tuple[Any, str | None, list[dict[str, Any]]]] = [
     ("calm", None, text("calm")),
     ("", None, text("")),
     ("# calm", "text/markdown", text("# calm", "text/markdown")),
@@ -216,24 +213,22 @@ RETURNS: list[tuple[Any, str | None, list[dict[str, Any]]]] = [
     (Content("a"), None, text("a")),
     (Content({"a": 1}, mime_type="x/y+json", meta={"k": 1}), None, text('{"a":1}', "x/y+json", _meta={"k": 1})),
     ([Content("a"), Content(b"\xff", uri="x:z")], "x/y", [*text("a", "x/y"), blob(b"\xff", "x/y")[0] | {"uri": "x:z"}]),
-    (AS_IT_IS, None, [{"uri": "x:z", "text": "as it is"}]),
-    (t.ReadResourceResult(contents=[AS_IT_IS]), None, [{"uri": "x:z", "text": "as it is"}]),
+    (EXPLICIT_CONTENTS, None, [{"uri": "x:z", "text": "as it is"}]),
+    (t.ReadResourceResult(contents=[EXPLICIT_CONTENTS]), None, [{"uri": "x:z", "text": "as it is"}]),
     (t.ReadResourceResult(contents=[]), None, []),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("value", "mime_type", "expected"), RETURNS, ids=lambda case: repr(case).partition(" at 0x")[0][:30]
+    ("value", "mime_type", "expected"), RETURN_VALUES, ids=lambda case: repr(case).partition(" at 0x")[0][:30]
 )
 @pytest.mark.parametrize("revision", ERAS)
-@looped
 async def test_return_values_become_contents(revision: str, value: Any, mime_type: Any, expected: Any) -> None:
     server = Server("s")
     server.resources.add("x:y", lambda: value, mime_type=mime_type, inline=True)
     assert await read(server, "x:y", revision) == expected
 
 
-@looped
 async def test_async_iterators_are_joined() -> None:
     server = Server("s")
     server.resource("x:y")(chunks)
@@ -244,7 +239,6 @@ async def test_async_iterators_are_joined() -> None:
     assert (await read(server, "x:in-thread"))[0]["text"] == "one two"
 
 
-@looped
 async def test_a_returned_path_is_read_and_a_missing_file_is_not_found(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"\xff\0")
     server = Server("s")
@@ -270,14 +264,12 @@ async def test_a_returned_path_is_read_and_a_missing_file_is_not_found(tmp_path:
     ],
     ids=lambda value: type(value).__name__,
 )
-@looped
-async def test_a_value_that_cannot_be_encoded_is_an_internal_error(value: Any) -> None:
+async def test_a_value_that_cannot_be_encoded_returns_an_internal_error(value: Any) -> None:
     server = Server("s")
     server.resources.add("x:y", lambda: value, inline=True)
     assert (await read(server, "x:y"))["code"] == -32603
 
 
-@looped
 async def test_a_pydantic_model_is_read_as_json() -> None:
     pydantic = pytest.importorskip("pydantic")
     model = pydantic.create_model("Model", depth=(int, ...))
@@ -290,7 +282,6 @@ async def test_a_pydantic_model_is_read_as_json() -> None:
 
 
 @pytest.mark.parametrize("revision", ERAS)
-@looped
 async def test_variables_are_converted_and_invalid_values_are_not_found(revision: str) -> None:
     server = Server("s")
 
@@ -320,8 +311,8 @@ async def test_variables_are_converted_and_invalid_values_are_not_found(revision
         assert error["data"] == {"uri": uri}
 
 
-def shelf(folder: Path) -> Server:
-    """Templates whose handlers open a path, as the documentation shows it."""
+def file_server(folder: Path) -> Server:
+    """Return a server whose templates open paths, as in the documentation."""
     (folder / "notes").mkdir()
     (folder / "notes" / "a.md").write_text("inside")
     (folder / "secret").write_text("outside")
@@ -356,24 +347,22 @@ TRAVERSALS = [
     "a.md%00",
     "./a.md",
 ]
-"""Paths that leave the folder, or name a file in it by an invalid path."""
+"""Paths out of the folder, and invalid paths of a file in it."""
 
 
 @pytest.mark.parametrize("revision", ERAS)
-@looped
 async def test_a_path_that_leaves_its_folder_is_not_found(revision: str, tmp_path: Path) -> None:
     """Regression: `{name}` matched escaped separators in the URI."""
-    server = shelf(tmp_path)
+    server = file_server(tmp_path)
     for uri in ("notes://a.md", "tree://a.md", "parts://x/a.md"):
         assert (await read(server, uri, revision))[0]["text"] == "inside"
-    for way in TRAVERSALS:
-        for begin in ("notes://", "tree://", "parts://x/"):
-            error = await read(server, begin + way, revision)
-            assert error["code"] == (-32602 if revision == STATELESS else -32002), begin + way
+    for path in TRAVERSALS:
+        for prefix in ("notes://", "tree://", "parts://x/"):
+            error = await read(server, prefix + path, revision)
+            assert error["code"] == (-32602 if revision == STATELESS else -32002), prefix + path
     assert (await read(server, "raw:///a/../b%2Fc", revision))[0]["text"] == "/a/../b/c"
 
 
-@looped
 async def test_a_uri_refused_by_one_template_is_read_by_the_next() -> None:
     server = Server("s")
     server.resources.add("a://x/{name}", lambda name: "part")
@@ -392,9 +381,8 @@ def test_allow_traversal_is_refused_for_templates_without_reserved_expansion(uri
         server.read_resource(uri, allow_traversal=True)(lambda name="", path="", q="": "")
 
 
-@looped
 async def test_the_client_expands_a_traversal_that_the_server_refuses(tmp_path: Path) -> None:
-    async with Client(shelf(tmp_path)) as client:
+    async with Client(file_server(tmp_path)) as client:
         template = client.template("notes://{name}")
         assert await template.uri(name="../secret") == "notes://..%2Fsecret"
         with pytest.raises(ResourceNotFound):
@@ -402,8 +390,7 @@ async def test_the_client_expands_a_traversal_that_the_server_refuses(tmp_path: 
         assert (await template.read(name="a.md")).text == "inside"
 
 
-@looped
-async def test_a_static_resource_is_preferred_to_templates_and_the_most_specific_template_to_others() -> None:
+async def test_static_resources_take_precedence_over_templates_and_specific_templates_over_general_ones() -> None:
     server = Server("s")
     server.resources.add("a:{x}/{y}", lambda x, y: "two")
     server.resources.add("a:b/{y}", lambda y: "one")
@@ -411,13 +398,13 @@ async def test_a_static_resource_is_preferred_to_templates_and_the_most_specific
     assert [(await read(server, uri))[0]["text"] for uri in ("a:b/c", "a:b/d", "a:d/d")] == ["none", "one", "two"]
 
 
-def test_an_ambiguous_template_is_refused_with_both_names() -> None:
+def test_an_ambiguous_template_is_refused_with_an_error_that_names_both() -> None:
     server = Server("s")
     server.resources.add("a:{x}/b", lambda x: "")
-    with pytest.raises(AmbiguousTemplate) as refused:
+    with pytest.raises(AmbiguousTemplate) as caught:
         server.resources.add("a:{y}/b", lambda y: "")
-    assert "a:{x}/b" in str(refused.value)
-    assert "a:{y}/b" in str(refused.value)
+    assert "a:{x}/b" in str(caught.value)
+    assert "a:{y}/b" in str(caught.value)
     assert [feature.definition.name for feature in server.resources.templates] == ["<lambda>"]
 
 
@@ -425,9 +412,9 @@ def test_an_ambiguous_template_is_refused_with_both_names() -> None:
 def test_registering_a_uri_twice_is_refused(uri: str) -> None:
     server = Server("s")
     server.resources.add(uri, lambda **_: "")
-    with pytest.raises(ValueError, match="is registered already") as refused:
+    with pytest.raises(ValueError, match="is registered already") as caught:
         server.resources.add(uri, lambda **_: "")
-    assert uri in str(refused.value)
+    assert uri in str(caught.value)
 
 
 @pytest.mark.parametrize("uri", ["", "today", "a b:c", "a:b c", "1a:b", "a:" + "b" * 9000, "a:\n"])
@@ -436,29 +423,30 @@ def test_an_invalid_uri_cannot_be_registered(uri: str) -> None:
         Server("s").resources.add(uri, lambda: "")
 
 
-def test_a_template_has_no_size_and_a_decorator_needs_a_uri() -> None:
+def test_a_template_accepts_no_size_and_the_decorator_requires_a_uri() -> None:
     with pytest.raises(ValueError, match="size"):
         Server("s").resources.add("a:{x}", lambda x: x, size=3)
     with pytest.raises(TypeError, match="needs its URI"):
         Server("s").resource(calm)  # type: ignore[arg-type]
 
 
-@looped
 async def test_a_removed_resource_is_not_found_and_may_be_added_again() -> None:
     server = Server("s")
     server.resources.add("a:b", lambda: "first")
     server.resources.add("a:{x}", lambda x: "second")
-    server.read_resource("c:{x}")(lambda x: "third")
-    assert len(await listed(server)) == len(await listed(server, "resources/templates/list")) == 1
-    for uri, text in (("a:b", "second"), ("a:{x}", None)):
-        server.resources.remove(uri)
-        answer = await read(server, "a:b")
-        assert (answer[0]["text"] if text else answer.get("code")) == (text or -32602)
+    server.resources.add_unlisted("c:{x}", lambda x: "third")
+    assert (await read(server, "c:d"))[0]["text"] == "third"
+    assert len(await list_all(server)) == len(await list_all(server, "resources/templates/list")) == 1
+    server.resources.remove("a:b")
+    assert (await read(server, "a:b"))[0]["text"] == "second"
+    server.resources.remove("a:{x}")
+    assert (await read(server, "a:b"))["code"] == -32602
+    for uri in ("a:b", "a:{x}"):
         with pytest.raises(KeyError, match="There is no"):
             server.resources.remove(uri)
     server.resources.remove("c:{x}")
     assert (await read(server, "c:d"))["code"] == -32602
-    assert await listed(server) == await listed(server, "resources/templates/list") == []
+    assert await list_all(server) == await list_all(server, "resources/templates/list") == []
     server.resources.add("a:{x}", lambda x: "again")
     assert (await read(server, "a:b"))[0]["text"] == "again"
 
@@ -467,7 +455,6 @@ async def test_a_removed_resource_is_not_found_and_may_be_added_again() -> None:
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
 async def test_an_empty_server_has_no_resource_methods(revision: str) -> None:
     server = Server("s")
     for method, params in (
@@ -483,7 +470,6 @@ async def test_an_empty_server_has_no_resource_methods(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
 async def test_missing_and_forbidden_resources_return_the_same_error(revision: str) -> None:
     server = Server("s")
     server.resources.add("a:b", calm)
@@ -497,13 +483,18 @@ async def test_missing_and_forbidden_resources_return_the_same_error(revision: s
         raise ResourceNotFound(f"raises:{x}")
 
     code = -32602 if revision == STATELESS else -32002
-    for uri, advice in (("a:c", ""), ("secret:x", ""), ("raises:x", ""), ("Z:é", ""), ("a:B", ". Did you mean a:b?")):
-        expected = {"code": code, "message": f"Resource not found: {uri}{advice}", "data": {"uri": uri}}
+    for uri, suggestion in (
+        ("a:c", ""),
+        ("secret:x", ""),
+        ("raises:x", ""),
+        ("Z:é", ""),
+        ("a:B", ". Did you mean a:b?"),
+    ):
+        expected = {"code": code, "message": f"Resource not found: {uri}{suggestion}", "data": {"uri": uri}}
         assert await read(server, uri, revision) == expected
 
 
 @pytest.mark.parametrize("uri", ["", "today", "a b:c", "a:b c", "../etc/passwd", "a:" + "b" * 9000, "a:\n", "://x"])
-@looped
 async def test_an_invalid_uri_is_an_invalid_param(uri: str) -> None:
     server = Server("s")
     server.resources.add("{+anything}", lambda anything: "")
@@ -513,8 +504,7 @@ async def test_an_invalid_uri_is_an_invalid_param(uri: str) -> None:
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
-async def test_an_error_of_a_handler_hides_its_details(revision: str) -> None:
+async def test_an_error_of_a_handler_is_sent_without_its_details(revision: str) -> None:
     server = Server("s")
 
     @server.resource("a:async")
@@ -546,16 +536,16 @@ class Fleet(Source):
 
     def __init__(self, names: list[str]) -> None:
         self.names = names
-        self.threads: list[bool] = []
+        self.on_main_thread: list[bool] = []
 
     def matches(self, uri: str) -> bool:
         return uri.startswith("ship:")
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
-        self.threads.append(threading.current_thread() is threading.main_thread())
+        self.on_main_thread.append(threading.current_thread() is threading.main_thread())
         names = sorted(name for name in self.names if after is None or name > after)
-        shown = [t.Resource(uri=f"ship:{name}", name=name) for name in names[:limit]]
-        return shown, names[limit - 1] if len(names) > limit else None
+        resources = [t.Resource(uri=f"ship:{name}", name=name) for name in names[:limit]]
+        return resources, names[limit - 1] if len(names) > limit else None
 
     def stat(self, uri: str) -> t.Resource:
         if uri[5:] not in self.names:
@@ -571,20 +561,18 @@ class Fleet(Source):
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
-async def test_a_source_lists_and_reads_in_threads(revision: str) -> None:
+async def test_a_source_lists_and_reads_in_worker_threads(revision: str) -> None:
     server = Server("s", page_size=2)
     fleet = Fleet(["ann", "bob", "cat"])
     server.include(fleet)
     server.resources.add("a:b", calm)
-    assert [r["uri"] for r in await listed(server, revision=revision)] == ["a:b", "ship:ann", "ship:bob", "ship:cat"]
-    assert [r["name"] for r in await listed(server, "resources/templates/list", revision)] == ["ship"]
+    assert [r["uri"] for r in await list_all(server, revision=revision)] == ["a:b", "ship:ann", "ship:bob", "ship:cat"]
+    assert [r["name"] for r in await list_all(server, "resources/templates/list", revision)] == ["ship"]
     assert (await read(server, "ship:ann", revision))[0]["text"] == "ann"
     assert (await read(server, "ship:dan", revision))["data"] == {"uri": "ship:dan"}
-    assert not any(fleet.threads)
+    assert not any(fleet.on_main_thread)
 
 
-@looped
 async def test_a_catalogue_lists_resources_that_are_not_registered() -> None:
     server = Server("s")
 
@@ -597,8 +585,8 @@ async def test_a_catalogue_lists_resources_that_are_not_registered() -> None:
     async def row(rest: str) -> dict[str, str]:
         return {"rest": rest}
 
-    assert [r["uri"] for r in await listed(server)] == ["db://row/0", "db://row/1", "db://row/2"]
-    assert await listed(server, "resources/templates/list") == []
+    assert [r["uri"] for r in await list_all(server)] == ["db://row/0", "db://row/1", "db://row/2"]
+    assert await list_all(server, "resources/templates/list") == []
     assert (await read(server, "db://row/2"))[0]["text"] == '{"rest":"row/2"}'
 
 
@@ -614,13 +602,12 @@ def test_a_catalogue_that_is_not_an_async_generator_is_refused() -> None:
             Server("s").list_resources(function)  # type: ignore[arg-type]
 
 
-@looped
 async def test_search_returns_registered_resources_before_those_of_sources() -> None:
     server = Server("s")
     server.resources.add("a:b", calm, title="Annual report")
     server.resources.add("a:c", calm, name="other")
     server.include(Fleet(["ann", "anna", "bob"]))
-    request = opened(server, "resources/list")
+    request = make_request(server, "resources/list")
     search = server.resources.search
     assert [hit.uri for hit in await search(request, "ann", 10)] == ["a:b", "ship:ann", "ship:anna"]
     assert [hit.uri for hit in await search(request, "REPORT annual", 10)] == ["a:b"]
@@ -634,25 +621,24 @@ def test_registering_resources_takes_linear_time(caplog: pytest.LogCaptureFixtur
     """Twice as many resources need about twice as many function calls."""
     caplog.set_level(logging.ERROR)
 
-    def calls(number: int) -> int:
-        server, seen = Server("s"), 0
+    def count_calls(number: int) -> int:
+        server, calls = Server("s"), 0
 
         def count(*_: Any) -> None:
-            nonlocal seen
-            seen += 1
+            nonlocal calls
+            calls += 1
 
-        for warm in range(10):
-            server.resources.add(f"warm:{warm}", calm)
+        for n in range(10):
+            server.resources.add(f"warm:{n}", calm)
         sys.setprofile(count)
         for n in range(number):
             server.resources.add(f"a:{n}", calm)
         sys.setprofile(None)
-        return seen
+        return calls
 
-    assert calls(1000) < 2.1 * calls(500)
+    assert count_calls(1000) < 2.1 * count_calls(500)
 
 
-@looped
 async def test_ten_thousand_resources_are_listed_page_by_page() -> None:
     server = Server("s")
     server.resources.add("a:0", calm)
@@ -660,11 +646,10 @@ async def test_ten_thousand_resources_are_listed_page_by_page() -> None:
     uris = [f"a:{number}" for number in range(10_000)]
     for uri in uris[1:]:
         server.resources.static.add(uri, ResourceFeature(t.Resource(uri=uri, name=uri), call))
-    assert [r["uri"] for r in await listed(server)] == uris
+    assert [r["uri"] for r in await list_all(server)] == uris
     assert (await read(server, "a:9999"))[0]["text"] == "calm"
 
 
-@looped
 async def test_a_disabled_resource_or_template_is_hidden_until_it_is_enabled() -> None:
     server = Server("s")
     for name in "abc":
@@ -674,28 +659,28 @@ async def test_a_disabled_resource_or_template_is_hidden_until_it_is_enabled() -
         ("x://b", "x://b", "resources/list"),
         ("log://{day}", "log://1", "resources/templates/list"),
     ):
-        before = await listed(server, method)
+        before = await list_all(server, method)
         assert isinstance(await read(server, read_uri), list)
         server.resources.disable(uri)
         server.resources.disable(uri)
-        assert len(await listed(server, method)) == len(before) - 1
+        assert len(await list_all(server, method)) == len(before) - 1
         assert (await read(server, read_uri))["code"] == -32602
         server.resources.enable(uri)
         server.resources.enable(uri)
-        assert await listed(server, method) == before
+        assert await list_all(server, method) == before
         assert isinstance(await read(server, read_uri), list)
         server.resources.disable(uri)
         server.resources.remove(uri)
-        for refused in (server.resources.enable, server.resources.disable, server.resources.remove):
+        for change in (server.resources.enable, server.resources.disable, server.resources.remove):
             with pytest.raises(KeyError):
-                refused(uri)
+                change(uri)
 
 
 # -- limits and failures
 
 
 class Blob:
-    """Stored bytes."""
+    """A stored blob with this many bytes: 0, 1, 2, …."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -704,11 +689,10 @@ class Blob:
         return bytes(range(256))[offset : min(offset + length, self.size)]
 
 
-@looped
 async def test_a_stored_blob_is_loaded_up_to_the_content_limit() -> None:
     class Store(Source):
         def matches(self, uri: str) -> bool:
-            return uri.startswith("stone:")
+            return uri.startswith("store:")
 
         def read(self, uri: str) -> t.ReadResourceResult:
             blob = t.stored_blob(Blob(int(uri[6:])))
@@ -716,13 +700,12 @@ async def test_a_stored_blob_is_loaded_up_to_the_content_limit() -> None:
 
     server = Server("s", limits=Limits(content=20))
     server.include(Store())
-    (content,) = await read(server, "stone:20")
+    (content,) = await read(server, "store:20")
     assert base64.b64decode(content["blob"]) == bytes(range(20))
-    error = await read(server, "stone:21")
+    error = await read(server, "store:21")
     assert error["message"] == "This resource is over the server's limit for one content (limits.content)."
 
 
-@looped
 async def test_yielded_chunks_are_joined_up_to_the_content_limit() -> None:
     server = Server("s", limits=Limits(content=20))
 
@@ -741,7 +724,6 @@ async def test_yielded_chunks_are_joined_up_to_the_content_limit() -> None:
     assert (await read(server, "b:text"))["code"] == -32603
 
 
-@looped
 async def test_a_uri_may_have_up_to_8192_characters() -> None:
     server = Server("s")
     server.resources.add("a:{+rest}", lambda rest: str(len(rest)))
@@ -753,19 +735,19 @@ async def test_a_uri_may_have_up_to_8192_characters() -> None:
         server.resources.add("b:" + "x" * 8191, calm)
 
 
-@looped
 async def test_ttl_is_sent_in_milliseconds() -> None:
     server = Server("s", ttl=2.0, cache_scope="public")
     server.resources.add("a:own", calm, ttl=7.0)
     server.resources.add("a:none", calm)
     server.resources.add("a:mine", calm, cache_scope="private")
     server.read_resource("b:{x}")(lambda x: x)
-    answers = {uri: hints(await ask(server, "resources/read", {"uri": uri})) for uri in ("a:own", "a:none", "a:mine")}
+    answers = {
+        uri: caching_hints(await ask(server, "resources/read", {"uri": uri})) for uri in ("a:own", "a:none", "a:mine")
+    }
     assert answers == {"a:own": (7000, "public"), "a:none": (2000, "public"), "a:mine": (2000, "private")}
-    assert hints(await ask(server, "resources/read", {"uri": "b:x"})) == (2000, "public")
+    assert caching_hints(await ask(server, "resources/read", {"uri": "b:x"})) == (2000, "public")
 
 
-@looped
 async def test_a_template_refused_as_a_duplicate_does_not_change_the_first() -> None:
     server = Server("s")
     server.resources.add("a:{x}", lambda x: x)
@@ -777,7 +759,6 @@ async def test_a_template_refused_as_a_duplicate_does_not_change_the_first() -> 
     assert (await read(server, "a:y"))[0]["text"] == "y"
 
 
-@looped
 async def test_an_unlisted_template_may_be_removed_and_added_again() -> None:
     server = Server("s")
     for answer in ("one", "two"):
@@ -788,7 +769,6 @@ async def test_an_unlisted_template_may_be_removed_and_added_again() -> None:
             server.resources.remove("a:{x}")
 
 
-@looped
 async def test_adding_sources_and_catalogues_reports_a_list_change() -> None:
     server = Server("s")
     server.resources.add("a:b", calm)
@@ -804,7 +784,6 @@ async def test_adding_sources_and_catalogues_reports_a_list_change() -> None:
     assert changes == ["resources", "resources"]
 
 
-@looped
 async def test_the_repr_of_a_coroutine_is_an_error_and_other_text_is_read_unchanged() -> None:
     server = Server("s")
     server.resources.add("a:signs", lambda: "1 < 2, a <b> and object at 0x1")
@@ -820,12 +799,11 @@ async def test_the_repr_of_a_coroutine_is_an_error_and_other_text_is_read_unchan
 
 
 def coroutine_text() -> str:
-    waiting = calm()
-    waiting.close()
-    return repr(waiting)
+    coroutine = calm()
+    coroutine.close()
+    return repr(coroutine)
 
 
-@looped
 async def test_a_read_resource_result_may_override_one_caching_hint() -> None:
     server = Server("s", ttl=2.0, cache_scope="private")
 
@@ -836,16 +814,18 @@ async def test_a_read_resource_result_may_override_one_caching_hint() -> None:
     server.resources.add("a:time", lambda: result(ttl_ms=5))
     server.resources.add("a:scope", lambda: result(cache_scope="public"))
     server.resources.add("a:type", lambda: result(result_type="complete"))
-    found = {uri: hints(await ask(server, "resources/read", {"uri": f"a:{uri}"})) for uri in ("none", "time", "scope")}
-    assert found == {"none": (2000, "private"), "time": (5, "private"), "scope": (2000, "public")}
+    hints_by_name = {
+        name: caching_hints(await ask(server, "resources/read", {"uri": f"a:{name}"}))
+        for name in ("none", "time", "scope")
+    }
+    assert hints_by_name == {"none": (2000, "private"), "time": (5, "private"), "scope": (2000, "public")}
     for uri in ("a:none", "a:time", "a:scope", "a:type"):
-        older = (await ask(server, "resources/read", {"uri": uri}, "2025-11-25"))["result"]
-        assert set(older) == {"contents"}
+        older_result = (await ask(server, "resources/read", {"uri": uri}, "2025-11-25"))["result"]
+        assert set(older_result) == {"contents"}
     server.resources.add("a:odd", lambda: t.ReadResourceResult(contents=[t.ResourceContents(uri="a:b")]))
     assert (await read(server, "a:odd"))["code"] == -32603
 
 
-@looped
 async def test_a_list_of_contents_keeps_their_uris_and_types() -> None:
     server = Server("s")
     server.resources.add(
@@ -864,7 +844,6 @@ async def test_a_list_of_contents_keeps_their_uris_and_types() -> None:
 
 
 @pytest.mark.parametrize("uri", ["a:x", "a:", "1:x", "a b:x", "a:x y", "x", ""])
-@looped
 async def test_only_existing_resources_may_be_subscribed_to(uri: str) -> None:
     server = Server("s")
     server.resources.add("a:x", calm)
@@ -875,8 +854,7 @@ async def test_only_existing_resources_may_be_subscribed_to(uri: str) -> None:
     await server.close()
 
 
-@looped
-async def test_a_resource_without_context_is_watched_without_being_read() -> None:
+async def test_subscribing_reads_only_resources_whose_handlers_take_a_context() -> None:
     server = Server("s")
     reads: list[str] = []
 

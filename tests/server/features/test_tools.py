@@ -22,7 +22,8 @@ from tests.server.driving import ALL, Wire, ask
 from tests.server.signature.test_header_params import post
 from wharfinger import Client, Image
 from wharfinger import types as t
-from wharfinger.errors import InvalidArgument, InvalidParams, ResourceNotFound, ToolError
+from wharfinger.errors import InvalidArgument, InvalidParams, RemoteResourceNotFound, ResourceNotFound, ToolError
+from wharfinger.protocol.json_schema import CompiledSchema
 from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS
 from wharfinger.protocol.request import Caller, Request
@@ -69,12 +70,13 @@ def tool(function: Callable[..., Any], **options: Any) -> Any:
     return Server("test", page_size=10).tools.add(function, **options)
 
 
-def wire(result: t.CallToolResult) -> Any:
+def json_value(result: t.CallToolResult) -> Any:
+    """Return the JSON value that is sent for this result."""
     return msgspec.json.decode(msgspec.json.encode(result))
 
 
 def result_in(function: Callable[..., Any], revision: str) -> Any:
-    """Return the result of a tool in this revision, without `resultType` and `_meta`."""
+    """Return the result of a call in this revision, without `resultType` and `_meta`."""
     server = Server("test")
     server.tools.add(function, name="it")
     result = asyncio.run(ask(server, "tools/call", {"name": "it"}, revision))["result"]
@@ -116,7 +118,7 @@ def test_a_function_is_listed_with_its_docstring_and_schemas() -> None:
         "annotations": {"readOnlyHint": True},
         "_meta": {"k": 1},
     }
-    assert wire(call(berth, {"ship": "Mary"})) == text('{"ship":"Mary","quay":1}') | {
+    assert json_value(call(berth, {"ship": "Mary"})) == text('{"ship":"Mary","quay":1}') | {
         "structuredContent": {"ship": "Mary", "quay": 1}
     }
 
@@ -139,16 +141,16 @@ def test_a_function_is_listed_with_its_docstring_and_schemas() -> None:
         (t.CallToolResult(content=[], is_error=True), {"content": [], "isError": True}),
     ],
 )
-def test_results_of_a_function_without_annotation(value: Any, expected: dict[str, Any]) -> None:
+def test_values_returned_without_an_annotation_are_sent_by_their_type(value: Any, expected: dict[str, Any]) -> None:
     def f():  # type: ignore[no-untyped-def]
         return value
 
-    assert wire(call(f)) == expected
-    older = result_in(f, "2025-11-25")
-    assert older["content"] == expected["content"]
-    whole = expected.get("structuredContent", UNSET)
-    wrapped = whole if whole is UNSET or isinstance(whole, dict) else {"result": whole}
-    assert older.get("structuredContent", UNSET) == wrapped
+    assert json_value(call(f)) == expected
+    older_result = result_in(f, "2025-11-25")
+    assert older_result["content"] == expected["content"]
+    data = expected.get("structuredContent", UNSET)
+    wrapped_data = data if data is UNSET or isinstance(data, dict) else {"result": data}
+    assert older_result.get("structuredContent", UNSET) == wrapped_data
 
 
 def maybe() -> Berth | None:
@@ -167,32 +169,32 @@ def rows() -> list[Row]:
     return [{"n": 1}]
 
 
-def own() -> t.CallToolResult:
+def call_tool_result() -> t.CallToolResult:
     return t.CallToolResult(content=[t.TextContent(text="[1]")], structured_content=[1])
 
 
-WRAPPED: list[tuple[Callable[[], Any], Any]] = [
-    (maybe, {"ship": "Mary", "quay": 1}), (nothing, None), (number, 3), (rows, [{"n": 1}]), (own, [1]),
+WRAPPED_RESULTS: list[tuple[Callable[[], Any], Any]] = [
+    (maybe, {"ship": "Mary", "quay": 1}), (nothing, None), (number, 3), (rows, [{"n": 1}]), (call_tool_result, [1]),
 ]  # fmt: skip
+"""Functions, and the structured content that older revisions need in an object."""
 
 
-@pytest.mark.parametrize(("function", "value"), WRAPPED)
+@pytest.mark.parametrize(("function", "value"), WRAPPED_RESULTS)
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
-def test_older_revisions_get_a_value_wrapped_in_an_object(
+def test_a_value_is_wrapped_in_an_object_for_older_revisions(
     function: Callable[[], Any], value: Any, revision: str
 ) -> None:
-    """Their structured content and output schemas are objects; both official SDKs send this shape."""
+    """Older revisions allow only objects as structured content; both official SDKs wrap other values like this."""
     assert result_in(function, revision)["structuredContent"] == {"result": value}
     assert result_in(function, "2026-07-28")["structuredContent"] == value
 
 
-@pytest.mark.parametrize(("function", "value"), WRAPPED[:-1])
+# A function that returns a CallToolResult has no output schema.
+@pytest.mark.parametrize(("function", "value"), WRAPPED_RESULTS[:-1])
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
 def test_the_listed_output_schema_matches_the_wrapped_value(
     function: Callable[[], Any], value: Any, revision: str
 ) -> None:
-    from wharfinger.protocol.json_schema import CompiledSchema
-
     server = Server("s")
     server.tools.add(function)
     (listed,) = asyncio.run(ask(server, "tools/list", {}, revision))["result"]["tools"]
@@ -205,8 +207,6 @@ def test_the_listed_output_schema_matches_the_wrapped_value(
 
 
 def test_references_of_an_explicit_schema_resolve_after_wrapping() -> None:
-    from wharfinger.protocol.json_schema import CompiledSchema
-
     tree = {
         "type": "array",
         "items": {"anyOf": [{"$ref": "#"}, {"$ref": "#/$defs/leaf"}, {"$ref": "#/items/anyOf/1"}]},
@@ -217,7 +217,7 @@ def test_references_of_an_explicit_schema_resolve_after_wrapping() -> None:
     assert not schema.fits({"result": [[2]]})
 
 
-@pytest.mark.parametrize(("function", "value"), WRAPPED)
+@pytest.mark.parametrize(("function", "value"), WRAPPED_RESULTS)
 @pytest.mark.parametrize("revision", ALL)
 def test_the_client_unwraps_the_value_in_every_revision(function: Callable[[], Any], value: Any, revision: str) -> None:
     server = Server("s")
@@ -247,7 +247,7 @@ def test_none_is_structured_content_if_the_annotation_is_optional() -> None:
     def maybe() -> int | None:
         return None
 
-    assert wire(call(maybe)) == text("null") | {"structuredContent": None}
+    assert json_value(call(maybe)) == text("null") | {"structuredContent": None}
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_invalid_arguments_are_reported_and_the_function_does_not_run() -> None:
     def f(n: int) -> None:
         ran.append(n)
 
-    assert wire(call(f, {"n": "1", "m": 2})) == {
+    assert json_value(call(f, {"n": "1", "m": 2})) == {
         "isError": True,
         "content": [
             {
@@ -301,7 +301,7 @@ def test_tool_errors_are_results_with_is_error(error: Exception, message: str) -
     def f() -> None:
         raise error
 
-    assert wire(call(f)) == text(message) | {"isError": True}
+    assert json_value(call(f)) == text(message) | {"isError": True}
 
 
 def test_other_exceptions_propagate_to_the_transport() -> None:
@@ -319,12 +319,6 @@ def test_an_unknown_tool_raises_invalid_params() -> None:
     assert caught.value.code == -32602
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a\n", "ü", "x" * 129])
-def test_an_invalid_name_raises_value_error_at_registration(name: str) -> None:
-    with pytest.raises(ValueError, match="name"):
-        tool(lambda: None, name=name)
-
-
 def test_a_lambda_needs_a_name() -> None:
     with pytest.raises(ValueError, match="pass name="):
         tool(lambda: None)
@@ -332,27 +326,27 @@ def test_a_lambda_needs_a_name() -> None:
 
 
 def test_sync_functions_run_in_a_thread_unless_inline() -> None:
-    def where() -> bool:
+    def in_main_thread() -> bool:
         return threading.current_thread() is threading.main_thread()
 
-    assert wire(call(where))["structuredContent"] is False
-    assert wire(call(where, inline=True))["structuredContent"] is True
+    assert json_value(call(in_main_thread))["structuredContent"] is False
+    assert json_value(call(in_main_thread, inline=True))["structuredContent"] is True
 
 
 def test_an_async_function_gets_its_context() -> None:
     async def f(n: int, ctx: Context) -> str:
         return f"{n} {ctx.request_id}"
 
-    assert wire(call(f, {"n": 2})) == text("2 1")
+    assert json_value(call(f, {"n": 2})) == text("2 1")
 
 
 def test_a_fallback_tool_is_replaced_by_a_regular_one() -> None:
     def search(q: str) -> str:
         return "mine"
 
-    for ours_first in (True, False):
+    for order in ((False, True), (True, False)):
         tools = Server("test", page_size=10).tools
-        for fallback in (False, True) if ours_first else (True, False):
+        for fallback in order:
             tools.add(search, fallback=fallback, title=str(fallback))
         assert [feature.definition.title for feature in tools.features] == ["False"]
         with pytest.raises(ValueError, match="'search'"):
@@ -375,13 +369,13 @@ class Harbour:
 
 
 def test_bound_methods_partials_and_callable_objects_are_tools() -> None:
-    assert wire(call(Harbour().where, {"ship": "Mary"})) == text("Mary in north")
-    assert wire(call(Harbour(), {"ship": "Mary"}, name="it")) == text("called for Mary")
+    assert json_value(call(Harbour().where, {"ship": "Mary"})) == text("Mary in north")
+    assert json_value(call(Harbour(), {"ship": "Mary"}, name="it")) == text("called for Mary")
 
     def double(a: int, b: int) -> str:
         return str(a * b)
 
-    assert wire(call(functools.partial(double, b=2), {"a": 4})) == text("8")
+    assert json_value(call(functools.partial(double, b=2), {"a": 4})) == text("8")
     assert tool(functools.partial(double, b=2)).name == "double"
 
 
@@ -402,7 +396,7 @@ def test_an_unbound_method_is_refused_with_advice() -> None:
 def test_hints_may_be_given_as_annotations_or_options(options: dict[str, Any]) -> None:
     def f() -> None: ...
 
-    assert wire(tool(f, **options).definition.annotations) == {"readOnlyHint": True, "destructiveHint": False}
+    assert json_value(tool(f, **options).definition.annotations) == {"readOnlyHint": True, "destructiveHint": False}
 
 
 def test_a_hint_of_another_type_is_refused() -> None:
@@ -443,22 +437,28 @@ def test_a_disabled_tool_is_unknown_until_it_is_enabled_and_keeps_its_position()
     assert changes == ["tools"] * 4
 
 
-def test_json_strings_are_decoded_if_the_tool_or_the_server_enables_it() -> None:
-    def count(names: list[str]) -> int:
-        return len(names)
+def count(names: list[str]) -> int:
+    return len(names)
 
-    for server, option, taken in (
+
+async def count_async(names: list[str]) -> int:
+    return len(names)
+
+
+@pytest.mark.parametrize("function", [count, count_async])
+def test_json_strings_are_decoded_if_the_tool_or_the_server_enables_it(function: Callable[[list[str]], Any]) -> None:
+    for server, option, decoded in (
         (Server("s"), None, False),
         (Server("s"), True, True),
         (Server("s", decode_json_strings=True), None, True),
         (Server("s", decode_json_strings=True), False, False),
     ):
-        server.tools.add(count, decode_json_strings=option)
+        server.tools.add(function, name="count", decode_json_strings=option)
         answer = asyncio.run(ask(server, "tools/call", {"name": "count", "arguments": {"names": '["a"]'}}))
-        assert answer["result"].get("isError", False) is not taken
+        assert answer["result"].get("isError", False) is not decoded
 
 
-def cyclic() -> Any:
+def cyclic_list() -> Any:
     value: list[Any] = []
     value.append(value)
     return value
@@ -476,23 +476,23 @@ class Tide(msgspec.Struct):
     height: float
 
 
-def high() -> Tide:
+def nan_height() -> Tide:
     return Tide(math.nan)
 
 
-def deepest() -> Any:
+def deeply_nested() -> Any:
     value: Any = None
     for _ in range(100_000):
         value = [value]
     return value
 
 
-BROKEN: list[Callable[[], Any]] = [
-    cyclic,
+FAILING_TOOLS: list[Callable[[], Any]] = [
+    cyclic_list,
     recurse_forever,
     exit_process,
-    deepest,
-    high,
+    deeply_nested,
+    nan_height,
     lambda: "\ud800",
     lambda: {"a": "\ud800"},
     lambda: math.nan,
@@ -503,31 +503,29 @@ BROKEN: list[Callable[[], Any]] = [
 
 
 @pytest.mark.parametrize("inline", [True, False])
-@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize("function", FAILING_TOOLS)
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_a_failing_tool_is_an_error_of_its_own_call_only(
-    broken: Callable[[], Any], inline: bool, revision: str
-) -> None:
+def test_a_failing_tool_does_not_affect_other_calls(function: Callable[[], Any], inline: bool, revision: str) -> None:
     server = Server("s")
-    server.tools.add(broken, name="broken", inline=inline)
+    server.tools.add(function, name="broken", inline=inline)
     server.tools.add(lambda: "fine", name="fine", inline=True)
 
     async def run() -> None:
-        async with Wire(server, revision) as wire:
-            ids = [wire.put("tools/call", {"name": name}) for name in ("fine", "broken", "fine")]
-            first, failed, last = [await wire.answer(id) for id in ids]
+        async with Wire(server, revision) as client:
+            ids = [client.send_request("tools/call", {"name": name}) for name in ("fine", "broken", "fine")]
+            first, failed, last = [await client.answer(id) for id in ids]
             assert failed["result"]["isError"] is True
             assert "reference" in failed["result"]["content"][0]["text"]
-            for answer in (first, last, await wire.ask("tools/call", {"name": "fine"})):
+            for answer in (first, last, await client.ask("tools/call", {"name": "fine"})):
                 assert answer["result"]["content"] == [{"type": "text", "text": "fine"}]
 
     asyncio.run(asyncio.wait_for(run(), 20))
 
 
-@pytest.mark.parametrize("broken", BROKEN)
-def test_a_failing_tool_does_not_affect_later_calls_over_http(broken: Callable[[], Any]) -> None:
+@pytest.mark.parametrize("function", FAILING_TOOLS)
+def test_a_failing_tool_does_not_affect_the_next_call_over_http(function: Callable[[], Any]) -> None:
     server = Server("s")
-    server.tools.add(broken, name="broken")
+    server.tools.add(function, name="broken")
     server.tools.add(lambda: "fine", name="fine")
 
     async def run() -> None:
@@ -552,41 +550,42 @@ def test_pydantic_models_are_structured_results_with_a_schema() -> None:
     def many() -> list[Model]:
         return [one()]
 
-    def loose() -> Model:
+    def valid_dict() -> Model:
         return {"shipName": "Mary"}  # type: ignore[return-value]
 
-    def wrong() -> Model:
+    def invalid_dict() -> Model:
         return {"shipName": 3}  # type: ignore[return-value]
 
-    one.__annotations__["return"] = loose.__annotations__["return"] = wrong.__annotations__["return"] = Model
+    for function in (one, valid_dict, invalid_dict):
+        function.__annotations__["return"] = Model
     many.__annotations__["return"] = list[Model]
     schema = tool(one).definition.output_schema
     assert (schema["type"], list(schema["properties"])) == ("object", ["shipName", "inner"])
     value = {"shipName": "Mary", "inner": [{"n": 1}]}
-    assert wire(call(one))["structuredContent"] == value
-    assert wire(call(many))["structuredContent"] == [value]
-    assert wire(call(loose))["structuredContent"] == {"shipName": "Mary"}
+    assert json_value(call(one))["structuredContent"] == value
+    assert json_value(call(many))["structuredContent"] == [value]
+    assert json_value(call(valid_dict))["structuredContent"] == {"shipName": "Mary"}
     with pytest.raises(TypeError, match=r"not what its return annotation \(Model\) says"):
-        call(wrong)
+        call(invalid_dict)
 
 
 def test_other_values_in_a_list_of_blocks_are_sent_as_json_text() -> None:
     def f() -> Any:
         return [t.TextContent(text="x"), {"a": 1}, 3, b"bytes"]
 
-    assert [block["text"] for block in wire(call(f))["content"]] == ["x", '{"a":1}', "3", "bytes"]
+    assert [block["text"] for block in json_value(call(f))["content"]] == ["x", '{"a":1}', "3", "bytes"]
 
 
 def test_the_structured_content_of_a_call_tool_result_is_wrapped_for_older_revisions() -> None:
     def f() -> t.CallToolResult:
         return t.CallToolResult(content=[], structured_content=[1])
 
-    assert wire(call(f)) == {"content": [], "structuredContent": [1]}
+    assert json_value(call(f)) == {"content": [], "structuredContent": [1]}
     assert result_in(f, "2025-11-25") == {"content": [], "structuredContent": {"result": [1]}}
 
 
 def test_a_function_without_a_context_returns_the_same_results() -> None:
-    """Functions whose parameters are all arguments take a shorter path."""
+    """The server calls a function without a context by a shorter code path."""
 
     async def add(a: int, b: int) -> int:
         if a < 0:
@@ -596,14 +595,14 @@ def test_a_function_without_a_context_returns_the_same_results() -> None:
     async def pair(a: int) -> Berth:
         return Berth(str(a))
 
-    assert wire(call(add, {"a": 1, "b": 2})) == text("3") | {"structuredContent": 3}
-    assert wire(call(add, {"a": 1.0, "b": 2})) == text("3") | {"structuredContent": 3}
-    assert wire(call(add, {"a": -1, "b": 2})) == text("below zero") | {"isError": True}
-    assert wire(call(add, {"a": "1"})) == text(
+    assert json_value(call(add, {"a": 1, "b": 2})) == text("3") | {"structuredContent": 3}
+    assert json_value(call(add, {"a": 1.0, "b": 2})) == text("3") | {"structuredContent": 3}
+    assert json_value(call(add, {"a": -1, "b": 2})) == text("below zero") | {"isError": True}
+    assert json_value(call(add, {"a": "1"})) == text(
         "Invalid arguments:\na: expected an integer, got a string\nb: missing"
     ) | {"isError": True}
-    assert wire(call(add))["isError"]
-    assert wire(call(pair, {"a": 1}, revision="2025-06-18"))["structuredContent"] == {"ship": "1", "quay": 1}
+    assert json_value(call(add))["isError"]
+    assert json_value(call(pair, {"a": 1}, revision="2025-06-18"))["structuredContent"] == {"ship": "1", "quay": 1}
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
@@ -629,8 +628,8 @@ def test_the_handler_time_limit_is_reported_as_a_tool_result(revision: str) -> N
         await asyncio.Event().wait()
 
     async def run() -> None:
-        async with Wire(server, revision) as wire:
-            result = (await wire.ask("tools/call", {"name": "waits"}))["result"]
+        async with Wire(server, revision) as client:
+            result = (await client.ask("tools/call", {"name": "waits"}))["result"]
             assert result["isError"] is True
             assert "it took longer than 0.01 s" in result["content"][0]["text"]
 
@@ -644,14 +643,14 @@ def test_tools_are_listed_in_the_order_of_registration(revision: str) -> None:
         server.tools.add(lambda: 1, name=name)
 
     async def run() -> list[str]:
-        shown: list[str] = []
+        names: list[str] = []
         params: dict[str, Any] = {}
         while True:
             result = (await ask(server, "tools/list", params, revision))["result"]
             assert result == (await ask(server, "tools/list", params, revision))["result"]
-            shown += [tool["name"] for tool in result["tools"]]
+            names += [tool["name"] for tool in result["tools"]]
             if "nextCursor" not in result:
-                return shown
+                return names
             params = {"cursor": result["nextCursor"]}
 
     assert asyncio.run(run()) == ["c", "a", "b", "d", "e"]
@@ -701,13 +700,13 @@ def test_an_unknown_option_is_reported_with_the_nearest_option() -> None:
 
 
 def test_generators_are_refused() -> None:
-    def counted() -> Any:
+    def sync_generator() -> Any:
         yield 1
 
-    async def reported() -> Any:
+    async def async_generator() -> Any:
         yield 1
 
-    for function in (counted, reported, functools.partial(reported)):
+    for function in (sync_generator, async_generator, functools.partial(async_generator)):
         with pytest.raises(TypeError, match=r"is a generator, but a call has one result: return a list"):
             Server("test").tools.add(function)
         with pytest.raises(TypeError, match=r"is a generator, but a call has one result: return a list"):
@@ -734,18 +733,6 @@ def test_tool_errors_in_an_exception_group_are_reported(context: bool) -> None:
     assert (result["isError"], result["content"][0]["text"]) == (True, "The quay is taken.\nThe tide is out.")
 
 
-def test_an_exception_group_with_an_unexpected_error_hides_its_message() -> None:
-    server = Server("s")
-
-    @server.tool
-    async def both() -> None:
-        raise ExceptionGroup("several", [ToolError("told"), LookupError("secret")])
-
-    answer = asyncio.run(ask(server, "tools/call", {"name": "both"}))
-    assert answer["result"]["isError"] is True
-    assert "secret" not in str(answer)
-
-
 def test_an_unknown_annotation_is_refused() -> None:
     with pytest.raises(TypeError, match="'readOnly' is not an annotation of a tool: there are title, readOnlyHint"):
         Server("s").tools.add(lambda: "x", name="x", annotations={"readOnly": True})
@@ -757,15 +744,15 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff"
 WAV = b"RIFF\xff\0\0\0WAVE"
 
 
-def returned(value: Any, annotation: Any = None, **options: Any) -> Any:
-    """Return the result of a tool that returns this, with a return annotation unless it is None."""
+def result_of(value: Any, annotation: Any = None, **options: Any) -> Any:
+    """Return the result of a tool that returns this value, with this return annotation if it is not None."""
 
     def it():  # type: ignore[no-untyped-def]
         return value
 
     if annotation is not None:
         it.__annotations__["return"] = annotation
-    return wire(call(it, **options))
+    return json_value(call(it, **options))
 
 
 @pytest.mark.parametrize(
@@ -785,23 +772,25 @@ def returned(value: Any, annotation: Any = None, **options: Any) -> Any:
         ((t.TextContent(text="x"), 5), [{"type": "text", "text": "x"}, {"type": "text", "text": "5"}]),
     ],
 )
-def test_bytes_are_sent_by_their_detected_type_and_lists_with_a_block_as_blocks(value: Any, content: Any) -> None:
-    assert returned(value) == {"content": content}
+def test_bytes_become_blocks_of_their_detected_type_and_lists_with_a_block_become_blocks(
+    value: Any, content: Any
+) -> None:
+    assert result_of(value) == {"content": content}
 
 
 def test_bytes_of_an_unknown_type_are_refused() -> None:
     with pytest.raises(TypeError, match="bytes that are not an image, audio or text"):
-        returned(b"\xff\x00\xfe")
+        result_of(b"\xff\x00\xfe")
 
 
-@pytest.mark.parametrize("inside", [True, False])
-def test_images_are_encoded_in_lists_and_in_call_tool_results(inside: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_result", [True, False])
+def test_images_are_encoded_in_lists_and_in_call_tool_results(in_result: bool, tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
     for image in (Image(data=PNG), Image(tmp_path / "a.png")):
         content: Any = [t.TextContent(text="x"), image]
-        shown = returned(t.CallToolResult(content=content) if inside else content)["content"]
-        assert [block["type"] for block in shown] == ["text", "image"]
-        assert shown[1]["data"] == base64.b64encode(PNG).decode()
+        blocks = result_of(t.CallToolResult(content=content) if in_result else content)["content"]
+        assert [block["type"] for block in blocks] == ["text", "image"]
+        assert blocks[1]["data"] == base64.b64encode(PNG).decode()
 
 
 @dataclasses.dataclass
@@ -810,21 +799,21 @@ class Depth:
     note: str | None = None
 
 
-NOT_FINITE: list[Any] = [
+NON_FINITE_VALUES: list[Any] = [
     math.nan, math.inf, -math.inf, [math.nan], (1, math.inf), {math.nan}, frozenset([math.inf]), {"a": {"b": math.nan}},
     Depth(math.nan), [Depth(1.0), Depth(-math.inf)], Tide(math.inf), {"a": Tide(math.nan)}, {"a": [None, math.nan]},
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", NOT_FINITE)
+@pytest.mark.parametrize("value", NON_FINITE_VALUES)
 def test_nan_and_infinity_are_refused_at_any_depth(value: Any) -> None:
     with pytest.raises(TypeError, match=r"(nan|inf), which JSON does not have"):
-        returned(value)
+        result_of(value)
 
 
 @pytest.mark.parametrize("value", [[None], {"a": None}, [None, 1.5], Depth(1.0), [Depth(2.5)], {"a": [None, -1e308]}])
 def test_null_and_finite_numbers_are_sent_unchanged(value: Any) -> None:
-    assert returned(value)["structuredContent"] == msgspec.to_builtins(value)
+    assert result_of(value)["structuredContent"] == msgspec.to_builtins(value)
 
 
 @pytest.mark.parametrize(
@@ -848,42 +837,42 @@ def test_null_and_finite_numbers_are_sent_unchanged(value: Any) -> None:
 )
 def test_none_is_refused_unless_the_annotation_allows_it(annotation: Any, allowed: bool) -> None:
     if allowed:
-        assert returned(None, annotation) == {"content": []}
+        assert result_of(None, annotation) == {"content": []}
     else:
         with pytest.raises(TypeError, match="is a return missing"):
-            returned(None, annotation)
+            result_of(None, annotation)
 
 
 def test_a_function_annotated_with_str_returns_text_or_content() -> None:
     for value in (5, ["x"], {"a": 1}, Berth("Mary")):
         with pytest.raises(TypeError, match=f"{type(value).__name__}, and its return annotation is str"):
-            returned(value, str)
-    assert returned("x", str) == returned(b"x", str) == returned(t.TextContent(text="x"), str) == text("x")
-    assert returned([t.TextContent(text="x")], str) == text("x")
+            result_of(value, str)
+    assert result_of("x", str) == result_of(b"x", str) == result_of(t.TextContent(text="x"), str) == text("x")
+    assert result_of([t.TextContent(text="x")], str) == text("x")
 
 
 def test_the_error_for_a_mismatched_result_names_the_annotation_and_the_reason() -> None:
     with pytest.raises(TypeError, match=r"what its return annotation \(int\) says: Expected `int`, got `str`$"):
-        returned("x", int)
+        result_of("x", int)
     with pytest.raises(TypeError, match=r"\(Berth\) says: .* \(is a return missing\?\)$"):
-        returned(None, Berth)
+        result_of(None, Berth)
     with pytest.raises(TypeError, match=r"\(list\[int\]\) says"):
-        returned(["x"], list[int])
-    assert returned([1], list[int])["structuredContent"] == [1]
-    assert returned(True, bool)["structuredContent"] is True
+        result_of(["x"], list[int])
+    assert result_of([1], list[int])["structuredContent"] == [1]
+    assert result_of(True, bool)["structuredContent"] is True
 
 
-GIVEN = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+OUTPUT_SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
 def test_results_are_validated_against_an_explicit_output_schema() -> None:
-    assert returned({"n": 1}, output_schema=GIVEN)["structuredContent"] == {"n": 1}
-    good = t.CallToolResult(content=[], structured_content={"n": 1})
-    assert returned(good, output_schema=GIVEN) == {"content": [], "structuredContent": {"n": 1}}
+    assert result_of({"n": 1}, output_schema=OUTPUT_SCHEMA)["structuredContent"] == {"n": 1}
+    valid = t.CallToolResult(content=[], structured_content={"n": 1})
+    assert result_of(valid, output_schema=OUTPUT_SCHEMA) == {"content": [], "structuredContent": {"n": 1}}
     raw = t.CallToolResult(content=[], structured_content=msgspec.Raw(b'{"n":1}'))
-    assert returned(raw, output_schema=GIVEN)["structuredContent"] == {"n": 1}
+    assert result_of(raw, output_schema=OUTPUT_SCHEMA)["structuredContent"] == {"n": 1}
     failed = t.CallToolResult(content=[], is_error=True)
-    assert returned(failed, output_schema=GIVEN) == {"content": [], "isError": True}
+    assert result_of(failed, output_schema=OUTPUT_SCHEMA) == {"content": [], "isError": True}
     for value in (
         {"n": "x"},
         t.CallToolResult(content=[], structured_content={"n": "x"}),
@@ -891,21 +880,21 @@ def test_results_are_validated_against_an_explicit_output_schema() -> None:
         t.CallToolResult(content=[], structured_content={}, is_error=False),
     ):
         with pytest.raises(TypeError, match="it does not match its output_schema: "):
-            returned(value, output_schema=GIVEN)
+            result_of(value, output_schema=OUTPUT_SCHEMA)
     for missing in (t.CallToolResult(content=[]), t.CallToolResult(content=[], is_error=False)):
         with pytest.raises(TypeError, match="without structured_content, which its output_schema promises"):
-            returned(missing, output_schema=GIVEN)
-        assert returned(missing)["content"] == []
+            result_of(missing, output_schema=OUTPUT_SCHEMA)
+        assert result_of(missing)["content"] == []
 
 
 def test_a_call_tool_result_with_invalid_content_is_refused() -> None:
     with pytest.raises(TypeError, match="whose content is not a list of blocks"):
-        returned(t.CallToolResult(content="x"))  # type: ignore[arg-type]
+        result_of(t.CallToolResult(content="x"))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="a CallToolResult with str in its content"):
-        returned(t.CallToolResult(content=[t.TextContent(text="x"), "x"]))  # type: ignore[list-item]
+        result_of(t.CallToolResult(content=[t.TextContent(text="x"), "x"]))  # type: ignore[list-item]
     with pytest.raises(TypeError, match="nan, which JSON does not have"):
-        returned(t.CallToolResult(content=[], structured_content={"a": math.nan}))
-    assert returned(t.CallToolResult(content=(t.TextContent(text="x"),))) == text("x")  # type: ignore[arg-type]
+        result_of(t.CallToolResult(content=[], structured_content={"a": math.nan}))
+    assert result_of(t.CallToolResult(content=(t.TextContent(text="x"),))) == text("x")  # type: ignore[arg-type]
 
 
 class Node(msgspec.Struct):
@@ -934,14 +923,14 @@ def test_output_schemas_contain_only_referenced_definitions() -> None:
     assert list(schema["$defs"]) == ["Node"]
     assert schema["properties"]["value"] == {"type": "integer"}
     assert "$defs" not in tool(berth).full_definition.output_schema
-    assert wire(call(node))["structuredContent"] == {"value": 1, "next": {"value": 2, "next": None}}
+    assert json_value(call(node))["structuredContent"] == {"value": 1, "next": {"value": 2, "next": None}}
 
 
-class Other(msgspec.Struct):
+class Crew(msgspec.Struct):
     name: str
 
 
-@pytest.mark.parametrize("annotation", [Berth | Other, Callable[[], int]])
+@pytest.mark.parametrize("annotation", [Berth | Crew, Callable[[], int]])
 def test_an_annotation_that_cannot_be_checked_has_no_output_schema(annotation: Any) -> None:
     def f():  # type: ignore[no-untyped-def]
         return {"a": 1}
@@ -951,7 +940,7 @@ def test_an_annotation_that_cannot_be_checked_has_no_output_schema(annotation: A
 
 
 @pytest.mark.parametrize(
-    ("annotation", "promises"),
+    ("annotation", "has_schema"),
     [
         (list, False), (tuple, False), (list[Any], False), (tuple[Any, ...], False), (list[Image], False),
         (list[str | t.TextContent], False), (tuple[str, Image], False), (Image, False), (Image | str, False),
@@ -959,40 +948,40 @@ def test_an_annotation_that_cannot_be_checked_has_no_output_schema(annotation: A
         (dict[str, Any], True), (Berth, True), (dict, True),
     ],
 )  # fmt: skip
-def test_only_annotations_of_data_have_an_output_schema(annotation: Any, promises: bool) -> None:
+def test_only_annotations_of_data_have_an_output_schema(annotation: Any, has_schema: bool) -> None:
     def f():  # type: ignore[no-untyped-def]
         return "x"
 
     f.__annotations__["return"] = annotation
-    assert (tool(f).full_definition.output_schema is not UNSET) is promises
+    assert (tool(f).full_definition.output_schema is not UNSET) is has_schema
 
 
 def test_wrapping_a_schema_rewrites_references_but_not_literal_values() -> None:
-    def schema_of(given: dict[str, Any]) -> Any:
-        return tool(lambda: 1, name="it", output_schema=given).definition.output_schema
+    def listed_schema(schema: dict[str, Any]) -> Any:
+        return tool(lambda: 1, name="it", output_schema=schema).definition.output_schema
 
-    arms = [{"const": {"$ref": "#"}}, {"enum": [{"$ref": "#/x"}]}]
-    items = {"anyOf": [{"$ref": "#/items/anyOf/1"}, *arms, {"$ref": "#"}]}
+    branches = [{"const": {"$ref": "#"}}, {"enum": [{"$ref": "#/x"}]}]
+    items = {"anyOf": [{"$ref": "#/items/anyOf/1"}, *branches, {"$ref": "#"}]}
     inner = {"type": "array", "items": items, "default": [{"$ref": "#"}]}
-    schema = schema_of(inner | {"$defs": {"a": {"$ref": "#/items/anyOf/1"}, "b": {"$ref": "#/$defs/a"}}})
+    schema = listed_schema(inner | {"$defs": {"a": {"$ref": "#/items/anyOf/1"}, "b": {"$ref": "#/$defs/a"}}})
     assert schema["properties"]["result"] == {
         "type": "array",
         "items": {
             "anyOf": [
                 {"$ref": "#/properties/result/items/anyOf/1"},
-                *arms,
+                *branches,
                 {"$ref": "#/properties/result"},
             ]
         },
         "default": [{"$ref": "#"}],
     }
     assert schema["$defs"] == {"a": {"$ref": "#/properties/result/items/anyOf/1"}, "b": {"$ref": "#/$defs/a"}}
-    own = {"$id": "https://a.example/b", "type": "integer", "$defs": {"a": {"type": "integer"}}}
-    schema = schema_of(own)
-    assert schema["properties"]["result"] == own
+    schema_with_id = {"$id": "https://a.example/b", "type": "integer", "$defs": {"a": {"type": "integer"}}}
+    schema = listed_schema(schema_with_id)
+    assert schema["properties"]["result"] == schema_with_id
     assert set(schema) == {"type", "properties", "required", "x-fastmcp-wrap-result"}
-    whole = {"type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"type": "integer"}}}
-    assert schema_of(whole) == whole
+    object_schema = {"type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}, "$defs": {"n": {"type": "integer"}}}
+    assert listed_schema(object_schema) == object_schema
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
@@ -1012,14 +1001,14 @@ class Model(pydantic.BaseModel):
     left: float | None = None
 
 
-def test_an_async_function_returns_models_and_checked_values_like_any_other() -> None:
+def test_results_of_async_functions_are_validated_and_encoded() -> None:
     async def model() -> Model:
         return Model(fullName="Mary")
 
-    async def wrong() -> int:
+    async def another_type() -> int:
         return "x"  # type: ignore[return-value]
 
-    async def empty() -> str:
+    async def no_value() -> str:
         return None  # type: ignore[return-value]
 
     async def pair() -> Pair:
@@ -1028,37 +1017,37 @@ def test_an_async_function_returns_models_and_checked_values_like_any_other() ->
     async def flag() -> bool:
         return True
 
-    async def hole() -> Tide:
+    async def nan_height() -> Tide:
         return Tide(math.nan)
 
     assert result_in(model, "2026-07-28")["structuredContent"] == {"fullName": "Mary", "left": None}
     assert result_in(pair, "2026-07-28")["structuredContent"] == {"a": 1, "b": 2}
     assert result_in(flag, "2026-07-28") == text("true") | {"structuredContent": True}
     assert result_in(flag, "2025-11-25") == text("true") | {"structuredContent": {"result": True}}
-    for function in (wrong, empty, hole):
+    for function in (another_type, no_value, nan_height):
         assert "internal error" in result_in(function, "2026-07-28")["content"][0]["text"].lower()
 
 
 def test_the_repr_of_a_coroutine_is_an_error_and_other_text_in_angle_brackets_is_sent() -> None:
-    waiting = asyncio.sleep(0)
-    waiting.close()
-    formatted = repr(waiting)
+    coroutine = asyncio.sleep(0)
+    coroutine.close()
+    formatted = repr(coroutine)
 
-    async def signs() -> str:
+    async def angle_brackets() -> str:
         return "1 < 2, <b>"
 
-    async def unsaid():  # type: ignore[no-untyped-def]
+    async def without_annotation():  # type: ignore[no-untyped-def]
         return formatted
 
-    async def words() -> str:
+    async def annotated() -> str:
         return formatted
 
-    async def fine() -> Sentence:
+    async def sentence() -> Sentence:
         return Sentence("1 < 2, null")
 
-    assert result_in(signs, "2026-07-28") == text("1 < 2, <b>")
-    assert result_in(fine, "2026-07-28")["structuredContent"] == {"text": "1 < 2, null"}
-    for function in (unsaid, words, lambda: formatted):
+    assert result_in(angle_brackets, "2026-07-28") == text("1 < 2, <b>")
+    assert result_in(sentence, "2026-07-28")["structuredContent"] == {"text": "1 < 2, null"}
+    for function in (without_annotation, annotated, lambda: formatted):
         assert "Internal error (reference" in result_in(function, "2026-07-28")["content"][0]["text"]
 
 
@@ -1076,23 +1065,26 @@ def test_a_result_of_an_async_function_is_checked_against_its_annotation() -> No
     async def nothing():  # type: ignore[no-untyped-def]
         return None
 
-    async def untrue() -> int:
+    async def boolean() -> int:
         return True
 
     assert result_in(number, "2026-07-28") == text("5") | {"structuredContent": 5}
     assert [block["text"] for block in result_in(blocks, "2026-07-28")["content"]] == ["x", "y"]
     assert result_in(nothing, "2026-07-28") == {"content": []}
-    assert result_in(untrue, "2026-07-28")["isError"] is True
+    assert result_in(boolean, "2026-07-28")["isError"] is True
 
 
 @pytest.mark.parametrize("group", [[ToolError("notices"), LookupError("secret")], [LookupError("secret")]])
-def test_a_group_with_an_unexpected_error_is_reported_only_by_reference(group: list[Exception]) -> None:
+def test_an_exception_group_with_an_unexpected_error_hides_all_messages(group: list[Exception]) -> None:
     async def raises() -> None:
         raise ExceptionGroup("several", group)
 
-    words = result_in(raises, "2026-07-28")["content"][0]["text"]
-    assert words.startswith("Internal error (reference")
-    assert "notices" not in words
+    result = result_in(raises, "2026-07-28")
+    assert result["isError"] is True
+    message = result["content"][0]["text"]
+    assert message.startswith("Internal error (reference")
+    assert "notices" not in message
+    assert "secret" not in message
 
 
 def test_tool_errors_in_nested_groups_are_reported_in_order() -> None:
@@ -1107,16 +1099,14 @@ def test_tool_errors_in_nested_groups_are_reported_in_order() -> None:
 
 
 def test_an_error_of_another_server_is_not_passed_to_the_client() -> None:
-    from wharfinger.errors import RemoteResourceNotFound
-
     async def raises() -> None:
         raise RemoteResourceNotFound(-32602, "secret of another")
 
     async def run() -> Any:
         server = Server("s")
         server.tools.add(raises)
-        async with Wire(server) as wire:
-            return await wire.ask("tools/call", {"name": "raises"})
+        async with Wire(server) as client:
+            return await client.ask("tools/call", {"name": "raises"})
 
     answer = asyncio.run(run())
     assert "secret of another" not in str(answer)
@@ -1138,16 +1128,10 @@ def test_an_error_of_another_server_is_not_passed_to_the_client() -> None:
 )
 def test_annotations_contain_only_the_hints_that_were_given(options: dict[str, Any], expected: Any) -> None:
     annotations = tool(lambda: "x", name="x", **options).definition.annotations
-    assert (None if annotations is UNSET else wire(annotations)) == expected
+    assert (None if annotations is UNSET else json_value(annotations)) == expected
 
 
-def test_error_for_a_mistyped_option_suggests_the_nearest_or_lists_all() -> None:
-    with pytest.raises(TypeError, match=r"A tool has no option 'titel': did you mean 'title'\?"):
-        Server("s").tools.add(lambda: "x", name="x", titel="T")
-    with pytest.raises(TypeError, match="A tool has no option 'qqq': there are annotations, app, "):
-        Server("s").tools.add(lambda: "x", name="x", qqq="T")
-    with pytest.raises(TypeError, match=r"A tool's name is given by name=: @server.tool\(name='x'\)"):
-        Server("s").tool("x")  # type: ignore[call-overload]
+def test_task_ttl_is_refused_without_the_task_option() -> None:
     with pytest.raises(TypeError, match="task_ttl"):
         Server("s").tools.add(lambda: "x", name="x", task_ttl=5)
     Server("s").tools.add(lambda: "x", name="x", task=True, task_ttl=5)
@@ -1158,13 +1142,13 @@ def test_a_name_of_up_to_128_characters_is_accepted(name: str) -> None:
     assert tool(lambda: "x", name=name).name == name
 
 
-@pytest.mark.parametrize("name", ["", "x" * 129, "a b", "é", "a\n", "x:y"])
+@pytest.mark.parametrize("name", ["", "x" * 129, "a b", "é", "ü", "a\n", "x:y"])
 def test_an_overlong_or_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be the name of a tool"):
         tool(lambda: "x", name=name)
 
 
-def test_header_params_follow_the_registered_tool() -> None:
+def test_header_params_are_those_of_the_registered_tool() -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string", "x-mcp-header": "City"}}}
     plain = {"type": "object", "properties": {"city": {"type": "string"}}}
     server = Server("s")
@@ -1183,7 +1167,6 @@ def test_header_params_follow_the_registered_tool() -> None:
 @pytest.mark.parametrize("arguments", [[], "x", 5, None])
 def test_arguments_that_are_not_an_object_are_invalid_params(arguments: Any) -> None:
     server = Server("s")
-    server.tools.add(lambda n: n, name="it")
     for function in (lambda: "x", plain_async):
         server.tools.add(function, name=f"tool-{id(function)}")
         answer = asyncio.run(ask(server, "tools/call", {"name": f"tool-{id(function)}", "arguments": arguments}))
@@ -1192,18 +1175,3 @@ def test_arguments_that_are_not_an_object_are_invalid_params(arguments: Any) -> 
 
 async def plain_async(n: int = 1) -> str:
     return str(n)
-
-
-def test_json_strings_are_decoded_for_async_functions_if_enabled() -> None:
-    async def count(names: list[str]) -> int:
-        return len(names)
-
-    for server, option, taken in (
-        (Server("s"), None, False),
-        (Server("s"), True, True),
-        (Server("s", decode_json_strings=True), None, True),
-        (Server("s", decode_json_strings=True), False, False),
-    ):
-        server.tools.add(count, decode_json_strings=option)
-        answer = asyncio.run(ask(server, "tools/call", {"name": "count", "arguments": {"names": '["a"]'}}))
-        assert answer["result"].get("isError", False) is not taken

@@ -10,7 +10,7 @@ from typing import Any
 from tests.server.driving import META, STATELESS, Wire
 from wharfinger.server.app import Server
 
-EVERYTHING: dict[str, Any] = {
+ALL_CAPABILITIES: dict[str, Any] = {
     "elicitation": {"form": {}, "url": {}},
     "sampling": {"tools": {}, "context": {}},
     "roots": {},
@@ -18,14 +18,14 @@ EVERYTHING: dict[str, Any] = {
 Answer = dict[str, Any] | Callable[[Any], Any]
 
 
-class Rejected(Exception):
-    """An answer that is a JSON-RPC error."""
+class ErrorResponse(Exception):
+    """The client answers with a JSON-RPC error."""
 
     def __init__(self, code: int, message: str = "no") -> None:
         self.error = {"code": code, "message": message}
 
 
-def accepted(**content: Any) -> dict[str, Any]:
+def accept(**content: Any) -> dict[str, Any]:
     """Return the answer of a user who accepts the form and fills in these fields."""
     return {"action": "accept", "content": content}
 
@@ -39,7 +39,7 @@ ROOTS = {"roots": [{"uri": "file:///home", "name": "Home"}]}
 
 
 class FakeClient:
-    """One client of one revision. `answer` returns the answer to a request `{"method": …, "params": …, "key": …}`."""
+    """A client that answers an input request, `{"method": …, "params": …, "key": …}`, with the result of `answer`."""
 
     def __init__(
         self,
@@ -50,20 +50,20 @@ class FakeClient:
         principal: str = "",
     ) -> None:
         self.revision = revision
-        self.answer = answer or (lambda input_request: accepted())
-        self.capabilities = EVERYTHING if capabilities is None else capabilities
+        self.answer = answer or (lambda input_request: accept())
+        self.capabilities = ALL_CAPABILITIES if capabilities is None else capabilities
         self.wire = Wire(server, revision, principal)
         self.input_requests: list[Any] = []
         self.rounds = 0
 
     async def __aenter__(self) -> FakeClient:
         if self.revision != STATELESS:
-            hello = {
+            initialize_params = {
                 "protocolVersion": self.revision,
                 "capabilities": self.capabilities,
                 "clientInfo": {"name": "t", "version": "1"},
             }
-            await self.wire.ask("initialize", hello)
+            await self.wire.ask("initialize", initialize_params)
             self.wire.notify("notifications/initialized")
         return self
 
@@ -71,66 +71,67 @@ class FakeClient:
         await self.wire.__aexit__()
 
     @property
-    def sent(self) -> list[Any]:
-        """Notifications of the server, without its requests."""
-        return [notice for notice in self.wire.notices if "id" not in notice]
+    def notifications(self) -> list[Any]:
+        """Notifications from the server, without its requests."""
+        return [message for message in self.wire.notifications if "id" not in message]
 
     def meta(self, meta: dict[str, Any] | None = None) -> dict[str, Any]:
-        own = {f"{META}clientCapabilities": self.capabilities} if self.revision == STATELESS else {}
-        return own | (meta or {})
+        """Return this `_meta` with the capabilities, which a stateless request declares."""
+        declared = {f"{META}clientCapabilities": self.capabilities} if self.revision == STATELESS else {}
+        return declared | (meta or {})
 
-    async def raw(self, method: str, params: dict[str, Any]) -> Any:
-        """Send one request and return its answer, which may be an `input_required` result (stateless era)."""
+    async def send(self, method: str, params: dict[str, Any]) -> Any:
+        """Send one request and return its answer: in the stateless era, it may be an `input_required` result."""
         return await self.wire.ask(method, {**params, "_meta": self.meta(params.get("_meta"))})
 
     async def request(self, method: str, params: dict[str, Any]) -> Any:
-        """Send a request, answer its input requests, and return its outcome: `{"result": …}` or `{"error": …}`."""
+        """Send a request, answer its input requests, and return its response, with `result` or `error`."""
         if self.revision != STATELESS:
-            waiting = asyncio.ensure_future(self.raw(method, params))
-            done = len(self.wire.notices)
-            while not waiting.done():
-                arrived = asyncio.ensure_future(self.wire.notice(done + 1))
-                await asyncio.wait((waiting, arrived), return_when=asyncio.FIRST_COMPLETED)
-                arrived.cancel()
-                for notice in self.wire.notices[done:]:
-                    done += 1
-                    if "id" in notice:
-                        self.reply(notice)
-            return await waiting
-        more: dict[str, Any] = {}
+            response = asyncio.ensure_future(self.send(method, params))
+            handled = len(self.wire.notifications)
+            while not response.done():
+                next_message = asyncio.ensure_future(self.wire.wait_for_notifications(handled + 1))
+                await asyncio.wait((response, next_message), return_when=asyncio.FIRST_COMPLETED)
+                next_message.cancel()
+                for message in self.wire.notifications[handled:]:
+                    handled += 1
+                    if "id" in message:
+                        self.answer_in_session(message)
+            return await response
+        retry_params: dict[str, Any] = {}
         while True:
-            reply = await self.raw(method, {**params, **more})
+            reply = await self.send(method, {**params, **retry_params})
             self.rounds += 1
             if reply.get("result", {}).get("resultType") != "input_required":
                 return reply
-            more = self.answers(reply["result"])
+            retry_params = self.answer_all(reply["result"])
 
-    def answers(self, result: Any) -> dict[str, Any]:
-        """Return the params with which a stateless request is repeated."""
+    def answer_all(self, result: Any) -> dict[str, Any]:
+        """Answer the input requests of a stateless result, and return the params to repeat the request with."""
         responses = {}
         for key, input_request in result["inputRequests"].items():
             self.input_requests.append(input_request)
             try:
                 responses[key] = self.answer({**input_request, "key": key})
-            except Rejected:
+            except ErrorResponse:
                 continue
-        more: dict[str, Any] = {"inputResponses": responses}
+        params: dict[str, Any] = {"inputResponses": responses}
         if "requestState" in result:
-            more["requestState"] = result["requestState"]
-        return more
+            params["requestState"] = result["requestState"]
+        return params
 
-    def reply(self, input_request: Any) -> None:
+    def answer_in_session(self, input_request: Any) -> None:
         """Answer one input request of the handshake era."""
         self.input_requests.append({"method": input_request["method"], "params": input_request["params"]})
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": input_request["id"]}
         try:
             message["result"] = self.answer({**input_request, "key": ""})
-        except Rejected as rejected:
-            message["error"] = rejected.error
+        except ErrorResponse as error:
+            message["error"] = error.error
         self.wire.stream.data_received(json.dumps(message).encode() + b"\n")
 
     async def call(self, name: str, /, **arguments: Any) -> Any:
-        """Call a tool until its end, and return the result or the error."""
+        """Call a tool, answer its input requests, and return the result or the error."""
         reply = await self.request("tools/call", {"name": name, "arguments": arguments})
         return reply.get("result", reply.get("error"))
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.conftest import examples
 from tests.types.schemas import spec_folder
 from wharfinger.protocol.revisions import REVISIONS
+from wharfinger.server.input import forms
 from wharfinger.server.input.forms import InvalidAnswer, form_of
 from wharfinger.types import check_primitive_schema
 
@@ -31,8 +32,8 @@ class Colour(Enum):
     BLUE = "blue"
 
 
-class Everything(msgspec.Struct):
-    """What a form can have.
+class AllFields(msgspec.Struct):
+    """Every kind of field of a form.
 
     Args:
         since: When it came.
@@ -52,7 +53,7 @@ class Everything(msgspec.Struct):
     code: Annotated[str, msgspec.Meta(pattern="^[A-Z]+$", max_length=3)] = "A"
 
 
-_DEFS = {"2025-06-18": "definitions", "2025-11-25": "$defs", "2026-07-28": "$defs"}
+DEFINITIONS_KEYWORD = {"2025-06-18": "definitions", "2025-11-25": "$defs", "2026-07-28": "$defs"}
 
 
 def form_schema(schema: Any, revision: str = "2025-11-25") -> Any:
@@ -61,7 +62,7 @@ def form_schema(schema: Any, revision: str = "2025-11-25") -> Any:
 
 
 def test_a_struct_is_converted_to_a_form_schema() -> None:
-    assert form_schema(Everything) == {
+    assert form_schema(AllFields) == {
         "type": "object",
         "properties": {
             "mail": {"type": "string", "title": "E-mail", "format": "email"},
@@ -94,7 +95,7 @@ def test_a_struct_is_converted_to_a_form_schema() -> None:
 
 
 def test_the_form_schema_is_reduced_for_2025_06_18() -> None:
-    fields = form_schema(Everything, "2025-06-18")["properties"]
+    fields = form_schema(AllFields, "2025-06-18")["properties"]
     assert fields["quay"] == {"type": "string", "enum": ["n", "s"], "enumNames": ["North quay", "South quay"]}
     assert fields["some"] == {"type": "string", "description": "Any of x, y; with commas between them."}
     assert fields["tugs"] == {"type": "integer", "description": "How many", "minimum": 4}
@@ -102,21 +103,21 @@ def test_the_form_schema_is_reduced_for_2025_06_18() -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25", "2026-07-28"])
-def test_a_form_is_valid_by_the_published_schema_of_its_revision(revision: str) -> None:
-    params = {"message": "?", "requestedSchema": form_schema(Everything, revision)}
+def test_a_form_matches_the_published_schema_of_its_revision(revision: str) -> None:
+    params = {"message": "?", "requestedSchema": form_schema(AllFields, revision)}
     jsonschema_rs = pytest.importorskip("jsonschema_rs")
     schema = json.loads((spec_folder() / f"schema-{revision}.json").read_text())
-    validator = jsonschema_rs.validator_for({**schema, "$ref": f"#/{_DEFS[revision]}/ElicitRequest"})
+    validator = jsonschema_rs.validator_for({**schema, "$ref": f"#/{DEFINITIONS_KEYWORD[revision]}/ElicitRequest"})
     request = {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": params}
     assert [error.message for error in validator.iter_errors(request)] == []
 
 
-def test_an_answer_is_converted_to_the_type() -> None:
+def test_an_answer_is_converted_to_the_type_of_the_form() -> None:
     content = {"mail": "a@b", "since": "2026-01-02", "quay": "s", "some": ["x"], "tugs": 7.0, "other": 1, "colour": ""}
-    assert form_of(Everything).read(content) == Everything(
+    assert form_of(AllFields).read(content) == AllFields(
         mail="a@b", since=date(2026, 1, 2), quay=Quay.SOUTH_QUAY, some=["x"], tugs=7
     )
-    assert form_of(Everything).read({"mail": "a@b", "some": "x, y", "at": None}).some == ["x", "y"]
+    assert form_of(AllFields).read({"mail": "a@b", "some": "x, y", "at": None}).some == ["x", "y"]
 
 
 @pytest.mark.parametrize(
@@ -143,12 +144,12 @@ def test_an_answer_is_converted_to_the_type() -> None:
 )
 def test_invalid_answers_are_reported_field_by_field(content: Any, fault: str) -> None:
     with pytest.raises(InvalidAnswer) as caught:
-        form_of(Everything).read(content)
+        form_of(AllFields).read(content)
     assert str(caught.value) == fault
 
 
 class Nested(msgspec.Struct):
-    inner: Everything
+    inner: AllFields
 
 
 @dataclasses.dataclass
@@ -156,7 +157,7 @@ class Tags:
     tags: list[str]
 
 
-NO_FORMS: list[tuple[Any, str]] = [
+UNSUPPORTED_SCHEMAS: list[tuple[Any, str]] = [
     (Nested, "Nested.inner: a form has only flat fields"),
     (Tags, "Tags.tags: a form has only flat fields"),
     (dict[str, int], "value: a form has only flat fields"),
@@ -172,8 +173,10 @@ NO_FORMS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "message"), NO_FORMS, ids=[message[:20] for _, message in NO_FORMS])
-def test_a_type_that_a_form_cannot_represent_is_refused_by_name(schema: Any, message: str) -> None:
+@pytest.mark.parametrize(
+    ("schema", "message"), UNSUPPORTED_SCHEMAS, ids=[message[:20] for _, message in UNSUPPORTED_SCHEMAS]
+)
+def test_the_error_for_a_type_that_a_form_cannot_represent_names_the_field(schema: Any, message: str) -> None:
     with pytest.raises(TypeError) as caught:
         form_of(schema)
     assert message.lower() in str(caught.value).lower()
@@ -262,15 +265,15 @@ def test_any_flat_type_has_a_form_that_reads_only_valid_answers(members: dict[st
     assert msgspec.convert(msgspec.to_builtins(value), kind) == value
 
 
-# -- constraints, fields and refusals
+# -- constraints, fields and invalid schemas
 
 
-class Written:
+class FakeModel:
     """A class with the JSON Schema methods of a pydantic model."""
 
-    def __init__(self, properties: dict[str, Any], *required: str, **more: Any) -> None:
-        self.schema = {"type": "object", "properties": properties, "required": list(required), **more}
-        self.__name__ = "Written"
+    def __init__(self, properties: dict[str, Any], *required: str, **keywords: Any) -> None:
+        self.schema = {"type": "object", "properties": properties, "required": list(required), **keywords}
+        self.__name__ = "FakeModel"
 
     def model_json_schema(self) -> dict[str, Any]:
         return self.schema
@@ -282,9 +285,9 @@ class Written:
         return value
 
 
-def field_of(raw: dict[str, Any], **more: Any) -> Any:
+def field_of(raw: dict[str, Any], **keywords: Any) -> Any:
     """Return the form field of a schema with one property."""
-    return form_schema(Written({"a": raw}, **more))["properties"]["a"]
+    return form_schema(FakeModel({"a": raw}, **keywords))["properties"]["a"]
 
 
 BOUNDS: list[tuple[Any, Any, Any, str]] = [
@@ -302,16 +305,18 @@ BOUNDS: list[tuple[Any, Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "fits", "beyond", "fault"), BOUNDS)
-def test_each_constraint_of_a_field_is_exact(kind: Any, fits: Any, beyond: Any, fault: str) -> None:
-    assert form_of(kind).read({"value": fits}) == fits
+@pytest.mark.parametrize(("kind", "valid_value", "invalid_value", "fault"), BOUNDS)
+def test_each_constraint_accepts_its_bound_and_refuses_the_next_value(
+    kind: Any, valid_value: Any, invalid_value: Any, fault: str
+) -> None:
+    assert form_of(kind).read({"value": valid_value}) == valid_value
     with pytest.raises(InvalidAnswer) as caught:
-        form_of(kind).read({"value": beyond})
+        form_of(kind).read({"value": invalid_value})
     assert str(caught.value) == f"value: {fault}"
 
 
 @pytest.mark.parametrize(
-    ("format", "fits", "not_so"),
+    ("format", "valid_texts", "invalid_texts"),
     [
         ("email", ["a@b", "a.b+c@d.e"], ["a", "@b", "a@", "a@b@c", "a b@c", "a@b c", " a@b"]),
         ("uri", ["a:b", "file:///x", "A1+.-:x"], ["a:", "1a:b", "ab", ":b", "a:b c", "a_b:c"]),
@@ -319,11 +324,11 @@ def test_each_constraint_of_a_field_is_exact(kind: Any, fits: Any, beyond: Any, 
         ("date-time", ["2026-07-28T10:00:00Z", "2026-07-28T10:00:00"], ["10:00", "2026-07-28T25:00:00Z"]),
     ],
 )
-def test_each_string_format_is_validated(format: str, fits: list[str], not_so: list[str]) -> None:
+def test_each_string_format_is_validated(format: str, valid_texts: list[str], invalid_texts: list[str]) -> None:
     form = form_of({"properties": {"a": {"type": "string", "format": format}}, "required": ["a"]})
-    for text in fits:
+    for text in valid_texts:
         assert form.read({"a": text}) == {"a": text}
-    for text in not_so:
+    for text in invalid_texts:
         with pytest.raises(InvalidAnswer) as caught:
             form.read({"a": text})
         assert str(caught.value) == f"a: is not a valid {format}"
@@ -332,14 +337,14 @@ def test_each_string_format_is_validated(format: str, fits: list[str], not_so: l
 def test_missing_content_is_read_as_an_empty_form() -> None:
     assert form_of(int | None).read(msgspec.UNSET) is None
     with pytest.raises(InvalidAnswer, match="mail: missing"):
-        form_of(Everything).read(msgspec.UNSET)
+        form_of(AllFields).read(msgspec.UNSET)
     with pytest.raises(InvalidAnswer, match="content: expected an object"):
         form_of(int | None).read(None)
 
 
-def test_an_empty_string_counts_as_missing_unless_text_is_allowed() -> None:
+def test_an_empty_string_leaves_out_an_optional_field_and_is_invalid_in_a_required_one_unless_it_allows_text() -> None:
     empty = {"since": "", "quay": "", "colour": "", "some": "", "tugs": "", "draught": "", "kind": "", "at": ""}
-    assert form_of(Everything).read({"mail": "a@b", **empty}) == Everything(mail="a@b", since=None)
+    assert form_of(AllFields).read({"mail": "a@b", **empty}) == AllFields(mail="a@b", since=None)
     assert form_of(str).read({"value": ""}) == ""
     assert form_of(str | None).read({"value": ""}) == ""
     with pytest.raises(InvalidAnswer, match="value: must be one of n, s"):
@@ -348,21 +353,24 @@ def test_an_empty_string_counts_as_missing_unless_text_is_allowed() -> None:
         form_of(int).read({"value": ""})
 
 
-@pytest.mark.parametrize("value", [None, {}, "x", [1]])
-def test_null_in_a_required_field_is_reported_as_missing(value: Any) -> None:
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [(None, "missing"), ({}, "must be a number"), ("x", "must be a number"), ([1], "must be a number")],
+)
+def test_null_in_a_required_field_is_missing_and_a_value_of_another_type_is_invalid(value: Any, fault: str) -> None:
     with pytest.raises(InvalidAnswer) as caught:
         form_of(int).read({"value": value})
-    assert str(caught.value) == ("value: missing" if value is None else "value: must be a number")
+    assert str(caught.value) == f"value: {fault}"
 
 
 def test_an_optional_field_without_an_answer_is_none() -> None:
-    class Maybe(msgspec.Struct):
+    class OptionalFields(msgspec.Struct):
         needed: int | None
         other: int | None = 5
 
-    assert "required" not in form_schema(Maybe)
-    assert form_of(Maybe).read({}) == Maybe(needed=None, other=5)
-    assert form_of(Maybe).read({"needed": 1, "other": None}) == Maybe(needed=1, other=5)
+    assert "required" not in form_schema(OptionalFields)
+    assert form_of(OptionalFields).read({}) == OptionalFields(needed=None, other=5)
+    assert form_of(OptionalFields).read({"needed": 1, "other": None}) == OptionalFields(needed=1, other=5)
 
 
 @dataclasses.dataclass
@@ -389,25 +397,25 @@ def test_a_form_of_a_dataclass_has_its_defaults_and_required_fields() -> None:
     assert form_of(Ship).read({"name": "Mary"}) == Ship("Mary")
 
 
-class Loose(TypedDict, total=False):
+class PartialDict(TypedDict, total=False):
     needed: Required[str]
     free: str
     also_free: NotRequired[int]
 
 
-class Strict(TypedDict):
+class TotalDict(TypedDict):
     needed: Annotated[str, "Which one"]
     free: NotRequired[Annotated[int, "How many"]]
 
 
-@pytest.mark.parametrize("kind", [Loose, Strict])
-def test_required_and_not_required_of_a_typed_dict_are_followed_in_string_annotations(kind: Any) -> None:
+@pytest.mark.parametrize("kind", [PartialDict, TotalDict])
+def test_required_and_not_required_of_a_typed_dict_are_read_from_string_annotations(kind: Any) -> None:
     assert form_schema(kind)["required"] == ["needed"]
     assert form_of(kind).read({"needed": "x"}) == {"needed": "x"}
 
 
-def test_descriptions_come_from_annotations_and_docstrings_but_not_from_generated_ones() -> None:
-    class Said(msgspec.Struct):
+def test_descriptions_come_from_annotations_and_docstrings_but_not_from_generated_docstrings() -> None:
+    class DescribedFields(msgspec.Struct):
         """Some fields.
 
         Args:
@@ -421,7 +429,7 @@ def test_descriptions_come_from_annotations_and_docstrings_but_not_from_generate
         three: Annotated[str, msgspec.Meta(description="From msgspec"), "Not this"]
         four: str
 
-    texts = {name: field.get("description") for name, field in form_schema(Said)["properties"].items()}
+    texts = {name: field.get("description") for name, field in form_schema(DescribedFields)["properties"].items()}
     assert texts == {
         "one": "From the docstring.",
         "two": "From the annotation",
@@ -429,8 +437,8 @@ def test_descriptions_come_from_annotations_and_docstrings_but_not_from_generate
         "four": None,
     }
     assert "description" not in form_schema(Ship)["properties"]["name"]
-    plain = form_schema(Annotated[list[Literal["x"]], "Which"], "2025-06-18")["properties"]["value"]
-    assert plain == {"type": "string", "description": "Which Any of x; with commas between them."}
+    field = form_schema(Annotated[list[Literal["x"]], "Which"], "2025-06-18")["properties"]["value"]
+    assert field == {"type": "string", "description": "Which Any of x; with commas between them."}
 
 
 def test_defaults_are_sent_as_json_unless_they_are_none_or_empty() -> None:
@@ -453,17 +461,17 @@ def test_defaults_are_sent_as_json_unless_they_are_none_or_empty() -> None:
     assert {name: field["default"] for name, field in older.items() if "default" in field} == {"no": False}
 
 
-def test_an_invalid_default_is_refused_by_name() -> None:
-    class Wrong(msgspec.Struct):
+def test_the_error_for_an_invalid_default_names_the_field() -> None:
+    class InvalidDefault(msgspec.Struct):
         size: Annotated[int, msgspec.Meta(ge=3)] = 2
 
-    with pytest.raises(TypeError, match=r"^Wrong.size: its default must be at least 3\.$"):
-        form_of(Wrong)
-    with pytest.raises(TypeError, match=r"^Written.a: its default must be a number\.$"):
-        form_of(Written({"a": {"type": "integer", "default": "x"}}))
+    with pytest.raises(TypeError, match=r"^InvalidDefault.size: its default must be at least 3\.$"):
+        form_of(InvalidDefault)
+    with pytest.raises(TypeError, match=r"^FakeModel.a: its default must be a number\.$"):
+        form_of(FakeModel({"a": {"type": "integer", "default": "x"}}))
 
 
-class Checked(msgspec.Struct):
+class ValidatedStruct(msgspec.Struct):
     size: int
     kind: str = ""
 
@@ -477,43 +485,43 @@ class Checked(msgspec.Struct):
 @pytest.mark.parametrize(("size", "fault"), [(1, "value: One is too few"), (2, "value: Two of what")])
 def test_errors_raised_in_post_init_are_reported_with_their_message(size: int, fault: str) -> None:
     with pytest.raises(InvalidAnswer) as caught:
-        form_of(Checked).read({"size": size})
+        form_of(ValidatedStruct).read({"size": size})
     assert str(caught.value) == fault
 
 
-def test_a_class_with_an_undefined_annotation_is_refused_by_name() -> None:
+def test_the_error_for_an_undefined_annotation_names_the_class() -> None:
     @dataclasses.dataclass
-    class Lost:
+    class UndefinedType:
         a: Nowhere  # type: ignore[name-defined]  # noqa: F821
 
-    with pytest.raises(TypeError, match=r"^Lost: name 'Nowhere' is not defined; import or define"):
-        form_of(Lost)
+    with pytest.raises(TypeError, match=r"^UndefinedType: name 'Nowhere' is not defined; import or define"):
+        form_of(UndefinedType)
 
 
 def test_choices_have_titles_only_if_they_differ_from_the_values() -> None:
-    class Same(Enum):
+    class SameTitle(Enum):
         NORTH_QUAY = "north-quay"
 
-    class Half(Enum):
+    class OtherTitle(Enum):
         RED = "red"
         DARK = "b"
 
-    assert form_schema(Same)["properties"]["value"] == {"type": "string", "enum": ["north-quay"]}
-    assert form_schema(Half)["properties"]["value"]["oneOf"] == [
+    assert form_schema(SameTitle)["properties"]["value"] == {"type": "string", "enum": ["north-quay"]}
+    assert form_schema(OtherTitle)["properties"]["value"]["oneOf"] == [
         {"const": "red", "title": "Red"},
         {"const": "b", "title": "Dark"},
     ]
-    given = form_schema(Annotated[Literal["z", "a"], {"z": "Last"}])["properties"]["value"]
-    assert given == {"type": "string", "oneOf": [{"const": "z", "title": "Last"}, {"const": "a", "title": "a"}]}
+    field = form_schema(Annotated[Literal["z", "a"], {"z": "Last"}])["properties"]["value"]
+    assert field == {"type": "string", "oneOf": [{"const": "z", "title": "Last"}, {"const": "a", "title": "a"}]}
 
 
 def test_choices_keep_their_order() -> None:
-    class Late(Enum):
+    class Letter(Enum):
         Z = "z"
         A = "a"
 
     assert form_schema(Literal["z", "a"])["properties"]["value"]["enum"] == ["z", "a"]
-    assert form_schema(Late | None)["properties"]["value"] == {"type": "string", "enum": ["z", "a"]}
+    assert form_schema(Letter | None)["properties"]["value"] == {"type": "string", "enum": ["z", "a"]}
     assert form_schema(list[Literal["z", "a"]] | None)["properties"]["value"]["items"]["enum"] == ["z", "a"]
     titled = form_schema(Annotated[list[Literal["z", "a"]], {"z": "Zed"}])["properties"]["value"]["items"]["anyOf"]
     assert [option["const"] for option in titled] == ["z", "a"]
@@ -525,7 +533,7 @@ def test_none_among_choices_makes_the_field_optional() -> None:
         "properties": {"value": {"type": "string", "enum": ["b", "a"]}},
     }
     assert form_of(Literal["b", "a", None]).read({}) is None
-    assert form_of(Written({"a": {"enum": ["x", None]}}, "a")).required == []
+    assert form_of(FakeModel({"a": {"enum": ["x", None]}}, "a")).required == []
     assert field_of({"enum": ["x", None]}) == {"type": "string", "enum": ["x"]}
 
 
@@ -536,8 +544,8 @@ def test_datetime_fields_have_the_date_time_format(kind: Any) -> None:
 
 
 def test_a_union_without_null_is_required() -> None:
-    assert form_of(Written({"a": {"anyOf": [{"type": "string"}]}}, "a")).required == ["a"]
-    assert form_of(Written({"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}, "a")).required == []
+    assert form_of(FakeModel({"a": {"anyOf": [{"type": "string"}]}}, "a")).required == ["a"]
+    assert form_of(FakeModel({"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}, "a")).required == []
 
 
 def test_references_and_single_alternatives_of_a_schema_are_resolved() -> None:
@@ -554,7 +562,7 @@ def test_references_and_single_alternatives_of_a_schema_are_resolved() -> None:
         "title": "T",
     }
     for arms in ([{"type": "string"}, {"type": "integer"}, {"type": "null"}], [{"type": "null"}]):
-        with pytest.raises(TypeError, match=r"Written.a: .* a union"):
+        with pytest.raises(TypeError, match=r"FakeModel.a: .* a union"):
             field_of({"anyOf": arms})
     with pytest.raises(TypeError, match="anything is not one of them"):
         field_of({"allOf": [{"type": "string"}, {"maxLength": 3}]})
@@ -607,28 +615,28 @@ def test_a_field_keeps_only_the_keywords_of_its_type(raw: dict[str, Any], field:
         ({"const": 1}, "the choices of a form are text, not [1]."),
     ],
 )
-def test_an_unsupported_field_is_refused_with_its_kind(raw: dict[str, Any], message: str) -> None:
+def test_the_error_for_an_unsupported_field_names_its_kind(raw: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError) as caught:
         field_of(raw)
-    assert str(caught.value).startswith("Written.a: ")
+    assert str(caught.value).startswith("FakeModel.a: ")
     assert message in str(caught.value)
 
 
 def test_required_fields_of_a_model_are_optional_if_they_allow_null() -> None:
     null = {"anyOf": [{"type": "string"}, {"type": "null"}]}
-    form = form_of(Written({"a": null, "b": null, "c": {"type": "string"}, "d": {"type": "string"}}, "a", "c"))
+    form = form_of(FakeModel({"a": null, "b": null, "c": {"type": "string"}, "d": {"type": "string"}}, "a", "c"))
     assert form.required == ["c"]
     assert form.nullable == {"a"}
     assert form.read({"c": "x"}) == {"a": None, "c": "x"}
-    assert form_of(Written({"a": {"type": "string"}})).required == []
+    assert form_of(FakeModel({"a": {"type": "string"}})).required == []
 
 
-def test_validation_errors_of_a_model_are_reported_by_field_or_for_the_whole() -> None:
+def test_validation_errors_of_a_model_are_reported_by_field_or_for_the_whole_form() -> None:
     with pytest.raises(InvalidAnswer, match=r"^content: does not fit$"):
-        form_of(Written({"refused": {"type": "boolean"}})).read({"refused": True})
+        form_of(FakeModel({"refused": {"type": "boolean"}})).read({"refused": True})
     pydantic = pytest.importorskip("pydantic")
 
-    class Whole(pydantic.BaseModel):  # type: ignore[misc,name-defined]
+    class OrderedPair(pydantic.BaseModel):  # type: ignore[misc,name-defined]
         a: int
         b: Annotated[int, pydantic.Field(gt=3)]
 
@@ -639,9 +647,9 @@ def test_validation_errors_of_a_model_are_reported_by_field_or_for_the_whole() -
             return self
 
     with pytest.raises(InvalidAnswer, match=r"^value: .*a is more than b$"):
-        form_of(Whole).read({"a": 9, "b": 5})
+        form_of(OrderedPair).read({"a": 9, "b": 5})
     with pytest.raises(InvalidAnswer) as caught:
-        form_of(Whole).read({"a": "x", "b": 2})
+        form_of(OrderedPair).read({"a": "x", "b": 2})
     assert [line.partition(":")[0] for line in str(caught.value).splitlines()] == ["a", "b"]
 
 
@@ -660,10 +668,13 @@ def test_an_invalid_explicit_form_schema_is_refused(schema: Any, message: str) -
     with pytest.raises(TypeError) as caught:
         form_of(schema)
     assert message in str(caught.value)
+
+
+def test_a_form_schema_may_have_no_fields() -> None:
     assert form_of({"properties": {}}).read({}) == {}
 
 
-def test_several_choices_may_be_answered_as_comma_separated_text() -> None:
+def test_several_choices_may_be_given_as_comma_separated_text() -> None:
     form = form_of(list[Literal["x", "y"]])
     assert form.read({"value": " x ,, y,"}) == ["x", "y"]
     with pytest.raises(InvalidAnswer, match=r"^value: must be some of x, y$"):
@@ -678,13 +689,20 @@ def test_only_numbers_are_accepted_and_whole_floats_are_integers() -> None:
     assert (value, type(value)) == (7, int)
     assert form_of(float).read({"value": 7}) == 7.0
     for kind in (int, float):
-        for no_number in (True, "7", [7]):
+        for invalid_value in (True, "7", [7]):
             with pytest.raises(InvalidAnswer, match=r"^value: must be a number$"):
-                form_of(kind).read({"value": no_number})
+                form_of(kind).read({"value": invalid_value})
     with pytest.raises(InvalidAnswer, match=r"^value: must be a whole number$"):
         form_of(int).read({"value": 7.5})
 
 
 def test_a_form_is_built_once_for_each_type() -> None:
     assert form_of(Ship) is form_of(Ship)
-    assert form_of(Ship) is not form_of(Checked)
+    assert form_of(Ship) is not form_of(ValidatedStruct)
+
+
+def test_the_number_of_cached_forms_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forms, "_forms", {})
+    monkeypatch.setattr(forms, "_MAX_CACHED_FORMS", 2)
+    first = [form_of(kind) for kind in (int, float, bool)]
+    assert [form_of(kind) is form for kind, form in zip((int, float, bool), first, strict=True)] == [True, True, False]

@@ -1,4 +1,4 @@
-"""Input requests of handlers in every revision: rounds and their state, replay, limits and refusals."""
+"""Input requests of handlers in every revision: rounds and their state, replay, limits and errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import json
 import warnings
 from collections.abc import Callable
 from contextlib import asynccontextmanager
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 import pydantic
@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import examples
-from tests.server.driving import ALL, META, STATELESS, looped, opened
-from tests.server.input.fake_client import EVERYTHING, ROOTS, FakeClient, Rejected, accepted, model_answer
-from wharfinger import Cancelled, Context, Declined, Elicit, Roots, Sample, Server
+from tests.server.driving import ALL, META, STATELESS, make_request
+from tests.server.input.fake_client import ALL_CAPABILITIES, ROOTS, ErrorResponse, FakeClient, accept, model_answer
+from wharfinger import Cancelled, Context, Declined, Depends, Elicit, Roots, Sample, Server
 from wharfinger import types as t
 from wharfinger.errors import MissingClientCapability, NoAnswer, URLElicitationRequired
 from wharfinger.protocol.limits import Limits
@@ -33,9 +33,11 @@ from wharfinger.server.input.input_requests import ElicitUrl
 FORM_REVISIONS = ("2025-06-18", "2025-11-25", STATELESS)
 """The revisions that have elicitation."""
 URL_REVISIONS = ("2025-11-25", STATELESS)
+LIST_REVISIONS = ("2025-11-25", STATELESS)
+"""The revisions in which a sampling message may have a list of blocks."""
 
 
-class Who(msgspec.Struct):
+class Person(msgspec.Struct):
     name: str
 
 
@@ -47,43 +49,42 @@ def accept_all(input_request: Any) -> Any:
         return model_answer()
     properties = input_request["params"].get("requestedSchema", {}).get("properties", {})
     return (
-        accepted(**{name: _value(schema) for name, schema in properties.items()})
+        accept(**{name: example_value(schema) for name, schema in properties.items()})
         if properties
         else {"action": "accept"}
     )
 
 
-def _value(schema: Any) -> Any:
+def example_value(schema: Any) -> Any:
     return {"string": "Ann", "boolean": True, "integer": 3, "number": 2.5, "array": []}[schema["type"]]
 
 
-def tool(**options: Any) -> Callable[[Any], Server]:
+def server_with_tool(**options: Any) -> Callable[[Any], Server]:
     """Return a decorator that makes a server with one tool, `it`."""
 
-    def make(function: Any) -> Server:
+    def decorate(function: Any) -> Server:
         server = Server("s", **options)
         server.tool(name="it")(function)
         return server
 
-    return make
+    return decorate
 
 
 # -- one function in every revision
 
 
 @pytest.mark.parametrize("revision", FORM_REVISIONS)
-@looped
 async def test_elicit_returns_a_value_of_the_requested_type(revision: str) -> None:
     seen: list[Any] = []
 
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
-        seen.append(await ctx.elicit("Who are you?", Who, key="user_name"))
+        seen.append(await ctx.elicit("Who are you?", Person, key="user_name"))
         return f"Hello, {seen[-1].name}!"
 
     async with FakeClient(server, revision, accept_all) as client:
         assert await client.text("it") == "Hello, Ann!"
-    assert seen == [Who("Ann")]
+    assert seen == [Person("Ann")]
     assert client.input_requests == [
         {
             "method": "elicitation/create",
@@ -106,7 +107,7 @@ class Line(TypedDict):
 
 
 SCHEMAS: list[tuple[Any, Any, Any]] = [
-    (Who, {"name": "Ann"}, Who("Ann")),
+    (Person, {"name": "Ann"}, Person("Ann")),
     (Berth, {"quay": "south"}, Berth("south")),
     (Line, {"text": "x"}, {"text": "x"}),
     (str, {"value": ""}, ""),
@@ -119,26 +120,24 @@ SCHEMAS: list[tuple[Any, Any, Any]] = [
 
 @pytest.mark.parametrize("revision", FORM_REVISIONS)
 @pytest.mark.parametrize(("schema", "content", "value"), SCHEMAS, ids=[str(schema)[:20] for schema, *_ in SCHEMAS])
-@looped
 async def test_elicit_decodes_the_answer_for_each_kind_of_schema(
     revision: str, schema: Any, content: Any, value: Any
 ) -> None:
     seen: list[Any] = []
 
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         seen.append(await ctx.elicit("?", schema))
         return "done"
 
-    async with FakeClient(server, revision, lambda input_request: accepted(**content)) as client:
+    async with FakeClient(server, revision, lambda input_request: accept(**content)) as client:
         assert await client.text("it") == "done"
     assert seen == [value]
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
 async def test_sampling_and_roots_work_in_every_revision(revision: str) -> None:
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         answer = await ctx.sample("What is the capital of France?", max_tokens=100, system="Be short.")
         (root,) = await ctx.roots()
@@ -155,40 +154,35 @@ async def test_sampling_and_roots_work_in_every_revision(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", FORM_REVISIONS)
-@looped
 async def test_ask_sends_several_input_requests_at_once(revision: str) -> None:
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
-        got = await ctx.ask(
-            user_name=Elicit("Who?", Who), greeting=Sample("Greet", max_tokens=50), client_roots=Roots()
+        answers = await ctx.ask(
+            user_name=Elicit("Who?", Person), greeting=Sample("Greet", max_tokens=50), client_roots=Roots()
         )
-        return f"{got['user_name'].name} {got['greeting'].text} {len(got['client_roots'])}"
+        return f"{answers['user_name'].name} {answers['greeting'].text} {len(answers['client_roots'])}"
 
     async with FakeClient(server, revision, accept_all) as client:
         assert await client.text("it") == "Ann Paris 1"
     assert len(client.input_requests) == 3
-    assert client.rounds in (0, 2)
+    assert client.rounds == (2 if revision == STATELESS else 0)
 
 
-@looped
 async def test_answers_of_concurrent_input_requests_may_arrive_in_any_order() -> None:
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         await ctx.ask(a=Roots(), b=Roots())
         return "done"
 
-    async with FakeClient(server, "2025-11-25") as client:
-        id = client.wire.put("tools/call", {"name": "it"})
-        first, second = await client.wire.notice(2)
+    async with FakeClient(server, "2025-11-25", accept_all) as client:
+        id = client.wire.send_request("tools/call", {"name": "it"})
+        first, second = await client.wire.wait_for_notifications(2)
         for input_request in (second, first):
-            client.wire.stream.data_received(
-                json.dumps({"jsonrpc": "2.0", "id": input_request["id"], "result": ROOTS}).encode() + b"\n"
-            )
+            client.answer_in_session(input_request)
         assert (await client.wire.answer(id))["result"]["content"][0]["text"] == "done"
 
 
 @pytest.mark.parametrize("revision", FORM_REVISIONS)
-@looped
 async def test_prompts_and_resources_can_send_input_requests(revision: str) -> None:
     server = Server("s")
 
@@ -207,24 +201,23 @@ async def test_prompts_and_resources_can_send_input_requests(revision: str) -> N
         assert reply["result"]["contents"][0]["text"] == "1 Ann"
 
 
-# -- refusals
+# -- declined and cancelled input requests
 
 
 @pytest.mark.parametrize("revision", FORM_REVISIONS)
 @pytest.mark.parametrize(("action", "error"), [("decline", Declined), ("cancel", Cancelled)])
-@looped
-async def test_a_refusal_raises_or_returns_none_with_or_none(
+async def test_a_declined_or_cancelled_elicitation_raises_or_returns_none_with_or_none(
     revision: str, action: str, error: type[Exception]
 ) -> None:
     caught: list[Any] = []
 
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         caught.append(await ctx.elicit("First?", str, or_none=True))
         try:
             await ctx.elicit("Second?", str)
-        except NoAnswer as refusal:
-            caught.append(type(refusal))
+        except NoAnswer as no_answer:
+            caught.append(type(no_answer))
         await ctx.elicit("Third?", str)
         return "never"
 
@@ -235,23 +228,22 @@ async def test_a_refusal_raises_or_returns_none_with_or_none(
     async with FakeClient(server, revision, lambda input_request: {"action": action}) as client:
         result = await client.call("it")
         assert result["isError"]
-        word = {"decline": "declined", "cancel": "cancelled"}[action]
-        assert result["content"][0]["text"] == f"The user {word}: Third?"
+        verb = {"decline": "declined", "cancel": "cancelled"}[action]
+        assert result["content"][0]["text"] == f"The user {verb}: Third?"
         reply = await client.request("prompts/get", {"name": "briefing"})
-        assert reply["error"] == {"code": -32603, "message": f"The user {word}: Fourth?"}
+        assert reply["error"] == {"code": -32603, "message": f"The user {verb}: Fourth?"}
     assert caught[-2:] == [None, error]
-    assert len(client.input_requests) == 4  # a refusal is not requested again
+    assert len(client.input_requests) == 4  # a declined input request is not sent again
 
 
-@looped
-async def test_one_of_several_input_requests_may_be_refused() -> None:
-    @tool()
+async def test_one_of_several_input_requests_may_be_declined() -> None:
+    @server_with_tool()
     async def server(ctx: Context) -> str:
-        got = await ctx.ask(a=Elicit("A?", str, or_none=True), b=Elicit("B?", str))
-        return f"{got['a']} {got['b']}"
+        answers = await ctx.ask(a=Elicit("A?", str, or_none=True), b=Elicit("B?", str))
+        return f"{answers['a']} {answers['b']}"
 
     def answer(input_request: Any) -> Any:
-        return {"action": "decline"} if input_request["params"]["message"] == "A?" else accepted(value="b")
+        return {"action": "decline"} if input_request["params"]["message"] == "A?" else accept(value="b")
 
     for revision in FORM_REVISIONS:
         async with FakeClient(server, revision, answer) as client:
@@ -261,13 +253,12 @@ async def test_one_of_several_input_requests_may_be_refused() -> None:
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (Rejected(-1, "User rejected sampling"), "The client declined: User rejected sampling"),
-        (Rejected(-32601, "?"), "The client answered with an error: ? (error -32601)"),
+        (ErrorResponse(-1, "User rejected sampling"), "The client declined: User rejected sampling"),
+        (ErrorResponse(-32601, "?"), "The client answered with an error: ? (error -32601)"),
     ],
 )
-@looped
-async def test_an_error_response_of_the_client_fails_the_call(error: Rejected, text: str) -> None:
-    @tool()
+async def test_an_error_response_of_the_client_fails_the_call(error: ErrorResponse, text: str) -> None:
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         return (await ctx.sample("?")).text
 
@@ -281,7 +272,7 @@ async def test_an_error_response_of_the_client_fails_the_call(error: Rejected, t
 
 # -- client capabilities and revisions
 
-NEEDS: list[tuple[Any, dict[str, Any], dict[str, Any]]] = [
+CAPABILITY_CASES: list[tuple[Any, dict[str, Any], dict[str, Any]]] = [
     (lambda ctx: ctx.elicit("?", str), {}, {"elicitation": {}}),
     (lambda ctx: ctx.elicit("?", str), {"elicitation": {"url": {}}}, {"elicitation": {"form": {}}}),
     (lambda ctx: ctx.elicit_url("?", "https://x"), {"elicitation": {}}, {"elicitation": {"url": {}}}),
@@ -292,15 +283,14 @@ NEEDS: list[tuple[Any, dict[str, Any], dict[str, Any]]] = [
     (lambda ctx: ctx.roots(), {"sampling": {}}, {"roots": {}}),
     (lambda ctx: ctx.ask(a=Sample("?"), b=Roots()), {"sampling": {}}, {"roots": {}}),
 ]
+"""Input requests, the capabilities that the client declares, and those that the error reports as required."""
 
 
-@pytest.mark.parametrize("number", range(len(NEEDS)))
-@looped
-async def test_an_input_request_without_the_client_capability_fails(number: int) -> None:
-    ask, declared, required = NEEDS[number]
+@pytest.mark.parametrize(("ask", "declared", "required"), CAPABILITY_CASES)
+async def test_an_input_request_without_the_client_capability_fails(ask: Any, declared: Any, required: Any) -> None:
     caught: list[Any] = []
 
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         try:
             await ask(ctx)
@@ -329,23 +319,17 @@ async def test_an_input_request_without_the_client_capability_fails(number: int)
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18"])
-@looped
 async def test_an_input_request_that_the_revision_lacks_is_not_sent(revision: str) -> None:
-    asks = {
+    senders = {
         "elicit": lambda ctx: ctx.elicit("?", str),
         "url": lambda ctx: ctx.elicit_url("?", "https://x"),
         "tools": lambda ctx: ctx.sample("?", tools=[]),
     }
     server = Server("s")
-    for name, ask in asks.items():
-
-        async def it(ctx: Context, ask: Any = ask) -> str:
-            await ask(ctx)
-            return "asked"
-
-        server.tools.add(functools.partial(_call_with_context, ask), name=name)
+    for name, ask in senders.items():
+        server.tools.add(functools.partial(call_with_context, ask), name=name)
     async with FakeClient(server, revision, accept_all) as client:
-        for name in asks:
+        for name in senders:
             if (name, revision) == ("elicit", "2025-06-18"):
                 continue
             result = await client.call(name)
@@ -354,12 +338,11 @@ async def test_an_input_request_that_the_revision_lacks_is_not_sent(revision: st
         assert client.input_requests == []
 
 
-async def _call_with_context(ask: Any, ctx: Context) -> str:
+async def call_with_context(ask: Any, ctx: Context) -> str:
     await ask(ctx)
     return "asked"
 
 
-@looped
 async def test_subscribing_sends_no_input_requests() -> None:
     server = Server("s")
 
@@ -368,12 +351,10 @@ async def test_subscribing_sends_no_input_requests() -> None:
         return str(await ctx.elicit("?", str))
 
     async with FakeClient(server, "2025-11-25") as client:
-        # A resource whose function elicits can be subscribed to.
-        assert "result" in await client.raw("resources/subscribe", {"uri": "log:1"})
+        assert "result" in await client.send("resources/subscribe", {"uri": "log:1"})
         assert client.input_requests == []
 
 
-@looped
 async def test_a_sync_function_cannot_send_input_requests() -> None:
     server = Server("s")
     caught: list[str] = []
@@ -393,27 +374,26 @@ async def test_a_sync_function_cannot_send_input_requests() -> None:
 
     async with FakeClient(server, "2026-07-28") as client:
         assert (await client.call("plain"))["content"][0]["text"] == "caught"
-        await client.raw("prompts/get", {"name": "other"})
+        await client.send("prompts/get", {"name": "other"})
         assert client.input_requests == []
     assert len(caught) == 2
     assert "Context.elicit() waits for an answer, which only an async function can do" in caught[0]
 
 
-# -- running again
+# -- repeated runs
 
 
-@looped
 async def test_code_before_an_input_request_runs_again_except_in_once() -> None:
     runs: list[str] = []
 
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         runs.append("begin")
-        charged = await ctx.once("charge", charge)
+        first_charge = await ctx.once("charge", charge)
         await ctx.elicit("First?", str)
-        twice = await ctx.once("charge", charge)
+        second_charge = await ctx.once("charge", charge)
         await ctx.elicit("Second?", str)
-        return f"{charged} {twice}"
+        return f"{first_charge} {second_charge}"
 
     async def charge() -> int:
         runs.append("charge")
@@ -436,33 +416,32 @@ class Quote(msgspec.Struct):
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", STATELESS])
-@looped
 async def test_once_restores_values_in_their_types(revision: str) -> None:
     seen: list[Any] = []
 
     def annotated() -> Quote:
         return Quote(1)
 
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
-        kept = [
+        values = [
             await ctx.once("a", annotated),
             await ctx.once("b", lambda: Quote(2), kind=Quote),
             await ctx.once("c", lambda: Quote(3)),
             await ctx.once("d", lambda: None),
         ]
-        seen.append(kept)
+        seen.append(values)
         await ctx.elicit("?", str)
         return ""
 
     async with FakeClient(server, revision, accept_all) as client:
         await client.call("it")
-    assert seen == [[Quote(1), Quote(2), {"price": 3}, None]] * len(seen)
+    runs = 2 if revision == STATELESS else 1
+    assert seen == [[Quote(1), Quote(2), {"price": 3}, None]] * runs
 
 
-@looped
 async def test_once_raises_for_values_that_json_cannot_encode() -> None:
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         with pytest.raises(TypeError, match=r"result of once\('x', …\) must be encodable as JSON"):
             await ctx.once("x", object)
@@ -474,7 +453,6 @@ async def test_once_raises_for_values_that_json_cannot_encode() -> None:
         assert await client.text("it") == "7"
 
 
-@looped
 async def test_once_runs_once_for_concurrent_tasks_of_a_call() -> None:
     calls: list[int] = []
 
@@ -483,7 +461,7 @@ async def test_once_runs_once_for_concurrent_tasks_of_a_call() -> None:
         await asyncio.sleep(0)
         return len(calls)
 
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         return str(await asyncio.gather(*(ctx.once("x", slow) for _ in range(3))))
 
@@ -492,24 +470,22 @@ async def test_once_runs_once_for_concurrent_tasks_of_a_call() -> None:
 
 
 @pytest.mark.parametrize("revision", FORM_REVISIONS)
-@looped
 async def test_input_requests_in_a_task_group_are_sent_together(revision: str) -> None:
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         async with asyncio.TaskGroup() as group:
-            one = group.create_task(ctx.elicit("One?", str))
-            two = group.create_task(ctx.elicit("Two?", str))
-        return f"{one.result()} {two.result()}"
+            first = group.create_task(ctx.elicit("One?", str))
+            second = group.create_task(ctx.elicit("Two?", str))
+        return f"{first.result()} {second.result()}"
 
     async with FakeClient(server, revision, accept_all) as client:
         assert await client.text("it") == "Ann Ann"
         assert len(client.input_requests) == 2
-        assert client.rounds in (0, 2)
+        assert client.rounds == (2 if revision == STATELESS else 0)
 
 
-@looped
-async def test_progress_grows_and_logs_are_sent_once_over_all_runs() -> None:
-    @tool()
+async def test_progress_only_increases_and_each_log_is_sent_once_over_all_runs() -> None:
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         ctx.report_progress(1)
         ctx.info("begin")
@@ -528,35 +504,35 @@ async def test_progress_grows_and_logs_are_sent_once_over_all_runs() -> None:
             meta = {"progressToken": 1, f"{META}logLevel": "debug"}
             reply = await client.request("tools/call", {"name": "it", "_meta": meta})
             assert reply["result"]["content"][0]["text"] == "done"
-            reported = [note["params"].get("data", note["params"].get("progress")) for note in client.sent]
-            assert reported == [1, "begin", "inside", "middle", 2, "end", 3]
+            sent = [note["params"].get("data", note["params"].get("progress")) for note in client.notifications]
+            assert sent == [1, "begin", "inside", "middle", 2, "end", 3]
 
 
 @pytest.mark.parametrize("revision", FORM_REVISIONS)
-@looped
 async def test_a_resource_read_within_a_call_has_its_own_input_requests(revision: str) -> None:
     server = Server("s")
 
     @server.resource("in:{x}")
     async def inner(x: str, ctx: Context) -> str:
-        kept = await ctx.once("k", lambda: x)
-        return f"{kept} {await ctx.elicit(f'Inner {x}?', str, key='name')}"
+        value = await ctx.once("k", lambda: x)
+        return f"{value} {await ctx.elicit(f'Inner {x}?', str, key='name')}"
 
     @server.tool
     async def it(ctx: Context) -> str:
-        mine = await ctx.once("k", lambda: "mine")
+        value = await ctx.once("k", lambda: "mine")
         name = await ctx.elicit("Outer?", str, key="name")
         texts = [(await ctx.read_resource(f"in:{x}")).contents[0].text for x in "ab"]
-        return f"{mine} {name} {texts}"
+        return f"{value} {name} {texts}"
 
-    async with FakeClient(server, revision, lambda q: accepted(value=q["params"]["message"])) as client:
+    async with FakeClient(
+        server, revision, lambda input_request: accept(value=input_request["params"]["message"])
+    ) as client:
         assert await client.text("it") == "mine Outer? ['a Inner a?', 'b Inner b?']"
         assert len(client.input_requests) == 3
 
 
-@looped
-async def test_keys_are_readable_and_stable() -> None:
-    @tool()
+async def test_generated_keys_have_the_kind_of_input_request_and_a_number() -> None:
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         await ctx.ask(who=Elicit("Who?", str), where=Roots())
         await ctx.elicit("A?", str)
@@ -576,15 +552,17 @@ async def test_keys_are_readable_and_stable() -> None:
     assert keys == ["who", "where", "elicit-1", "elicit-2", "elicit-3", "sample-1"]
 
 
-# -- the state
+# -- request state
 
 
 async def first_round(client: FakeClient, **arguments: Any) -> Any:
-    return (await client.raw("tools/call", {"name": "it", "arguments": arguments}))["result"]
+    return (await client.send("tools/call", {"name": "it", "arguments": arguments}))["result"]
 
 
-def guarded(**options: Any) -> Server:
-    @tool(**options)
+def confirmation_server(**options: Any) -> Server:
+    """Return a server whose tools elicit a confirmation."""
+
+    @server_with_tool(**options)
     async def server(ctx: Context, n: int = 0, o: dict[str, int] | None = None) -> str:
         await ctx.elicit("Pay?", bool, key="confirm")
         return "state-ok"
@@ -597,61 +575,59 @@ def guarded(**options: Any) -> Server:
     return server
 
 
-YES = {"inputResponses": {"confirm": accepted(value=True)}}
+CONFIRMATION = {"inputResponses": {"confirm": accept(value=True)}}
 
 
-@looped
 async def test_a_state_is_valid_only_for_its_own_call() -> None:
-    server = guarded(secret="s")
+    server = confirmation_server(secret="s")
     async with (
         FakeClient(server, principal="ann") as ann,
         FakeClient(server, principal="bob") as bob,
-        FakeClient(guarded(secret="t"), principal="ann") as foreign,
+        FakeClient(confirmation_server(secret="t"), principal="ann") as other_server,
     ):
         state = (await first_round(ann, n=1))["requestState"]
-        good = {"name": "it", "arguments": {"n": 1}, "requestState": state, **YES}
-        assert (await ann.raw("tools/call", good))["result"]["content"][0]["text"] == "state-ok"
-        bad: list[tuple[FakeClient, dict[str, Any]]] = [
-            (bob, good),
-            (foreign, good),
-            (ann, {**good, "arguments": {"n": 2}}),
-            (ann, {**good, "arguments": {}}),
-            (ann, {**good, "name": "other"}),
-            (ann, {**good, "requestState": state + "-TAMPERED"}),
-            (ann, {**good, "requestState": state[:-4]}),
-            (ann, {**good, "requestState": ""}),
-            (ann, {**good, "requestState": "é"}),
+        valid = {"name": "it", "arguments": {"n": 1}, "requestState": state, **CONFIRMATION}
+        assert (await ann.send("tools/call", valid))["result"]["content"][0]["text"] == "state-ok"
+        invalid: list[tuple[FakeClient, dict[str, Any]]] = [
+            (bob, valid),
+            (other_server, valid),
+            (ann, {**valid, "arguments": {"n": 2}}),
+            (ann, {**valid, "arguments": {}}),
+            (ann, {**valid, "name": "other"}),
+            (ann, {**valid, "requestState": state + "-TAMPERED"}),
+            (ann, {**valid, "requestState": state[:-4]}),
+            (ann, {**valid, "requestState": ""}),
+            (ann, {**valid, "requestState": "é"}),
         ]
-        for client, params in bad:
-            assert (await client.raw("tools/call", params))["error"]["code"] == -32602, params
-        # The order of members does not matter.
+        for client, params in invalid:
+            assert (await client.send("tools/call", params))["error"]["code"] == -32602, params
+        # A retry may send the members of an object in another order.
         state = (await first_round(ann, n=1, o={"a": 1, "b": 2}))["requestState"]
-        again = {"name": "it", "arguments": {"o": {"b": 2, "a": 1}, "n": 1}, "requestState": state, **YES}
-        assert "result" in await ann.raw("tools/call", again)
+        reordered = {"name": "it", "arguments": {"o": {"b": 2, "a": 1}, "n": 1}, "requestState": state, **CONFIRMATION}
+        assert "result" in await ann.send("tools/call", reordered)
 
 
 @given(st.data())
 @settings(max_examples=examples(60), deadline=None)
 def test_a_state_with_a_changed_bit_is_refused(data: st.DataObject) -> None:
     async def run() -> None:
-        server = guarded(secret="s")
+        server = confirmation_server(secret="s")
         async with FakeClient(server) as client:
             sealed = base64.urlsafe_b64decode((await first_round(client))["requestState"] + "==")
-            place = data.draw(st.integers(0, len(sealed) * 8 - 1))
+            bit = data.draw(st.integers(0, len(sealed) * 8 - 1))
             changed = bytearray(sealed)
-            changed[place // 8] ^= 1 << place % 8
+            changed[bit // 8] ^= 1 << bit % 8
             state = base64.urlsafe_b64encode(changed).rstrip(b"=").decode()
-            reply = await client.raw("tools/call", {"name": "it", "requestState": state, **YES})
+            reply = await client.send("tools/call", {"name": "it", "requestState": state, **CONFIRMATION})
             assert reply["error"]["code"] == -32602
 
     asyncio.run(run())
 
 
-@looped
 async def test_an_expired_state_is_refused_before_the_function_runs() -> None:
     runs: list[int] = []
 
-    @tool(limits=Limits(state_time=-1.0))
+    @server_with_tool(limits=Limits(state_time=-1.0))
     async def server(ctx: Context) -> str:
         runs.append(1)
         await ctx.elicit("?", str, key="confirm")
@@ -659,15 +635,14 @@ async def test_an_expired_state_is_refused_before_the_function_runs() -> None:
 
     async with FakeClient(server) as client:
         state = (await first_round(client))["requestState"]
-        error = (await client.raw("tools/call", {"name": "it", "requestState": state}))["error"]
+        error = (await client.send("tools/call", {"name": "it", "requestState": state}))["error"]
         assert error["code"] == -32602
         assert "expired" in error["message"]
     assert runs == [1]
 
 
-@looped
 async def test_the_number_of_rounds_is_limited() -> None:
-    @tool(limits=Limits(rounds=3))
+    @server_with_tool(limits=Limits(rounds=3))
     async def server(ctx: Context) -> str:
         for number in range(10):
             await ctx.elicit(f"{number}?", str)
@@ -682,9 +657,8 @@ async def test_the_number_of_rounds_is_limited() -> None:
         assert "content" in await client.call("it")
 
 
-@looped
 async def test_the_number_of_input_requests_of_a_session_call_is_limited() -> None:
-    @tool(limits=Limits(questions=3))
+    @server_with_tool(limits=Limits(questions=3))
     async def server(ctx: Context) -> str:
         for number in range(10):
             await ctx.elicit(f"{number}?", str)
@@ -697,9 +671,8 @@ async def test_the_number_of_input_requests_of_a_session_call_is_limited() -> No
         assert len(client.input_requests) == 3
 
 
-@looped
 async def test_the_size_of_the_state_is_limited() -> None:
-    @tool(limits=Limits(state=2000))
+    @server_with_tool(limits=Limits(state=2000))
     async def server(ctx: Context, size: int) -> str:
         await ctx.once("x", lambda: "x" * size)
         await ctx.elicit("?", str)
@@ -711,87 +684,81 @@ async def test_the_size_of_the_state_is_limited() -> None:
         assert (error["code"], "limits.state" in error["message"]) == (-32603, True)
 
 
-@looped
 async def test_missing_and_invalid_answers_are_requested_again() -> None:
-    server = guarded()
+    server = confirmation_server()
     async with FakeClient(server) as client:
         first = await first_round(client)
         state = first["requestState"]
-        answers: list[Any] = [12345, {"action": "yes"}, accepted(), accepted(value="x"), {"action": "accept"}]
-        for responses in ({}, {"wrong": accepted(value=True)}, *({"confirm": answer} for answer in answers)):
-            for more in ({"requestState": state}, {}):
-                params = {"name": "it", "inputResponses": responses, **more}
-                result = (await client.raw("tools/call", params))["result"]
+        answers: list[Any] = [12345, {"action": "yes"}, accept(), accept(value="x"), {"action": "accept"}]
+        for responses in ({}, {"wrong": accept(value=True)}, *({"confirm": answer} for answer in answers)):
+            for state_params in ({"requestState": state}, {}):
+                params = {"name": "it", "inputResponses": responses, **state_params}
+                result = (await client.send("tools/call", params))["result"]
                 assert result["resultType"] == "input_required", responses
                 assert result["inputRequests"] == first["inputRequests"]
-        assert (await client.raw("tools/call", {"name": "it", "requestState": state}))["result"]["inputRequests"]
-        reply = await client.raw("tools/call", {"name": "it", "inputResponses": None})
+        assert (await client.send("tools/call", {"name": "it", "requestState": state}))["result"]["inputRequests"]
+        reply = await client.send("tools/call", {"name": "it", "inputResponses": None})
         assert reply["error"]["code"] == -32602
-        extra = {"inputResponses": {**YES["inputResponses"], "more": accepted(x=1)}, "requestState": state}
-        assert (await client.raw("tools/call", {"name": "it", **extra}))["result"]["resultType"] == "complete"
+        extra = {"inputResponses": {**CONFIRMATION["inputResponses"], "more": accept(x=1)}, "requestState": state}
+        assert (await client.send("tools/call", {"name": "it", **extra}))["result"]["resultType"] == "complete"
 
 
-@looped
 async def test_answers_for_explicit_keys_may_be_sent_with_the_first_call() -> None:
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         await ctx.elicit("A?", bool, key="confirm")
         await ctx.elicit("B?", bool)
         return "done"
 
     async with FakeClient(server) as client:
-        both = {"inputResponses": {"confirm": accepted(value=True), "elicit-1": accepted(value=True)}}
-        result = (await client.raw("tools/call", {"name": "it", **both}))["result"]
+        both = {"inputResponses": {"confirm": accept(value=True), "elicit-1": accept(value=True)}}
+        result = (await client.send("tools/call", {"name": "it", **both}))["result"]
         assert list(result["inputRequests"]) == ["elicit-1"]
 
 
-@looped
 async def test_an_answer_to_a_different_input_request_is_ignored() -> None:
-    asked: list[str] = ["A?", "B?"]
+    messages: list[str] = ["A?", "B?"]
 
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
-        await ctx.elicit(asked.pop(0), bool, key="confirm")
+        await ctx.elicit(messages.pop(0), bool, key="confirm")
         return "done"
 
     async with FakeClient(server) as client:
         state = (await first_round(client))["requestState"]
-        result = (await client.raw("tools/call", {"name": "it", "requestState": state, **YES}))["result"]
+        result = (await client.send("tools/call", {"name": "it", "requestState": state, **CONFIRMATION}))["result"]
         assert result["inputRequests"]["confirm"]["params"]["message"] == "B?"
 
 
-@looped
 async def test_sessions_ignore_request_state_and_input_responses() -> None:
-    async with FakeClient(guarded(), "2025-11-25", accept_all) as client:
-        reply = await client.request("tools/call", {"name": "it", "requestState": "x", **YES})
+    async with FakeClient(confirmation_server(), "2025-11-25", accept_all) as client:
+        reply = await client.request("tools/call", {"name": "it", "requestState": "x", **CONFIRMATION})
         assert reply["result"]["content"][0]["text"] == "state-ok"
         assert len(client.input_requests) == 1
 
 
-@looped
 async def test_each_round_has_its_own_state() -> None:
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
-        name = await ctx.elicit("Step 1: What is your name?", Who, key="step1")
+        name = await ctx.elicit("Step 1: What is your name?", Person, key="step1")
         return f"{name.name} {await ctx.elicit('Step 2: Colour?', str, key='step2')}"
 
     async with FakeClient(server) as client:
-        one = await first_round(client)
-        two = (await client.raw("tools/call", {"name": "it", "requestState": one["requestState"],
-                                             "inputResponses": {"step1": accepted(name="Ann")}}))["result"]  # fmt: skip
-        assert (list(one["inputRequests"]), list(two["inputRequests"])) == (["step1"], ["step2"])
-        assert one["requestState"] != two["requestState"]
-        end = await client.raw("tools/call", {"name": "it", "requestState": two["requestState"],
-                                            "inputResponses": {"step2": accepted(value="blue")}})  # fmt: skip
-        assert end["result"]["content"][0]["text"] == "Ann blue"
-        assert "ttlMs" not in one
+        first = await first_round(client)
+        params = {"requestState": first["requestState"], "inputResponses": {"step1": accept(name="Ann")}}
+        second = (await client.send("tools/call", {"name": "it", **params}))["result"]
+        assert (list(first["inputRequests"]), list(second["inputRequests"])) == (["step1"], ["step2"])
+        assert first["requestState"] != second["requestState"]
+        params = {"requestState": second["requestState"], "inputResponses": {"step2": accept(value="blue")}}
+        last = await client.send("tools/call", {"name": "it", **params})
+        assert last["result"]["content"][0]["text"] == "Ann blue"
+        assert "ttlMs" not in first
 
 
 # -- URL elicitation
 
 
 @pytest.mark.parametrize("revision", URL_REVISIONS)
-@looped
 async def test_elicit_url_returns_true_when_the_user_accepts(revision: str) -> None:
     server = Server("s")
 
@@ -804,41 +771,38 @@ async def test_elicit_url_returns_true_when_the_user_accepts(revision: str) -> N
     async with FakeClient(server, revision, accept_all) as client:
         assert await client.text("it") == "True"
         params = {"message": "Sign in", "mode": "url", "url": "https://example.test/in"}
-        done = []
+        completed = []
         if revision == "2025-11-25":
             params["elicitationId"] = "id-1"
-            done = [{"elicitationId": "id-1"}]
+            completed = [{"elicitationId": "id-1"}]
         assert client.input_requests == [{"method": "elicitation/create", "params": params}]
-        assert [note["params"] for note in client.sent] == done
+        assert [note["params"] for note in client.notifications] == completed
         assert not server.elicitation_complete("id-1")
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
 async def test_url_elicitation_required_is_reported_as_the_revision_defines_it(revision: str) -> None:
     signed_in: list[int] = []
     server = Server("s")
 
     @server.tool
     async def it(ctx: Context) -> str:
-        if not signed_in:
-            raise URLElicitationRequired("Sign in first.", "https://example.test/in", elicitation_id="e")
-        return "in"
+        return await require_sign_in()
 
     @server.tool
-    async def bare(n: int = 1) -> str:
-        return await it_is()
+    async def with_an_argument(n: int = 1) -> str:
+        return await require_sign_in()
 
     @server.tool
-    async def direct() -> str:
-        return await it_is()
+    async def without_arguments() -> str:
+        return await require_sign_in()
 
     part = Server("part")
     server.include(part)
 
     @server.resource("plain:x")
     @part.resource("part:x")
-    async def it_is() -> str:
+    async def require_sign_in() -> str:
         if not signed_in:
             raise URLElicitationRequired("Sign in first.", "https://example.test/in", elicitation_id="e")
         return "in"
@@ -849,23 +813,32 @@ async def test_url_elicitation_required_is_reported_as_the_revision_defines_it(r
 
     async with FakeClient(server, revision, answer) as client:
         reply = await client.request("tools/call", {"name": "it"})
-        reported = {"mode": "url", "message": "Sign in first.", "url": "https://example.test/in", "elicitationId": "e"}
+        elicitation = {
+            "mode": "url",
+            "message": "Sign in first.",
+            "url": "https://example.test/in",
+            "elicitationId": "e",
+        }
         if revision == "2025-11-25":
-            assert reply["error"] == {"code": -32042, "message": "Sign in first.", "data": {"elicitations": [reported]}}
+            assert reply["error"] == {
+                "code": -32042,
+                "message": "Sign in first.",
+                "data": {"elicitations": [elicitation]},
+            }
             assert server.elicitation_complete("e")
-            await client.wire.notice()
-            assert [note["params"] for note in client.sent] == [{"elicitationId": "e"}]
+            await client.wire.wait_for_notifications()
+            assert [note["params"] for note in client.notifications] == [{"elicitationId": "e"}]
         elif revision == STATELESS:
             assert reply["result"]["content"][0]["text"] == "in"
-            del reported["elicitationId"]
-            assert [input_request["params"] for input_request in client.input_requests] == [reported]
+            del elicitation["elicitationId"]
+            assert [input_request["params"] for input_request in client.input_requests] == [elicitation]
         else:
             assert f"which {revision} does not have" in reply["result"]["content"][0]["text"]
-        for name in ("bare", "direct"):  # functions without a context take a shorter path
+        for name in ("with_an_argument", "without_arguments"):  # functions without a context take a shorter code path
             signed_in.clear()
             reply = await client.request("tools/call", {"name": name})
             if revision == "2025-11-25":
-                assert reply["error"]["data"] == {"elicitations": [reported]}
+                assert reply["error"]["data"] == {"elicitations": [elicitation]}
             elif revision == STATELESS:
                 assert reply["result"]["content"][0]["text"] == "in"
             else:
@@ -879,11 +852,10 @@ async def test_url_elicitation_required_is_reported_as_the_revision_defines_it(r
                 assert reply["error"]["code"] == (-32042 if revision == "2025-11-25" else -32603)
 
 
-@looped
 async def test_a_required_url_elicitation_is_sent_again_until_it_is_declined() -> None:
     actions = ["accept", "accept", "decline"]
 
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         raise URLElicitationRequired("Sign in.", "https://example.test/in")
 
@@ -893,8 +865,8 @@ async def test_a_required_url_elicitation_is_sent_again_until_it_is_declined() -
     async with FakeClient(server, STATELESS, capabilities={"elicitation": {}}) as client:
         assert (await client.call("it"))["code"] == -32021
     async with FakeClient(server, "2025-11-25") as client:
-        reported = [(await client.call("it"))["data"]["elicitations"][0]["elicitationId"] for _ in "ab"]
-        assert reported[0] != reported[1]
+        ids = [(await client.call("it"))["data"]["elicitations"][0]["elicitationId"] for _ in "ab"]
+        assert ids[0] != ids[1]
 
 
 # -- sampling
@@ -907,7 +879,7 @@ def test_sample_refuses_tool_uses_without_matching_results() -> None:
     uses = t.SamplingMessage(role="assistant", content=[use])
     answers = t.SamplingMessage(role="user", content=[result])
     Sample([question, uses, answers], tools=[])
-    for wrong in (
+    for messages in (
         [question, uses],
         [question, uses, question],
         [question, answers],
@@ -917,15 +889,14 @@ def test_sample_refuses_tool_uses_without_matching_results() -> None:
         [],
     ):
         with pytest.raises(ValueError, match=r"message|tool"):
-            Sample(wrong)
+            Sample(messages)
     with pytest.raises(ValueError, match="max_tokens"):
         Sample("?", max_tokens=0)
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
 async def test_sampling_messages_are_encoded_for_the_revision(revision: str) -> None:
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         blocks = [t.TextContent(text="a"), t.ImageContent(data=b"b", mime_type="image/png")]
         await ctx.sample(["one", t.SamplingMessage(role="user", content=blocks)], model_preferences="small")
@@ -940,13 +911,12 @@ async def test_sampling_messages_are_encoded_for_the_revision(revision: str) -> 
             else message["content"]["type"]
             for message in params["messages"]
         ]
-        assert kinds == (["text", ["text", "image"]] if revision in URL_REVISIONS else ["text", "text", "image"])
+        assert kinds == (["text", ["text", "image"]] if revision in LIST_REVISIONS else ["text", "text", "image"])
         assert params["modelPreferences"] == {"hints": [{"name": "small"}]}
 
 
-@looped
 async def test_audio_in_sampling_fails_in_2024_11_05() -> None:
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         await ctx.sample(t.AudioContent(data=b"b", mime_type="audio/wav"))
         return "done"
@@ -958,9 +928,8 @@ async def test_audio_in_sampling_fails_in_2024_11_05() -> None:
 
 
 @pytest.mark.parametrize("answer", [{"roots": [{"uri": "https://x"}]}, {"roots": 1}, {}])
-@looped
 async def test_invalid_roots_fail_the_call_or_are_requested_again(answer: Any) -> None:
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         return str(await ctx.roots())
 
@@ -974,11 +943,10 @@ async def test_invalid_roots_fail_the_call_or_are_requested_again(answer: Any) -
 # -- waiting in a session
 
 
-@looped
 async def test_a_lost_connection_cancels_the_call_and_its_input_requests() -> None:
     ended: list[str] = []
 
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         try:
             await ctx.ask(a=Roots(), b=Elicit("?", str))
@@ -989,72 +957,68 @@ async def test_a_lost_connection_cancels_the_call_and_its_input_requests() -> No
     client = FakeClient(server, "2025-11-25")
     async with client:
         before = asyncio.all_tasks()
-        client.wire.put("tools/call", {"name": "it"})
-        await client.wire.notice(2)
+        client.wire.send_request("tools/call", {"name": "it"})
+        await client.wire.wait_for_notifications(2)
         assert len(client.wire.stream.peer._awaited) == 2
     assert ended == ["ended"]
     assert client.wire.stream.peer._awaited == {}
     assert asyncio.all_tasks() <= before
 
 
-@looped
 async def test_end_of_input_during_an_input_request_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         return str(await ctx.elicit("?", str))
 
     async with FakeClient(server, "2025-11-25") as client:
-        id = client.wire.put("tools/call", {"name": "it"})
-        await client.wire.notice(1)
+        id = client.wire.send_request("tools/call", {"name": "it"})
+        await client.wire.wait_for_notifications(1)
         client.wire.stream.eof_received()
         await client.wire.stream.ended
         assert client.wire.answers[int, id]["result"]["isError"] is True
     assert not caplog.records
 
 
-@looped
 async def test_cancelling_a_call_cancels_its_input_requests() -> None:
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         await ctx.ask(a=Roots(), b=Elicit("?", str))
         return ""
 
     async with FakeClient(server, "2025-11-25") as client:
         before = asyncio.all_tasks()
-        id = client.wire.put("tools/call", {"name": "it"})
-        input_requests = list(await client.wire.notice(2))
+        id = client.wire.send_request("tools/call", {"name": "it"})
+        input_requests = list(await client.wire.wait_for_notifications(2))
         client.wire.notify("notifications/cancelled", {"requestId": id})
-        await client.wire.notice(4)
-        gone = [note["params"]["requestId"] for note in client.sent]
-        assert sorted(gone) == sorted(input_request["id"] for input_request in input_requests)
+        await client.wire.wait_for_notifications(4)
+        cancelled_ids = [note["params"]["requestId"] for note in client.notifications]
+        assert sorted(cancelled_ids) == sorted(input_request["id"] for input_request in input_requests)
         assert client.wire.stream.peer._awaited == {}
         while asyncio.all_tasks() - before:
             await asyncio.sleep(0)
 
 
-@looped
-async def test_cancelling_a_call_as_it_sends_input_requests_leaves_no_tasks() -> None:
-    @tool()
+async def test_cancelling_a_call_before_it_sends_input_requests_leaves_no_tasks_or_warnings() -> None:
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         await ctx.ask(a=Roots(), b=Elicit("?", str))
         return ""
 
     async with FakeClient(server, "2025-11-25") as client:
         before = asyncio.all_tasks()
-        with warnings.catch_warnings(record=True) as warned:
+        with warnings.catch_warnings(record=True) as caught_warnings:
             warnings.simplefilter("always")
             for _ in range(3):
-                id = client.wire.put("tools/call", {"name": "it"})
+                id = client.wire.send_request("tools/call", {"name": "it"})
                 client.wire.notify("notifications/cancelled", {"requestId": id})
                 while asyncio.all_tasks() - before:
                     await asyncio.sleep(0)
             gc.collect()
-        assert [str(one.message) for one in warned] == []
+        assert [str(warning.message) for warning in caught_warnings] == []
         assert client.wire.stream.peer._awaited == {}
         assert (await client.wire.ask("ping"))["result"] == {}
 
 
-@looped
 async def test_the_timeout_of_a_handler_is_paused_while_it_waits_for_input() -> None:
     server = Server("s")
 
@@ -1072,37 +1036,34 @@ async def test_the_timeout_of_a_handler_is_paused_while_it_waits_for_input() -> 
         await asyncio.sleep(10)
         return "never"
 
-    async with FakeClient(server, "2025-11-25") as client:
-        id = client.wire.put("tools/call", {"name": "it"})
+    async with FakeClient(server, "2025-11-25", accept_all) as client:
+        id = client.wire.send_request("tools/call", {"name": "it"})
         for number in range(3):
-            await client.wire.notice(max(number + 1, 2))
-            await asyncio.sleep(0.1)  # longer than the handler may take
-            input_request = client.wire.notices[number]
-            client.wire.stream.data_received(
-                json.dumps({"jsonrpc": "2.0", "id": input_request["id"], "result": ROOTS}).encode() + b"\n"
-            )
+            await client.wire.wait_for_notifications(max(number + 1, 2))
+            await asyncio.sleep(0.1)  # longer than the timeout of the tool
+            client.answer_in_session(client.wire.notifications[number])
         assert (await client.wire.answer(id))["result"]["content"][0]["text"] == "done"
     async with FakeClient(server, "2025-11-25", accept_all) as client:
         assert "took longer than 0.05 s" in (await client.call("slow"))["content"][0]["text"]
 
 
-@looped
 async def test_a_call_fails_if_the_client_does_not_answer_in_time() -> None:
-    @tool(limits=Limits(answer_time=0.02))
+    @server_with_tool(limits=Limits(answer_time=0.02))
     async def server(ctx: Context) -> str:
         await ctx.roots()
         return ""
 
     async with FakeClient(server, "2025-11-25") as client:
-        reply = await client.raw("tools/call", {"name": "it"})
+        reply = await client.send("tools/call", {"name": "it"})
         assert "did not answer" in reply["result"]["content"][0]["text"]
         assert client.wire.stream.peer._awaited == {}
 
 
-class ClosedChannel:
-    """A channel that refuses requests, which no transport of the handshake era does."""
+class OneWayChannel:
+    """A channel that carries no requests to the client, unlike the transports of the handshake era."""
 
-    multiplexed = True
+    def __init__(self, multiplexed: bool) -> None:
+        self.multiplexed = multiplexed
 
     def send(self, request: Any, message: bytes) -> bool:
         return True
@@ -1111,24 +1072,23 @@ class ClosedChannel:
         return None
 
 
-@looped
 async def test_input_requests_on_a_channel_without_requests_fail_in_sessions() -> None:
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         await ctx.roots()
         return ""
 
-    request = opened(server, "tools/call", {"name": "it"}, "2025-11-25", channel=ClosedChannel())
+    request = make_request(server, "tools/call", {"name": "it"}, "2025-11-25", channel=OneWayChannel(multiplexed=True))
     request.caller = msgspec.structs.replace(
-        request.caller, capabilities=msgspec.convert(EVERYTHING, t.ClientCapabilities)
+        request.caller, capabilities=msgspec.convert(ALL_CAPABILITIES, t.ClientCapabilities)
     )
     result = await server.handlers["tools/call"](request)
     assert "does not carry requests" in result.content[0].text
-    stateless = opened(
+    stateless = make_request(
         server,
         "tools/call",
-        {"name": "it", "_meta": {f"{META}clientCapabilities": EVERYTHING}},
-        channel=ClosedChannel(),
+        {"name": "it", "_meta": {f"{META}clientCapabilities": ALL_CAPABILITIES}},
+        channel=OneWayChannel(multiplexed=True),
     )
     with pytest.raises(InputNeeded):
         await server.handlers["tools/call"](stateless)
@@ -1138,40 +1098,34 @@ async def test_input_requests_on_a_channel_without_requests_fail_in_sessions() -
 
 
 @pytest.mark.parametrize("revision", FORM_REVISIONS)
-@looped
-async def test_replay_runs_again_in_every_revision(revision: str) -> None:
+async def test_replay_runs_the_handler_again_after_each_input_request_in_every_revision(revision: str) -> None:
     runs: list[int] = []
 
-    @tool(replay=True)
+    @server_with_tool(replay=True)
     async def server(ctx: Context) -> str:
         runs.append(1)
-        kept = await ctx.once("x", lambda: len(runs))
-        got = await ctx.ask(a=Elicit("A?", str), b=Roots())
+        value = await ctx.once("x", lambda: len(runs))
+        answers = await ctx.ask(a=Elicit("A?", str), b=Roots())
         name = await ctx.elicit("B?", str)
         try:
             await ctx.sample("?")
         except Declined:
-            return f"{kept} {got['a']} {name} declined"
-        return f"{kept} {got['a']} {name} sampled"
+            return f"{value} {answers['a']} {name} declined"
+        return f"{value} {answers['a']} {name} sampled"
 
     def answer(input_request: Any) -> Any:
         if input_request["method"] == "sampling/createMessage" and revision != STATELESS:
-            raise Rejected(-1)
+            raise ErrorResponse(-1)
         return accept_all(input_request)
 
     async with FakeClient(server, revision, answer) as client:
-        word = "sampled" if revision == STATELESS else "declined"
-        assert await client.text("it") == f"1 Ann Ann {word}"
+        outcome = "sampled" if revision == STATELESS else "declined"
+        assert await client.text("it") == f"1 Ann Ann {outcome}"
         assert len(runs) == 4
         assert len(client.input_requests) == 4
 
 
-@looped
 async def test_dependencies_are_closed_when_a_run_ends_with_an_input_request() -> None:
-    from typing import Annotated
-
-    from wharfinger import Depends
-
     events: list[str] = []
 
     @asynccontextmanager
@@ -1182,7 +1136,7 @@ async def test_dependencies_are_closed_when_a_run_ends_with_an_input_request() -
         finally:
             events.append("closed")
 
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context, db: Annotated[str, Depends(database)]) -> str:
         return f"{db} {await ctx.elicit('?', str)}"
 
@@ -1193,11 +1147,10 @@ async def test_dependencies_are_closed_when_a_run_ends_with_an_input_request() -
 
 @pytest.mark.parametrize("revision", FORM_REVISIONS)
 @pytest.mark.parametrize("replay", [False, True])
-@looped
 async def test_tools_of_an_included_server_send_input_requests(revision: str, replay: bool) -> None:
     runs: list[int] = []
 
-    @tool()
+    @server_with_tool()
     async def part(ctx: Context) -> str:
         runs.append(1)
         return str(await ctx.elicit("?", str)) + str(await ctx.elicit("!", str))
@@ -1221,33 +1174,32 @@ JSON = st.recursive(
 @given(JSON, JSON, st.lists(JSON, max_size=3), st.text(max_size=5), st.text(max_size=5))
 @settings(max_examples=examples(60), deadline=None)
 def test_a_state_restores_all_values_and_is_valid_only_for_its_principal(
-    argument: Any, other: Any, kept: list[Any], principal: str, stranger: str
+    argument: Any, other_argument: Any, values: list[Any], principal: str, other_principal: str
 ) -> None:
     runs: list[list[Any]] = []
 
-    @tool(secret="s", limits=Limits(state=10**6))
+    @server_with_tool(secret="s", limits=Limits(state=10**6))
     async def server(ctx: Context, x: Any) -> str:
-        mine = [await ctx.once(str(number), lambda value=value: value) for number, value in enumerate(kept)]
-        first = await ctx.elicit("A?", str)
-        runs.append([*mine, first])
+        restored = [await ctx.once(str(number), lambda value=value: value) for number, value in enumerate(values)]
+        runs.append([*restored, await ctx.elicit("A?", str)])
         await ctx.elicit("B?", str)
         return "done"
 
     async def run() -> None:
         async with FakeClient(server, STATELESS, accept_all, principal=principal) as client:
             assert await client.text("it", x=argument) == "done"
-            assert runs == [[*kept, "Ann"]] * 2
+            assert runs == [[*values, "Ann"]] * 2
             state = (await first_round(client, x=argument))["requestState"]
-        for who, x in ((stranger, argument), (principal, other)):
-            same = who == principal and json.dumps(x, sort_keys=True) == json.dumps(argument, sort_keys=True)
-            async with FakeClient(server, principal=who) as client:
-                reply = await client.raw("tools/call", {"name": "it", "arguments": {"x": x}, "requestState": state})
+        for subject, x in ((other_principal, argument), (principal, other_argument)):
+            same = subject == principal and json.dumps(x, sort_keys=True) == json.dumps(argument, sort_keys=True)
+            async with FakeClient(server, principal=subject) as client:
+                reply = await client.send("tools/call", {"name": "it", "arguments": {"x": x}, "requestState": state})
                 assert ("result" in reply) == same
 
     asyncio.run(run())
 
 
-# -- limits and refusals
+# -- limits and invalid arguments
 
 
 def test_invalid_urls_and_max_tokens_of_zero_are_refused() -> None:
@@ -1283,41 +1235,39 @@ def test_sample_names_the_tool_results_that_do_not_match() -> None:
 
 
 @pytest.mark.parametrize("revision", FORM_REVISIONS)
-@looped
 async def test_an_answer_with_an_unknown_action_is_refused_or_requested_again(revision: str) -> None:
     actions = ["perhaps", "accept"]
 
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         return await ctx.elicit("?", str)
 
     async with FakeClient(
         server, revision, lambda input_request: {"action": actions.pop(0), "content": {"value": "x"}}
     ) as client:
-        said = await client.text("it")
-    if revision == STATELESS:  # the input is requested again
-        assert (said, len(client.input_requests)) == ("x", 2)
+        text = await client.text("it")
+    if revision == STATELESS:
+        assert (text, len(client.input_requests)) == ("x", 2)
     else:
-        assert "action: must be one of accept, decline, cancel" in said
+        assert "action: must be one of accept, decline, cancel" in text
 
 
 class Model(pydantic.BaseModel):
     full_name: str
 
 
-@looped
 async def test_once_restores_pydantic_models_and_returns_other_values_as_json() -> None:
     seen: list[Any] = []
 
     def model() -> Model:
         return Model(full_name="Ann")
 
-    def odd() -> Callable[[], int]:
+    def unchecked() -> Callable[[], int]:
         return {"a": [1]}  # type: ignore[return-value]
 
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
-        seen.append([await ctx.once("a", model), await ctx.once("b", odd), await ctx.once("c", lambda: [1, "x"])])
+        seen.append([await ctx.once("a", model), await ctx.once("b", unchecked), await ctx.once("c", lambda: [1, "x"])])
         await ctx.elicit("?", str)
         return ""
 
@@ -1326,7 +1276,6 @@ async def test_once_restores_pydantic_models_and_returns_other_values_as_json() 
     assert seen == [[Model(full_name="Ann"), {"a": [1]}, [1, "x"]]] * 2
 
 
-@looped
 async def test_pending_url_elicitations_are_limited_and_the_oldest_is_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -1347,53 +1296,35 @@ async def test_pending_url_elicitations_are_limited_and_the_oldest_is_dropped(
     assert server.services.open_urls == {}
 
 
-class AcceptingChannel:
-    """A channel that counts requests and returns no answer."""
-
-    multiplexed = False
-
-    def __init__(self) -> None:
-        self.taken = 0
-
-    def send(self, request: Any, message: bytes) -> bool:
-        return True
-
-    def ask(self, request: Any, method: str, params: Any) -> Any:
-        self.taken += 1
-        return None
-
-
-@looped
 async def test_replay_fails_on_a_channel_that_carries_no_requests() -> None:
-    @tool(replay=True)
+    @server_with_tool(replay=True)
     async def server(ctx: Context) -> str:
         return await ctx.elicit("?", str)
 
-    request = opened(server, "tools/call", {"name": "it"}, "2025-11-25", channel=AcceptingChannel())
+    request = make_request(server, "tools/call", {"name": "it"}, "2025-11-25", channel=OneWayChannel(multiplexed=False))
     request.caller = msgspec.structs.replace(
-        request.caller, capabilities=msgspec.convert(EVERYTHING, t.ClientCapabilities)
+        request.caller, capabilities=msgspec.convert(ALL_CAPABILITIES, t.ClientCapabilities)
     )
     with pytest.raises(NoAnswer, match="its connection does not carry requests"):
         await server.handlers["tools/call"](request)
 
 
-@looped
-async def test_a_replayed_run_receives_errors_and_refusals() -> None:
-    @tool(replay=True)
+async def test_a_replayed_run_raises_the_errors_of_earlier_input_requests() -> None:
+    @server_with_tool(replay=True)
     async def server(ctx: Context) -> str:
-        said = []
+        outcomes = []
         for number in range(3):
             try:
-                said.append(await ctx.elicit(f"{number}?", str))
+                outcomes.append(await ctx.elicit(f"{number}?", str))
             except NoAnswer as error:
-                said.append(f"{type(error).__name__}: {error}")
-        return "; ".join(said)
+                outcomes.append(f"{type(error).__name__}: {error}")
+        return "; ".join(outcomes)
 
     def answer(input_request: Any) -> Any:
         number = input_request["params"]["message"][0]
         if number == "0":
-            raise Rejected(-32603, "broken")
-        return {"action": "decline"} if number == "1" else accepted(value="x")
+            raise ErrorResponse(-32603, "broken")
+        return {"action": "decline"} if number == "1" else accept(value="x")
 
     async with FakeClient(server, "2025-11-25", answer) as client:
         assert await client.text("it") == (
@@ -1402,11 +1333,10 @@ async def test_a_replayed_run_receives_errors_and_refusals() -> None:
         assert len(client.input_requests) == 3
 
 
-@looped
-async def test_keys_of_input_requests_are_unique() -> None:
+async def test_repeated_keys_are_made_unique() -> None:
     seen: list[str] = []
 
-    @tool()
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         for key in ("form-2", None, None, "a", "a", "a-2", "a-2", "a"):
             await ctx.elicit("?", str, key=key)
@@ -1414,7 +1344,7 @@ async def test_keys_of_input_requests_are_unique() -> None:
 
     def answer(input_request: Any) -> Any:
         seen.append(input_request["key"])
-        return accepted(value="x")
+        return accept(value="x")
 
     async with FakeClient(server, STATELESS, answer) as client:
         assert await client.text("it") == "done"
@@ -1422,26 +1352,24 @@ async def test_keys_of_input_requests_are_unique() -> None:
     assert seen[0] == "form-2" and seen[3] == "a" and seen[4] == "a-2"
 
 
-@looped
 async def test_a_state_of_exactly_the_limit_is_accepted_and_one_character_more_fails() -> None:
-    async def asked(limit: int) -> Any:
-        @tool(limits=Limits(state=limit))
+    async def call_with_limit(limit: int) -> Any:
+        @server_with_tool(limits=Limits(state=limit))
         async def server(ctx: Context) -> str:
             await ctx.once("x", lambda: "x" * 500)
             return await ctx.elicit("?", str)
 
         async with FakeClient(server, STATELESS, accept_all) as client:
-            return await client.raw("tools/call", {"name": "it", "arguments": {}})
+            return await client.send("tools/call", {"name": "it", "arguments": {}})
 
-    size = len((await asked(100_000))["result"]["requestState"])
-    assert len((await asked(size))["result"]["requestState"]) == size
-    refused = (await asked(size - 1))["error"]
-    assert f"longer than {size - 1} characters (limits.state)" in refused["message"]
+    size = len((await call_with_limit(100_000))["result"]["requestState"])
+    assert len((await call_with_limit(size))["result"]["requestState"]) == size
+    error = (await call_with_limit(size - 1))["error"]
+    assert f"longer than {size - 1} characters (limits.state)" in error["message"]
 
 
-@looped
-async def test_logs_are_sent_once_although_replayed_code_is_skipped() -> None:
-    @tool()
+async def test_logs_are_sent_once_if_a_later_run_skips_a_function_of_once() -> None:
+    @server_with_tool()
     async def server(ctx: Context) -> str:
         def work() -> int:
             ctx.info("in once")
@@ -1463,5 +1391,5 @@ async def test_logs_are_sent_once_although_replayed_code_is_skipped() -> None:
             "tools/call", {"name": "it", "arguments": {}, "_meta": {f"{META}logLevel": "debug"}}
         )
         assert result["result"]["content"][0]["text"] == "done"
-        said = [note["params"]["data"] for note in client.sent if note["method"] == "notifications/message"]
-        assert said == ["before", "in once", "still in once", "between", "after one", "after two"]
+        logs = [note["params"]["data"] for note in client.notifications if note["method"] == "notifications/message"]
+        assert logs == ["before", "in once", "still in once", "between", "after one", "after two"]

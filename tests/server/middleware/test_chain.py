@@ -1,4 +1,4 @@
-"""Middleware around methods: its order, features registered later, and no cost without it."""
+"""Middleware: order, methods, features registered later, and errors at registration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.server.driving import ALL, ERAS, Wire, ask, hello, looped, opened
+from tests.server.driving import ALL, ERAS, Wire, ask, initialize_params, make_request
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, PermissionDenied, ToolError
 from wharfinger.server.app import Server
@@ -18,7 +18,7 @@ from wharfinger.server.middleware.chain import Call, Next, Result, transparent
 
 
 def record_calls(server: Server, *methods: str, name: str = "hook") -> list[str]:
-    """Add middleware, and return the list in which it records its calls."""
+    """Add middleware that records its calls in the returned list."""
     seen: list[str] = []
 
     async def hook(call: Call, next: Next) -> Result:
@@ -48,7 +48,6 @@ def make_server() -> Server:
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
 async def test_middleware_wraps_every_request(revision: str) -> None:
     server = make_server()
     seen = record_calls(server)
@@ -64,16 +63,15 @@ async def test_middleware_wraps_every_request(revision: str) -> None:
         }.items():
             assert "result" in await wire.ask(method, params)
             assert seen[-1] == f"{method} hook"
-        assert len(seen) == 6 if stateless else 7
+        assert len(seen) == (6 if stateless else 7)
         assert stateless or seen[0] == "initialize hook"
 
 
-@looped
 async def test_the_first_middleware_is_outermost() -> None:
     server = make_server()
     order: list[str] = []
 
-    def named(name: str) -> Any:
+    def recording_middleware(name: str) -> Any:
         async def hook(call: Call, next: Next) -> Result:
             order.append(f"> {name}")
             result = await next(call)
@@ -83,7 +81,7 @@ async def test_the_first_middleware_is_outermost() -> None:
         return hook
 
     for name in "abc":
-        server.add_middleware(named(name), *(["tools/call"] if name == "b" else []))
+        server.add_middleware(recording_middleware(name), *(["tools/call"] if name == "b" else []))
     await ask(server, "tools/call", {"name": "shout", "arguments": {"text": ""}})
     assert order == ["> a", "> b", "> c", "< c", "< b", "< a"]
     order.clear()
@@ -91,7 +89,6 @@ async def test_the_first_middleware_is_outermost() -> None:
     assert order == ["> a", "> c", "< c", "< a"]
 
 
-@looped
 async def test_middleware_for_some_methods_does_not_affect_others() -> None:
     server = make_server()
     before = dict(server.handlers)
@@ -107,7 +104,6 @@ async def test_middleware_for_some_methods_does_not_affect_others() -> None:
     assert not server.methods.has_middleware("prompts/list")
 
 
-@looped
 async def test_middleware_also_applies_to_features_registered_later() -> None:
     server = Server("s")
     seen = record_calls(server)
@@ -123,7 +119,6 @@ def test_without_middleware_handlers_are_not_wrapped() -> None:
 
 
 @pytest.mark.parametrize("revision", ERAS)
-@looped
 async def test_middleware_may_change_the_request_and_the_result(revision: str) -> None:
     server = make_server()
 
@@ -137,8 +132,7 @@ async def test_middleware_may_change_the_request_and_the_result(revision: str) -
     assert [block["text"] for block in answer["result"]["content"]] == ["CHANGED", "added"]
 
 
-@looped
-async def test_middleware_may_answer_by_itself_or_refuse() -> None:
+async def test_middleware_may_return_its_own_result_or_raise_an_error() -> None:
     server = make_server()
 
     @server.middleware("resources/read")
@@ -154,8 +148,7 @@ async def test_middleware_may_answer_by_itself_or_refuse() -> None:
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
-async def test_a_tool_error_of_middleware_is_a_failed_result(revision: str) -> None:
+async def test_a_tool_error_raised_in_middleware_is_a_result_with_is_error(revision: str) -> None:
     server = make_server()
 
     @server.middleware("tools/call")
@@ -168,8 +161,7 @@ async def test_a_tool_error_of_middleware_is_a_failed_result(revision: str) -> N
     assert answer["result"]["content"][0]["text"] == "The office is closed."
 
 
-@looped
-async def test_middleware_sees_the_caller_and_the_encoded_pages_of_a_list() -> None:
+async def test_middleware_receives_the_caller_and_the_encoded_page_of_a_list() -> None:
     server = make_server()
     seen: list[Any] = []
 
@@ -183,8 +175,7 @@ async def test_middleware_sees_the_caller_and_the_encoded_pages_of_a_list() -> N
     assert seen == [("mary", msgspec.Raw)]
 
 
-@looped
-async def test_a_resource_that_middleware_forbids_cannot_be_found_in_another_way() -> None:
+async def test_a_resource_that_middleware_forbids_cannot_be_read_by_a_tool_or_subscribed_to() -> None:
     server = make_server()
 
     @server.tool
@@ -209,7 +200,18 @@ async def test_a_resource_that_middleware_forbids_cannot_be_found_in_another_way
     await server.close()
 
 
-@looped
+def test_a_function_and_methods_may_be_given_together() -> None:
+    server = Server("s")
+    server.tools.add(lambda: "x", name="x")
+
+    async def around(call: Call, next: Next) -> Any:
+        return await next(call)
+
+    assert server.middleware(around, "tools/call") is around  # type: ignore[call-overload]
+    assert server.methods.has_middleware("tools/call")
+    assert not server.methods.has_middleware("tools/list")
+
+
 async def test_notifications_do_not_pass_through_middleware() -> None:
     server = make_server()
     seen = record_calls(server)
@@ -218,8 +220,7 @@ async def test_notifications_do_not_pass_through_middleware() -> None:
     assert seen == ["initialize hook", "ping hook"]
 
 
-@looped
-async def test_middleware_may_refuse_initialize() -> None:
+async def test_an_error_raised_in_middleware_fails_initialize() -> None:
     server = make_server()
 
     @server.middleware("initialize")
@@ -227,12 +228,11 @@ async def test_middleware_may_refuse_initialize() -> None:
         raise InvalidArgument("closed on Sundays")
 
     wire = Wire(server, "2025-11-25")
-    answer = await wire.ask("initialize", hello("2025-11-25"))
+    answer = await wire.ask("initialize", initialize_params("2025-11-25"))
     assert answer["error"]["message"] == "closed on Sundays"
     wire.stream.connection_lost(None)
 
 
-@looped
 async def test_a_cancellation_reaches_middleware_and_handler() -> None:
     server = Server("s")
     begun = asyncio.Event()
@@ -251,7 +251,7 @@ async def test_a_cancellation_reaches_middleware_and_handler() -> None:
             seen.append("cancelled")
             raise
 
-    request = opened(server, "tools/call", {"name": "forever"})
+    request = make_request(server, "tools/call", {"name": "forever"})
     task = asyncio.ensure_future(server.handlers["tools/call"](request))
     await begun.wait()
     task.cancel()
@@ -259,21 +259,21 @@ async def test_a_cancellation_reaches_middleware_and_handler() -> None:
     assert seen == ["cancelled"]
 
 
-def test_objects_and_partials_are_middleware_and_decorators_return_the_function() -> None:
+def test_callable_objects_and_partials_may_be_middleware_and_the_decorator_returns_the_function() -> None:
     server = Server("s")
 
     class Middleware:
         async def __call__(self, call: Call, next: Next) -> Result:
             return await next(call)
 
-    async def three(word: str, call: Call, next: Next) -> Result:
+    async def with_word(word: str, call: Call, next: Next) -> Result:
         return await next(call)
 
     async def function(call: Call, next: Next) -> Result:
         return await next(call)
 
     server.add_middleware(Middleware())
-    server.add_middleware(functools.partial(three, "word"))
+    server.add_middleware(functools.partial(with_word, "word"))
     assert server.middleware(function) is function
     assert server.middleware("ping")(function) is function
 
@@ -309,12 +309,11 @@ def test_middleware_with_too_few_parameters_is_refused_at_registration() -> None
         register(alone)
 
 
-@looped
 async def test_outermost_middleware_runs_first_in_any_order_of_registration() -> None:
     server = make_server()
     seen: list[str] = []
 
-    def named(name: str) -> Any:
+    def recording_middleware(name: str) -> Any:
         async def hook(call: Call, next: Next) -> Result:
             seen.append(name)
             return await next(call)
@@ -322,39 +321,35 @@ async def test_outermost_middleware_runs_first_in_any_order_of_registration() ->
         return hook
 
     for name in "ab":
-        server.add_middleware(named(name))
-    server.methods.add_middleware(named("first"), outermost=True)
+        server.add_middleware(recording_middleware(name))
+    server.methods.add_middleware(recording_middleware("first"), outermost=True)
     await ask(server, "tools/list")
     assert seen == ["first", "a", "b"]
 
 
-def test_pass_through_middleware_does_not_load_stored_blobs() -> None:
-    async def passes(call: Call, next: Next) -> Result:
+async def test_stored_blobs_pass_only_transparent_middleware_without_being_loaded() -> None:
+    async def hook(call: Call, next: Next) -> Result:
         return await next(call)
 
-    for hook, takes in ((passes, False), (transparent(functools.partial(passes)), True)):
+    for middleware, lazy in ((hook, False), (transparent(functools.partial(hook)), True)):
         server = make_server()
-        server.add_middleware(hook)
-        assert server.methods.may_differ("tools/list") is not takes
-        request = opened(server, "resources/read", {"uri": "a:b"})
+        server.add_middleware(middleware)
+        assert server.methods.may_differ("tools/list") is not lazy
+        request = make_request(server, "resources/read", {"uri": "a:b"})
         request.accepts_lazy_blobs = True
-        asyncio.run(serve(server, request))
-        assert request.accepts_lazy_blobs is takes
-
-
-async def serve(server: Server, request: Any) -> None:
-    await server.handlers["resources/read"](request)
+        await server.handlers["resources/read"](request)
+        assert request.accepts_lazy_blobs is lazy
 
 
 def test_a_method_without_middleware_has_no_wrapper() -> None:
     server = make_server()
-    methods, bare = server.methods, server.handlers["tools/call"]
+    methods, handler = server.methods, server.handlers["tools/call"]
     assert not methods.has_middleware("tools/call")
     record_calls(server, "tools/list")
-    assert server.handlers["tools/call"] is bare
+    assert server.handlers["tools/call"] is handler
     assert methods.has_middleware("tools/list") and not methods.has_middleware("tools/call")
     assert methods.may_differ("tools/list") and not methods.may_differ("tools/call")
     record_calls(server, "tools/call")
-    assert server.handlers["tools/call"] is not bare
-    methods.set("tools/call", bare)
-    assert server.handlers["tools/call"] is not bare
+    assert server.handlers["tools/call"] is not handler
+    methods.set("tools/call", handler)
+    assert server.handlers["tools/call"] is not handler

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.driving import ERAS, ask, looped
+from tests.server.driving import ERAS, ask
 from wharfinger import PermissionDenied, Server, ToolError
 from wharfinger.server.middleware.development import debug_errors
 
@@ -31,7 +31,6 @@ async def call_breaks(server: Server, how: str, revision: str) -> Any:
 
 
 @pytest.mark.parametrize("revision", ERAS)
-@looped
 async def test_without_the_middleware_only_a_reference_is_sent(revision: str) -> None:
     answer = await call_breaks(failing(), "value", revision)
     assert "secret" not in str(answer)
@@ -39,7 +38,6 @@ async def test_without_the_middleware_only_a_reference_is_sent(revision: str) ->
 
 
 @pytest.mark.parametrize("revision", ERAS)
-@looped
 async def test_with_the_middleware_the_exception_is_sent(revision: str, caplog: pytest.LogCaptureFixture) -> None:
     server = failing()
     server.add_middleware(debug_errors)

@@ -1,14 +1,15 @@
-"""The middleware that comes with the server: what it logs of a call, and what it refuses."""
+"""The middleware of the package: the log of calls, times, and limits of rate and size."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
 
-from tests.server.driving import ERAS, Wire, ask, looped, opened
+from tests.server.driving import ERAS, Wire, ask, make_request
 from tests.transports.http_support import ServerThread
 from wharfinger import types as t
 from wharfinger.errors import InvalidParams, RemoteInvalidParams, ToolError
@@ -26,8 +27,8 @@ class Clock:
         return self.now
 
 
-def made(clock: Clock | None = None) -> Server:
-    """Return a server whose tool takes as many seconds as its argument says."""
+def make_server(clock: Clock | None = None) -> Server:
+    """Return a server whose tool moves the clock by its argument."""
     server = Server("s")
 
     @server.tool
@@ -51,13 +52,12 @@ async def call(server: Server, principal: str = "mary", **arguments: Any) -> Any
     return await ask(server, "tools/call", {"name": "tool", "arguments": arguments}, principal=principal)
 
 
-# -- a log
+# -- log of calls
 
 
-@looped
-async def test_a_call_is_logged_without_its_values(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_of_a_call_contains_no_arguments_or_results(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    server = made(clock)
+    server = make_server(clock)
     server.add_middleware(log_calls(clock=clock))
     caplog.set_level(logging.INFO, "wharfinger.calls")
     await call(server, seconds=0.25)
@@ -80,9 +80,8 @@ async def test_a_call_is_logged_without_its_values(caplog: pytest.LogCaptureFixt
     assert (record.mcp_seconds, record.mcp_outcome) == (0.25, "ok")
 
 
-@looped
-async def test_a_call_is_not_logged_below_the_level_of_the_logger(caplog: pytest.LogCaptureFixture) -> None:
-    server = made()
+async def test_calls_are_logged_at_the_level_of_the_middleware(caplog: pytest.LogCaptureFixture) -> None:
+    server = make_server()
     log = logging.getLogger("tests.calls")
     server.add_middleware(log_calls(log, level=logging.DEBUG))
     caplog.set_level(logging.INFO, "tests.calls")
@@ -107,19 +106,18 @@ async def test_a_call_is_not_logged_below_the_level_of_the_logger(caplog: pytest
         (SystemExit(), "failed"),
     ],
 )
-def test_every_outcome_of_a_call_is_named(answer: Any, outcome: str) -> None:
+def test_outcome_of_names_each_result_and_error(answer: Any, outcome: str) -> None:
     assert outcome_of(answer) == outcome
 
 
 # -- times
 
 
-@looped
 async def test_times_are_recorded_and_reported_by_method() -> None:
     clock = Clock()
-    server = made(clock)
-    reported: list[Any] = []
-    timing = Timing(lambda call, seconds, outcome: reported.append((call.method, seconds, outcome)), clock=clock)
+    server = make_server(clock)
+    reports: list[Any] = []
+    timing = Timing(lambda call, seconds, outcome: reports.append((call.method, seconds, outcome)), clock=clock)
     server.add_middleware(timing)
     await call(server, seconds=1)
     await call(server, seconds=3, fails=True)
@@ -127,20 +125,19 @@ async def test_times_are_recorded_and_reported_by_method() -> None:
     times = timing.by_method["tools/call"]
     assert (times.count, times.failed, times.total, times.mean, times.longest) == (2, 1, 4, 2, 3)
     assert timing.by_method["resources/read"].failed == 1
-    assert reported == [("tools/call", 1, "ok"), ("tools/call", 3, "tool error"), ("resources/read", 0, "failed")]
+    assert reports == [("tools/call", 1, "ok"), ("tools/call", 3, "tool error"), ("resources/read", 0, "failed")]
 
 
-# -- a limit of the rate
+# -- limit of the rate
 
 
 @pytest.mark.parametrize("revision", ERAS)
-@looped
 async def test_a_caller_above_the_rate_is_refused_with_retry_after(revision: str) -> None:
     clock = Clock()
-    server = made()
+    server = make_server()
     server.add_middleware(limit_rate(0.5, burst=2, clock=clock), "tools/call")
 
-    async def served(principal: str = "mary") -> bool:
+    async def succeeds(principal: str = "mary") -> bool:
         answer = await ask(server, "tools/call", {"name": "tool"}, revision, principal=principal)
         if "error" in answer:
             assert answer["error"]["code"] == -32603
@@ -149,34 +146,33 @@ async def test_a_caller_above_the_rate_is_refused_with_retry_after(revision: str
             )
         return "result" in answer
 
-    assert [await served() for _ in range(3)] == [True, True, False]
-    assert await served("anna")
+    assert [await succeeds() for _ in range(3)] == [True, True, False]
+    assert await succeeds("anna")
     clock.now += 1
-    assert not await served()
+    assert not await succeeds()
     clock.now += 1
-    assert [await served() for _ in range(2)] == [True, False]
+    assert [await succeeds() for _ in range(2)] == [True, False]
     clock.now += 1000
-    assert [await served() for _ in range(3)] == [True, True, False]
+    assert [await succeeds() for _ in range(3)] == [True, True, False]
     assert "result" in await ask(server, "tools/list", {}, revision, principal="mary")
 
 
-def test_over_http_a_refusal_has_status_429() -> None:
-    server = made()
+def test_a_call_above_the_rate_has_status_429_over_http() -> None:
+    server = make_server()
     server.add_middleware(limit_rate(0.1, burst=1, clock=Clock()), "tools/call")
-    with ServerThread(cast("Any", server)) as http, http.wire() as wire:
-        replies = [wire.call("tools/call", {"name": "tool"}, **{"mcp-name": "tool"}) for _ in range(2)]
+    with ServerThread(cast("Any", server)) as http, http.connect() as client:
+        replies = [client.call("tools/call", {"name": "tool"}, **{"mcp-name": "tool"}) for _ in range(2)]
     assert [reply.status for reply in replies] == [200, 429]
     assert replies[1].headers["retry-after"] == "10"
     assert replies[1].json["error"]["data"] == {"retryAfter": 10}
 
 
-@looped
-async def test_an_anonymous_callers_share_is_that_of_its_address() -> None:
-    server = made()
+async def test_the_rate_of_anonymous_callers_is_limited_by_address() -> None:
+    server = make_server()
     server.add_middleware(limit_rate(1, clock=Clock()))
 
-    async def served(peer: str, principal: str = "") -> bool:
-        request = opened(server, "tools/call", {"name": "tool"}, principal=principal)
+    async def succeeds(peer: str, principal: str = "") -> bool:
+        request = make_request(server, "tools/call", {"name": "tool"}, principal=principal)
         request.peer = peer
         try:
             await server.handlers["tools/call"](request)
@@ -185,49 +181,44 @@ async def test_an_anonymous_callers_share_is_that_of_its_address() -> None:
             return False
         return True
 
-    assert [await served("192.0.2.1"), await served("192.0.2.1"), await served("192.0.2.2")] == [True, False, True]
-    assert [await served("192.0.2.1", "mary"), await served("192.0.2.3", "mary")] == [True, False]
-    assert await served("", "192.0.2.1")
+    assert [await succeeds("192.0.2.1"), await succeeds("192.0.2.1"), await succeeds("192.0.2.2")] == [
+        True,
+        False,
+        True,
+    ]
+    assert [await succeeds("192.0.2.1", "mary"), await succeeds("192.0.2.3", "mary")] == [True, False]
+    assert await succeeds("", "192.0.2.1")
 
 
-@looped
-async def test_a_bounded_number_of_callers_is_remembered_and_the_others_share_a_limit() -> None:
-    server, clock = made(), Clock()
+async def test_callers_above_max_callers_share_one_limit() -> None:
+    server, clock = make_server(), Clock()
     server.add_middleware(limit_rate(1, max_callers=2, clock=clock))
     for principal in ("a", "b"):
         assert "result" in await call(server, principal)
     assert "result" in await call(server, "c")
     for principal in ("a", "b", "c", "d"):
-        assert "error" in await call(server, principal), "no calls are forgotten"
+        assert "error" in await call(server, principal)
     clock.now += 1
     for principal in ("d", "c"):
         assert "result" in await call(server, principal)
 
 
-def test_rates_and_sizes_are_positive() -> None:
-    for wrong in (lambda: limit_rate(0), lambda: limit_rate(1, burst=0), lambda: limit_size(0)):
-        with pytest.raises(ValueError, match="positive"):
-            wrong()
+# -- limit of the size
 
 
-# -- a limit of the size
-
-
-@looped
 async def test_a_result_above_the_size_is_refused() -> None:
-    server = made()
+    server = make_server()
     server.add_middleware(limit_size(120))
     result = (await call(server))["result"]
     assert result["isError"]
     assert "more than 120 bytes" in result["content"][0]["text"]
     assert "result" in await ask(server, "resources/read", {"uri": "a:x"})
-    refused = await ask(server, "resources/read", {"uri": "a:xx"})
-    assert refused["error"]["message"].startswith("The result has more than 120 bytes")
+    answer = await ask(server, "resources/read", {"uri": "a:xx"})
+    assert answer["error"]["message"].startswith("The result has more than 120 bytes")
     assert "error" in await ask(server, "tools/list")
 
 
-@looped
-async def test_size_counts_the_bytes_that_are_sent() -> None:
+async def test_the_size_limit_counts_the_bytes_that_are_sent() -> None:
     server = Server("s")
     server.resources.add("a:fits", lambda: b"\xff" * 90)
     server.resources.add("a:over", lambda: b"\xff" * 91)
@@ -239,17 +230,16 @@ async def test_size_counts_the_bytes_that_are_sent() -> None:
     assert (await ask(server, "tools/call", {"name": "broken"}))["result"]["isError"] is True
 
 
-# -- each bound at its value and one beyond
+# -- calls at a limit and above it
 
 
-@looped
-async def test_a_burst_allows_its_number_of_calls_and_is_refilled_at_the_rate() -> None:
+async def test_a_burst_is_refilled_at_the_rate() -> None:
     clock = Clock()
-    server = made()
+    server = make_server()
     server.add_middleware(limit_rate(2, burst=3, clock=clock))
     assert ["result" in await call(server) for _ in range(4)] == [True, True, True, False]
-    refused = await call(server)
-    assert refused["error"]["data"] == {"retryAfter": 1}
+    answer = await call(server)
+    assert answer["error"]["data"] == {"retryAfter": 1}
     clock.now += 0.49
     assert "error" in await call(server)
     clock.now += 0.01
@@ -258,16 +248,15 @@ async def test_a_burst_allows_its_number_of_calls_and_is_refilled_at_the_rate() 
     assert ["result" in await call(server) for _ in range(4)] == [True, True, True, False]
 
 
-@looped
-async def test_without_a_burst_the_calls_of_one_second_and_at_least_one_are_allowed() -> None:
-    for rate, first in ((3.0, [True, True, True, False]), (0.1, [True, False, False, False])):
+async def test_the_default_burst_is_the_calls_of_one_second_and_at_least_one() -> None:
+    for rate, results in ((3.0, [True, True, True, False]), (0.1, [True, False, False, False])):
         clock = Clock()
-        server = made()
+        server = make_server()
         server.add_middleware(limit_rate(rate, clock=clock))
-        assert ["result" in await call(server) for _ in range(4)] == first
-    refused = await call(server)
-    assert refused["error"]["data"] == {"retryAfter": 10}
-    assert "try again in 10 s" in refused["error"]["message"]
+        assert ["result" in await call(server) for _ in range(4)] == results
+    answer = await call(server)
+    assert answer["error"]["data"] == {"retryAfter": 10}
+    assert "try again in 10 s" in answer["error"]["message"]
     clock.now += 10
     assert ["result" in await call(server) for _ in range(2)] == [True, False]
 
@@ -275,64 +264,68 @@ async def test_without_a_burst_the_calls_of_one_second_and_at_least_one_are_allo
 @pytest.mark.parametrize(
     "options", [{"per_second": 0}, {"burst": 0}, {"max_callers": 0}, {"per_second": -1}, {"burst": -1}]
 )
-def test_a_rate_must_be_positive(options: dict[str, Any]) -> None:
+def test_limits_of_the_rate_must_be_positive(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="positive"):
         limit_rate(**{"per_second": 1, **options})
     limit_rate(0.01, burst=1, max_callers=1)
+
+
+def test_a_limit_of_the_size_must_be_positive() -> None:
+    for size in (0, -1):
+        with pytest.raises(ValueError, match="positive"):
+            limit_size(size)
     limit_size(1)
-    with pytest.raises(ValueError, match="positive"):
-        limit_size(-1)
 
 
-@looped
 async def test_a_size_at_the_limit_is_sent_and_one_byte_more_is_not() -> None:
-    for most, sent in ((100, True), (99, False)):
-        server = made()
-        server.add_middleware(limit_size(most))
-        assert ("result" in await ask(server, "resources/read", {"uri": "a:x"})) is sent
-    server = made()
+    for limit, is_sent in ((100, True), (99, False)):
+        server = make_server()
+        server.add_middleware(limit_size(limit))
+        assert ("result" in await ask(server, "resources/read", {"uri": "a:x"})) is is_sent
+    server = make_server()
     server.add_middleware(limit_size(1))
     async with Wire(server) as wire:
-        page = (await wire.ask("tools/list"))["error"]
-        assert page["message"].startswith("The result has more than 1 bytes")
+        error = (await wire.ask("tools/list"))["error"]
+        assert error["message"].startswith("The result has more than 1 bytes")
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"), [("x" * 200, "x" * 200), ("x" * 201, "x" * 200 + "…"), ("ab\u202e", "ab?"), ("é", "é")]
+    ("name", "logged_name"), [("x" * 200, "x" * 200), ("x" * 201, "x" * 200 + "…"), ("ab\u202e", "ab?"), ("é", "é")]
 )
-@looped
-async def test_a_name_in_the_log_is_cut_and_on_one_line(
-    name: str, shown: str, caplog: pytest.LogCaptureFixture
+async def test_a_name_in_the_log_is_truncated_and_has_no_control_characters(
+    name: str, logged_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = made()
+    server = make_server()
     clock = Clock()
     server.add_middleware(log_calls(clock=clock))
     caplog.set_level(logging.INFO, "wharfinger.calls")
     await ask(server, "tools/call", {"name": name})
-    assert caplog.records[-1].getMessage() == f"tools/call {shown} by - in 0.0 ms: refused (-32602)"
+    assert caplog.records[-1].getMessage() == f"tools/call {logged_name} by - in 0.0 ms: refused (-32602)"
     record: Any = caplog.records[-1]
-    assert record.mcp_name == shown
+    assert record.mcp_name == logged_name
 
 
-@looped
-async def test_a_call_that_needs_input_or_became_a_task_has_not_failed() -> None:
-    async def answers(result: Any) -> int:
+async def test_a_call_that_needs_input_or_becomes_a_task_is_not_counted_as_failed() -> None:
+    async def count_failures(result: Any) -> int:
         server = Server("s")
         timing = Timing(clock=Clock())
         server.tools.add(lambda: "x", name="tool")
         server.add_middleware(timing)
 
         @server.middleware
-        async def instead(call: Any, next: Any) -> Any:
+        async def replace_result(call: Any, next: Any) -> Any:
             if isinstance(result, BaseException):
                 raise result
             return result
 
-        await call(server)
+        with suppress(InputNeeded):
+            await call(server)
         return timing.by_method["tools/call"].failed
 
-    assert await answers(t.CallToolResult(content=[])) == 0
-    assert await answers(t.CallToolResult(content=[], is_error=True)) == 1
-    assert await answers(InvalidParams("x")) == 1
+    assert await count_failures(t.CallToolResult(content=[])) == 0
+    assert await count_failures(t.EmptyResult(result_type="task")) == 0
+    assert await count_failures(InputNeeded(None)) == 0
+    assert await count_failures(t.CallToolResult(content=[], is_error=True)) == 1
+    assert await count_failures(InvalidParams("x")) == 1
     assert Timing().by_method == {}
     assert Times().mean == 0.0

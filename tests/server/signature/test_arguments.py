@@ -28,7 +28,7 @@ from wharfinger.server.signature.docstrings import parse_docstring
 from wharfinger.server.signature.header_params import Header
 
 if TYPE_CHECKING:
-    from collections import OrderedDict as Hidden
+    from collections import OrderedDict as TypeCheckingOnly
 
     from wharfinger.server import context
 
@@ -98,7 +98,7 @@ def everything(
     """
 
 
-GOOD: dict[str, Any] = {
+VALID_ARGUMENTS: dict[str, Any] = {
     "text": '{"x": 1}',
     "count": 3,
     "share": 1,
@@ -128,7 +128,7 @@ def faults(function: Any, arguments: Any) -> list[str]:
 
 
 def test_every_kind_of_parameter_is_decoded() -> None:
-    assert decode(everything, GOOD) == GOOD | {
+    assert decode(everything, VALID_ARGUMENTS) == VALID_ARGUMENTS | {
         "share": 1.0,
         "side": Side.PORT,
         "berth": Berth(1),
@@ -139,15 +139,15 @@ def test_every_kind_of_parameter_is_decoded() -> None:
 
 
 def test_omitted_arguments_keep_the_default_of_the_function() -> None:
-    assert "tags" not in decode(everything, GOOD)
-    assert decode(everything, GOOD | {"maybe": None, "loose": None, "level": 5})["level"] == 5
+    assert "tags" not in decode(everything, VALID_ARGUMENTS)
+    assert decode(everything, VALID_ARGUMENTS | {"maybe": None, "loose": None, "level": 5})["level"] == 5
 
 
 def test_the_schema_has_types_descriptions_defaults_and_constraints() -> None:
     schema = Signature(everything).schema
     properties = schema["properties"]
     assert (schema["type"], schema["additionalProperties"]) == ("object", False)
-    assert schema["required"] == list(GOOD)
+    assert schema["required"] == list(VALID_ARGUMENTS)
     assert properties["text"] == {"type": "string", "description": "What to say, in words."}
     assert properties["count"] == {"type": "integer", "description": "How often."}
     assert properties["level"] == {
@@ -171,11 +171,11 @@ def test_the_schema_and_the_decoder_accept_the_same_arguments() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     schema = Signature(everything).schema
     jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(GOOD, schema)
+    jsonschema.validate(VALID_ARGUMENTS, schema)
     for name, value in (("count", "1"), ("count", True), ("mode", "up"), ("load", {}), ("names", [1]), ("other", 1)):
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(GOOD | {name: value}, schema)
-        faults(everything, GOOD | {name: value})
+            jsonschema.validate(VALID_ARGUMENTS | {name: value}, schema)
+        faults(everything, VALID_ARGUMENTS | {name: value})
 
 
 def test_a_function_without_parameters_accepts_only_an_empty_object() -> None:
@@ -215,7 +215,7 @@ def test_values_of_other_types_are_not_converted_to_integers(value: Any) -> None
     ],
 )
 def test_each_fault_is_one_line_with_its_path_and_without_the_value(name: str, value: Any, line: str | None) -> None:
-    (found,) = faults(everything, GOOD | {name: value})
+    (found,) = faults(everything, VALID_ARGUMENTS | {name: value})
     if line is not None:
         assert found == line
         assert "s3cret" not in found
@@ -250,7 +250,7 @@ def test_errors_raised_in_post_init_are_reported_with_their_message() -> None:
 def test_a_context_is_found_by_annotation_and_is_not_an_argument() -> None:
     def plain(ctx: Context, a: int) -> None: ...
     def typed(a: int, *, c: Context[dict[str, int]]) -> None: ...
-    def by_text(a: int, ctx: context.Context[Hidden]) -> None: ...
+    def by_text(a: int, ctx: context.Context[TypeCheckingOnly]) -> None: ...
 
     for function, name in ((plain, "ctx"), (typed, "c"), (by_text, "ctx")):
         signature = Signature(function)
@@ -282,14 +282,14 @@ def test_completers_are_read_from_annotations_and_choices() -> None:
 
 
 def test_a_parameter_without_a_json_type_is_refused_at_registration() -> None:
-    def stars(*names: str) -> None: ...
-    def words(**names: str) -> None: ...
-    def positional(a: int, /) -> None: ...
-    def hidden(a: Hidden) -> None: ...
-    def odd(a: threading_lock) -> None: ...  # type: ignore[name-defined] # noqa: F821
-    def shapeless(a: object.__class__) -> None: ...  # type: ignore[name-defined]
+    def var_positional(*names: str) -> None: ...
+    def var_keyword(**names: str) -> None: ...
+    def positional_only(a: int, /) -> None: ...
+    def type_checking_only(a: TypeCheckingOnly) -> None: ...
+    def undefined_type(a: threading_lock) -> None: ...  # type: ignore[name-defined] # noqa: F821
+    def metaclass_type(a: object.__class__) -> None: ...  # type: ignore[name-defined]
 
-    for function in (stars, words, positional, hidden, odd, shapeless):
+    for function in (var_positional, var_keyword, positional_only, type_checking_only, undefined_type, metaclass_type):
         with pytest.raises(TypeError, match=rf"{function.__name__}\(\)"):
             Signature(function)
 
@@ -300,8 +300,8 @@ def test_prompt_arguments_are_decoded_from_strings() -> None:
     ) -> None: ...
 
     signature = Signature(f)
-    given = {"a": "1", "n": "7", "x": "2.5", "yes": "true", "names": '["k"]', "side": "starboard"}
-    assert signature.decode_strings(given) == {
+    arguments = {"a": "1", "n": "7", "x": "2.5", "yes": "true", "names": '["k"]', "side": "starboard"}
+    assert signature.decode_strings(arguments) == {
         "a": "1",
         "n": 7,
         "x": 2.5,
@@ -354,14 +354,14 @@ def sphinx_style(ship: str, quay: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "found"),
+    ("function", "descriptions"),
     [
         (numpy_style, {"ship": "Name of the ship, as painted.", "quay": "Numbers.", "draft": "Numbers."}),
         (sphinx_style, {"ship": "Name of the ship, as painted.", "quay": "The quay."}),
     ],
 )
-def test_numpy_and_sphinx_docstrings_are_parsed(function: Any, found: dict[str, str]) -> None:
-    assert parse_docstring(function) == ("Assign a berth.", found)
+def test_numpy_and_sphinx_docstrings_are_parsed(function: Any, descriptions: dict[str, str]) -> None:
+    assert parse_docstring(function) == ("Assign a berth.", descriptions)
 
 
 def test_a_colon_in_prose_does_not_start_a_section() -> None:
@@ -376,13 +376,13 @@ def test_a_colon_in_prose_does_not_start_a_section() -> None:
     assert parse_docstring(f) == (inspect.cleandoc(f.__doc__ or ""), {})
 
 
-@pytest.mark.parametrize("value", [3.0, 3e0])
-def test_a_float_without_a_fraction_is_accepted_as_an_integer(value: float) -> None:
+@pytest.mark.parametrize("number", [b"3.0", b"3e0"])
+def test_a_float_without_a_fraction_is_accepted_as_an_integer(number: bytes) -> None:
     def f(n: int, at: list[int] | None = None, berth: Berth | None = None) -> None: ...
 
-    taken = Signature(f).decode(b'{"n": %a, "at": [1.0, 2], "berth": {"quay": 4.0}}' % value)
-    assert (taken["n"], taken["at"], taken["berth"]) == (3, [1, 2], Berth(4))
-    assert all(type(n) is int for n in [taken["n"], *taken["at"], taken["berth"].quay])
+    decoded = Signature(f).decode(b'{"n": %b, "at": [1.0, 2], "berth": {"quay": 4.0}}' % number)
+    assert (decoded["n"], decoded["at"], decoded["berth"]) == (3, [1, 2], Berth(4))
+    assert all(type(n) is int for n in [decoded["n"], *decoded["at"], decoded["berth"].quay])
     assert faults(f, {"n": 3.5}) == ["n: expected an integer, got a number"]
     assert faults(f, {"n": 1e300}) == ["n: expected an integer, got a number"]
 
@@ -391,15 +391,15 @@ def test_json_strings_are_decoded_to_arrays_and_objects_only_if_enabled() -> Non
     def f(names: list[str], berth: Berth, text: str = "", n: int = 0, any: Any = None) -> None: ...
 
     signature = Signature(f)
-    given = b'{"names": "[\\"a\\"]", "berth": " {\\"quay\\": 1}", "text": "[1]", "any": "[1]"}'
-    assert signature.decode(given, json_strings=True) == {
+    arguments = b'{"names": "[\\"a\\"]", "berth": " {\\"quay\\": 1}", "text": "[1]", "any": "[1]"}'
+    assert signature.decode(arguments, json_strings=True) == {
         "names": ["a"],
         "berth": Berth(1),
         "text": "[1]",
         "any": "[1]",
     }
     with pytest.raises(BadArguments) as caught:
-        signature.decode(given)
+        signature.decode(arguments)
     assert caught.value.faults == ["names: expected an array, got a string", "berth: expected an object, got a string"]
     with pytest.raises(BadArguments) as caught:
         signature.decode(b'{"names": "[1]", "berth": "x", "n": "[1]"}', json_strings=True)
@@ -412,7 +412,7 @@ class Person(NamedTuple):
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "wanted"),
+    ("kind", "value", "expected"),
     [
         (datetime.datetime, "2026-07-28T12:00:00Z", datetime.datetime(2026, 7, 28, 12, tzinfo=datetime.UTC)),
         (datetime.date, "2026-07-28", datetime.date(2026, 7, 28)),
@@ -425,11 +425,11 @@ class Person(NamedTuple):
         (Annotated[str, msgspec.Meta(pattern="^a", max_length=2)], "ab", "ab"),
     ],
 )
-def test_types_of_the_standard_library_are_decoded(kind: Any, value: Any, wanted: Any) -> None:
+def test_types_of_the_standard_library_are_decoded(kind: Any, value: Any, expected: Any) -> None:
     def f(it): ...  # type: ignore[no-untyped-def]
 
     f.__annotations__["it"] = kind
-    assert decode(f, {"it": value}) == {"it": wanted}
+    assert decode(f, {"it": value}) == {"it": expected}
     assert Signature(f).schema["properties"]["it"]
 
 
@@ -456,15 +456,15 @@ def hire(manifest: Manifest, more: list[Crew], by_name: dict[str, Crew] | None =
 
 
 def test_pydantic_models_are_decoded_at_any_depth() -> None:
-    given = {
+    arguments = {
         "manifest": {"shipName": "Mary", "crew": [{"name": "a", "kids": [{"name": "b"}], "since": "2026-07-28"}]},
         "more": [{"name": "c", "age": 17}],
         "by_name": {"d": {"name": "d"}},
     }
-    taken = decode(hire, given)
-    assert isinstance(taken["manifest"], Manifest)
-    assert taken["manifest"].crew[0].since == datetime.date(2026, 7, 28)
-    assert (taken["more"], taken["by_name"]) == ([Crew(name="c", age=17)], {"d": Crew(name="d")})
+    decoded = decode(hire, arguments)
+    assert isinstance(decoded["manifest"], Manifest)
+    assert decoded["manifest"].crew[0].since == datetime.date(2026, 7, 28)
+    assert (decoded["more"], decoded["by_name"]) == ([Crew(name="c", age=17)], {"d": Crew(name="d")})
 
 
 def test_the_schema_of_a_pydantic_model_is_included() -> None:
@@ -476,12 +476,12 @@ def test_the_schema_of_a_pydantic_model_is_included() -> None:
 
 
 def test_faults_in_pydantic_models_are_reported_by_path() -> None:
-    given = {
+    arguments = {
         "manifest": {"shipName": "s3cret", "crew": [{"name": "a", "age": 3}, {"name": 7, "kids": [{"age": "s3cret"}]}]},
         "more": [{}],
     }
-    reported = faults(hire, given)
-    assert reported == [
+    found = faults(hire, arguments)
+    assert found == [
         "manifest.shipName: no such ship",
         "manifest.crew[0].age: input should be greater than or equal to 16",
         "manifest.crew[1].name: expected a string",
@@ -489,7 +489,7 @@ def test_faults_in_pydantic_models_are_reported_by_path() -> None:
         "manifest.crew[1].kids[0].age: expected an integer",
         "more[0].name: missing",
     ]
-    assert "pydantic" not in str(reported)
+    assert "pydantic" not in str(found)
 
 
 def test_pydantic_field_describes_and_constrains_a_parameter() -> None:
@@ -519,9 +519,9 @@ def test_pydantic_field_describes_and_constrains_a_parameter() -> None:
     }
     assert schema["properties"]["tags"]["maxItems"] == 2
     assert schema["properties"]["n"]["exclusiveMinimum"] == 0
-    taken = decode(f, {"ship": "Mary", "must": 1})
-    assert (taken["quay"], taken["tags"]) == (3, [])
-    assert decode(f, {"ship": "Mary", "must": 1})["tags"] is not taken["tags"]
+    decoded = decode(f, {"ship": "Mary", "must": 1})
+    assert (decoded["quay"], decoded["tags"]) == (3, [])
+    assert decode(f, {"ship": "Mary", "must": 1})["tags"] is not decoded["tags"]
     assert faults(f, {"ship": "mary", "must": 1, "quay": 9, "n": 0}) == [
         "ship: expected a string matching regex '^[A-Z]'",
         "quay: expected an integer <= 8",
@@ -607,7 +607,7 @@ def test_the_order_of_a_union_is_kept_in_the_schema() -> None:
     def one(a: int | str) -> None: ...
     def other(a: str | int) -> None: ...
 
-    kinds = [[arm["type"] for arm in Signature(f).schema["properties"]["a"]["anyOf"]] for f in (one, other)]
+    kinds = [[branch["type"] for branch in Signature(f).schema["properties"]["a"]["anyOf"]] for f in (one, other)]
     assert kinds == [["integer", "string"], ["string", "integer"]]
 
 
@@ -671,8 +671,8 @@ def test_a_partial_has_the_description_of_its_function() -> None:
     assert signature.schema["properties"]["gate"]["description"] == "Which one."
 
 
-def reported(function: Any, arguments: Any, **options: Any) -> str:
-    """Return the text of a tool's result for these arguments."""
+def result_text(function: Any, arguments: Any, **options: Any) -> str:
+    """Return the text of the result of a call with these arguments."""
     server = Server("s")
     server.tools.add(function, name="it", **options)
     answer = asyncio.run(ask(server, "tools/call", {"name": "it", "arguments": arguments}))
@@ -684,8 +684,8 @@ def test_up_to_eight_unknown_arguments_are_named(number: int, lines: int) -> Non
     def it(a: int = 1) -> str:
         return str(a)
 
-    shown = reported(it, {f"x{n}": 1 for n in range(number)}).splitlines()
-    assert shown[1:] == [f"x{n}: no such argument; the arguments are a" for n in range(lines)]
+    message_lines = result_text(it, {f"x{n}": 1 for n in range(number)}).splitlines()
+    assert message_lines[1:] == [f"x{n}: no such argument; the arguments are a" for n in range(lines)]
 
 
 def test_each_unknown_argument_of_a_prompt_is_named_once_in_order() -> None:
@@ -700,7 +700,7 @@ def test_each_unknown_argument_of_a_prompt_is_named_once_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "expected"),
     [
         (1.0, "int 1"),
         (1e3, "int 1000"),
@@ -712,16 +712,16 @@ def test_each_unknown_argument_of_a_prompt_is_named_once_in_order() -> None:
         (True, "Invalid arguments"),
     ],
 )
-def test_a_whole_float_is_accepted_as_an_integer_up_to_2_53(value: Any, shown: str) -> None:
+def test_a_whole_float_is_accepted_as_an_integer_up_to_2_53(value: Any, expected: str) -> None:
     def it(a: int) -> str:
         return f"{type(a).__name__} {a}"
 
     async def direct(a: int) -> str:
         return f"{type(a).__name__} {a}"
 
-    assert reported(it, {"a": value}).startswith(shown)
-    assert reported(direct, {"a": value}).startswith(shown)
-    assert ("Invalid" in reported(lambda a: str(a), {"a": [value]})) is False
+    assert result_text(it, {"a": value}).startswith(expected)
+    assert result_text(direct, {"a": value}).startswith(expected)
+    assert ("Invalid" in result_text(lambda a: str(a), {"a": [value]})) is False
 
 
 @pytest.mark.parametrize(
@@ -761,10 +761,10 @@ def test_only_valid_json_strings_are_decoded() -> None:
     def it(a: str | list[int]) -> str:
         return f"{type(a).__name__} {a}"
 
-    def many(a: list[int]) -> str:
+    def numbers(a: list[int]) -> str:
         return f"{type(a).__name__} {a}"
 
-    assert reported(it, {"a": "[1]"}, decode_json_strings=True) == "str [1]"
-    assert reported(many, {"a": " [1] "}, decode_json_strings=True) == "list [1]"
-    for wrong in ("[1", "1", '"[1]"', 5):
-        assert reported(many, {"a": wrong}, decode_json_strings=True).startswith("Invalid arguments:\na: ")
+    assert result_text(it, {"a": "[1]"}, decode_json_strings=True) == "str [1]"
+    assert result_text(numbers, {"a": " [1] "}, decode_json_strings=True) == "list [1]"
+    for value in ("[1", "1", '"[1]"', 5):
+        assert result_text(numbers, {"a": value}, decode_json_strings=True).startswith("Invalid arguments:\na: ")

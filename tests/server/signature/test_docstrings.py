@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ def parse(text: str | None) -> tuple[str, dict[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "descriptions"),
     [
         ("Args:\n    a: One.\n    b: Two.", {"a": "One.", "b": "Two."}),
         ("Args:\n    a (int): One,\n        and more.\n    *b: Two.", {"a": "One, and more.", "b": "Two."}),
@@ -35,8 +34,8 @@ def parse(text: str | None) -> tuple[str, dict[str, str]]:
         ("Args:", {}),
     ],
 )
-def test_sections_of_google_are_read_to_their_end(text: str, found: dict[str, str]) -> None:
-    assert parse(f"Do it.\n\n{text}") == ("Do it.", found)
+def test_google_sections_are_parsed_to_their_end(text: str, descriptions: dict[str, str]) -> None:
+    assert parse(f"Do it.\n\n{text}") == ("Do it.", descriptions)
 
 
 @pytest.mark.parametrize("text", ["Args: text\n    a: One.", "Others:\n    a: One.", "Args"])
@@ -45,7 +44,7 @@ def test_a_line_that_does_not_begin_a_section_is_text(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "descriptions"),
     [
         ("Parameters\n----------\na : int\n    One,\n    and more.\nb\n    Two.", {"a": "One, and more.", "b": "Two."}),
         ("Parameters\n---\na\n    One.", {"a": "One."}),
@@ -58,18 +57,18 @@ def test_a_line_that_does_not_begin_a_section_is_text(text: str) -> None:
         ("Returns\n-------\nb\n    No.\n\nParameters\n----------\na\n    One.", {"a": "One."}),
     ],
 )
-def test_sections_of_numpy_are_read_to_their_end(text: str, found: dict[str, str]) -> None:
-    assert parse(f"Do it.\n\n{text}") == ("Do it.", found)
+def test_numpy_sections_are_parsed_to_their_end(text: str, descriptions: dict[str, str]) -> None:
+    assert parse(f"Do it.\n\n{text}") == ("Do it.", descriptions)
 
 
 @pytest.mark.parametrize("line", ["--", "-", "", "- -", "-=-", "==="])
-def test_a_word_is_a_section_only_above_three_dashes(line: str) -> None:
+def test_a_numpy_section_needs_at_least_three_dashes_below_its_name(line: str) -> None:
     text = f"Do it.\n\nParameters\n{line}\na\n    One."
     assert parse(text) == (text, {})
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "descriptions"),
     [
         (":param a: One.\n:param int b: Two.", {"a": "One.", "b": "Two."}),
         (":param a: One,\n    and more.\n:returns: no.", {"a": "One, and more."}),
@@ -80,11 +79,11 @@ def test_a_word_is_a_section_only_above_three_dashes(line: str) -> None:
         (":param a: One.\n\n  b: not one.", {"a": "One."}),
     ],
 )
-def test_fields_of_sphinx_are_read_to_their_end(text: str, found: dict[str, str]) -> None:
-    assert parse(f"Do it.\n\n{text}") == ("Do it.", found)
+def test_sphinx_fields_are_parsed_to_their_end(text: str, descriptions: dict[str, str]) -> None:
+    assert parse(f"Do it.\n\n{text}") == ("Do it.", descriptions)
 
 
-def test_without_sections_everything_is_text_and_partials_have_the_docstring_of_their_function() -> None:
+def test_a_docstring_without_sections_is_the_summary_and_a_partial_has_that_of_its_function() -> None:
     def function(a: int) -> None:
         """Do it: now.
 
@@ -100,5 +99,4 @@ def test_without_sections_everything_is_text_and_partials_have_the_docstring_of_
     assert summary_of(function) == "Do it: now.\n\nMore."
     assert parse(None) == parse("") == ("", {})
     assert summary_of(Object()) == "Of a class."
-    last: Any = parse("Do it.\n\nNotes")
-    assert last == ("Do it.\n\nNotes", {})
+    assert parse("Do it.\n\nNotes") == ("Do it.\n\nNotes", {})

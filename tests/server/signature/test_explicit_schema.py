@@ -1,4 +1,4 @@
-"""Arguments with an explicit schema: how a function receives them, and what is refused."""
+"""Arguments of a tool with an explicit schema: how the function receives them, and errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.driving import ask
+from tests.server.driving import Wire, ask, line
 from wharfinger.server.app import Server
 from wharfinger.server.context import Context
 
@@ -19,19 +19,19 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-def whole(arguments: dict[str, Any]) -> str:
+def one_dict(arguments: dict[str, Any]) -> str:
     return f"whole {sorted(arguments.items())}"
 
 
-def mapping(given: Mapping[str, Any], ctx: Context) -> str:
-    return f"whole {sorted(given.items())}"
+def one_mapping(values: Mapping[str, Any], ctx: Context) -> str:
+    return f"whole {sorted(values.items())}"
 
 
-def rest(a: Any = None, **others: Any) -> str:
+def rest_as_keywords(a: Any = None, **others: Any) -> str:
     return f"rest {a!r} {sorted(others.items())}"
 
 
-def named(a: float = 0, list: tuple[int, ...] = (), map: Any = None, free: Any = None) -> str:
+def named_parameters(a: float = 0, list: tuple[int, ...] = (), map: Any = None, free: Any = None) -> str:
     return f"named {a!r} {list!r} {map!r} {free!r}"
 
 
@@ -45,100 +45,86 @@ def call(function: Callable[..., Any], arguments: Any, **options: Any) -> str:
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        (whole, "whole [('a', 1), ('free', 'x'), ('list', [2])]"),
-        (mapping, "whole [('a', 1), ('free', 'x'), ('list', [2])]"),
-        (rest, "rest 1 [('free', 'x'), ('list', [2])]"),
-        (named, "named 1.0 (2,) None 'x'"),
+        (one_dict, "whole [('a', 1), ('free', 'x'), ('list', [2])]"),
+        (one_mapping, "whole [('a', 1), ('free', 'x'), ('list', [2])]"),
+        (rest_as_keywords, "rest 1 [('free', 'x'), ('list', [2])]"),
+        (named_parameters, "named 1.0 (2,) None 'x'"),
     ],
 )
-def test_arguments_are_passed_as_a_mapping_by_name_or_converted(function: Callable[..., Any], expected: str) -> None:
+def test_arguments_are_passed_as_a_mapping_or_by_name(function: Callable[..., Any], expected: str) -> None:
     assert call(function, {"a": 1, "list": [2], "free": "x"}) == expected
 
 
-@pytest.mark.parametrize("function", [whole, mapping, rest, named])
+@pytest.mark.parametrize("function", [one_dict, one_mapping, rest_as_keywords, named_parameters])
 def test_arguments_outside_the_schema_are_refused(function: Callable[..., Any]) -> None:
-    for wrong in ({"a": "x"}, {"list": "[1]"}, {"map": 5}, {"other": 1}):
-        assert call(function, wrong).startswith("Invalid arguments:\n")
-    for none in ([], "x", 5):
-        assert call(function, none) == "-32602"
+    for arguments in ({"a": "x"}, {"list": "[1]"}, {"map": 5}, {"other": 1}):
+        assert call(function, arguments).startswith("Invalid arguments:\n")
+    for value in ([], "x", 5):
+        assert call(function, value) == "-32602"
 
 
-@pytest.mark.parametrize("function", [whole, mapping, rest, named])
-def test_strings_are_read_as_arrays_and_objects_only_if_the_option_allows_it(
+@pytest.mark.parametrize("function", [one_dict, one_mapping, rest_as_keywords, named_parameters])
+def test_json_strings_are_decoded_only_if_the_option_is_set(
     function: Callable[..., Any],
 ) -> None:
     options = {"decode_json_strings": True}
     text = call(function, {"list": "[1, 2]", "map": '{"x": 1}', "free": "[3]"}, **options)
     assert "1, 2" in text and "'x': 1" in text and "'[3]'" in text
-    for wrong in ({"list": "[1"}, {"list": "5"}, {"a": "1"}, {"map": "[1]"}, {"list": "[1]", "a": "x"}):
-        assert call(function, wrong, **options).startswith("Invalid arguments:\n")
+    for arguments in ({"list": "[1"}, {"list": "5"}, {"a": "1"}, {"map": "[1]"}, {"list": "[1]", "a": "x"}):
+        assert call(function, arguments, **options).startswith("Invalid arguments:\n")
     assert call(function, {"free": "[3]"}, **options) == call(function, {"free": "[3]"})
 
 
-def test_a_function_that_does_not_match_its_schema_is_refused_by_name() -> None:
-    def lacks(a: int) -> str:
+def test_the_error_for_a_function_that_does_not_match_its_schema_names_the_parameter() -> None:
+    def missing_parameter(a: int) -> str:
         return ""
 
-    def wants(a: int, list: Any, map: Any, free: Any, more: int, most: int) -> str:
+    def extra_parameter(a: int, list: Any, map: Any, free: Any, more: int, most: int) -> str:
         return ""
 
-    def wants_rest(more: int, **rest: Any) -> str:
+    def extra_parameter_and_rest(more: int, **others: Any) -> str:
         return ""
 
-    def default(a: int, list: Any, map: Any, free: Any, more: int = 1) -> str:
+    def optional_extra_parameter(a: int, list: Any, map: Any, free: Any, more: int = 1) -> str:
         return ""
 
     for function, expected in (
-        (lacks, r"lacks\(\) has no parameter for 'list' of the input_schema of tool 'it': add it"),
-        (wants, r"wants\(\) takes 'more', which is not a property of the input_schema of tool 'it'\."),
-        (wants_rest, r"wants_rest\(\) takes 'more', which is not a property"),
+        (
+            missing_parameter,
+            r"missing_parameter\(\) has no parameter for 'list' of the input_schema of tool 'it': add it",
+        ),
+        (
+            extra_parameter,
+            r"extra_parameter\(\) takes 'more', which is not a property of the input_schema of tool 'it'\.",
+        ),
+        (extra_parameter_and_rest, r"extra_parameter_and_rest\(\) takes 'more', which is not a property"),
     ):
         with pytest.raises(TypeError, match=expected):
             Server("s").tools.add(function, name="it", input_schema=SCHEMA)
-    Server("s").tools.add(default, name="it", input_schema=SCHEMA)
-    one = {"type": "object", "properties": {"arguments": {"type": "object"}}}
+    Server("s").tools.add(optional_extra_parameter, name="it", input_schema=SCHEMA)
+
+
+def test_a_parameter_with_the_name_of_a_property_receives_its_value() -> None:
+    schema = {"type": "object", "properties": {"arguments": {"type": "object"}}}
     server = Server("s")
-    server.tools.add(whole, name="it", input_schema=one)
+    server.tools.add(one_dict, name="it", input_schema=schema)
     answer = asyncio.run(ask(server, "tools/call", {"name": "it", "arguments": {"arguments": {"x": 1}}}))
     assert answer["result"]["content"][0]["text"] == "whole [('x', 1)]"
 
 
-def test_arguments_are_always_an_object() -> None:
+def test_a_schema_whose_type_is_not_object_is_refused() -> None:
     with pytest.raises(ValueError, match='must have "type": "object": arguments are always an object'):
-        Server("s").tools.add(whole, name="it", input_schema={"type": "array"})
+        Server("s").tools.add(one_dict, name="it", input_schema={"type": "array"})
 
 
-def test_numbers_that_cannot_be_read_are_reported_by_name_up_to_eight() -> None:
-    async def run() -> str:
-        from tests.server.driving import Wire
-
-        server = Server("s")
-        server.tools.add(whole, name="it", input_schema={"type": "object"})
-        async with Wire(server) as wire:
-            id = wire.put("tools/call", {"name": "it", "arguments": {"x": "PLACE"}}, 5)
-            del id
-            await wire.answer(5)
-            import json
-
-            line = json.dumps(
-                {
-                    "jsonrpc": "2.0",
-                    "id": 6,
-                    "method": "tools/call",
-                    "params": {
-                        "name": "it",
-                        "arguments": {f"n{n}": "HUGE" for n in range(10)} | {"fine": 1},
-                        "_meta": {
-                            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                            "io.modelcontextprotocol/clientCapabilities": {},
-                        },
-                    },
-                }
-            )
-            wire.stream.data_received(line.replace('"HUGE"', "1e400").encode() + b"\n")
-            answer = await wire.answer(6)
-            return str(answer["result"]["content"][0]["text"])
-
-    lines = asyncio.run(run()).splitlines()
+async def test_up_to_eight_arguments_with_numbers_out_of_range_are_named() -> None:
+    server = Server("s")
+    server.tools.add(one_dict, name="it", input_schema={"type": "object"})
+    arguments = {f"n{n}": "HUGE" for n in range(10)} | {"fine": 1}
+    async with Wire(server) as wire:
+        message = line("tools/call", {"name": "it", "arguments": arguments}, 6)
+        wire.stream.data_received(message.replace(b'"HUGE"', b"1e400"))
+        answer = await wire.answer(6)
+    lines = answer["result"]["content"][0]["text"].splitlines()
     assert lines[0] == "Invalid arguments:"
     assert [line.partition(":")[0] for line in lines[1:]] == [f"n{n}" for n in range(8)]

@@ -1,4 +1,4 @@
-"""Under a policy a watcher receives a notice only if what it sees has changed, decided when the notice is sent."""
+"""Under a policy, a client receives a notification only if a change affects what it may read at that time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.driving import ERAS, STATELESS, Wire, looped
+from tests.server.driving import ERAS, STATELESS, Wire
 from wharfinger import Server
 from wharfinger import types as t
 from wharfinger.policy import Policy, Rule
@@ -22,7 +22,7 @@ POLICY = Policy(allow=[Rule(who="sub:ann"), Rule(who="sub:bob", what="box://open
 
 
 class Box(Source):
-    """Entries that a test adds and removes; its directory `box://` lists those that the caller may read."""
+    """A source whose entries a test adds and removes. Its directory `box://` lists those that the caller may read."""
 
     name = "box"
     uri = "box://"
@@ -44,175 +44,178 @@ class Box(Source):
         self.changed = changed
 
 
-def boxed(policy: Policy | None = POLICY) -> tuple[Server, Box]:
+def box_server(policy: Policy | None = POLICY) -> tuple[Server, Box]:
     server, box = Server("s", policy=policy), Box()
     server.include(box)
     server.tools.add(lambda: "x", name="hidden_tool")
     return server, box
 
 
-async def settled(wire: Wire) -> None:
-    """Wait until earlier work of the server is done: all comparisons, and a request after them."""
+async def finish_requests(wire: Wire) -> None:
+    """Wait until the server has handled the messages that this client sent before."""
     await wire.ask("ping") if wire.revision != STATELESS else await wire.ask("server/discover")
 
 
-async def finished(server: Server) -> None:
+async def finish_changes(server: Server) -> None:
     """Wait until every change has been compared and sent."""
-
     while server.watching._work is not None or server.watching._waiting or server.watching._phases:
         await asyncio.sleep(0.01)
     await server.visible_changes._jobs.finished()
 
 
 @pytest.mark.parametrize("revision", ERAS)
-@looped
 async def test_a_list_change_reaches_only_callers_who_see_it(revision: str) -> None:
-    server, box = boxed()
+    server, box = box_server()
     async with Wire(server, revision, "ann") as ann, Wire(server, revision, "bob") as bob:
         await server.start()
         for wire in (ann, bob):
             if revision == STATELESS:
                 await wire.watch(lists=("resources", "tools"))
-        await finished(server)
+        await finish_changes(server)
         await server.listening._remembering.finished()
 
-        async def notices(change: Callable[[], object]) -> tuple[int, int]:
+        async def count_notifications(change: Callable[[], object]) -> tuple[int, int]:
+            """Return how many notifications ann and bob receive of this change."""
             for wire in (ann, bob):
-                wire.notices.clear()
+                wire.notifications.clear()
             change()
             server.list_changed("resources")
             server.list_changed("tools")
-            await finished(server)
-            return len(ann.notices), len(bob.notices)
+            await finish_changes(server)
+            return len(ann.notifications), len(bob.notifications)
 
-        assert await notices(lambda: box.entries.update({"closed/b": "1"})) == (1, 0)
-        assert await notices(lambda: box.entries.update({"open/b": "1"})) == (1, 1)
-        assert await notices(lambda: box.entries.pop("open/b")) == (1, 1)
-        assert await notices(lambda: server.tools.remove("hidden_tool")) == (1, 0)
-        assert await notices(lambda: None) == (0, 0)
+        assert await count_notifications(lambda: box.entries.update({"closed/b": "1"})) == (1, 0)
+        assert await count_notifications(lambda: box.entries.update({"open/b": "1"})) == (1, 1)
+        assert await count_notifications(lambda: box.entries.pop("open/b")) == (1, 1)
+        assert await count_notifications(lambda: server.tools.remove("hidden_tool")) == (1, 0)
+        assert await count_notifications(lambda: None) == (0, 0)
         await server.close()
 
 
 @pytest.mark.parametrize("revision", ERAS)
-@looped
 async def test_access_is_checked_when_a_notification_is_sent(revision: str) -> None:
-    server, box = boxed()
+    server, box = box_server()
     async with Wire(server, revision, "bob") as bob:
         await server.start()
         await bob.watch("box://open/a")
-        bob.notices.clear()
+        bob.notifications.clear()
         box.entries["open/a"] = "2"
         server.resource_updated("box://open/a")
-        assert (await bob.notice())[0]["params"]["uri"] == "box://open/a"
-        await finished(server)
-        bob.notices.clear()
+        assert (await bob.wait_for_notifications())[0]["params"]["uri"] == "box://open/a"
+        await finish_changes(server)
+        bob.notifications.clear()
         server.policy = Policy(allow=[Rule(who="sub:bob", what="box://other/**")])
         box.entries["open/a"] = "3"
         server.resource_updated("box://open/a")
-        await finished(server)
-        assert [notice["method"] for notice in bob.notices if notice["method"] == UPDATED] == []
+        await finish_changes(server)
+        assert [notice["method"] for notice in bob.notifications if notice["method"] == UPDATED] == []
         await server.close()
 
 
-@looped
-async def test_watching_a_forbidden_resource_is_refused_like_a_missing_one() -> None:
-    server, _ = boxed()
+async def test_watching_a_forbidden_resource_fails_like_watching_a_missing_one() -> None:
+    server, _ = box_server()
     async with Wire(server, "2025-11-25", "bob") as bob:
-        hidden = await bob.ask("resources/subscribe", {"uri": "box://closed/a"})
+        forbidden = await bob.ask("resources/subscribe", {"uri": "box://closed/a"})
         missing = await bob.ask("resources/subscribe", {"uri": "none://closed/a"})
-        assert str(hidden["error"]).replace("box:", "none:") == str(missing["error"])
+        assert str(forbidden["error"]).replace("box:", "none:") == str(missing["error"])
     async with Wire(server, STATELESS, "bob") as bob:
         await bob.watch("box://closed/a", "box://open/a")
-        granted = bob.notices[0]["params"]["notifications"]
+        granted = bob.notifications[0]["params"]["notifications"]
         assert granted == {"resourceSubscriptions": ["box://open/a"]}
 
 
-@looped
-async def test_a_new_policy_notifies_callers_who_see_another_part() -> None:
-    server, _ = boxed()
+async def test_a_new_policy_notifies_callers_whose_visible_resources_change() -> None:
+    server, _ = box_server()
     async with Wire(server, STATELESS, "ann") as ann, Wire(server, STATELESS, "bob") as bob:
         await server.start()
         for wire in (ann, bob):
             await wire.watch(lists=("resources",))
-            wire.notices.clear()
+            wire.notifications.clear()
         server.policy = Policy(allow=[Rule(who="sub:ann"), Rule(who="sub:bob", what="box://closed/**")])
-        await finished(server)
-        assert [notice["method"] for notice in bob.notices] == [LIST_CHANGED]
-        assert ann.notices == []
+        await finish_changes(server)
+        assert [notice["method"] for notice in bob.notifications] == [LIST_CHANGED]
+        assert ann.notifications == []
         await server.close()
 
 
-@looped
-async def test_a_directory_of_which_a_part_is_visible_reports_only_visible_changes(tmp_path: Path) -> None:
+async def test_a_partly_visible_directory_reports_only_visible_changes(tmp_path: Path) -> None:
     (tmp_path / "docs" / "private").mkdir(parents=True)
     (tmp_path / "docs" / "a.md").write_text("a")
-    rules = Policy(
+    policy = Policy(
         allow=[Rule(who="anyone", what="file:///docs/**")], deny=[Rule(who="anyone", what="file:///docs/*private*/**")]
     )
-    server = Server("s", policy=rules)
+    server = Server("s", policy=policy)
     source = files(tmp_path / "docs")
     server.include(source)
     async with Wire(server) as wire:
         await server.start()
         await wire.watch("file:///docs")
-        wire.notices.clear()
+        wire.notifications.clear()
         (tmp_path / "docs" / "private.txt").write_text("x")
         server.resource_updated("file:///docs")
-        await finished(server)
-        assert wire.notices == []
+        await finish_changes(server)
+        assert wire.notifications == []
         (tmp_path / "docs" / "b.md").write_text("x")
         server.resource_updated("file:///docs")
-        await wire.notice()
+        await wire.wait_for_notifications()
         await server.close()
 
 
-@looped
-async def test_nothing_is_compared_without_a_policy() -> None:
-    server, _ = boxed(None)
+async def test_without_a_policy_every_change_is_sent_without_comparison() -> None:
+    server, _ = box_server(None)
     async with Wire(server, STATELESS, "bob") as bob:
         await server.start()
         await bob.watch("box://closed/a", lists=("resources",))
         server.list_changed("resources")
         server.resource_updated("box://closed/a")
-        await bob.notice(3)
+        await bob.wait_for_notifications(3)
         assert server.visible_changes._known == {}
         await server.close()
 
 
-@looped
-async def test_the_state_of_a_watcher_is_dropped_when_it_leaves() -> None:
-    server, _ = boxed()
+async def test_the_states_known_to_a_watcher_are_dropped_when_it_cancels() -> None:
+    server, _ = box_server()
     async with Wire(server, STATELESS, "bob") as bob:
         await server.start()
         id = await bob.watch("box://open/a", lists=("resources",))
         assert len(next(iter(server.visible_changes._known.values()))) == 2
         bob.notify("notifications/cancelled", {"requestId": id})
-        await settled(bob)
-        await bob.until(lambda: True)
+        await finish_requests(bob)
         assert server.visible_changes._known == {}
         await server.close()
 
 
-@looped
-async def test_no_state_is_kept_of_a_watcher_that_leaves_while_its_list_is_read() -> None:
-    server, box = boxed()
-    asked, go_on = asyncio.Event(), asyncio.Event()
+async def test_the_known_state_of_a_uri_is_dropped_when_a_session_unsubscribes_from_it() -> None:
+    server, _ = box_server()
+    async with Wire(server, "2025-11-25", "bob") as bob:
+        await server.start()
+        await bob.watch("box://open/a")
+        known = next(iter(server.visible_changes._known.values()))
+        assert ("box://open/a", False) in known
+        await bob.ask("resources/unsubscribe", {"uri": "box://open/a"})
+        assert ("box://open/a", False) not in known
+        await server.close()
+
+
+async def test_no_state_is_kept_for_a_watcher_that_cancels_while_its_list_is_read() -> None:
+    server, box = box_server()
+    page_requested, release_page = asyncio.Event(), asyncio.Event()
     page = box.page
 
-    async def slow(after: str | None, limit: int) -> ResourcePage:
-        asked.set()
-        await go_on.wait()
+    async def slow_page(after: str | None, limit: int) -> ResourcePage:
+        page_requested.set()
+        await release_page.wait()
         return page(after, limit)
 
     async with Wire(server, STATELESS, "bob") as bob:
         await server.start()
         id = await bob.watch(lists=("resources",))
-        box.page = slow  # type: ignore[method-assign, assignment]
+        box.page = slow_page  # type: ignore[method-assign, assignment]
         server.list_changed("resources")
-        await asked.wait()
+        await page_requested.wait()
         bob.notify("notifications/cancelled", {"requestId": id})
-        await settled(bob)
-        go_on.set()
-        await finished(server)
+        await finish_requests(bob)
+        release_page.set()
+        await finish_changes(server)
         assert server.visible_changes._known == {}
         await server.close()

@@ -1,4 +1,4 @@
-"""Tool calls that run as tasks: the states that clients receive, and the records that a server stores."""
+"""Tool calls that run as tasks: the states that clients receive and the records that the server stores."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.server.driving import ALL, HANDSHAKE, META, Recorder, Wire, ask, looped
+from tests.server.driving import ALL, HANDSHAKE, META, RecordingChannel, Wire, ask
 from wharfinger import Context, Server, ToolError
 from wharfinger.errors import Declined, InternalError, StoreUnusable
 from wharfinger.protocol.limits import Limits
-from wharfinger.server.tasks import task_extension as serving
+from wharfinger.server.tasks import task_extension
 from wharfinger.server.tasks.task_extension import Tasks
 from wharfinger.store.memory import MemoryStore
 from wharfinger.types.task_extension import TASKS
 
-DECLARED: dict[str, Any] = {"extensions": {TASKS: {}}, "elicitation": {"form": {}}, "sampling": {}, "roots": {}}
-REQUIRED: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
-UNKNOWN = {"code": -32602, "message": "There is no such task, or it has expired."}
-STOPPED = "The server stopped before the task was finished: call the tool again."
+CAPABILITIES: dict[str, Any] = {"extensions": {TASKS: {}}, "elicitation": {"form": {}}, "sampling": {}, "roots": {}}
+TASKS_REQUIRED: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+UNKNOWN_TASK_ERROR = {"code": -32602, "message": "There is no such task, or it has expired."}
+STOPPED_MESSAGE = "The server stopped before the task was finished: call the tool again."
 
 
 @dataclass
@@ -37,16 +37,15 @@ class Confirmation:
     sure: bool
 
 
-class Client:
-    """A client on bare lines that declares the extension in every request."""
+class TaskClient:
+    """A client that declares the extension in every request."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
-        self.reported: list[Any] = []
 
     async def ask(self, method: str, params: dict[str, Any] | None = None) -> Any:
         """Send a request and return the whole response."""
-        return await self.wire.ask(method, declared(params))
+        return await self.wire.ask(method, with_capabilities(params))
 
     async def result(self, method: str, params: dict[str, Any] | None = None) -> Any:
         answer = await self.ask(method, params)
@@ -58,53 +57,55 @@ class Client:
 
     async def start(self, name: str, **arguments: Any) -> str:
         """Call a tool that becomes a task and return the id of the task."""
-        started = await self.call(name, **arguments)
-        assert started["resultType"] == "task", started
-        id: str = started["taskId"]
+        task = await self.call(name, **arguments)
+        assert task["resultType"] == "task", task
+        id: str = task["taskId"]
         return id
 
     async def get(self, id: str) -> Any:
         return await self.result("tasks/get", {"taskId": id})
 
-    async def until(self, id: str, matches: Callable[[Any], bool]) -> Any:
-        """Listen to a task and return its first state that matches."""
-        number = self.wire.put("subscriptions/listen", declared({"notifications": {"taskIds": [id]}}))
-        found: list[Any] = []
+    async def wait_for(self, id: str, matches: Callable[[Any], bool]) -> Any:
+        """Listen to a task and return the first of its states that matches."""
+        request_id = self.wire.send_request(
+            "subscriptions/listen", with_capabilities({"notifications": {"taskIds": [id]}})
+        )
+        states: list[Any] = []
 
-        def look() -> bool:
-            found[:] = [
+        def find() -> bool:
+            states[:] = [
                 notice["params"]
-                for notice in self.wire.notices
+                for notice in self.wire.notifications
                 if notice["method"] == "notifications/tasks"
                 and notice["params"]["taskId"] == id
-                and notice["params"]["_meta"][f"{META}subscriptionId"] == number
+                and notice["params"]["_meta"][f"{META}subscriptionId"] == request_id
                 and matches(notice["params"])
             ]
-            return bool(found)
+            return bool(states)
 
-        await self.wire.until(look)
-        self.wire.notify("notifications/cancelled", {"requestId": number})
-        return found[0]
+        await self.wire.wait_until(find)
+        self.wire.notify("notifications/cancelled", {"requestId": request_id})
+        return states[0]
 
-    async def end(self, id: str) -> Any:
-        """Return how a task ended."""
-        return await self.until(id, lambda state: state["status"] in ("completed", "failed", "cancelled"))
+    async def final_state(self, id: str) -> Any:
+        """Wait until a task ends, and return its state."""
+        return await self.wait_for(id, lambda state: state["status"] in ("completed", "failed", "cancelled"))
 
     async def input_requests(self, id: str, number: int = 1) -> Any:
         """Wait until this many input requests of a task are open, and return them."""
-        state = await self.until(id, lambda state: len(state.get("inputRequests", ())) == number)
+        state = await self.wait_for(id, lambda state: len(state.get("inputRequests", ())) == number)
         return state["inputRequests"]
 
 
-def declared(params: dict[str, Any] | None = None) -> dict[str, Any]:
-    return {**(params or {}), "_meta": {f"{META}clientCapabilities": DECLARED}}
+def with_capabilities(params: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {**(params or {}), "_meta": {f"{META}clientCapabilities": CAPABILITIES}}
 
 
 @asynccontextmanager
-async def client_of(server: Server, principal: str = "") -> AsyncGenerator[Client]:
+async def client_of(server: Server, principal: str = "") -> AsyncGenerator[TaskClient]:
     await server.start()
     async with Wire(server, principal=principal) as wire:
-        yield Client(wire)
+        yield TaskClient(wire)
     await server.close()
 
 
@@ -112,7 +113,7 @@ def contains(text: str, state: Any) -> bool:
     return text in str(state)
 
 
-def plain(state: Any) -> Any:
+def stable_members(state: Any) -> Any:
     """Return a state without the members that differ from run to run."""
     return {
         name: value
@@ -122,14 +123,14 @@ def plain(state: Any) -> Any:
 
 
 class Harbour:
-    """A server whose tools wait for `go` and record how they ended."""
+    """A server whose tools wait for `release` and record how they end."""
 
     def __init__(self, **options: Any) -> None:
         options = {"limits": Limits(drain=0.05), **options}
         self.server = server = Server("harbour", **options)
-        self.go = asyncio.Event()
+        self.release = asyncio.Event()
         self.begun = asyncio.Event()
-        self.seen: list[str] = []
+        self.outcomes: list[str] = []
 
         @server.tool(task=True)
         async def dredge(metres: int = 1) -> dict[str, int]:
@@ -138,40 +139,39 @@ class Harbour:
             return {"metres": metres}
 
         @server.tool(task="required")
-        async def must() -> str:
+        async def task_only() -> str:
             await self.wait()
             return "done"
 
     async def wait(self) -> None:
         self.begun.set()
         try:
-            await self.go.wait()
+            await self.release.wait()
         except asyncio.CancelledError:
-            self.seen.append("cancelled")
+            self.outcomes.append("cancelled")
             raise
-        self.seen.append("done")
+        self.outcomes.append("done")
 
 
 # -- from the call to the result
 
 
-@looped
 async def test_a_call_returns_a_task_that_completes_with_the_result() -> None:
     harbour = Harbour()
     async with client_of(harbour.server) as client:
-        started = await client.call("dredge", metres=3)
-        assert started.keys() == {
+        task = await client.call("dredge", metres=3)
+        assert task.keys() == {
             "resultType", "_meta", "taskId", "status", "createdAt", "lastUpdatedAt", "ttlMs", "pollIntervalMs",
         }  # fmt: skip
-        assert (started["resultType"], started["status"]) == ("task", "working")
-        assert (started["ttlMs"], started["pollIntervalMs"]) == (3_600_000, 1000)
-        assert len(started["taskId"]) >= 22  # 128 bits and more, six a character
-        state = await client.get(started["taskId"])
+        assert (task["resultType"], task["status"]) == ("task", "working")
+        assert (task["ttlMs"], task["pollIntervalMs"]) == (3_600_000, 1000)
+        assert len(task["taskId"]) >= 22  # at least 128 bits, six in each character
+        state = await client.get(task["taskId"])
         assert state.pop("resultType") == "complete"
-        assert {**started, "resultType": None} == {**state, "resultType": None}
-        harbour.go.set()
-        state = await client.end(started["taskId"])
-        assert plain(state) == {
+        assert {**task, "resultType": None} == {**state, "resultType": None}
+        harbour.release.set()
+        state = await client.final_state(task["taskId"])
+        assert stable_members(state) == {
             "status": "completed",
             "result": {
                 "resultType": "complete",
@@ -179,48 +179,44 @@ async def test_a_call_returns_a_task_that_completes_with_the_result() -> None:
                 "structuredContent": {"metres": 3},
             },
         }
-        again = await client.get(started["taskId"])
+        again = await client.get(task["taskId"])
         assert {**again, "_meta": 0, "resultType": 0} == {**state, "_meta": 0, "resultType": 0}
         assert state["createdAt"] <= state["lastUpdatedAt"]
         assert state["createdAt"].endswith("Z")
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
-async def test_a_client_without_the_extension_waits_for_the_result(revision: str) -> None:
+async def test_a_client_without_the_extension_receives_the_result(revision: str) -> None:
     harbour = Harbour()
-    harbour.go.set()
+    harbour.release.set()
     answer = await ask(harbour.server, "tools/call", {"name": "dredge", "arguments": {}}, revision)
     assert answer["result"]["content"][0]["text"] == '{"metres":1}'
     assert await tasks_of(harbour.server).store.usage("") == (0, 0)
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
 async def test_calling_a_tool_that_requires_tasks_fails_without_the_extension(revision: str) -> None:
     harbour = Harbour()
-    error = (await ask(harbour.server, "tools/call", {"name": "must"}, revision))["error"]
-    assert (error["code"], error["data"]) == (-32021, REQUIRED)
+    error = (await ask(harbour.server, "tools/call", {"name": "task_only"}, revision))["error"]
+    assert (error["code"], error["data"]) == (-32021, TASKS_REQUIRED)
     assert error["message"] == (
-        "The tool 'must' needs a client of 2026-07-28 or later that declares the extension "
+        "The tool 'task_only' needs a client of 2026-07-28 or later that declares the extension "
         "io.modelcontextprotocol/tasks in its request."
     )
     assert not harbour.begun.is_set()
 
 
-@looped
 async def test_the_extension_is_declared_only_in_the_stateless_revision() -> None:
     server = Harbour().server
     discovered = await ask(server, "server/discover")
     assert discovered["result"]["capabilities"]["extensions"] == {TASKS: {}}
     for revision in HANDSHAKE:
         async with Wire(server, revision) as wire:
-            (hello,) = [answer for answer in wire.answers.values() if "result" in answer]
-            assert TASKS not in hello["result"]["capabilities"].get("extensions", {})
-            assert "tasks" not in hello["result"]["capabilities"]
+            (initialize_answer,) = [answer for answer in wire.answers.values() if "result" in answer]
+            assert TASKS not in initialize_answer["result"]["capabilities"].get("extensions", {})
+            assert "tasks" not in initialize_answer["result"]["capabilities"]
 
 
-@looped
 async def test_a_server_without_task_tools_has_no_task_methods_or_capability() -> None:
     server = Server("plain")
 
@@ -231,7 +227,7 @@ async def test_a_server_without_task_tools_has_no_task_methods_or_capability() -
     assert server.tasks is None
     assert "extensions" not in (await ask(server, "server/discover"))["result"]["capabilities"]
     for method in ("tasks/get", "tasks/update", "tasks/cancel"):
-        answer = await ask(server, method, declared({"taskId": "x", "inputResponses": {}}))
+        answer = await ask(server, method, with_capabilities({"taskId": "x", "inputResponses": {}}))
         assert answer["error"]["code"] == -32601
 
 
@@ -242,33 +238,29 @@ def test_a_server_without_task_tools_imports_no_task_modules() -> None:
         "print([name for name in sys.modules if 'store' in name or name.startswith('wharfinger.server.task') "
         "or name in ('sqlite3', 'secrets')])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("method", ["tasks/list", "tasks/result"])
-@looped
 async def test_task_methods_of_2025_11_25_are_not_found(method: str) -> None:
-    answer = await ask(Harbour().server, method, declared({"taskId": "x"}))
+    answer = await ask(Harbour().server, method, with_capabilities({"taskId": "x"}))
     assert answer["error"]["code"] == -32601
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 @pytest.mark.parametrize("revision", HANDSHAKE)
-@looped
 async def test_task_methods_are_not_found_in_sessions(method: str, revision: str) -> None:
     answer = await ask(Harbour().server, method, {"taskId": "x"}, revision)
     assert answer["error"]["code"] == -32601
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
-@looped
 async def test_task_methods_fail_for_clients_without_the_extension(method: str) -> None:
     answer = await ask(Harbour().server, method, {"taskId": "x", "inputResponses": {}})
-    assert (answer["error"]["code"], answer["error"]["data"]) == (-32021, REQUIRED)
+    assert (answer["error"]["code"], answer["error"]["data"]) == (-32021, TASKS_REQUIRED)
 
 
-@looped
 async def test_invalid_arguments_are_reported_without_creating_a_task() -> None:
     harbour = Harbour()
     async with client_of(harbour.server) as client:
@@ -278,25 +270,23 @@ async def test_invalid_arguments_are_reported_without_creating_a_task() -> None:
         assert not tasks_of(harbour.server).running
 
 
-@looped
 async def test_tasks_of_an_included_server_belong_to_the_including_server() -> None:
-    harbour, whole = Harbour(), Server("whole")
-    whole.include(harbour.server, prefix="tides")
-    async with client_of(whole) as client:
+    harbour, parent = Harbour(), Server("whole")
+    parent.include(harbour.server, prefix="tides")
+    async with client_of(parent) as client:
         id = await client.start("tides_dredge", metres=2)
         assert (await client.get(id))["status"] == "working"
-        harbour.go.set()
-        assert (await client.end(id))["result"]["structuredContent"] == {"metres": 2}
-    assert harbour.server.tasks is whole.tasks
+        harbour.release.set()
+        assert (await client.final_state(id))["result"]["structuredContent"] == {"metres": 2}
+    assert harbour.server.tasks is parent.tasks
 
 
-@looped
 async def test_middleware_receives_the_created_task_as_the_result() -> None:
     harbour = Harbour()
     seen: list[Any] = []
 
     @harbour.server.middleware("tools/call")
-    async def look(call: Any, next: Any) -> Any:
+    async def record(call: Any, next: Any) -> Any:
         result = await next(call)
         seen.append(result.result_type)
         return result
@@ -309,7 +299,7 @@ async def test_middleware_receives_the_created_task_as_the_result() -> None:
 # -- how tasks end
 
 
-def failing(error: BaseException) -> Server:
+def failing_server(error: BaseException) -> Server:
     server = Server("failing")
 
     @server.tool(task=True)
@@ -319,11 +309,10 @@ def failing(error: BaseException) -> Server:
     return server
 
 
-@looped
 async def test_a_tool_error_completes_its_task_with_is_error() -> None:
-    async with client_of(failing(ToolError("No crane."))) as client:
-        state = await client.end(await client.start("job"))
-        assert plain(state) == {
+    async with client_of(failing_server(ToolError("No crane."))) as client:
+        state = await client.final_state(await client.start("job"))
+        assert stable_members(state) == {
             "status": "completed",
             "result": {
                 "resultType": "complete",
@@ -333,12 +322,11 @@ async def test_a_tool_error_completes_its_task_with_is_error() -> None:
         }
 
 
-@looped
 async def test_a_protocol_error_fails_its_task() -> None:
     error = InternalError("The crane fell.", data={"crane": 3})
-    async with client_of(failing(error)) as client:
-        state = await client.end(await client.start("job"))
-        assert plain(state) == {
+    async with client_of(failing_server(error)) as client:
+        state = await client.final_state(await client.start("job"))
+        assert stable_members(state) == {
             "status": "failed",
             "statusMessage": "The crane fell.",
             "error": {"code": -32603, "message": "The crane fell.", "data": {"crane": 3}},
@@ -346,17 +334,15 @@ async def test_a_protocol_error_fails_its_task() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("secret"), SystemExit(3), asyncio.CancelledError(), KeyboardInterrupt()])
-@looped
 async def test_an_unexpected_exception_completes_its_task_with_is_error(error: BaseException) -> None:
-    async with client_of(failing(error)) as client:
-        state = await client.end(await client.start("job"))
+    async with client_of(failing_server(error)) as client:
+        state = await client.final_state(await client.start("job"))
         assert (state["status"], state["result"]["isError"]) == ("completed", True)
         assert "Internal error (reference " in state["result"]["content"][0]["text"]
         assert "secret" not in str(state)
-        assert (await client.end(await client.start("job")))["status"] == "completed"
+        assert (await client.final_state(await client.start("job")))["status"] == "completed"
 
 
-@looped
 async def test_a_result_that_cannot_be_encoded_is_an_error_of_the_tool() -> None:
     server = Server("odd")
 
@@ -365,39 +351,36 @@ async def test_a_result_that_cannot_be_encoded_is_an_error_of_the_tool() -> None
         return "\ud800"
 
     async with client_of(server) as client:
-        state = await client.end(await client.start("job"))
+        state = await client.final_state(await client.start("job"))
         assert (state["status"], state["result"]["isError"]) == ("completed", True)
 
 
 @pytest.mark.parametrize("error", [InternalError("\udcff"), InternalError("odd", data={"crane": "\udcff"})])
-@looped
 async def test_an_error_that_cannot_be_encoded_fails_its_task(error: InternalError) -> None:
-    server = failing(error)
+    server = failing_server(error)
     async with client_of(server) as client:
-        state = await client.end(await client.start("job"))
+        state = await client.final_state(await client.start("job"))
         assert (state["status"], state["error"]["code"]) == ("failed", -32603)
         assert not server.serve_tasks().running
 
 
-@looped
 async def test_characters_that_cannot_be_encoded_are_replaced_in_status_messages() -> None:
-    server, go = Server("odd"), asyncio.Event()
+    server, release = Server("odd"), asyncio.Event()
 
     @server.tool(task=True)
     async def job(ctx: Context[Any]) -> str:
         ctx.task_status("at quay \udcff")
-        await go.wait()
+        await release.wait()
         return "done"
 
     async with client_of(server) as client:
         id = await client.start("job")
-        state = await client.until(id, lambda state: "statusMessage" in state)
+        state = await client.wait_for(id, lambda state: "statusMessage" in state)
         assert state["statusMessage"] == "at quay ?"
-        go.set()
-        assert (await client.end(id))["status"] == "completed"
+        release.set()
+        assert (await client.final_state(id))["status"] == "completed"
 
 
-@looped
 async def test_a_sync_function_can_run_as_a_task() -> None:
     server = Server("threads")
 
@@ -407,18 +390,17 @@ async def test_a_sync_function_can_run_as_a_task() -> None:
         return "done"
 
     async with client_of(server) as client:
-        state = await client.end(await client.start("job"))
+        state = await client.final_state(await client.start("job"))
         assert state["result"]["content"][0]["text"] == "done"
         assert "statusMessage" not in state
 
 
-@looped
 async def test_the_timeout_of_a_tool_ends_its_task_but_handler_time_does_not() -> None:
     server = Server("slow", limits=Limits(handler_time=0.0))
 
     @server.tool(task=True)
     async def patient(ctx: Context[Any]) -> str:
-        await asyncio.sleep(1.5)  # longer than the sweeper's tick
+        await asyncio.sleep(1.5)  # longer than the interval of the sweeper
         return "done"
 
     @server.tool(task=True, timeout=0.01)
@@ -428,41 +410,38 @@ async def test_the_timeout_of_a_tool_ends_its_task_but_handler_time_does_not() -
 
     async with client_of(server) as client:
         slow = await client.start("patient")
-        state = await client.end(await client.start("hasty"))
+        state = await client.final_state(await client.start("hasty"))
         assert (state["status"], state["result"]["isError"]) == ("completed", True)
         assert state["result"]["content"][0]["text"] == "The handler took longer than 0.01 s."
-        assert (await client.end(slow))["status"] == "completed"
+        assert (await client.final_state(slow))["status"] == "completed"
 
 
 # -- cancelling
 
 
-@looped
 async def test_cancelling_a_task_cancels_its_handler() -> None:
     harbour = Harbour()
     async with client_of(harbour.server) as client:
         id = await client.start("dredge")
         await harbour.begun.wait()
-        acknowledged = await client.result("tasks/cancel", {"taskId": id})
-        assert acknowledged.keys() == {"resultType", "_meta"}
-        assert plain(await client.end(id)) == {"status": "cancelled"}
-        assert harbour.seen == ["cancelled"]
+        acknowledgement = await client.result("tasks/cancel", {"taskId": id})
+        assert acknowledgement.keys() == {"resultType", "_meta"}
+        assert stable_members(await client.final_state(id)) == {"status": "cancelled"}
+        assert harbour.outcomes == ["cancelled"]
         assert (await client.result("tasks/cancel", {"taskId": id}))["resultType"] == "complete"
         assert (await client.get(id))["status"] == "cancelled"
 
 
-@looped
 async def test_cancelling_a_completed_task_is_acknowledged_and_changes_nothing() -> None:
     harbour = Harbour()
-    harbour.go.set()
+    harbour.release.set()
     async with client_of(harbour.server) as client:
         id = await client.start("dredge")
-        before = await client.end(id)
+        before = await client.final_state(id)
         assert (await client.result("tasks/cancel", {"taskId": id})).keys() == {"resultType", "_meta"}
-        assert plain(await client.end(id)) == plain(before)
+        assert stable_members(await client.final_state(id)) == stable_members(before)
 
 
-@looped
 async def test_a_cancelled_handler_that_returns_a_result_completes_its_task() -> None:
     server, begun = Server("stubborn"), asyncio.Event()
 
@@ -479,10 +458,9 @@ async def test_a_cancelled_handler_that_returns_a_result_completes_its_task() ->
         id = await client.start("job")
         await begun.wait()
         await client.result("tasks/cancel", {"taskId": id})
-        assert (await client.end(id))["result"]["content"][0]["text"] == "tidied up"
+        assert (await client.final_state(id))["result"]["content"][0]["text"] == "tidied up"
 
 
-@looped
 async def test_a_task_is_cancelled_even_if_its_handler_raises_during_cleanup() -> None:
     server, begun = Server("messy"), asyncio.Event()
 
@@ -498,13 +476,13 @@ async def test_a_task_is_cancelled_even_if_its_handler_raises_during_cleanup() -
         id = await client.start("job")
         await begun.wait()
         await client.result("tasks/cancel", {"taskId": id})
-        assert (await client.end(id))["status"] == "cancelled"
+        assert (await client.final_state(id))["status"] == "cancelled"
 
 
 # -- input requests of a task
 
 
-def eliciting() -> Server:
+def eliciting_server() -> Server:
     server = Server("asking")
 
     @server.tool(task=True)
@@ -542,9 +520,8 @@ def accept(sure: bool) -> dict[str, Any]:
     return {"action": "accept", "content": {"sure": sure}}
 
 
-@looped
 async def test_an_input_request_is_answered_by_an_update_of_its_task() -> None:
-    async with client_of(eliciting()) as client:
+    async with client_of(eliciting_server()) as client:
         id = await client.start("one")
         requests = await client.input_requests(id)
         ((key, request),) = requests.items()
@@ -554,16 +531,15 @@ async def test_an_input_request_is_answered_by_an_update_of_its_task() -> None:
         state = await client.get(id)
         assert (state["status"], state["inputRequests"]) == ("input_required", requests)
         assert "requestState" not in state
-        done = await client.result("tasks/update", {"taskId": id, "inputResponses": {key: accept(True)}})
-        assert done.keys() == {"resultType", "_meta"}
-        state = await client.end(id)
+        acknowledgement = await client.result("tasks/update", {"taskId": id, "inputResponses": {key: accept(True)}})
+        assert acknowledgement.keys() == {"resultType", "_meta"}
+        state = await client.final_state(id)
         assert state["result"]["content"][0]["text"] == "sure: True"
         assert "inputRequests" not in state
 
 
-@looped
-async def test_input_requests_are_answered_one_by_one_and_keys_are_never_reused() -> None:
-    async with client_of(eliciting()) as client:
+async def test_input_requests_may_be_answered_separately_and_keys_are_never_reused() -> None:
+    async with client_of(eliciting_server()) as client:
         id = await client.start("two")
         requests = await client.input_requests(id, 2)
         keys = {request["params"]["message"]: key for key, request in requests.items()}
@@ -572,58 +548,53 @@ async def test_input_requests_are_answered_one_by_one_and_keys_are_never_reused(
         assert (await client.get(id))["inputRequests"].keys() == {keys["Second?"]}
         update["inputResponses"] = {keys["First?"]: accept(False), keys["Second?"]: accept(False)}
         await client.result("tasks/update", update)
-        last = await client.until(id, lambda state: "Third?" in str(state))
+        last = await client.wait_for(id, lambda state: "Third?" in str(state))
         ((third, _),) = last["inputRequests"].items()
         assert third not in keys.values()
         await client.result("tasks/update", {"taskId": id, "inputResponses": {third: accept(True)}})
-        state = await client.end(id)
+        state = await client.final_state(id)
         assert state["result"]["content"][0]["text"] == "True False True"
         await client.result("tasks/update", {"taskId": id, "inputResponses": {third: accept(True)}})
 
 
-@looped
 async def test_a_declined_elicitation_raises_in_the_tool() -> None:
-    async with client_of(eliciting()) as client:
+    async with client_of(eliciting_server()) as client:
         id = await client.start("refused")
         (key,) = await client.input_requests(id)
         await client.result("tasks/update", {"taskId": id, "inputResponses": {key: {"action": "decline"}}})
-        assert (await client.end(id))["result"]["content"][0]["text"] == "declined"
+        assert (await client.final_state(id))["result"]["content"][0]["text"] == "declined"
 
 
-@looped
 async def test_an_input_request_is_removed_when_the_tool_stops_waiting() -> None:
-    async with client_of(eliciting()) as client:
+    async with client_of(eliciting_server()) as client:
         id = await client.start("impatient")
-        state = await client.until(id, lambda state: "Slow?" in str(state))
+        state = await client.wait_for(id, lambda state: "Slow?" in str(state))
         ((key, _),) = state["inputRequests"].items()
         await client.result("tasks/update", {"taskId": id, "inputResponses": {key: accept(True)}})
-        assert (await client.end(id))["status"] == "completed"
+        assert (await client.final_state(id))["status"] == "completed"
 
 
-@looped
 async def test_a_task_that_waits_for_input_can_be_cancelled() -> None:
-    async with client_of(eliciting()) as client:
+    async with client_of(eliciting_server()) as client:
         id = await client.start("one")
         (key,) = await client.input_requests(id)
         await client.result("tasks/cancel", {"taskId": id})
-        assert plain(await client.end(id)) == {"status": "cancelled"}
+        assert stable_members(await client.final_state(id)) == {"status": "cancelled"}
         await client.result("tasks/update", {"taskId": id, "inputResponses": {key: accept(True)}})
 
 
-@looped
 async def test_a_task_fails_if_the_client_lacks_the_capability_of_its_input_request() -> None:
-    server = eliciting()
+    server = eliciting_server()
     await server.start()
     async with Wire(server) as wire:
-        only: dict[str, Any] = {"_meta": {f"{META}clientCapabilities": {"extensions": {TASKS: {}}}}}
-        started = await wire.ask("tools/call", {"name": "one", **only})
-        state = await Client(wire).end(started["result"]["taskId"])
+        params: dict[str, Any] = {"_meta": {f"{META}clientCapabilities": {"extensions": {TASKS: {}}}}}
+        task = await wire.ask("tools/call", {"name": "one", **params})
+        state = await TaskClient(wire).final_state(task["result"]["taskId"])
         assert (state["status"], state["error"]["code"]) == ("failed", -32021)
     await server.close()
 
 
-@looped
-async def test_a_replaying_server_runs_a_task_again_with_the_answers() -> None:
+async def test_replay_runs_the_function_of_a_task_again_with_the_answers() -> None:
     server = Server("replaying", replay=True)
     runs: list[int] = []
 
@@ -637,17 +608,16 @@ async def test_a_replaying_server_runs_a_task_again_with_the_answers() -> None:
     async with client_of(server) as client:
         id = await client.start("job")
         for message, sure in (("First?", True), ("Second?", False)):
-            state = await client.until(id, partial(contains, message))
+            state = await client.wait_for(id, partial(contains, message))
             ((key, _),) = state["inputRequests"].items()
             await client.result("tasks/update", {"taskId": id, "inputResponses": {key: accept(sure)}})
-        assert (await client.end(id))["result"]["content"][0]["text"] == "True False"
+        assert (await client.final_state(id))["result"]["content"][0]["text"] == "True False"
         assert len(runs) == 3
 
 
 # -- status messages
 
 
-@looped
 async def test_a_task_sends_neither_progress_nor_logs() -> None:
     server = Server("talkative")
 
@@ -658,34 +628,32 @@ async def test_a_task_sends_neither_progress_nor_logs() -> None:
         return "done"
 
     async with client_of(server) as client:
-        meta = {**declared()["_meta"], "progressToken": 1, f"{META}logLevel": "debug"}
-        started = await client.wire.ask("tools/call", {"name": "job", "_meta": meta})
-        await client.end(started["result"]["taskId"])
-        methods = {notice["method"] for notice in client.wire.notices}
+        meta = {**with_capabilities()["_meta"], "progressToken": 1, f"{META}logLevel": "debug"}
+        task = await client.wire.ask("tools/call", {"name": "job", "_meta": meta})
+        await client.final_state(task["result"]["taskId"])
+        methods = {notice["method"] for notice in client.wire.notifications}
         assert methods == {"notifications/subscriptions/acknowledged", "notifications/tasks"}
 
 
-@looped
 async def test_a_task_reports_its_status_message_while_it_runs() -> None:
-    server, go = Server("telling"), asyncio.Event()
+    server, release = Server("telling"), asyncio.Event()
 
     @server.tool(task=True)
     async def job(ctx: Context[Any]) -> str:
         ctx.task_status("half way")
-        await go.wait()
+        await release.wait()
         return "done"
 
     async with client_of(server) as client:
         id = await client.start("job")
-        state = await client.until(id, lambda state: "statusMessage" in state)
+        state = await client.wait_for(id, lambda state: "statusMessage" in state)
         assert (state["status"], state["statusMessage"]) == ("working", "half way")
         assert (await client.get(id))["statusMessage"] == "half way"
-        go.set()
-        assert "statusMessage" not in await client.end(id)
+        release.set()
+        assert "statusMessage" not in await client.final_state(id)
 
 
-@looped
-async def test_a_task_that_ends_while_its_listener_catches_up_is_dropped() -> None:
+async def test_a_listener_of_a_task_that_ends_during_catch_up_is_removed() -> None:
     tasks = Harbour().server.serve_tasks()
 
     class Listener:
@@ -696,133 +664,129 @@ async def test_a_task_that_ends_while_its_listener_catches_up_is_dropped() -> No
     tasks._listeners["tasks/a/b"] = {listener: None}
     tasks._keys_by_listener[listener] = {"tasks/a/b"}
 
-    class EndsMeanwhile(MemoryStore):
+    class RacingStore(MemoryStore):
+        """A store in which the task ends while its record is read."""
+
         async def get(self, key: str) -> bytes | None:
             tasks._remove_listeners(key)
             return b'{"worker":"","state":{}}'
 
-    tasks.store = EndsMeanwhile()
+    tasks.store = RacingStore()
     await tasks.catch_up(listener)
     assert not tasks._keys_by_listener
     assert not tasks._listeners
     assert not tasks._last_sent
 
 
-# -- tasks that functions start
+# -- start_task
 
 
-class Later:
-    """A server whose tool starts its task when `go` is set, and ends it when `end` is."""
+class LaterServer:
+    """A server whose tool starts its task when `may_start` is set, and ends when `may_end` is."""
 
     def __init__(self) -> None:
         self.server = server = Server("later")
-        self.go, self.end, self.begun = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.seen: list[Any] = []
+        self.may_start, self.may_end, self.begun = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.outcomes: list[Any] = []
 
         @server.tool(task="later")
         async def survey(ctx: Context[Any], error: bool = False, quick: bool = False) -> str:
             self.begun.set()
             try:
-                await self.go.wait()
+                await self.may_start.wait()
                 if error:
                     raise ValueError("secret")
                 if quick:
                     return "at once"
                 ctx.report_progress(1)
-                self.seen.append(await ctx.start_task())
+                self.outcomes.append(await ctx.start_task())
                 ctx.report_progress(2)
                 ctx.task_status("surveying")
-                self.seen.append(await ctx.start_task())
-                await self.end.wait()
+                self.outcomes.append(await ctx.start_task())
+                await self.may_end.wait()
             except asyncio.CancelledError:
-                self.seen.append("cancelled")
+                self.outcomes.append("cancelled")
                 raise
             return "done"
 
         @server.tool(task="later")
-        async def named(ctx: Context[Any]) -> str:
+        async def elicit_around_start(ctx: Context[Any]) -> str:
             before = await ctx.elicit("Before?", Confirmation)
             await ctx.start_task()
             after = await ctx.elicit("After?", Confirmation)
             return f"{before.sure} {after.sure}"
 
 
-@looped
 async def test_a_call_becomes_a_task_when_its_function_calls_start_task() -> None:
-    later = Later()
+    later = LaterServer()
     async with client_of(later.server) as client:
-        meta = {**declared()["_meta"], "progressToken": 1}
-        number = client.wire.put("tools/call", {"name": "survey", "_meta": meta})
+        meta = {**with_capabilities()["_meta"], "progressToken": 1}
+        request_id = client.wire.send_request("tools/call", {"name": "survey", "_meta": meta})
         await later.begun.wait()
         assert not client.wire.answers
-        later.go.set()
-        started = (await client.wire.answer(number))["result"]
-        assert (started["resultType"], started["status"]) == ("task", "working")
-        id = started["taskId"]
-        assert (await client.until(id, lambda state: True))["statusMessage"] == "surveying"
-        later.end.set()
-        assert (await client.end(id))["result"]["content"][0]["text"] == "done"
-        assert later.seen == [True, True]
-        progress = [notice for notice in client.wire.notices if notice["method"] == "notifications/progress"]
+        later.may_start.set()
+        task = (await client.wire.answer(request_id))["result"]
+        assert (task["resultType"], task["status"]) == ("task", "working")
+        id = task["taskId"]
+        assert (await client.wait_for(id, lambda state: True))["statusMessage"] == "surveying"
+        later.may_end.set()
+        assert (await client.final_state(id))["result"]["content"][0]["text"] == "done"
+        assert later.outcomes == [True, True]
+        progress = [notice for notice in client.wire.notifications if notice["method"] == "notifications/progress"]
         assert [notice["params"]["progress"] for notice in progress] == [1]
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
 async def test_start_task_returns_false_if_the_client_does_not_support_tasks(revision: str) -> None:
-    later = Later()
-    later.go.set()
-    later.end.set()
+    later = LaterServer()
+    later.may_start.set()
+    later.may_end.set()
     answer = await ask(later.server, "tools/call", {"name": "survey"}, revision)
     assert answer["result"]["content"][0]["text"] == "done"
-    assert later.seen == [False, False]
+    assert later.outcomes == [False, False]
 
 
-@looped
 async def test_a_function_that_does_not_start_its_task_returns_a_plain_result() -> None:
-    later = Later()
-    later.go.set()
+    later = LaterServer()
+    later.may_start.set()
     async with client_of(later.server) as client:
         assert (await client.call("survey", quick=True))["content"][0]["text"] == "at once"
-        failed = await client.ask("tools/call", {"name": "survey", "arguments": {"error": True}})
-        assert failed["result"]["isError"] is True
+        answer = await client.ask("tools/call", {"name": "survey", "arguments": {"error": True}})
+        assert answer["result"]["isError"] is True
         assert not tasks_of(later.server).running
         assert not tasks_of(later.server).calls
 
 
-@looped
 async def test_a_call_cancelled_before_its_task_starts_stores_nothing() -> None:
-    later = Later()
+    later = LaterServer()
     async with client_of(later.server) as client:
-        number = client.wire.put("tools/call", declared({"name": "survey"}))
+        request_id = client.wire.send_request("tools/call", with_capabilities({"name": "survey"}))
         await later.begun.wait()
-        client.wire.notify("notifications/cancelled", {"requestId": number})
+        client.wire.notify("notifications/cancelled", {"requestId": request_id})
         async with asyncio.timeout(10):
             while tasks_of(later.server).calls:
                 await client.ask("tasks/get", {"taskId": "x"})
-        assert later.seen == ["cancelled"]
+        assert later.outcomes == ["cancelled"]
         assert await tasks_of(later.server).store.usage("") == (0, 0)
 
 
-@looped
-async def test_input_requests_before_start_task_are_rounds_and_later_ones_belong_to_the_task() -> None:
-    async with client_of(Later().server) as client:
-        first = await client.call("named")
+async def test_input_requests_before_start_task_return_input_required_and_later_ones_belong_to_the_task() -> None:
+    async with client_of(LaterServer().server) as client:
+        first = await client.call("elicit_around_start")
         assert first["resultType"] == "input_required"
         assert "taskId" not in first
         (key,) = first["inputRequests"]
         answers = {"inputResponses": {key: accept(True)}, "requestState": first["requestState"]}
-        started = await client.result("tools/call", {"name": "named", **answers})
-        assert started["resultType"] == "task"
-        assert started.keys().isdisjoint({"requestState", "inputRequests"})
-        id = started["taskId"]
+        task = await client.result("tools/call", {"name": "elicit_around_start", **answers})
+        assert task["resultType"] == "task"
+        assert task.keys().isdisjoint({"requestState", "inputRequests"})
+        id = task["taskId"]
         ((key, request),) = (await client.input_requests(id)).items()
         assert request["params"]["message"] == "After?"
         await client.result("tasks/update", {"taskId": id, "inputResponses": {key: accept(False)}})
-        assert (await client.end(id))["result"]["content"][0]["text"] == "True False"
+        assert (await client.final_state(id))["result"]["content"][0]["text"] == "True False"
 
 
-@looped
 async def test_start_task_in_a_tool_without_the_task_option_is_an_error() -> None:
     server = Server("wrong")
 
@@ -862,116 +826,111 @@ def test_an_invalid_store_is_refused_when_the_server_is_created() -> None:
 # -- other principals
 
 
-@looped
 async def test_tasks_of_another_principal_are_not_found_by_any_method() -> None:
     harbour = Harbour()
     async with client_of(harbour.server, "ann") as ann:
         id = await ann.start("dredge")
         for name in ("bob", ""):
             async with Wire(harbour.server, principal=name) as wire:
-                other = Client(wire)
+                other = TaskClient(wire)
                 for method in ("tasks/get", "tasks/update", "tasks/cancel"):
                     for target in (id, "never-was", id + "/", "../ann/" + id, "x" * 10_000, ""):
                         answer = await other.ask(method, {"taskId": target, "inputResponses": {}})
-                        assert answer["error"] == UNKNOWN
-                number = wire.put("subscriptions/listen", declared({"notifications": {"taskIds": [id]}}))
-                (granted,) = await wire.notice()
-                assert granted["params"]["notifications"] == {}
-                wire.notify("notifications/cancelled", {"requestId": number})
+                        assert answer["error"] == UNKNOWN_TASK_ERROR
+                request_id = wire.send_request(
+                    "subscriptions/listen", with_capabilities({"notifications": {"taskIds": [id]}})
+                )
+                (acknowledgement,) = await wire.wait_for_notifications()
+                assert acknowledgement["params"]["notifications"] == {}
+                wire.notify("notifications/cancelled", {"requestId": request_id})
         assert (await ann.get(id))["status"] == "working"
-        harbour.go.set()
-        assert (await ann.end(id))["status"] == "completed"
+        harbour.release.set()
+        assert (await ann.final_state(id))["status"] == "completed"
         async with Wire(harbour.server, principal="bob") as wire:
-            assert (await Client(wire).ask("tasks/get", {"taskId": id}))["error"] == UNKNOWN
+            assert (await TaskClient(wire).ask("tasks/get", {"taskId": id}))["error"] == UNKNOWN_TASK_ERROR
 
 
 # -- listeners
 
 
-@looped
 async def test_a_listener_receives_each_change_with_the_full_state_and_its_subscription_id() -> None:
     harbour = Harbour()
     async with client_of(harbour.server) as client:
         id = await client.start("dredge")
-        wanted = {"notifications": {"taskIds": [id, "unknown", id], "toolsListChanged": True}}
-        client.wire.put("subscriptions/listen", declared(wanted), id="me")
-        granted, now = await client.wire.notice(2)
-        assert granted["method"] == "notifications/subscriptions/acknowledged"
-        assert granted["params"]["notifications"] == {"taskIds": [id], "toolsListChanged": True}
+        listen_params = {"notifications": {"taskIds": [id, "unknown", id], "toolsListChanged": True}}
+        client.wire.send_request("subscriptions/listen", with_capabilities(listen_params), id="me")
+        acknowledgement, current = await client.wire.wait_for_notifications(2)
+        assert acknowledgement["method"] == "notifications/subscriptions/acknowledged"
+        assert acknowledgement["params"]["notifications"] == {"taskIds": [id], "toolsListChanged": True}
         tag = {f"{META}subscriptionId": "me"}
-        assert now["method"] == "notifications/tasks"
-        assert now["params"]["_meta"] == tag
-        assert plain(now["params"]) == {"status": "working"}
-        harbour.go.set()
-        *_, last = await client.wire.notice(3)
+        assert current["method"] == "notifications/tasks"
+        assert current["params"]["_meta"] == tag
+        assert stable_members(current["params"]) == {"status": "working"}
+        harbour.release.set()
+        *_, last = await client.wire.wait_for_notifications(3)
         state = await client.get(id)
         assert {**last["params"], "_meta": 0} == {name: state[name] for name in last["params"]} | {"_meta": 0}
         assert (last["params"]["status"], last["params"]["_meta"]) == ("completed", tag)
         assert not tasks_of(harbour.server)._listeners
 
 
-@looped
 async def test_listening_to_tasks_fails_without_the_extension() -> None:
     harbour = Harbour()
-    recorder = Recorder()
+    recorder = RecordingChannel()
     params = {"notifications": {"taskIds": ["x"]}}
     answer = await ask(harbour.server, "subscriptions/listen", params, channel=recorder)
-    assert (answer["error"]["code"], answer["error"]["data"]) == (-32021, REQUIRED)
+    assert (answer["error"]["code"], answer["error"]["data"]) == (-32021, TASKS_REQUIRED)
     assert recorder.sent == []
 
 
-@looped
 async def test_a_cancelled_listen_removes_its_listeners() -> None:
     harbour = Harbour()
     async with client_of(harbour.server) as client:
         id = await client.start("dredge")
-        await client.until(id, lambda state: True)
+        await client.wait_for(id, lambda state: True)
         await client.get(id)
         tasks = tasks_of(harbour.server)
         assert (tasks._listeners, tasks._keys_by_listener) == ({}, {})
 
 
-# -- bounds
+# -- limits
 
 
-@looped
 async def test_the_number_of_running_tasks_per_principal_is_limited() -> None:
     harbour = Harbour(limits=Limits(tasks=3, tasks_each=2, drain=0.05))
     async with client_of(harbour.server, "ann") as ann, Wire(harbour.server, principal="bob") as wire:
         first = await ann.start("dredge")
         await ann.start("dredge")
-        refused = await ann.ask("tools/call", {"name": "dredge"})
-        assert refused["error"] == {
+        answer = await ann.ask("tools/call", {"name": "dredge"})
+        assert answer["error"] == {
             "code": -32603,
             "message": "Too many tasks are running: wait for one, or cancel one.",
         }
-        bob = Client(wire)
+        bob = TaskClient(wire)
         await bob.start("dredge")
         assert "error" in await bob.ask("tools/call", {"name": "dredge"})
         await ann.result("tasks/cancel", {"taskId": first})
-        await ann.end(first)
+        await ann.final_state(first)
         await ann.start("dredge")
 
 
-@looped
-async def test_the_number_of_stored_tasks_is_limited_and_one_principal_has_half() -> None:
+async def test_the_number_of_stored_tasks_is_limited_and_one_principal_may_use_half_of_it() -> None:
     harbour = Harbour(limits=Limits(tasks_kept=4))
-    harbour.go.set()
+    harbour.release.set()
     async with client_of(harbour.server, "ann") as ann, Wire(harbour.server, principal="bob") as wire:
         for _ in range(2):
-            await ann.end(await ann.start("dredge"))
-        refused = await ann.ask("tools/call", {"name": "dredge"})
-        assert "Too many tasks are stored" in refused["error"]["message"]
-        bob = Client(wire)
+            await ann.final_state(await ann.start("dredge"))
+        answer = await ann.ask("tools/call", {"name": "dredge"})
+        assert "Too many tasks are stored" in answer["error"]["message"]
+        bob = TaskClient(wire)
         for _ in range(2):
-            await bob.end(await bob.start("dredge"))
+            await bob.final_state(await bob.start("dredge"))
         async with Wire(harbour.server, principal="eve") as other:
-            assert "error" in await Client(other).ask("tools/call", {"name": "dredge"})
+            assert "error" in await TaskClient(other).ask("tools/call", {"name": "dredge"})
         assert not tasks_of(harbour.server).running
 
 
 @pytest.mark.parametrize("limits", [Limits(task_result=1000), Limits(task_results=2000)])
-@looped
 async def test_a_result_that_is_too_large_fails_its_task(limits: Limits) -> None:
     server = Server("large", limits=limits)
 
@@ -980,18 +939,17 @@ async def test_a_result_that_is_too_large_fails_its_task(limits: Limits) -> None
         return "x" * 1000
 
     async with client_of(server) as client:
-        state = await client.end(await client.start("job"))
+        state = await client.final_state(await client.start("job"))
         assert state["status"] == "failed"
         assert "x" * 1000 not in str(state)
 
 
-@looped
 async def test_ended_tasks_leave_only_their_stored_records() -> None:
     harbour = Harbour()
-    harbour.go.set()
+    harbour.release.set()
     async with client_of(harbour.server) as client:
         for _ in range(20):
-            await client.end(await client.start("dredge"))
+            await client.final_state(await client.start("dredge"))
         tasks = tasks_of(harbour.server)
         await tasks._jobs.finished()
         assert not any((tasks.running, tasks.calls, tasks._shares, tasks._jobs, tasks._last_sent))
@@ -1002,7 +960,6 @@ async def test_ended_tasks_leave_only_their_stored_records() -> None:
 # -- time to live
 
 
-@looped
 async def test_a_task_that_exceeds_its_ttl_fails() -> None:
     server = Server("slow")
 
@@ -1012,74 +969,71 @@ async def test_a_task_that_exceeds_its_ttl_fails() -> None:
         return "never"
 
     async with client_of(server) as client:
-        started = await client.call("job")
-        assert started["ttlMs"] == 50
-        state = await client.end(started["taskId"])
+        task = await client.call("job")
+        assert task["ttlMs"] == 50
+        state = await client.final_state(task["taskId"])
         assert (state["status"], state["statusMessage"]) == ("failed", "The task did not finish within 0.05 s.")
-        assert state["ttlMs"] > 250_000  # its failure is kept for a while
+        assert state["ttlMs"] > 250_000  # the failed state is kept for five minutes
 
 
-@looped
 async def test_a_result_is_deleted_after_its_ttl() -> None:
-    later = [0.0]
-    store = MemoryStore(lambda: time.time() + later[0])
+    clock_offset = [0.0]
+    store = MemoryStore(lambda: time.time() + clock_offset[0])
     harbour = Harbour(task_store=store, task_ttl=1000.0)
-    harbour.go.set()
+    harbour.release.set()
     async with client_of(harbour.server) as client:
         id = await client.start("dredge")
-        assert (await client.end(id))["ttlMs"] == 1_000_000
-        later[0] = 990.0
+        assert (await client.final_state(id))["ttlMs"] == 1_000_000
+        clock_offset[0] = 990.0
         assert (await client.get(id))["status"] == "completed"
-        later[0] = 1001.0
-        assert (await client.ask("tasks/get", {"taskId": id}))["error"] == UNKNOWN
+        clock_offset[0] = 1001.0
+        assert (await client.ask("tasks/get", {"taskId": id}))["error"] == UNKNOWN_TASK_ERROR
         assert await store.usage("") == (0, 0)
 
 
-@looped
 async def test_a_task_without_a_ttl_never_expires() -> None:
-    later = [0.0]
-    server = Server("eternal", task_store=MemoryStore(lambda: time.time() + later[0]))
+    clock_offset = [0.0]
+    server = Server("eternal", task_store=MemoryStore(lambda: time.time() + clock_offset[0]))
 
     @server.tool(task=True, task_ttl=None)
     async def job() -> str:
         return "done"
 
     async with client_of(server) as client:
-        started = await client.call("job")
-        assert started["ttlMs"] is None
-        await client.end(started["taskId"])
-        later[0] = 1e9
-        assert (await client.get(started["taskId"]))["ttlMs"] is None
+        task = await client.call("job")
+        assert task["ttlMs"] is None
+        await client.final_state(task["taskId"])
+        clock_offset[0] = 1e9
+        assert (await client.get(task["taskId"]))["ttlMs"] is None
 
 
 # -- the store
 
 
 class SlowStore(MemoryStore):
-    """A store whose first write waits."""
+    """A store whose writes wait for `release`."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.go, self.asked = asyncio.Event(), asyncio.Event()
+        self.release, self.write_started = asyncio.Event(), asyncio.Event()
 
     async def put(self, key: str, value: bytes, **options: Any) -> bool:
-        self.asked.set()
-        await self.go.wait()
+        self.write_started.set()
+        await self.release.wait()
         return await super().put(key, value, **options)
 
 
-@looped
 async def test_a_task_is_stored_before_its_call_is_answered_and_before_its_function_runs() -> None:
     store = SlowStore()
     harbour = Harbour(task_store=store)
     async with client_of(harbour.server) as client:
-        number = client.wire.put("tools/call", declared({"name": "dredge"}))
-        await store.asked.wait()
+        request_id = client.wire.send_request("tools/call", with_capabilities({"name": "dredge"}))
+        await store.write_started.wait()
         await client.ask("tasks/get", {"taskId": "x"})
-        assert (type(number), number) not in client.wire.answers
+        assert (type(request_id), request_id) not in client.wire.answers
         assert not harbour.begun.is_set()
-        store.go.set()
-        assert (await client.wire.answer(number))["result"]["resultType"] == "task"
+        store.release.set()
+        assert (await client.wire.answer(request_id))["result"]["resultType"] == "task"
         await harbour.begun.wait()
 
 
@@ -1094,7 +1048,6 @@ class BrokenStore(MemoryStore):
         return await super().put(key, value, **options)
 
 
-@looped
 async def test_a_task_that_cannot_be_stored_is_not_created() -> None:
     store = BrokenStore()
     store.broken = True
@@ -1107,7 +1060,6 @@ async def test_a_task_that_cannot_be_stored_is_not_created() -> None:
         assert not tasks_of(harbour.server).running
 
 
-@looped
 async def test_a_result_that_cannot_be_stored_is_still_served_by_its_process() -> None:
     store = BrokenStore()
     harbour = Harbour(task_store=store)
@@ -1115,13 +1067,12 @@ async def test_a_result_that_cannot_be_stored_is_still_served_by_its_process() -
         id = await client.start("dredge")
         await harbour.begun.wait()
         store.broken = True
-        harbour.go.set()
-        assert (await client.end(id))["status"] == "completed"
+        harbour.release.set()
+        assert (await client.final_state(id))["status"] == "completed"
         assert (await client.get(id))["status"] == "completed"
         store.broken = False
 
 
-@looped
 async def test_start_raises_if_the_store_cannot_be_opened() -> None:
     harbour = Harbour(task_store="sqlite:////nowhere/at/all/tasks.db")
     with pytest.raises(StoreUnusable, match=r"/nowhere/at/all/tasks\.db: it cannot be opened"):
@@ -1132,7 +1083,6 @@ async def test_start_raises_if_the_store_cannot_be_opened() -> None:
 # -- shutdown
 
 
-@looped
 async def test_close_lets_tasks_finish_within_the_drain_time_and_fails_the_rest() -> None:
     store = MemoryStore()
     harbour = Harbour(task_store=store, limits=Limits(drain=0.2))
@@ -1143,29 +1093,28 @@ async def test_close_lets_tasks_finish_within_the_drain_time_and_fails_the_rest(
         return "in time"
 
     async with client_of(harbour.server) as client:
-        finished = await client.start("soon")
-        stopped = await client.start("dredge")
+        quick_id = await client.start("soon")
+        stopped_id = await client.start("dredge")
         await harbour.begun.wait()
         await harbour.server.close()
-        assert harbour.seen == ["cancelled"]
-        refused = await client.ask("tools/call", {"name": "dredge"})
-        assert refused["error"]["message"] == "The server is stopping."
+        assert harbour.outcomes == ["cancelled"]
+        answer = await client.ask("tools/call", {"name": "dredge"})
+        assert answer["error"]["message"] == "The server is stopping."
         await harbour.server.start()
-        assert (await client.get(finished))["result"]["content"][0]["text"] == "in time"
-        state = await client.get(stopped)
-        assert (state["status"], state["error"]) == ("failed", {"code": -32603, "message": STOPPED})
+        assert (await client.get(quick_id))["result"]["content"][0]["text"] == "in time"
+        state = await client.get(stopped_id)
+        assert (state["status"], state["error"]) == ("failed", {"code": -32603, "message": STOPPED_MESSAGE})
         again = await client.start("dredge")
         assert (await client.get(again))["status"] == "working"
 
 
-@looped
 async def test_close_fails_tasks_that_wait_for_input_or_ignore_cancellation() -> None:
     server = Server("stubborn", limits=Limits(drain=0.05), task_store=MemoryStore())
-    asked, begun, free = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    elicit_called, begun, free = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     @server.tool(task=True)
     async def waits(ctx: Context[Any]) -> str:
-        asked.set()
+        elicit_called.set()
         await ctx.elicit("Sure?", Confirmation)
         return "never"
 
@@ -1181,14 +1130,14 @@ async def test_close_fails_tasks_that_wait_for_input_or_ignore_cancellation() ->
 
     async with client_of(server) as client:
         first, second = await client.start("waits"), await client.start("stays")
-        await asked.wait()
+        await elicit_called.wait()
         await begun.wait()
         await server.close()
         await server.start()
         for id in (first, second):
-            assert (await client.get(id))["statusMessage"] == STOPPED
+            assert (await client.get(id))["statusMessage"] == STOPPED_MESSAGE
         free.set()
-        assert (await client.get(second))["statusMessage"] == STOPPED
+        assert (await client.get(second))["statusMessage"] == STOPPED_MESSAGE
 
 
 def tasks_of(server: Server) -> Tasks:
@@ -1196,10 +1145,10 @@ def tasks_of(server: Server) -> Tasks:
     return server.tasks
 
 
-# -- each bound at its value and one beyond
+# -- values at each limit and one above
 
 
-def large(store: MemoryStore | None = None, **limits: int) -> Server:
+def large_result_server(store: MemoryStore | None = None, **limits: int) -> Server:
     server = Server("large", limits=Limits(**limits), task_store=store or MemoryStore())
 
     @server.tool(task=True)
@@ -1209,63 +1158,59 @@ def large(store: MemoryStore | None = None, **limits: int) -> Server:
     return server
 
 
-async def outcome_of(server: Server) -> Any:
+async def state_of_job(server: Server) -> Any:
+    """Run the tool `job` as a task and return its last state."""
     async with client_of(server) as client:
-        return await client.end(await client.start("job"))
+        return await client.final_state(await client.start("job"))
 
 
-@looped
 async def test_a_result_of_exactly_the_limit_is_accepted_and_one_byte_more_fails() -> None:
-    size = len(msgspec.json.encode((await outcome_of(large()))["result"]))
-    assert (await outcome_of(large(task_result=size)))["status"] == "completed"
-    state = await outcome_of(large(task_result=size - 1))
+    size = len(msgspec.json.encode((await state_of_job(large_result_server()))["result"]))
+    assert (await state_of_job(large_result_server(task_result=size)))["status"] == "completed"
+    state = await state_of_job(large_result_server(task_result=size - 1))
     assert state["error"] == {
         "code": -32603,
         "message": f"The task's result has {size} bytes, the limit is {size - 1}.",
     }
 
 
-@looped
 async def test_the_results_of_one_principal_may_take_half_of_the_limit() -> None:
-    class Sized(MemoryStore):
-        used = 0
+    class MeasuringStore(MemoryStore):
+        max_size = 0
 
         async def usage(self, prefix: str) -> tuple[int, int]:
-            found = await super().usage(prefix)
-            self.used = max(self.used, found[1])
-            return found
+            count, size = await super().usage(prefix)
+            self.max_size = max(self.max_size, size)
+            return count, size
 
-    store = Sized()
-    size = len(msgspec.json.encode((await outcome_of(large(store)))["result"]))
-    most = 2 * (store.used + size)
-    assert (await outcome_of(large(task_results=most)))["status"] == "completed"
-    state = await outcome_of(large(task_results=most - 1))
+    store = MeasuringStore()
+    size = len(msgspec.json.encode((await state_of_job(large_result_server(store)))["result"]))
+    limit = 2 * (store.max_size + size)
+    assert (await state_of_job(large_result_server(task_results=limit)))["status"] == "completed"
+    state = await state_of_job(large_result_server(task_results=limit - 1))
     assert state["error"]["message"] == ("The stored results of tasks are too large: try again when some have expired.")
 
 
-@looped
-async def test_the_last_task_within_the_limit_completes() -> None:
+async def test_one_principal_may_store_half_of_the_tasks_kept() -> None:
     harbour = Harbour(limits=Limits(tasks_kept=4))
-    harbour.go.set()
+    harbour.release.set()
     async with client_of(harbour.server) as client:
         for _ in range(2):
-            assert (await client.end(await client.start("dredge")))["status"] == "completed"
+            assert (await client.final_state(await client.start("dredge")))["status"] == "completed"
         assert "error" in await client.ask("tools/call", {"name": "dredge"})
 
 
-@looped
-async def test_a_task_that_ends_frees_one_slot() -> None:
+async def test_a_cancelled_task_frees_one_slot() -> None:
     harbour = Harbour(limits=Limits(tasks_each=2, drain=0.05))
     async with client_of(harbour.server) as client:
         first = await client.start("dredge")
         await client.start("dredge")
         await client.result("tasks/cancel", {"taskId": first})
-        await client.end(first)
+        await client.final_state(first)
         await client.start("dredge")
         assert "Too many tasks are running" in (await client.ask("tools/call", {"name": "dredge"}))["error"]["message"]
 
 
-@looped
 async def test_a_timed_out_task_is_kept_for_five_minutes() -> None:
     server = Server("slow")
 
@@ -1274,21 +1219,20 @@ async def test_a_timed_out_task_is_kept_for_five_minutes() -> None:
         await asyncio.sleep(60)
         return "never"
 
-    state = await outcome_of(server)
+    state = await state_of_job(server)
     began, ended = (datetime.fromisoformat(state[name]) for name in ("createdAt", "lastUpdatedAt"))
     assert abs(state["ttlMs"] - 300_000 - (ended - began).total_seconds() * 1000) <= 2
 
 
-@looped
 async def test_a_running_task_is_stored_for_a_minute_longer_than_its_ttl() -> None:
-    later = [0.0]
-    store = MemoryStore(lambda: time.time() + later[0])
+    clock_offset = [0.0]
+    store = MemoryStore(lambda: time.time() + clock_offset[0])
     harbour = Harbour(task_store=store, task_ttl=1000.0)
     async with client_of(harbour.server) as client:
         await client.start("dredge")
-        later[0] = 1050.0
+        clock_offset[0] = 1050.0
         assert (await store.usage("tasks/"))[0] == 1
-        later[0] = 1061.0
+        clock_offset[0] = 1061.0
         assert (await store.usage("tasks/"))[0] == 0
 
 
@@ -1301,10 +1245,9 @@ def test_a_ttl_that_is_not_positive_is_refused(ttl: float) -> None:
 # -- failures of the store and of handlers
 
 
-@looped
 async def test_a_task_whose_creation_fails_after_the_write_is_deleted() -> None:
-    class Uncertain(MemoryStore):
-        """Fails after it has written."""
+    class UncertainStore(MemoryStore):
+        """A store whose writes raise an error after they succeed."""
 
         deleted = asyncio.Event()
 
@@ -1316,7 +1259,7 @@ async def test_a_task_whose_creation_fails_after_the_write_is_deleted() -> None:
             await super().delete(key)
             self.deleted.set()
 
-    store = Uncertain()
+    store = UncertainStore()
     harbour = Harbour(task_store=store)
     async with client_of(harbour.server) as client:
         assert (await client.ask("tools/call", {"name": "dredge"}))["result"]["isError"] is True
@@ -1324,19 +1267,18 @@ async def test_a_task_whose_creation_fails_after_the_write_is_deleted() -> None:
         assert await store.usage("tasks/") == (0, 0)
 
 
-@looped
 async def test_a_task_stored_after_its_server_closed_never_runs() -> None:
     store = SlowStore()
     harbour = Harbour(task_store=store)
     async with client_of(harbour.server) as client:
-        number = client.wire.put("tools/call", declared({"name": "dredge"}))
-        await store.asked.wait()
+        request_id = client.wire.send_request("tools/call", with_capabilities({"name": "dredge"}))
+        await store.write_started.wait()
         tasks = tasks_of(harbour.server)
         closing = asyncio.ensure_future(harbour.server.close())
         while not any(task.stop_reason for task in tasks.running.values()):
             await asyncio.sleep(0)
-        store.go.set()
-        await client.wire.answer(number)
+        store.release.set()
+        await client.wire.answer(request_id)
         await closing
         assert not harbour.begun.is_set()
         ((_, record),) = await store.scan("tasks/")
@@ -1344,15 +1286,14 @@ async def test_a_task_stored_after_its_server_closed_never_runs() -> None:
         assert (record["worker"], record["state"]["status"], record["state"]["statusMessage"]) == (
             "",
             "failed",
-            STOPPED,
+            STOPPED_MESSAGE,
         )
 
 
-@looped
 async def test_a_handler_that_returns_after_close_does_not_change_its_failed_task() -> None:
     store = MemoryStore()
     server = Server("stubborn", limits=Limits(drain=0.01), task_store=store)
-    begun, free, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    begun, free, returned = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     @server.tool(task=True)
     async def stays() -> str:
@@ -1362,7 +1303,7 @@ async def test_a_handler_that_returns_after_close_does_not_change_its_failed_tas
                 await free.wait()
             except asyncio.CancelledError:
                 continue
-        left.set()
+        returned.set()
         return "at last"
 
     async with client_of(server) as client:
@@ -1370,28 +1311,27 @@ async def test_a_handler_that_returns_after_close_does_not_change_its_failed_tas
         await begun.wait()
         await server.close()
         ((key, before),) = await store.scan("tasks/")
-        assert b'"worker":""' in before and STOPPED.encode() in before
+        assert b'"worker":""' in before and STOPPED_MESSAGE.encode() in before
         await server.start()
         free.set()
-        await left.wait()
+        await returned.wait()
         for _ in range(20):
             assert (await client.get(id))["status"] == "failed"
         assert await store.scan("tasks/") == [(key, before)]
 
 
-@looped
 async def test_a_task_whose_end_cannot_be_stored_is_logged_and_kept_in_memory(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(serving, "MIN_KEPT_SECONDS", 0.02)
+    monkeypatch.setattr(task_extension, "MIN_KEPT_SECONDS", 0.02)
     store = BrokenStore()
     harbour = Harbour(task_store=store, task_ttl=None)
     async with client_of(harbour.server) as client:
         id = await client.start("dredge")
         await harbour.begun.wait()
         store.broken = True
-        harbour.go.set()
-        await client.end(id)
+        harbour.release.set()
+        await client.final_state(id)
         assert "The end of a task could not be stored: only this process knows it" in caplog.text
         assert tasks_of(harbour.server).running
         store.broken = False
@@ -1399,56 +1339,52 @@ async def test_a_task_whose_end_cannot_be_stored_is_logged_and_kept_in_memory(
             await client.ask("tools/list")
 
 
-@looped
 async def test_a_change_that_cannot_be_stored_is_logged_and_still_sent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = BrokenStore()
-    server, go, on = Server("telling", task_store=store), asyncio.Event(), asyncio.Event()
+    server, release, may_report = Server("telling", task_store=store), asyncio.Event(), asyncio.Event()
 
     @server.tool(task=True)
     async def job(ctx: Context[Any]) -> str:
-        await on.wait()
+        await may_report.wait()
         ctx.task_status("half way")
-        await go.wait()
+        await release.wait()
         return "done"
 
     async with client_of(server) as client:
         id = await client.start("job")
         store.broken = True
-        on.set()
-        await client.until(id, lambda state: state.get("statusMessage") == "half way")
+        may_report.set()
+        await client.wait_for(id, lambda state: state.get("statusMessage") == "half way")
         while "A change of a task could not be stored" not in caplog.text:
             await client.ask("tools/list")
         store.broken = False
-        go.set()
-        assert (await client.end(id))["status"] == "completed"
+        release.set()
+        assert (await client.final_state(id))["status"] == "completed"
 
 
-@looped
 async def test_unexpected_errors_of_tasks_are_logged_with_their_reference_and_tool_errors_are_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    state = await outcome_of(failing(ValueError("secret")))
-    (record,) = [r for r in caplog.records if r.levelno >= logging.ERROR]
+    state = await state_of_job(failing_server(ValueError("secret")))
+    (record,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
     text = state["result"]["content"][0]["text"]
     reference = text.partition("(reference ")[2][:8]
     assert reference.isalnum() and text.partition(reference)[2].startswith(")")
     assert reference in record.getMessage() and "The task of" in record.getMessage() and "job" in record.getMessage()
     assert record.exc_info is not None
     caplog.clear()
-    await outcome_of(failing(ToolError("No crane.")))
-    await outcome_of(failing(InternalError("The crane fell.")))
-    assert [r for r in caplog.records if r.levelno >= logging.ERROR] == []
-    await outcome_of(failing(InternalError("\udcff")))
+    await state_of_job(failing_server(ToolError("No crane.")))
+    await state_of_job(failing_server(InternalError("The crane fell.")))
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+    await state_of_job(failing_server(InternalError("\udcff")))
     assert "The error of a task cannot be sent (reference " in caplog.text
 
 
-@looped
 async def test_unknown_and_repeated_input_responses_are_ignored() -> None:
-    async with client_of(eliciting()) as client:
-        tools = [tool["name"] for tool in (await client.result("tools/list"))["tools"]]
-        id = await client.start(tools[0])
+    async with client_of(eliciting_server()) as client:
+        id = await client.start("one")
         ((key, _),) = (await client.input_requests(id)).items()
         before = await client.get(id)
         await client.result("tasks/update", {"taskId": id, "inputResponses": {"question-99": accept(True)}})
@@ -1460,90 +1396,88 @@ async def test_unknown_and_repeated_input_responses_are_ignored() -> None:
         await client.result("tasks/cancel", {"taskId": id})
 
 
-@looped
-async def test_a_repeated_status_is_not_a_change() -> None:
-    server, go = Server("telling"), asyncio.Event()
+async def test_a_repeated_status_message_does_not_update_the_task() -> None:
+    server, release = Server("telling"), asyncio.Event()
 
     @server.tool(task=True)
     async def job(ctx: Context[Any]) -> str:
         ctx.task_status("half way")
-        await go.wait()
+        await release.wait()
         return "done"
 
     async with client_of(server) as client:
         id = await client.start("job")
-        state = await client.until(id, lambda state: "statusMessage" in state)
+        state = await client.wait_for(id, lambda state: "statusMessage" in state)
         (task,) = tasks_of(server).running.values()
         task.note("half way")
         assert (await client.get(id))["lastUpdatedAt"] == state["lastUpdatedAt"]
-        go.set()
-        await client.end(id)
+        release.set()
+        await client.final_state(id)
 
 
-@looped
 async def test_a_listen_omits_unknown_tasks() -> None:
     harbour = Harbour()
     async with client_of(harbour.server) as client:
         id = await client.start("dredge")
-        client.wire.put("subscriptions/listen", declared({"notifications": {"taskIds": ["nothing", id]}}))
-        acknowledged, now = await client.wire.notice(2)
-        assert acknowledged["params"]["notifications"]["taskIds"] == [id]
-        assert (now["params"]["taskId"], now["params"]["status"]) == (id, "working")
+        client.wire.send_request(
+            "subscriptions/listen", with_capabilities({"notifications": {"taskIds": ["nothing", id]}})
+        )
+        acknowledgement, current = await client.wire.wait_for_notifications(2)
+        assert acknowledgement["params"]["notifications"]["taskIds"] == [id]
+        assert (current["params"]["taskId"], current["params"]["status"]) == (id, "working")
 
 
-async def statuses(client: Client, id: str, last: str) -> None:
-    """Wait until the last notification about a task has this status."""
-    await client.wire.until(
+async def wait_for_status(client: TaskClient, status: str) -> None:
+    """Wait until the last notification has this task status."""
+    await client.wire.wait_until(
         lambda: any(
-            notice["method"] == "notifications/tasks" and notice["params"]["status"] == last
-            for notice in client.wire.notices[-1:]
+            notice["method"] == "notifications/tasks" and notice["params"]["status"] == status
+            for notice in client.wire.notifications[-1:]
         )
     )
 
 
 @pytest.mark.parametrize("answers", [True, False])
-@looped
 async def test_a_listener_is_notified_when_an_input_request_opens_and_closes(answers: bool) -> None:
-    server, withdraw, go = Server("asking"), asyncio.Event(), asyncio.Event()
+    server, withdraw, release = Server("asking"), asyncio.Event(), asyncio.Event()
 
     @server.tool(task=True)
     async def job(ctx: Context[Any]) -> str:
-        asked = asyncio.ensure_future(ctx.elicit("Sure?", Confirmation))
-        waiting = asyncio.ensure_future(withdraw.wait())
-        await asyncio.wait((asked, waiting), return_when=asyncio.FIRST_COMPLETED)
-        asked.cancel()
-        waiting.cancel()
-        await go.wait()
+        elicitation = asyncio.ensure_future(ctx.elicit("Sure?", Confirmation))
+        withdrawal = asyncio.ensure_future(withdraw.wait())
+        await asyncio.wait((elicitation, withdrawal), return_when=asyncio.FIRST_COMPLETED)
+        elicitation.cancel()
+        withdrawal.cancel()
+        await release.wait()
         return "done"
 
     async with client_of(server) as client:
         id = await client.start("job")
-        client.wire.put("subscriptions/listen", declared({"notifications": {"taskIds": [id]}}))
-        await statuses(client, id, "input_required")
+        client.wire.send_request("subscriptions/listen", with_capabilities({"notifications": {"taskIds": [id]}}))
+        await wait_for_status(client, "input_required")
         if answers:
             ((key, _),) = (await client.get(id))["inputRequests"].items()
             await client.result("tasks/update", {"taskId": id, "inputResponses": {key: accept(True)}})
         else:
             withdraw.set()
-        await statuses(client, id, "working")
-        go.set()
-        await statuses(client, id, "completed")
+        await wait_for_status(client, "working")
+        release.set()
+        await wait_for_status(client, "completed")
 
 
-@looped
 async def test_task_times_are_sent_in_milliseconds_and_are_at_least_one() -> None:
-    later = [0.0]
-    store = MemoryStore(lambda: time.time() + later[0])
+    clock_offset = [0.0]
+    store = MemoryStore(lambda: time.time() + clock_offset[0])
     server = Server("quick", task_poll=0.0001, task_ttl=1_000_000.0, task_store=store)
     server.tools.add(lambda: "x", name="x", task=True)
     server.tools.add(lambda: "x", name="soon", task=True, task_ttl=0.0001)
     async with client_of(server) as client:
-        started = await client.call("x")
-        assert (started["ttlMs"], started["pollIntervalMs"]) == (1_000_000_000, 1)
-        await client.end(started["taskId"])
-        later[0] = 999_500.0
-        assert (await client.get(started["taskId"]))["status"] == "completed"
-        later[0] = 1_000_001.0
-        assert (await client.ask("tasks/get", {"taskId": started["taskId"]}))["error"] == UNKNOWN
-        later[0] = 0.0
+        task = await client.call("x")
+        assert (task["ttlMs"], task["pollIntervalMs"]) == (1_000_000_000, 1)
+        await client.final_state(task["taskId"])
+        clock_offset[0] = 999_500.0
+        assert (await client.get(task["taskId"]))["status"] == "completed"
+        clock_offset[0] = 1_000_001.0
+        assert (await client.ask("tasks/get", {"taskId": task["taskId"]}))["error"] == UNKNOWN_TASK_ERROR
+        clock_offset[0] = 0.0
         assert (await client.call("soon"))["ttlMs"] == 1

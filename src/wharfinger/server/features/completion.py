@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_VALUES", "Completions"]
 
 MAX_VALUES = 100
-"""Values in one answer (completion/complete, all revisions)."""
+"""The maximum number of values in one answer (completion/complete, all revisions)."""
 
 
 class Completions:
@@ -60,7 +60,7 @@ class Completions:
         return t.CompleteResult(completion=completion_of(values, is_shown))
 
     def _locate(self, ref: t.CompletionReference) -> tuple[t.CompletionReference, Part | None]:
-        """Return the name of the prompt or template in its part, and the part; None if it is the server's own."""
+        """Return the reference with the name that its part uses, and the part; None if the server itself has it."""
         if isinstance(ref, t.PromptReference):
             prompt = self._prompts.features.find(ref.name)
             if prompt is None or prompt.part is None:
@@ -97,10 +97,10 @@ class Completions:
     ) -> t.Completion:
         complete = functools.partial(self._resources.calls.call, source, source.complete, owner_of(request))
         values = await complete(template, argument, value, others)
-        found = completion_of(values, is_shown)
-        if found.has_more is True and not isinstance(values, t.Completion):
-            found.total = UNSET  # a source stops there, so it does not know how many there are
-        return found
+        completion = completion_of(values, is_shown)
+        if completion.has_more is True and not isinstance(values, t.Completion):
+            completion.total = UNSET  # a source stops there, so it does not know how many there are
+        return completion
 
     def _by_marker(
         self,
@@ -119,17 +119,17 @@ class Completions:
                 return ()
             if not callable(marker.values):
                 return [value for value in marker.values if value.startswith(typed)]
-            given = (typed, others) if marker.takes_others else (typed,)
+            arguments = (typed, others) if marker.takes_others else (typed,)
             if marker.context is None and not marker.needs:
-                return await self._services.pool.adapt(marker.values)(owner_of(request), *given)
+                return await self._services.pool.adapt(marker.values)(owner_of(request), *arguments)
             filled: dict[str, Any] = {}
             if marker.context is not None:
                 filled[marker.context] = self._services.context(request)
             async with OpenDependencies(self._services, request, filled.get(marker.context or "")) as opened:
                 await opened.fill(marker.needs, filled)
-                filled |= zip(marker.names, given, strict=False)  # by name: the context may be the first parameter
+                filled |= zip(marker.names, arguments, strict=False)  # by name: the context may be the first parameter
                 complete = self._services.pool.adapt(functools.partial(marker.values, **filled))
-                values = await complete(owner_of(request), *given[len(marker.names) :])
+                values = await complete(owner_of(request), *arguments[len(marker.names) :])
                 return completion_of(values, is_shown)  # read while its dependencies are open
 
         return run_completer
@@ -153,9 +153,9 @@ def _leads_to_readable(
 
 
 def completion_of(values: Any, is_shown: Callable[[str], bool] = _show_all) -> t.Completion:
-    """Convert what a completer returned to a result with the shown values, up to the protocol's limit.
+    """Convert a completer's return value to a result with the shown values, up to the protocol's limit.
 
-    A total that the completer gave is left out if values are, since it would count these too.
+    If values are left out, so is the total that the completer gave, since it counts them too.
     """
     if isinstance(values, t.Completion):
         shown = [value for value in values.values if is_shown(value)]
@@ -164,6 +164,6 @@ def completion_of(values: Any, is_shown: Callable[[str], bool] = _show_all) -> t
         more = True if len(shown) > MAX_VALUES else values.has_more
         return t.Completion(values=shown[:MAX_VALUES], total=values.total, has_more=more)
     if isinstance(values, (str, bytes)) or (values is not None and not hasattr(values, "__iter__")):
-        raise TypeError(f"a completer returned {type(values).__name__}: return a list of texts")
-    found = [text for value in values or () if is_shown(text := str(value))]
-    return t.Completion(values=found[:MAX_VALUES], total=len(found), has_more=len(found) > MAX_VALUES)
+        raise TypeError(f"a completer returned {type(values).__name__}: return a list of strings")
+    shown = [text for value in values or () if is_shown(text := str(value))]
+    return t.Completion(values=shown[:MAX_VALUES], total=len(shown), has_more=len(shown) > MAX_VALUES)

@@ -8,49 +8,44 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-__all__ = ["check_options", "check_scopes", "feature_name", "refuse_generator", "unwrapped"]
+from wharfinger.option_names import check_option_names
+
+__all__ = ["check_options", "check_scopes", "feature_name", "refuse_generator", "unwrap"]
 
 
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 """`scope-token` (RFC 6749 §3.3)."""
 
 
-def unwrapped(function: Any) -> Callable[..., Any]:
-    """Return the function; that of a static method if it is decorated inside its class."""
+def unwrap(function: Any) -> Callable[..., Any]:
+    """Return the function itself, or the function of a static method that is decorated in the body of its class."""
     return cast("Callable[..., Any]", function.__func__ if isinstance(function, staticmethod) else function)
 
 
-def check_options(word: str, function: object, options: Mapping[str, Any], known: type) -> None:
+def check_options(kind: str, function: object, options: Mapping[str, Any], known: type) -> None:
     """Refuse unknown options of `@server.tool` and similar decorators.
 
     Raises:
         TypeError: an option is unknown, or a name was passed instead of the function.
     """
     if isinstance(function, str):
-        raise TypeError(f"A {word}'s name is given by name=: @server.{word}(name={function!r})")
-    names = known.__annotations__
-    unknown = next((name for name in options if name not in names), None)
-    if unknown is not None:
-        import difflib  # imported on use: only to suggest a name
-
-        near = difflib.get_close_matches(unknown, names, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(names))}."
-        raise TypeError(f"A {word} has no option {unknown!r}: {hint}")
+        raise TypeError(f"A {kind}'s name is given by name=: @server.{kind}(name={function!r})")
+    check_option_names(f"A {kind}", options, known)
 
 
 def check_scopes(scopes: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return the scopes of a feature as a tuple; a text is one scope.
+    """Return the scopes of a feature as a tuple; a string is one scope.
 
     Raises:
         ValueError: one of them is not a scope of RFC 6749.
     """
-    several = () if scopes is None else (scopes,) if isinstance(scopes, str) else tuple(scopes)
-    for scope in several:
+    sequence = () if scopes is None else (scopes,) if isinstance(scopes, str) else tuple(scopes)
+    for scope in sequence:
         if not _SCOPE.fullmatch(str(scope)):
             raise ValueError(
                 f'scopes={scope!r}: a scope is text without spaces, quotes and backslashes: ["orders:read"].'
             )
-    return tuple(dict.fromkeys(several))
+    return tuple(dict.fromkeys(sequence))
 
 
 def refuse_generator(function: Callable[..., Any]) -> None:

@@ -4,10 +4,10 @@ Features keep the order in which they were added. Each gets the next number, and
 adding or removing features does not shift later pages.
 
 The features of a mounted server (a part) are not copied: the set of the server that it is mounted in (the whole) shows
-them under a prefix. Its `parts` are their sets. The visible features are computed on use, and again after every change
-of a part. A set's own features come first, then those of each part, so that a position is a path: (0, number) is a
-feature of the set itself, and (2, 0, 7) is number 7 of the second part. When a feature is added, its name is checked in
-its own set and in every set that shows it. Any other feature of the same name replaces a fallback.
+them under a prefix. There, `parts` has the sets of the parts. The visible features are computed on use, and again after
+every change of a part. A set's own features come first, then those of each part, so that a position is a path: (0,
+number) is a feature of the set itself, and (2, 0, 7) is number 7 of the second part. When a feature is added, its name
+is checked in its own set and in every set that shows it. Any other feature of the same name replaces a fallback.
 """
 
 from __future__ import annotations
@@ -197,19 +197,19 @@ class Features(Generic[F]):
         if not self.parts:
             feature = self.by_key.get(key)
             return None if feature is None else VisibleFeature(feature, key in self._fallbacks)
-        return self._shown().get(key)
+        return self._visible_features().get(key)
 
     def items(self) -> Iterator[tuple[str, F]]:
         """Return every enabled feature with its key, in order."""
         if not self.parts:
             return ((key, self.by_key[key]) for key in map(self._keys.__getitem__, self._order))
-        shown = self._shown()
+        shown = self._visible_features()
         return ((key, shown[key].feature) for _, key in self._positions)
 
     def page(self, after: Any, limit: int) -> tuple[list[tuple[str, F]], Any]:
         """Return at most `limit` features after a position (0: the start) with their keys, and the position after them.
 
-        It is None after the last page.
+        The position is None after the last page.
         """
         if not self.parts:
             start = bisect_right(self._order, after)
@@ -217,7 +217,7 @@ class Features(Generic[F]):
             more = start + limit < len(self._order)
             keys = [self._keys[number] for number in numbers]
             return [(key, self.by_key[key]) for key in keys], numbers[-1] if more and numbers else None
-        shown = self._shown()
+        shown = self._visible_features()
         position: tuple[int, ...] = (0, after) if isinstance(after, int) else after
         start = bisect_right(self._positions, position, key=lambda entry: entry[0])
         positions = self._positions[start : start + limit]
@@ -249,7 +249,7 @@ class Features(Generic[F]):
         if self.holder(key) is None:
             raise KeyError(f"There is no {self.kind} {key!r}.")
 
-    def _shown(self) -> dict[str, VisibleFeature[F]]:
+    def _visible_features(self) -> dict[str, VisibleFeature[F]]:
         """Return the visible features by key: enabled, and not replaced by another one."""
         if self._visible is None:
             positions: list[tuple[tuple[int, ...], str]] = []
@@ -269,7 +269,7 @@ class Features(Generic[F]):
             yield (0, number), key, VisibleFeature(self.by_key[key], key in self._fallbacks)
         for index, mounted in enumerate(self.parts, 1):
             features = mounted.features
-            shown = features._shown()
+            shown = features._visible_features()
             for position, inner in features._positions:
                 key, found = mounted.prefix + inner, shown[inner]
                 taken = key in self.disabled and key not in self._fallbacks
@@ -280,7 +280,7 @@ class Features(Generic[F]):
         return (feature for _, feature in self.items())
 
     def __len__(self) -> int:
-        return len(self._shown()) if self.parts else len(self._order)
+        return len(self._visible_features()) if self.parts else len(self._order)
 
 
 class _Holder(NamedTuple):

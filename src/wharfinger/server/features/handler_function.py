@@ -42,12 +42,12 @@ class HandlerFunction:
 
     __slots__ = (
         "_context",
-        "_converted",
         "_inline",
         "_may_ask",
         "_needs",
         "_services",
         "_timeout",
+        "_variable_types",
         "completers",
         "direct",
         "finish",
@@ -70,7 +70,7 @@ class HandlerFunction:
         if timeout is not None and timeout <= 0:
             raise ValueError(f"timeout={timeout}: write more than 0 seconds, or None.")
         self._timeout = timeout
-        self._converted: dict[str, Any] = {}
+        self._variable_types: dict[str, Any] = {}
         self.completers: dict[str, Complete] = {}
         """The completers of variables, by name."""
         self.finish: Finish | None = None
@@ -83,12 +83,11 @@ class HandlerFunction:
         self.runs_async = is_async(function)
         generates = inspect.isasyncgenfunction(function)
         self._inline = inline or generates  # calling a generator function runs none of its body
-        self.direct = self.runs_async and not (self._context or self._needs or self._converted) and timeout is None
+        self.direct = self.runs_async and not (self._context or self._needs or self._variable_types) and timeout is None
         self._may_ask = self.runs_async or generates
 
     def _plan_parameters(self, variables: tuple[str, ...]) -> str | None:
         """Decide what each parameter receives. Returns the name of the parameter that takes the context, or None."""
-        # These import completers and dependencies, which import `owner_of`.
         from wharfinger.server.dependencies import depends_of, plan, refuse_default
         from wharfinger.server.signature.annotations import annotations_of, is_context, parameters_of
 
@@ -124,7 +123,7 @@ class HandlerFunction:
 
         kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
         if kind not in (str, Any, inspect.Parameter.empty) or _is_bounded(annotation):
-            self._converted[name] = annotation
+            self._variable_types[name] = annotation
         completer = completer_of(annotation)
         if completer is not None:
             self.completers[name] = completer
@@ -142,7 +141,7 @@ class HandlerFunction:
             HandlerFailed: the function exceeded its timeout.
         """
         arguments = dict(values)
-        for name, annotation in self._converted.items():
+        for name, annotation in self._variable_types.items():
             if name in arguments:
                 try:
                     arguments[name] = msgspec.convert(arguments[name], annotation, strict=False, dec_hook=_convert_text)

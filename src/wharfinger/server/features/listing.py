@@ -25,15 +25,15 @@ from wharfinger.server.owners import owner_of
 __all__ = ["DEFAULT_PAGE_SIZE", "PAGE_BYTES", "CallerView", "PagedList", "Provider", "joined_page", "view_of"]
 
 DEFAULT_PAGE_SIZE = 1000
-"""Most entries of a page, unless the server's author sets `page_size`. Each page costs a round trip."""
+"""The maximum number of entries of a page, unless the server sets `page_size`. Each page costs a round trip."""
 MIN_EXAMINED = 256
-"""Least number of entries that are requested at a time if the caller may not see all of them."""
+"""The minimum number of entries that are requested at a time if the caller may not see all of them."""
 MAX_EXAMINED = 200_000
-"""Most entries that are examined for one page. If so many are hidden, the page is shorter than others."""
+"""The maximum number of entries that are examined for one page. If so many are hidden, the page may be short."""
 PAGE_BYTES = 1024 * 1024
-"""Most encoded bytes of the entries in such a page; a single entry may be larger."""
+"""The maximum number of encoded bytes in a page without a `page_size`; a single entry may be larger."""
 MAX_CACHED_PAGES = 64
-"""Most encoded pages that one list caches."""
+"""The maximum number of encoded pages that one list caches."""
 
 F = TypeVar("F", bound=Feature)
 
@@ -43,7 +43,7 @@ None."""
 
 
 class CallerView(NamedTuple):
-    """What one caller sees of a list, and the keys of the caller's cursors."""
+    """The items of a list that one caller sees, and the keys of the caller's cursors."""
 
     shows: Callable[[Any], bool]
     """Returns whether a definition is shown."""
@@ -51,7 +51,7 @@ class CallerView(NamedTuple):
 
 
 def view_of(name: str, access: Access, keys: Keys) -> CallerView:
-    """Return what a caller with this access sees of the list `name`."""
+    """Return the view that a caller with this access has of the list `name`."""
     shows: dict[str, Callable[[Any], bool]] = {
         "tools": lambda tool: access.allows("call", f"tool:{tool.name}"),
         "prompts": lambda prompt: access.allows("prompt", f"prompt:{prompt.name}"),
@@ -79,9 +79,9 @@ class PagedList(Generic[F]):
         self._parts: list[PagedList[F]] = []
         self.size = DEFAULT_PAGE_SIZE if size is None else size
         self.max_bytes = PAGE_BYTES if size is None else None
-        self.shown: Callable[[F], Any] = lambda feature: feature.definition
-        """Returns a feature's definition for the list. Pages are not cached if definitions are `computed`."""
-        self.shown_in_full: Callable[[F], Any] | None = None
+        self.definition_of: Callable[[F], Any] = lambda feature: feature.definition
+        """Returns the definition to list for a feature. Pages are not cached if definitions are `computed`."""
+        self.full_definition_of: Callable[[F], Any] | None = None
         """The same for callers whose rules allow `any_structured_content`; None if their definitions are the same."""
         self.computed = False
         self.ttl_ms = 0
@@ -114,13 +114,13 @@ class PagedList(Generic[F]):
     async def serve(self, request: Request) -> Any:
         """Handle the method of this list, such as `tools/list`."""
         request.ttl_ms, request.cache_scope = self.ttl_ms, self.cache_scope
-        full = self.shown_in_full is not None and request.caller.rules.any_structured_content
+        full = self.full_definition_of is not None and request.caller.rules.any_structured_content
         if request.access is not None:
             request.cache_scope = "private"
         return await self.page_for(request, request.params.cursor, full)
 
     async def page_for(self, request: Request, cursor: Any = UNSET, full: bool = False) -> Any:
-        """Return one page of what the caller of a request sees.
+        """Return one page of the items that the caller of a request sees.
 
         Raises:
             InvalidParams: the cursor does not belong to this list, or is another caller's.
@@ -194,13 +194,13 @@ class PagedList(Generic[F]):
 
     async def feed(self, update: Callable[[bytes], object], owner: str, view: CallerView) -> None:
         """Pass the encoded entries that a caller sees to a digest, at most `MAX_EXAMINED`."""
-        left = MAX_EXAMINED
+        remaining = MAX_EXAMINED
         for number in range(len(self.providers) + 1):
             after: Any = None if number else 0
-            while left > 0:
+            while remaining > 0:
                 entries, after = await self._take(number, after, DEFAULT_PAGE_SIZE, owner, False, view)
                 update(encode(list(entries)))
-                left -= len(entries)
+                remaining -= len(entries)
                 if after is None:
                     break
 
@@ -230,7 +230,7 @@ class PagedList(Generic[F]):
         """Return at most `limit` entries of one provider, and the key of the next page."""
         if number:
             return await self.providers[number - 1](owner, after, limit)
-        show = (self.shown_in_full if full else None) or self.shown
+        show = (self.full_definition_of if full else None) or self.definition_of
         features, position = self.features.page(after, limit)
         if not self.features.parts or self.name not in ("tools", "prompts"):
             return [show(feature) for _, feature in features], position
@@ -256,7 +256,7 @@ async def joined_page(
 
 def _count_that_fit(definitions: Sequence[Any], room: int) -> int:
     """Return how many of the first definitions fit in `room` bytes as a JSON list."""
-    room -= 1  # two brackets, and one comma less than there are definitions
+    room -= 1  # two brackets, minus the comma that the last definition does not need
     for number, definition in enumerate(definitions):
         room -= len(encode(definition)) + 1
         if room < 0:

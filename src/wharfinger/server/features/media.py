@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from msgspec import UNSET
 
 from wharfinger import types as t
+from wharfinger.types.base import or_unset
 
 __all__ = ["Audio", "File", "Image", "Media"]
 
@@ -86,8 +87,8 @@ class Media:
     def _detected_type(self, data: bytes) -> str:
         from wharfinger.content.mime import by_name, sniff
 
-        named = by_name(self.path.name) if self.path is not None else ""
-        return named or sniff(data)
+        type_of_name = by_name(self.path.name) if self.path is not None else ""
+        return type_of_name or sniff(data)
 
     def _hints(self) -> dict[str, Any]:
         return {
@@ -116,7 +117,7 @@ class Image(Media):
 class Audio(Media):
     """Sound for a tool or a prompt to return: `Audio("horn.wav")`, `Audio(data=…, format="mp3")`.
 
-    In a revision without audio, a text says what is missing. See `Media` for the arguments.
+    In a revision without audio, a text block says that a sound was left out. See `Media` for the arguments.
     """
 
     __slots__ = ()
@@ -173,7 +174,7 @@ class File(Media):
         contents = t.ResourceContents(
             uri=self.uri,
             mime_type=mime_type,
-            text=UNSET if text is None else text,
+            text=or_unset(text),
             blob=data if text is None else UNSET,
         )
         return t.EmbeddedResource(resource=contents, **self._hints())

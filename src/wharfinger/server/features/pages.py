@@ -19,8 +19,7 @@ from wharfinger.source import Source
 __all__ = ["pages_of_catalogue", "pages_of_source", "templates_of_source"]
 
 MAX_CURSOR_URIS, MAX_CURSOR_URI_CHARACTERS = 16, 4096
-"""How many of the last shown URIs, and how many of their characters, a catalogue's cursor holds. One of the URIs must
-still be listed."""
+"""A catalogue's cursor holds at most this many of the URIs listed last, and of their characters in total."""
 
 
 def pages_of_source(
@@ -81,8 +80,8 @@ def _keyed_catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Prov
 def _catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
     """Return the pages of an async generator that starts over each time.
 
-    The key is the number of shown URIs, and the last of them.
-    A page continues after the last of these that is still listed, so earlier additions and removals do not shift it.
+    The key is the number of resources on earlier pages, and the URIs of the last ones. A page continues after the last
+    of these URIs that is still listed, so earlier additions and removals do not shift it.
     """
 
     async def page(owner: str, key: Any, limit: int) -> tuple[list[Any], Any]:
@@ -97,35 +96,36 @@ def _catalogue(function: Callable[..., AsyncIterator[t.Resource]]) -> Provider:
 
 
 async def _after(
-    resources: AsyncIterator[t.Resource], last_uris: list[str], count: int, most: int
+    resources: AsyncIterator[t.Resource], last_uris: list[str], count: int, limit: int
 ) -> AsyncIterator[t.Resource]:
     """Yield the resources after the last of `last_uris` that is still listed.
 
-    If none is, skip as many resources as were shown before them: `count` minus their number.
+    If that is not `last_uris[-1]`, yield at most `limit` resources. If no URI of `last_uris` is listed any more, skip
+    `count - len(last_uris)` resources: those on earlier pages.
     """
-    left: set[str] = set(last_uris)
+    awaited: set[str] = set(last_uris)
     skip = count - len(last_uris)
-    later: list[t.Resource] = []
+    buffered: list[t.Resource] = []
     try:
         async for resource in resources:
-            if resource.uri in left:
-                skip, later = 0, []
+            if resource.uri in awaited:
+                skip, buffered = 0, []
                 if resource.uri == last_uris[-1]:
-                    left = set()
-            elif not left:
+                    awaited = set()
+            elif not awaited:
                 yield resource
             elif skip > 0:
                 skip -= 1
-            elif len(later) < most:
-                later.append(resource)
-        for resource in later:
+            elif len(buffered) < limit:
+                buffered.append(resource)
+        for resource in buffered:
             yield resource
     finally:
         await _close(resources)
 
 
 async def _first(resources: AsyncIterator[t.Resource], number: int) -> list[t.Resource]:
-    """Return the first resources, at most `number`. Closes the generator."""
+    """Return the first `number` resources, and close the generator."""
     shown: list[t.Resource] = []
     try:
         async for resource in resources:

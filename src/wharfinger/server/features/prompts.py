@@ -17,7 +17,7 @@ from wharfinger.server.features.feature_registration import (
     check_scopes,
     feature_name,
     refuse_generator,
-    unwrapped,
+    unwrap,
 )
 from wharfinger.server.features.feature_set import Features, VisibleFeature
 from wharfinger.server.features.handler_function import HandlerFunction
@@ -53,7 +53,7 @@ class PromptOptions(TypedDict, total=False):
     timeout: float | None
     """Seconds that filling it in may take."""
     scopes: Sequence[str] | str | None
-    """Scopes that a caller's token must have, all of them. Without them it is not listed, and refused (HTTP 403)."""
+    """Scopes that a caller's token must have, all of them. Otherwise it is not listed, and requests get HTTP 403."""
 
 
 class PromptFeature:
@@ -71,7 +71,7 @@ class PromptFeature:
     """The completers of arguments, by name."""
 
     def __init__(self, services: Services, function: Callable[..., Any], options: PromptOptions) -> None:
-        function = unwrapped(function)
+        function = unwrap(function)
         refuse_generator(function)
         self.signature = Signature(function)
         self.completers = self.signature.completers

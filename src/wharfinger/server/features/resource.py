@@ -17,6 +17,7 @@ from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.server.features.feature_registration import check_scopes
 from wharfinger.server.features.handler_function import HandlerFunction
 from wharfinger.server.features.result_errors import location_of
+from wharfinger.types.base import or_unset
 
 if TYPE_CHECKING:
     from wharfinger.server.services import Services
@@ -36,8 +37,9 @@ __all__ = [
 log = logging.getLogger("wharfinger.server.features.resources")
 
 MAX_CHECKED_CONTENTS = 10
+"""The maximum number of contents of a result that are compared with their MIME types."""
 MAX_CHECKED_CHARACTERS = 256 << 10
-"""Characters or bytes of a content that are compared with its MIME type."""
+"""The maximum number of characters or bytes of contents that are compared with their MIME type."""
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*+:[^\x00-\x20\x7f]*+\Z")
 """A URI by RFC 3986 §3: a scheme, then text that is compared as it is."""
@@ -77,16 +79,16 @@ class ResourceFeature:
         self.mime_type = definition.mime_type
         self.completers: Mapping[str, Any] = call.completers
         self.type_checked = False
-        """Whether the type of its first content was compared with that content."""
+        """Whether `check_type` was called."""
 
     @property
     def text(self) -> str:
-        """Its URI, or the text of its template."""
-        shown = self.definition
-        return shown.uri if isinstance(shown, t.Resource) else shown.uri_template
+        """The URI, or the URI template as text."""
+        definition = self.definition
+        return definition.uri if isinstance(definition, t.Resource) else definition.uri_template
 
     def check_type(self, result: t.ReadResourceResult) -> None:
-        """Log a warning if the first content that is read contradicts its MIME type; others are not checked.
+        """Log a warning if contents of the first result contradict their MIME type; later results are not checked.
 
         Hosts trust the type: they show `image/png` as an image, and parse `application/json`.
         """
@@ -102,7 +104,7 @@ class ResourceFeature:
                 log.warning("The resource %r is %s. Correct its mime_type, or its content", self.text, problem)
                 return
 
-    def shown(self) -> t.Resource | t.ResourceTemplate:
+    def current_definition(self) -> t.Resource | t.ResourceTemplate:
         """Return the definition with its annotations computed now, or without them if that fails."""
         if self.annotate is None:
             return self.definition
@@ -137,7 +139,7 @@ class ResourceOptions(TypedDict, total=False):
     meta: dict[str, Any] | None
     """`_meta` of the definition."""
     scopes: Sequence[str] | str | None
-    """Scopes that a caller's token must have, all of them. Without them it is not listed, and refused (HTTP 403)."""
+    """Scopes that a caller's token must have, all of them. Otherwise it is not listed, and reads get HTTP 403."""
     allow_traversal: bool
     """Whether `{+name}` and `{#name}` may contain anything, even absolute paths and ".."; the function must check."""
 
@@ -156,12 +158,12 @@ def make_resource(
     template = None if is_literal(uri) and not allow_traversal else _template_of(uri, allow_traversal)
     shared: dict[str, Any] = {
         "name": options.get("name") or getattr(function, "__name__", uri),
-        "title": _or_unset(options.get("title")),
-        "description": _or_unset(options.get("description") or _summary(function)),
-        "mime_type": _or_unset(options.get("mime_type")),
+        "title": or_unset(options.get("title")),
+        "description": or_unset(options.get("description") or _summary(function)),
+        "mime_type": or_unset(options.get("mime_type")),
         "icons": UNSET if (icons := options.get("icons")) is None else list(icons),
-        "meta": _or_unset(options.get("meta")),
-        "annotations": UNSET if callable(annotations) else _or_unset(annotations),
+        "meta": or_unset(options.get("meta")),
+        "annotations": UNSET if callable(annotations) else or_unset(annotations),
     }
     definition: t.Resource | t.ResourceTemplate
     if template is not None and template.variables:
@@ -175,7 +177,7 @@ def make_resource(
             except InvalidParams as error:
                 raise ValueError(f"{location_of(function)}: {uri!r}: {error}") from None
         template = None
-        definition = t.Resource(uri=uri, size=_or_unset(size), **shared)
+        definition = t.Resource(uri=uri, size=or_unset(size), **shared)
     variables = template.variables if template else ()
     return ResourceFeature(
         definition,
@@ -198,9 +200,8 @@ def unlisted_feature_of(
     services: Services,
     template: str,
     function: Callable[..., Any],
-    *,
     allow_traversal: bool,
-    scopes: Sequence[str] | str | None = None,
+    scopes: Sequence[str] | str | None,
 ) -> ResourceFeature:
     """Make an unlisted template from a function that reads its URIs. See `Server.read_resource`."""
     check_scheme(template, function)
@@ -223,10 +224,6 @@ def _template_of(text: str, allow_traversal: bool) -> UriTemplate:
     return template
 
 
-def _or_unset(value: Any) -> Any:
-    return UNSET if value is None else value
-
-
 def _summary(function: Callable[..., Any]) -> str | None:
     """Return the first paragraph of the docstring."""
     text = (getattr(function, "__doc__", None) or "").strip()
@@ -234,12 +231,12 @@ def _summary(function: Callable[..., Any]) -> str | None:
 
 
 def is_literal(uri: str) -> bool:
-    """Return whether a text is certainly a URI and no template. Faster than parsing it as a template."""
+    """Return whether a string is certainly a URI and not a template. Faster than parsing it as a template."""
     return len(uri) <= MAX_RESOURCE_URI_CHARACTERS and _LITERAL.match(uri) is not None
 
 
 def is_uri(text: str) -> bool:
-    """Return whether a text is an absolute URI."""
+    """Return whether a string is an absolute URI."""
     return _URI.match(text) is not None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -36,6 +36,7 @@ from wharfinger.server.features.resource import (
     ResourceOptions,
     check_uri,
     make_resource,
+    unlisted_feature_of,
 )
 from wharfinger.server.features.result_errors import UNAWAITED, UnusableResult, refuse_unawaited, unusable_result
 from wharfinger.server.features.tool_results import to_wire
@@ -46,6 +47,7 @@ from wharfinger.server.owners import owner_of
 from wharfinger.server.search import Index, SearchRequest, search
 from wharfinger.server.source_calls import MISSING_META_KEY, SourceCalls
 from wharfinger.source import Hits, Source
+from wharfinger.types.base import or_unset
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -62,7 +64,7 @@ log = logging.getLogger("wharfinger.server.features.resources")
 class Content:
     """One of several contents that a resource function returns; `data` is text, bytes, or a JSON value.
 
-    By default `uri` is that of the resource, and `mime_type` is detected.
+    By default `uri` and `mime_type` are those of the resource; if it has no `mime_type`, that is detected.
     """
 
     __slots__ = ("data", "meta", "mime_type", "uri")
@@ -102,13 +104,13 @@ class Resources:
         self.index: Index | None = None
         """Answers searches of the sources that it covers."""
         self.near_uri_searches = 0
-        """Number of requests that search for URIs near one that does not exist."""
+        """Number of requests that are searching now for URIs near one that does not exist."""
         self._index: TemplateIndex[tuple[ResourceFeature, Part | None]] = TemplateIndex()
         """All enabled templates, including those of mounted servers. The most specific one wins."""
         self.listing = PagedList("resources", self.static, services.keys, size, _resources_result)
         self.templates_listing = PagedList("templates", self.templates, services.keys, size, _templates_result)
         for listing in (self.listing, self.templates_listing):
-            listing.shown = ResourceFeature.shown
+            listing.definition_of = ResourceFeature.current_definition
             listing.ttl_ms, listing.cache_scope = services.ttl_ms, services.cache_scope
 
     # -- registering
@@ -128,6 +130,24 @@ class Resources:
         """
         check_options("resource", None, options, ResourceOptions)
         self.put(make_resource(self._services, uri, function, options))
+
+    def add_unlisted(
+        self,
+        template: str,
+        function: Callable[..., Any],
+        *,
+        allow_traversal: bool = False,
+        scopes: Sequence[str] | str | None = None,
+    ) -> None:
+        """Read every URI that `template` matches with a function, without listing the template.
+
+        `allow_traversal` and `scopes` are as for `add`.
+
+        Raises:
+            InvalidTemplate, ValueError, TypeError: as for `add`.
+        """
+        feature = unlisted_feature_of(self._services, template, function, allow_traversal, scopes)
+        self.put(feature, listed=False)
 
     def put(self, feature: ResourceFeature, *, listed: bool = True) -> None:
         """Add a finished resource or template.
@@ -223,13 +243,13 @@ class Resources:
             (resources.unlisted, self.unlisted),
         )  # fmt: skip
         mounted = [MountedFeatures(part, theirs, ours, self._services.name) for theirs, ours in pairs]
-        done: list[ResourceFeature] = []
+        indexed: list[ResourceFeature] = []
         try:
             for _, (feature, _) in resources._index:
                 self._index_template(feature, part)
-                done.append(feature)
+                indexed.append(feature)
         except ValueError as error:
-            for feature in done:
+            for feature in indexed:
                 self._unindex(feature.text, feature)
             raise ValueError(f"{self._services.name!r} and {part.name!r}: {error}") from None
         for features in mounted:
@@ -349,7 +369,7 @@ class Resources:
         """
         request.ttl_ms, request.cache_scope = self._services.ttl_ms, self._services.cache_scope
         source = self._own_source(uri)
-        if source is None and await self.calls.started():
+        if source is None and await self.calls.wait_for_starts():
             source = self._own_source(uri)
         if source is None:
             for part, resources in self._parts:
@@ -379,18 +399,18 @@ class Resources:
 
         Middleware needs it as a whole. So does stdio: a line that has begun cannot be taken back if reading fails.
         """
-        run = functools.partial(self._services.pool.run, owner_of(request))
+        pool, owner = self._services.pool, owner_of(request)
         if request.accepts_lazy_blobs:
-            stored.run = run
+            stored.run = functools.partial(pool.run, owner)
         elif len(stored) <= self._services.limits.content:
-            content.blob = await run(stored.read, 0, len(stored))
+            content.blob = await pool.run(owner, stored.read, 0, len(stored))
         else:
             raise InvalidArgument("This resource is over the server's limit for one content (limits.content).")
 
     async def _result(
         self, request: Request, uri: str, value: Any, mime_type: Any, function: Callable[..., Any]
     ) -> t.ReadResourceResult:
-        """Convert what a function returned to contents.
+        """Convert a function's return value to contents.
 
         Raises:
             UnusableResult: it cannot be converted.
@@ -409,7 +429,7 @@ class Resources:
     async def _finish(
         self, mime_type: Any, function: Callable[..., Any], request: Request, value: Any
     ) -> t.ReadResourceResult:
-        """Read what a function returned (iterators, paths, rows) while its dependencies are still open."""
+        """Read a function's return value (iterators, paths, rows) while its dependencies are still open."""
         if isinstance(value, t.ReadResourceResult):
             return value
         return await self._result(request, request.params.uri, value, mime_type, function)
@@ -428,7 +448,7 @@ class Resources:
             except FileNotFoundError:
                 raise ResourceNotFound(uri) from None
         elif hasattr(value, "__aiter__"):
-            value = await _joined(value, self._services.limits.content)
+            value = await _join(value, self._services.limits.content)
         text, data, mime_type = _text_or_bytes(value, mime_type)
         return t.ResourceContents(uri=uri, mime_type=mime_type, text=text, blob=data, meta=meta)
 
@@ -443,7 +463,7 @@ class Resources:
             if methods.may_differ("resources/read"):
                 await methods.handlers["resources/read"](read_request(request, uri))
                 source = self.source_of(uri)
-                if source is not None:  # a source records here what its watcher has seen
+                if source is not None:  # `stat` records the state with which a watch of the source begins
                     with suppress(ResourceNotFound):
                         await self.calls.call(source, source.stat, owner_of(request), uri)
                 return True
@@ -464,7 +484,7 @@ class Resources:
                     await feature.call(read_request(request, uri), values)
                 return True
             source = self._own_source(uri)
-            if source is None and await self.calls.started():
+            if source is None and await self.calls.wait_for_starts():
                 source = self._own_source(uri)
             if source is not None:
                 await self.calls.call(source, source.stat, owner_of(request), uri)
@@ -522,9 +542,7 @@ class Resources:
 
     async def page(self, request: Request, cursor: str | None = None) -> t.ListResourcesResult:
         """Return one page of the list as a struct."""
-        page: t.ListResourcesResult | msgspec.Raw = await self.listing.page_for(
-            request, UNSET if cursor is None else cursor
-        )
+        page: t.ListResourcesResult | msgspec.Raw = await self.listing.page_for(request, or_unset(cursor))
         if isinstance(page, msgspec.Raw):
             return msgspec.json.decode(page, type=t.ListResourcesResult)
         self._name_missing(page)
@@ -542,7 +560,7 @@ class Resources:
         return missing
 
     def missing(self) -> Iterator[tuple[Source, str]]:
-        """Yield the sources, also of mounted servers, that are missing from lists and searches now, and the reasons."""
+        """Yield the sources that lists and searches miss now, including those of mounted servers, and the reasons."""
         for source in self.sources:
             if why := self.calls.why_missing(source):
                 yield source, why
@@ -557,7 +575,7 @@ class Resources:
 
 
 def _text_or_bytes(value: Any, mime_type: Any) -> tuple[Any, Any, str]:
-    """Return `(text, blob, MIME type)` of what a function returned; one of the first two is UNSET."""
+    """Return `(text, blob, MIME type)` of a function's return value; one of the first two is UNSET."""
     if value is None:
         raise TypeError("None: return text, bytes, or a value that JSON can express")
     if isinstance(value, str):
@@ -572,7 +590,7 @@ def _text_or_bytes(value: Any, mime_type: Any) -> tuple[Any, Any, str]:
     return to_wire(value).decode(), UNSET, "application/json" if mime_type is UNSET else mime_type
 
 
-async def _joined(chunks: AsyncIterator[bytes], max_bytes: int) -> bytes:
+async def _join(chunks: AsyncIterator[bytes], max_bytes: int) -> bytes:
     parts: list[bytes] = []
     async for chunk in chunks:
         if not isinstance(chunk, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance]

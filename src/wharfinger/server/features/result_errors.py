@@ -23,9 +23,9 @@ UNAWAITED = "<coroutine object "
 """The beginning of `str()` of a coroutine."""
 _UNAWAITED = re.compile(r"<coroutine object (?:\S*\.)?(\w+) at 0x[0-9a-fA-F]+>")
 _MAX_VALUES = 100_000
-"""Values to check for the one that cannot be sent."""
+"""The maximum number of values that are checked."""
 _MAX_DEPTH = 100
-"""Levels to check."""
+"""The maximum number of levels that are checked."""
 
 
 class UnusableResult(TypeError):
@@ -64,10 +64,10 @@ def refuse_unawaited(function: Callable[..., Any], text: str) -> None:
 
     A longer text that contains one may quote a log, and is sent. Python itself warns of the coroutine.
     """
-    found = _UNAWAITED.fullmatch(text)
-    if found is not None:
+    match = _UNAWAITED.fullmatch(text)
+    if match is not None:
         raise UnusableResult(
-            f"{location_of(function)} returned the text of a coroutine instead of its result: await {found[1]}(…)."
+            f"{location_of(function)} returned the text of a coroutine instead of its result: await {match[1]}(…)."
         )
 
 
@@ -90,16 +90,16 @@ def _find_problem(value: Any) -> str | None:
     for _ in range(_MAX_VALUES):
         if not stack:
             return None
-        path, item, above = stack.pop()
+        path, item, ancestors = stack.pop()
         problem = _problem(item)
         if problem:
             return f"{path} {problem}"
-        if id(item) in above:
+        if id(item) in ancestors:
             return f"{path} contains itself."
-        if len(above) == _MAX_DEPTH:
+        if len(ancestors) == _MAX_DEPTH:
             return f"{path} is nested too deeply."
         parts = list(islice(_parts(path, item), _MAX_VALUES))
-        stack.extend((deeper, part, (*above, id(item))) for deeper, part in reversed(parts))
+        stack.extend((part_path, part, (*ancestors, id(item))) for part_path, part in reversed(parts))
     return None
 
 

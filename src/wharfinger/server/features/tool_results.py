@@ -1,4 +1,4 @@
-"""Converts what a tool or prompt returns to blocks of content and structured content. Calls no user function."""
+"""Converts the return value of a tool or prompt to blocks of content and structured content. Calls no user function."""
 
 from __future__ import annotations
 
@@ -101,14 +101,14 @@ class Output:
     schema: dict[str, Any] | None
     """JSON Schema of the structured content; None if the tool declares none."""
 
-    def __init__(self, annotation: Any, given: CompiledSchema | None = None) -> None:
-        self._explicit_schema = given
+    def __init__(self, annotation: Any, explicit_schema: CompiledSchema | None = None) -> None:
+        self._explicit_schema = explicit_schema
         self._annotation = annotation
         self._exact: Any = None
         self._decoder: msgspec.json.Decoder[Any] | None = None
         self._wrapped: dict[str, Any] | None = None
-        if given is not None:
-            self.schema = given.schema
+        if explicit_schema is not None:
+            self.schema = explicit_schema.schema
             return
         self.schema = None if _is_unstructured(annotation) else _output_schema(annotation)
         if self.schema is not None:
@@ -149,7 +149,7 @@ class Output:
         if self.schema is None:
             if value is None:
                 if not _permits_none(self._annotation):
-                    name = _named(self._annotation)
+                    name = _type_name(self._annotation)
                     raise TypeError(f"None, and its return annotation is {name}: is a return missing?")
                 return t.CallToolResult(content=[])
             if self._annotation is str and not isinstance(value, (str, bytes, bytearray)) and not is_content(value):
@@ -171,7 +171,7 @@ class Output:
             try:
                 self._decoder.decode(encoded)
             except msgspec.ValidationError as error:
-                message = f"it is not what its return annotation ({_named(self._annotation)}) says: {error}"
+                message = f"it is not what its return annotation ({_type_name(self._annotation)}) says: {error}"
                 raise TypeError(message + (" (is a return missing?)" if value is None else "")) from None
 
     def _check_own_result(self, result: t.CallToolResult) -> t.CallToolResult:
@@ -192,7 +192,7 @@ class Output:
         return result
 
 
-def _named(annotation: Any) -> str:
+def _type_name(annotation: Any) -> str:
     return annotation.__name__ if isinstance(annotation, type) else str(annotation)
 
 
@@ -213,14 +213,14 @@ def wrap_schema(schema: dict[str, Any]) -> dict[str, Any]:
     if "$id" in schema:  # its references are relative to its own root
         root, inner = {}, schema
     else:
-        root, inner = _redirected(root), _redirected(inner)
+        root, inner = _redirect(root), _redirect(inner)
     return {"type": "object", "properties": {"result": inner}, "required": ["result"], WRAPPED_KEY: True} | root
 
 
-def _redirected(part: Any) -> Any:
+def _redirect(part: Any) -> Any:
     """Redirect references into `result`, except those to definitions, which stay at the root."""
     if isinstance(part, list):
-        return [_redirected(item) for item in cast("list[object]", part)]
+        return [_redirect(item) for item in cast("list[object]", part)]
     if not isinstance(part, dict):
         return part
     redirected: dict[str, Any] = {}
@@ -228,7 +228,7 @@ def _redirected(part: Any) -> Any:
         if name == "$ref" and (value == "#" or str(value).startswith("#/")) and not str(value).startswith(_DEFINITIONS):
             redirected[name] = f"#/properties/result{value[1:]}"
         else:
-            redirected[name] = value if name in _VALUES else _redirected(value)
+            redirected[name] = value if name in _VALUES else _redirect(value)
     return redirected
 
 
@@ -243,7 +243,10 @@ _UNSTRUCTURED = (
 
 
 def _is_unstructured(annotation: Any) -> bool:
-    """Return whether an annotation gives no output schema: it is missing, or allows only text, bytes and blocks."""
+    """Return whether an annotation gives no output schema.
+
+    That is so if it is missing, says nothing, or allows only text, bytes, blocks, and lists that may hold blocks.
+    """
     if isinstance(annotation, str) or annotation in _UNSTRUCTURED:  # a string is a name that only type checkers know
         return True
     origin, arms = get_origin(annotation), get_args(annotation)
@@ -278,7 +281,10 @@ def _output_schema(annotation: Any) -> dict[str, Any] | None:
 
 
 def block_of(value: Any) -> Any:
-    """Make a block of content. Blocks stay as they are, bytes go by their detected type, other values become JSON.
+    """Make a block of content.
+
+    Blocks stay as they are, strings become text, and bytes become a block of their detected type. Other values become
+    text in JSON.
 
     Raises:
         TypeError: the bytes are not an image, audio or text, or the value has no JSON form.

@@ -28,7 +28,7 @@ from wharfinger.server.features.feature_registration import (
     check_scopes,
     feature_name,
     refuse_generator,
-    unwrapped,
+    unwrap,
 )
 from wharfinger.server.features.feature_set import Features
 from wharfinger.server.features.handler_function import HandlerFunction
@@ -37,6 +37,7 @@ from wharfinger.server.features.result_errors import UNAWAITED, check_texts, unu
 from wharfinger.server.features.tool_results import Output, with_media_read
 from wharfinger.server.signature.arguments import BadArguments, Signature
 from wharfinger.server.signature.header_params import header_params_of
+from wharfinger.types.base import or_unset
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -91,13 +92,14 @@ class ToolOptions(TypedDict, total=False):
     """Whether calls become tasks for clients that support tasks. True: at once; other clients wait for the result.
     `"required"`: other clients are refused. `"later"`: when the function calls `await ctx.start_task()`."""
     task_ttl: float | None
-    """Seconds that a task may take, and its result is kept; None for no limit. By default the server's option."""
+    """Seconds that a task may take, and for which its result is kept; None for no limit. By default the server's
+    option."""
     app: str | None
     """The `ui://` URI of the page that shows its results. Hosts without MCP Apps show the text of a result."""
     visibility: Sequence[Literal["model", "app"]] | None
-    """Who may call it; by default both."""
+    """Who may call it: the model, the page (`app`), or both, which is the default."""
     scopes: Sequence[str] | str | None
-    """Scopes that a caller's token must have, all of them. Without them it is not listed, and refused (HTTP 403)."""
+    """Scopes that a caller's token must have, all of them. Otherwise the tool is not listed, and calls get HTTP 403."""
 
 
 class ToolFeature:
@@ -158,7 +160,7 @@ class ToolFeature:
         function: Callable[..., Any],
         options: ToolOptions,
     ) -> None:
-        function = unwrapped(function)
+        function = unwrap(function)
         refuse_generator(function)
         self.name = feature_name(function, options.get("name"))
         if not _NAME.fullmatch(self.name):
@@ -199,13 +201,13 @@ class ToolFeature:
         self.wraps = self._output.wraps
         self.full_definition = t.Tool(
             name=self.name,
-            title=_or_unset(options.get("title")),
+            title=or_unset(options.get("title")),
             description=options.get("description") or self.signature.summary or UNSET,
             input_schema=self.signature.schema,
             output_schema=UNSET if self._output.schema is None else self._output.schema,
             annotations=_hints(options),
             icons=UNSET if (icons := options.get("icons")) is None else list(icons),
-            meta=_or_unset(options.get("meta")),
+            meta=or_unset(options.get("meta")),
         )
         self.definition = self.full_definition
         if self.wraps:
@@ -267,8 +269,8 @@ class Tools:
         self.features: Features[ToolFeature] = Features("tool", lambda: services.notify.list_changed("tools"))
         self.listing = PagedList("tools", self.features, services.keys, size, _tools_result)
         self.listing.ttl_ms, self.listing.cache_scope = services.ttl_ms, services.cache_scope
-        self.listing.shown = lambda tool: _described(tool, tool.definition)
-        self.listing.shown_in_full = lambda tool: _described(tool, tool.full_definition)
+        self.listing.definition_of = lambda tool: _described(tool, tool.definition)
+        self.listing.full_definition_of = lambda tool: _described(tool, tool.full_definition)
         self.header_params: Mapping[str, tuple[HeaderParam, ...]] = _HeaderParams(self.features)
         """The arguments that HTTP headers repeat, by the name of the tool, for tools that have such arguments."""
 
@@ -356,7 +358,7 @@ class Tools:
         return [name for name, _ in self.features.items()]
 
     async def call(self, request: Request, tool: ToolFeature | None = None) -> t.CallToolResult:
-        """Serve `tools/call`; `tool` is passed if it is known already and has no `answer`.
+        """Serve `tools/call`; `tool` is passed if it is known already, and is then called without its `answer`.
 
         Invalid arguments, and the errors that authors raise for the model, are results with `isError`; the transport
         handles any other exception. This is one long function because each further call would slow down every tool: a
@@ -435,22 +437,18 @@ _output_of_class = functools.lru_cache(256)(Output)
 
 def _hints(options: ToolOptions) -> t.ToolAnnotations | UnsetType:
     """Return the annotations of a tool, with the hints of the short options."""
-    given = options.get("annotations")
-    if isinstance(given, Mapping):
+    annotations = options.get("annotations")
+    if isinstance(annotations, Mapping):
         known = t.ToolAnnotations.__struct_encode_fields__
-        for name in given:
+        for name in annotations:
             if name not in known:
                 raise TypeError(f"{name!r} is not an annotation of a tool: there are {', '.join(known)}.")
-        given = msgspec.convert(given, t.ToolAnnotations)
+        annotations = msgspec.convert(annotations, t.ToolAnnotations)
     short = {f"{word}_hint": options.get(word) for word in ("read_only", "destructive", "idempotent", "open_world")}
     hints: dict[str, Any] = {name: value for name, value in short.items() if value is not None}
     if hints:
-        return msgspec.structs.replace(given or t.ToolAnnotations(), **hints)
-    return UNSET if given is None else given
-
-
-def _or_unset(value: Any) -> Any:
-    return UNSET if value is None else value
+        return msgspec.structs.replace(annotations or t.ToolAnnotations(), **hints)
+    return or_unset(annotations)
 
 
 def _tools_result(shown: list[Any], next_cursor: Any) -> t.ListToolsResult:
@@ -479,11 +477,11 @@ def group_result(group: ExceptionGroup[Exception]) -> t.CallToolResult:
     if reported is None or others is not None:
         raise group
     lines: list[str] = []
-    found: list[Exception] = [reported]
-    while found:
-        error = found.pop(0)
+    pending: list[Exception] = [reported]
+    while pending:
+        error = pending.pop(0)
         if isinstance(error, ExceptionGroup):
-            found[:0] = error.exceptions
+            pending[:0] = error.exceptions
         else:
             lines += [block.text for block in error_result(error).content if isinstance(block, t.TextContent)]
     return _failed("\n".join(lines))

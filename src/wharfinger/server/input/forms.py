@@ -25,7 +25,7 @@ __all__ = ["Form", "InvalidAnswer", "form_of"]
 SINGLE_FIELD = "value"
 """The name of the only field of a form that asks for a single value."""
 _MAX_CACHED_FORMS = 512
-"""Number of forms in the cache `_forms`."""
+"""The maximum number of forms in the cache `_forms`."""
 
 
 class InvalidAnswer(ValueError):
@@ -54,7 +54,7 @@ class Form:
         """Return the form's schema in this revision."""
         fields = self.fields
         if not rules.full_forms:
-            fields = {name: _downgraded(field) for name, field in fields.items()}
+            fields = {name: _downgrade(field) for name, field in fields.items()}
         return t.RequestedSchema(type="object", properties=fields, required=self.required or UNSET)
 
     def read(self, content: Any) -> Any:
@@ -67,17 +67,17 @@ class Form:
             content = {}
         if not isinstance(content, dict):
             raise InvalidAnswer("content: expected an object")
-        given = cast("dict[str, Any]", content)
+        answers = cast("dict[str, Any]", content)
         faults: list[str] = []
         values: dict[str, Any] = dict.fromkeys(self.nullable)
         for name, field in self.fields.items():
-            value = given.get(name)
+            value = answers.get(name)
             if value is None or (value == "" and name not in self.required and _rejects_empty(field)):
                 if name in self.required:
                     faults.append(f"{name}: missing")
                 continue
             try:
-                values[name] = _checked(field, value)
+                values[name] = _check(field, value)
             except ValueError as error:
                 faults.append(f"{name}: {error}")
         if faults:
@@ -123,7 +123,7 @@ def _from_value_type(schema: Any) -> Form:
     field, required, nullable = _field(SINGLE_FIELD, _Member(SINGLE_FIELD, schema, True, UNSET), {})
 
     def read(values: dict[str, Any]) -> Any:
-        return _converted({SINGLE_FIELD: values.get(SINGLE_FIELD)}, dict[str, schema])[SINGLE_FIELD]
+        return _convert({SINGLE_FIELD: values.get(SINGLE_FIELD)}, dict[str, schema])[SINGLE_FIELD]
 
     return Form(
         {SINGLE_FIELD: field}, [SINGLE_FIELD] if required else [], read, frozenset({SINGLE_FIELD} if nullable else ())
@@ -195,7 +195,7 @@ def _from_record(kind: Any) -> Form:
             required.append(member.name)
         if may_be_none and member.required:
             nullable.add(member.name)
-    return Form(fields, required, lambda values: _converted(values, kind), frozenset(nullable))
+    return Form(fields, required, lambda values: _convert(values, kind), frozenset(nullable))
 
 
 def _field(where: str, member: _Member, descriptions: Mapping[str, str]) -> tuple[t.PrimitiveSchema, bool, bool]:
@@ -205,10 +205,10 @@ def _field(where: str, member: _Member, descriptions: Mapping[str, str]) -> tupl
         (schema,), shared = msgspec.json.schema_components((annotation,), ref_template="#/$defs/{name}")
     except (TypeError, NotImplementedError):
         raise TypeError(_no_field(where, str(annotation))) from None
-    schema, nullable = _resolved(schema, shared, where)
+    schema, nullable = _resolve(schema, shared, where)
     extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
-    given = [cast("Mapping[Any, str]", extra) for extra in extras if isinstance(extra, Mapping)]
-    titles = given[0] if given else _titles_of(annotation)
+    mappings = [cast("Mapping[Any, str]", extra) for extra in extras if isinstance(extra, Mapping)]
+    titles = mappings[0] if mappings else _titles_of(annotation)
     field = _primitive(schema, shared, where, titles)
     _restore_order(field, annotation)
     if field.type == "string" and _has_datetime(annotation):
@@ -227,13 +227,13 @@ def _default_of(field: t.PrimitiveSchema, default: Any, where: str) -> Any:
         value = list(cast("Any", value)) or UNSET
     if value is not UNSET:
         try:
-            return _checked(field, value)
+            return _check(field, value)
         except ValueError as error:
             raise TypeError(f"{where}: its default {error}.") from None
     return UNSET
 
 
-def _converted(values: dict[str, Any], kind: Any) -> Any:
+def _convert(values: dict[str, Any], kind: Any) -> Any:
     """Convert checked values to the type: msgspec makes dates and enums, and checks what a form cannot express."""
     try:
         return msgspec.json.decode(msgspec.json.encode(values), type=kind)
@@ -255,8 +255,8 @@ def _from_model(model: Any) -> Form:
     nullable: set[str] = set()
     for name, raw in schema.get("properties", {}).items():
         where = f"{model.__name__}.{name}"
-        found, may_be_none = _resolved(raw, shared, where)
-        fields[name] = _primitive(found, shared, where, None)
+        resolved, may_be_none = _resolve(raw, shared, where)
+        fields[name] = _primitive(resolved, shared, where, None)
         if may_be_none and name in needed:
             nullable.add(name)
 
@@ -264,9 +264,11 @@ def _from_model(model: Any) -> Form:
         try:
             return model.model_validate_json(msgspec.json.encode(values))
         except ValueError as error:
-            found: Any = getattr(error, "errors", None)
-            errors: list[Any] = [] if found is None else found()
-            lines = [f"{'.'.join(map(str, one['loc'])) or SINGLE_FIELD}: {one['msg']}" for one in errors]
+            list_errors: Any = getattr(error, "errors", None)
+            errors: list[Any] = [] if list_errors is None else list_errors()
+            lines = [
+                f"{'.'.join(map(str, error_item['loc'])) or SINGLE_FIELD}: {error_item['msg']}" for error_item in errors
+            ]
             raise InvalidAnswer("\n".join(lines) or "content: does not fit") from None
 
     return Form(fields, [name for name in fields if name in needed - nullable], build, frozenset(nullable))
@@ -320,29 +322,29 @@ def _no_field(where: str, what: str) -> str:
     )
 
 
-def _resolved(schema: dict[str, Any], shared: Mapping[str, Any], where: str) -> tuple[dict[str, Any], bool]:
+def _resolve(schema: dict[str, Any], shared: Mapping[str, Any], where: str) -> tuple[dict[str, Any], bool]:
     """Return a schema with its references, unions and null resolved, and whether it allowed null."""
     nullable = False
-    found = dict(schema)
+    resolved = dict(schema)
     for _ in range(8):
-        if "$ref" in found:
-            name = found.pop("$ref").rpartition("/")[2]
+        if "$ref" in resolved:
+            name = resolved.pop("$ref").rpartition("/")[2]
             target = {key: value for key, value in shared[name].items() if key not in ("title", "description")}
-            found = target | found
-        elif "allOf" in found and len(found["allOf"]) == 1:
-            found = found.pop("allOf")[0] | found
-        elif "anyOf" in found:
-            arms = found.pop("anyOf")
+            resolved = target | resolved
+        elif "allOf" in resolved and len(resolved["allOf"]) == 1:
+            resolved = resolved.pop("allOf")[0] | resolved
+        elif "anyOf" in resolved:
+            arms = resolved.pop("anyOf")
             rest = [arm for arm in arms if arm.get("type") != "null"]
             nullable = nullable or len(rest) < len(arms)
             if len(rest) != 1:
                 raise TypeError(_no_field(where, "a union"))
-            found = rest[0] | found
+            resolved = rest[0] | resolved
         else:
             break
-    if isinstance(found.get("enum"), list) and None in found["enum"]:
-        nullable, found["enum"] = True, [value for value in found["enum"] if value is not None]
-    return found, nullable
+    if isinstance(resolved.get("enum"), list) and None in resolved["enum"]:
+        nullable, resolved["enum"] = True, [value for value in resolved["enum"] if value is not None]
+    return resolved, nullable
 
 
 def _primitive(
@@ -370,7 +372,7 @@ def _primitive(
     elif kind == "array":
         inner: Any = schema.get("items")
         known = cast("dict[str, Any]", inner) if isinstance(inner, dict) else None
-        items = None if known is None else _options(_resolved(known, shared, where)[0], where, titles)
+        items = None if known is None else _options(_resolve(known, shared, where)[0], where, titles)
         if items is None:
             raise TypeError(_no_field(where, "a list without fixed choices"))
         field.items = items
@@ -423,14 +425,14 @@ def _restore_order(field: t.PrimitiveSchema, annotation: Any) -> None:
         return
     order = list(get_args(kind)) or [member.value for member in kind]
     position = order.index
-    for holder, titled in ((field, "one_of"), (field.items, "any_of")):
-        if holder is UNSET:
+    for owner, titled in ((field, "one_of"), (field.items, "any_of")):
+        if owner is UNSET:
             continue
-        if holder.enum is not UNSET and set(holder.enum) <= set(order):
-            holder.enum = sorted(holder.enum, key=position)
-        options: Any = getattr(holder, titled)
+        if owner.enum is not UNSET and set(owner.enum) <= set(order):
+            owner.enum = sorted(owner.enum, key=position)
+        options: Any = getattr(owner, titled)
         if options is not UNSET and {option.const for option in options} <= set(order):
-            setattr(holder, titled, sorted(options, key=lambda option: position(option.const)))
+            setattr(owner, titled, sorted(options, key=lambda option: position(option.const)))
 
 
 def _has_datetime(annotation: Any) -> bool:
@@ -441,8 +443,8 @@ def _letters(text: str) -> str:
     return re.sub(r"[\W_]", "", text).lower()
 
 
-def _downgraded(field: t.PrimitiveSchema) -> t.PrimitiveSchema:
-    """Return the field for a revision without titled choices, several choices, and most defaults."""
+def _downgrade(field: t.PrimitiveSchema) -> t.PrimitiveSchema:
+    """Return the field for a revision that has no titled or multiple choices, and defaults only for booleans."""
     default = field.default if field.type == "boolean" else UNSET
     if field.items is not UNSET:
         values = _values(field.items)
@@ -474,7 +476,7 @@ def _rejects_empty(field: t.PrimitiveSchema) -> bool:
     return field.type != "string" or not (field.format is UNSET and field.enum is UNSET and field.one_of is UNSET)
 
 
-def _checked(field: t.PrimitiveSchema, value: Any) -> Any:
+def _check(field: t.PrimitiveSchema, value: Any) -> Any:
     """Return the value, if it is valid for the field. Raises ValueError with what is expected."""
     return _CHECKS[field.type](field, value)
 
@@ -523,14 +525,14 @@ def _check_several(field: t.PrimitiveSchema, value: Any) -> list[str]:
         value = [part.strip() for part in value.split(",") if part.strip()]
     if not isinstance(value, list):
         raise ValueError("must be a list")
-    given = list(cast("Any", value))
-    if any(choice not in choices for choice in given):
+    values = list(cast("Any", value))
+    if any(choice not in choices for choice in values):
         raise ValueError(f"must be some of {', '.join(choices)}")
-    if field.min_items is not UNSET and len(given) < field.min_items:
+    if field.min_items is not UNSET and len(values) < field.min_items:
         raise ValueError(f"must be at least {field.min_items}")
-    if field.max_items is not UNSET and len(given) > field.max_items:
+    if field.max_items is not UNSET and len(values) > field.max_items:
         raise ValueError(f"must be at most {field.max_items}")
-    return given
+    return values
 
 
 _CHECKS: dict[str, Callable[[t.PrimitiveSchema, Any], Any]] = {

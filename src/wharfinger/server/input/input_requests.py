@@ -60,19 +60,21 @@ class _MissingInTool(ToolError, MissingClientCapability):
         self.text, self.result = message, None
 
 
-def not_declared(rules: Revision, required: Mapping[str, Any], what: str) -> MissingClientCapability:
+def not_declared(rules: Revision, required: Mapping[str, Any], feature: str) -> MissingClientCapability:
     """Return the error of this revision for a client that does not declare a capability (2026-07-28, error codes)."""
     names: list[str] = []
     inner = required
     while inner:
         ((name, inner),) = inner.items()
         names.append(name)
-    message = f"This needs {what}, which the client does not offer: it must declare the capability {'.'.join(names)}."
+    message = (
+        f"This needs {feature}, which the client does not offer: it must declare the capability {'.'.join(names)}."
+    )
     return MissingClientCapability(required, message) if rules.missing_capability else _MissingInTool(required, message)
 
 
-def _not_in_revision(rules: Revision, required: Mapping[str, Any], what: str) -> MissingClientCapability:
-    message = f"This needs {what}, which {rules.name} does not have: connect with a newer client."
+def _not_in_revision(rules: Revision, required: Mapping[str, Any], feature: str) -> MissingClientCapability:
+    message = f"This needs {feature}, which {rules.name} does not have: connect with a newer client."
     return MissingClientCapability(required, message) if rules.missing_capability else _MissingInTool(required, message)
 
 
@@ -142,7 +144,7 @@ class ElicitUrl:
             raise not_declared(rules, {"elicitation": {"url": {}}}, "a URL for the user to open")
 
     def params(self, rules: Revision) -> t.ElicitRequestParams:
-        """Return the params, with an id in 2025-11-25 only, since no other revision has them."""
+        """Return the params, with an id only in 2025-11-25, since other revisions have no ids."""
         id: Any = UNSET
         if rules.url_required:
             if self.elicitation_id is None:
@@ -166,16 +168,16 @@ class _ElicitAnswer(msgspec.Struct):
 def _accepted(answer: Raw | bytes, message: str) -> _ElicitAnswer:
     """Return the answer to an elicitation. Raises Declined or Cancelled if the user refused."""
     try:
-        found = msgspec.json.decode(answer, type=_ElicitAnswer)
+        decoded = msgspec.json.decode(answer, type=_ElicitAnswer)
     except msgspec.MsgspecError:
         raise InvalidAnswer("expected an object with action") from None
-    if found.action == "decline":
+    if decoded.action == "decline":
         raise Declined(f"The user declined: {message}")
-    if found.action == "cancel":
+    if decoded.action == "cancel":
         raise Cancelled(f"The user cancelled: {message}")
-    if found.action != "accept":
+    if decoded.action != "accept":
         raise InvalidAnswer("action: must be one of accept, decline, cancel")
-    return found
+    return decoded
 
 
 Messages = str | t.SamplingContent | t.SamplingMessage | Sequence[str | t.SamplingContent | t.SamplingMessage]
@@ -264,7 +266,7 @@ class Sample:
 
     def read(self, answer: Raw | bytes) -> t.CreateMessageResult:
         """Return the model's message."""
-        return _decoded(answer, t.CreateMessageResult)
+        return _decode(answer, t.CreateMessageResult)
 
 
 class Roots:
@@ -287,13 +289,13 @@ class Roots:
 
     def read(self, answer: Raw | bytes) -> list[t.Root]:
         """Return the roots, which must be `file:` URIs."""
-        roots = _decoded(answer, t.ListRootsResult).roots
+        roots = _decode(answer, t.ListRootsResult).roots
         if any(not root.uri.startswith("file:") for root in roots):
             raise InvalidAnswer("roots: every uri must be a file: URI")
         return roots
 
 
-def _decoded(answer: Raw | bytes, kind: type[T]) -> T:
+def _decode(answer: Raw | bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(answer, type=kind)
     except msgspec.MsgspecError as error:
@@ -303,8 +305,9 @@ def _decoded(answer: Raw | bytes, kind: type[T]) -> T:
 # --- messages to a model ----------------------------------------------------------------------------------------------
 
 
-def _messages(given: Any) -> list[t.SamplingMessage]:
-    items: list[Any] = list(cast("Any", given)) if isinstance(given, (list, tuple)) else [given]
+def _messages(messages_or_one: Any) -> list[t.SamplingMessage]:
+    is_sequence = isinstance(messages_or_one, (list, tuple))
+    items: list[Any] = list(cast("Any", messages_or_one)) if is_sequence else [messages_or_one]
     if not items:
         raise ValueError("A model needs at least one message.")
     messages: list[t.SamplingMessage] = []

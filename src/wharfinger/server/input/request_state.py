@@ -5,7 +5,7 @@ input requests and ends; the client sends the call again with the answers, and t
 line (2026-07-28, multi round-trip requests). `RequestState` makes the second run continue where the first one stopped:
 
 - An answer belongs to a request by its key (its position among the handler's requests, or the author's key) and by the
-  digest of what was asked. A handler that asks something else under the same key never gets that answer.
+  digest of the question. A handler that asks something else under the same key never gets that answer.
 - Answers, results of `once`, the progress and the number of log messages travel with the client, sealed in
   `requestState`: clients cannot change it, but can read it. The seal opens for the same server, principal, method,
   name and arguments only, and for `limits.state_time` seconds.
@@ -42,7 +42,7 @@ _REQUESTS: dict[str, Any] = {
 
 
 class CannotAsk(RuntimeError):
-    """A function asked for input that must not: it is not async, or serves no tool, prompt or resource."""
+    """A function that must not ask for input did so: it is not async, or serves no tool, prompt or resource."""
 
 
 class _Sealed(msgspec.Struct, array_like=True):
@@ -95,7 +95,7 @@ class RequestState:
         self._responses: Mapping[str, Raw] = {}
         self._answers: dict[str, tuple[str, Raw]] = {}
         self._open: dict[str, tuple[str, Any]] = {}
-        """The digest and the encoded form of each request that stops this run."""
+        """The digest and the member of `inputRequests` of each request that stops this run, by key."""
         self._key_counts: dict[str, int] = {}
         self._stop: InputNeeded | None = None
         self._waits = 0
@@ -140,11 +140,11 @@ class RequestState:
         from hashlib import sha256  # on use
 
         request = self._request
-        named = getattr(request.params, request.row.name_param) if request.row and request.row.name_param else ""
+        target = getattr(request.params, request.row.name_param) if request.row and request.row.name_param else ""
         arguments: Any = getattr(request.params, "arguments", UNSET)
         if isinstance(arguments, Raw):
             arguments = msgspec.json.decode(arguments)
-        call: list[Any] = [self._services.name, request.caller.principal.key, request.method, named, arguments or {}]
+        call: list[Any] = [self._services.name, request.caller.principal.key, request.method, target, arguments or {}]
         return "state " + sha256(msgspec.json.encode(call, order="sorted")).hexdigest()
 
     # -- requests and answers
@@ -164,7 +164,7 @@ class RequestState:
     def answer(self, key: str, digest: str, own_key: bool) -> Raw | None:
         """Return the answer to exactly this request; None if it has to be asked.
 
-        A first request may already bring answers for keys that the author chose (`own_key`): they are an interface.
+        A first request may already bring answers for keys that the author chose (`own_key`): clients can know them.
 
         Raises:
             NoAnswer: it was answered with an error.
@@ -188,10 +188,10 @@ class RequestState:
         self._answers.pop(key, None)
 
     def count_waits(self, number: int) -> None:
-        """Count requests for input, which wait for their answers.
+        """Count requests for input that wait in place for their answers.
 
         Raises:
-            InternalError: they are more than one call may make.
+            InternalError: the call has made more of them than it may.
         """
         self._waits += number
         limit = self._services.limits.questions
@@ -240,7 +240,7 @@ class RequestState:
             result_type="input_required",
         )
 
-    # -- what was sent and computed
+    # -- log messages, progress and results of `once`
 
     def count_log(self) -> bool:
         """Count one log message. Returns False if an earlier run has sent it."""
@@ -255,17 +255,20 @@ class RequestState:
         return True
 
     def recall(self, key: str) -> Raw | None:
-        """Return the result that `once` had in an earlier run, whose log messages count as sent in this one."""
-        found = self.once_results.get(key)
-        if found is None:
+        """Return the kept result of `once`, or None if it has not been called with this key.
+
+        If the result is from an earlier run, the log messages that `once` sent there count as sent in this one.
+        """
+        result = self.once_results.get(key)
+        if result is None:
             return None
         if key in self._not_recalled:
             self._not_recalled.discard(key)
-            self.logged += found[1]
-        return found[0]
+            self.logged += result[1]
+        return result[0]
 
     def keep_once(self, key: str, result: Raw, logs: int) -> None:
-        """Keep a result of `once` and the number of log messages that were sent meanwhile.
+        """Keep a result of `once` and the number of log messages that were sent during the call.
 
         If another task of the call has stopped the run already, its state gets the result too.
         """
@@ -290,12 +293,12 @@ def state_of(services: Services, request: Request) -> RequestState:
     request = outermost(request)
     if request.input_state is None:
         request.input_state = RequestState(services, request)
-    found: RequestState = request.input_state
-    return found
+    state: RequestState = request.input_state
+    return state
 
 
 def digest_of(method: str, params: Any) -> str:
-    """Return a short text that differs for every other input request."""
+    """Return a short string that differs for every other input request."""
     from hashlib import sha256  # on use
 
     return sha256(method.encode() + b"\0" + msgspec.json.encode(params)).hexdigest()[:24]

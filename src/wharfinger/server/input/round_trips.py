@@ -3,7 +3,7 @@
 There are two ways, which look the same to a handler:
 
 - A connection on which the server can send requests stays open while the call runs (the handshake era, and tasks). The
-  request for input goes out at once, and the handler waits in place. Handlers' timeouts pause meanwhile.
+  request for input goes out at once, and the handler waits in place. Handlers' timeouts pause during the wait.
 - In the stateless era nothing can be sent before the result, so the result itself is the request: `ask` raises
   `InputNeeded`, which ends the run. The client sends the call again with the answers, and the handler runs again from
   its first line; `ask` then returns each answer at once (see `request_state`), until it meets a request without one.
@@ -50,7 +50,7 @@ ASKING_METHODS = frozenset(("tools/call", "prompts/get", "resources/read"))
 DECLINED_CODE = -1
 """The error code with which clients report that their user declined a sample (2025-11-25, sampling)."""
 MAX_OPEN_URLS = 10_000
-"""URLs whose completion is still expected; the oldest is forgotten."""
+"""The maximum number of URLs whose completion is still expected; the oldest is forgotten."""
 
 _NO_CHANNEL = "This client cannot be asked: its connection does not carry requests to it."
 
@@ -114,20 +114,20 @@ def _prepare(state: RequestState, key: str | None, query: InputQuery, rules: Rev
     return _PreparedQuery(name, query, params, digest_of(query.method, params), key is not None)
 
 
-def _earlier_answer(state: RequestState, one: _PreparedQuery) -> Any:
+def _earlier_answer(state: RequestState, prepared: _PreparedQuery) -> Any:
     """Return the value of an earlier answer, or its refusal; UNSET if there is no valid one."""
     try:
-        raw = state.answer(one.key, one.digest, one.own_key)
+        raw = state.answer(prepared.key, prepared.digest, prepared.own_key)
     except NoAnswer as failure:
         return failure
     if raw is None:
         return UNSET
     try:
-        found = _read(one.query, raw)
+        answer = _read(prepared.query, raw)
     except InvalidAnswer:
         return UNSET
-    state.keep(one.key, one.digest, raw)
-    return found
+    state.keep(prepared.key, prepared.digest, raw)
+    return answer
 
 
 def _read(query: InputQuery, raw: Raw | bytes) -> Any:
@@ -138,12 +138,12 @@ def _read(query: InputQuery, raw: Raw | bytes) -> Any:
         return refusal
 
 
-def _value_of(query: InputQuery, found: Any) -> Any:
-    if isinstance(found, NoAnswer):
-        if query.or_none and isinstance(found, (Declined, Cancelled)):
+def _value_of(query: InputQuery, answer: Any) -> Any:
+    if isinstance(answer, NoAnswer):
+        if query.or_none and isinstance(answer, (Declined, Cancelled)):
             return None
-        raise found
-    return found
+        raise answer
+    return answer
 
 
 # --- waiting in place -------------------------------------------------------------------------------------------------
@@ -182,14 +182,14 @@ async def _wait_for_all(waits: Sequence[Awaitable[Message]]) -> list[Message | N
                 wait.close()
 
 
-def _read_message(query: InputQuery, found: Message | NoAnswer) -> Any:
+def _read_message(query: InputQuery, answer: Message | NoAnswer) -> Any:
     """Return the value of an answer, or the refusal or error to raise for it."""
-    if isinstance(found, NoAnswer):
-        return found
-    if found.error is not UNSET:
-        return error_answer(found.error)
+    if isinstance(answer, NoAnswer):
+        return answer
+    if answer.error is not UNSET:
+        return error_answer(answer.error)
     try:
-        return _read(query, b"" if found.result is UNSET else found.result)
+        return _read(query, b"" if answer.result is UNSET else answer.result)
     except InvalidAnswer as error:
         return NoAnswer(f"The client's answer is not what was asked for: {error}")
 
@@ -227,10 +227,14 @@ def with_replay(services: Services, handler: Handler) -> Handler:
 
 
 async def ask_and_resume(services: Services, request: Request, stop: InputNeeded) -> None:
-    """Send the requests that stopped a run on the connection, and set the request's state for the next run."""
+    """Send on the connection the requests that stopped a run, and set the state for the next run to their answers.
+
+    Raises:
+        NoAnswer: the connection does not carry requests to the client.
+    """
     result: t.InputRequiredResult = stop.result
     requests: Any = result.input_requests
-    waits = _send(request, [(one.__struct_config__.tag, one.params) for one in requests.values()])
+    waits = _send(request, [(each.__struct_config__.tag, each.params) for each in requests.values()])
     if waits is None:
         raise NoAnswer(_NO_CHANNEL)
     earlier, root = state_of(services, request), outermost(request)
@@ -238,13 +242,13 @@ async def ask_and_resume(services: Services, request: Request, stop: InputNeeded
     state.replay = earlier.replay
     state.failures = dict(earlier.failures)
     responses: dict[str, Raw] = {}
-    for key, found in zip(requests, await _wait_for_all(waits), strict=True):
-        if isinstance(found, NoAnswer):
-            state.failures[key] = found
-        elif found.error is not UNSET:
-            state.failures[key] = error_answer(found.error)
-        elif found.result is not UNSET:
-            responses[key] = found.result
+    for key, answer in zip(requests, await _wait_for_all(waits), strict=True):
+        if isinstance(answer, NoAnswer):
+            state.failures[key] = answer
+        elif answer.error is not UNSET:
+            state.failures[key] = error_answer(answer.error)
+        elif answer.result is not UNSET:
+            responses[key] = answer.result
     state.resume(result.request_state, responses)
 
 
@@ -318,12 +322,12 @@ def required_url(services: Services, request: Request, error: URLElicitationRequ
         if root.method not in ASKING_METHODS:
             return CannotAsk(f"{root.method} cannot ask for a URL to be opened.")
         state = state_of(services, request)
-        one = _prepare(state, None, query, rules)
-        found = _earlier_answer(state, one)
-        if isinstance(found, NoAnswer):
-            return found
-        state.drop(one.key)  # the user agreed to open the URL, and it is still required
-        return state.stop({one.key: (one.digest, query.method, one.params)})
+        prepared = _prepare(state, None, query, rules)
+        answer = _earlier_answer(state, prepared)
+        if isinstance(answer, NoAnswer):
+            return answer
+        state.drop(prepared.key)  # the user agreed to open the URL, and it is still required
+        return state.stop({prepared.key: (prepared.digest, query.method, prepared.params)})
     except MissingClientCapability as missing:
         return missing
 

@@ -1,1 +1,1 @@
-"""Middleware, which wraps the handlers of methods; and some middleware to use."""
+"""Middleware, which wraps the handlers of methods, and some ready-made middleware."""

@@ -62,7 +62,9 @@ class MethodTable:
         self._compose(method)
 
     def add_middleware(self, middleware: Middleware, methods: tuple[str, ...] = (), *, outermost: bool = False) -> None:
-        """Add middleware, inside earlier middleware, to these methods; without `methods`, to all, also to later ones.
+        """Add middleware, inside earlier middleware, to these methods; without `methods`, to all, even later ones.
+
+        With `outermost`, it is outside of all other middleware.
 
         Raises:
             TypeError: it is not an async function of two parameters.
@@ -75,13 +77,13 @@ class MethodTable:
                 self._compose(method)
 
     def set_guard(self, guard: Guard | None) -> None:
-        """Check the requests of every method, also of later ones, outside of all middleware; None removes the guard."""
+        """Check the requests of every method, even of later ones, outside of all middleware; None removes the guard."""
         self._guard = guard
         for method in self._bare:
             self._compose(method)
 
     def set_observer(self, observer: Guard | None) -> None:
-        """Call this around the guard of every method, also of later ones; None removes it."""
+        """Wrap every method, even later ones, in this observer, outside of the guard; None removes it."""
         self._observer = observer
         for method in self._bare:
             self._compose(method)
@@ -100,7 +102,7 @@ class MethodTable:
     def _compose(self, method: str) -> None:
         handler = self._bare[method]
         for middleware in reversed(self._around(method)):
-            handler = _wrapped(handler, middleware)
+            handler = _wrap(handler, middleware)
         if handler is not self._bare[method] and method in self._outside:
             handler = self._outside[method](handler)
         if self._guard is not None:
@@ -124,7 +126,7 @@ def is_transparent(middleware: Middleware) -> bool:
     return getattr(middleware, "transparent", False) is True
 
 
-def _wrapped(handler: Handler, middleware: Middleware) -> Handler:
+def _wrap(handler: Handler, middleware: Middleware) -> Handler:
     reads_results = not is_transparent(middleware)
 
     def serve(call: Call) -> Awaitable[Result]:

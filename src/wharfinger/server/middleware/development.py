@@ -64,18 +64,22 @@ class Watchdog:
             time.sleep(BLOCKED_SECONDS / 5)
 
     def _warn(self, frame: FrameType | None) -> None:
-        """Log the innermost line of the author's code that blocks the loop's thread, and its traceback."""
-        found: FrameType | None = None
+        """Log the innermost line of the author's code that blocks the loop's thread, and the call that it serves."""
+        blocking: FrameType | None = None
         call: Call | None = None
         while frame is not None:
             name = frame.f_code.co_filename
-            if found is None and not name.startswith(LIBRARIES) and "site-packages" not in name:
-                found = frame
+            if blocking is None and not name.startswith(LIBRARIES) and "site-packages" not in name:
+                blocking = frame
             request = frame.f_locals.get("request") if name.startswith(LIBRARIES) else None
             if call is None and isinstance(request, Call):
                 call = request
             frame = frame.f_back
-        if found is None or call is None or (location := (found.f_code.co_filename, found.f_lineno)) in self._seen:
+        if (
+            blocking is None
+            or call is None
+            or (location := (blocking.f_code.co_filename, blocking.f_lineno)) in self._seen
+        ):
             return
         self._seen.add(location)
         log.warning(
@@ -83,7 +87,7 @@ class Watchdog:
             "make it a plain def, which runs in a thread, or use `await asyncio.to_thread(…)` there.",
             name_of_call(call),
             *location,
-            found.f_code.co_name,
+            blocking.f_code.co_name,
         )
 
 

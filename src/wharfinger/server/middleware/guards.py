@@ -27,7 +27,7 @@ Clock = Callable[[], float]
 """Returns seconds since any fixed time, and never decreases."""
 
 MAX_SUBJECT_LENGTH = 200
-"""Characters of a name or URI that a log line shows."""
+"""The maximum number of characters of a name or URI that a log line shows."""
 
 
 def log_calls(
@@ -35,7 +35,7 @@ def log_calls(
 ) -> Middleware:
     """Log a line for each call: method, name or URI, principal, duration and outcome.
 
-    They are also attributes of the record, for structured logs: `mcp_method`, `mcp_name`, `mcp_principal`,
+    These are also attributes of the log record, for structured logs: `mcp_method`, `mcp_name`, `mcp_principal`,
     `mcp_seconds`, `mcp_outcome`. Arguments, results and texts of errors are never logged. `logger` is
     `wharfinger.calls` unless another is given.
     """
@@ -108,12 +108,12 @@ class Timing:
         try:
             result = await next(call)
         except BaseException as error:
-            self._take(call, self._clock() - begun, outcome_of(error))
+            self._record(call, self._clock() - begun, outcome_of(error))
             raise
-        self._take(call, self._clock() - begun, outcome_of(result))
+        self._record(call, self._clock() - begun, outcome_of(result))
         return result
 
-    def _take(self, call: Call, seconds: float, outcome: str) -> None:
+    def _record(self, call: Call, seconds: float, outcome: str) -> None:
         times = self.by_method.setdefault(call.method, Times())
         times.count += 1
         times.failed += outcome not in ("ok", "task", "input required")
@@ -130,8 +130,8 @@ def limit_rate(
 
     `burst` calls may come at once (by default as many as in one second), and `per_second` after that. The error says
     when to try again: in its message, as `retryAfter` (seconds) in its data, and over HTTP as status 429 with the
-    header `Retry-After`. It remembers `max_callers` callers of each kind; if so many are under way, others share one
-    limit. The limits of a policy also count bytes and concurrent calls.
+    header `Retry-After`. It remembers `max_callers` principals and as many addresses; when there are more, the others
+    share one limit. The limits of a policy also count bytes and concurrent calls.
 
     Raises:
         ValueError: a bound is not positive.
@@ -197,7 +197,7 @@ def _length(data: Any) -> int:
 
 
 def subject_of(call: Call) -> str:
-    """Return the name of the tool or prompt, or the URI of the resource, on one line, or an empty string for others."""
+    """Return the name of the tool or prompt, or the URI of the resource, on one line; empty for other calls."""
     name_param = call.row.name_param if call.row is not None else ""
     return printable(str(getattr(call.params, name_param)), MAX_SUBJECT_LENGTH) if name_param in ("name", "uri") else ""
 

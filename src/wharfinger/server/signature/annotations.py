@@ -73,13 +73,13 @@ def annotations_of(function: Callable[..., Any]) -> dict[str, Any]:
 def _class_annotations(function: Any) -> dict[str, Any] | None:
     """Return the annotations if each one is or names a class, which is usual; `typing` takes ten times as long."""
     scope = getattr(function, "__globals__", {})
-    found: dict[str, Any] = {}
+    annotations: dict[str, Any] = {}
     for name, value in getattr(function, "__annotations__", {}).items():
         kind = scope.get(value) or getattr(builtins, value, None) if isinstance(value, str) else value
         if type(kind) is not type:
             return None
-        found[name] = kind
-    return found
+        annotations[name] = kind
+    return annotations
 
 
 def _enclosing_locals(function: Callable[..., Any]) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _resolve(annotation: Any, scope: dict[str, Any]) -> Any:
 
 
 def is_context(annotation: Any) -> bool:
-    """Return whether a parameter takes the `Context`, also `Context[State]` and `Context | None`."""
+    """Return whether an annotation is the `Context`, including `Context[State]` and `Context | None`."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     kinds = (get_origin(kind) or kind for kind in members(annotation) or (annotation,))

@@ -56,8 +56,8 @@ _MEMBER = r"Object (missing required|contains unknown) field `([^`]*)`"
 
 def fault_lines(name: str, kind: Any, error: msgspec.MsgspecError) -> list[str]:
     """Return a line for each fault of the value `name` that `error` reports."""
-    found = re.fullmatch(_PATH, str(error))
-    message, path = (found[1], found[3] or "") if found else ("", "")
+    match = re.fullmatch(_PATH, str(error))
+    message, path = (match[1], match[3] or "") if match else ("", "")
     where = name + printable(path)
     if isinstance(error.__cause__, ModelErrors):
         return [f"{path_text(path, where)}: {printable(reason, 200)}" for path, reason in error.__cause__.faults]
@@ -73,10 +73,10 @@ def _reason(kind: Any, message: str, path: str, error: msgspec.MsgspecError) -> 
         return printable(str(error.__cause__), 200)
     expected = re.fullmatch(_EXPECTED, message)
     if expected:
-        wanted = " or ".join(_WORDS.get(word, word) for word in expected[1].split(" | "))
+        expected_types = " or ".join(_WORDS.get(word, word) for word in expected[1].split(" | "))
         if expected[2]:
-            return f"expected {wanted}, got {_WORDS.get(expected[2], expected[2])}"
-        return f"expected {wanted} {expected[3] or ''}".rstrip()
+            return f"expected {expected_types}, got {_WORDS.get(expected[2], expected[2])}"
+        return f"expected {expected_types} {expected[3] or ''}".rstrip()
     if message.startswith("Invalid enum value") and not path and (choices := allowed(kind)):
         return f"must be one of {', '.join(choices)}"
     if message.startswith(("Invalid enum value", "Invalid value")):

@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 MAX_DECODERS = 256
-"""Decoders to cache; functions whose parameters have the same names and types share one."""
+"""The maximum number of decoders to cache; functions whose parameters have the same names and types share one."""
 _MAX_EXACT_INTEGER = 2**53
 """Not every JSON reader can represent larger integers exactly."""
 
@@ -71,7 +71,7 @@ class Parameter(NamedTuple):
     """Returns the default of a marker such as `Field(default=3)`, which Python itself does not apply."""
 
     @property
-    def decoded_as(self) -> Any:
+    def decoder_type(self) -> Any:
         """The type for the decoder: `kind`, or Any if the decoder does not support it."""
         return Any if self.arms else self.kind
 
@@ -121,12 +121,12 @@ class Signature:
         self.context = None
         self.needs = {}
         self.parameters = {}
-        known = annotations_of(function)
-        self.returns = known.get("return", inspect.Signature.empty)
+        hints = annotations_of(function)
+        self.returns = hints.get("return", inspect.Signature.empty)
         self.summary, descriptions = parse_docstring(function)
         for parameter in parameters_of(function):
             refuse_default(function, parameter)
-            annotation = known.get(parameter.name, parameter.annotation)
+            annotation = hints.get(parameter.name, parameter.annotation)
             if parameter.name == "ctx" and annotation is parameter.empty:
                 raise TypeError(
                     f"{location_of(function)}: ctx has no annotation: write ctx: Context for the context of the "
@@ -137,8 +137,8 @@ class Signature:
             elif is_context(annotation):
                 self.context = parameter.name
             else:
-                values = self.parameters[parameter.name] = self._parameter(parameter, annotation, descriptions)
-                _check_default(function, values)
+                argument = self.parameters[parameter.name] = self._parameter(parameter, annotation, descriptions)
+                _check_default(function, argument)
         self._decoder = self._build()
         self._optional = not all(parameter.required for parameter in self.parameters.values())
         self._unions = tuple(parameter for parameter in self.parameters.values() if parameter.arms)
@@ -167,37 +167,37 @@ class Signature:
                 f"import it outside of `if TYPE_CHECKING:`."
             )
         try:
-            marked = _marked(annotation, parameter.default)
+            parts = _split_annotation(annotation, parameter.default)
         except TypeError as error:
             raise TypeError(f"{self.name}(): {name!r}: {error}.") from None
-        kind, default = marked.kind, marked.default
+        kind, default = parts.kind, parts.default
         required = default is parameter.empty
         if default is None and kind is not Any:
             kind = kind | None if not isinstance(kind, str) else kind
-        completer = marked.completer
+        completer = parts.completer
         if completer is None and (choices := _choices(kind)):
             completer = Complete(choices)
         return Parameter(
             name,
             kind,
-            marked.description or descriptions.get(name, ""),
+            parts.description or descriptions.get(name, ""),
             required,
             default,
             completer,
             _arms(kind),
-            marked.header,
-            marked.default_factory,
+            parts.header,
+            parts.default_factory,
         )
 
     def _build(self) -> msgspec.json.Decoder[Any]:
-        fields = tuple((p.name, p.decoded_as, p.required) for p in self.parameters.values())
+        fields = tuple((p.name, p.decoder_type, p.required) for p in self.parameters.values())
         try:
             return _decoder_of(fields)
         except TypeError as error:
             raise TypeError(f"{self.name}(): {self._find_unsupported()} cannot be read from JSON: {error}") from None
 
     def _schema(self) -> dict[str, Any]:
-        kinds = [arm for p in self.parameters.values() for arm in (p.arms or (_shown_as(p),))]
+        kinds = [arm for p in self.parameters.values() for arm in (p.arms or (_schema_type(p),))]
         try:
             found, shared = json_schema(*kinds)
         except TypeError as error:
@@ -218,11 +218,11 @@ class Signature:
         return schema
 
     def _find_unsupported(self) -> str:
-        """Return the parameter whose type is not supported; msgspec does not report its name."""
+        """Return words for the type that is not supported, with its parameter, which msgspec does not report."""
         for parameter in self.parameters.values():
             try:
-                msgspec.json.Decoder(parameter.decoded_as)
-                json_schema(*(parameter.arms or (_shown_as(parameter),)))
+                msgspec.json.Decoder(parameter.decoder_type)
+                json_schema(*(parameter.arms or (_schema_type(parameter),)))
             except TypeError:
                 return f"the type of {parameter.name!r}"
         return "a parameter's type"
@@ -274,7 +274,7 @@ class Signature:
         for parameter in self.parameters.values():
             if parameter.name in raw:
                 try:
-                    values[parameter.name] = _decoded(parameter, bytes(raw[parameter.name]), json_strings)
+                    values[parameter.name] = _decode_argument(parameter, bytes(raw[parameter.name]), json_strings)
                 except BadArguments as error:
                     faults += error.faults
             elif parameter.required:
@@ -346,6 +346,7 @@ def _cached_decoder(fields: _Fields) -> msgspec.json.Decoder[Any]:
 
 
 _PLAIN = (bool, int, float, str, list, dict)
+"""The types of defaults that are compared with the parameter's type; a default of another type may be a sentinel."""
 
 
 def _check_default(function: Callable[..., Any], parameter: Parameter) -> None:
@@ -355,15 +356,15 @@ def _check_default(function: Callable[..., Any], parameter: Parameter) -> None:
     try:
         msgspec.convert(parameter.default, parameter.kind, dec_hook=from_json)
     except msgspec.ValidationError as error:
-        expected, got, _ = str(error).partition(", got ")
-        if got and not isinstance(parameter.default, bool):  # a bool is an int to type checkers
+        expected, actual, _ = str(error).partition(", got ")
+        if actual and not isinstance(parameter.default, bool):  # a bool is an int to type checkers
             kind = type(parameter.default).__name__
             raise TypeError(
                 f"{location_of(function)}: the default of {parameter.name!r} is of type {kind}: "
                 f"{expected[:1].lower()}{expected[1:]}, as its annotation says."
             ) from None
     except (TypeError, ValueError, NotImplementedError):
-        return  # msgspec does not support the type, so that the default cannot be checked
+        return  # msgspec does not support the type, so the default cannot be checked
 
 
 def refuse_unbound(function: Any) -> None:
@@ -388,13 +389,13 @@ def refuse_unbound(function: Any) -> None:
 
 def completer_of(annotation: Any) -> Complete | None:
     """Return the completer of a parameter: its `Complete` marker, else its choice of strings, else None."""
-    marked = _marked(annotation)
-    if marked.completer is None and (choices := _choices(marked.kind)):
+    parts = _split_annotation(annotation)
+    if parts.completer is None and (choices := _choices(parts.kind)):
         return Complete(choices)
-    return marked.completer
+    return parts.completer
 
 
-class _Marked(NamedTuple):
+class _AnnotationParts(NamedTuple):
     """The parts of an annotation and a default."""
 
     kind: Any
@@ -406,14 +407,14 @@ class _Marked(NamedTuple):
     default_factory: Callable[[], Any] | None
 
 
-def _marked(annotation: Any, default: Any = inspect.Parameter.empty) -> _Marked:
+def _split_annotation(annotation: Any, default: Any = inspect.Parameter.empty) -> _AnnotationParts:
     """Split an annotation and a default into their parts.
 
     Raises:
         TypeError: a marker has an alias.
     """
     kind, *extras = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
-    inner = _of_only_member(kind)
+    inner = _extras_of_only_member(kind)
     kind = Any if kind is inspect.Parameter.empty else to_msgspec(kind)
     description, header, completer, default_factory = "", "", None, None
     if default is not inspect.Parameter.empty and facts_of(default) is not None:  # `= Field(…)`, as in pydantic
@@ -435,22 +436,22 @@ def _marked(annotation: Any, default: Any = inspect.Parameter.empty) -> _Marked:
             if facts.default is not None and default is inspect.Parameter.empty:
                 default_factory = facts.default
                 default = default_factory()
-    return _Marked(kind, description, completer, header, default, default_factory)
+    return _AnnotationParts(kind, description, completer, header, default, default_factory)
 
 
-def _of_only_member(kind: Any) -> list[Any]:
+def _extras_of_only_member(kind: Any) -> list[Any]:
     """Return texts and markers of the only type in a union with None: `Annotated[str, "…"] | None`."""
     kinds = [member for member in members(kind) if member is not type(None)]
     if len(kinds) != 1 or get_origin(kinds[0]) is not Annotated:
         return []
-    found = [facts.description if (facts := facts_of(extra)) else extra for extra in get_args(kinds[0])[1:]]
-    return [extra for extra in found if isinstance(extra, (str, Complete, Header))]
+    extras = [facts.description if (facts := facts_of(extra)) else extra for extra in get_args(kinds[0])[1:]]
+    return [extra for extra in extras if isinstance(extra, (str, Complete, Header))]
 
 
-def _shown_as(parameter: Parameter) -> Any:
+def _schema_type(parameter: Parameter) -> Any:
     """Return the type whose schema is shown.
 
-    A header's type is shown without None, since the header is left out instead.
+    For a parameter that a header repeats, it is the type without None: a header cannot be null, only left out.
     """
     if parameter.header:
         kinds = [member for member in members(parameter.kind) if member is not type(None)]
@@ -494,20 +495,20 @@ def _first_fit(parameter: Parameter, value: Any) -> Any:
     raise BadArguments([f"{parameter.name}: does not match any of its {len(parameter.arms)} types"])
 
 
-def _decoded(parameter: Parameter, data: bytes, json_strings: bool) -> Any:
-    """Decode one argument: also an integer that is written as 1.0 or, if allowed, a string that contains JSON.
+def _decode_argument(parameter: Parameter, data: bytes, json_strings: bool) -> Any:
+    """Decode one argument. Accepts an integer written as 1.0 and, with `json_strings`, a string that contains JSON.
 
     Raises:
         BadArguments: it is not valid.
     """
     try:
-        return _strictly(parameter, data)
+        return _decode_strictly(parameter, data)
     except (msgspec.MsgspecError, BadArguments, RecursionError) as error:
         failure = error
     for loosened in (_with_integers(data), _inside_string(data) if json_strings else None):
         if loosened is not None:
             with suppress(msgspec.MsgspecError, BadArguments, RecursionError):
-                return _strictly(parameter, loosened)
+                return _decode_strictly(parameter, loosened)
     if isinstance(failure, BadArguments):
         raise failure
     if isinstance(failure, RecursionError):
@@ -515,8 +516,8 @@ def _decoded(parameter: Parameter, data: bytes, json_strings: bool) -> Any:
     raise BadArguments(fault_lines(parameter.name, parameter.kind, failure))
 
 
-def _strictly(parameter: Parameter, data: bytes) -> Any:
-    value = msgspec.json.decode(data, type=parameter.decoded_as, dec_hook=from_json)
+def _decode_strictly(parameter: Parameter, data: bytes) -> Any:
+    value = msgspec.json.decode(data, type=parameter.decoder_type, dec_hook=from_json)
     if parameter.arms:
         _first_fit(parameter, value)
     return value

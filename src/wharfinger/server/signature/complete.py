@@ -34,7 +34,7 @@ class Complete:
 
     def __init__(self, values: Completer | Sequence[str]) -> None:
         if isinstance(values, str) or not (callable(values) or isinstance(values, Sequence)):
-            raise TypeError("Complete() takes a function or a list of texts, such as Complete(vessels).")
+            raise TypeError("Complete() takes a function or a list of strings, such as Complete(vessels).")
         self.values = values
         self.context, self.needs = needs_of(values) if callable(values) else (None, {})
         filled = {self.context, *self.needs}
@@ -52,8 +52,8 @@ def _names_of(function: Completer, filled: Collection[str | None]) -> tuple[str,
 def _takes_two(function: Completer, filled: Collection[str | None]) -> bool:
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in filled]
-    wanted = [p for p in parameters if p.kind in positional and p.default is p.empty]
-    if len(wanted) > 2 or not any(p.kind in (*positional, p.VAR_POSITIONAL) for p in parameters):
+    required = [p for p in parameters if p.kind in positional and p.default is p.empty]
+    if len(required) > 2 or not any(p.kind in (*positional, p.VAR_POSITIONAL) for p in parameters):
         name = getattr(function, "__name__", repr(function))
         raise TypeError(f"{name}() cannot complete: it must take (typed) or (typed, others).")
     return len([p for p in parameters if p.kind in positional]) > 1

@@ -15,7 +15,7 @@ _ARGUMENT_SECTIONS = frozenset(("args", "arguments", "parameters", "params", "ke
 _OTHER_SECTIONS = frozenset(("attributes", "example", "examples", "note", "notes", "raises", "return", "returns"))
 _SECTIONS = _ARGUMENT_SECTIONS | _OTHER_SECTIONS | {"warning", "warnings", "yield", "yields", "see also", "references"}
 MAX_TEXTS = 256
-"""Docstrings whose parts are cached: functions made in a loop have the same one."""
+"""The maximum number of docstrings whose parts are cached: functions made in a loop have the same one."""
 _GOOGLE = r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)"
 _NUMPY = r"\*{0,2}(\w+(?:\s*,\s*\w+)*)\s*(?::.*)?"
 _SPHINX = r":(?:param|parameter|arg|argument|key|keyword)\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)"
@@ -34,18 +34,18 @@ def parse_docstring(function: Callable[..., Any]) -> tuple[str, Mapping[str, str
 def _parse(text: str) -> tuple[str, Mapping[str, str]]:
     lines = inspect.cleandoc(text).splitlines()
     start = next((number for number in range(len(lines)) if _begins_section(lines, number)), len(lines))
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     number = start
     while number < len(lines):
         line, title = lines[number], _begins_section(lines, number)
         if line.startswith(":"):
-            number = _sphinx(lines, number, found)
+            number = _sphinx(lines, number, descriptions)
         elif title in _ARGUMENT_SECTIONS:
             underlined = not line.rstrip().endswith(":")
-            number = (_numpy if underlined else _google)(lines, number + 1 + underlined, found)
+            number = (_numpy if underlined else _google)(lines, number + 1 + underlined, descriptions)
         else:
             number += 1
-    return "\n".join(lines[:start]).strip(), found
+    return "\n".join(lines[:start]).strip(), descriptions
 
 
 def summary_of(function: Callable[..., Any]) -> str:
@@ -66,7 +66,7 @@ def _begins_section(lines: list[str], number: int) -> str:
     return name if colon or (len(below) > 2 and set(below) == {"-"}) else ""
 
 
-def _google(lines: list[str], number: int, found: dict[str, str]) -> int:
+def _google(lines: list[str], number: int, descriptions: dict[str, str]) -> int:
     """Read an indented section, `name (type): text`. Returns the number of the line after it."""
     name, depth = "", 0
     while number < len(lines):
@@ -79,14 +79,14 @@ def _google(lines: list[str], number: int, found: dict[str, str]) -> int:
             argument = re.fullmatch(_GOOGLE, line.strip()) if indent <= depth else None
             if argument:
                 name = argument[1]
-                found[name] = argument[2]
+                descriptions[name] = argument[2]
             elif name:
-                found[name] = f"{found[name]} {line.strip()}".strip()
+                descriptions[name] = f"{descriptions[name]} {line.strip()}".strip()
         number += 1
     return number
 
 
-def _numpy(lines: list[str], number: int, found: dict[str, str]) -> int:
+def _numpy(lines: list[str], number: int, descriptions: dict[str, str]) -> int:
     """Read an underlined section, `name : type` with indented text below. Returns the number of the line after it."""
     names: list[str] = []
     while number < len(lines) and not _begins_section(lines, number):
@@ -94,15 +94,15 @@ def _numpy(lines: list[str], number: int, found: dict[str, str]) -> int:
         if line and not line[0].isspace():
             argument = re.fullmatch(_NUMPY, line.strip())
             names = [name.strip() for name in argument[1].split(",")] if argument else []
-            found.update(dict.fromkeys(names, ""))
+            descriptions.update(dict.fromkeys(names, ""))
         elif line.strip():
             for name in names:
-                found[name] = f"{found[name]} {line.strip()}".strip()
+                descriptions[name] = f"{descriptions[name]} {line.strip()}".strip()
         number += 1
     return number
 
 
-def _sphinx(lines: list[str], number: int, found: dict[str, str]) -> int:
+def _sphinx(lines: list[str], number: int, descriptions: dict[str, str]) -> int:
     """Read one field, `:param type name: text`, with indented lines below. Returns the number of the line after it."""
     argument = re.fullmatch(_SPHINX, lines[number])
     text = [argument[2]] if argument else []
@@ -111,5 +111,5 @@ def _sphinx(lines: list[str], number: int, found: dict[str, str]) -> int:
         text.append(lines[number].strip())
         number += 1
     if argument:
-        found[argument[1]] = " ".join(filter(None, text))
+        descriptions[argument[1]] = " ".join(filter(None, text))
     return number

@@ -56,43 +56,43 @@ class SchemaSignature:
         self.schema = self._compiled.schema
         if self.schema.get("type") != "object":
             raise InvalidSchema(f'The {what} must have "type": "object": arguments are always an object.')
-        known = annotations_of(function)
-        self.returns = known.get("return", inspect.Signature.empty)
+        hints = annotations_of(function)
+        self.returns = hints.get("return", inspect.Signature.empty)
         self.summary = summary_of(function)
         self.context, self.needs = needs_of(function)
         self._signature: Signature | None = None
         self._dict_parameter = ""
-        self.parameters = self._match(function, known, what)
+        self.parameters = self._match(function, hints, what)
 
-    def _match(self, function: Callable[..., Any], known: Mapping[str, Any], what: str) -> dict[str, Any]:
+    def _match(self, function: Callable[..., Any], hints: Mapping[str, Any], what: str) -> dict[str, Any]:
         """Decide how the function takes its arguments. Returns its parameters by name."""
         properties = self.schema.get("properties", {})
         name = getattr(function, "__name__", repr(function))
-        found = {
+        parameters = {
             p.name: p
             for p in inspect.signature(function).parameters.values()
-            if not is_context(annotation := known.get(p.name, p.annotation)) and depends_of(annotation) is None
+            if not is_context(annotation := hints.get(p.name, p.annotation)) and depends_of(annotation) is None
         }
-        if len(found) == 1:
-            (only,) = found.values()
-            annotation = known.get(only.name, only.annotation)
+        if len(parameters) == 1:
+            (only,) = parameters.values()
+            annotation = hints.get(only.name, only.annotation)
             is_dict = (get_origin(annotation) or annotation) in _DICTS
             if only.kind is only.POSITIONAL_OR_KEYWORD and only.name not in properties and is_dict:
                 self._dict_parameter = only.name
-                return found
-        takes_any = any(p.kind is p.VAR_KEYWORD for p in found.values())
-        named = {key: p for key, p in found.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-        lacking = [key for key in properties if key not in named]
-        if lacking and not takes_any:
+                return parameters
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        by_name = {key: p for key, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        missing = [key for key in properties if key not in by_name]
+        if missing and not takes_any:
             raise TypeError(
-                f"{name}() has no parameter for {lacking[0]!r} of the {what}: add it, or take **rest, or one dict."
+                f"{name}() has no parameter for {missing[0]!r} of the {what}: add it, or take **rest, or one dict."
             )
-        wanted = [key for key, p in named.items() if p.default is p.empty and key not in properties]
-        if wanted:
-            raise TypeError(f"{name}() takes {wanted[0]!r}, which is not a property of the {what}.")
+        unknown = [key for key, p in by_name.items() if p.default is p.empty and key not in properties]
+        if unknown:
+            raise TypeError(f"{name}() takes {unknown[0]!r}, which is not a property of the {what}.")
         if not takes_any:
             self._signature = Signature(function)
-        return named
+        return by_name
 
     def decode(self, arguments: Raw | bytes | UnsetType, *, json_strings: bool = False) -> dict[str, Any]:
         """Decode a JSON object to arguments by name; `json_strings` is that of `Signature.decode`.
@@ -117,15 +117,15 @@ class SchemaSignature:
             return self._signature.decode(data)
         return cast("dict[str, Any]", decoded)
 
-    def _unwrap(self, given: dict[str, Any]) -> bool:
+    def _unwrap(self, arguments: dict[str, Any]) -> bool:
         """Replace strings that contain arrays and objects by these. Returns whether there were any."""
         changed = False
         properties = self.schema.get("properties", {})
-        for name, value in given.items():
+        for name, value in arguments.items():
             kind = properties[name].get("type") if isinstance(properties.get(name), dict) else None
             if isinstance(value, str) and kind in ("array", "object"):
                 try:
-                    given[name] = msgspec.json.decode(value)
+                    arguments[name] = msgspec.json.decode(value)
                     changed = True
                 except (msgspec.DecodeError, RecursionError):
                     continue

@@ -17,7 +17,7 @@ __all__ = ["FieldFacts", "ModelErrors", "facts_of", "from_json", "is_model", "js
 
 DEFS = "#/$defs/"
 MAX_SCHEMAS = 256
-"""Schemas of classes that are cached."""
+"""The maximum number of schemas of classes that are cached."""
 _Mode = Literal["validation", "serialization"]
 
 
@@ -123,8 +123,8 @@ def _model_from(kind: Any, value: Any) -> Any:
         if not hasattr(error, "errors"):
             raise
         faults: list[Any] = cast("Any", error).errors(include_url=False, include_context=False, include_input=False)
-        found = [(tuple(fault["loc"]), _reason(fault["type"], fault["msg"])) for fault in faults]
-    raise ModelErrors(found)
+        reasons = [(tuple(fault["loc"]), _reason(fault["type"], fault["msg"])) for fault in faults]
+    raise ModelErrors(reasons)
 
 
 def _reason(kind: str, message: str) -> str:
@@ -201,13 +201,13 @@ def to_msgspec(kind: Any) -> Any:
         return kind
     if origin is Annotated:
         metas = [facts.meta for extra in inner[1:] if (facts := facts_of(extra)) is not None and facts.meta is not None]
-        found = to_msgspec(inner[0])
-        if found is inner[0] and not metas:
+        converted = to_msgspec(inner[0])
+        if converted is inner[0] and not metas:
             return kind
-        metas_inside = [extra for extra in inner[1:] if isinstance(extra, msgspec.Meta)]
-        for meta in (*metas_inside, *metas):
-            found = Annotated[found, meta]
-        return found
+        own_metas = [extra for extra in inner[1:] if isinstance(extra, msgspec.Meta)]
+        for meta in (*own_metas, *metas):
+            converted = Annotated[converted, meta]
+        return converted
     parts = tuple(to_msgspec(part) for part in inner)
     if all(part is before for part, before in zip(parts, inner, strict=True)):
         return kind

@@ -44,7 +44,7 @@ class Listening:
         self._resources = resources
         self._tasks = tasks
         self._first_requests: dict[Session, Request] = {}
-        """The first subscription of each observed session. The end of the session is reported with it."""
+        """The first subscription of each observed session. It is passed to observers when the session ends."""
         self.open: dict[Channel, set[asyncio.Future[None]]] = {}
         """The open listens by stream; a listen ends when its future is done."""
 
@@ -52,6 +52,7 @@ class Listening:
         """Handle `resources/subscribe` (handshake era).
 
         Raises:
+            InvalidParams: the URI is not valid, or the session watches too many URIs.
             ResourceNotFound: it is missing, or forbidden: watching it would reveal its changes.
             Overloaded: the server watches too many URIs, and this caller has used up its share of them.
         """
@@ -71,8 +72,8 @@ class Listening:
         await self._changes.remember(watcher, uri, False)
         return t.EmptyResult()
 
-    def _check_total(self, owner: str, wanted: int) -> None:
-        if not self._watching.shares.has_room(owner, self._services.limits.watched_total, wanted):
+    def _check_total(self, owner: str, added: int) -> None:
+        if not self._watching.shares.has_room(owner, self._services.limits.watched_total, added):
             raise Overloaded("Too many resources are watched: unsubscribe from some, or try again later.")
 
     async def unsubscribe(self, request: Request) -> t.EmptyResult:
@@ -85,10 +86,11 @@ class Listening:
         return SessionWatcher(request.session)
 
     def initialized(self, session: Session | None, params: Any) -> None:
+        """Handle `notifications/initialized` (handshake era): from now on, the session is notified of list changes."""
         assert session is not None
         watcher = SessionWatcher(session)
         self._drop_on_close(watcher)
-        for name in self._listed():
+        for name in self._served_lists():
             self._watching.watch_list(watcher, name)
             if self._services.restricts:
                 self._remembering.start(self._changes.remember(watcher, name, True))
@@ -113,11 +115,11 @@ class Listening:
             InvalidParams: too many URIs, or too many open listens on this stream.
             Overloaded: the server watches too many URIs, and this caller has used up its share of them.
         """
-        wanted: t.SubscriptionFilter = request.params.notifications
-        uris = list(dict.fromkeys(wanted.resource_subscriptions or ()))
+        requested: t.SubscriptionFilter = request.params.notifications
+        uris = list(dict.fromkeys(requested.resource_subscriptions or ()))
         # The request may stay open for hours, and its params may have megabytes: keep only the URIs and ids.
-        ids = list(dict.fromkeys(wanted.task_ids or ()))
-        wanted.resource_subscriptions = wanted.task_ids = UNSET
+        ids = list(dict.fromkeys(requested.task_ids or ()))
+        requested.resource_subscriptions = requested.task_ids = UNSET
         request.raw_params = Raw(b"{}")
         if len(uris) + len(ids) > self._services.limits.watched:
             raise InvalidParams(f"One listen may watch {self._services.limits.watched} resources: split it.")
@@ -130,13 +132,13 @@ class Listening:
         open_here.add(ended)
         watcher = ListenWatcher(request)
         try:
-            lists = [name for name in subscriptions.lists_of(wanted) if name in self._listed()]
+            lists = [name for name in subscriptions.lists_of(requested) if name in self._served_lists()]
             honoured = [uri for uri in uris if await self._may_watch(request, uri)]
             allowed = set(honoured) if request.observers else ()
             for hub in request.observers:
                 hub.watched(request, honoured, [uri for uri in uris if uri not in allowed])
             del uris
-            self._check_total(owner, len(honoured))  # other callers may have watched more meanwhile
+            self._check_total(owner, len(honoured))  # other callers may have begun to watch more
             for name in lists:
                 self._watching.watch_list(watcher, name)
                 await self._changes.remember(watcher, name, True)
@@ -145,18 +147,20 @@ class Listening:
                 await self._changes.remember(watcher, uri, False)
             tasks = self._tasks()
             ids = await tasks.watch(request, watcher, ids) if ids and tasks is not None else []
-            granted = t.SubscriptionsAcknowledgedNotificationParams(
+            acknowledged = t.SubscriptionsAcknowledgedNotificationParams(
                 meta=subscriptions.tag(request.id), notifications=subscriptions.acknowledgement(lists, honoured, ids)
             )
-            if not notify(request, "notifications/subscriptions/acknowledged", granted):
+            if not notify(request, "notifications/subscriptions/acknowledged", acknowledged):
                 raise Overloaded("The stream is too full for a subscription: read from it first.")
             if ids and tasks is not None:
                 await tasks.catch_up(watcher)
             await ended
             # Send both: the specification requires a notification for cancellation, and a result for subscriptions.
             if request.channel.multiplexed:
-                over = t.CancelledNotificationParams(request_id=request.id, reason="The server ends the subscription.")
-                request.channel.send(request, encode_notification("notifications/cancelled", over))
+                cancelled = t.CancelledNotificationParams(
+                    request_id=request.id, reason="The server ends the subscription."
+                )
+                request.channel.send(request, encode_notification("notifications/cancelled", cancelled))
             return subscriptions.listen_result(request.id)
         finally:
             self._watching.drop(watcher)
@@ -179,7 +183,7 @@ class Listening:
         allowed = request.access is None or request.access.allows("read", uri)
         return allowed and await self._resources.exists(request, uri)
 
-    def _listed(self) -> list[str]:
+    def _served_lists(self) -> list[str]:
         return [name for name in subscriptions.LISTS if f"{name}/list" in self._services.methods.handlers]
 
     def drain(self) -> None:

@@ -14,8 +14,11 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from wharfinger.protocol.uri.template import UriTemplate
 from wharfinger.protocol.uri.template_index import TemplateIndex
+from wharfinger.server.features.resource import check_scheme
 from wharfinger.server.subscriptions.watching import call_logged, follow
+from wharfinger.server.threads import is_async
 from wharfinger.source import Source
 from wharfinger.transports.background import BackgroundTasks
 
@@ -41,6 +44,19 @@ class SourceWatches:
         self._following: dict[str, asyncio.Task[None]] = {}
         self._attached: dict[str | None, list[Source]] = {}
         self._joining = BackgroundTasks(report_failures=True)
+
+    def add_watcher(self, template: str, function: Callable[..., Awaitable[None]]) -> None:
+        """Run an async function while a URI that `template` matches is watched. See `Server.watcher`.
+
+        Raises:
+            TypeError: it is not an async function.
+            InvalidTemplate: it is not a template that can be parsed.
+            ValueError: the template does not begin with a scheme, or is registered already.
+        """
+        if not is_async(function):
+            raise TypeError(f"{getattr(function, '__name__', function)}() must be an async function.")
+        check_scheme(template, function)
+        self.followers.add(UriTemplate(template), function)
 
     def join(self, source: Source) -> None:
         """Start a source that was added after the server started.

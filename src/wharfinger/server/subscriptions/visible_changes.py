@@ -1,9 +1,10 @@
 """Decides, under a policy, which watchers may receive a notice that is about to be sent.
 
 A watcher of a resource or list gets a notice only if what it sees has changed. Otherwise a notice would reveal that
-something hidden did: a file added to a directory of which a caller sees a part, or a tool that the caller may not call.
+something hidden has changed: a file added to a directory of which a caller sees a part, or a tool that the caller may
+not call.
 
-- A resource that the caller may no longer read sends nothing.
+- No notice is sent for a resource that the caller may no longer read.
 - If the caller may read everything that belongs to it, the notice is sent at once.
 - Otherwise the version of the resource, or a digest of the list, as this caller sees it, is compared with the last one,
   and the notice is sent if they differ. They are computed in the background, once for all callers with the same access,
@@ -37,7 +38,7 @@ MISSING_STATE = "missing"
 """The state of a resource that cannot be read now."""
 
 PAUSE_FACTOR = 4.0
-"""After computing a state, it is not computed again for this many times as long: a large list changes often."""
+"""A state that took one second is not computed again for this many seconds: a large list changes often."""
 MAX_PAUSES = 10_000
 
 Notice = Callable[[subscriptions.Tag], bytes]
@@ -66,7 +67,7 @@ class VisibleChanges:
         self._computing: dict[tuple[Change, str], asyncio.Task[str]] = {}
         """The states that are being computed, by change and `Access.key`."""
         self._comparing: dict[tuple[Any, Change], bool] = {}
-        """The comparisons in progress, and whether another change was reported meanwhile."""
+        """The comparisons in progress, and whether another change was reported since they began."""
         self._pauses: dict[tuple[Change, str], float] = {}
         """The time before which a state is not computed again."""
         self._jobs = BackgroundTasks(report_failures=True)
@@ -76,7 +77,7 @@ class VisibleChanges:
         access = self._access(watcher)
         if access is not None and not self._sees_all(access, name, is_list):
             state = await self._state((name, is_list), access, watcher)
-            if self._services.notify.is_watching(watcher):  # it may have gone meanwhile
+            if self._services.notify.is_watching(watcher):  # it may have gone in the meantime
                 self._known.setdefault(watcher, {})[name, is_list] = state
 
     def forget(self, watcher: Any, name: str | None = None) -> None:
@@ -87,7 +88,7 @@ class VisibleChanges:
             self._known[watcher].pop((name, False), None)
 
     def may_send(self, watcher: Any, name: str, is_list: bool, notice: Notice) -> bool:
-        """Return whether a notice may be sent at once. If that is not certain yet, it is sent later, if at all."""
+        """Return whether a notice may be sent at once. If that is not certain yet, a comparison decides later."""
         access = self._access(watcher)
         if access is None or self._sees_all(access, name, is_list):
             return True
@@ -96,7 +97,7 @@ class VisibleChanges:
         return False
 
     def _compare(self, watcher: Subscriber, change: Change, notice: Notice) -> None:
-        """Compare in the background, once more if a change is reported meanwhile."""
+        """Compare in the background, and again if another change is reported before that ends."""
         if (watcher, change) in self._comparing:
             self._comparing[watcher, change] = True
         else:
@@ -130,7 +131,7 @@ class VisibleChanges:
         return None if principal is None else self._services.access_of(principal)
 
     def _sees_all(self, access: Access, name: str, is_list: bool) -> bool:
-        """Return whether everything that a notice may be about is visible, or belongs to no source."""
+        """Return whether the caller may read this resource, and all of its source if it has one; False for a list."""
         if is_list:
             return False
         if not access.allows("read", name):
@@ -147,7 +148,7 @@ class VisibleChanges:
             watcher.send(notice)
             return
         state = await self._state(change, access, watcher)
-        if not self._services.notify.is_watching(watcher):  # it has gone meanwhile
+        if not self._services.notify.is_watching(watcher):  # it has gone in the meantime
             return
         known = self._known.setdefault(watcher, {})
         before = known.get(change)
@@ -156,7 +157,7 @@ class VisibleChanges:
             watcher.send(notice)
 
     async def _state(self, change: Change, access: Access, watcher: Subscriber) -> str:
-        """Return a text that differs after each change that a caller with this access sees."""
+        """Return a string that changes with each change that a caller with this access sees."""
         key = change, access.key
         running = self._computing.get(key)
         if running is not None:  # it may have begun before the change: compute once more after it

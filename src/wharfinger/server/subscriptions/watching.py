@@ -2,8 +2,8 @@
 
 A change is a URI, or the name of a list. Reporting one without watchers costs one look-up in a dict. Otherwise the
 change waits for the next turn of the loop, so that several changes by one handler are sent once. Then it is sent to its
-watchers, `WATCHERS_PER_TURN` in each turn, so that requests are served meanwhile. All changes of the same URI or list
-in the next `COALESCE_SECONDS` are sent as one notice at the end of that time.
+watchers, `WATCHERS_PER_TURN` in each turn, so that requests are served between turns. All changes of the same URI or
+list in the next `COALESCE_SECONDS` are sent as one notice at the end of that time.
 
     nothing -- reported --> WAITING -- sending begins --> SENT -- time is over --> nothing
                               ^                            | reported
@@ -80,7 +80,7 @@ class SessionWatcher:
 
     @property
     def principal(self) -> Principal:
-        """Whose session it is."""
+        """The principal of the session."""
         return self.session.principal
 
     def send(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
@@ -105,7 +105,7 @@ class ListenWatcher:
 
     @property
     def principal(self) -> Principal:
-        """Whose request it is."""
+        """The principal of the request."""
         return self.request.caller.principal
 
     def send(self, message: Callable[[subscriptions.Tag], bytes]) -> bool:
@@ -123,13 +123,13 @@ class Watching:
 
     def __init__(self, attach: Callable[[str | None], None], detach: Callable[[str | None], None]) -> None:
         self.on_sent: Callable[[str, int], None] | None = None
-        """Called with a URI and the number of watchers that received its change, for example to log it."""
+        """Called with a URI and the number of watchers that received its notice, for example to log it."""
         self.may_send: Callable[[Watcher, str, bool, Callable[[subscriptions.Tag], bytes]], bool] | None = None
         """Returns whether a notice of a change may be sent to a watcher now, under a policy; None: always."""
         self.on_leave: Callable[[Watcher, str | None], None] | None = None
         """Called with a watcher and the URI that it left, or None if it left everything."""
         self.sent_count = 0
-        """How many notices were sent to watchers."""
+        """The number of notices that were sent to watchers."""
         self.observers: list[Observer] = []
         """Search indexes, and the `Watching` of servers in which this one is mounted."""
         self._attach = attach
@@ -140,9 +140,9 @@ class Watching:
         self._owners: dict[Watcher, str] = {}
         """The owner whose share the URIs of each watcher count towards."""
         self.shares = Shares()
-        """How many URIs the watchers of each owner watch."""
+        """The number of URIs that the watchers of each owner watch."""
         self._departures = 0
-        """How many times a watcher has left a URI or list."""
+        """The number of times that a watcher has left a URI or list."""
         self._phases: dict[Change, NoticePhase] = {}
         self._waiting: deque[Change] = deque()
         self._work: Iterator[None] | None = None
@@ -233,9 +233,9 @@ class Watching:
         return list(self._by_watcher.get(watcher, ()))
 
     def principals_of(self, uri: str) -> list[Principal]:
-        """Return the principal of each watcher of a URI."""
-        found = [getattr(watcher, "principal", None) for watcher in self._by_uri.get(uri, ())]
-        return [principal for principal in found if isinstance(principal, Principal)]
+        """Return the principal of each session or request that watches a URI."""
+        principals = [getattr(watcher, "principal", None) for watcher in self._by_uri.get(uri, ())]
+        return [principal for principal in principals if isinstance(principal, Principal)]
 
     def watched(self) -> list[str]:
         """Return the URIs that have a watcher."""
@@ -259,15 +259,12 @@ class Watching:
 
     def _note(self, change: Change) -> None:
         loop = self._loop
-        if loop is None or self._phases.get(change) in (
-            NoticePhase.WAITING,
-            NoticePhase.AGAIN,
-        ):  # the notice to be sent covers this change too
-            return
+        if loop is None or self._phases.get(change) in (NoticePhase.WAITING, NoticePhase.AGAIN):
+            return  # the notice that is still to be sent covers this change too
         if threading.get_ident() == self._thread:
             self._collect(change)
             return
-        with suppress(RuntimeError):  # the loop was closed meanwhile
+        with suppress(RuntimeError):  # the loop has been closed
             loop.call_soon_threadsafe(self._collect, change)
 
     def _collect(self, change: Change) -> None:
@@ -287,7 +284,7 @@ class Watching:
     def _send_slice(self, work: Iterator[None]) -> None:
         """Send to some watchers, and leave the rest to the next turn of the loop."""
         loop = self._loop
-        if loop is None or work is not self._work:  # stopped meanwhile
+        if loop is None or work is not self._work:  # stopped in the meantime
             return
         if sum(1 for _ in islice(work, WATCHERS_PER_TURN)) == WATCHERS_PER_TURN:
             loop.call_soon(self._send_slice, work)

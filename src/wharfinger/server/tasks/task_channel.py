@@ -35,7 +35,8 @@ class RunningTask:
     """A running task, and the `Channel` of its request: questions wait here, and nothing else can be sent.
 
     `ttl` is in seconds from now, None means no limit; the task fails if it takes longer. `poll` is how often clients
-    should ask, in seconds. `changed` is called with the task after each change that clients can see.
+    should ask, in seconds. `changed` is called with the task after each change that clients can see while it runs, but
+    not when it ends.
     """
 
     multiplexed = False
@@ -54,7 +55,7 @@ class RunningTask:
         self.key = key
         """Its key in the store."""
         self.tool = ""
-        """The name of the tool as its caller knows it, by which the policy judges."""
+        """The name of the tool as its caller knows it, by which the policy decides."""
         self.label = ""
         """The method and name that were called, for the log."""
         self.share = share
@@ -63,7 +64,7 @@ class RunningTask:
         self.ttl_ms = None if ttl is None else max(1, round(ttl * 1000))
         self.poll_ms = max(1, round(poll * 1000))
         self.final_status: TaskStatus | None = None
-        """The status with which it ended; None while it runs. Nothing changes afterwards."""
+        """The status with which it ended; None while it runs. It does not change again."""
         self.status_message = ""
         self.questions: dict[str, TaskQuestion] = {}
         """The questions without an answer yet. No key is used twice."""
@@ -85,7 +86,7 @@ class RunningTask:
     # -- the channel of its request
 
     def send(self, request: Request, message: bytes) -> bool:
-        """`Channel`: tasks have neither progress nor log messages (the extension, status notifications)."""
+        """Return False: the extension has no progress or log messages for tasks, only notifications of their status."""
         return False
 
     def ask(self, request: Request, method: str, params: Any) -> Awaitable[Message]:
@@ -175,7 +176,7 @@ class RunningTask:
         data = UNSET if error.data is None else error.data
         self._error = t.ErrorObject(code=error.code, message=error.message, data=data)
 
-    def cancelled(self) -> None:
+    def end_cancelled(self) -> None:
         """End the task because its client cancelled it."""
         self._end("cancelled", "")
 

@@ -1,6 +1,6 @@
 """The extension `io.modelcontextprotocol/tasks`: calls that are answered at once and continue as tasks.
 
-The life of a task: `begin` writes it to the store, and only then its call is answered with the task's id. `run` lets
+The life of a task: `begin` writes it to the store, and only then is its call answered with the task's id. `run` lets
 the handler continue in its own asyncio task; questions wait in the `RunningTask` (see `task_channel`). Changes
 are written and sent to listeners, several within 50 ms as one. `_finish` writes the result and removes the task
 from memory; `tasks/get` reads it from the store until its `ttl` is over.
@@ -71,11 +71,11 @@ LEASE_SECONDS = 15.0
 HEARTBEAT_SECONDS = 1.0
 """How often a process reads its inbox, and the tasks of other processes that its clients listen to."""
 MAX_INBOX_MESSAGES = 1000
-"""Messages in the inbox of one process."""
+"""The maximum number of messages in the inbox of one process."""
 MAX_INBOX_BYTES = 64 * 1024 * 1024
-"""Bytes of the messages in the inbox of one process."""
+"""The maximum size in bytes of the messages in the inbox of one process."""
 MAX_ID_LENGTH = 64
-"""Characters of a task id that are used to look it up; the server's own ids have 32."""
+"""The maximum number of characters of a task id that are used to look it up; the server's own ids have 32."""
 
 STOPPED = "The server stopped before the task was finished: call the tool again."
 
@@ -97,7 +97,7 @@ class Record(msgspec.Struct, kw_only=True):
     worker: str
     state: Raw
     tool: str = ""
-    """The name of the tool as its caller knows it, by which the policy judges."""
+    """The name of the tool as its caller knows it, by which the policy decides."""
 
 
 class _CalledTool(msgspec.Struct):
@@ -134,10 +134,10 @@ def declares(caller: Caller) -> bool:
     return caller.rules.tasks and extensions is not UNSET and TASKS in extensions
 
 
-def check_declared(caller: Caller, what: str) -> None:
+def check_declared(caller: Caller, feature: str) -> None:
     """Raise MissingClientCapability if the request does not declare the extension."""
     if not declares(caller):
-        message = f"{what} needs a client of 2026-07-28 or later that declares the extension {TASKS} in its request."
+        message = f"{feature} needs a client of 2026-07-28 or later that declares the extension {TASKS} in its request."
         raise MissingClientCapability({"extensions": {TASKS: {}}}, message)
 
 
@@ -161,7 +161,7 @@ class Tasks:
         self._services = services
         self._shares = Shares()
         self._listeners: dict[str, dict[TaskListener, None]] = {}
-        self._listened: dict[TaskListener, set[str]] = {}
+
         self._tools: dict[str, str] = {}
         """The tool of each task that has listeners, as its caller knows it."""
         self._keys_by_listener: dict[TaskListener, set[str]] = {}
@@ -225,7 +225,7 @@ class Tasks:
         """Start the task with `runner`, the asyncio task that runs `capture`."""
         task.runner = runner
         runner.add_done_callback(lambda done: self._jobs.start(self._finish(task, done)))
-        if task.stop_reason:  # the server ended meanwhile
+        if task.stop_reason:  # the server has ended in the meantime
             runner.cancel()
         self._start_heartbeat()
 
@@ -276,7 +276,7 @@ class Tasks:
     async def _store_result(self, task: RunningTask, result: Any) -> BaseException | None:
         """End the task with a result. Returns the error if the result cannot be sent or stored."""
         try:
-            body = _encoded(result)
+            body = _encode_result(result)
             limit = self._services.limits.task_result
             if len(body) > limit:
                 raise InternalError(f"The task's result has {len(body)} bytes, the limit is {limit}.")
@@ -289,7 +289,7 @@ class Tasks:
 
     def _end_with(self, task: RunningTask, error: BaseException) -> None:
         if task.stop_reason == "cancel":
-            task.cancelled()
+            task.end_cancelled()
         elif task.stop_reason == "late":
             task.fail(InternalError(f"The task did not finish within {(task.ttl_ms or 0) / 1000:g} s."))
         elif task.stop_reason:
@@ -300,7 +300,7 @@ class Tasks:
             if answer is not error:
                 log.error("%s", failure_text(f"The task of {task.label}", error, reference), exc_info=error)
             if isinstance(answer, HandlerFailed):  # a result: only protocol errors fail a task
-                task.complete(Raw(_encoded(tool_failure(answer))))
+                task.complete(Raw(_encode_result(tool_failure(answer))))
                 return
             try:
                 encode_error(None, answer)
@@ -343,7 +343,10 @@ class Tasks:
                 task.stored = value
                 return
         if task.stop_reason != "lost":
-            log.warning("Another process failed a task, because this one had no heartbeat for %g s", self.lease)
+            log.warning(
+                "Another process marked a task as failed, because this one had no heartbeat for %g s",
+                self.lease,
+            )
             task.stop("lost")
 
     # -- the methods
@@ -400,7 +403,7 @@ class Tasks:
             if record.worker != self.worker and await self.store.get(_WORKERS_PREFIX + record.worker) is not None:
                 return record  # its process is alive
             task = self.running.get(key)
-            if task is not None:  # this process has started the task meanwhile
+            if task is not None:  # this process has started the task in the meantime
                 return Record(worker=self.worker, state=Raw(task.state()), tool=task.tool)
             failed, expires = _failed_record(record)
             if await self.store.put(key, encode(failed), expires=expires, instead_of=value):
@@ -450,7 +453,7 @@ class Tasks:
             except StoreUnusable as error:
                 log.warning("%s", error)
             except Exception:  # without a heartbeat, other processes would mark every task of this one as failed
-                log.exception("A message from another process is malformed")
+                log.exception("The heartbeat of tasks failed once, and continues")
             await asyncio.sleep(min(self.heartbeat, self.lease / 3))
 
     async def _poll(self, key: str) -> None:
@@ -468,22 +471,22 @@ class Tasks:
     # -- listeners
 
     async def watch(self, request: Request, listener: TaskListener, ids: list[str]) -> list[str]:
-        """Notify `listener` of changes of the caller's tasks among `ids`. Returns the ids of these.
+        """Notify `listener` of changes of those tasks in `ids` that are the caller's. Returns their ids.
 
         Raises:
             MissingClientCapability: the request does not declare the extension.
         """
         check_declared(request.caller, "Listening to tasks")
-        found: list[str] = []
+        watched: list[str] = []
         for id in ids:
             key = _key(request.caller.principal.key, id)
-            known = self.running.get(key) or await self._load(key)
-            if known is not None and _may_know(request.access, known.tool):
-                found.append(id)
-                self._tools[key] = known.tool
+            task = self.running.get(key) or await self._load(key)
+            if task is not None and _may_know(request.access, task.tool):
+                watched.append(id)
+                self._tools[key] = task.tool
                 self._listeners.setdefault(key, {})[listener] = None
                 self._keys_by_listener.setdefault(listener, set()).add(key)
-        return found
+        return watched
 
     async def catch_up(self, listener: TaskListener) -> None:
         """Send the current state of its tasks, because tasks that have ended will not change any more."""
@@ -569,15 +572,15 @@ class Tasks:
 
 
 async def capture(call: Callable[[], Awaitable[Any]]) -> tuple[Any, BaseException | None]:
-    """Return the result and the exception of a call: `sys.exit()` in a task must not end the event loop."""
+    """Return the result of a call, or its exception: `sys.exit()` in a task must not end the event loop."""
     try:
         return await call(), None
     except BaseException as error:
         return None, error
 
 
-def _encoded(result: Any) -> bytes:
-    """Return a result of the call, with the `resultType` that every result of this era has."""
+def _encode_result(result: Any) -> bytes:
+    """Encode a result of the call, with the `resultType` that every result of this era has."""
     kind = getattr(result, "result_type", UNSET)
     if kind is not UNSET and kind != "complete":
         raise TypeError(f"a task ended with a result of the type {kind!r}")
@@ -588,7 +591,7 @@ def _encoded(result: Any) -> bytes:
 
 
 def _may_know(access: Access | None, tool: str) -> bool:
-    """Return whether a caller may learn of a task; a tool that was called before there was a policy has no name."""
+    """Return whether a caller may learn of a task. `tool` is empty if the server had no policy when the task began."""
     return access is None or access.allows("call", f"tool:{tool}")
 
 

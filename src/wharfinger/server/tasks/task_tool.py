@@ -72,8 +72,8 @@ class TaskTool(ToolFeature):
         except BadArguments:  # an error needs no task
             return await self._tools.call(request, self)
         task = await tasks.begin(request, self._seconds(tasks))
-        inside = msgspec.structs.replace(request, channel=task)
-        tasks.run(task, _begin(lambda: self._run(tasks, inside, task)))
+        task_request = msgspec.structs.replace(request, channel=task)
+        tasks.run(task, _begin(lambda: self._run(tasks, task_request, task)))
         return task.started()
 
     def _seconds(self, tasks: Tasks) -> float | None:

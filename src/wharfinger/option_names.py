@@ -1,0 +1,23 @@
+"""Refuses options that do not exist, of functions whose options are declared as a `TypedDict`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = ["check_option_names"]
+
+
+def check_option_names(owner: str, names: Iterable[str], known: type) -> None:
+    """Raise TypeError for a name that `known`, a TypedDict, does not declare; it suggests one that is spelled alike.
+
+    `owner` begins the sentence, such as "A tool".
+    """
+    declared = known.__annotations__
+    unknown = next((name for name in names if name not in declared), None)
+    if unknown is None:
+        return
+    import difflib  # imported on use: only to suggest a name
+
+    near = difflib.get_close_matches(unknown, declared, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(declared))}."
+    raise TypeError(f"{owner} has no option {unknown!r}: {hint}")
