@@ -14,7 +14,10 @@ from wharfinger.server import Server
 
 
 def crashing_server(folder: Path) -> Server:
-    """Return a server whose tools kill it at their first call. Files in `folder` record its starts and crashes."""
+    """Return a server. Some of its tools and resources kill it, most of these only once.
+
+    Files in `folder` record its starts and crashes.
+    """
     server = Server("crashing")
     starts = folder / "starts"
     with starts.open("a") as file:

@@ -25,8 +25,8 @@ def write(data):
 
 
 def answer_call(id, name):
-    text = {"content": [{"type": "text", "text": "calm"}]}
-    answer = json.dumps({"jsonrpc": "2.0", "id": id, "result": text}).encode() + b"\n"
+    result = {"content": [{"type": "text", "text": "calm"}]}
+    answer = json.dumps({"jsonrpc": "2.0", "id": id, "result": result}).encode() + b"\n"
     if name == "print":
         write(b"Loading charts...\n\n  50 %\r\n{'not': 'json'}\n[1, 2]\nnull\n" + answer)
     elif name == "latin":
@@ -62,7 +62,7 @@ def answer_call(id, name):
         time.sleep(0.5)
         write(answer)
     elif name == "hostile_pattern":
-        structured = {**text, "structuredContent": {"word": "a" * 60 + "\n"}}
+        structured = {**result, "structuredContent": {"word": "a" * 60 + "\n"}}
         write(json.dumps({"jsonrpc": "2.0", "id": id, "result": structured}).encode() + b"\n")
     else:
         write(answer)

@@ -170,12 +170,12 @@ def test_a_progress_function_that_fails_does_not_fail_the_call() -> None:
 def test_progress_resets_the_timeout_if_reset_on_progress_is_set(revision: str) -> None:
     async def test() -> None:
         async with Client(WaitingServer().server, revision=revision) as client:
-            given = {"count": 5, "pause": 0.1}
-            assert (await client.call_tool("steps", given, timeout=0.3, reset_on_progress=True)).text == "5"
+            given = {"count": 5, "pause": 0.4}
+            assert (await client.call_tool("steps", given, timeout=1.5, reset_on_progress=True)).text == "5"
             with pytest.raises(RequestTimeout):
-                await client.call_tool("steps", given, timeout=0.3)
+                await client.call_tool("steps", given, timeout=1.5)
             with pytest.raises(RequestTimeout):
-                await client.call_tool("steps", given, timeout=0.3, reset_on_progress=True, max_timeout=0.35)
+                await client.call_tool("steps", given, timeout=1.5, reset_on_progress=True, max_timeout=1.6)
 
     run(test())
 
@@ -186,19 +186,19 @@ def test_progress_resets_the_timeout_if_reset_on_progress_is_set(revision: str) 
 @EACH
 def test_a_timeout_or_a_cancellation_cancels_the_call_at_the_server(revision: str) -> None:
     async def test() -> None:
-        works = WaitingServer()
-        async with Client(works.server, revision=revision) as client:
+        waiting = WaitingServer()
+        async with Client(waiting.server, revision=revision) as client:
             with pytest.raises(RequestTimeout, match="tools/call"):
                 await client.call_tool("wait", timeout=0.05)
-            await works.ended.wait()
-            works.ended.clear()
-            works.begun.clear()
+            await waiting.ended.wait()
+            waiting.ended.clear()
+            waiting.begun.clear()
             call = asyncio.ensure_future(client.call_tool("wait", timeout=math.inf))
-            await works.begun.wait()
+            await waiting.begun.wait()
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-            await works.ended.wait()
+            await waiting.ended.wait()
 
     run(test())
 
@@ -206,14 +206,14 @@ def test_a_timeout_or_a_cancellation_cancels_the_call_at_the_server(revision: st
 @EACH
 def test_a_cancellation_over_http_cancels_the_call_at_the_server(revision: str) -> None:
     async def test() -> None:
-        works = WaitingServer()
-        async with over_http(works.server) as url, Client(url, revision=revision) as client:
+        waiting = WaitingServer()
+        async with over_http(waiting.server) as url, Client(url, revision=revision) as client:
             call = asyncio.ensure_future(client.call_tool("wait", timeout=math.inf))
-            await works.begun.wait()
+            await waiting.begun.wait()
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
-            await works.ended.wait()
+            await waiting.ended.wait()
 
     run(test())
 
@@ -221,10 +221,10 @@ def test_a_cancellation_over_http_cancels_the_call_at_the_server(revision: str) 
 @EACH
 def test_closing_from_another_task_fails_pending_calls_with_connection_lost(revision: str) -> None:
     async def test() -> None:
-        works = WaitingServer()
-        client = await Client(works.server, revision=revision).open()
+        waiting = WaitingServer()
+        client = await Client(waiting.server, revision=revision).open()
         call = asyncio.ensure_future(client.call_tool("wait"))
-        await works.begun.wait()
+        await waiting.begun.wait()
         await asyncio.create_task(client.close())
         with pytest.raises(ConnectionLost):
             await call
@@ -306,21 +306,21 @@ def test_middleware_wraps_every_call_with_the_first_one_outermost() -> None:
 
 def test_read_many_keeps_the_order_and_the_concurrency_limit() -> None:
     async def test() -> None:
-        server, now, most = Server("many"), 0, 0
+        server, running, most_running = Server("many"), 0, 0
 
         @server.resource("n://{n}")
         async def read(n: str) -> str:
-            nonlocal now, most
-            now += 1
-            most = max(most, now)
+            nonlocal running, most_running
+            running += 1
+            most_running = max(most_running, running)
             await asyncio.sleep(0.001 * (7 - int(n) % 7))
-            now -= 1
+            running -= 1
             return n
 
         async with Client(server) as client:
             results = await client.read_many((f"n://{n}" for n in range(50)), concurrency=5)
             assert [result.text for result in results] == [str(n) for n in range(50)]
-            assert most == 5
+            assert most_running == 5
             assert await client.read_many([]) == []
             with pytest.raises(ValueError, match="concurrency"):
                 await client.read_many(["n://1"], concurrency=0)
@@ -342,21 +342,21 @@ def test_read_many_raises_one_error_or_returns_errors_in_order() -> None:
 
 def test_call_many_keeps_the_order_and_the_concurrency_limit() -> None:
     async def test() -> None:
-        server, now, most = Server("many"), 0, 0
+        server, running, most_running = Server("many"), 0, 0
 
         @server.tool
         async def double(n: int = 21) -> int:
-            nonlocal now, most
-            now += 1
-            most = max(most, now)
+            nonlocal running, most_running
+            running += 1
+            most_running = max(most_running, running)
             await asyncio.sleep(0.001 * (7 - n % 7))
-            now -= 1
+            running -= 1
             return 2 * n
 
         async with Client(server) as client:
             results = await client.call_many((("double", {"n": n}) for n in range(50)), concurrency=5)
             assert [result.data for result in results] == [2 * n for n in range(50)]
-            assert most == 5
+            assert most_running == 5
             assert [result.data for result in await client.call_many(["double", ("double", None)])] == [42, 42]
             assert await client.call_many([]) == []
             with pytest.raises(ValueError, match="concurrency"):

@@ -248,7 +248,7 @@ def test_a_silent_server_is_reported_with_its_last_lines(monkeypatch: pytest.Mon
     """Security C01, C02: no process is left."""
     monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE_SECONDS", 0.1)
     code = "log('waiting for a lock', os.getpid()); read(); time.sleep(60)"
-    expected = open_error(code, ConnectionFailed, "gave no answer within 0.4 s", open_timeout=0.4, probe_timeout=0.1)
+    expected = open_error(code, ConnectionFailed, "gave no answer within 2 s", open_timeout=2, probe_timeout=0.1)
     head, _, pid = expected.rpartition(" ")
     assert head.endswith("waiting for a lock")
     with pytest.raises(ProcessLookupError):
@@ -259,7 +259,7 @@ def test_a_silent_server_is_reported_with_its_last_lines(monkeypatch: pytest.Mon
 def test_a_program_that_is_not_mcp_is_reported_with_its_first_bytes(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wharfinger.transports.stdio_client.GRACE_SECONDS", 0.1)
     code = f"raw(b'Usage: server [OPTIONS]\\nmore\\n'); log('oops'){end or '; time.sleep(60)'}"
-    expected = open_error(code, NotMCP, "first bytes were b'Usage: server", open_timeout=0.3, probe_timeout=0.1)
+    expected = open_error(code, NotMCP, "first bytes were b'Usage: server", open_timeout=2, probe_timeout=0.1)
     assert expected.endswith("\noops")
 
 
@@ -270,7 +270,7 @@ def test_64_mib_of_garbage_are_skipped_quickly() -> None:
 
     start = time.monotonic()
     assert open_client(code, limits=Limits(message=4 << 20))[0] == HANDSHAKE
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 15
 
 
 def test_a_cancelled_open_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from wharfinger.client import Change, Client, Retry
-from wharfinger.errors import ConnectionFailed, RemoteError
+from wharfinger.errors import ConnectionFailed, RemoteError, UnsupportedRevision
 from wharfinger.protocol.sse import Pulse
 
 NEWEST, HANDSHAKE = "2026-07-28", "2025-11-25"
@@ -147,6 +147,27 @@ def test_the_era_is_detected_again_if_the_remembered_one_fails(how: str) -> None
             assert fake.new_methods() == ["initialize", "server/discover"]
             async with Client(fake.url):
                 assert fake.new_methods() == ["server/discover"]
+
+    run(test())
+
+
+def test_a_pinned_client_keeps_its_revision_if_the_remembered_era_fails() -> None:
+    """Regression: it sent `server/discover`, and reported that the server has none."""
+
+    def handshake_of_another_revision(message: Any) -> Reply:
+        status, body = handshake(message)
+        return status, json.loads(json.dumps(body).replace(HANDSHAKE, "2025-03-26"))
+
+    async def test() -> None:
+        async with FakeServer() as fake:
+            fake.reply_to = handshake
+            async with Client(fake.url):
+                pass
+            fake.reply_to = handshake_of_another_revision
+            fake.new_methods()
+            with pytest.raises(UnsupportedRevision, match="chose revision '2025-03-26'"):
+                await Client(fake.url, revision="2025-06-18").open()
+            assert set(fake.new_methods()) == {"initialize"}
 
     run(test())
 

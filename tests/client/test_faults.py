@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.transports.client_servers import ReceivedRequest, serving
+from tests.transports.client_servers import ReceivedRequest, stub_server
 from wharfinger import Client, Server
 from wharfinger.client import Retry
 from wharfinger.errors import (
@@ -192,7 +192,7 @@ async def echo(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
 @pytest.mark.parametrize("path", ["/mcp", "/other"])
 def test_no_error_contains_a_secret_of_the_url(serve: Any, path: str) -> None:
     async def test() -> None:
-        async with serving(serve) as base:
+        async with stub_server(serve) as base:
             url = base.replace("http://", "http://ann:hunter2@") + f"{path}?token=hunter2"
             with pytest.raises(WharfingerError) as caught:
                 await Client(url).open()
@@ -251,7 +251,7 @@ async def bad_gateway(request: ReceivedRequest, writer: asyncio.StreamWriter) ->
 
 def test_an_error_of_a_proxy_is_reported_with_its_body() -> None:
     async def test() -> None:
-        async with serving(bad_gateway) as url:
+        async with stub_server(bad_gateway) as url:
             with pytest.raises(ConnectionFailed, match=r"502 Bad Gateway.*upstream gone"):
                 async with Client(f"{url}/mcp"):
                     raise AssertionError
@@ -265,7 +265,7 @@ async def swallow(request: ReceivedRequest, writer: asyncio.StreamWriter) -> Non
 
 def test_a_proxy_that_never_answers_fails_after_open_timeout() -> None:
     async def test() -> None:
-        async with serving(swallow) as url:
+        async with stub_server(swallow) as url:
             began = time.monotonic()
             with pytest.raises(WharfingerError) as caught:
                 async with Client(f"{url}/mcp", open_timeout=1, probe_timeout=0.3):
@@ -293,7 +293,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
 
 def test_an_untrusted_certificate_is_refused(certificate: ssl.SSLContext) -> None:
     async def test() -> None:
-        async with serving(bad_gateway, ssl=certificate) as url:
+        async with stub_server(bad_gateway, ssl=certificate) as url:
             with pytest.raises(ConnectionFailed, match=r"(?i)certificate"):
                 async with Client(f"{url}/mcp"):
                     raise AssertionError
@@ -354,7 +354,7 @@ class TokenServer:
 def test_an_expired_token_is_renewed_within_the_call_or_reported() -> None:
     async def test() -> None:
         gate = TokenServer()
-        async with serving(gate) as url, Client(f"{url}/mcp", auth=Tokens(2)) as client:
+        async with stub_server(gate) as url, Client(f"{url}/mcp", auth=Tokens(2)) as client:
             assert (await client.call_tool("calm")).text == "calm"
             gate.valid = "token-2"
             assert (await client.call_tool("calm")).text == "calm"
@@ -369,7 +369,7 @@ def test_an_expired_token_in_the_headers_is_reported() -> None:
     async def test() -> None:
         gate = TokenServer()
         headers = {"Authorization": "Bearer token-1"}
-        async with serving(gate) as url, Client(f"{url}/mcp", headers=headers) as client:
+        async with stub_server(gate) as url, Client(f"{url}/mcp", headers=headers) as client:
             assert (await client.call_tool("calm")).text == "calm"
             gate.valid = "token-2"
             with pytest.raises(NotAuthorized, match=r"401 Unauthorized.*expired"):

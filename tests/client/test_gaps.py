@@ -739,6 +739,23 @@ def test_a_silent_server_is_pinged_during_a_watch(revision: str) -> None:
 
 
 @EACH_ERA
+def test_a_silent_server_is_pinged_until_the_last_watch_ends(revision: str) -> None:
+    async def test() -> None:
+        method = "ping" if revision == HANDSHAKE else "server/discover"
+        version = {} if revision == STATELESS else {"revision": "2025-11-25"}
+        async with FakeServer() as fake:
+            fake.reply_to, fake.streams = speaking(revision), True
+            async with Client(fake.url, **version) as client, client.watch("a:b"):
+                async with client.watch("a:c"):
+                    pass
+                fake.new_methods()
+                await asyncio.sleep(1000)
+                assert method in fake.new_methods()
+
+    run(test())
+
+
+@EACH_ERA
 def test_a_watch_restarts_after_two_unanswered_pings(revision: str) -> None:
     async def test() -> None:
         version = {} if revision == STATELESS else {"revision": "2025-11-25"}

@@ -11,7 +11,7 @@ import pytest
 
 from tests.client.scripted import HANDSHAKE, STATELESS, Refusal, Script, run, settle
 from tests.client.test_eras import FakeServer, handshake, stateless
-from tests.transports.client_servers import ReceivedRequest, answer, result, serving
+from tests.transports.client_servers import ReceivedRequest, encode_result, stub_server, write_response
 from wharfinger.client import Client, Retry
 from wharfinger.errors import ConnectionFailed, RequestTimeout, WharfingerError
 
@@ -118,19 +118,19 @@ class HeaderServer:
     async def __call__(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         method = request.message["method"] if request.body else ""
         if method == "server/discover":
-            found = result(request, supportedVersions=[STATELESS], capabilities={}, resultType="complete")
+            found = encode_result(request, supportedVersions=[STATELESS], capabilities={}, resultType="complete")
         elif method == "tools/list":
-            found = result(request, tools=self.tools, resultType="complete")
+            found = encode_result(request, tools=self.tools, resultType="complete")
         else:
             header = request.headers.get("mcp-param-quay")
-            found = result(request, content=[], structuredContent=header, resultType="complete")
-        answer(writer, found)
+            found = encode_result(request, content=[], structuredContent=header, resultType="complete")
+        write_response(writer, found)
 
 
 def test_arguments_are_repeated_in_the_headers_of_the_latest_list() -> None:
     async def test() -> None:
         quays = HeaderServer(annotated("berth"))
-        async with serving(quays) as base, Client(f"{base}/mcp", cache=False) as client:
+        async with stub_server(quays) as base, Client(f"{base}/mcp", cache=False) as client:
             for tools, header in (
                 ([annotated("berth")], "7"),
                 ([annotated("berth", None)], None),
@@ -147,7 +147,7 @@ def test_arguments_are_repeated_in_the_headers_of_the_latest_list() -> None:
 def test_a_tool_with_invalid_headers_is_left_out_over_http_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         quays = HeaderServer(annotated("wrong", kind="number"), annotated("berth"))
-        async with serving(quays) as base, Client(f"{base}/mcp") as client:
+        async with stub_server(quays) as base, Client(f"{base}/mcp") as client:
             assert [tool.name for tool in await client.list_tools()] == ["berth"]
             (record,) = [each for each in caplog.records if "left out" in each.getMessage()]
             assert (record.levelno, "'wrong'" in record.getMessage()) == (logging.WARNING, True)
@@ -160,7 +160,7 @@ def test_a_tool_with_invalid_headers_is_left_out_over_http_with_a_warning(caplog
 def test_the_headers_of_tools_are_remembered_up_to_a_number() -> None:
     async def test() -> None:
         quays = HeaderServer(*(annotated(f"n{n}") for n in range(10_001)))
-        async with serving(quays) as base, Client(f"{base}/mcp") as client:
+        async with stub_server(quays) as base, Client(f"{base}/mcp") as client:
             assert len(await client.list_tools()) == 10_001
             assert (await client.call_tool("n9999", {"quay": 7})).data == "7"
             assert (await client.call_tool("n10000", {"quay": 7})).data is None

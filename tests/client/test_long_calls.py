@@ -11,7 +11,7 @@ import pytest
 
 from tests.client.scripted import SILENCE, STATELESS, TASKS_ERA, Refusal, Script, now, run, settle, text
 from wharfinger import types as t
-from wharfinger.client.client import LIMITS
+from wharfinger.client.settings import LIMITS
 from wharfinger.errors import (
     Cancelled,
     Declined,

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.transports.client_servers import ReceivedRequest, accepted, answer, event, run, serving, stream
+from tests.transports.client_servers import (
+    ReceivedRequest,
+    encode_event,
+    run,
+    start_event_stream,
+    stub_server,
+    write_accepted,
+    write_response,
+)
 from wharfinger import Client
 from wharfinger.errors import ConnectionFailed, ConnectionLost, NotAuthorized
 
@@ -31,34 +39,34 @@ class OldServer:
         self.seen.append(f"{request.verb} {request.path}")
         if request.verb == "GET" and request.path == "/sse":
             self.down = writer
-            stream(writer)
+            start_event_stream(writer)
             writer.write(b"event: endpoint\ndata: /messages?session_id=1\n\n")
             await writer.drain()
             await asyncio.sleep(60)
         elif request.path.startswith("/messages") and self.down is not None:
-            accepted(writer)
+            write_accepted(writer)
             await self.serve(request.message, self.down)
         else:
-            answer(writer, b"no", "text/plain", self.status)
+            write_response(writer, b"no", "text/plain", self.status)
 
     async def serve(self, message: Any, down: asyncio.StreamWriter) -> None:
         if message.get("method") == "initialize":
-            down.write(event(id=message["id"], result=INITIALIZED))
+            down.write(encode_event(id=message["id"], result=INITIALIZED))
         elif message.get("method") == "tools/call" and message["params"]["name"] == "vanish":
             down.transport.abort()
         elif message.get("method") == "tools/call":
             self.call_id = message["id"]
-            down.write(event(id="q", method="roots/list"))
+            down.write(encode_event(id="q", method="roots/list"))
         elif message.get("id") == "q":
             content = [{"type": "text", "text": json.dumps(message["result"])}]
-            down.write(event(id=self.call_id, result={"content": content}))
+            down.write(encode_event(id=self.call_id, result={"content": content}))
 
 
 @pytest.mark.parametrize("status", ["404 Not Found", "405 Method Not Allowed", "400 Bad Request"])
 def test_an_http_sse_server_is_detected_and_may_send_requests(status: str) -> None:
     async def test() -> None:
         harbour = OldServer(status)
-        async with serving(harbour) as base, Client(f"{base}/sse", roots=["file:///charts"]) as client:
+        async with stub_server(harbour) as base, Client(f"{base}/sse", roots=["file:///charts"]) as client:
             assert client.revision == "2024-11-05"
             assert "file:///charts" in (await client.call_tool("where")).text
         assert harbour.seen[:4] == ["POST /sse", "POST /sse", "GET /sse", "POST /messages?session_id=1"]
@@ -68,7 +76,7 @@ def test_an_http_sse_server_is_detected_and_may_send_requests(status: str) -> No
 
 def test_the_end_of_the_stream_fails_the_call_and_the_next_call_succeeds() -> None:
     async def test() -> None:
-        async with serving(OldServer()) as base, Client(f"{base}/sse", roots=[]) as client:
+        async with stub_server(OldServer()) as base, Client(f"{base}/sse", roots=[]) as client:
             with pytest.raises(ConnectionLost):
                 await client.call_tool("vanish")
             assert (await client.call_tool("where")).text == '{"roots": []}'
@@ -78,7 +86,7 @@ def test_the_end_of_the_stream_fails_the_call_and_the_next_call_succeeds() -> No
 
 def test_the_error_for_a_url_without_a_transport_suggests_another_url() -> None:
     async def test() -> None:
-        async with serving(OldServer("404 Not Found")) as base:
+        async with stub_server(OldServer("404 Not Found")) as base:
             with pytest.raises(ConnectionFailed, match=rf"404 Not Found: no\. Try {base}/sse\.$"):
                 async with Client(f"{base}/mcp"):
                     pass
@@ -89,10 +97,10 @@ def test_the_error_for_a_url_without_a_transport_suggests_another_url() -> None:
 def test_an_unauthorized_stream_raises_not_authorized() -> None:
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         status = "401 Unauthorized" if request.verb == "GET" else "405 Method Not Allowed"
-        answer(writer, b"token?", "text/plain", status)
+        write_response(writer, b"token?", "text/plain", status)
 
     async def test() -> None:
-        async with serving(serve) as base:
+        async with stub_server(serve) as base:
             with pytest.raises(NotAuthorized, match="token"):
                 async with Client(f"{base}/sse"):
                     pass

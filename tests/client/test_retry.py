@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from wharfinger.client.retry import READ_METHODS, is_transient, wait_named_by
+from wharfinger.client.retry import is_transient, requested_wait
+from wharfinger.client.retry_step import READ_METHODS
 from wharfinger.errors import (
     ConnectionFailed,
     ConnectionLost,
@@ -65,4 +66,4 @@ def test_only_read_only_methods_are_retried() -> None:
     ],
 )
 def test_retry_after_is_read_in_seconds(error: Exception, seconds: float | None) -> None:
-    assert wait_named_by(error) == seconds
+    assert requested_wait(error) == seconds

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.server.driving import looped
 from wharfinger import Client, Server
 from wharfinger.errors import NotVerified, ResourceNotFound
 from wharfinger.sources import skills
@@ -54,7 +53,6 @@ async def connect(folder: Path, revision: str) -> AsyncIterator[tuple[Client, li
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-@looped
 async def test_skills_are_listed_and_loaded(folder: Path, revision: str) -> None:
     async with connect(folder, revision) as (client, read):
         (skill,) = await client.list_skills()
@@ -68,7 +66,6 @@ async def test_skills_are_listed_and_loaded(folder: Path, revision: str) -> None
             await client.get_skill("skill://none/SKILL.md")
 
 
-@looped
 async def test_a_file_that_changed_since_the_list_is_refused(folder: Path) -> None:
     async with connect(folder, "2026-07-28") as (client, _):
         (skill,) = await client.list_skills()
@@ -80,7 +77,6 @@ async def test_a_file_that_changed_since_the_list_is_refused(folder: Path) -> No
             await client.read_skill_file(skill, "skill://knots/rope.md")
 
 
-@looped
 async def test_a_file_outside_the_manifest_is_not_requested(folder: Path) -> None:
     async with connect(folder, "2026-07-28") as (client, read):
         (skill,) = await client.list_skills()
@@ -99,7 +95,6 @@ async def test_a_file_outside_the_manifest_is_not_requested(folder: Path) -> Non
         ({"metadata": {}}, "metadata"),
     ],
 )
-@looped
 async def test_frontmatter_that_differs_from_its_entry_is_refused(
     folder: Path, change: dict[str, Any], reported: str
 ) -> None:
@@ -110,7 +105,6 @@ async def test_frontmatter_that_differs_from_its_entry_is_refused(
             await client.read_skill_file(other)
 
 
-@looped
 async def test_numbers_in_the_frontmatter_are_compared_by_value(folder: Path) -> None:
     """JSON has one kind of number: a server may write 2 as 2.0."""
     async with connect(folder, "2026-07-28") as (client, _):
@@ -119,7 +113,6 @@ async def test_numbers_in_the_frontmatter_are_compared_by_value(folder: Path) ->
         assert (await client.read_skill_file(other)).text == MANUAL
 
 
-@looped
 async def test_only_the_frontmatter_of_a_dynamic_skill_is_verified(folder: Path) -> None:
     async with connect(folder, "2026-07-28") as (client, _):
         (skill,) = await client.list_skills()

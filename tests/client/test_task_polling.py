@@ -187,7 +187,7 @@ def test_progress_is_reported_after_the_task_was_created() -> None:
 
 @pytest.mark.parametrize("progress", [None, lambda *report: None])
 def test_a_status_notification_ends_the_wait_for_the_next_poll(progress: Any) -> None:
-    """The server asks for a minute between polls, and reports its end by a notification after the first."""
+    """The server asks for a minute between polls, and reports the end of the task by a notification after the first."""
 
     async def test() -> None:
         async with scripted({**WORKING, "notified": True, "pollInterval": 60_000}, COMPLETED) as client:
@@ -247,15 +247,15 @@ def tool(name: str, support: str) -> t.Tool:
 def test_the_task_support_of_tools_is_bounded_and_updated() -> None:
     known = TaskTools(optional=False)
     known.learn(tool(str(number), "required") for number in range(MAX_TOOLS + 1))
-    assert known.wanted[str(MAX_TOOLS - 1)] and str(MAX_TOOLS) not in known.wanted
+    assert known.as_tasks[str(MAX_TOOLS - 1)] and str(MAX_TOOLS) not in known.as_tasks
     known.learn([tool("1", ""), tool(str(MAX_TOOLS), "required")])
-    assert "1" not in known.wanted and known.wanted[str(MAX_TOOLS)]
+    assert "1" not in known.as_tasks and known.as_tasks[str(MAX_TOOLS)]
 
 
 def test_a_notification_that_arrives_with_an_answer_is_not_missed() -> None:
     states = ["working", "working", "completed"]
-    kept = {"taskId": "T", "createdAt": "x", "lastUpdatedAt": "x", "ttl": None, "pollInterval": 60_000}
-    status = msgspec.Raw(msgspec.json.encode({**kept, "status": "working"}))
+    task_fields = {"taskId": "T", "createdAt": "x", "lastUpdatedAt": "x", "ttl": None, "pollInterval": 60_000}
+    status = msgspec.Raw(msgspec.json.encode({**task_fields, "status": "working"}))
     step = TaskStep(InputHandlers(), extension=False)
 
     async def next(call: Call) -> Any:
@@ -263,11 +263,11 @@ def test_a_notification_that_arrives_with_an_answer_is_not_missed() -> None:
             step.notification_received, Message("2.0", method="notifications/tasks/status", params=status)
         )
         if call.row is CALL_AS_TASK:
-            return msgspec.Raw(msgspec.json.encode({"task": {**kept, "status": "working"}}))
+            return msgspec.Raw(msgspec.json.encode({"task": {**task_fields, "status": "working"}}))
         if call.row is not GET:
             return msgspec.Raw(b'{"content": []}')
         step.notification_received(Message("2.0", method="notifications/tasks/status", params=status))
-        return msgspec.convert({**kept, "status": states.pop(0)}, tasks.GetTaskResult)
+        return msgspec.convert({**task_fields, "status": states.pop(0)}, tasks.GetTaskResult)
 
     async def call() -> t.CallToolResult:
         params = t.CallToolRequestParams(name="x")

@@ -1,4 +1,4 @@
-"""A server for tests. Its arguments: NAME, the seconds that it sleeps at its start, and a file for its process ids."""
+"""A server for tests. Arguments: its name, the seconds to sleep first, a file for process ids, and an HTTP address."""
 
 from __future__ import annotations
 

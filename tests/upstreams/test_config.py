@@ -1,4 +1,4 @@
-"""Configurations of hosts are read as their hosts read them, and a mistake is named with what to change."""
+"""Configuration files of hosts are read as the hosts read them. Errors suggest corrections."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ import pytest
 from wharfinger import Host, Server
 from wharfinger.upstreams import InvalidConfiguration, ServerConfig, UpstreamUnreachable, read_config, read_host_config
 from wharfinger.upstreams.config import MAX_SECONDS, MAX_SERVERS
+from wharfinger.upstreams.config_files import ENV_FILE_BYTES
 
 HERE = Path(__file__).parent
-PROGRAM = HERE / "harbour_server.py"
+SERVER_PROGRAM = HERE / "harbour_server.py"
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home and a project of one's own."""
+    """Use an empty home folder, and an empty project as the current folder."""
     (tmp_path / "home").mkdir()
     (tmp_path / "project").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -36,16 +37,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`npx`, `uvx` and their like, which start a server with the arguments that they get."""
+    """Replace `npx`, `uvx` and others by scripts that start a server with the same arguments."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for name in ("npx", "uvx", "uv", "docker", "node"):
-        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" "{PROGRAM}" {name} 0 /dev/null "$@"\n')
+        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" "{SERVER_PROGRAM}" {name} 0 /dev/null "$@"\n')
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
-def read(entry: Any, name: str = "it", **options: Any) -> ServerConfig:
+def read_entry(entry: Any, name: str = "it", **options: Any) -> ServerConfig:
+    """Write `mcp.json` with this entry only, and return the configuration of its server."""
     Path("mcp.json").write_text(json.dumps({"mcpServers": {name: entry}}))
     (config,) = read_config("mcp.json", **options)
     return config
@@ -66,13 +68,13 @@ def test_a_file_of_claude_desktop_runs_unchanged(home: Path) -> None:
         file = home / "Library" / "Application Support" / "Claude" / "claude_desktop_config.json"
     file.parent.mkdir(parents=True)
     shutil.copy(HERE / "claude_desktop_config.json", file)
-    written = json.loads(file.read_text())["mcpServers"]
+    entries = json.loads(file.read_text())["mcpServers"]
 
     async def test() -> None:
         async with Host.from_config("claude-desktop") as host:
             await host.ready(30)
-            assert {name: server.status for name, server in host.servers.items()} == dict.fromkeys(written, "ready")
-            for name, entry in written.items():
+            assert {name: server.status for name, server in host.servers.items()} == dict.fromkeys(entries, "ready")
+            for name, entry in entries.items():
                 tool = name.replace(" ", "_")
                 assert (await call(host, f"{tool}_arguments"))[3:] == entry["args"]
                 for key, value in entry.get("env", {}).items():
@@ -83,7 +85,7 @@ def test_a_file_of_claude_desktop_runs_unchanged(home: Path) -> None:
 
 @pytest.mark.usefixtures("programs")
 def test_a_file_of_vs_code_runs_unchanged(tmp_path: Path) -> None:
-    """All but its two servers on the internet are reached: their addresses are refused before they are used."""
+    """Its two servers on the internet are not reached: `allow_address` refuses them."""
     project = tmp_path / "project"
     (project / ".vscode").mkdir()
     shutil.copy(HERE / "vscode_mcp.json", project / ".vscode" / "mcp.json")
@@ -96,11 +98,11 @@ def test_a_file_of_vs_code_runs_unchanged(tmp_path: Path) -> None:
     assert len(configs) == 10
 
     async def test() -> None:
-        refuse: dict[str, Any] = {"allow_address": refuse_address, "open_timeout": 5.0}
-        async with Host.from_config(".vscode/mcp.json", **options, **refuse) as host:
+        network_options: dict[str, Any] = {"allow_address": refuse_address, "open_timeout": 5.0}
+        async with Host.from_config(".vscode/mcp.json", **options, **network_options) as host:
             await host.ready(30)
-            reached = {name for name, server in host.servers.items() if server.status == "ready"}
-            assert set(host.servers) - reached == {"github", "docs"}
+            ready = {name for name, server in host.servers.items() if server.status == "ready"}
+            assert set(host.servers) - ready == {"github", "docs"}
             assert (await call(host, "filesystem_arguments"))[-1] == str(project)
             assert (await call(host, "time_arguments"))[-1] == "--local-timezone=Europe/Zurich"
             assert (await call(host, "postgres_arguments"))[-1] == "postgresql://here/db"
@@ -111,32 +113,32 @@ def test_a_file_of_vs_code_runs_unchanged(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(test(), 50))
 
 
-def test_every_form_of_placeholder_is_filled_in() -> None:
+def test_every_form_of_placeholder_is_replaced() -> None:
     environ = {"TOKEN": "t", "PORT": "1"}
     args = ["${TOKEN}", "${env:TOKEN}", "${NONE:-x}", "$TOKEN", "pa$$word", "$NONE", "${input:port}", "a${PORT}b"]
-    config = read({"command": "x", "args": args}, environ=environ, inputs={"port": "8000"})
+    config = read_entry({"command": "x", "args": args}, environ=environ, inputs={"port": "8000"})
     assert config.target == ["x", "t", "t", "x", "t", "pa$$word", "$NONE", "8000", "a1b"]
 
 
 def test_an_input_is_requested_once() -> None:
-    asked: list[tuple[str, str]] = []
+    requests: list[tuple[str, str]] = []
 
-    def ask(name: str, described: Mapping[str, Any]) -> str:
-        asked.append((name, described["description"]))
+    def ask(name: str, definition: Mapping[str, Any]) -> str:
+        requests.append((name, definition["description"]))
         return "k"
 
-    one = {"command": "x", "args": ["${input:key}"]}
+    entry = {"command": "x", "args": ["${input:key}"]}
     inputs = [{"id": "key", "description": "API key"}]
-    Path("mcp.json").write_text(json.dumps({"inputs": inputs, "servers": {"a": one, "b": one}}))
+    Path("mcp.json").write_text(json.dumps({"inputs": inputs, "servers": {"a": entry, "b": entry}}))
     assert [config.target for config in read_config("mcp.json", inputs=ask)] == [["x", "k"], ["x", "k"]]
-    assert asked == [("key", "API key")]
+    assert requests == [("key", "API key")]
 
 
-def test_the_choices_of_hosts_take_effect() -> None:
-    config = read({"httpUrl": "https://x.test/", "includeTools": ["a"], "excludeTools": ["b"], "trust": True})
+def test_disabled_servers_and_filters_of_tools_are_read_from_other_hosts() -> None:
+    config = read_entry({"httpUrl": "https://x.test/", "includeTools": ["a"], "excludeTools": ["b"], "trust": True})
     assert (config.target, config.include_tools, config.exclude_tools) == ("https://x.test/", ("a",), ("b",))
-    assert not config.trusted  # the trust of another host is not taken over
-    assert read({"command": "x", "args": ["${NO_SUCH}"], "disabled": True}).disabled
+    assert not config.trusted  # only our own configuration can trust a server
+    assert read_entry({"command": "x", "args": ["${NO_SUCH}"], "disabled": True}).disabled
     Path("config.toml").write_text(
         '[mcp_servers.it]\ncommand = "x"\nenabled = false\nenabled_tools = ["a"]\ndisabled_tools = ["b"]\n'
     )
@@ -144,16 +146,16 @@ def test_the_choices_of_hosts_take_effect() -> None:
     assert (codex.disabled, codex.include_tools, codex.exclude_tools) == (True, ("a",), ("b",))
 
 
-def test_our_own_keys_are_read() -> None:
-    own = {"prefix": "p", "expose": ["get_*"], "hide": ["x"], "rename": {"a": "b"}, "idleSeconds": 60,
+def test_the_wharfinger_key_of_an_entry_is_read() -> None:
+    options = {"prefix": "p", "expose": ["get_*"], "hide": ["x"], "rename": {"a": "b"}, "idleSeconds": 60,
            "timeoutSeconds": MAX_SECONDS}  # fmt: skip
-    config = read({"command": "x", "wharfinger": own})
+    config = read_entry({"command": "x", "wharfinger": options})
     assert (config.prefix, config.expose, config.hide) == ("p", ("get_*",), ("x",))
     assert (config.rename, config.idle_seconds, config.timeout_seconds) == ({"a": "b"}, 60, MAX_SECONDS)
 
 
 @pytest.mark.parametrize(
-    ("entry", "says"),
+    ("entry", "message"),
     [
         ({"comand": "x"}, "'it' in mcp.json has the unknown key 'comand'. Did you mean 'command'"),
         ({"command": "x", "disable": True}, "'disable'. Did you mean 'disabled'"),
@@ -175,21 +177,33 @@ def test_our_own_keys_are_read() -> None:
         ("npx", 'needs an object with either "url" or "command"'),
     ],
 )
-def test_mistakes_are_reported_with_what_to_change(entry: Any, says: str) -> None:
-    with pytest.raises(InvalidConfiguration, match=says):
-        read(entry, environ={})
+def test_the_error_for_an_invalid_entry_suggests_a_correction(entry: Any, message: str) -> None:
+    with pytest.raises(InvalidConfiguration, match=message):
+        read_entry(entry, environ={})
 
 
-def test_an_entry_with_a_mistake_does_not_affect_the_others() -> None:
-    good = {"command": sys.executable, "args": ["-m", "wharfinger", "serve", "--stdio", str(Path.cwd())]}
-    mistakes = {
+@pytest.mark.parametrize("excess_bytes", [0, 1])
+def test_an_env_file_larger_than_its_limit_is_refused(tmp_path: Path, excess_bytes: int) -> None:
+    line = "LAST=1\n"
+    (tmp_path / "large.env").write_text("#" * (ENV_FILE_BYTES - len(line) - 1 + excess_bytes) + "\n" + line)
+    entry = {"command": "x", "envFile": str(tmp_path / "large.env")}
+    if excess_bytes:
+        with pytest.raises(InvalidConfiguration, match=r"envFile .*large\.env is larger than 1 MiB"):
+            read_entry(entry, environ={})
+    else:
+        assert read_entry(entry, environ={}).env == {"LAST": "1"}
+
+
+def test_an_invalid_entry_does_not_affect_the_others() -> None:
+    valid = {"command": sys.executable, "args": ["-m", "wharfinger", "serve", "--stdio", str(Path.cwd())]}
+    invalid = {
         "unset": ({"command": "x", "env": {"KEY": "${TOKN}"}}, "needs the variable TOKN (env KEY), which is not set"),
         "asks": ({"command": "x", "args": ["${input:key}"]}, "set WHARFINGER_INPUT_KEY"),
         "slip": ({"comand": "x"}, "Did you mean 'command'?"),
         "text": ("npx", 'an object with either "url" or "command"'),
         "empty": ({"command": ""}, '"url" or "command"'),
     }
-    entries = {"good": good, **{name: entry for name, (entry, _) in mistakes.items()}}
+    entries = {"good": valid, **{name: entry for name, (entry, _) in invalid.items()}}
     Path("mcp.json").write_text(json.dumps({"mcpServers": entries}))
     Path("note.md").write_text("# Tide\n")
 
@@ -197,25 +211,25 @@ def test_an_entry_with_a_mistake_does_not_affect_the_others() -> None:
         async with Host.from_config("mcp.json", environ={}) as host:
             await host.ready(timeout=30)
             assert host.servers["good"].status == "ready"
-            assert "note.md" in " ".join(one.resource.uri for one in await host.upstreams.resources())
-            for name, (_, says) in mistakes.items():
+            assert "note.md" in " ".join(listed.resource.uri for listed in await host.upstreams.resources())
+            for name, (_, message) in invalid.items():
                 assert host.servers[name].status == "down"
                 assert f"{name!r} in mcp.json" in host.servers[name].error
-                assert says in host.servers[name].error
+                assert message in host.servers[name].error
                 with pytest.raises(UpstreamUnreachable, match=f"{name} cannot be reached: '{name}' in mcp.json"):
                     await host.read("file:///note.md", server=name)
 
     asyncio.run(test())
 
 
-def test_a_file_without_a_usable_entry_is_refused_with_each_mistake() -> None:
+def test_a_file_with_only_invalid_entries_is_refused_with_every_error() -> None:
     entries = {"one": {"comand": "x"}, "two": {"command": "x", "args": ["${TOKN}"]}}
     Path("mcp.json").write_text(json.dumps({"mcpServers": entries}))
     with pytest.raises(InvalidConfiguration, match=r"'one' in mcp\.json has .*\n'two' in mcp\.json needs the variable"):
         read_config("mcp.json", environ={})
 
 
-def test_a_file_without_servers_and_too_many_are_refused() -> None:
+def test_a_file_with_no_or_too_many_servers_is_refused() -> None:
     with pytest.raises(InvalidConfiguration, match="no such file"):
         read_config("none.json")
     Path("mcp.json").write_text("{}")
@@ -229,7 +243,7 @@ def test_a_file_without_servers_and_too_many_are_refused() -> None:
         read_config("mcp.json")
 
 
-def test_a_host_is_known_by_its_name_only() -> None:
+def test_an_unknown_host_is_reported_with_the_closest_name() -> None:
     with pytest.raises(InvalidConfiguration, match=r"no host 'claude-destop'\. Did you mean 'claude-desktop'"):
         read_host_config("claude-destop")
     with pytest.raises(InvalidConfiguration, match="Claude Desktop has no configuration of servers here"):
@@ -245,16 +259,16 @@ def test_a_url_uses_the_saved_sign_in_unless_it_has_its_own_header() -> None:
     entries = {"a": {"url": url}, "b": {"url": url, "headers": {"authorization": "Bearer x"}}}
     Path("mcp.json").write_text(json.dumps({"mcpServers": entries}))
 
-    def signs_in(name: str, **options: Any) -> bool:
+    def has_sign_in(name: str, **options: Any) -> bool:
         client = Host.from_config("mcp.json", **options).servers[name].client
         return client._session.connections.settings.auth is not None
 
-    assert signs_in("a")
-    assert not signs_in("b")
-    assert not signs_in("a", auth=None)
+    assert has_sign_in("a")
+    assert not has_sign_in("b")
+    assert not has_sign_in("a", auth=None)
 
 
-def test_targets_in_python_are_named_after_what_they_are() -> None:
+def test_targets_without_names_are_named_after_their_server_host_or_command() -> None:
     host = Host([Server("docs"), Server("docs"), "https://harbour.example/mcp", {"command": "charts"}])
     assert list(host.servers) == ["docs", "docs_2", "harbour.example", "charts"]
     with pytest.raises(InvalidConfiguration, match=r"Give a list of targets"):

@@ -1,4 +1,4 @@
-"""One entry of a JSON file changes; everything else stays, byte for byte."""
+"""Editing one entry of a JSON file leaves all other bytes unchanged."""
 
 import json
 import time
@@ -24,23 +24,23 @@ COMMENTED = """// settings of a host
 """
 
 
-def test_an_empty_file_gets_the_whole_structure() -> None:
+def test_an_empty_file_becomes_an_object_with_the_entry() -> None:
     assert json.loads(put("", "mcpServers", "charts", ENTRY)) == {"mcpServers": {"charts": ENTRY}}
 
 
-def test_a_file_of_comments_keeps_them() -> None:
+def test_the_comments_of_a_file_without_an_object_are_kept() -> None:
     new = put("// mine\n", "servers", "c", ENTRY)
     assert new.startswith("// mine\n{")
     assert find(new, "servers", "c") == ENTRY
     assert remove("// mine\n", "servers", "c") == "// mine\n"
 
 
-def test_a_string_may_look_like_a_comment() -> None:
+def test_a_string_that_looks_like_a_comment_is_kept() -> None:
     text = '\ufeff{"url": "http://x/*y*/", /* "a": 1, */ "b": ",]", "c": [1, 2,],}'
     assert loads(text) == {"url": "http://x/*y*/", "b": ",]", "c": [1, 2]}
 
 
-def test_a_megabyte_is_edited_in_less_than_a_second() -> None:
+def test_a_file_of_one_megabyte_is_edited_in_less_than_a_second() -> None:
     """Claude Code keeps the history of every project in the same file."""
     history = {f"/home/me/{n}": {"history": [{"display": "x" * 80}] * 20} for n in range(400)}
     text = json.dumps({"projects": history, "mcpServers": {}}, indent=2)
@@ -51,7 +51,7 @@ def test_a_megabyte_is_edited_in_less_than_a_second() -> None:
     assert new.startswith(text[:-5])
 
 
-def test_comments_and_order_stay() -> None:
+def test_comments_and_order_are_kept() -> None:
     new = put(COMMENTED, "mcpServers", "charts", ENTRY)
     assert new == COMMENTED.replace(
         '"old": { "url": "http://x/", }, // trailing comma\n',
@@ -73,13 +73,13 @@ def test_a_file_on_one_line_stays_on_one_line() -> None:
     assert put(text, "servers", "c", {"d": 1}) == '{"a":1,"servers":{"b":{}, "c": {"d": 1}}}'
 
 
-def test_a_missing_table_is_made() -> None:
+def test_a_missing_object_of_servers_is_created() -> None:
     assert json.loads(put('{\n\t"a": 1\n}', "servers", "c", ENTRY)) == {"a": 1, "servers": {"c": ENTRY}}
     assert "\n\t\t" in put('{\n\t"a": 1\n}', "servers", "c", ENTRY)
     assert json.loads(put("{}", "servers", "c", ENTRY)) == {"servers": {"c": ENTRY}}
 
 
-def test_windows_line_ends_stay() -> None:
+def test_windows_line_endings_are_kept() -> None:
     new = put('{\r\n  "a": 1\r\n}\r\n', "servers", "c", ENTRY)
     assert new.count("\n") == new.count("\r\n")
 
@@ -98,15 +98,31 @@ def test_windows_line_ends_stay() -> None:
         "{a: 1}",
     ],
 )
-def test_a_file_of_another_form_is_refused_with_the_place(text: str) -> None:
+def test_a_file_of_another_structure_is_refused_with_line_and_column(text: str) -> None:
     with pytest.raises(InvalidJson, match="line 1, column"):
         put(text, "servers", "c", ENTRY)
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "remaining"),
+    [
+        ('{"s": {\n  "a": 1,\n  // of b\n  "b": 2\n}}', "a", '{"s": {\n  // of b\n  "b": 2\n}}'),
+        ('{"s": {\n  "a": 1,\n  // of b\n  "b": 2\n}}', "b", '{"s": {\n  "a": 1\n  // of b\n}}'),
+        ('{"s": {\n  "a": 1, /* , */ "b": 2,\n}}', "b", '{"s": {\n  "a": 1 /* , */ ,\n}}'),
+        ('{"s": {\n  "a": 1 // of a\n  , "b": 2}}', "b", '{"s": {\n  "a": 1 // of a\n   }}'),
+        ('{"s": {\n  // "b": 2,\n  "a": 1, // of a\n}}', "a", '{"s": {\n  // "b": 2,\n   // of a\n}}'),
+        ('{"s": {\n  "a": 1, // of a\n  "b": 2\n}}', "a", '{"s": {\n  // of a\n  "b": 2\n}}'),
+    ],
+)
+def test_removing_an_entry_keeps_comments(text: str, name: str, remaining: str) -> None:
+    assert remove(text, "s", name) == remaining
+    assert loads(remaining) == {"s": {key: value for key, value in loads(text)["s"].items() if key != name}}
+
+
 def test_removing_an_entry_keeps_its_neighbours() -> None:
     text = json.dumps({"servers": {"a": {}, "b": {}, "c": {}}, "z": 1}, indent=2)
-    for gone, left in (("a", "bc"), ("b", "ac"), ("c", "ab")):
-        assert json.loads(remove(text, "servers", gone)) == {"servers": {name: {} for name in left}, "z": 1}
+    for removed, remaining in (("a", "bc"), ("b", "ac"), ("c", "ab")):
+        assert json.loads(remove(text, "servers", removed)) == {"servers": {name: {} for name in remaining}, "z": 1}
     assert json.loads(remove('{"servers": {"a": {}}}', "servers", "a")) == {"servers": {}}
     assert remove(text, "servers", "d") == text
     assert remove("", "servers", "d") == ""
@@ -127,14 +143,14 @@ values = st.recursive(
     st.text(),
     st.sampled_from([None, 2, 4, "\t"]),
 )
-def test_any_json_file_keeps_its_contents(
-    rest: dict[str, Any], held: dict[str, Any], name: str, indent: int | str | None
+def test_putting_and_removing_an_entry_keeps_the_rest_of_any_json_file(
+    rest: dict[str, Any], servers: dict[str, Any], name: str, indent: int | str | None
 ) -> None:
-    before = {**rest, "servers": held}
+    before = {**rest, "servers": servers}
     text = json.dumps(before, indent=indent)
     after = put(text, "servers", name, ENTRY)
-    assert json.loads(after) == {**rest, "servers": {**held, name: ENTRY}}
+    assert json.loads(after) == {**rest, "servers": {**servers, name: ENTRY}}
     assert json.loads(remove(after, "servers", name)) == {
         **rest,
-        "servers": {key: value for key, value in held.items() if key != name},
+        "servers": {key: value for key, value in servers.items() if key != name},
     }

@@ -1,4 +1,4 @@
-"""Public names of tools are valid in every API, stay the same, and are distinct."""
+"""Public names of tools are valid in every API, distinct, and independent of other servers."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ from wharfinger.upstreams.public_names import (
     public_names,
 )
 
-USABLE = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
+is_valid_name = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
 
 
 def names(servers: dict[str, list[str]]) -> dict[tuple[str, str], str]:
     """Return the public name of each (server, tool)."""
     prefixes = prefixes_of(dict.fromkeys(servers))
-    found: dict[tuple[str, str], str] = {}
+    result: dict[tuple[str, str], str] = {}
     for server, tools in servers.items():
         public = public_names(server, prefixes[server], tools, {}, prefixes.values())
-        found |= {(server, tool): public[tool] for tool in tools}
-    return found
+        result |= {(server, tool): public[tool] for tool in tools}
+    return result
 
 
 def test_tools_of_a_single_server_keep_their_names() -> None:
     assert names({"docs": ["read", "a.b"]}) == {("docs", "read"): "read", ("docs", "a.b"): "a_b"}
 
 
-def test_with_several_servers_each_name_begins_with_its_server() -> None:
+def test_with_several_servers_each_name_starts_with_the_name_of_its_server() -> None:
     assert names({"docs": ["read"], "my server": ["read"]}) == {
         ("docs", "read"): "docs_read",
         ("my server", "read"): "my_server_read",
     }
 
 
-def test_a_name_that_needs_no_change_takes_precedence() -> None:
-    found = names({"a": ["x.y", "x_y", "x/y"], "b": []})
-    assert found["a", "x_y"] == "a_x_y"
-    assert re.fullmatch(r"a_x_y_[0-9a-f]{8}", found["a", "x.y"])
-    assert len(set(found.values())) == 3
+def test_a_name_that_is_already_valid_takes_precedence() -> None:
+    public = names({"a": ["x.y", "x_y", "x/y"], "b": []})
+    assert public["a", "x_y"] == "a_x_y"
+    assert re.fullmatch(r"a_x_y_[0-9a-f]{8}", public["a", "x.y"])
+    assert len(set(public.values())) == 3
 
 
 def test_a_name_that_another_server_could_use_always_gets_a_digest() -> None:
-    found = names({"a": ["b_c"], "a_b": []})
-    assert re.fullmatch(r"a_b_c_[0-9a-f]{8}", found["a", "b_c"])
+    public = names({"a": ["b_c"], "a_b": []})
+    assert re.fullmatch(r"a_b_c_[0-9a-f]{8}", public["a", "b_c"])
     assert names({"a": ["b_c"], "a_b": ["c"]})["a_b", "c"] == "a_b_c"
 
 
 def test_a_long_name_is_cut_at_64_characters() -> None:
     longest = "t" * (MAX_NAME_CHARACTERS - 2)
-    found = names({"a": [longest, longest + "t", longest + "u"], "b": []})
-    assert found["a", longest] == "a_" + longest
-    assert len(found["a", longest + "t"]) == MAX_NAME_CHARACTERS
-    assert len(set(found.values())) == 3
+    public = names({"a": [longest, longest + "t", longest + "u"], "b": []})
+    assert public["a", longest] == "a_" + longest
+    assert len(public["a", longest + "t"]) == MAX_NAME_CHARACTERS
+    assert len(set(public.values())) == 3
 
 
 def test_long_and_similar_names_of_servers_remain_distinct() -> None:
@@ -68,31 +68,31 @@ def test_long_and_similar_names_of_servers_remain_distinct() -> None:
     assert max(map(len, prefixes.values())) == 32
 
 
-def test_a_configured_prefix_replaces_the_name() -> None:
+def test_a_configured_prefix_replaces_the_name_of_the_server() -> None:
     assert prefixes_of({"a": "x", "b": "", "c": None}) == {"a": "x", "b": "", "c": "c"}
     assert prefixes_of({"a": "x"}) == {"a": "x"}
     assert prefixes_of({"a": None}) == {"a": ""}
 
 
-own_names = st.lists(st.text(st.sampled_from("ab_. é"), max_size=70), unique=True, max_size=6)
+tool_names = st.lists(st.text(st.sampled_from("ab_. é"), max_size=70), unique=True, max_size=6)
 
 
-@given(st.dictionaries(st.text(st.sampled_from("ab_.-"), min_size=1, max_size=40), own_names, max_size=5))
-def test_names_are_usable_distinct_and_independent_of_the_order(servers: dict[str, list[str]]) -> None:
-    found = names(servers)
-    assert len(set(found.values())) == len(found)
-    assert all(USABLE(name) for name in found.values())
-    assert names({server: servers[server][::-1] for server in reversed(servers)}) == found
+@given(st.dictionaries(st.text(st.sampled_from("ab_.-"), min_size=1, max_size=40), tool_names, max_size=5))
+def test_names_are_valid_distinct_and_independent_of_the_order(servers: dict[str, list[str]]) -> None:
+    public = names(servers)
+    assert len(set(public.values())) == len(public)
+    assert all(is_valid_name(name) for name in public.values())
+    assert names({server: servers[server][::-1] for server in reversed(servers)}) == public
 
 
-@given(st.dictionaries(st.text(st.sampled_from("abc"), min_size=1, max_size=3), own_names, min_size=2, max_size=4))
-def test_adding_a_server_renames_nothing(servers: dict[str, list[str]]) -> None:
-    found = names(servers)
-    more = names({**servers, "later": ["read"]})
-    assert found.items() <= more.items()
+@given(st.dictionaries(st.text(st.sampled_from("abc"), min_size=1, max_size=3), tool_names, min_size=2, max_size=4))
+def test_adding_a_server_changes_no_name(servers: dict[str, list[str]]) -> None:
+    public = names(servers)
+    with_another = names({**servers, "later": ["read"]})
+    assert public.items() <= with_another.items()
 
 
-def test_a_target_without_a_name_gets_one() -> None:
+def test_a_target_is_named_after_its_server_host_or_command() -> None:
     assert name_of_target(Server("docs")) == "docs"
     assert name_of_target("https://harbour.example/mcp") == "harbour.example"
     assert name_of_target("servers/tides.py") == "tides"

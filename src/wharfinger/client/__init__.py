@@ -2,9 +2,10 @@
 
 from wharfinger.client.cache import Cache
 from wharfinger.client.calls import Call, CallOptions, Middleware, Next, ReadManyOptions
-from wharfinger.client.client import Client, ClientOptions
+from wharfinger.client.client import Client
 from wharfinger.client.results import Listing, ReadResult, ToolResult
 from wharfinger.client.retry import NEVER, Retry
+from wharfinger.client.settings import ClientOptions, HostClientOptions
 from wharfinger.client.subscriptions import Change, Watch
 from wharfinger.client.templates import Template
 
@@ -16,6 +17,7 @@ __all__ = [
     "Change",
     "Client",
     "ClientOptions",
+    "HostClientOptions",
     "Listing",
     "Middleware",
     "Next",

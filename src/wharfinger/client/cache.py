@@ -64,7 +64,7 @@ NOTIFYING_LISTS = {"resources/list": "resources", "tools/list": "tools", "prompt
 """By method: the capability that promises a notification of each change of the list (handshake era)."""
 
 MAX_NAME_CHARACTERS = 8192
-"""Characters of a URI or cursor whose result is cached. Servers choose cursors, and they are kept with the result."""
+"""The maximum length of a URI or cursor whose result is cached, since it is kept with the result."""
 ENTRY_OVERHEAD_BYTES = 512
 """Approximate bytes that an entry takes in addition to its result."""
 
@@ -102,7 +102,7 @@ class InFlight:
         self.raw: Raw | None = None
         """The result, once it may be given to waiting calls."""
         self.outdated = False
-        """Whether something has changed since: the result is not cached, and later calls send their own request."""
+        """Whether something has changed since it was sent: the result is not cached, and later calls send their own."""
         self.uncacheable = False
         """Whether the result is for its caller only, so that waiting calls must send their own requests."""
         self._done: asyncio.Future[None] | None = None
@@ -244,7 +244,7 @@ class CacheStep:
     """Returns a cached result, or that of an equal call in flight; otherwise sends the call and caches its result.
 
     `track_list_changes` returns a function that returns whether the client was notified of every change of a list since
-    (handshake era), or None if it receives no such notifications now.
+    `track_list_changes` was called (handshake era), or None if it receives no such notifications now.
     """
 
     def __init__(
@@ -273,7 +273,7 @@ class CacheStep:
     # Events of the client.
 
     def connection_made(self, rules: Revision, capabilities: t.ServerCapabilities) -> None:
-        """Called when a connection was opened. After the first one, anything may have changed, even the server."""
+        """Called when a connection was opened. If it is not the first, anything may have changed, even the server."""
         if self._was_connected:
             self._cache.drop(lambda key: key.server == self._server)
         self._was_connected = True
@@ -287,7 +287,7 @@ class CacheStep:
         self._vary = rules.name, self._capabilities
 
     def closed(self) -> None:
-        """Called when the client was closed: it gets no more cached results, and caches none of requests in flight."""
+        """Called when the client was closed: from then on, it neither uses the cache nor adds results to it."""
         self._rules = None
 
     def changed(self, kind: str, uri: str = "") -> None:
@@ -307,8 +307,8 @@ class CacheStep:
     def use_credentials(self, headers: Mapping[str, str]) -> None:
         """Called with the sign-in's headers of each request."""
         # Other headers, such as a proof of possession, differ from request to request.
-        named = {name.lower(): value for name, value in headers.items()}
-        self._credentials = self._headers, named.get("authorization") or frozenset(named.items()) or None
+        by_name = {name.lower(): value for name, value in headers.items()}
+        self._credentials = self._headers, by_name.get("authorization") or frozenset(by_name.items()) or None
 
     # Calls.
 
@@ -339,8 +339,8 @@ class CacheStep:
 
     async def _answer(self, call: Call, next: Next, key: Key, valid: IsValid | None) -> Any:
         cache, slot = self._cache, (asyncio.get_running_loop(), key)
-        alone = call.bypass_cache
-        while not alone:
+        send_own = call.bypass_cache
+        while not send_own:
             cached = cache.get(key)
             if cached is not None:
                 return open_result(call.row, cached)  # decoded again: each caller gets its own objects
@@ -352,7 +352,7 @@ class CacheStep:
             await request.wait(call.left(asyncio.get_running_loop().time()))
             if request.raw is not None:
                 return open_result(call.row, request.raw)
-            alone = request.uncacheable
+            send_own = request.uncacheable
         request = InFlight()
         before = cache.in_flight.get(slot)
         if before is not None:  # its result is older and must not replace the newer one
@@ -392,7 +392,7 @@ class CacheStep:
             self._cache.forget(key)
             return
         if not self._is_current(key) or isinstance(call.raw, msgspec.UnsetType):
-            request.uncacheable = True  # asked with one credential, perhaps answered for another one
+            request.uncacheable = True  # sent with one credential, perhaps answered for another one
             return
         request.raw = call.raw
         if not request.outdated:

@@ -15,7 +15,7 @@ logger = logging.getLogger("wharfinger.client")
 
 MAX_WAITING_MESSAGES = 1000
 MAX_WAITING_BYTES = 16 * 1024 * 1024
-"""Messages that may wait for a slow async function, and their bytes; beyond that the oldest are dropped."""
+"""The maximum number and size of messages that wait for a slow async function; beyond it, the oldest are dropped."""
 
 
 class CallbackQueue:

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 Progress = Callable[[float, float | None, str | None], Any]
-"""Called with the progress of a call: done, the total or None, and a text or None. Plain or async."""
+"""Called with the progress of a call: done, the total or None, and a message or None. Plain or async."""
 
 PROGRESS = "notifications/progress"
 _decode_progress = msgspec.json.Decoder(t.ProgressNotificationParams).decode
@@ -91,7 +91,7 @@ class Call(msgspec.Struct, eq=False):
     row: Method
     """The method, as a row of the table of methods."""
     params: Any
-    """The params, a struct of `types`, without the `_meta` that every request gets. Assign others to change them."""
+    """The params, a struct of `types`, without the `_meta` that every request gets. To change them, assign others."""
     timeout: float
     """Seconds for the whole call, not counting the time to answer the server's questions."""
     max_timeout: float
@@ -110,7 +110,7 @@ class Call(msgspec.Struct, eq=False):
     raw: Raw | UnsetType = UNSET
     """The encoded result; UNSET before it has arrived."""
     deadline: float | None = None
-    """The deadline by the loop's clock; None before the first call of `left`."""
+    """The deadline by the loop's clock; None until `left` is first called."""
     last_deadline: float = math.inf
     """The end of `max_timeout` by the loop's clock, which nothing extends."""
 
@@ -125,7 +125,7 @@ class Call(msgspec.Struct, eq=False):
     def left(self, now: float) -> float | None:
         """Return the seconds that are left, or None if there is no limit.
 
-        `now` is the loop's time; the first call starts the clock.
+        `now` is the loop's time. When this is first called, the clock starts.
 
         Raises:
             RequestTimeout: the time is up.
@@ -150,7 +150,7 @@ class Call(msgspec.Struct, eq=False):
         self.deadline = asyncio.get_running_loop().time() + self.timeout
 
     def follow_up(self, row: Method, params: Any, seconds: float) -> Call:
-        """Return another request of the same call, with a timeout of `seconds`, or of the call's remaining time."""
+        """Return another request of the same call, which times out after `seconds`, or earlier with the call."""
         left = self.left(asyncio.get_running_loop().time())
         return Call(row, params, seconds if left is None else min(seconds, left), math.inf)
 
@@ -225,10 +225,10 @@ class ProgressStep:
         return row.name == "tools/call" or self._may_be_asked
 
     def __call__(self, call: Call, next: Next) -> Awaitable[Any]:
-        paused = self._may_be_asked and not self._asks_by_result()
-        if call.progress is None and not call.reset_on_progress and not paused:
+        may_pause = self._may_be_asked and not self._asks_by_result()
+        if call.progress is None and not call.reset_on_progress and not may_pause:
             return next(call)
-        return self._report(call, next, paused or call.reset_on_progress)
+        return self._report(call, next, may_pause or call.reset_on_progress)
 
     async def _report(self, call: Call, next: Next, pausable: bool) -> Any:
         reports = None if call.progress is None else CallbackQueue(call.progress)
@@ -238,7 +238,7 @@ class ProgressStep:
             timeout = PausableTimeout(call.left(now), max_seconds=call.last_deadline - now)
             inner = msgspec.structs.replace(call, timeout=math.inf, max_timeout=math.inf, deadline=None)
 
-        def take(message: Message) -> None:
+        def handle(message: Message) -> None:
             if message.method != PROGRESS:
                 self._unclaimed(message)
                 return
@@ -250,7 +250,7 @@ class ProgressStep:
                 reports.put(*progress, size=len(memoryview(message.params)))  # type: ignore[arg-type]
 
         if reports is not None or call.reset_on_progress:
-            inner.on_notification = take
+            inner.on_notification = handle
         try:
             result = await (next(inner) if timeout is None else self._wait(call, next(inner), timeout))
         except BaseException:

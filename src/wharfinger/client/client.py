@@ -3,53 +3,40 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, overload
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from wharfinger import types as t
-from wharfinger.client.cache import Cache
 from wharfinger.client.calls import (
     Call,
     CallManyOptions,
     CallOptions,
-    Middleware,
     Progress,
     ReadManyOptions,
-    check_middleware,
 )
 from wharfinger.client.concurrency import gather_limited
-from wharfinger.client.connect import Settings, Target, check_target
+from wharfinger.client.connect import Target, check_target
 from wharfinger.client.host_entry import read_entry
-from wharfinger.client.input_handlers import Consent, Elicit, InputHandlers, Roots, Sample
 from wharfinger.client.results import Listing, ReadResult, ToolResult, data_of, text_of
-from wharfinger.client.retry import Retry
 from wharfinger.client.session import ClientSession
+from wharfinger.client.settings import ClientOptions, settings_of
 from wharfinger.client.subscriptions import Watch
 from wharfinger.client.task_polling import CALL_AS_TASK
 from wharfinger.client.templates import Template
 from wharfinger.errors import RemoteError, ToolError, WharfingerError
-from wharfinger.protocol.interfaces import Authorize
-from wharfinger.protocol.limits import Limits
 from wharfinger.protocol.methods import METHODS, Method
-from wharfinger.types.task_extension import TASKS
-from wharfinger.version import __version__
 
 if TYPE_CHECKING:
     from wharfinger.types.skills import GetSkillResult, Skill
 
-__all__ = ["Client", "ClientOptions"]
+__all__ = ["Client"]
 
 T = TypeVar("T")
 
-LIMITS = Limits(message=128 * 1024 * 1024, depth=256)
-"""Bounds on one message of a server. A client accepts larger messages than a server does."""
-MAX_TIMEOUT_SECONDS = 3600.0
-"""The maximum seconds of a call, even if its deadline is extended."""
 CONCURRENT_READS = 32
 """Resources that `read_many` reads at the same time."""
 CONCURRENT_CALLS = 16
@@ -62,38 +49,6 @@ ManyCall = str | tuple[str, Any]
 
 Ref = t.PromptReference | t.ResourceTemplateReference | t.Prompt | t.ResourceTemplate | str
 """The prompt or template whose argument to complete. A string with "://" or "{" is a template, else a prompt's name."""
-
-
-class ClientOptions(TypedDict, total=False):
-    """The options of `Client`, for functions that pass them on; `Client` describes them."""
-
-    revision: str | None
-    timeout: float
-    max_timeout: float
-    open_timeout: float
-    probe_timeout: float
-    info: t.Implementation | None
-    headers: Mapping[str, str] | None
-    env: Mapping[str, str] | None
-    cwd: str | os.PathLike[str] | None
-    stderr: Callable[[str], object] | None
-    auth: Authorize | None
-    allow_address: Callable[[str], bool] | None
-    elicitation: Elicit | None
-    consent: Consent | None
-    sampling: Sample | None
-    sampling_tools: bool
-    roots: Roots | None
-    log: Callable[[t.LoggingMessageNotificationParams], Any] | None
-    log_level: t.LoggingLevel
-    middleware: Sequence[Middleware]
-    tasks: bool
-    validate: bool
-    retry: Retry | None
-    cache: Cache | bool
-    fetch_web_resources: bool
-    max_pages: int
-    limits: Limits
 
 
 class Client:
@@ -112,115 +67,29 @@ class Client:
     `max_timeout` also bounds calls whose deadline is extended by progress, a question, or a task.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        *,
-        revision: str | None = None,
-        timeout: float = 60.0,
-        max_timeout: float = MAX_TIMEOUT_SECONDS,
-        open_timeout: float = 60.0,
-        probe_timeout: float = 3.0,
-        info: t.Implementation | None = None,
-        headers: Mapping[str, str] | None = None,
-        env: Mapping[str, str] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
-        stderr: Callable[[str], object] | None = None,
-        auth: Authorize | None = None,
-        allow_address: Callable[[str], bool] | None = None,
-        elicitation: Elicit | None = None,
-        consent: Consent | None = None,
-        sampling: Sample | None = None,
-        sampling_tools: bool = False,
-        roots: Roots | None = None,
-        log: Callable[[t.LoggingMessageNotificationParams], Any] | None = None,
-        log_level: t.LoggingLevel = "info",
-        middleware: Sequence[Middleware] = (),
-        tasks: bool = False,
-        validate: bool = True,
-        retry: Retry | None = None,
-        cache: Cache | bool = True,
-        fetch_web_resources: bool = False,
-        max_pages: int = 10_000,
-        limits: Limits = LIMITS,
-    ) -> None:
+    def __init__(self, target: Target, **options: Unpack[ClientOptions]) -> None:
         """Prepare a client. `open()` connects it.
 
-        `revision` pins the revision of the protocol; by default the client finds out which ones the server supports. If
-        a server does not respond within `probe_timeout` seconds, the client tries the handshake of older revisions too.
-
-        Transport: `headers` go with each HTTP request. A command runs in `cwd` with `env`, in addition to what every
-        program needs; it gets nothing else of this process's environment. `stderr` is called with each line that the
-        command writes on its standard error, for example `print`. `auth` signs in, for example
-        `wharfinger.auth.SignIn()`. `allow_address` returns whether a URL may lead to an IP address: use
-        `wharfinger.net.is_public` for URLs from an untrusted source. `limits` bounds what the server sends,
-        `max_pages` the pages of a list.
-
-        What the server may ask depends on the handlers: `elicitation` shows a form to the user, `consent` asks whether
-        a URL may be opened, `sampling` asks a model (with `sampling_tools` one that can use tools), and `roots` are the
-        folders in which the user works. `log` is called with log messages of `log_level` and above.
-
-        `middleware` is called around every call, the first one outermost. With `tasks` the server may make a call a
-        task, which the client waits for; tools of 2025-11-25 that require a task are always called as tasks.
-        `validate` checks tool results against their output schemas if the extra `schema` is installed. `retry`
-        configures reconnecting and sending calls again. `cache` keeps results as long as the server allows: True for a
-        separate cache, a `Cache` that several clients share, or False.
-
-        With `fetch_web_resources`, resources whose URI begins with `https://` are read from the web: if the server has
-        named them, from public addresses only, and without `headers`, `auth` or cookies. If the web does not have them,
-        the server is asked as usual.
+        `ClientOptions` describes the options. Connecting: `revision`, `open_timeout`, `probe_timeout`, `info`,
+        `headers`, `env`, `cwd`, `stderr`, `auth`, `allow_address`, `limits`. Calls: `timeout`, `max_timeout`, `retry`,
+        `cache`, `max_pages`, `validate`, `tasks`, `middleware`, `fetch_web_resources`. Requests and messages of the
+        server: `elicitation`, `consent`, `sampling`, `sampling_tools`, `roots`, `log`, `log_level`.
 
         Raises:
-            TypeError, ValueError: the target cannot be a server, or a handler is not a function.
+            TypeError, ValueError: the target cannot be a server, a handler is not a function, or an option is unknown.
         """
+        settings = settings_of(options)
         if isinstance(target, Mapping):
             entry = read_entry(target)
-            target, cwd = entry.target, cwd or entry.cwd
-            headers, env = {**entry.headers, **(headers or {})}, {**entry.env, **(env or {})}
-        handlers = InputHandlers(
-            elicitation=elicitation, consent=consent, sampling=sampling, sampling_tools=sampling_tools, roots=roots
-        )
-        capabilities = handlers.capabilities
-        if tasks:
-            capabilities.extensions = {TASKS: {}}
-        for each in middleware:
-            check_middleware(each)
-        settings = Settings(
-            revision=revision,
-            info=info or t.Implementation(name="wharfinger", version=__version__),
-            open_time=open_timeout,
-            probe_time=probe_timeout,
-            limits=limits,
-            headers=dict(headers or {}),
-            env=dict(env or {}),
-            cwd=cwd,
-            stderr=stderr,
-            capabilities=capabilities,
-            auth=auth,
-            allow_address=allow_address,
-            log_level=UNSET if log is None else log_level,
-            retry=retry or Retry(),
-        )
-        web = None
-        if fetch_web_resources:
-            from wharfinger.client.web_resources import WebResourceStep  # imported on use: a web client, 5 ms
-
-            web = WebResourceStep()
-        self._timeout = timeout
-        self._max_timeout = max_timeout
-        self._max_pages = max_pages
-        self._session = ClientSession(
-            check_target(target),
-            settings,
-            handlers=handlers,
-            middleware=middleware,
-            cache=Cache() if cache is True else None if cache is False else cache,
-            timeout=timeout,
-            tasks=tasks,
-            validate=validate,
-            log=log,
-            web=web,
-        )
+            target = entry.target
+            settings = msgspec.structs.replace(
+                settings,
+                headers={**entry.headers, **settings.headers},
+                env={**entry.env, **settings.env},
+                cwd=settings.cwd or entry.cwd,
+            )
+        self._timeout, self._max_timeout, self._max_pages = settings.timeout, settings.max_timeout, settings.max_pages
+        self._session = ClientSession(check_target(target), settings)
         self._tools, self._chains = self._session.tools, self._session.chains
 
     # Opening and closing.
@@ -242,7 +111,9 @@ class Client:
         await self._session.close()
 
     async def reconnect(self) -> None:
-        """Open a lost connection again, in one attempt. Without it, the next call does so, or an open watch at once.
+        """Open a lost connection again, in one attempt.
+
+        Without this call, an open watch opens it at once; if there is no watch, the next call does.
 
         Raises:
             ConnectionLost, ConnectionFailed, NotMCP, UnsupportedRevision, RemoteError: it cannot be opened.
@@ -250,12 +121,12 @@ class Client:
         await self._session.connections.get(1)
 
     def observe_connection(self, changed: Callable[[WharfingerError | None], object]) -> None:
-        """Call `changed(None)` whenever a connection was made, and `changed(error)` whenever it is lost."""
+        """Call `changed(None)` whenever a connection is made, and `changed(error)` whenever it is lost."""
         self._session.connection_observers.append(changed)
 
     @property
     def is_open(self) -> bool:
-        """Whether it was opened and not closed. Its connection may be lost meanwhile."""
+        """Whether it was opened and not closed. This stays True if its connection is lost."""
         return self._session.connections.is_open
 
     @property
@@ -310,7 +181,7 @@ class Client:
     def list_resource_templates(
         self, *, timeout: float | None = None, bypass_cache: bool = False
     ) -> Listing[t.ResourceTemplate]:
-        """Return every resource template; as `list_resources`."""
+        """Return every resource template; see `list_resources`."""
         return self._list(METHODS["resources/templates/list"], "resource_templates", timeout, bypass_cache)
 
     async def read_resource(self, uri: str, *, timeout: float | None = None, bypass_cache: bool = False) -> ReadResult:
@@ -345,7 +216,7 @@ class Client:
         instead. `timeout` is for each read.
 
         Raises:
-            ResourceNotFound: as `read_resource`.
+            ResourceNotFound: See `read_resource`.
             ValueError: `concurrency` is not positive.
         """
 
@@ -395,13 +266,13 @@ class Client:
         return Watch(lambda: self._session.watches.begin((uri, *more), lists=False))
 
     def watch_lists(self) -> Watch:
-        """Watch the lists of resources, tools and prompts; as `watch`."""
+        """Watch the lists of resources, tools and prompts; see `watch`."""
         return Watch(lambda: self._session.watches.begin((), lists=True))
 
     # Tools and prompts.
 
     def list_tools(self, *, timeout: float | None = None, bypass_cache: bool = False) -> Listing[t.Tool]:
-        """Return every tool; as `list_resources`."""
+        """Return every tool; see `list_resources`."""
         return self._list(METHODS["tools/list"], "tools", timeout, bypass_cache, self._session.learn_tools)
 
     @overload
@@ -461,7 +332,7 @@ class Client:
         are put into the list instead. `timeout` is for each call.
 
         Raises:
-            ToolError: as `call_tool`.
+            ToolError: See `call_tool`.
             ValueError: `concurrency` is not positive.
         """
 
@@ -472,7 +343,7 @@ class Client:
         return await gather_limited(call, calls, concurrency, return_errors=errors == "return")
 
     def list_prompts(self, *, timeout: float | None = None, bypass_cache: bool = False) -> Listing[t.Prompt]:
-        """Return every prompt; as `list_resources`."""
+        """Return every prompt; see `list_resources`."""
         return self._list(METHODS["prompts/list"], "prompts", timeout, bypass_cache)
 
     async def get_prompt(
@@ -485,7 +356,7 @@ class Client:
     # Skills (extension `io.modelcontextprotocol/skills`).
 
     def list_skills(self, *, timeout: float | None = None, bypass_cache: bool = False) -> Listing[Skill]:
-        """Return every skill, with its files, their sizes and digests. No file is read. As `list_resources`."""
+        """Return every skill, with its files, their sizes and digests, without reading them; see `list_resources`."""
         from wharfinger.client import skills
 
         return self._list(skills.LIST, "skills", timeout, bypass_cache)
@@ -499,7 +370,7 @@ class Client:
         return result.skill
 
     def read_directory(self, uri: str, *, timeout: float | None = None) -> Listing[t.Resource]:
-        """Return the direct entries of a directory, if the server declares `directoryRead`; as `list_resources`."""
+        """Return the direct entries of a directory, if the server declares `directoryRead`; see `list_resources`."""
         from wharfinger.client import skills
 
         return self._list(skills.DIRECTORY, "resources", timeout, uri=uri)
@@ -585,7 +456,7 @@ class Client:
         async def page(cursor: str | UnsetType) -> tuple[list[Any], str | UnsetType]:
             result = await self._call(row, row.params(cursor=cursor, **params), timeout, bypass_cache=bypass_cache)
             following: str | UnsetType = result.next_cursor
-            # The empty string is a cursor in the stateless era only; servers of the handshake era mean the end by it.
+            # The empty string is a cursor only in the stateless era; in the handshake era it means the end of the list.
             if following == "" and self._session.agreed.rules.era == "handshake":
                 following = UNSET
             return learn(getattr(result, member)), following

@@ -48,11 +48,11 @@ async def gather_limited(
         done, _ = await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
         failed += [error for worker in done if not worker.cancelled() and (error := worker.exception()) is not None]
     finally:
-        left = [worker for worker in workers if not worker.done()]
-        for worker in left:
+        unfinished = [worker for worker in workers if not worker.done()]
+        for worker in unfinished:
             worker.cancel()
-        if left:
-            await asyncio.wait(left)
+        if unfinished:
+            await asyncio.wait(unfinished)
     if failed:
         raise failed[0]
     return results

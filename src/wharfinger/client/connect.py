@@ -11,10 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 import sys
 import time
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -22,7 +21,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
-from wharfinger.client.retry import Retry
+from wharfinger.client.settings import Settings
 from wharfinger.content.redaction import redacted, redacted_command, redacted_text
 from wharfinger.errors import (
     ConnectionFailed,
@@ -56,7 +55,7 @@ from wharfinger.protocol.negotiation import (
 from wharfinger.protocol.revisions import REVISIONS, Revision
 from wharfinger.transports.timeouts import PausableTimeout, paused
 
-__all__ = ["CheckedTarget", "Connection", "LinkFactory", "Negotiated", "Settings", "Target", "check_target", "connect"]
+__all__ = ["CheckedTarget", "Connection", "LinkFactory", "Negotiated", "Target", "check_target", "connect"]
 
 
 class Connection(Link, Protocol):
@@ -104,40 +103,12 @@ CheckedTarget = str | list[str] | Socket | Service | LinkFactory
 MAX_STEPS = 5
 """The maximum number of requests to open a connection."""
 MAX_REASON_CHARACTERS = 200
-"""Characters of an earlier failure that a later one repeats."""
+"""The maximum number of characters of an earlier failure that a later one repeats."""
 STATELESS_PROBE_FACTOR = 5
 """Factor by which to wait longer for a server that was stateless before, because it may only be busy."""
 
 REVISION_CACHE = RevisionCache(time.monotonic)
 """The eras of servers at URLs, for all clients of this process. Each client keeps the era of its own command."""
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How to connect; times are in seconds."""
-
-    revision: str | None
-    info: t.Implementation
-    open_time: float
-    probe_time: float
-    limits: Limits
-    headers: Mapping[str, str]
-    env: Mapping[str, str]
-    cwd: str | os.PathLike[str] | None
-    capabilities: t.ClientCapabilities = msgspec.field(default_factory=t.ClientCapabilities)
-    """The capabilities that this client declares."""
-    log_level: t.LoggingLevel | UnsetType = UNSET
-    """The lowest level of log messages that the server should send; UNSET for none (stateless era)."""
-    auth: Authorize | None = None
-    """Signs in (HTTP)."""
-    stderr: Callable[[str], object] | None = None
-    """Called with each line that a command writes on its standard error."""
-    allow_address: Callable[[str], bool] | None = None
-    """Returns whether the client may connect to an IP address (HTTP)."""
-    retry: Retry = Retry()
-    random: Callable[[], float] = random.random
-    """Numbers from 0 to 1, for jitter."""
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
 class Negotiated(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,10 +138,11 @@ def check_target(target: Any) -> CheckedTarget:
         text = str(cast("str | os.PathLike[str]", target))
         if text.startswith("unix:") and text.removeprefix("unix:").removeprefix("//"):
             return Socket(text.removeprefix("unix:").removeprefix("//"))
-        if Path(text).is_socket():
-            return Socket(text)
-        if text.endswith(".py") and Path(text).is_file():
-            return [sys.executable, text]
+        with contextlib.suppress(OSError):  # too long for a path, or in a folder that may not be entered
+            if Path(text).is_socket():
+                return Socket(text)
+            if text.endswith(".py") and Path(text).is_file():
+                return [sys.executable, text]
         shown = redacted_text(text)
         if " -" in shown:
             shown = redacted_command(shown.split())
@@ -197,7 +169,7 @@ async def connect(
     Raises:
         ConnectionFailed, NotMCP, UnsupportedRevision, RemoteError: there is no server, or negotiating failed.
     """
-    timeout = PausableTimeout(settings.open_time)
+    timeout = PausableTimeout(settings.open_timeout)
     opening = _Opening(target, settings, events, timeout, REVISION_CACHE if isinstance(target, str) else revisions)
     try:
         async with timeout:
@@ -270,10 +242,10 @@ class _Opening:
         try:
             agreement = await self._steps()
             if self._revisions is not None and self.settings.revision is None:
-                found: ServerProtocol = "stateless"
+                protocol: ServerProtocol = "stateless"
                 if agreement.rules.era == "handshake":
-                    found = "sse" if self.link.transport == "http+sse" else "handshake"
-                self._revisions.put(self._key, found)
+                    protocol = "sse" if self.link.transport == "http+sse" else "handshake"
+                self._revisions.put(self._key, protocol)
             return agreement
         finally:
             if self._late is not None:
@@ -333,7 +305,7 @@ class _Opening:
         settings = self.settings
         link = SseLink(url, settings.limits, settings.headers, self._auth, settings.allow_address, self._events)
         try:
-            async with asyncio.timeout(settings.probe_time):
+            async with asyncio.timeout(settings.probe_timeout):
                 await link.open()
         except TimeoutError:
             await link.close()
@@ -341,7 +313,7 @@ class _Opening:
         return link
 
     async def _replace_link(self, link: Connection) -> None:
-        """Continue over this link and close the one before."""
+        """Continue over this link, and close the previous one."""
         before, self.link = self.link, link
         await before.close()
 
@@ -349,7 +321,7 @@ class _Opening:
         """Open the session's own stream for requests, which some servers send only there (2025-11-25, HTTP)."""
         if self._events.on_request is not None:
             with contextlib.suppress(ConnectionFailed, ConnectionLost, RequestTimeout):
-                await self.link.open_session_stream(self.settings.probe_time)
+                await self.link.open_session_stream(self.settings.probe_timeout)
 
     # The stateless era.
 
@@ -359,7 +331,7 @@ class _Opening:
         self._sent_discover = True
         seconds = None  # with a pinned revision there is nothing else to try
         if self.settings.revision is None:
-            seconds = self.settings.probe_time * (STATELESS_PROBE_FACTOR if self._known == "stateless" else 1)
+            seconds = self.settings.probe_timeout * (STATELESS_PROBE_FACTOR if self._known == "stateless" else 1)
         probe = PausableTimeout(seconds)
         self.timeouts.append(probe)
         try:
@@ -398,7 +370,7 @@ class _Opening:
         return decide_discover(step, answer, self.settings.revision)
 
     async def _reconnect(self, failure: WharfingerError) -> bool:
-        """Open another link, and send only `initialize` on it. Returns False if that cannot help."""
+        """Open another link, on which only `initialize` will be sent. Returns False if that cannot help."""
         discovered_first = self._sent_discover and self._known != "stateless" and self.settings.revision is None
         if not discovered_first or not isinstance(self.target, str | list | Socket):
             return False
@@ -410,12 +382,12 @@ class _Opening:
     def _stateless(self, step: Stateless) -> Negotiated:
         rules = REVISIONS[step.revision]
         self.link.rules = rules
-        found = step.discovered
+        discovered = step.discovered
         return Negotiated(
             rules=rules,
-            capabilities=found.capabilities,
-            server_info=_info_in(found.meta),
-            instructions=None if isinstance(found.instructions, UnsetType) else found.instructions,
+            capabilities=discovered.capabilities,
+            server_info=_info_in(discovered.meta),
+            instructions=None if isinstance(discovered.instructions, UnsetType) else discovered.instructions,
             meta=self._meta(step.revision),
         )
 
@@ -424,7 +396,7 @@ class _Opening:
             protocol_version=revision,
             client_info=self.settings.info,
             client_capabilities=self.settings.capabilities,
-            log_level=self.settings.log_level,
+            log_level=self.settings.requested_log_level,
         )
 
     # The handshake era.
@@ -443,7 +415,7 @@ class _Opening:
         self._known = None
         self._revisions.forget(self._key)
         await self._replace_link(await self._new_link())
-        return first_step()
+        return first_step(self.settings.revision)
 
     async def _initialize(self, step: Initialize) -> Negotiated | NextStep:
         params = t.InitializeRequestParams(
@@ -499,7 +471,10 @@ class _Opening:
         return True
 
     async def _first_of(self, response: asyncio.Future[Message], late: asyncio.Task[Message]) -> NextStep | None:
-        """Return the step after a late response to `server/discover`; None if `initialize` is answered first."""
+        """Return the step after a late response to `server/discover`.
+
+        Returns None if `initialize` is answered first, or is needed in any case.
+        """
         try:
             await asyncio.wait((response, late), return_when=asyncio.FIRST_COMPLETED)
             if late.done() and not late.cancelled() and late.exception() is None:
@@ -550,7 +525,7 @@ class _Opening:
 
     def timeout_error(self) -> WharfingerError:
         """Return the error to raise if the server did not respond in time."""
-        waited = f"{self.settings.open_time:g} s"
+        waited = f"{self.settings.open_timeout:g} s"
         if not self.opened:
             return ConnectionFailed(f"The server did not start within {waited}.")
         stderr = getattr(self.link, "stderr", "")

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -25,9 +27,10 @@ from msgspec import UNSET, UnsetType
 
 from wharfinger import types as t
 from wharfinger.client.calls import Call
-from wharfinger.client.connect import CheckedTarget, Connection, Negotiated, Settings, connect
+from wharfinger.client.connect import CheckedTarget, Connection, Negotiated, connect
 from wharfinger.client.results import decode_result
 from wharfinger.client.retry import is_transient
+from wharfinger.client.settings import Settings
 from wharfinger.errors import ConnectionLost, RequestTimeout, WharfingerError
 from wharfinger.protocol.backoff import Backoff
 from wharfinger.protocol.interfaces import Link, LinkEvents
@@ -76,9 +79,9 @@ class ConnectionManager:
         """`answer` answers requests of the server (handshake era)."""
         self.settings = settings
         self.agreed: Negotiated | None = None
-        """What was negotiated for the current connection, or for the last one if it is lost."""
+        """The result of the negotiation for the current connection, or for the last one if it is lost."""
         self.link: Connection | None = None
-        """The connection, or None while there is none."""
+        """The connection, or None if the client is not connected."""
         self.is_open = False
         """Whether the client is open, so that a lost connection is opened again."""
         self._target = target
@@ -86,13 +89,13 @@ class ConnectionManager:
         self._events = LinkEvents(answer, self._notified, self._missed, self._lost)
         extensions = settings.capabilities.extensions
         self._takes_tasks = not isinstance(extensions, UnsetType) and TASKS in extensions
-        self._revisions = RevisionCache(settings.clock, max_servers=1, max_age=float("inf"))
+        self._revisions = RevisionCache(time.monotonic, max_servers=1, max_age=float("inf"))
         self._name = "the server"
         retry = settings.retry
-        self._backoff = Backoff(retry.initial_delay, retry.max_delay, settings.random, reset_after=retry.reset_after)
+        self._backoff = Backoff(retry.initial_delay, retry.max_delay, random.random, reset_after=retry.reset_after)
         self._connecting: asyncio.Task[None] | None = None
         self._disposals = BackgroundTasks()
-        self._loop_time: Callable[[], float] = settings.clock
+        self._loop_time: Callable[[], float] = time.monotonic
         """The clock of the running loop: asking for the loop costs a system call before Python 3.12."""
         self._connected_at = 0.0
         self._was_connected = False
@@ -149,7 +152,7 @@ class ConnectionManager:
         return isinstance(self._target, str)
 
     async def get(self, attempts: int | None = None) -> Connection:
-        """Return the connection; if it was lost, open it again in at most so many `attempts` (default: as configured).
+        """Return the connection. If it was lost, try to open it again, `attempts` times (default: as configured).
 
         Raises:
             ConnectionLost: the client is closed, or may not connect again.
@@ -157,16 +160,16 @@ class ConnectionManager:
         """
         if self.link is not None:
             return self.link
-        left = self.settings.retry.attempts if attempts is None else attempts
+        remaining = self.settings.retry.attempts if attempts is None else attempts
         while self.is_open:
-            if left <= 0:
+            if remaining <= 0:
                 raise ConnectionLost(f"The connection to {self._name} is gone.", unsent=True)
-            left -= 1
+            remaining -= 1
             error = await self._attempt()
             link: Connection | None = self.link
             if link is not None:
                 return link
-            if error is not None and (not left or not is_transient(error)):
+            if error is not None and (not remaining or not is_transient(error)):
                 raise error.with_traceback(None)
         raise ConnectionLost(NOT_OPEN, unsent=True)
 
@@ -226,7 +229,7 @@ class ConnectionManager:
             before, link = self.agreed, self.link
             if before is not seen:
                 return True
-            now, retry = self.settings.clock(), self.settings.retry
+            now, retry = time.monotonic(), self.settings.retry
             too_soon = now - self._renegotiated_at < retry.reset_after
             if before is None or link is None or too_soon or not retry.attempts or not isinstance(self._target, str):
                 return False
@@ -238,7 +241,7 @@ class ConnectionManager:
             if agreed.rules is before.rules or self.link is not link:
                 await other.close()
                 return False
-            self._take(other, agreed)
+            self._use(other, agreed)
             self._observer.connection_lost(link, ConnectionLost(f"{self._name} now speaks another revision."))
             self._dispose(link)
             return True
@@ -271,17 +274,17 @@ class ConnectionManager:
 
     async def _connect(self, delay: float) -> None:
         if delay:
-            await self.settings.sleep(delay)
+            await asyncio.sleep(delay)
         await self._disposals.finished()  # after that, the locks and ports of the last child are free
-        self._take(*await connect(self._target, self.settings, self._events, self._revisions))
+        self._use(*await connect(self._target, self.settings, self._events, self._revisions))
 
-    def _take(self, link: Connection, agreed: Negotiated) -> None:
+    def _use(self, link: Connection, agreed: Negotiated) -> None:
         """Use this connection from now on."""
         if not self.is_open:
             self._dispose(link)
             return
         self.link, self.agreed, self._name = link, agreed, link.name
-        self._connected_at = self.settings.clock()
+        self._connected_at = time.monotonic()
         self._observer.connection_made(link, agreed)
         if link.is_lost:  # since its last response
             self._lost(link, ConnectionLost(f"The connection to {self._name} is gone."))
@@ -302,7 +305,7 @@ class ConnectionManager:
             return
         logger.debug("the connection to %s is lost: %s", self._name, error)
         self.link = None
-        self._backoff.succeeded(self.settings.clock() - self._connected_at)
+        self._backoff.succeeded(time.monotonic() - self._connected_at)
         self._dispose(link)
         self._observer.connection_lost(link, error)
 
@@ -313,12 +316,12 @@ class ConnectionManager:
 
 def _restamp(params: Any, meta: t.RequestMeta | UnsetType) -> Any:
     """Return the params with the `_meta` of the agreed revision; they may have been made before a reconnection."""
-    given: t.RequestMeta = params.meta
+    own: t.RequestMeta = params.meta
     new = t.RequestMeta() if isinstance(meta, UnsetType) else meta
-    if given.protocol_version == new.protocol_version is not UNSET:
+    if own.protocol_version == new.protocol_version is not UNSET:
         return params
     stamp = msgspec.structs.replace(
-        given,
+        own,
         protocol_version=new.protocol_version,
         client_info=new.client_info,
         client_capabilities=new.client_capabilities,

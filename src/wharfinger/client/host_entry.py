@@ -24,17 +24,16 @@ def read_entry(entry: Mapping[str, Any]) -> HostEntry:
     Other members are ignored.
 
     Raises:
-        ValueError: it names no server or several, a server without exactly one of `url` and `command`, or a member of
-            the wrong type.
+        ValueError: it names no server or several, its server has not exactly one of `url` and `command`, or a member
+            has the wrong type.
     """
     servers = entry.get("mcpServers", entry.get("servers"))
     if isinstance(servers, Mapping):
-        named = cast("Mapping[str, Any]", servers)
-        if len(named) != 1:
-            raise ValueError(
-                f"A client takes one server, but this configuration has {', '.join(named) or 'none'}: pass one of them."
-            )
-        (entry,) = named.values()
+        by_name = cast("Mapping[str, Any]", servers)
+        if len(by_name) != 1:
+            names = ", ".join(by_name) or "none"
+            raise ValueError(f"A client takes one server, but this configuration has {names}: pass one of them.")
+        (entry,) = by_name.values()
     url, command = entry.get("url"), entry.get("command")
     if (url is None) == (command is None):
         raise ValueError('An entry of a configuration needs either "url" or "command".')
@@ -52,7 +51,7 @@ def read_entry(entry: Mapping[str, Any]) -> HostEntry:
 
 
 def _texts(entry: Mapping[str, Any], name: str) -> dict[str, str]:
-    found = entry.get(name, {})
-    if not isinstance(found, Mapping) or not all(isinstance(value, str) for value in cast("Any", found).values()):
+    table = entry.get(name, {})
+    if not isinstance(table, Mapping) or not all(isinstance(value, str) for value in cast("Any", table).values()):
         raise ValueError(f'"{name}" of an entry must be an object of strings.')
-    return dict(cast("Mapping[str, str]", found))
+    return dict(cast("Mapping[str, str]", table))

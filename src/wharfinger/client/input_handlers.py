@@ -45,7 +45,7 @@ Roots = Sequence[RootLike] | Callable[[], Awaitable[Sequence[RootLike]]]
 """Folders and files in which the user works: paths, `file:` URIs, or an async function that returns them."""
 
 MAX_QUESTIONS = 64
-"""Questions that one result may have."""
+"""The maximum number of questions in one result."""
 REJECTED_CODE = -1
 """The code for a sampling request that the user refused (2025-11-25, sampling: error handling)."""
 ANONYMOUS_MODEL = "unnamed"
@@ -211,7 +211,7 @@ class InputHandlers:
             return t.ElicitResult(action="decline")
         except Cancelled:
             return t.ElicitResult(action="cancel")
-        return _consented(answer) if by_url else _filled_in(answer, question)
+        return _consent_result(answer) if by_url else _form_result(answer, question)
 
     # Sampling.
 
@@ -239,8 +239,8 @@ class InputHandlers:
 
     async def _list_roots(self, _: Any) -> t.ListRootsResult:
         assert self._roots is not None
-        given = await self._roots() if callable(self._roots) else self._roots
-        return t.ListRootsResult(roots=[_root(each) for each in given])
+        roots = await self._roots() if callable(self._roots) else self._roots
+        return t.ListRootsResult(roots=[_root(each) for each in roots])
 
 
 def _for_task(result: Any, meta: t.RequestMeta | UnsetType) -> Any:
@@ -254,7 +254,7 @@ def _for_task(result: Any, meta: t.RequestMeta | UnsetType) -> Any:
 _REFUSALS: Mapping[str, Literal["decline", "cancel"]] = {"decline": "decline", "cancel": "cancel"}
 
 
-def _consented(answer: Any) -> t.ElicitResult:
+def _consent_result(answer: Any) -> t.ElicitResult:
     if isinstance(answer, t.ElicitResult):
         return msgspec.structs.replace(answer, content=UNSET)
     if isinstance(answer, bool):
@@ -264,19 +264,19 @@ def _consented(answer: Any) -> t.ElicitResult:
     raise TypeError(f"A consent handler returns True, False, or 'cancel', not {answer!r}.")
 
 
-def _filled_in(answer: Any, question: t.ElicitRequestParams) -> t.ElicitResult:
+def _form_result(answer: Any, question: t.ElicitRequestParams) -> t.ElicitResult:
     """Return the answer to a form; missing fields get the form's defaults (2025-11-25, elicitation)."""
     if isinstance(answer, t.ElicitResult):
         if answer.action != "accept":
             return msgspec.structs.replace(answer, content=UNSET)
-        given: Any = {} if answer.content is UNSET else answer.content
+        fields: Any = {} if answer.content is UNSET else answer.content
     elif isinstance(answer, str):
         if answer not in _REFUSALS:
             raise TypeError(f"An elicitation handler returns fields, 'decline' or 'cancel', not {answer!r}.")
         return t.ElicitResult(action=_REFUSALS[answer])
     else:
-        given = answer.model_dump(mode="json") if hasattr(answer, "model_dump") else msgspec.to_builtins(answer)
-    if not isinstance(given, dict):
+        fields = answer.model_dump(mode="json") if hasattr(answer, "model_dump") else msgspec.to_builtins(answer)
+    if not isinstance(fields, dict):
         raise TypeError(f"An elicitation handler returns fields, 'decline' or 'cancel', not {type(answer).__name__}.")
     assert not isinstance(question.requested_schema, UnsetType)
     defaults = {
@@ -284,13 +284,13 @@ def _filled_in(answer: Any, question: t.ElicitRequestParams) -> t.ElicitResult:
         for name, field in question.requested_schema.properties.items()
         if not isinstance(field.default, UnsetType)
     }
-    return t.ElicitResult(action="accept", content={**defaults, **cast("dict[str, Any]", given)})
+    return t.ElicitResult(action="accept", content={**defaults, **cast("dict[str, Any]", fields)})
 
 
-def _root(given: RootLike) -> t.Root:
-    if isinstance(given, t.Root):
-        return given
-    if isinstance(given, str) and given.startswith("file:"):
-        return t.Root(uri=given)
-    path = Path(given).absolute()
+def _root(value: RootLike) -> t.Root:
+    if isinstance(value, t.Root):
+        return value
+    if isinstance(value, str) and value.startswith("file:"):
+        return t.Root(uri=value)
+    path = Path(value).absolute()
     return t.Root(uri=path.as_uri(), name=path.name or UNSET)

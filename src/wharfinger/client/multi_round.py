@@ -33,9 +33,9 @@ from wharfinger.protocol.methods import Method
 __all__ = ["MultiRoundStep", "URLCompletions", "answer_questions", "urls_in"]
 
 MAX_ID_CHARACTERS = 4096
-"""Characters of the longest elicitation id that is remembered."""
+"""The maximum number of characters of an elicitation id that is remembered."""
 MAX_URLS = 16
-"""URLs that one refusal may name, and completed visits that are remembered."""
+"""The maximum number of URLs that one refusal may name, and of completed visits that are remembered."""
 
 _decode_complete = msgspec.json.Decoder(t.ElicitationCompleteNotificationParams).decode
 
@@ -53,11 +53,11 @@ class MultiRoundStep:
         return row.name in MULTI_ROUND_METHODS or self._handlers.has_any
 
     async def __call__(self, call: Call, next: Next) -> Any:
-        """Raises InvalidResponse if the server asks in too many rounds, or asks what this client does not offer."""
+        """Raises InvalidResponse if the server asks too often, or for something that this client does not offer."""
         try:
             result = await next(call)
         except RemoteError as error:
-            if error.code != URLElicitationRequired.code or not await self._visited(call, error):
+            if error.code != URLElicitationRequired.code or not await self._visit_urls(call, error):
                 raise
             result = await next(call)
         if type(result) is not t.InputRequiredResult:
@@ -72,7 +72,7 @@ class MultiRoundStep:
                 return result
         raise InvalidResponse(f"The server still asks after {self._max_rounds} rounds of answers to one {call.method}.")
 
-    async def _visited(self, call: Call, error: RemoteError) -> bool:
+    async def _visit_urls(self, call: Call, error: RemoteError) -> bool:
         """Send the user to the URLs that a refusal names. Returns whether the user agreed."""
         now, visits = asyncio.get_running_loop().time, urls_in(error)
         begun = now()
@@ -88,7 +88,7 @@ async def answer_questions(handlers: InputHandlers, questions: t.InputRequests, 
 
     Raises:
         RequestTimeout: they took too long.
-        InvalidResponse: the server asks something that this client does not offer.
+        InvalidResponse: the server asks for something that this client does not offer.
     """
     now = asyncio.get_running_loop().time
     begun = now()
@@ -120,7 +120,7 @@ class URLCompletions:
         self._completed: deque[str] = deque(maxlen=MAX_URLS)
         self._changed = asyncio.Event()
 
-    def take(self, message: Message) -> None:
+    def handle(self, message: Message) -> None:
         """Handle a `notifications/elicitation/complete`."""
         if isinstance(message.params, UnsetType):
             return

@@ -16,13 +16,13 @@ __all__ = ["OutputSchemas"]
 logger = logging.getLogger("wharfinger.client")
 
 MAX_TOOLS = 10_000
-"""Tools whose schemas are remembered."""
+"""The maximum number of tools whose schemas are remembered."""
 MAX_BYTES = 4 * 1024 * 1024
 """The maximum size in bytes of structured content that is checked."""
 MAX_STEPS = 3_000_000
-"""Applications of a schema to a value that one check may need in the worst case: about 0.2 s."""
+"""The maximum number of applications of a schema to a value in one check in the worst case: about 0.2 s."""
 MAX_PATTERN_BYTES = 1024 * 1024
-"""Bytes of text times number of patterns that one check may need."""
+"""The maximum product of the bytes of text and the number of patterns in one check."""
 BYTES_PER_STEP = 16
 """Bytes of a schema, such as those of a large `enum`, that cost as much as one more application."""
 
@@ -56,7 +56,7 @@ class OutputSchemas:
         if value is UNSET:
             raise InvalidResponse(f"The tool {name!r} has an output schema, but returned no structured content.")
         if isinstance(schema, dict):
-            schema = self.by_tool[name] = _compiled(name, schema)
+            schema = self.by_tool[name] = _compile(name, schema)
             if schema is None:
                 return
         if not _is_small(schema, value) or schema.fits(value):
@@ -65,7 +65,7 @@ class OutputSchemas:
         raise InvalidResponse(f"The result of the tool {name!r} does not match its output schema: {faults}")
 
 
-def _compiled(name: str, schema: Any) -> Any:
+def _compile(name: str, schema: Any) -> Any:
     """Return a checker; None if the extra `schema` is not installed or the schema cannot be used."""
     from wharfinger.protocol.json_schema import CompiledSchema, InvalidSchema  # on use: few clients need it
 
@@ -82,8 +82,12 @@ def _is_small(schema: Any, value: Any) -> bool:
     """Return whether checking a value is quick even in the worst case."""
     data = msgspec.json.encode(value)
     values = 1 + data.count(b",") + data.count(b"[") + data.count(b"{")
-    each = schema.weight + len(msgspec.json.encode(schema.schema)) // BYTES_PER_STEP
-    if len(data) <= MAX_BYTES and values * each <= MAX_STEPS and len(data) * schema.patterns <= MAX_PATTERN_BYTES:
+    steps_per_value = schema.weight + len(msgspec.json.encode(schema.schema)) // BYTES_PER_STEP
+    if (
+        len(data) <= MAX_BYTES
+        and values * steps_per_value <= MAX_STEPS
+        and len(data) * schema.patterns <= MAX_PATTERN_BYTES
+    ):
         return True
     logger.debug("a result is too large to be checked in time")
     return False

@@ -53,7 +53,9 @@ _WITH_UNKNOWN_CONTENT: dict[str, Callable[[Raw], Any]] = {
 
 
 def decode_result(row: Method, raw: Raw, *, stateless: bool = False, tasks: bool = False) -> Any:
-    """Decode a result: the method's own or, if the revision is `stateless`, an InputRequiredResult or a TaskStarted.
+    """Decode a result: the method's own or, if the revision is `stateless`, an InputRequiredResult.
+
+    If the client supports tasks (`tasks`), a stateless result may also be a TaskStarted.
 
     Raises:
         InvalidResponse: the result is invalid, or its `resultType` is unknown.
@@ -90,7 +92,7 @@ def decode_result(row: Method, raw: Raw, *, stateless: bool = False, tasks: bool
 class Listing(Generic[T]):
     """A list that comes in pages: `await` it for all items, or iterate over them with `async for`.
 
-    Nothing is requested before that. An iteration requests a page only after all items of the page before.
+    Nothing is requested before that. An iteration requests a page only after all items of the previous page.
     """
 
     __slots__ = ("_max_pages", "_page")
@@ -146,7 +148,7 @@ class Listing(Generic[T]):
 
 
 SUMMARY = "wharfinger/summary"
-"""Marks, in `_meta`, a content that only describes the other contents."""
+"""Marks, in `_meta`, contents that only describe the other ones."""
 
 
 class ReadResult(msgspec.Struct, eq=False):
@@ -162,7 +164,7 @@ class ReadResult(msgspec.Struct, eq=False):
 
     @property
     def contents(self) -> list[t.ResourceContents]:
-        """Every content, as the server sent it."""
+        """All contents, as the server sent them."""
         return self.result.contents
 
     @property
@@ -218,7 +220,7 @@ class ReadResult(msgspec.Struct, eq=False):
             if hasattr(type, "model_validate"):
                 return type.model_validate(msgspec.json.decode(data))
             return msgspec.json.decode(data, type=type)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise ValueError(f"{self.uri} is not the JSON that was asked for: {error}") from None
 
     def _only(self) -> t.ResourceContents:
@@ -230,9 +232,9 @@ class ReadResult(msgspec.Struct, eq=False):
 
 
 def _is_summary(content: t.ResourceContents) -> bool:
-    """Return whether a content only describes the others, such as which part comes next.
+    """Return whether contents only describe the others, such as which part comes next.
 
-    Wharfinger's servers mark it.
+    Wharfinger's servers mark them.
     """
     return content.meta is not UNSET and bool(content.meta.get(SUMMARY))
 
@@ -275,22 +277,22 @@ def text_of(result: t.CallToolResult) -> str:
     return "\n".join(block.text for block in content if isinstance(block, t.TextContent))
 
 
-def data_of(result: t.CallToolResult, wanted: Any) -> Any:
-    """Return the data of a tool's result as the type `wanted`; UNSET accepts any.
+def data_of(result: t.CallToolResult, kind: Any) -> Any:
+    """Return the data of a tool's result as the type `kind`; UNSET accepts any.
 
     Raises:
         InvalidResponse: it is not of that type.
     """
     structured = _plain(result)
-    if wanted is UNSET:
+    if kind is UNSET:
         return text_of(result) if structured is UNSET else structured
     try:
         if structured is not UNSET:
-            return _unwrapped(structured, wanted)
+            return _unwrap(structured, kind)
         text = text_of(result)
-        return text if wanted is str else convert(msgspec.json.decode(text), wanted)
-    except (msgspec.MsgspecError, ValueError) as error:
-        name = getattr(wanted, "__name__", str(wanted))
+        return text if kind is str else convert(msgspec.json.decode(text), kind)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        name = getattr(kind, "__name__", str(kind))
         raise InvalidResponse(f"The tool's result is not of type {name}: {error}") from None
 
 
@@ -314,26 +316,26 @@ def _plain(result: t.CallToolResult) -> Any:
         return value
     try:
         return value if msgspec.json.decode(text) == value else members
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return members
 
 
-def _unwrapped(structured: Any, wanted: Any) -> Any:
+def _unwrap(structured: Any, kind: Any) -> Any:
     """Return the value as it is, or its `result`: older revisions allow only objects, so servers wrap other values."""
     try:
-        return convert(structured, wanted)
+        return convert(structured, kind)
     except (msgspec.MsgspecError, ValueError):
         if not isinstance(structured, dict) or structured.keys() != {"result"}:
             raise
-        return convert(structured["result"], wanted)
+        return convert(structured["result"], kind)
 
 
-def convert(value: Any, wanted: Any) -> Any:
-    """Convert JSON values to `wanted`: a struct, dataclass, TypedDict, plain type, or a pydantic model.
+def convert(value: Any, kind: Any) -> Any:
+    """Convert JSON values to `kind`: a struct, dataclass, TypedDict, plain type, or a pydantic model.
 
     Raises:
         ValueError: they are not of that type.
     """
-    if hasattr(wanted, "model_validate"):
-        return wanted.model_validate(value)
-    return msgspec.convert(value, wanted)
+    if hasattr(kind, "model_validate"):
+        return kind.model_validate(value)
+    return msgspec.convert(value, kind)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -13,12 +13,13 @@ from msgspec import UNSET, UnsetType
 from wharfinger import types as t
 from wharfinger.client.cache import Cache, CacheStep
 from wharfinger.client.callbacks import CallbackQueue
-from wharfinger.client.calls import Middleware, Next, ProgressStep, Step, compose
-from wharfinger.client.connect import CheckedTarget, Connection, Negotiated, Settings
+from wharfinger.client.calls import Middleware, Next, ProgressStep, Step, check_middleware, compose
+from wharfinger.client.connect import CheckedTarget, Connection, Negotiated
 from wharfinger.client.connection import NOT_OPEN, ConnectionManager
 from wharfinger.client.input_handlers import InputHandlers
 from wharfinger.client.multi_round import MultiRoundStep, URLCompletions
-from wharfinger.client.retry import RetryStep
+from wharfinger.client.retry_step import RetryStep
+from wharfinger.client.settings import Settings
 from wharfinger.client.subscriptions import Watches
 from wharfinger.client.task_polling import CALL_AS_TASK, TaskStep
 from wharfinger.client.tools import KnownTools
@@ -26,6 +27,7 @@ from wharfinger.errors import ConnectionLost, WharfingerError
 from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.methods import METHODS, Method
 from wharfinger.transports.background import BackgroundTasks
+from wharfinger.types.task_extension import TASKS
 
 if TYPE_CHECKING:
     from wharfinger.client.web_resources import WebResourceStep
@@ -44,46 +46,55 @@ _decode_log = msgspec.json.Decoder(t.LoggingMessageNotificationParams).decode
 class ClientSession:
     """The parts of one `Client`, composed once. It is also the `ConnectionObserver` of its connections."""
 
-    def __init__(
-        self,
-        target: CheckedTarget,
-        settings: Settings,
-        *,
-        handlers: InputHandlers,
-        middleware: Sequence[Middleware],
-        cache: Cache | None,
-        timeout: float,
-        tasks: bool,
-        validate: bool,
-        log: Callable[[t.LoggingMessageNotificationParams], Any] | None,
-        web: WebResourceStep | None,
-    ) -> None:
-        self._web = web
+    def __init__(self, target: CheckedTarget, settings: Settings) -> None:
+        """Raises TypeError if a handler or middleware is not a function."""
+        handlers = InputHandlers(
+            elicitation=settings.elicitation,
+            consent=settings.consent,
+            sampling=settings.sampling,
+            sampling_tools=settings.sampling_tools,
+            roots=settings.roots,
+        )
+        capabilities = handlers.capabilities
+        if settings.tasks:
+            capabilities.extensions = {TASKS: {}}
+        for middleware in settings.middleware:
+            check_middleware(middleware)
+        self._middleware = settings.middleware
+        self._web: WebResourceStep | None = None
+        if settings.fetch_web_resources:
+            from wharfinger.client.web_resources import WebResourceStep  # imported on use: a web client, 5 ms
+
+            self._web = WebResourceStep()
+        auth = settings.auth
         self._cache: CacheStep | None = None
-        if cache is not None:
-            headers, capabilities = settings.headers, settings.capabilities
-            self._cache = CacheStep(cache, target, headers, capabilities, lambda: self.watches.track_list_changes())
-            if settings.auth is not None:
-                settings = msgspec.structs.replace(settings, auth=self._cache.observe(settings.auth))
+        cache = Cache() if settings.cache is True else settings.cache
+        if isinstance(cache, Cache):
+            self._cache = CacheStep(
+                cache, target, settings.headers, capabilities, lambda: self.watches.track_list_changes()
+            )
+            auth = None if auth is None else self._cache.observe(auth)
+        settings = msgspec.structs.replace(settings, capabilities=capabilities, auth=auth)
         self.connections = ConnectionManager(target, settings, self, handlers.answer if handlers.has_any else None)
         changed = self._cache.changed if self._cache is not None else _nothing
-        self.watches = Watches(self.connections, timeout, changed)
-        self._log = None if log is None else CallbackQueue(log)
-        self._log_level: t.LoggingLevel | UnsetType = settings.log_level
+        self.watches = Watches(self.connections, settings.timeout, changed)
+        self._log = None if settings.log is None else CallbackQueue(settings.log)
+        self._log_level: t.LoggingLevel | UnsetType = settings.requested_log_level
         self.connection_observers: list[Callable[[WharfingerError | None], object]] = []
-        """Called with None when a connection was made, and with the reason when it is lost."""
+        """Called with None when a connection is made, and with the reason when it is lost."""
         self._background = BackgroundTasks()
         self._url_completions = URLCompletions()
-        self._tasks = TaskStep(handlers, tasks)
-        self._middleware = middleware
+        self._tasks = TaskStep(handlers, settings.tasks)
         retry = RetryStep(self.connections)
-        self.tools = KnownTools(retry, tasks=tasks, validate=validate)
+        self.tools = KnownTools(retry, tasks=settings.tasks, validate=settings.validate)
         self._steps: list[Step] = [
-            *([] if web is None else [web]),
+            *([] if self._web is None else [self._web]),
             self._tasks,
             MultiRoundStep(handlers, settings.limits.rounds, self._url_completions),
             *([] if self._cache is None else [self._cache]),
-            ProgressStep(handlers, lambda: self.agreed.rules.asks_by_result, self._take, lambda: self.connections.name),
+            ProgressStep(
+                handlers, lambda: self.agreed.rules.asks_by_result, self._handle, lambda: self.connections.name
+            ),
             retry,
         ]
         self.chains: Mapping[Method, Next] = {
@@ -161,7 +172,10 @@ class ClientSession:
 
     def _report_connection(self, error: WharfingerError | None) -> None:
         for observer in self.connection_observers:
-            observer(error)
+            try:
+                observer(error)
+            except Exception:
+                logger.exception("A function that observes the connection failed")
 
     def connection_lost(self, link: Connection, error: WharfingerError) -> None:
         """Report the loss to the watches."""
@@ -175,12 +189,12 @@ class ClientSession:
     def notification_received(self, message: Message) -> None:
         """Handle a notification that belongs to no request."""
         self.watches.notification_received(message)
-        self._take(message)
+        self._handle(message)
 
-    def _take(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
         """Handle a notification that belongs to no request, or that its request does not handle."""
         if message.method == "notifications/elicitation/complete":
-            self._url_completions.take(message)
+            self._url_completions.handle(message)
         self._tasks.notification_received(message)
         if message.method != "notifications/message" or self._log is None or isinstance(message.params, UnsetType):
             return

@@ -72,11 +72,11 @@ def check_file(skill: Skill, entry: SkillResource | None, read: ReadResult) -> R
 def _check_frontmatter(skill: Skill, data: bytes) -> None:
     need_yaml("Loading a skill")
     try:
-        found = read_frontmatter(data)
+        actual = read_frontmatter(data)
     except BadFrontmatter as error:
         raise NotVerified(f"{skill.uri} cannot be compared with its entry: {error}.") from None
-    stated, missing = skill.frontmatter, object()
-    differing = [key for key in {**stated, **found} if not _equal(stated.get(key, missing), found.get(key, missing))]
+    listed, missing = skill.frontmatter, object()
+    differing = [key for key in {**listed, **actual} if not _equal(listed.get(key, missing), actual.get(key, missing))]
     if differing:
         raise NotVerified(f"{skill.uri} differs from its entry in: {', '.join(sorted(differing))[:200]}.")
 

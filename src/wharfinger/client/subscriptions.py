@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 from typing import Any, Literal
 
@@ -23,7 +25,7 @@ from msgspec import UNSET
 from wharfinger import types as t
 from wharfinger.client.connect import Connection
 from wharfinger.client.connection import ConnectionManager
-from wharfinger.client.retry import is_transient, wait_named_by
+from wharfinger.client.retry import is_transient, requested_wait
 from wharfinger.errors import (
     ConnectionLost,
     InvalidResponse,
@@ -42,11 +44,11 @@ __all__ = ["Change", "Watch", "Watches"]
 logger = logging.getLogger("wharfinger.client.subscriptions")
 
 MAX_PENDING_CHANGES = 1024
-"""Different pending changes; beyond it they become one change of everything that is watched."""
+"""The maximum number of different pending changes; beyond it, they become one change of everything that is watched."""
 MAX_URI_CHARACTERS = 16 * 1024
-"""Characters of a URI that a change names; a longer one is a change of everything, too."""
+"""The maximum number of characters of a URI in a change; a longer one becomes a change of everything, too."""
 MAX_SILENCES = 2
-"""Pings in a row that a silent server may leave unanswered before its watches begin again."""
+"""After this many unanswered pings in a row, the watches of a server begin again."""
 
 Kind = Literal["resource", "resources", "tools", "prompts"]
 
@@ -94,7 +96,7 @@ class _Subscription:
         """Called with the reason when a gap begins."""
         self.in_gap = False
         self.pending: dict[tuple[Kind, str], bool] = {}
-        """The pending changes; True if notifications were missed, so that it may not have changed."""
+        """The pending changes; True if notifications were missed, so that the resource or list may be unchanged."""
         self.end: WharfingerError | Literal[False] | None = False
         """False while it runs; None after it was closed; otherwise the error that ended it."""
         self.runner: asyncio.Task[None] | None = None
@@ -170,8 +172,8 @@ class Watch:
     acknowledged it. Every change after that is reported. Several changes of a resource may be reported as one.
 
     It continues after the connection or session is lost, and after the server ends its side. Changes in such a gap are
-    lost, so everything that is watched is then reported with `missed`. Set `interrupted` to a function to be called
-    with the reason when a gap begins.
+    lost, so everything that is watched is then reported with `missed`. Set `interrupted`, before it begins, to a
+    function to be called with the reason when a gap begins.
     """
 
     interrupted: Callable[[WharfingerError], object] | None = None
@@ -320,28 +322,27 @@ class Watches:
 
     async def _run(self, subscription: _Subscription) -> None:
         """Watch over one connection after the other, until an error ends the watch or it is closed."""
-        connections, settings = self._connections, self._connections.settings
-        retry, clock = settings.retry, settings.clock
-        backoff = Backoff(retry.initial_delay, retry.max_delay, settings.random, reset_after=retry.reset_after)
+        connections, retry = self._connections, self._connections.settings.retry
+        backoff = Backoff(retry.initial_delay, retry.max_delay, random.random, reset_after=retry.reset_after)
         end: WharfingerError | None = None  # as after a close
         try:
             while True:
                 link = await connections.get(retry.watch_attempts if subscription.begun.done() else None)
-                begun = clock()
+                begun = time.monotonic()
                 try:
                     follow = self._listen if link.rules.era == "stateless" else self._subscribe
                     error = await follow(subscription, link)
                 except WharfingerError as failure:
                     error = failure
-                backoff.succeeded(clock() - begun)
+                backoff.succeeded(time.monotonic() - begun)
                 if not subscription.begun.done() or backoff.failures >= retry.watch_attempts or not _may_recover(error):
                     end = error
                     break
                 logger.debug("a watch begins again: %s", error)
                 subscription.interrupt(error)
-                delay = max(backoff.failed(), min(wait_named_by(error) or 0.0, retry.max_delay))
+                delay = max(backoff.failed(), min(requested_wait(error) or 0.0, retry.max_delay))
                 if connections.link is link:  # otherwise `get` waits for the next connection
-                    await settings.sleep(delay)
+                    await asyncio.sleep(delay)
         except WharfingerError as error:
             end = error
         except Exception:
@@ -358,17 +359,17 @@ class Watches:
 
     async def _listen(self, subscription: _Subscription, link: Connection) -> WharfingerError:
         """Watch over one connection by `subscriptions/listen`. Returns the error that ended it."""
-        wanted = t.SubscriptionFilter(resource_subscriptions=list(subscription.uris) or UNSET)
+        requested = t.SubscriptionFilter(resource_subscriptions=list(subscription.uris) or UNSET)
         if subscription.lists:
-            wanted.resources_list_changed = wanted.tools_list_changed = wanted.prompts_list_changed = True
+            requested.resources_list_changed = requested.tools_list_changed = requested.prompts_list_changed = True
         loop = asyncio.get_running_loop()
         granted: asyncio.Future[t.SubscriptionFilter] = loop.create_future()
         agreed = self._connections.agreed
         assert agreed is not None
-        params = t.SubscriptionsListenRequestParams(notifications=wanted, meta=agreed.meta)
+        params = t.SubscriptionsListenRequestParams(notifications=requested, meta=agreed.meta)
         ended = f"{link.name} has ended the watch."
 
-        def take(message: Message) -> None:
+        def handle(message: Message) -> None:
             if message.method == _CANCELLED:
                 listening.cancel()
             elif message.method != _ACKNOWLEDGED:
@@ -380,7 +381,7 @@ class Watches:
                     granted.set_exception(InvalidResponse(f"{link.name} sent a malformed acknowledgement."))
 
         listening = subscription.listening = loop.create_task(
-            link.request("subscriptions/listen", params, timeout=None, on_notification=take)
+            link.request("subscriptions/listen", params, timeout=None, on_notification=handle)
         )
         try:
             await asyncio.wait((granted, listening), timeout=self._timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -400,7 +401,8 @@ class Watches:
         answer = listening.result()
         if answer.error is not UNSET:
             error = to_remote_error(answer)
-            # It was acknowledged, so its end is temporary, for example that of its token; otherwise the next one fails.
+            # After an acknowledgement, the end counts as temporary, for example because the token expired. If it is
+            # not, the next attempt fails.
             return error if granted.cancelled() else ConnectionLost(f"{ended[:-1]}: {error}")
         if granted.cancelled():
             return InvalidResponse("The server ended a watch before it had acknowledged it.")
@@ -417,7 +419,7 @@ class Watches:
         if self._connections.link is not link:
             raise ConnectionLost(f"The connection to {link.name} is gone.")
         await link.open_session_stream(self._timeout)
-        done: list[str] = []
+        subscribed: list[str] = []
         try:
             for uri in subscription.uris:
                 async with self._order:
@@ -429,9 +431,9 @@ class Watches:
                         if answer.error is not UNSET:
                             raise to_remote_error(answer)
                     self._counts[uri] = self._counts.get(uri, 0) + 1
-                    done.append(uri)
+                    subscribed.append(uri)
         except BaseException:
-            for uri in done:
+            for uri in subscribed:
                 self._background.start(self._unsubscribe(link, uri))
             raise
         subscription.link = link
@@ -444,9 +446,9 @@ class Watches:
         async with self._order:
             if link is not self._link:
                 return
-            left = self._counts.pop(uri, 1) - 1
-            if left:
-                self._counts[uri] = left
+            remaining = self._counts.pop(uri, 1) - 1
+            if remaining:
+                self._counts[uri] = remaining
             elif link is self._connections.link:
                 try:
                     params = t.UnsubscribeRequestParams(uri=uri)
@@ -463,9 +465,9 @@ class Watches:
 
     async def _ping_regularly(self, interval: float) -> None:
         """Ping the server regularly, since a broken connection may go unnoticed while nothing is sent."""
-        settings, silences = self._connections.settings, 0
+        silences = 0
         while self._subscriptions:
-            await settings.sleep(interval * (0.75 + settings.random() / 2))
+            await asyncio.sleep(interval * (0.75 + random.random() / 2))  # noqa: S311
             link = self._connections.link
             if link is None:
                 continue
@@ -488,7 +490,10 @@ class Watches:
     # Notifications.
 
     def track_list_changes(self) -> Callable[[], bool] | None:
-        """Return a function that returns whether all list changes since now were reported (handshake era), or None."""
+        """Return a function that returns whether all list changes after this call were reported (handshake era).
+
+        Returns None if no watch reports them.
+        """
         link = self._connections.link
         for subscription in self._subscriptions:
             if subscription.lists and subscription.link is not None and subscription.link is link:
@@ -527,7 +532,7 @@ class Watches:
 
 
 def _may_recover(error: WharfingerError) -> bool:
-    return is_transient(error) or isinstance(error, RequestTimeout) or wait_named_by(error) is not None
+    return is_transient(error) or isinstance(error, RequestTimeout) or requested_wait(error) is not None
 
 
 def _covers(watched: str, uri: str) -> bool:

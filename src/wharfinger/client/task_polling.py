@@ -49,19 +49,19 @@ _STARTED = Method("tools/call", "client", t.CallToolRequestParams, tasks.CreateT
 GET = Method("tasks/get", "client", tasks.GetTaskRequestParams, tasks.GetTaskResult, **_ONLY_2025_11_25)
 RESULT = Method("tasks/result", "client", tasks.GetTaskPayloadRequestParams, Raw, **_ONLY_2025_11_25)
 CANCEL = Method("tasks/cancel", "client", tasks.CancelTaskRequestParams, tasks.CancelTaskResult, **_ONLY_2025_11_25)
-"""Not in the table of methods: the extension of 2026-07-28 has other params under the same names."""
+"""These are not in the table of methods: the extension of 2026-07-28 has other params under the same names."""
 _GET, _UPDATE, _CANCEL = METHODS["tasks/get"], METHODS["tasks/update"], METHODS["tasks/cancel"]
 
-POLL_INTERVAL, MIN_POLL_INTERVAL, MAX_POLL_INTERVAL = 1.0, 0.05, 60.0
-"""Seconds between polls: the default, and the bounds on the interval that a server asks for."""
+POLL_SECONDS, MIN_POLL_SECONDS, MAX_POLL_SECONDS = 1.0, 0.05, 60.0
+"""The default interval of polls, and the bounds on the interval that a server asks for."""
 CANCEL_SECONDS = 5.0
 """Timeout of `tasks/cancel` in seconds."""
 MAX_TOOLS = 10_000
-"""Tools to remember as called with tasks. Other calls are sent as tasks after the server has refused them."""
+"""The maximum number of tools that are remembered. Calls of other tools become tasks after the server refused them."""
 MAX_QUESTIONS = 1000
-"""Questions that one task may ask."""
+"""The maximum number of questions that one task may ask."""
 CANCELLED_CODE = -32603
-"""The code of the error for a task that the server cancelled; the protocol defines none."""
+"""The code of the error for a task that the server cancelled, or that failed without an error; none is defined."""
 
 _decode_progress = msgspec.json.Decoder(t.ProgressNotificationParams).decode
 _decode_status = msgspec.json.Decoder(tasks.TaskStatusNotificationParams).decode
@@ -70,12 +70,12 @@ _decode_status = msgspec.json.Decoder(tasks.TaskStatusNotificationParams).decode
 class TaskTools:
     """The tools of a server that are called as tasks (2025-11-25)."""
 
-    __slots__ = ("_optional", "wanted")
+    __slots__ = ("_optional", "as_tasks")
 
     def __init__(self, optional: bool) -> None:
         """With `optional`, tools that allow tasks are called as tasks too, not only tools that require them."""
         self._optional = optional
-        self.wanted: dict[str, bool] = {}
+        self.as_tasks: dict[str, bool] = {}
         """Tools to call as tasks, by name; True if the tool requires a task."""
 
     def learn(self, tools: Iterable[t.Tool]) -> None:
@@ -83,10 +83,10 @@ class TaskTools:
         for tool in tools:
             support = UNSET if isinstance(tool.execution, UnsetType) else tool.execution.task_support
             if support == "required" or (self._optional and support == "optional"):
-                if len(self.wanted) < MAX_TOOLS or tool.name in self.wanted:
-                    self.wanted[tool.name] = support == "required"
+                if len(self.as_tasks) < MAX_TOOLS or tool.name in self.as_tasks:
+                    self.as_tasks[tool.name] = support == "required"
             else:
-                self.wanted.pop(tool.name, None)
+                self.as_tasks.pop(tool.name, None)
 
     @staticmethod
     def supported(agreed: Negotiated) -> bool:
@@ -279,10 +279,10 @@ async def _cancel(next: Next, row: Method, params: Any) -> None:
 
 def _poll_delay(interval: int | UnsetType, task_call: Call) -> float:
     """Return the seconds before the next poll; the server's `interval` is in milliseconds."""
-    delay = POLL_INTERVAL if isinstance(interval, UnsetType) else interval / 1000
-    delay = min(max(delay, MIN_POLL_INTERVAL), MAX_POLL_INTERVAL)
-    left = task_call.left(asyncio.get_running_loop().time())
-    return delay if left is None else min(delay, left)
+    delay = POLL_SECONDS if isinstance(interval, UnsetType) else interval / 1000
+    delay = min(max(delay, MIN_POLL_SECONDS), MAX_POLL_SECONDS)
+    remaining = task_call.left(asyncio.get_running_loop().time())
+    return delay if remaining is None else min(delay, remaining)
 
 
 def _as_task(params: t.CallToolRequestParams, token: str | UnsetType, seconds: float) -> t.CallToolRequestParams:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wharfinger import types as t
 from wharfinger.client.results import ReadResult
@@ -16,11 +16,10 @@ __all__ = ["Template"]
 
 REQUIRED_OPERATORS = ("", "+")
 """Operators of expressions that need a value: without one the URI would have a gap."""
-SHOWN_NAMES = 10
-SHOWN_CHARACTERS = 100
-"""Names of templates that an error shows, and characters of each."""
+SHOWN_NAMES, SHOWN_CHARACTERS = 10, 100
+"""An error shows this many names of templates, and this many characters of each."""
 MAX_TEMPLATE_CHARACTERS = 64 * 1024
-"""Characters of a template that a server may list: reading one takes 20 to 50 µs for each of its variables."""
+"""The maximum length of a template that a server may list: parsing one takes 20 to 50 µs for each variable."""
 
 
 class Template:
@@ -43,7 +42,7 @@ class Template:
     def __repr__(self) -> str:
         return f"<Template {self._name if self._parsed is None else self._parsed.text!r}>"
 
-    async def uri(self, **values: Any) -> str:
+    async def uri(self, **values: object) -> str:
         """Return the URI for these values: text, numbers, lists or maps; None means no value.
 
         Raises:
@@ -66,24 +65,24 @@ class Template:
             raise TypeError(f"{template.text} needs a value for {', '.join(missing)} (None to leave it out).")
         return template.expand(values)
 
-    async def read(self, **values: Any) -> ReadResult:
+    async def read(self, **values: object) -> ReadResult:
         """Read the resource with these values; raises what `uri` and `Client.read_resource` raise."""
         return await self._client.read_resource(await self.uri(**values), timeout=self._timeout)
 
     async def complete(self, variable: str, value: str = "", /, **others: str) -> t.Completion:
-        """Complete the value of a variable that begins with `value`; `others` are known values of other variables."""
+        """Complete the beginning of a variable's value; `others` are known values of other variables."""
         template = await self._template()
         ref = t.ResourceTemplateReference(uri=template.text)
         return await self._client.complete(ref, variable, value, others or None, timeout=self._timeout)
 
     async def _template(self) -> UriTemplate:
         if self._parsed is None:
-            found = (await self._look_up()).uri_template
-            if len(found) > MAX_TEMPLATE_CHARACTERS:
+            text = (await self._look_up()).uri_template
+            if len(text) > MAX_TEMPLATE_CHARACTERS:
                 raise InvalidResponse(
-                    f"The template {self._name!r} has {len(found)} characters; {MAX_TEMPLATE_CHARACTERS} are allowed."
+                    f"The template {self._name!r} has {len(text)} characters; {MAX_TEMPLATE_CHARACTERS} are allowed."
                 )
-            self._parsed = UriTemplate(found)
+            self._parsed = UriTemplate(text)
         return self._parsed
 
     async def _look_up(self) -> t.ResourceTemplate:

@@ -9,7 +9,7 @@ from wharfinger import types as t
 from wharfinger.client.connect import Connection, Negotiated
 from wharfinger.client.output_schemas import OutputSchemas
 from wharfinger.client.results import text_of
-from wharfinger.client.retry import RetryStep
+from wharfinger.client.retry_step import RetryStep
 from wharfinger.client.task_polling import TaskTools
 from wharfinger.errors import HeaderMismatch, RemoteError, RemoteMethodNotFound
 from wharfinger.protocol.http.headers import InvalidHeaderAnnotation, find_header_params
@@ -19,7 +19,7 @@ __all__ = ["KnownTools"]
 logger = logging.getLogger("wharfinger.client")
 
 MAX_HEADER_TOOLS = 10_000
-"""Tools whose header params are remembered; the server refuses calls of others that need headers."""
+"""The maximum number of tools with remembered header params; the server refuses calls of others that need headers."""
 
 ListAgain = Callable[[], Awaitable[object]]
 """Lists the tools again, which calls `learn`."""
@@ -31,7 +31,7 @@ class KnownTools:
     def __init__(self, retry: RetryStep, *, tasks: bool, validate: bool) -> None:
         self._retry = retry
         self._tasks = TaskTools(optional=tasks)
-        self.as_tasks = self._tasks.wanted
+        self.as_tasks = self._tasks.as_tasks
         """Tools that are called as tasks (2025-11-25)."""
         self.schemas = OutputSchemas() if validate else None
         self._link: Connection | None = None
@@ -73,7 +73,7 @@ class KnownTools:
         """Return whether a call failed because its tool must be called in another way; list the tools again to see.
 
         In this case the tool did nothing. Its arguments must be repeated in headers (2026-07-28, x-mcp-header), or it
-        must be called as a task, or must not (2025-11-25, tasks: -32601). Some servers report that in a result: its
+        must be called as a task, or must not be (2025-11-25, tasks: -32601). Some servers report that in a result: its
         text shows whether listing the tools again may help.
         """
         if isinstance(failure, RemoteError):

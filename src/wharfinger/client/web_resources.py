@@ -8,8 +8,9 @@ Only URIs that the server itself has named are fetched: in a list, in a link, or
 model could send what it knows to any host, in a URI that it makes up. No header of the server's connection is sent, no
 cookie is kept, and every address must be public, also after redirects and after names are resolved.
 
-The server is asked as usual if the web does not answer with the resource: another status than 200, another type than
-the server declares (it may publish a page as Markdown, which is HTML on the web), too much, or too slowly.
+The server is asked as usual if the web does not answer with the resource: if the status is not 200, the type is not
+the one that the server declares (it may publish a page as Markdown, which is HTML on the web), or the answer is too
+large or too slow.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ __all__ = ["WEB_URL", "WebResourceStep"]
 logger = logging.getLogger("wharfinger.client")
 
 WEB_URL = "wharfinger/web-url"
-"""In `_meta` of a content that was fetched from the web: the URL that answered, after redirects."""
+"""In `_meta` of contents that were fetched from the web: the URL that answered, after redirects."""
 MAX_NAMED_URIS = 50_000
-"""URIs that are remembered because the server named them; the oldest are forgotten."""
+"""The maximum number of remembered URIs that the server has named; the oldest are forgotten."""
 MAX_URI_CHARACTERS = 8_192
 FETCH_SECONDS = 15.0
-"""Time for the web to answer; at most half of the call's own time, so that the server can still be asked."""
+"""The maximum time for the web to answer; at most half of the call's own time, so that the server can still answer."""
 MAX_BODY_BYTES = 16 << 20
 READ, NAMING = "resources/read", frozenset(("resources/list", "tools/call", "prompts/get"))
 """The method that is answered from the web, and those whose results name resources."""
@@ -73,9 +74,9 @@ class WebResourceStep:
 
     async def __call__(self, call: Call, next: Next) -> Any:
         if call.method == READ and (declared := self._named.get(call.params.uri)) is not None:
-            found = await self._fetch(call, call.params.uri, declared)
-            if found is not None:
-                return found
+            resource = await self._fetch(call, call.params.uri, declared)
+            if resource is not None:
+                return resource
         result = await next(call)
         if call.method in NAMING:
             self._remember(result)
@@ -96,10 +97,10 @@ class WebResourceStep:
 
     async def _fetch(self, call: Call, uri: str, declared: str) -> t.ReadResourceResult | None:
         """Return the resource from the web; None if the server must be asked."""
-        left = call.left(asyncio.get_running_loop().time())
+        remaining = call.left(asyncio.get_running_loop().time())
         accept = {"Accept": f"{declared}, */*;q=0.1" if declared else "*/*"}
         try:
-            async with asyncio.timeout(None if left is None else left / 2):
+            async with asyncio.timeout(None if remaining is None else remaining / 2):
                 answer = await self._fetcher.request("GET", uri, headers=accept)
         except (ConnectionFailed, TimeoutError) as error:
             logger.info("%s is read through its server: %s", redacted(uri), error)

@@ -24,8 +24,8 @@ MAX_SERVERS = 1_000
 MAX_PATTERNS = 1_000
 MAX_SECONDS = 86_400.0
 MAX_PREFIX_CHARACTERS = 32
-MAX_NAMED = 10
-"""Entries that the error about a file without a usable one names."""
+MAX_REPORTED_ENTRIES = 10
+"""The maximum number of entries that are named in the error for a file in which none is usable."""
 UNUSABLE = ["false"]
 """The target of a server that is not started."""
 
@@ -75,7 +75,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True):
     timeout_seconds: float | None = None
     """Seconds that a call may take; None for the default of the client."""
     trusted: bool = False
-    """Whether the host believes the annotations of its tools, such as `readOnlyHint`."""
+    """Whether the host trusts the annotations of its tools, such as `readOnlyHint`."""
     file: str = ""
     """The file that configures it, or an empty string."""
     invalid: str = ""
@@ -104,30 +104,32 @@ def read_config(
     Placeholders are filled in from `environ`. `inputs` has the values of `${input:id}`, or is a function that is called
     with the id and the description of each; else they come from `WHARFINGER_INPUT_ID`. Disabled servers need no values.
 
-    An entry that cannot be used costs only itself: its `invalid` says what to change.
+    An entry that cannot be used does not affect the others; its `invalid` says what to change.
 
     Raises:
         InvalidConfiguration: the file cannot be used, or none of its entries.
     """
     file = Path(path)
     try:
-        found = servers_in(file, all_entries=True)
+        servers = servers_in(file, all_entries=True)
     except FileNotFoundError:
         raise InvalidConfiguration(f"{file}: no such file.") from None
-    if not found:
+    if not servers:
         raise InvalidConfiguration(f'{file} configures no server: it has no "mcpServers" or "servers" with an entry.')
-    if len(found) > MAX_SERVERS:
-        raise InvalidConfiguration(f"{file} configures {len(found):,} servers: {MAX_SERVERS:,} are allowed.")
+    if len(servers) > MAX_SERVERS:
+        raise InvalidConfiguration(f"{file} configures {len(servers):,} servers: {MAX_SERVERS:,} are allowed.")
     ask: Ask = inputs if callable(inputs) else no_answer
     answered: dict[str, str] = dict(inputs) if isinstance(inputs, Mapping) else {}  # pyright: ignore[reportUnknownArgumentType]
-    configs = [configured_or_invalid(server, environ, ask, answered) for server in found]
+    configs = [configured_or_invalid(server, environ, ask, answered) for server in servers]
     if all(config.invalid for config in configs):
-        raise InvalidConfiguration("\n".join(config.invalid for config in configs[:MAX_NAMED]))
+        raise InvalidConfiguration("\n".join(config.invalid for config in configs[:MAX_REPORTED_ENTRIES]))
     return configs
 
 
-def read_host_config(name: str, **options: Any) -> list[ServerConfig]:
-    """Read the servers that this user configured in a host, such as `claude-desktop`. The options are `read_config`'s.
+def read_host_config(
+    name: str, *, environ: Mapping[str, str] = os.environ, inputs: Mapping[str, str] | Ask | None = None
+) -> list[ServerConfig]:
+    """Read the servers that this user configured in a host, such as `claude-desktop`, as `read_config` does.
 
     Raises:
         InvalidConfiguration: there is no such host, or it has no configuration.
@@ -138,7 +140,7 @@ def read_host_config(name: str, **options: Any) -> list[ServerConfig]:
     file = user_file(host)
     if not file.exists():
         raise InvalidConfiguration(f"{host.title} has no configuration of servers here: {file} does not exist.")
-    return read_config(file, **options)
+    return read_config(file, environ=environ, inputs=inputs)
 
 
 def no_answer(name: str, described: Mapping[str, Any]) -> None:
@@ -183,18 +185,18 @@ def server_config(
     if placeholders is not None and server is not None and not disabled:
         entry = {**entry, **expanded(server, placeholders)}
     try:
-        reached = read_entry({key: entry[key] for key in _REACHED if entry.get(key) is not None})
+        connection = read_entry({key: entry[key] for key in _CONNECTION_KEYS if entry.get(key) is not None})
     except ValueError as error:
         if not disabled:
             raise InvalidConfiguration(f"{owner}: {error}") from None
-        reached = read_entry({"command": UNUSABLE[0]})
+        connection = read_entry({"command": UNUSABLE[0]})
     include = names(owner, entry, "includeTools", "enabled_tools")
     return ServerConfig(
         name=name,
-        target=reached.target,
-        env=reached.env,
-        headers=reached.headers,
-        cwd=reached.cwd,
+        target=connection.target,
+        env=connection.env,
+        headers=connection.headers,
+        cwd=connection.cwd,
         disabled=disabled,
         include_tools=include,
         exclude_tools=names(owner, entry, "excludeTools", "disabled_tools") or (),
@@ -203,7 +205,7 @@ def server_config(
     )
 
 
-_REACHED = ("url", "headers", "command", "args", "env", "cwd")
+_CONNECTION_KEYS = ("url", "headers", "command", "args", "env", "cwd")
 
 
 def check_keys(owner: str, entry: Mapping[str, Any]) -> None:
@@ -218,20 +220,20 @@ def check_keys(owner: str, entry: Mapping[str, Any]) -> None:
             raise InvalidConfiguration(f"{owner} has the unknown key {key[:64]!r}. Did you mean {near[0]!r}?")
 
 
-def own_keys(owner: str, given: object) -> OwnKeys:
+def own_keys(owner: str, value: object) -> OwnKeys:
     """Read the object `wharfinger` of an entry."""
-    if given is None:
+    if value is None:
         return OwnKeys()
-    if not isinstance(given, dict):
+    if not isinstance(value, dict):
         raise InvalidConfiguration(f'{owner}: "wharfinger" is not an object.')
     known = {field.encode_name: field.name for field in msgspec.structs.fields(OwnKeys)}
-    for key in cast("dict[str, object]", given):
+    for key in cast("dict[str, object]", value):
         if key not in known:
             raise InvalidConfiguration(
                 f'{owner}: "wharfinger" has the unknown key {key[:64]!r}.{suggestion(key, known)}'
             )
     try:
-        own = msgspec.convert(given, OwnKeys)
+        own = msgspec.convert(value, OwnKeys)
     except msgspec.ValidationError as error:
         raise InvalidConfiguration(f'{owner}: "wharfinger": {error}') from None
     for key, seconds in (("idleSeconds", own.idle_seconds), ("timeoutSeconds", own.timeout_seconds)):
@@ -267,10 +269,10 @@ def names(owner: str, entry: Mapping[str, Any], *keys: str) -> tuple[str, ...] |
         value: object = entry.get(key)
         if value is None:
             continue
-        listed = cast("list[object]", value) if isinstance(value, list) else [None]
-        if not all(isinstance(one, str) for one in listed):
+        items = cast("list[object]", value) if isinstance(value, list) else [None]
+        if not all(isinstance(item, str) for item in items):
             raise InvalidConfiguration(f"{owner}: {key} must be a list of names of tools.")
-        return tuple(cast("list[str]", listed))
+        return tuple(cast("list[str]", items))
     return None
 
 

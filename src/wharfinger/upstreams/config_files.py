@@ -18,11 +18,11 @@ URL_KEYS = ("url", "httpUrl", "serverUrl")
 FILE_BYTES = 16 * 1024 * 1024
 """The maximum size of a file; Claude Code's has much other content."""
 ENV_FILE_BYTES = 1024 * 1024
-"""Bytes of an `envFile` that are read."""
+"""The maximum size of an `envFile`."""
 
 
 class ConfiguredServer(NamedTuple):
-    """One entry of a file, with `${…}` placeholders; `inputs` describes those of VS Code by their id."""
+    """One entry of a file, with `${…}` placeholders; `inputs` describes VS Code's inputs by their id."""
 
     name: str
     file: Path
@@ -71,8 +71,8 @@ def servers_in(file: Path, *, all_entries: bool = False) -> list[ConfiguredServe
         InvalidConfiguration: the file cannot be read, or is not JSON (or TOML, for a file named `.toml`).
     """
     try:
-        with file.open("rb") as opened:
-            data = opened.read(FILE_BYTES + 1)
+        with file.open("rb") as stream:
+            data = stream.read(FILE_BYTES + 1)
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -81,15 +81,15 @@ def servers_in(file: Path, *, all_entries: bool = False) -> list[ConfiguredServe
         raise InvalidConfiguration(f"{file} is larger than {FILE_BYTES // 1024 // 1024} MiB")
     config = parse(file, data)
     inputs = inputs_of(config)
-    found: dict[str, ConfiguredServer] = {}
+    servers: dict[str, ConfiguredServer] = {}
     for path in (*SERVER_TABLES, ("projects", str(Path.cwd()), "mcpServers")):
         for name, entry in table_at(config, path).items():
             server = ConfiguredServer(
                 name, file, cast("dict[str, Any]", entry if isinstance(entry, dict) else {}), inputs
             )
             if all_entries or server.entry.get("command") or server.address:
-                found[name] = server
-    return list(found.values())
+                servers[name] = server
+    return list(servers.values())
 
 
 def parse(file: Path, data: bytes) -> Any:
@@ -120,27 +120,27 @@ def table_at(table: Any, path: tuple[str, ...]) -> dict[str, Any]:
 
 def inputs_of(config: Any) -> dict[str, Mapping[str, Any]]:
     """Return the descriptions of VS Code's `inputs`, the values to ask a person for, by their id."""
-    listed: object = table_at(config, ()).get("inputs") or table_at(config, ("mcp",)).get("inputs")
-    found: dict[str, Mapping[str, Any]] = {}
-    for one in cast("list[object]", listed) if isinstance(listed, list) else []:
-        if isinstance(one, dict) and isinstance(cast("dict[str, Any]", one).get("id"), str):
-            found[cast("dict[str, str]", one)["id"]] = cast("dict[str, Any]", one)
-    return found
+    inputs: object = table_at(config, ()).get("inputs") or table_at(config, ("mcp",)).get("inputs")
+    descriptions: dict[str, Mapping[str, Any]] = {}
+    for item in cast("list[object]", inputs) if isinstance(inputs, list) else []:
+        if isinstance(item, dict) and isinstance(cast("dict[str, Any]", item).get("id"), str):
+            descriptions[cast("dict[str, str]", item)["id"]] = cast("dict[str, Any]", item)
+    return descriptions
 
 
 def all_servers(file: Path | None) -> tuple[list[ConfiguredServer], list[str]]:
     """Return the servers of one file, or of all usual ones, and an error for each file that cannot be read."""
-    found: list[ConfiguredServer] = []
+    servers: list[ConfiguredServer] = []
     errors: list[str] = []
     for path in [file] if file else config_files():
         try:
-            found += servers_in(path)
+            servers += servers_in(path)
         except FileNotFoundError:
             if file:
                 raise
         except InvalidConfiguration as error:
             errors.append(str(error))
-    return found, errors
+    return servers, errors
 
 
 def expanded(server: ConfiguredServer, placeholders: Placeholders) -> dict[str, Any]:
@@ -172,26 +172,26 @@ def expanded(server: ConfiguredServer, placeholders: Placeholders) -> dict[str, 
 
 def headers(placeholders: Placeholders, entry: Mapping[str, Any]) -> dict[str, str]:
     """Return the headers for a URL. A file of Codex may name variables instead of values."""
-    found = {**texts(placeholders, entry, "http_headers"), **texts(placeholders, entry, "headers")}
+    fields = {**texts(placeholders, entry, "http_headers"), **texts(placeholders, entry, "headers")}
     for name, variable in texts(placeholders, entry, "env_http_headers").items():
-        found[name] = placeholders.variable(variable, f"env_http_headers {name}")
+        fields[name] = placeholders.variable(variable, f"env_http_headers {name}")
     token = entry.get("bearer_token_env_var")
     if isinstance(token, str):
-        found["Authorization"] = "Bearer " + placeholders.variable(token, "bearer_token_env_var")
-    return found
+        fields["Authorization"] = "Bearer " + placeholders.variable(token, "bearer_token_env_var")
+    return fields
 
 
 def texts(placeholders: Placeholders, entry: Mapping[str, Any], key: str) -> dict[str, str]:
-    """Return a table of texts. Numbers and booleans become texts as they are written; null is skipped."""
+    """Return a table of strings. Numbers and booleans are converted as they are written; null is skipped."""
     table: object = entry.get(key) or {}
     if not isinstance(table, dict):
         raise InvalidConfiguration(f"{placeholders.owner}: {key} is not an object.")
-    found: dict[str, str] = {}
+    strings: dict[str, str] = {}
     for name, value in cast("dict[str, object]", table).items():
         if value is not None:
             text = str(value).lower() if isinstance(value, bool) else str(value)
-            found[name] = placeholders.fill(text, f"{key} {name}")
-    return found
+            strings[name] = placeholders.fill(text, f"{key} {name}")
+    return strings
 
 
 def env_file(placeholders: Placeholders, file: object) -> dict[str, str]:
@@ -200,15 +200,18 @@ def env_file(placeholders: Placeholders, file: object) -> dict[str, str]:
         return {}
     path = placeholders.folder / Path(placeholders.fill(file, "envFile")).expanduser()
     try:
-        with path.open("rb") as opened:
-            lines = opened.read(ENV_FILE_BYTES).decode("utf-8-sig").splitlines()
+        with path.open("rb") as stream:
+            data = stream.read(ENV_FILE_BYTES + 1)
+        lines = data.decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidConfiguration(f"{placeholders.owner}: cannot read its envFile {path} ({error}).") from None
-    found: dict[str, str] = {}
+    if len(data) > ENV_FILE_BYTES:
+        raise InvalidConfiguration(f"{placeholders.owner}: its envFile {path} is larger than 1 MiB.")
+    variables: dict[str, str] = {}
     for line in lines:
         name, equals, value = line.strip().removeprefix("export ").partition("=")
         if equals and not name.startswith("#"):
             value = value.strip()
             quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
-            found[name.strip()] = value[1:-1] if quoted else value
-    return found
+            variables[name.strip()] = value[1:-1] if quoted else value
+    return variables

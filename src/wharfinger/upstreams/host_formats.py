@@ -12,7 +12,7 @@ __all__ = ["HOSTS", "HostFormat", "LocalServer", "RemoteServer", "entry"]
 
 
 class LocalServer(NamedTuple):
-    """A server that the host starts: absolute command with its arguments, and environment."""
+    """A server that the host starts: its command (an absolute path) with arguments, and its environment."""
 
     command: tuple[str, ...]
     env: Mapping[str, str] = {}
@@ -45,9 +45,9 @@ class HostFormat(NamedTuple):
     reference: str
     """How a value refers to an environment variable, or an empty string if another key names it."""
     after_add: str
-    """What the user should do or know after a server was added."""
+    """A note for the user after a server was added."""
     after_remove: str
-    """What the user should do or know after a server was removed."""
+    """A note for the user after a server was removed."""
 
 
 HOSTS: dict[str, HostFormat] = {
@@ -161,5 +161,5 @@ def entry(host: HostFormat, server: LocalServer | RemoteServer) -> dict[str, Any
         headers["Authorization"] = "Bearer " + host.reference % server.token_env
     elif server.token_env:
         token = {"bearer_token_env_var": server.token_env}
-    named = {"http_headers" if host.base == "codex" else "headers": headers} if headers else {}
-    return {**kind, host.url: server.url, **token, **named}
+    header_member = {"http_headers" if host.base == "codex" else "headers": headers} if headers else {}
+    return {**kind, host.url: server.url, **token, **header_member}

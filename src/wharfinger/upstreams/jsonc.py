@@ -17,6 +17,7 @@ __all__ = ["InvalidJson", "find", "loads", "put", "remove"]
 
 COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/|\ufeff', re.DOTALL)
 TRAILING_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])')
+GAP_COMMA = re.compile(r"(//[^\n]*|/\*.*?\*/)|,", re.DOTALL)
 SPACE = re.compile(r"\s*")
 DECODER = json.JSONDecoder()
 
@@ -77,12 +78,12 @@ def put(text: str, table: str, name: str, entry: dict[str, Any]) -> str:
     if not plain.strip():
         comments = text.rstrip() + "\n" if text.strip() else ""
         return comments + json.dumps({table: {name: entry}}, indent=2, ensure_ascii=False) + "\n"
-    holder = get_member(plain, plain.index("{"), table)
-    if holder is None:
+    table_member = get_member(plain, plain.index("{"), table)
+    if table_member is None:
         return insert(text, plain.index("{"), table, {name: entry})
-    old = get_member(plain, holder.value, name)
+    old = get_member(plain, table_member.value, name)
     if old is None:
-        return insert(text, holder.value, name, entry)
+        return insert(text, table_member.value, name, entry)
     return text[: old.value] + dumps(text, entry, line_indent(text, old.start)) + text[old.end :]
 
 
@@ -90,17 +91,28 @@ def remove(text: str, table: str, name: str) -> str:
     """Return the text without `table.name`, unchanged if there is none; raises InvalidJson as `find` does."""
     find(text, table, name)
     plain = blank(text)
-    holder = get_member(plain, plain.index("{"), table) if plain.strip() else None
-    old = get_member(plain, holder.value, name) if holder else None
-    if holder is None or old is None:
+    table_member = get_member(plain, plain.index("{"), table) if plain.strip() else None
+    old = get_member(plain, table_member.value, name) if table_member else None
+    if table_member is None or old is None:
         return text
-    siblings = members(plain, holder.value)
+    siblings = members(plain, table_member.value)
     place = siblings.index(old)
-    if len(siblings) == 1:
-        return text[: holder.value + 1] + text[holder.end - 1 :]
+    first, last = (table_member.value + 1, table_member.end - 1) if len(siblings) == 1 else (old.start, old.end)
     if place + 1 < len(siblings):
-        return text[: old.start] + text[siblings[place + 1].start :]
-    return text[: siblings[place - 1].end] + text[old.end :]
+        last = siblings[place + 1].start
+    elif place:
+        first = siblings[place - 1].end
+    before, after = comments_in(text[first : old.start]), comments_in(text[old.end : last])
+    if first == old.start:
+        after = after.lstrip()
+    elif not after and text[last : last + 1] in "\r\n":
+        before = before.rstrip()
+    return text[:first] + before + after + text[last:]
+
+
+def comments_in(gap: str) -> str:
+    """Return the text between two members without its comma, or an empty string if it has no comment."""
+    return GAP_COMMA.sub(lambda match: match[1] or "", gap) if "/" in gap else ""
 
 
 def blank(text: str) -> str:
@@ -112,20 +124,20 @@ def blank(text: str) -> str:
 
 def members(plain: str, at: int) -> list[JsonMember]:
     """List the members of the object whose brace is at `at`, in a text that `loads` has accepted."""
-    found: list[JsonMember] = []
+    entries: list[JsonMember] = []
     at = skip(plain, at + 1)
     while plain[at] != "}":
         key, end = DECODER.raw_decode(plain, at)
         value = skip(plain, skip(plain, end) + 1)
         end = DECODER.raw_decode(plain, value)[1]
-        found.append(JsonMember(key, at, value, end))
+        entries.append(JsonMember(key, at, value, end))
         at = skip(plain, end)
         at = skip(plain, at + 1) if plain[at] == "," else at
-    return found
+    return entries
 
 
 def get_member(plain: str, at: int, key: str) -> JsonMember | None:
-    """Find a member of the object at `at`; the last one of duplicates, as every JSON parser does."""
+    """Find a member of the object at `at`; of duplicates the last one, as JSON parsers do."""
     return next((member for member in reversed(members(plain, at)) if member.key == key), None)
 
 

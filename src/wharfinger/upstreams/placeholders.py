@@ -45,7 +45,7 @@ class Placeholders(NamedTuple):
     environ: Mapping[str, str]
     ask: Ask
     answered: dict[str, str]
-    """The inputs that have a value, by their id."""
+    """The values of the inputs that have one, by the id of the input."""
 
     def fill(self, text: str, place: str) -> str:
         """Fill in one value; `place` says in errors where it is.

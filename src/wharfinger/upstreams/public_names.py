@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 __all__ = ["MAX_NAME_CHARACTERS", "name_of_target", "prefixes_of", "program_name", "public_names"]
 
 MAX_NAME_CHARACTERS = 64
-"""The longest name of a tool that the APIs of models accept."""
+"""The maximum length of a tool's name that the APIs of models accept."""
 MAX_PREFIX_CHARACTERS = 32
 DIGEST_CHARACTERS = 8
 
@@ -30,22 +30,23 @@ _WORDS_OF_RUNNERS = frozenset({"dlx", "exec", "run", "tool", "x"})
 
 
 def prefixes_of(servers: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the prefix of each server's names, without the `_` after it, from its configured prefix or None.
+    """Return the prefix of each server's names, without the `_` after it.
 
-    Different names and prefixes stay different. A single server has no prefix, unless one is configured.
+    `servers` has the configured prefix of each server, or None. Different names and prefixes stay different. A single
+    server has no prefix, unless one is configured.
     """
     if len(servers) == 1:
         return {name: _usable(prefix or "") for name, prefix in servers.items()}
-    wanted = {name: name if prefix is None else prefix for name, prefix in servers.items()}
-    usable = {name: _usable(prefix) for name, prefix in wanted.items()}
+    configured = {name: name if prefix is None else prefix for name, prefix in servers.items()}
+    usable = {name: _usable(prefix) for name, prefix in configured.items()}
     counts = Counter(usable.values())
-    found: dict[str, str] = {}
+    prefixes: dict[str, str] = {}
     for name, prefix in usable.items():
-        changed = prefix != wanted[name]
+        changed = prefix != configured[name]
         if len(prefix) > MAX_PREFIX_CHARACTERS or (counts[prefix] > 1 and changed):
             prefix = _cut(prefix, name, MAX_PREFIX_CHARACTERS)
-        found[name] = prefix
-    return found
+        prefixes[name] = prefix
+    return prefixes
 
 
 def public_names(
@@ -61,18 +62,20 @@ def public_names(
         prefixes: The prefixes of all servers.
     """
     start = f"{prefix}_" if prefix else ""
-    longer = tuple(f"{other}_" for other in prefixes if other != prefix and f"{other}_".startswith(start) and other)
-    wanted = {own: start + rename.get(own, own) for own in own_names}
-    usable = {own: _usable(name) for own, name in wanted.items()}
+    reserved_starts = tuple(
+        f"{other}_" for other in prefixes if other != prefix and f"{other}_".startswith(start) and other
+    )
+    full_names = {own: start + rename.get(own, own) for own in own_names}
+    usable = {own: _usable(name) for own, name in full_names.items()}
     counts = Counter(usable.values())
-    found: dict[str, str] = {}
+    name_by_own: dict[str, str] = {}
     for own, name in usable.items():
         # The tool whose own name is usable keeps it; other tools that would have the same name get a digest.
-        ambiguous = counts[name] > 1 and (name != wanted[own] or own in rename)
-        if not name or len(name) > MAX_NAME_CHARACTERS or ambiguous or name.startswith(longer):
+        ambiguous = counts[name] > 1 and (name != full_names[own] or own in rename)
+        if not name or len(name) > MAX_NAME_CHARACTERS or ambiguous or name.startswith(reserved_starts):
             name = _cut(name, f"{server}\0{own}", MAX_NAME_CHARACTERS)
-        found[own] = name
-    return found
+        name_by_own[own] = name
+    return name_by_own
 
 
 def _usable(name: str) -> str:
@@ -86,7 +89,7 @@ def _cut(name: str, digested: str, limit: int) -> str:
 
 
 def name_of_target(target: object) -> str:
-    """Return a name for a server that has none: its own, that of its program or file, or the host of its URL."""
+    """Return a name for a server that is given without one: that of its object, program or file, or its URL's host."""
     if isinstance(target, Mapping):
         from wharfinger.client.host_entry import read_entry
 

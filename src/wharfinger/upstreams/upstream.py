@@ -65,15 +65,15 @@ RESTART_SECONDS, MAX_RESTART_SECONDS = 0.2, 60.0
 STABLE_SECONDS = 10.0
 """After a server has run for this long, its earlier failures are forgotten."""
 MAX_QUICK_ENDS = 3
-"""How many times in a row a server may end soon after its start, before calls are refused until it runs again."""
+"""After this many quick ends in a row, calls are refused until the server runs again."""
 START_SECONDS = 60.0
-"""Seconds for a command to start, which may have to be downloaded first (`npx`, `uvx`)."""
+"""The maximum time for a command to start, which may have to be downloaded first (`npx`, `uvx`)."""
 LIST_AGE_SECONDS = 60.0
 """Age at which a list is read again from a server that does not report its changes."""
 REPORTED_LIST_AGE_SECONDS = 600.0
 """Age at which a list is always read again: a server may change an approved tool without reporting it."""
 MAX_LISTED = 10_000
-"""Tools, prompts or templates of one server. The list of resources is bounded by the client's `max_pages`."""
+"""The maximum number of tools, prompts or templates of one server. The client's `max_pages` bounds the resources."""
 MAX_ERROR_CHARACTERS = 500
 PING_SECONDS = 10.0
 CHECK_SECONDS = 30.0
@@ -109,20 +109,20 @@ class Upstream:
         self.name = config.name
         self.status: Status = "down" if config.invalid else "disabled" if config.disabled else "starting"
         self.error = _brief(config.invalid)
-        """Why it is down, or ended the last time; empty if it is ready."""
+        """Why it is down, or why it last ended; empty if it is ready."""
         self.restarts = 0
-        """How often it was started again after it had ended, or after its connection was lost."""
+        """The number of times that it was started again after it had ended, or after its connection was lost."""
         self.uris = UriIndex()
         """The URIs that it has listed."""
         self._changed = changed
         self._offers_name = _Filter(config, uris=False)
         self._offers_uri = _Filter(config, uris=True)
-        given = dict(options)
-        given["middleware"] = (self._supervised, *options.get("middleware", ()))
+        client_options = dict(options)
+        client_options["middleware"] = (self._supervise, *options.get("middleware", ()))
         if config.timeout_seconds is not None:
-            given["timeout"] = config.timeout_seconds
-        given.setdefault("open_timeout", START_SECONDS)
-        given.setdefault(
+            client_options["timeout"] = config.timeout_seconds
+        client_options.setdefault("open_timeout", START_SECONDS)
+        client_options.setdefault(
             "retry",
             Retry(
                 attempts=2,
@@ -134,12 +134,12 @@ class Upstream:
         )
         command = {"env": config.env or None, "cwd": config.cwd} if isinstance(config.target, list) else {}
         try:
-            self._client = Client(config.target, headers=config.headers or None, **command, **given)  # type: ignore[arg-type]
+            self._client = Client(config.target, headers=config.headers or None, **command, **client_options)  # type: ignore[arg-type]
         except (TypeError, ValueError) as error:
             raise InvalidConfiguration(f"{config.name!r}: {error}") from None
         self._client.observe_connection(self._connection_changed)
         self._settled = asyncio.Event()
-        self._wanted = asyncio.Event()
+        self._start_requested = asyncio.Event()
         self._lost = asyncio.Event()
         self._runner: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -206,34 +206,34 @@ class Upstream:
     # Lists.
 
     async def tools(self) -> list[t.Tool]:
-        """Return its tools: the last list, if the server has not reported a change since."""
-        return await self._listed("tools", lambda: self._client.list_tools(bypass_cache=True))
+        """Return its tools: the last list, if it is not too old and the server has not reported a change since."""
+        return await self._get_list("tools", lambda: self._client.list_tools(bypass_cache=True))
 
     async def prompts(self) -> list[t.Prompt]:
-        """Return its prompts, as `tools`."""
-        return await self._listed("prompts", lambda: self._client.list_prompts(bypass_cache=True))
+        """Return its prompts; see `tools`."""
+        return await self._get_list("prompts", lambda: self._client.list_prompts(bypass_cache=True))
 
     async def templates(self) -> list[t.ResourceTemplate]:
-        """Return its resource templates, as `tools`."""
-        found = await self._listed("templates", lambda: self._client.list_resource_templates(bypass_cache=True))
-        self.uris.set_templates(found)
-        return found
+        """Return its resource templates; see `tools`."""
+        templates = await self._get_list("templates", lambda: self._client.list_resource_templates(bypass_cache=True))
+        self.uris.set_templates(templates)
+        return templates
 
     async def resources(self) -> list[t.Resource]:
         """Return its resources, read from the server."""
         await self._available()
         if self._client.capabilities.resources is UNSET:
             return []
-        found: list[t.Resource] = []
+        resources: list[t.Resource] = []
         index = UriIndex()
         self._changed_lists.discard("uris")
         async for page in self._client.list_resources().pages():
             index.add(page, UNSET)
-            found += page
+            resources += page
         index.set_templates(self.uris.templates)
         self.uris = index
         self._lists["uris"] = (_now(), [])
-        return found
+        return resources
 
     async def index_uris(self, max_age: float = 0.0) -> None:
         """Read the index of its URIs again, unless it is up to date or was read in the last `max_age` seconds."""
@@ -267,7 +267,7 @@ class Upstream:
         reported = self._watched and declared is not UNSET and declared.list_changed is True
         return _now() - self._lists[kind][0] < (REPORTED_LIST_AGE_SECONDS if reported else LIST_AGE_SECONDS)
 
-    async def _listed(self, kind: Literal["tools", "prompts", "templates"], listing: Callable[[], Any]) -> list[Any]:
+    async def _get_list(self, kind: Literal["tools", "prompts", "templates"], listing: Callable[[], Any]) -> list[Any]:
         if self._is_fresh(kind):
             return self._lists[kind][1]
         task = self._listing.get(kind)
@@ -278,18 +278,18 @@ class Upstream:
     async def _list(self, kind: Literal["tools", "prompts", "templates"], listing: Callable[[], Any]) -> list[Any]:
         await self._available()
         member = "resources" if kind == "templates" else kind
-        found: list[Any] = []
+        items: list[Any] = []
         self._changed_lists.discard(kind)
-        asked_at = _now()
+        requested_at = _now()
         if getattr(self._client.capabilities, member) is not UNSET:
             async for page in listing().pages():
-                found += page
-                if len(found) > MAX_LISTED:
+                items += page
+                if len(items) > MAX_LISTED:
                     log.warning("%s lists more than %d %s: the others are left out", self.name, MAX_LISTED, kind)
-                    found = found[:MAX_LISTED]
+                    items = items[:MAX_LISTED]
                     break
-        self._lists[kind] = (asked_at, found)
-        return found
+        self._lists[kind] = (requested_at, items)
+        return items
 
     def _invalidate(self, kind: ChangeKind) -> None:
         """Note that a list has changed."""
@@ -348,7 +348,7 @@ class Upstream:
                 await self._stop_idle()
 
     def _connection_changed(self, error: WharfingerError | None) -> None:
-        """Follow the connection: `error` says why it was lost; None after it was made."""
+        """Follow the connection: `error` says why it was lost, and is None if it was made."""
         if error is None:
             self._lost.clear()
             self._connected_at = _now()
@@ -385,38 +385,38 @@ class Upstream:
         limit = self.config.idle_seconds
         self._used_at = max(self._used_at, _now())
         while not self._lost.is_set():
-            left = None
+            remaining = None
             if limit is not None:
                 busy = self._in_use or self._client.watch_count > (1 if self._watched else 0)
-                left = limit if busy else limit - (_now() - self._used_at)
-                if left <= 0:
+                remaining = limit if busy else limit - (_now() - self._used_at)
+                if remaining <= 0:
                     return True
             if isinstance(self.config.target, str):
-                left = CHECK_SECONDS if left is None else min(left, CHECK_SECONDS)
+                remaining = CHECK_SECONDS if remaining is None else min(remaining, CHECK_SECONDS)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._lost.wait(), left)
+                await asyncio.wait_for(self._lost.wait(), remaining)
             if isinstance(self.config.target, str):
-                self._doubt()
+                self._check_connection()
         return False
 
     async def _stop_idle(self) -> None:
-        self._wanted.clear()
+        self._start_requested.clear()
         self.status = "idle"  # calls wait from now on; the change is reported when the process has ended
         watching, self._watching, self._watched = self._watching, None, False
         if watching is not None:
             watching.cancel()
             await asyncio.wait((watching,))
         await self._client.close()
-        if not self._wanted.is_set():
+        if not self._start_requested.is_set():
             self._changed(UpstreamChange(self.name, "status"))
-        await self._wanted.wait()
+        await self._start_requested.wait()
         self._set("starting")
 
     async def _watch_lists(self) -> None:
         """Follow the changes of its lists. A server that does not report them is asked again after a minute."""
         try:
             watch = self._client.watch_lists()
-            watch.interrupted = self._doubt
+            watch.interrupted = self._check_connection
             async with watch as changes:
                 self._watched = True
                 async for change in changes:
@@ -424,11 +424,11 @@ class Upstream:
                         self._invalidate(change.kind)
         except WharfingerError as error:
             log.debug("%s does not report changes of its lists: %s", self.name, error)
-            self._doubt(error)
+            self._check_connection(error)
         finally:
             self._watched = False
 
-    def _doubt(self, error: WharfingerError | None = None) -> None:
+    def _check_connection(self, error: WharfingerError | None = None) -> None:
         """Ping a server whose call failed although its connection was not lost, until it answers."""
         pinging = self._pinging is not None and not self._pinging.done()
         if self.status == "ready" and not self._lost.is_set() and not pinging:
@@ -463,7 +463,7 @@ class Upstream:
     async def _available(self) -> None:
         while self.status in ("starting", "idle"):
             if self.status == "idle":
-                self._wanted.set()
+                self._start_requested.set()
                 self._set("starting")
             await self._settled.wait()
         if self.status != "ready":
@@ -474,7 +474,7 @@ class Upstream:
             return UpstreamUnreachable(f"{self.name} is disabled in its configuration.")
         return UpstreamUnreachable(f"{self.name} cannot be reached: {self.error}")
 
-    async def _supervised(self, call: Call, next: Next) -> Any:
+    async def _supervise(self, call: Call, next: Next) -> Any:
         """Make a call as soon as the server is ready, and without what is hidden. This is middleware of the client."""
         if _pings.get():
             return await next(call)
@@ -491,7 +491,7 @@ class Upstream:
             self._check_offered(call)
             return self._without_hidden(call, await next(call))
         except (ConnectionFailed, ConnectionLost) as error:
-            self._doubt(error)
+            self._check_connection(error)
             raise
         finally:
             self._in_use -= 1
@@ -511,11 +511,11 @@ class Upstream:
         if row is None:
             return result
         member, attribute, offers = row
-        listed = getattr(result, member, None)
-        if not listed:
+        items = getattr(result, member, None)
+        if not items:
             return result
-        shown = [one for one in listed if offers(self, getattr(one, attribute))]
-        return result if len(shown) == len(listed) else msgspec.structs.replace(result, **{member: shown})
+        shown = [item for item in items if offers(self, getattr(item, attribute))]
+        return result if len(shown) == len(items) else msgspec.structs.replace(result, **{member: shown})
 
 
 _FILTERED: dict[str, tuple[str, str, Callable[[Upstream, str], bool]]] = {

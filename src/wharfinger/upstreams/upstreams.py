@@ -23,11 +23,11 @@ __all__ = ["UpstreamPrompt", "UpstreamResource", "UpstreamTemplate", "UpstreamTo
 log = logging.getLogger("wharfinger.upstreams")
 
 LIST_SECONDS = 5.0
-"""How long a list of all servers waits for each of them. A slower server's last list is used instead."""
+"""The maximum time that a list of all servers waits for each of them. A slower server's last list is used instead."""
 START_SECONDS = 60.0
-"""How long a call of an unknown tool, or a read of an unknown URI, waits for servers that are starting."""
+"""The maximum time that a call of an unknown tool, or a read of an unknown URI, waits for servers that are starting."""
 INDEX_AGE_SECONDS = 10.0
-"""How long a list of URIs that has changed is still used if it has the wanted URI: reading it again may take long."""
+"""How long an outdated list of URIs is still used if it has the requested URI: reading it again may be slow."""
 
 Item = TypeVar("Item")
 
@@ -68,7 +68,7 @@ class _Names(Generic[Item]):
     def __init__(self, upstreams: Mapping[str, Upstream], prefixes: Mapping[str, str]) -> None:
         self._upstreams, self._prefixes = upstreams, prefixes
         self._of_server: dict[str, tuple[list[str], dict[str, str]]] = {}
-        self.found: dict[str, tuple[str, str]] = {}
+        self.owners: dict[str, tuple[str, str]] = {}
         """By public name, the server and the server's own name for it."""
 
     def update(self, server: str, own_names: list[str]) -> dict[str, str]:
@@ -80,10 +80,10 @@ class _Names(Generic[Item]):
         rename = upstream.config.rename
         names = public_names(server, self._prefixes[server], own_names, rename, self._prefixes.values())
         self._of_server[server] = own_names, names
-        for name in [name for name, (owner, _) in self.found.items() if owner == server]:
-            del self.found[name]
+        for name in [name for name, (owner, _) in self.owners.items() if owner == server]:
+            del self.owners[name]
         for own, name in names.items():
-            self.found.setdefault(name, (server, own))
+            self.owners.setdefault(name, (server, own))
         return names
 
 
@@ -107,8 +107,8 @@ class Upstreams(Mapping[str, Upstream]):
         for config in configs:
             if config.name in self._upstreams:
                 raise InvalidConfiguration(f"Two servers are named {config.name!r}: rename one of them.")
-            given = options(config) if options is not None else ClientOptions()
-            self._upstreams[config.name] = Upstream(config, given, self._report)
+            client_options = options(config) if options is not None else ClientOptions()
+            self._upstreams[config.name] = Upstream(config, client_options, self._report)
         prefixes = prefixes_of({name: one.config.prefix for name, one in self._upstreams.items()})
         owners: dict[str, str] = {}
         for name, prefix in prefixes.items():
@@ -182,19 +182,19 @@ class Upstreams(Mapping[str, Upstream]):
 
     async def tools(self) -> list[UpstreamTool]:
         """Return the tools of all servers that are not down, with their public names, in the servers' order."""
-        found: list[UpstreamTool] = []
+        public_tools: list[UpstreamTool] = []
         for upstream, tools in await self._each("tools", Upstream.tools):
             names = self._tool_names.update(upstream.name, [tool.name for tool in tools])
-            found += (UpstreamTool(upstream.name, names[tool.name], tool) for tool in tools)
-        return found
+            public_tools += (UpstreamTool(upstream.name, names[tool.name], tool) for tool in tools)
+        return public_tools
 
     async def prompts(self) -> list[UpstreamPrompt]:
         """Return the prompts of all servers that are not down, with their public names, in the servers' order."""
-        found: list[UpstreamPrompt] = []
+        public_prompts: list[UpstreamPrompt] = []
         for upstream, prompts in await self._each("prompts", Upstream.prompts):
             names = self._prompt_names.update(upstream.name, [prompt.name for prompt in prompts])
-            found += (UpstreamPrompt(upstream.name, names[prompt.name], prompt) for prompt in prompts)
-        return found
+            public_prompts += (UpstreamPrompt(upstream.name, names[prompt.name], prompt) for prompt in prompts)
+        return public_prompts
 
     async def resources(self) -> list[UpstreamResource]:
         """Return the resources of all servers that answer in time."""
@@ -217,10 +217,16 @@ class Upstreams(Mapping[str, Upstream]):
         kind: str,
         listing: Callable[[Upstream], Coroutine[Any, Any, list[Item]]],
     ) -> list[tuple[Upstream, list[Item]]]:
-        """Return the list of each server: the last one, if the server is starting, slow or failing."""
-        asked = [upstream for upstream in self._upstreams.values() if upstream.status in ("ready", "idle", "starting")]
+        """Return the list of each server that is not down.
+
+        If a server is starting, slow or failing, its last list is used, or for resources an empty one. An idle server
+        is started only if it has no last list.
+        """
+        candidates = [
+            upstream for upstream in self._upstreams.values() if upstream.status in ("ready", "idle", "starting")
+        ]
         tasks: dict[Upstream, asyncio.Task[list[Item]]] = {}
-        for upstream in asked:
+        for upstream in candidates:
             if upstream.status == "ready" or (upstream.status == "idle" and not upstream.knows(kind)):
                 tasks[upstream] = asyncio.get_running_loop().create_task(listing(upstream))
                 tasks[upstream].add_done_callback(retrieve)
@@ -228,13 +234,13 @@ class Upstreams(Mapping[str, Upstream]):
             _, late = await asyncio.wait(tasks.values(), timeout=LIST_SECONDS)
             for task in late:  # a list that others also wait for is still read to its end
                 task.cancel()
-        found: list[tuple[Upstream, list[Item]]] = []
-        for upstream in asked:
+        lists: list[tuple[Upstream, list[Item]]] = []
+        for upstream in candidates:
             items = _result(upstream, kind, tasks.get(upstream))
             if items is None:
                 items = [] if kind == "resources" else upstream.last_listed(kind)
-            found.append((upstream, items))
-        return found
+            lists.append((upstream, items))
+        return lists
 
     # Routing.
 
@@ -244,10 +250,11 @@ class Upstreams(Mapping[str, Upstream]):
         Raises:
             InvalidArgument: there is no such tool; the message suggests another one.
         """
-        return self._find(self._tool_names.found, public_name, "tool")
+        return self._find(self._tool_names.owners, public_name, "tool")
 
     async def look_up_tool(self, public_name: str) -> tuple[Upstream, str]:
-        """Return the server of a tool and its own name for it. Unlike `find_tool`, reads lists and waits for servers.
+        """Return the server of a tool, and the server's own name for it. Unlike `find_tool`, this reads lists, and
+        waits for servers that are starting.
 
         Raises:
             InvalidArgument: there is no such tool; the message suggests another one, and names servers that are down.
@@ -255,7 +262,7 @@ class Upstreams(Mapping[str, Upstream]):
         return await self._look_up(public_name, self.tools, self.find_tool)
 
     async def look_up_prompt(self, public_name: str) -> tuple[Upstream, str]:
-        """Return the server of a prompt and its own name for it. Unlike `find_prompt`, reads lists and waits."""
+        """Return the server of a prompt, and the server's own name for it; see `look_up_tool`."""
         return await self._look_up(public_name, self.prompts, self.find_prompt)
 
     async def _look_up(
@@ -283,7 +290,7 @@ class Upstreams(Mapping[str, Upstream]):
 
     def find_prompt(self, public_name: str) -> tuple[Upstream, str]:
         """Return the server of a prompt and the server's own name for it, from the lists that were read last."""
-        return self._find(self._prompt_names.found, public_name, "prompt")
+        return self._find(self._prompt_names.owners, public_name, "prompt")
 
     def _find(self, names: Mapping[str, tuple[str, str]], name: str, noun: str) -> tuple[Upstream, str]:
         if name not in names:

@@ -1,4 +1,4 @@
-"""Decides whether a URI belongs to a server: if it listed the URI or a similar one, or has a template for it."""
+"""Decides whether a URI belongs to a server: if the server listed it or a similar one, or has a template for it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Cursor = str | UnsetType
 """Where a page of a list begins; UNSET for the first one."""
 
 MAX_URIS = 50_000
-"""Listed URIs that are remembered. The oldest are dropped first."""
+"""The maximum number of listed URIs that are remembered. The oldest are dropped first."""
 MAX_PREFIXES = 1_000
-"""Prefixes of listed URIs that are remembered, such as `git://repo/`."""
+"""The maximum number of prefixes of listed URIs that are remembered, such as `git://repo/`."""
 MAX_TEMPLATES = 1_000
 MAX_VARIABLES = 64
-"""Variables in one template. A template with thousands of variables takes a second to compile."""
+"""The maximum number of variables in one template. A template with thousands of variables takes a second to compile."""
 
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#]+/|/[^/?#]+/)").match
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
@@ -101,8 +101,8 @@ class UriIndex:
 
 def prefix_of(uri: str) -> str:
     """Return the prefix of URIs of the same kind: the scheme and authority, or else the first part of the path."""
-    found = _PREFIX(uri)
-    return found[0] if found else ""
+    match = _PREFIX(uri)
+    return match[0] if match else ""
 
 
 def is_uri(uri: str) -> bool:
