@@ -23,7 +23,7 @@ WESTERN_TEXTS = [
     "The ticket costs 5 €, or £4… “really”",
     "Temperature in the harbour: 17 °C, depth 3 m ± 2",
 ]
-OTHERS = [
+TEXTS_IN_OTHER_ENCODINGS = [
     ("Паром отходит каждый день в восемь часов утра.", ["cp1251", "koi8-r", "cp866", "iso8859-5"]),
     ("フェリーは毎日八時に出発します。 The ferry", ["shift_jis", "euc-jp"]),
     ("渡轮每天早上八点出发。The ferry leaves every day", ["gb18030"]),
@@ -37,13 +37,13 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("text", WESTERN_TEXTS)
-def test_western_text_is_recognized_by_its_letters(text: str) -> None:
+def test_western_text_is_recognized(text: str) -> None:
     data = text.encode("cp1252")
     assert decode(data) == (text, WESTERN)
     assert encoding_of(data, True) == encoding_of(data, False) == WESTERN
 
 
-@pytest.mark.parametrize(("text", "encodings"), OTHERS)
+@pytest.mark.parametrize(("text", "encodings"), TEXTS_IN_OTHER_ENCODINGS)
 def test_text_of_other_encodings_is_not_decoded_as_western(text: str, encodings: list[str]) -> None:
     for encoding in encodings:
         assert decode(text.encode(encoding)) is None
@@ -95,36 +95,36 @@ def test_invalid_utf8_is_not_decoded_as_western() -> None:
 
 
 @given(st.binary(max_size=40) | st.text(max_size=20).map(lambda text: text.encode("cp1252", "ignore")))
-def test_a_decoded_text_can_be_encoded_again(data: bytes) -> None:
-    found = decode(data)
-    if found is not None:
+def test_decoded_text_encodes_to_the_same_bytes(data: bytes) -> None:
+    result = decode(data)
+    if result is not None:
         mark = next(
-            (mark for mark, encoding in BYTE_ORDER_MARKS if data.startswith(mark) and encoding == found[1]), b""
+            (mark for mark, encoding in BYTE_ORDER_MARKS if data.startswith(mark) and encoding == result[1]), b""
         )
-        assert mark + found[0].encode(found[1]) == data
-        assert encoding_of(data, True) == found[1]
+        assert mark + result[0].encode(result[1]) == data
+        assert encoding_of(data, True) == result[1]
 
 
 @pytest.mark.parametrize(
-    ("name", "found"),
+    ("name", "expected"),
     [
         ("UTF-8", "utf-8"), ("latin1", "iso8859-1"), ("Shift_JIS", "shift_jis"), ("", ""), ("nonsense", ""),
         ("a\0b", ""), ("punycode", ""), ("idna", ""), ("unicode_escape", ""), ("raw_unicode_escape", ""),
     ],
 )  # fmt: skip
-def test_only_encodings_of_documents_can_be_declared(name: str, found: str) -> None:
-    assert declared_encoding(name) == found
+def test_only_encodings_of_documents_can_be_declared(name: str, expected: str) -> None:
+    assert declared_encoding(name) == expected
 
 
 def test_a_long_text_is_decoded_quickly() -> None:
     data = ("Die Fähre nach Norderney fährt täglich. " * 200_000).encode("cp1252")
-    began = time.monotonic()
+    began = time.thread_time()
     assert decode(data) is not None
-    assert time.monotonic() - began < 2
+    assert time.thread_time() - began < 2
 
 
 @pytest.mark.parametrize(
-    ("text", "known"),
+    ("text", "recognized"),
     [
         ("ab cdefg", True),
         ("ab cdef", False),
@@ -139,13 +139,13 @@ def test_a_long_text_is_decoded_quickly() -> None:
     ],
 )
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_utf16_without_a_mark_needs_eight_mostly_latin_characters(text: str, known: bool, encoding: str) -> None:
-    assert (decode(text.encode(encoding)) is not None) is known
-    assert encoding_of(text.encode(encoding), False) == (encoding if known else "")
+def test_utf16_without_a_mark_needs_eight_mostly_latin_characters(text: str, recognized: bool, encoding: str) -> None:
+    assert (decode(text.encode(encoding)) is not None) is recognized
+    assert encoding_of(text.encode(encoding), False) == (encoding if recognized else "")
 
 
 @pytest.mark.parametrize(
-    ("text", "known"),
+    ("text", "recognized"),
     [
         ("aaaé", True),
         ("aaé", False),
@@ -155,8 +155,8 @@ def test_utf16_without_a_mark_needs_eight_mostly_latin_characters(text: str, kno
         ("aéa aéa aéa aéa", False),
     ],
 )
-def test_a_short_western_text_needs_three_plain_letters_for_each_accent(text: str, known: bool) -> None:
-    assert (decode(text.encode("latin-1")) is not None) is known
+def test_a_short_western_text_needs_three_plain_letters_for_each_accent(text: str, recognized: bool) -> None:
+    assert (decode(text.encode("latin-1")) is not None) is recognized
 
 
 def test_a_longer_western_text_needs_three_plain_letters_for_two_accents() -> None:
@@ -169,10 +169,10 @@ def test_one_misplaced_accent_in_a_hundred_is_accepted() -> None:
     assert decode(("fährt " * 98 + "1ä1").encode("latin-1")) is None
 
 
-FOREIGN = [*(n for n in range(1, 32) if n not in (9, 10, 13)), 0x7F, 0x81, 0x8D, 0x8F, 0x90, 0x9D]
+BYTES_OUTSIDE_TEXT = [*(n for n in range(1, 32) if n not in (9, 10, 13)), 0x7F, 0x81, 0x8D, 0x8F, 0x90, 0x9D]
 
 
-@pytest.mark.parametrize("byte", FOREIGN)
+@pytest.mark.parametrize("byte", BYTES_OUTSIDE_TEXT)
 def test_a_control_or_undefined_byte_rules_out_western_text(byte: int) -> None:
     text = "Die Fähre fährt täglich nach Norderney. ".encode("latin-1") * 3
     assert decode(text) is not None
@@ -180,13 +180,13 @@ def test_a_control_or_undefined_byte_rules_out_western_text(byte: int) -> None:
 
 
 @pytest.mark.parametrize("character", ["\t", "\n", "\r", " ", "€", "…", "’", "“"])
-def test_a_western_text_may_end_with_any_other_character(character: str) -> None:
+def test_western_text_may_end_with_whitespace_or_punctuation(character: str) -> None:
     text = "Die Fähre fährt täglich nach Norderney. " * 30 + "lang" + character
     assert decode(text.encode("cp1252")) == (text, WESTERN)
 
 
 def test_text_far_from_the_first_accent_is_not_examined() -> None:
-    good = "Die Fähre fährt täglich. ".encode("latin-1") * 3_000
-    odd = "é1é2é3é4 ".encode("latin-1") * 200
-    assert decode(good[: (64 << 10) + 5] + b" " * 16 + odd) is not None
-    assert decode(good[: 60 << 10] + odd) is None
+    valid = "Die Fähre fährt täglich. ".encode("latin-1") * 3_000
+    invalid = "é1é2é3é4 ".encode("latin-1") * 200
+    assert decode(valid[: (64 << 10) + 5] + b" " * 16 + invalid) is not None
+    assert decode(valid[: 60 << 10] + invalid) is None

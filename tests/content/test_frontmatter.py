@@ -25,12 +25,12 @@ def read(block: str) -> Any:
         ("{b: c}", {"b": "c"}), ("Bash(git:*) Read", "Bash(git:*) Read"), ("!!str 1", "1"),
     ],
 )  # fmt: skip
-def test_scalars_are_read_as_yaml_1_2_has_them(text: str, value: Any) -> None:
-    """PyYAML alone reads YAML 1.1, where `no` is false, 012 is ten and a date has no JSON form."""
+def test_scalars_are_read_as_in_yaml_1_2(text: str, value: Any) -> None:
+    """PyYAML by default reads YAML 1.1, in which `no` is false, 012 is ten, and dates have no JSON form."""
     assert read(f"field: {text}") == {"field": value}
 
 
-def test_every_field_passes_through() -> None:
+def test_all_fields_are_returned() -> None:
     block = "name: a\ndescription: >\n  one\n  two\nmetadata:\n  version: '2'\n<<: {x: 1}"
     assert read(block) == {
         "name": "a",
@@ -41,12 +41,12 @@ def test_every_field_passes_through() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\xef\xbb\xbf---\r\na: b\r\n---\r\nText", b"---\na: b\n---", b"--- \na: b\n---  \n"])
-def test_byte_order_marks_and_line_ends_do_not_matter(data: bytes) -> None:
+def test_byte_order_marks_and_line_endings_are_ignored(data: bytes) -> None:
     assert read_frontmatter(data) == {"a": "b"}
 
 
 @pytest.mark.parametrize(
-    ("data", "why"),
+    ("data", "message"),
     [
         (b"# Title\n", "does not begin with frontmatter"),
         (b"---\na: b\n", "has no end"),
@@ -68,29 +68,28 @@ def test_byte_order_marks_and_line_ends_do_not_matter(data: bytes) -> None:
         (b"---\na: " + b"[" * 20_000 + b"\n---\n", "nested too deeply"),
     ],
 )
-def test_only_a_json_object_is_accepted_and_the_error_has_the_reason(data: bytes, why: str) -> None:
-    with pytest.raises(BadFrontmatter) as caught:
+def test_invalid_frontmatter_is_refused_with_the_reason(data: bytes, message: str) -> None:
+    with pytest.raises(BadFrontmatter) as raised:
         read_frontmatter(data)
-    assert why in str(caught.value)
+    assert message in str(raised.value)
 
 
-def test_without_the_extra_the_message_says_how_to_install_it(tmp_path: Any) -> None:
-    """In an interpreter without `yaml`, publishing skills fails at once and names it."""
+def test_the_error_of_a_missing_extra_has_the_pip_command(tmp_path: Any) -> None:
     code = (
         "import sys; sys.modules['yaml'] = None\n"
         "from wharfinger.errors import MissingExtra\nfrom wharfinger.sources import skills\n"
         f"try: skills({str(tmp_path)!r})\nexcept MissingExtra as error: print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'wharfinger[skills]'" in done.stdout
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'wharfinger[skills]'" in process.stdout
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"  \t\n"])
-def test_block_ends_within_64_kib(end: bytes) -> None:
-    for size, fits in ((65_536, True), (65_537, False)):
+def test_frontmatter_is_limited_to_64_kib(end: bytes) -> None:
+    for size, accepted in ((65_536, True), (65_537, False)):
         data = b"---\na: " + b"x" * (size - 11) + b"\n---" + end
         assert len(data) == size + len(end)
-        if fits:
+        if accepted:
             assert len(read_frontmatter(data)["a"]) == size - 11
         else:
             with pytest.raises(BadFrontmatter, match="within 64 KiB"):
@@ -98,16 +97,16 @@ def test_block_ends_within_64_kib(end: bytes) -> None:
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ("{a: ", "}")])
-def test_values_nest_32_deep(opening: str, closing: str) -> None:
-    def nested(depth: int) -> str:
+def test_values_are_nested_at_most_32_levels_deep(opening: str, closing: str) -> None:
+    def nested_block(depth: int) -> str:
         return "a: " + opening * (depth - 1) + "{}" + closing * (depth - 1)
 
-    assert read(nested(32))["a"]
+    assert read(nested_block(32))["a"]
     with pytest.raises(BadFrontmatter, match="nested too deeply"):
-        read(nested(33))
+        read(nested_block(33))
 
 
-def test_a_missing_yaml_library_is_reported_before_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_need_yaml_reports_a_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
     need_yaml("Publishing skills")
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(MissingExtra, match="Publishing skills needs the extra 'skills'"):
@@ -123,21 +122,21 @@ def test_a_missing_yaml_library_is_reported_before_it_is_needed(monkeypatch: pyt
         ("!!null x", None), ("!!float 2", 2.0), ("!!seq [1]", [1]), ("!!map {a: 1}", {"a": 1}),
     ],
 )  # fmt: skip
-def test_only_the_core_schema_has_forms_for_scalars(text: str, value: Any) -> None:
-    found = read(f"field: {text}")["field"]
-    assert (found, type(found)) == (value, type(value))
+def test_scalars_follow_the_core_schema_of_yaml(text: str, value: Any) -> None:
+    result = read(f"field: {text}")["field"]
+    assert (result, type(result)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
     "text", [".inf", "-.INF", "+.Inf", ".nan", ".NaN", "1e400", "[.inf]", "{a: .nan}", "[[1e999]]"]
 )
-def test_number_that_json_lacks_is_refused(text: str) -> None:
+def test_a_number_without_a_json_form_is_refused(text: str) -> None:
     with pytest.raises(BadFrontmatter, match="a number is too large, infinite or NaN"):
         read(f"field: {text}")
 
 
 @pytest.mark.parametrize("block", ["a: {1: b}", "a: [{true: b}]", "null: b", "a: {b: {1.5: c}}"])
-def test_key_at_any_level_is_text(block: str) -> None:
+def test_a_key_that_is_not_text_is_refused_at_any_level(block: str) -> None:
     with pytest.raises(BadFrontmatter, match="is not text"):
         read(block)
 
@@ -147,7 +146,7 @@ def test_a_repeated_key_is_refused_at_any_level() -> None:
         read("a:\n  b: 1\n  b: 2")
 
 
-def test_broken_yaml_is_reported_on_one_line() -> None:
+def test_invalid_yaml_is_reported_on_one_line() -> None:
     with pytest.raises(BadFrontmatter, match=r"\Aits frontmatter is not YAML: .*, line 3\Z"):
         read("a: 1\nb: [")
     with pytest.raises(BadFrontmatter, match=r"\Aits frontmatter is not YAML: it cannot be read\Z"):

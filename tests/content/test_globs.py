@@ -1,4 +1,4 @@
-"""Patterns, also hostile ones, are matched in time linear in the text."""
+"""Glob patterns: their syntax, and matching in linear time even with hostile patterns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from wharfinger.content.globs import _StepMatcher, _steps_of, compile_glob
 
-HOSTILE = [
+HOSTILE_PATTERNS = [
     "*a" * 13 + "b",
     "**/a/" * 13 + "b",
     "*?" * 13 + "b",
@@ -24,15 +24,15 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("path", [True, False])
-@pytest.mark.parametrize("pattern", HOSTILE)
-@pytest.mark.parametrize("times", [1, 10, 100])
-def test_hostile_patterns_are_matched_in_linear_time(pattern: str, path: bool, times: int) -> None:
-    """A regular expression needs hours for the first of these."""
+@pytest.mark.parametrize("pattern", HOSTILE_PATTERNS)
+@pytest.mark.parametrize("repetitions", [1, 10, 100])
+def test_hostile_patterns_are_matched_in_linear_time(pattern: str, path: bool, repetitions: int) -> None:
+    """The regular expression of the first pattern needs hours."""
     matches = compile_glob(pattern, path=path)
-    text = ("a" * 200 + "/a") * times
-    began = time.process_time()
+    text = ("a" * 200 + "/a") * repetitions
+    start = time.process_time()
     assert not matches(text)
-    assert time.process_time() - began < 0.02 * times + 0.5
+    assert time.process_time() - start < 0.02 * repetitions + 0.5
 
 
 @settings(max_examples=400, deadline=None)
@@ -40,12 +40,12 @@ def test_hostile_patterns_are_matched_in_linear_time(pattern: str, path: bool, t
     pattern=st.text("ab/*?", max_size=12) | st.lists(st.sampled_from(["*", "a", "[ab]", "[!a]", "/"])).map("".join),
     text=st.text("ab/", max_size=12),
 )
-def test_a_pattern_that_is_not_for_paths_matches_as_in_fnmatch(pattern: str, text: str) -> None:
+def test_a_pattern_for_names_matches_as_in_fnmatch(pattern: str, text: str) -> None:
     assert compile_glob(pattern, path=False)(text) is fnmatch.fnmatchcase(text, pattern)
 
 
 @pytest.mark.parametrize(
-    ("pattern", "fits", "others"),
+    ("pattern", "matching", "others"),
     [
         ("*.md", ["a.md", ".md"], ["a/b.md", "a.mdx"]),
         ("**/a", ["a", "x/a", "x/y/a"], ["xa", "x/ya"]),
@@ -58,15 +58,15 @@ def test_a_pattern_that_is_not_for_paths_matches_as_in_fnmatch(pattern: str, tex
         ("a\\", [], ["a\\", "a"]),
     ],
 )
-def test_a_pattern_of_paths_matches_whole_paths(pattern: str, fits: list[str], others: list[str]) -> None:
+def test_a_pattern_for_paths_matches_whole_paths(pattern: str, matching: list[str], others: list[str]) -> None:
     matches = compile_glob(pattern, path=True)
-    assert [text for text in (*fits, *others) if matches(text)] == fits
+    assert [text for text in (*matching, *others) if matches(text)] == matching
 
 
 @pytest.mark.parametrize("path", [True, False])
-@pytest.mark.parametrize("around", ["{}", "*/{}/*"])
+@pytest.mark.parametrize("template", ["{}", "*/{}/*"])
 @pytest.mark.parametrize(
-    ("pattern", "fits", "others"),
+    ("pattern", "matching", "others"),
     [
         ("[abc]", "abc", "d[]"),
         ("[a-c]", "abc", "d-"),
@@ -124,15 +124,15 @@ def test_a_pattern_of_paths_matches_whole_paths(pattern: str, fits: list[str], o
     ],
 )
 def test_a_character_class_matches_its_characters(
-    path: bool, around: str, pattern: str, fits: str, others: str
+    path: bool, template: str, pattern: str, matching: str, others: str
 ) -> None:
-    matches = compile_glob(around.format(pattern), path=path)
-    assert [c for c in fits if not matches(around.format(c).replace("*", "x"))] == []
-    assert [c for c in others if matches(around.format(c).replace("*", "x"))] == []
+    matches = compile_glob(template.format(pattern), path=path)
+    assert [c for c in matching if not matches(template.format(c).replace("*", "x"))] == []
+    assert [c for c in others if matches(template.format(c).replace("*", "x"))] == []
 
 
 @pytest.mark.parametrize(
-    ("name", "fits", "others"),
+    ("name", "matching", "others"),
     [
         ("alnum", "09azAZ", "-_ ["),
         ("alpha", "azAZ", "09_"),
@@ -148,13 +148,13 @@ def test_a_character_class_matches_its_characters(
         ("xdigit", "09afAF", "gG"),
     ],
 )
-def test_every_posix_class_matches_its_characters(name: str, fits: str, others: str) -> None:
+def test_every_posix_class_matches_its_characters(name: str, matching: str, others: str) -> None:
     matches = compile_glob(f"[[:{name}:]]", path=False)
-    assert [c for c in fits + others if matches(c)] == list(fits)
+    assert [c for c in matching + others if matches(c)] == list(matching)
 
 
 @pytest.mark.parametrize(
-    ("pattern", "fits", "others"),
+    ("pattern", "matching", "others"),
     [
         ("", [""], ["a"]),
         ("?", ["a"], ["/", "", "ab"]),
@@ -181,11 +181,11 @@ def test_every_posix_class_matches_its_characters(name: str, fits: str, others: 
         ("é*ß?", ["éßx", "éxxßy"], ["éß", "é/ßx"]),
     ],
 )
-def test_stars_in_paths_match_as_in_git(pattern: str, fits: list[str], others: list[str]) -> None:
+def test_stars_in_paths_match_as_in_git(pattern: str, matching: list[str], others: list[str]) -> None:
     matches = compile_glob(pattern, path=True)
-    assert [text for text in (*fits, *others) if matches(text)] == fits
-    several = compile_glob(f"*{pattern}" if pattern[:1] not in ("*", "/") else pattern, path=True)
-    assert [text for text in fits if not several(text)] == []
+    assert [text for text in (*matching, *others) if matches(text)] == matching
+    longer = compile_glob(f"*{pattern}" if pattern[:1] not in ("*", "/") else pattern, path=True)
+    assert [text for text in matching if not longer(text)] == []
 
 
 @settings(max_examples=200, deadline=None)
@@ -193,31 +193,31 @@ def test_stars_in_paths_match_as_in_git(pattern: str, fits: list[str], others: l
     pattern=st.lists(st.sampled_from(["**/", "*", "?", "a", "b", "[ab]", "/"]), max_size=6).map("".join),
     text=st.text("ab/", max_size=8),
 )
-def test_a_pattern_matches_as_the_regular_expression_of_its_parts(pattern: str, text: str) -> None:
-    """With both matchers: step by step, and by one regular expression."""
+def test_a_pattern_matches_like_the_equivalent_regular_expression(pattern: str, text: str) -> None:
+    """The patterns are matched by the step matcher or by a regular expression, depending on their stars."""
     source, rest, at_edge = "", pattern, True
     while rest:
-        if at_edge and (found := re.match(r"\*\*+/", rest)):
+        if at_edge and (match := re.match(r"\*\*+/", rest)):
             source += "(?:.*/)?"
-            rest = rest[found.end() :]
+            rest = rest[match.end() :]
             continue
         if at_edge and re.fullmatch(r"\*\*+", rest):
             source += ".*"
             break
-        if found := re.match(r"\*+", rest):
+        if match := re.match(r"\*+", rest):
             source += "[^/]*"
-        elif found := re.match(r"\?", rest):
+        elif match := re.match(r"\?", rest):
             source += "[^/]"
-        elif found := re.match(r"\[ab\]|.", rest):
-            source += found[0]
-        assert found is not None
-        rest = rest[found.end() :]
-        at_edge = found[0] == "/"
+        elif match := re.match(r"\[ab\]|.", rest):
+            source += match[0]
+        assert match is not None
+        rest = rest[match.end() :]
+        at_edge = match[0] == "/"
     assert compile_glob(pattern, path=True)(text) is (re.fullmatch(source, text) is not None)
 
 
-class Counted(str):
-    """A text that counts the characters that are read."""
+class CountingStr(str):
+    """A string that counts how many of its characters are read."""
 
     __slots__ = ("read_characters",)
 
@@ -229,20 +229,20 @@ class Counted(str):
 
 
 @pytest.mark.parametrize("path", [True, False])
-@pytest.mark.parametrize("pattern", HOSTILE)
+@pytest.mark.parametrize("pattern", HOSTILE_PATTERNS)
 def test_a_pattern_of_several_stars_reads_each_character_once(pattern: str, path: bool) -> None:
-    """It counts characters instead of time."""
+    """The count of characters is exact, unlike a measurement of time."""
     steps = compile_glob(pattern, path=path).__self__  # type: ignore[attr-defined]
     assert isinstance(steps, _StepMatcher)
-    text = Counted("a" * 5_000)
+    text = CountingStr("a" * 5_000)
     assert not steps.matches(text)
     assert text.read_characters <= 5_000
-    assert len(steps._known) == 1  # the steps that fit a character are found once for each character
+    assert len(steps._fits_by_character) == 1  # the matching steps are computed once per distinct character
 
 
 @given(pattern=st.text("ab/*?[]!-\\", max_size=30), path=st.booleans())
 def test_only_a_pattern_with_at_most_one_repetition_is_a_regular_expression(pattern: str, path: bool) -> None:
-    """One repetition is tried at most once at each position of the text. Two would multiply."""
+    """A regular expression tries one repetition once per position, but combines the positions of several."""
     parts = _steps_of(pattern, path)
     if parts is None:
         return

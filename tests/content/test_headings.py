@@ -1,4 +1,4 @@
-"""The line that says what a file is about is found, in time linear in its first bytes."""
+"""The heading or first comment that describes a file is found in linear time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PYTHON, SCRIPT, SHELL = "text/x-python", "text/javascript", "text/x-shellscript"
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "heading"),
+    ("mime_type", "text", "heading"),
     [
         (MARKDOWN, "# Tides\n\nText", "Tides"),
         (MARKDOWN, "\ufeff# Tides #\r\n", "Tides"),
@@ -76,12 +76,12 @@ PYTHON, SCRIPT, SHELL = "text/x-python", "text/javascript", "text/x-shellscript"
         (MARKDOWN, "", ""),
     ],
 )
-def test_a_heading_is_found(kind: str, text: str, heading: str) -> None:
-    assert heading_of(kind, text.encode()) == heading.strip()
+def test_a_heading_is_found(mime_type: str, text: str, heading: str) -> None:
+    assert heading_of(mime_type, text.encode()) == heading.strip()
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "latin-1"])
-def test_every_encoding_of_a_text_has_headings(encoding: str) -> None:
+def test_a_heading_is_found_in_every_encoding(encoding: str) -> None:
     assert (
         heading_of(MARKDOWN, "# H\u00f6hen der Gezeiten\n\nText und mehr Text.\n".encode(encoding))
         == "H\u00f6hen der Gezeiten"
@@ -108,24 +108,24 @@ def test_only_the_first_bytes_are_examined() -> None:
 
 
 @given(st.sampled_from(sorted(_READERS)), st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
-def test_any_bytes_are_accepted(kind: str, data: bytes) -> None:
-    found = heading_of(kind, data)
-    assert len(found) <= MAX_HEADING_CHARACTERS + 1 and found.isprintable() and found == found.strip()
+def test_any_bytes_are_accepted(mime_type: str, data: bytes) -> None:
+    heading = heading_of(mime_type, data)
+    assert len(heading) <= MAX_HEADING_CHARACTERS + 1 and heading.isprintable() and heading == heading.strip()
 
 
 @pytest.mark.parametrize(
     "piece", ["[", "![", "[](", "<h1 ", "<", "`", "_", "*", ":a:`", "<title ", "&", "(", "# [", '"""']
 )
-def test_any_text_takes_bounded_time(piece: str) -> None:
-    began = time.process_time()
-    for kind in _READERS:
-        heading_of(kind, (piece * HEAD_BYTES).encode())
-        heading_of(kind, ("# " + piece * HEAD_BYTES).encode())
-        heading_of(kind, (f"{piece}\n" * HEAD_BYTES).encode())
-    assert time.process_time() - began < 5
+def test_hostile_text_takes_bounded_time(piece: str) -> None:
+    start = time.process_time()
+    for mime_type in _READERS:
+        heading_of(mime_type, (piece * HEAD_BYTES).encode())
+        heading_of(mime_type, ("# " + piece * HEAD_BYTES).encode())
+        heading_of(mime_type, (f"{piece}\n" * HEAD_BYTES).encode())
+    assert time.process_time() - start < 5
 
 
-def test_kinds_without_headings_are_known_before_a_file_is_opened() -> None:
+def test_types_without_headings_are_known_without_the_content() -> None:
     assert has_heading(MARKDOWN)
     assert not has_heading("text/csv")
     assert not has_heading("image/png")

@@ -1,4 +1,4 @@
-"""MIME types: the content takes precedence over the name, and the tables of the system are not used."""
+"""MIME types: the content takes precedence over the name, and the MIME tables of the operating system are not used."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_data_with_a_signature_is_not_decoded_as_text() -> None:
     assert mime.encoding_of(b"AT&TFORM" + text, True) == mime.encoding_of(b"AT&TFORM" + text, False) == ""
 
 
-def test_encodings_without_a_mark_are_guesses_except_utf8() -> None:
+def test_an_encoding_other_than_utf8_without_a_byte_order_mark_is_a_guess() -> None:
     assert mime.is_guess(b"F\xe4hre", "windows-1252")
     assert mime.is_guess(b"a\0b\0", "utf-16-le")
     assert not mime.is_guess(b"\xff\xfea\0", "utf-16-le")
@@ -98,14 +98,14 @@ def test_binary_data_is_not_decoded(data: bytes) -> None:
     assert mime.decode_text(data) is None
 
 
-def test_a_text_cut_within_a_character_begins_text() -> None:
+def test_begins_text_accepts_an_incomplete_last_character() -> None:
     assert mime.begins_text("é".encode()[:1])
     assert mime.begins_text(b"\xff\xfea\0b")
     assert not mime.begins_text(b"\xff\xff")
     assert not mime.begins_text(b"a\0")
 
 
-BEGINNINGS = [
+SIGNATURES = [
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF87a", "image/gif"),
@@ -176,7 +176,7 @@ BEGINNINGS = [
 ]
 
 
-@pytest.mark.parametrize(("head", "expected"), BEGINNINGS)
+@pytest.mark.parametrize(("head", "expected"), SIGNATURES)
 def test_every_signature_is_found_only_at_its_offset(head: bytes, expected: str) -> None:
     assert mime.by_signature(head) == expected
     assert mime.by_signature(head + b"\xfe" * 300) == expected
@@ -274,7 +274,7 @@ def test_parameters_of_a_declared_type_are_ignored(type: str, text: bool) -> Non
         ("a.png", b"x", True, "text/plain"),
     ],
 )
-def test_a_type_comes_from_the_signature_before_the_name(name: str, head: bytes, text: bool, expected: str) -> None:
+def test_a_signature_takes_precedence_over_the_name(name: str, head: bytes, text: bool, expected: str) -> None:
     assert mime.classify(name, head, text) == expected
 
 

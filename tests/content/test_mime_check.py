@@ -1,4 +1,4 @@
-"""Types that contradict their content are found, and no others."""
+"""Declared types that contradict the content are reported, and other types are not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HTML = "<!doctype html><script>alert(1)</script>"
 
 
 @pytest.mark.parametrize(
-    ("declared", "content", "why"),
+    ("declared_type", "content", "message"),
     [
         ("application/json", "{'a': 1}", "declared application/json, but it is not JSON: "),
         ("application/geo+json; charset=utf-8", "nothing", "but it is not JSON"),
@@ -44,12 +44,12 @@ HTML = "<!doctype html><script>alert(1)</script>"
         ("text/html\r\nset-cookie: a=b", "x", "is not a MIME type"),
     ],
 )
-def test_a_contradiction_is_explained(declared: str, content: bytes | str, why: str) -> None:
-    assert why in contradiction(declared, content)
+def test_a_contradiction_is_explained(declared_type: str, content: bytes | str, message: str) -> None:
+    assert message in contradiction(declared_type, content)
 
 
 @pytest.mark.parametrize(
-    ("declared", "content"),
+    ("declared_type", "content"),
     [
         ("", b"x"),
         ("application/json", ' {"a": 1}\n'),
@@ -73,37 +73,40 @@ def test_a_contradiction_is_explained(declared: str, content: bytes | str, why: 
         ("inode/directory", "x"),
     ],
 )
-def test_what_fits_is_not_reported(declared: str, content: bytes | str) -> None:
-    assert contradiction(declared, content) == ""
+def test_content_that_matches_its_type_is_not_reported(declared_type: str, content: bytes | str) -> None:
+    assert contradiction(declared_type, content) == ""
 
 
 @pytest.mark.parametrize("charset", ["zlib", "bz2", "hex", "rot13", "uu"])
 def test_codecs_that_are_not_encodings_of_text_are_reported_and_not_run(charset: str) -> None:
-    declared = f"text/plain; charset={charset}"
-    assert contradiction(declared, zlib.compress(bytes(1 << 20))) == f"declared {declared}, but it is not {charset}"
+    declared_type = f"text/plain; charset={charset}"
+    assert (
+        contradiction(declared_type, zlib.compress(bytes(1 << 20)))
+        == f"declared {declared_type}, but it is not {charset}"
+    )
 
 
 def test_only_complete_json_of_a_bounded_size_is_parsed() -> None:
     assert contradiction("application/json", '{"a": ', complete=False) == ""
     assert contradiction("text/plain", "é".encode()[:1], complete=False) == ""
-    wrong = "{" + " " * (MAX_PARSED_BYTES - 1)
-    assert contradiction("application/json", wrong)
-    assert contradiction("application/json", wrong + " ") == ""
+    invalid_json = "{" + " " * (MAX_PARSED_BYTES - 1)
+    assert contradiction("application/json", invalid_json)
+    assert contradiction("application/json", invalid_json + " ") == ""
 
 
 @given(st.text(max_size=60), st.binary(max_size=200) | st.text(max_size=200), st.booleans())
-def test_any_type_and_content_give_one_line(declared: str, content: bytes | str, complete: bool) -> None:
-    assert contradiction(declared, content, complete=complete).isprintable()
+def test_any_type_and_content_give_one_line(declared_type: str, content: bytes | str, complete: bool) -> None:
+    assert contradiction(declared_type, content, complete=complete).isprintable()
 
 
-def test_types_of_this_projects_files_do_not_contradict_them() -> None:
+def test_types_of_the_files_of_this_project_are_accepted() -> None:
     root = Path(__file__).resolve().parents[2]
-    began = time.monotonic()
+    start = time.monotonic()
     for folder in ("src", "docs", "tests/content"):
         for path in (root / folder).rglob("*"):
             if path.is_file() and path.suffix not in (".pyc",):
                 data = path.read_bytes()
-                kind = classify(path.name, data[:4096], decode_text(data) is not None)
-                assert contradiction(kind, data) == "", path
+                mime_type = classify(path.name, data[:4096], decode_text(data) is not None)
+                assert contradiction(mime_type, data) == "", path
                 assert contradiction(by_name(path.name), data) == "", path
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - start < 30

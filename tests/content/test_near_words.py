@@ -1,4 +1,4 @@
-"""The word nearest to a misspelled one is found, and no word that is too different."""
+"""The nearest word to a misspelled word is found, unless it is too different."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def nearest(word: str, *texts: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("word", "text", "meant"),
+    ("word", "text", "expected"),
     [
         ("heartbaet", "def _reset_heartbeat(self):", "heartbeat"),
         ("ClientSesion", "class ClientSession:", "clientsession"),
@@ -33,39 +33,39 @@ def nearest(word: str, *texts: str) -> str:
         ("harbours", "hrbuors", "hrbuors"),
     ],
 )
-def test_a_misspelled_word_is_found(word: str, text: str, meant: str) -> None:
-    assert nearest(word, text) == meant
+def test_a_misspelled_word_is_found(word: str, text: str, expected: str) -> None:
+    assert nearest(word, text) == expected
 
 
-def test_the_nearest_comes_first_then_the_most_frequent() -> None:
+def test_the_nearest_word_is_preferred_then_the_most_frequent() -> None:
     assert nearest("harbours", "harburs", "harbor harbor harbor") == "harburs"
     assert nearest("anchor", "anchur anchor2 anchop anchop") == "anchop"
 
 
 def test_words_that_are_too_long_or_too_many_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    long = "x" * near_words.MAX_CHARACTERS
-    assert nearest(long, long[:-1] + "y")
-    assert nearest(long + "x", long + "y") == ""
+    longest = "x" * near_words.MAX_CHARACTERS
+    assert nearest(longest, longest[:-1] + "y")
+    assert nearest(longest + "x", longest + "y") == ""
     monkeypatch.setattr(near_words, "MAX_COMPARED_WORDS", 2)
     assert nearest("anchor", "anchxx anchyy", "anchur") == ""
     assert nearest("anchor", "anchxx", "anchur") == "anchur"
 
 
-def table_distance(one: str, other: str) -> int:
-    """Return the distance of two words, from the complete table of Damerau's definition."""
+def table_distance(first: str, second: str) -> int:
+    """Return the restricted Damerau-Levenshtein distance, computed with the complete table."""
     table = {(-1, -1): 0}
-    for at in range(-1, len(one)):
-        for to in range(-1, len(other)):
-            if at < 0 or to < 0:
-                table[at, to] = at + to + 2
+    for i in range(-1, len(first)):
+        for j in range(-1, len(second)):
+            if i < 0 or j < 0:
+                table[i, j] = i + j + 2
                 continue
-            same = one[at] == other[to]
-            table[at, to] = min(table[at - 1, to] + 1, table[at, to - 1] + 1, table[at - 1, to - 1] + (not same))
-            if at > 0 and to > 0 and one[at] == other[to - 1] and one[at - 1] == other[to]:
-                table[at, to] = min(table[at, to], table[at - 2, to - 2] + 1)
-    return table[len(one) - 1, len(other) - 1]
+            same = first[i] == second[j]
+            table[i, j] = min(table[i - 1, j] + 1, table[i, j - 1] + 1, table[i - 1, j - 1] + (not same))
+            if i > 0 and j > 0 and first[i] == second[j - 1] and first[i - 1] == second[j]:
+                table[i, j] = min(table[i, j], table[i - 2, j - 2] + 1)
+    return table[len(first) - 1, len(second) - 1]
 
 
 @given(st.text("abc", max_size=8), st.text("abc", max_size=8), st.integers(0, 3))
-def test_the_distance_equals_that_of_the_complete_table(one: str, other: str, most: int) -> None:
-    assert distance(one, other, most) == min(table_distance(one, other), most + 1)
+def test_the_distance_equals_the_distance_of_the_complete_table(first: str, second: str, limit: int) -> None:
+    assert distance(first, second, limit) == min(table_distance(first, second), limit + 1)

@@ -12,7 +12,7 @@ SECRET = "hunter2hunter2hunter2"
 
 
 @pytest.mark.parametrize(
-    ("argv", "shown"),
+    ("argv", "expected"),
     [
         (["df", "-h"], "df -h"),
         (["server", "--password", SECRET, "--port", "1"], "server --password *** --port 1"),
@@ -31,14 +31,14 @@ SECRET = "hunter2hunter2hunter2"
         ([], ""),
     ],
 )
-def test_a_command_is_shown_without_its_secrets(argv: list[str], shown: str | None) -> None:
+def test_a_command_is_shown_without_its_secrets(argv: list[str], expected: str | None) -> None:
     message = redacted_command(argv)
     assert "hunter2" not in message
-    assert shown is None or message == shown
+    assert expected is None or message == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         (f"cannot reach https://me:{SECRET}@h/x?token={SECRET}: refused", None),
         (f"two: s3://a:{SECRET}@b and postgresql+asyncpg://c:{SECRET}@d/e", None),
@@ -64,10 +64,10 @@ def test_a_command_is_shown_without_its_secrets(argv: list[str], shown: str | No
         ("There is no folder /srv/docs.", "There is no folder /srv/docs."),
     ],
 )
-def test_a_message_is_shown_without_its_secrets(text: str, shown: str | None) -> None:
+def test_a_message_is_shown_without_its_secrets(text: str, expected: str | None) -> None:
     message = redacted_text(text)
     assert "hunter2" not in message
-    assert shown is None or message == shown
+    assert expected is None or message == expected
     assert redacted_text(message) == message
 
 
@@ -80,9 +80,9 @@ def test_a_message_is_shown_without_its_secrets(text: str, shown: str | None) ->
 def test_redacting_takes_time_linear_in_the_text(piece: str) -> None:
     """A megabyte takes well below a second; a quadratic search takes minutes."""
     text = piece * (1_000_000 // len(piece))
-    began = time.process_time()
+    start = time.process_time()
     redacted(text)
     redacted("https://h/?" + text)
     redacted_text(text)
     redacted_command(["curl", text])
-    assert time.process_time() - began < 8
+    assert time.process_time() - start < 8

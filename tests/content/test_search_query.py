@@ -1,4 +1,4 @@
-"""A query is split into words, and each word is found in every spelling."""
+"""A query is split into words, and each word is found in its different spellings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wharfinger.content.search_query import (
 )
 
 
-def texts(query: str) -> list[str]:
+def word_texts(query: str) -> list[str]:
     return [word.text for word in query_of(query).words]
 
 
@@ -26,8 +26,8 @@ def only_word(query: str) -> Word:
     return word
 
 
-def fit(query: str, text: str) -> float:
-    """Return how well the only word of a query fits its only occurrence in a text; 0 if there is none."""
+def match_quality(query: str, text: str) -> float:
+    """Return the quality of the best match of a query of one word, or 0 if the text does not contain it."""
     word, folded = only_word(query), fold(text)
     return max(
         (word.quality(text, folded, folded.find(probe), probe) for probe in word.probes if probe in folded), default=0.0
@@ -58,7 +58,7 @@ def fit(query: str, text: str) -> float:
     ],
 )
 def test_words_are_separated_by_spaces_and_punctuation(query: str, words: list[str]) -> None:
-    assert texts(query) == words
+    assert word_texts(query) == words
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_words_are_separated_by_spaces_and_punctuation(query: str, words: list[s
         ("__", []),
     ],
 )
-def test_identifiers_have_parts(name: str, parts: list[str]) -> None:
+def test_identifiers_are_split_into_parts(name: str, parts: list[str]) -> None:
     assert identifier_parts(name) == parts
 
 
@@ -90,7 +90,7 @@ def test_identifiers_have_parts(name: str, parts: list[str]) -> None:
     ],
 )
 def test_an_identifier_is_found_in_its_other_spellings(query: str, text: str) -> None:
-    assert fit(query, text) >= 0.8
+    assert match_quality(query, text) >= 0.8
 
 
 @pytest.mark.parametrize(
@@ -106,18 +106,18 @@ def test_an_identifier_is_found_in_its_other_spellings(query: str, text: str) ->
         ("retries", "a retry", "retrieve"),
     ],
 )
-def test_a_whole_word_fits_better_than_a_part_and_that_than_another_form(query: str, better: str, worse: str) -> None:
-    assert fit(query, better) > fit(query, worse)
+def test_a_whole_word_ranks_before_a_part_and_a_part_before_another_form(query: str, better: str, worse: str) -> None:
+    assert match_quality(query, better) > match_quality(query, worse)
 
 
-def test_weak_words_and_owners_weigh_less_beside_others() -> None:
+def test_common_words_and_class_names_have_less_weight() -> None:
     weights = {word.text: word.weight for word in query_of("get Session.timeout value 5").words}
     assert weights["timeout"] == 1
     assert all(weights[word] < 1 for word in ("get", "session", "value", "5"))
     assert only_word("get").weight == 1
 
 
-def test_a_query_has_bounds() -> None:
+def test_the_size_of_a_query_is_limited() -> None:
     assert len(query_of(" ".join(f"w{number}x" for number in range(100))).words) == MAX_QUERY_WORDS
     assert len(only_word("x" * (MAX_QUERY_CHARACTERS + 1)).text) == MAX_QUERY_CHARACTERS
     assert len(only_word("a_" * 900).spellings) == 1
@@ -130,16 +130,16 @@ def test_a_word_can_be_replaced() -> None:
 
 
 @given(st.text(max_size=200))
-def test_any_query_has_words_that_find_what_was_written(written: str) -> None:
-    query = query_of(written)
-    assert bool(query.words) == bool(written.split())
+def test_any_query_has_words_that_match_its_own_text(text: str) -> None:
+    query = query_of(text)
+    assert bool(query.words) == bool(text.split())
     for word in query.words:
         assert 0 < word.weight <= 1
         assert word.probes
         assert all(word.probes)
         assert any(probe in word.text for probe in word.probes)
         assert fold(word.written) == word.text
-        assert word.text in fold(written)
+        assert word.text in fold(text)
         assert word.phrase or word.text not in STOP_WORDS or all(other.text in STOP_WORDS for other in query.words)
 
 
@@ -148,7 +148,7 @@ def test_quality_is_between_0_and_1(text: str, query: str) -> None:
     folded = fold(text)
     for word in query_of(query).words:
         for probe in word.probes:
-            at = folded.find(probe)
-            while at >= 0:
-                assert 0 < word.quality(text, folded, at, probe) <= 1
-                at = folded.find(probe, at + 1)
+            start = folded.find(probe)
+            while start >= 0:
+                assert 0 < word.quality(text, folded, start, probe) <= 1
+                start = folded.find(probe, start + 1)

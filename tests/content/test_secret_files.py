@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wharfinger.content.secret_files import looks_secret
 
-SECRET = """
+SECRET_NAMES = """
     passwords.txt password.txt Passwords.TXT my-passwords.csv db_password.txt dbpassword.txt DbPassword.ini
     passwords-2024.csv passwords_backup.xlsx passwd user.password
     terraform.tfvars prod.auto.tfvars network.tfvars.json terraform.tfstate terraform.tfstate.backup .terraformrc
@@ -28,7 +28,7 @@ SECRET = """
     shadow wallet.dat logins.json key4.db keystore.properties google-services.json sitemanager.xml sftp-config.json
 """
 
-PUBLISHED = """
+PUBLIC_NAMES = """
     id_mapping.csv id_card.png id_pool.py id_rsa_explained.md identity.md ids.txt
     password_reset.txt password-policy.txt password_reset.html passwords.py passwords.md test_passwords.rs passport.csv
     compass.txt bypass.yaml passenger_list.csv
@@ -43,18 +43,18 @@ PUBLISHED = """
 """
 
 
-@pytest.mark.parametrize("name", [*SECRET.split(), "passwords (1).txt", "Login Passwords.xlsx", "secrets.txt.1"])
+@pytest.mark.parametrize("name", [*SECRET_NAMES.split(), "passwords (1).txt", "Login Passwords.xlsx", "secrets.txt.1"])
 def test_names_of_credentials_are_recognised(name: str) -> None:
     assert looks_secret(name)
 
 
-@pytest.mark.parametrize("name", PUBLISHED.split())
-def test_names_that_only_resemble_them_are_not(name: str) -> None:
+@pytest.mark.parametrize("name", PUBLIC_NAMES.split())
+def test_names_that_only_resemble_credentials_are_not_recognised(name: str) -> None:
     assert not looks_secret(name)
 
 
 @pytest.mark.parametrize("name", ["example.com.key", "sample.pem", "id_rsa.example", "template.p12"])
-def test_a_key_is_a_key_even_if_it_is_called_an_example(name: str) -> None:
+def test_a_key_file_is_secret_even_if_its_name_contains_example(name: str) -> None:
     """A key of `example.com` is real; a file that is not a key may be an example."""
     assert looks_secret(name)
 
@@ -66,23 +66,23 @@ def test_a_key_is_a_key_even_if_it_is_called_an_example(name: str) -> None:
         ("secrets", False), ("passwords", False), ("id_generator", False), ("tokens", False), ("api_keys", False),
     ],
 )  # fmt: skip
-def test_a_directory_is_withheld_only_for_the_names_that_programs_use(name: str, secret: bool) -> None:
-    """A package may be called `secrets`; the files in such a directory are judged by their own names."""
+def test_a_directory_is_secret_only_if_programs_use_its_name(name: str, secret: bool) -> None:
+    """A package may be called `secrets`; the files in it are checked by their own names."""
     assert looks_secret(name, directory=True) is secret
 
 
-@given(st.sampled_from(SECRET.split()), st.sampled_from([".bak", ".old", "~", ".orig", ".1", ".BAK", ".save~"]))
-def test_a_copy_is_as_secret_as_its_original(name: str, ending: str) -> None:
+@given(st.sampled_from(SECRET_NAMES.split()), st.sampled_from([".bak", ".old", "~", ".orig", ".1", ".BAK", ".save~"]))
+def test_a_backup_copy_of_a_secret_file_is_secret(name: str, ending: str) -> None:
     assert looks_secret(name + ending)
 
 
 @given(st.text(max_size=255))
-def test_any_text_is_a_name(name: str) -> None:
+def test_any_text_is_accepted_as_a_name(name: str) -> None:
     assert looks_secret(name) in (True, False)
 
 
 def test_any_name_takes_bounded_time() -> None:
-    began = time.process_time()
+    start = time.process_time()
     for piece in ("~", ".1", "id_", "secret", "key_", ".bak~", "_", "aA"):
         looks_secret(piece * 10_000)
-    assert time.process_time() - began < 5
+    assert time.process_time() - start < 5

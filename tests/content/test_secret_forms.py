@@ -16,10 +16,10 @@ TOKENS = {
     "xoxp-": "1" * 8, "xoxr-": "1" * 8, "xoxs-": "1" * 8, "AKIA": "A" * 16, "ASIA": "A" * 16,
     "eyJ": "a" * 8 + "." + "b" * 4,
 }  # fmt: skip
-"""By its beginning, the shortest rest of a token."""
+"""For the beginning of each form of token, the shortest text that may follow it."""
 
 
-def in_log(line: str) -> bool:
+def is_secret_in_log(line: str) -> bool:
     return bool(secret_spans(line.encode()))
 
 
@@ -33,11 +33,11 @@ def test_a_token_is_hidden_and_a_shorter_one_is_not(beginning: str) -> None:
     assert redacted_text(f"a {token} b") == "a *** b"
     assert secret_spans(f"a {token} b".encode()) == [(2, 2 + len(token))]
     assert redacted_text(f"a {token[:-1]} b") == f"a {token[:-1]} b"
-    assert not in_log(f"a {token[:-1]} b")
+    assert not is_secret_in_log(f"a {token[:-1]} b")
 
 
 @pytest.mark.parametrize("name", SECRET_NAMES)
 def test_a_value_with_the_name_of_a_secret_is_hidden(name: str) -> None:
     for spelled in (name, name.replace("_", "-"), name.replace("_", ""), f"my_{name}".upper()):
         assert "hunter2" not in redacted_text(f"{spelled}=hunter2 x")
-        assert in_log(f"{spelled}=hunter2 x")
+        assert is_secret_in_log(f"{spelled}=hunter2 x")

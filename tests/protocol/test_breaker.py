@@ -1,4 +1,4 @@
-"""The circuit breaker: its states, delays and notifications, also for any order of calls, probes and time."""
+"""The circuit breaker: its states, delays and notifications, in examples and in random orders of calls and probes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from wharfinger.protocol.breaker import Breaker, BreakerState
 
 
-class Clock:
-    """A clock that the test moves."""
+class FakeClock:
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -21,11 +21,11 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> FakeClock:
+    return FakeClock()
 
 
-def test_a_new_breaker_is_closed_and_sends_no_probe(clock: Clock) -> None:
+def test_a_new_breaker_is_closed_and_sends_no_probe(clock: FakeClock) -> None:
     breaker = Breaker(clock)
     assert breaker.state is BreakerState.CLOSED
     assert breaker.admits()
@@ -34,7 +34,7 @@ def test_a_new_breaker_is_closed_and_sends_no_probe(clock: Clock) -> None:
     assert (breaker.down_seconds(), breaker.probe_in(), breaker.reason) == (0, 0, "")
 
 
-def test_after_a_failure_callers_skip_until_the_delay_is_over_and_then_one_probes(clock: Clock) -> None:
+def test_after_a_failure_no_call_is_allowed_until_the_delay_ends_and_one_probe_succeeds(clock: FakeClock) -> None:
     breaker = Breaker(clock, initial_delay=2.0)
     breaker.failed("fog")
     assert (breaker.state, breaker.admits(), breaker.reason) == (BreakerState.OPEN, False, "fog")
@@ -51,7 +51,7 @@ def test_after_a_failure_callers_skip_until_the_delay_is_over_and_then_one_probe
     assert breaker.admits()
 
 
-def test_each_failed_probe_doubles_the_delay_up_to_the_longest(clock: Clock) -> None:
+def test_each_failed_probe_doubles_the_delay_up_to_max_delay(clock: FakeClock) -> None:
     breaker = Breaker(clock, initial_delay=1.0, max_delay=5.0)
     delays: list[float] = []
     breaker.failed()
@@ -66,7 +66,7 @@ def test_each_failed_probe_doubles_the_delay_up_to_the_longest(clock: Clock) -> 
     assert breaker.probe_in() == 1  # a success resets the breaker
 
 
-def test_calls_that_failed_together_are_one_failure(clock: Clock) -> None:
+def test_concurrent_failures_count_once(clock: FakeClock) -> None:
     breaker = Breaker(clock)
     began = clock.now
     clock.now += 5
@@ -77,7 +77,7 @@ def test_calls_that_failed_together_are_one_failure(clock: Clock) -> None:
     assert breaker.down_seconds() == pytest.approx(6)
 
 
-def test_a_call_that_began_before_the_outage_does_not_end_the_probe(clock: Clock) -> None:
+def test_a_call_that_began_before_the_outage_does_not_end_the_probe(clock: FakeClock) -> None:
     breaker = Breaker(clock)
     began = clock.now
     clock.now += 5
@@ -88,22 +88,22 @@ def test_a_call_that_began_before_the_outage_does_not_end_the_probe(clock: Clock
     assert breaker.state is BreakerState.HALF_OPEN
 
 
-def test_a_quick_failure_is_recorded_but_does_not_open_the_breaker(clock: Clock) -> None:
+def test_after_a_quick_failure_the_breaker_is_down_but_admits_calls(clock: FakeClock) -> None:
     breaker = Breaker(clock, quick_below=0.25)
     began = clock.now
     clock.now += 0.249
     breaker.failed("gone", began)
     assert (breaker.down, breaker.admits()) == (True, True)
     began = clock.now
-    clock.now += 0.25  # at the bound it is no longer quick
+    clock.now += 0.25  # at the limit it is no longer quick
     breaker.failed("gone", began)
     assert not breaker.admits()
     breaker.succeeded()
-    breaker.failed("silent")  # however long it took, a caller has waited
+    breaker.failed("silent")  # without a start time, a failure counts as slow
     assert not breaker.admits()
 
 
-def test_a_cancelled_probe_leaves_the_next_one_to_another_caller(clock: Clock) -> None:
+def test_after_a_cancelled_probe_another_caller_may_probe_at_once(clock: FakeClock) -> None:
     breaker = Breaker(clock)
     breaker.failed()
     clock.now += 1
@@ -113,7 +113,7 @@ def test_a_cancelled_probe_leaves_the_next_one_to_another_caller(clock: Clock) -
     assert breaker.try_probe()
 
 
-def test_observers_are_notified_only_when_the_breaker_opens_or_closes(clock: Clock) -> None:
+def test_observers_are_notified_only_when_the_breaker_opens_or_closes(clock: FakeClock) -> None:
     breaker = Breaker(clock)
     received: list[bool] = []
     breaker.observers.append(lambda: received.append(breaker.down))
@@ -129,20 +129,20 @@ def test_observers_are_notified_only_when_the_breaker_opens_or_closes(clock: Clo
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
 @settings(max_examples=50)
 def test_jitter_only_shortens_the_delay(factors: list[float]) -> None:
-    clock = Clock()
-    given_factors = iter(factors)
-    breaker = Breaker(clock, max_delay=8.0, random=lambda: next(given_factors))
+    clock = FakeClock()
+    remaining = iter(factors)
+    breaker = Breaker(clock, max_delay=8.0, random=lambda: next(remaining))
     for number, factor in enumerate(factors):
         breaker.failed()
         assert breaker.probe_in() == pytest.approx(min(8.0, 2.0**number) * factor)
 
 
 class BreakerMachine(RuleBasedStateMachine):
-    """The guarantees hold for any order of calls, probes and time."""
+    """Checks the guarantees in random orders of calls, probes and delays."""
 
     @initialize(initial=st.floats(0.1, 5), longest=st.floats(5, 100), quick=st.sampled_from([0.0, 0.25]))
     def begin(self, initial: float, longest: float, quick: float) -> None:
-        self.clock = Clock()
+        self.clock = FakeClock()
         self.initial, self.longest = initial, longest
         self.breaker = Breaker(self.clock, initial_delay=initial, max_delay=longest, quick_below=quick)
         self.calls: list[float] = []
@@ -160,28 +160,28 @@ class BreakerMachine(RuleBasedStateMachine):
             self.calls.append(self.clock.now)
 
     @precondition(lambda self: self.calls)
-    @rule(data=st.data(), works=st.booleans())
-    def a_call_ends(self, data: st.DataObject, works: bool) -> None:
+    @rule(data=st.data(), succeeds=st.booleans())
+    def a_call_ends(self, data: st.DataObject, succeeds: bool) -> None:
         began = self.calls.pop(data.draw(st.integers(0, len(self.calls) - 1)))
         before = self.breaker.failures
-        self.breaker.succeeded() if works else self.breaker.failed("fog", began)
-        assert self.breaker.failures == 0 if works else self.breaker.failures - before in (0, 1)
+        self.breaker.succeeded() if succeeds else self.breaker.failed("fog", began)
+        assert self.breaker.failures == 0 if succeeds else self.breaker.failures - before in (0, 1)
 
     @rule()
-    def a_caller_wants_to_probe(self) -> None:
+    def a_caller_tries_to_probe(self) -> None:
         due = self.breaker.probe_in() == 0 and self.breaker.state is BreakerState.OPEN
         assert self.breaker.try_probe() == due
         if due:
             self.probe = self.clock.now
 
     @precondition(lambda self: self.probe is not None)
-    @rule(ends=st.sampled_from(["works", "fails", "cancelled"]))
-    def the_probe_ends(self, ends: str) -> None:
+    @rule(outcome=st.sampled_from(["succeeds", "fails", "cancelled"]))
+    def the_probe_ends(self, outcome: str) -> None:
         began, self.probe = self.probe, None
-        if ends == "works":
+        if outcome == "succeeds":
             self.breaker.succeeded()
             assert self.breaker.admits()
-        elif ends == "fails":
+        elif outcome == "fails":
             self.breaker.failed("fog", began)
             assert self.breaker.down
         elif self.breaker.state is BreakerState.HALF_OPEN:
@@ -195,7 +195,7 @@ class BreakerMachine(RuleBasedStateMachine):
             assert 0 <= self.breaker.probe_in() <= self.longest + 1e-9
 
     @invariant()
-    def what_it_says_agrees(self) -> None:
+    def state_is_consistent(self) -> None:
         if not hasattr(self, "breaker"):
             return
         breaker = self.breaker

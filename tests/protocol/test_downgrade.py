@@ -8,57 +8,57 @@ from wharfinger import types as t
 from wharfinger.protocol.downgrade import is_object, without_unknown_blocks
 from wharfinger.protocol.revisions import REVISIONS
 
-SOUND = t.AudioContent(data=b"abc", mime_type="audio/wav", annotations=t.Annotations(priority=1.0))
+AUDIO = t.AudioContent(data=b"abc", mime_type="audio/wav", annotations=t.Annotations(priority=1.0))
 LINK = t.ResourceLink(uri="a://b", name="b")
 TEXT = t.TextContent(text="x")
 
 
-def test_revisions_list_the_blocks_that_they_lack() -> None:
-    assert {name: set(row.unknown_blocks) for name, row in REVISIONS.items() if row.unknown_blocks} == {
+def test_each_revision_lists_its_unknown_blocks() -> None:
+    assert {name: set(rules.unknown_blocks) for name, rules in REVISIONS.items() if rules.unknown_blocks} == {
         "2024-11-05": {"audio", "resource_link"},
         "2025-03-26": {"resource_link"},
     }
 
 
 def test_only_unknown_blocks_are_replaced_in_a_copy() -> None:
-    result = t.CallToolResult(content=[SOUND, LINK, TEXT], structured_content={"a": 1})
-    reported = without_unknown_blocks(result, frozenset(("resource_link",)))
-    assert reported.content == [SOUND, t.TextContent(text="[b](a://b)"), TEXT]
-    assert reported.structured_content == {"a": 1}
-    assert result.content == [SOUND, LINK, TEXT]
-    (sound, _, _) = without_unknown_blocks(result, frozenset(("audio",))).content
-    assert sound.annotations == t.Annotations(priority=1.0)
-    assert "audio/wav, 3 bytes" in sound.text
+    result = t.CallToolResult(content=[AUDIO, LINK, TEXT], structured_content={"a": 1})
+    replaced = without_unknown_blocks(result, frozenset(("resource_link",)))
+    assert replaced.content == [AUDIO, t.TextContent(text="[b](a://b)"), TEXT]
+    assert replaced.structured_content == {"a": 1}
+    assert result.content == [AUDIO, LINK, TEXT]
+    (audio_text, _, _) = without_unknown_blocks(result, frozenset(("audio",))).content
+    assert audio_text.annotations == t.Annotations(priority=1.0)
+    assert "audio/wav, 3 bytes" in audio_text.text
 
 
 def test_a_result_without_unknown_blocks_is_the_same_object() -> None:
-    everything = frozenset(("audio", "resource_link"))
+    unknown_blocks = frozenset(("audio", "resource_link"))
     for result in (
         t.CallToolResult(content=[TEXT]),
         t.GetPromptResult(messages=[t.PromptMessage(role="user", content=TEXT)]),
         t.ListToolsResult(tools=[]),
     ):
-        assert without_unknown_blocks(result, everything) is result
+        assert without_unknown_blocks(result, unknown_blocks) is result
 
 
 def test_blocks_of_a_prompt_are_replaced_one_by_one() -> None:
     result = t.GetPromptResult(
         description="d",
         messages=[
-            t.PromptMessage(role="user", content=SOUND),
+            t.PromptMessage(role="user", content=AUDIO),
             t.PromptMessage(role="assistant", content=TEXT),
             t.PromptMessage(role="user", content=LINK),
         ],
     )
-    reported = without_unknown_blocks(result, frozenset(("audio",)))
-    assert [message.role for message in reported.messages] == ["user", "assistant", "user"]
-    assert [message.content for message in reported.messages[1:]] == [TEXT, LINK]
-    assert isinstance(reported.messages[0].content, t.TextContent)
-    assert reported.description == "d"
-    assert result.messages[0].content is SOUND
+    replaced = without_unknown_blocks(result, frozenset(("audio",)))
+    assert [message.role for message in replaced.messages] == ["user", "assistant", "user"]
+    assert [message.content for message in replaced.messages[1:]] == [TEXT, LINK]
+    assert isinstance(replaced.messages[0].content, t.TextContent)
+    assert replaced.description == "d"
+    assert result.messages[0].content is AUDIO
 
 
-def test_link_becomes_its_title_and_description() -> None:
+def test_a_resource_link_is_replaced_by_its_title_and_description() -> None:
     for link, text in (
         (t.ResourceLink(uri="a:b", name="n"), "[n](a:b)"),
         (t.ResourceLink(uri="a:b", name="n", title="T"), "[T](a:b)"),
@@ -68,7 +68,7 @@ def test_link_becomes_its_title_and_description() -> None:
         assert block == t.TextContent(text=text)
 
 
-def test_only_json_objects_are_structured_content() -> None:
+def test_is_object_is_true_only_for_json_objects() -> None:
     for structured, expected in (
         ({}, True),
         ({"a": 1}, True),

@@ -1,4 +1,4 @@
-"""The handshake's transition table, cell by cell."""
+"""Every transition of the handshake, the agreed revision, and the notifications and end of a session."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from wharfinger.protocol.principal import Principal
 from wharfinger.protocol.revisions import HANDSHAKE, LATEST_HANDSHAKE, REVISIONS, SUPPORTED
 
 
-def test_every_phase_has_a_cell_for_every_kind_of_method() -> None:
+def test_the_table_has_a_transition_for_every_phase_and_kind_of_method() -> None:
     kinds = {"initialize", "ping", "notifications/initialized", ""}
     assert {(phase, kind) for phase in Phase for kind in kinds} == set(TRANSITIONS)
 
 
-@pytest.mark.parametrize(("cell", "target"), TRANSITIONS.items(), ids=lambda v: str(v)[:40])
-def test_each_cell_changes_the_phase_or_refuses(cell: tuple[Phase, str], target: Phase | str) -> None:
-    phase, method = cell
+@pytest.mark.parametrize(("start", "target"), TRANSITIONS.items(), ids=lambda v: str(v)[:40])
+def test_each_transition_changes_the_phase_or_is_refused(start: tuple[Phase, str], target: Phase | str) -> None:
+    phase, method = start
     session = Session()
     session.phase = phase
     if isinstance(target, str):
@@ -32,16 +32,16 @@ def test_each_cell_changes_the_phase_or_refuses(cell: tuple[Phase, str], target:
 
 @pytest.mark.parametrize("version", HANDSHAKE)
 def test_a_known_revision_is_accepted(version: str) -> None:
-    assert _agreed_revision(version) == version
+    assert agreed_revision(version) == version
 
 
 @pytest.mark.parametrize("version", ["2026-07-28", "1900-01-01", "2099-01-01", "", "2025-11"])
-def test_any_other_revision_is_answered_with_our_latest(version: str) -> None:
-    """Membership in the set of revisions, never a minimum (lifecycle)."""
-    assert _agreed_revision(version) == LATEST_HANDSHAKE
+def test_any_other_revision_is_answered_with_the_latest(version: str) -> None:
+    """Spec, lifecycle: a version is looked up in the set of revisions, and not compared with a minimum."""
+    assert agreed_revision(version) == LATEST_HANDSHAKE
 
 
-def _agreed_revision(version: str) -> str:
+def agreed_revision(version: str) -> str:
     session = Session(Principal(subject="ann"))
     info = t.Implementation(name="c", version="1")
     session.agree(
@@ -51,7 +51,7 @@ def _agreed_revision(version: str) -> str:
     return session.caller.rules.name
 
 
-def test_nothing_is_sent_before_the_client_confirms_or_after_the_end() -> None:
+def test_notifications_are_sent_only_between_initialized_and_close() -> None:
     sent: list[bytes] = []
     session = Session(send_notification=lambda message: sent.append(message) is None)
     assert not session.send(b"early")
@@ -85,7 +85,7 @@ def test_a_caller_returns_its_settings_of_an_extension() -> None:
     assert Caller(REVISIONS[LATEST_HANDSHAKE], None, t.ClientCapabilities()).extension("a.test/x") is None
 
 
-def test_session_without_a_stream_sends_nothing() -> None:
+def test_send_returns_false_without_a_stream_or_if_the_stream_fails() -> None:
     session = Session()
     session.phase = Phase.OPEN
     assert not session.send(b"x")
@@ -93,14 +93,14 @@ def test_session_without_a_stream_sends_nothing() -> None:
     assert not session.send(b"x")
 
 
-def test_closing_resets_the_stream_and_the_phase() -> None:
+def test_a_closed_session_has_no_stream() -> None:
     session = Session(send_notification=lambda message: True)
     session.close()
     assert (session.phase, session.send_notification) == (Phase.CLOSED, None)
 
 
 @pytest.mark.parametrize("method", ["initialize", "ping", "tools/list", ""])
-def test_closed_session_admits_no_request(method: str) -> None:
+def test_a_closed_session_refuses_every_request(method: str) -> None:
     session = Session()
     session.close()
     with pytest.raises(InvalidRequest, match="closed"):

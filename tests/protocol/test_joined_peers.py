@@ -1,4 +1,4 @@
-"""A client's and a server's peer joined by two queues, in any order of events: no answer is lost."""
+"""A client's and a server's peer joined by two queues: in any order of events, no response is lost."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMITS = Limits()
 INFO = t.Implementation(name="x", version="1")
 STATELESS = t.RequestMeta(protocol_version="2026-07-28", client_info=INFO, client_capabilities=t.ClientCapabilities())
 
-RUBBISH = st.sampled_from(
+UNEXPECTED = st.sampled_from(
     [b"INFO hello", b"\xff", b"[]", b"{}", b'{"jsonrpc":"2.0","id":"1","result":{}}', b'{"jsonrpc":"2.0","result":{}}']
 )
 
@@ -36,28 +36,28 @@ class JoinedPeers(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.session = Session("", lambda message: True)
+        self.session = Session(send_notification=lambda message: True)
         self.client: ClientPeer[str] = ClientPeer(LIMITS)
         self.server = ServerPeer(self.session, ResultMeta(INFO), LIMITS)
         self.to_server: deque[bytes] = deque()
         self.to_client: deque[bytes] = deque()
         self.sent_to_client: list[bytes] = []
         self.meta: Any = t.UNSET
-        self.made = 0
-        # By the client's word for each request:
+        self.request_count = 0
+        # For each request, by its name, which its URI and its response contain:
         self.ids: dict[str, int] = {}
         self.waiting: set[str] = set()
-        self.given_up: set[str] = set()
+        self.cancelled_by_client: set[str] = set()
         self.answers: dict[str, str] = {}
         # The server's side:
         self.serving: dict[str, Request] = {}
         self.cancelled: set[str] = set()
-        self.sealed: dict[str, str] = {}
-        self.asked: set[str] = set()
+        self.answered: set[str] = set()
+        self.server_requests: set[str] = set()
 
     @initialize(revision=st.sampled_from(sorted(REVISIONS)))
-    def open(self, revision: str) -> None:
-        """Agree on a revision, without anything in between."""
+    def agree_on_a_revision(self, revision: str) -> None:
+        """Run the handshake, unless the revision is stateless."""
         rules = REVISIONS[revision]
         if rules.era == "stateless":
             self.meta = STATELESS
@@ -71,12 +71,12 @@ class JoinedPeers(RuleBasedStateMachine):
             result = t.InitializeResult(
                 protocol_version=revision, capabilities=t.ServerCapabilities(), server_info=INFO
             )
-            (event,) = self.client.receive(self.sealed_by(request, result))
+            (event,) = self.client.receive(self.response_to(request, result))
             assert type(event) is Response
             self.server.receive(encode_notification("notifications/initialized"))
         self.client.rules = rules
 
-    def sealed_by(self, request: Request, result: Any) -> bytes:
+    def response_to(self, request: Request, result: Any) -> bytes:
         data = self.server.respond(request, result)
         assert isinstance(data, bytes)
         return data
@@ -84,22 +84,22 @@ class JoinedPeers(RuleBasedStateMachine):
     # The client.
 
     @rule(progress=st.booleans())
-    def ask(self, progress: bool) -> None:
-        self.made += 1
-        word = f"r{self.made}"
-        params = t.ReadResourceRequestParams(uri=f"a:{word}", meta=self.meta)
-        self.ids[word], data = self.client.request("resources/read", params, word, progress=progress)
-        self.waiting.add(word)
+    def client_sends_a_request(self, progress: bool) -> None:
+        self.request_count += 1
+        name = f"r{self.request_count}"
+        params = t.ReadResourceRequestParams(uri=f"a:{name}", meta=self.meta)
+        self.ids[name], data = self.client.request("resources/read", params, name, progress=progress)
+        self.waiting.add(name)
         self.to_server.append(data)
 
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())
-    def give_up(self, data: st.DataObject) -> None:
-        word = data.draw(st.sampled_from(sorted(self.waiting)))
-        notice = self.client.cancel(self.ids[word], "enough")
+    def client_cancels_a_request(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.waiting)))
+        notice = self.client.cancel(self.ids[name], "enough")
         assert notice is not None
-        self.waiting.discard(word)
-        self.given_up.add(word)
+        self.waiting.discard(name)
+        self.cancelled_by_client.add(name)
         self.to_server.append(notice)
 
     @precondition(lambda self: self.to_client)
@@ -107,10 +107,10 @@ class JoinedPeers(RuleBasedStateMachine):
     def client_reads(self) -> None:
         for event in self.client.receive(self.to_client.popleft()):
             if type(event) is Response:
-                word = event.waiter
-                assert word in self.waiting, "an answer without a waiting caller, or a second answer"
-                self.waiting.discard(word)
-                self.answers[word] = reported(event.message)
+                name = event.waiter
+                assert name in self.waiting, "an answer without a waiting caller, or a second answer"
+                self.waiting.discard(name)
+                self.answers[name] = request_name(event.message)
             elif type(event) is Reply:
                 assert self.meta is t.UNSET, "a stateless client sends no answers"
                 self.to_server.append(event.data)
@@ -127,16 +127,16 @@ class JoinedPeers(RuleBasedStateMachine):
         event = self.server.receive(self.to_server.popleft())
         match event:
             case Request():
-                word = event.params.uri[2:]
-                assert word not in self.serving
-                self.serving[word] = event
+                name = event.params.uri[2:]
+                assert name not in self.serving
+                self.serving[name] = event
             case Cancellation(request):
-                word = request.params.uri[2:]
-                assert self.serving.pop(word) is request
-                self.cancelled.add(word)
+                name = request.params.uri[2:]
+                assert self.serving.pop(name) is request
+                self.cancelled.add(name)
             case Response(token, _):
-                assert token in self.asked, "an answer without a request, or a second answer"
-                self.asked.discard(token)
+                assert token in self.server_requests, "an answer without a request, or a second answer"
+                self.server_requests.discard(token)
             case Reply(data):
                 self.send(data)
             case Notification() | None:
@@ -144,30 +144,30 @@ class JoinedPeers(RuleBasedStateMachine):
 
     @precondition(lambda self: self.serving)
     @rule(data=st.data(), fails=st.booleans())
-    def answer(self, data: st.DataObject, fails: bool) -> None:
-        word = data.draw(st.sampled_from(sorted(self.serving)))
-        request = self.serving.pop(word)
+    def server_answers_a_request(self, data: st.DataObject, fails: bool) -> None:
+        name = data.draw(st.sampled_from(sorted(self.serving)))
+        request = self.serving.pop(name)
         if fails:
-            sealed: Any = self.server.fail(request, InvalidParams(word))
+            response: Any = self.server.fail(request, InvalidParams(name))
         else:
-            contents = [t.ResourceContents(uri="a:b", text=word)]
-            sealed = self.server.respond(request, t.ReadResourceResult(contents=contents))
-        assert sealed is not None
-        self.sealed[word] = word
-        self.send(sealed)
+            contents = [t.ResourceContents(uri="a:b", text=name)]
+            response = self.server.respond(request, t.ReadResourceResult(contents=contents))
+        assert response is not None
+        self.answered.add(name)
+        self.send(response)
         assert self.server.respond(request, t.ReadResourceResult(contents=[])) is None, "answered twice"
 
     @precondition(lambda self: self.meta is t.UNSET)
     @rule(method=st.sampled_from(["ping", "roots/list"]))
-    def server_asks(self, method: str) -> None:
-        self.made += 1
-        token = f"s{self.made}"
-        self.asked.add(token)
+    def server_sends_a_request(self, method: str) -> None:
+        self.request_count += 1
+        token = f"s{self.request_count}"
+        self.server_requests.add(token)
         self.send(self.server.request(method, t.RequestParams(), token)[1])
 
     @precondition(lambda self: self.serving)
     @rule(data=st.data())
-    def progress(self, data: st.DataObject) -> None:
+    def server_sends_progress(self, data: st.DataObject) -> None:
         request = self.serving[data.draw(st.sampled_from(sorted(self.serving)))]
         self.send(encode_notification("notifications/progress", {"progressToken": request.id, "progress": 1}))
 
@@ -175,51 +175,51 @@ class JoinedPeers(RuleBasedStateMachine):
         self.to_client.append(data)
         self.sent_to_client.append(data)
 
-    # The world.
+    # The network.
 
-    @rule(rubbish=RUBBISH, ahead=st.booleans())
-    def rubbish_comes(self, rubbish: bytes, ahead: bool) -> None:
+    @rule(message=UNEXPECTED, first=st.booleans())
+    def an_unexpected_message_arrives(self, message: bytes, first: bool) -> None:
         queue = self.to_client
-        queue.appendleft(rubbish) if ahead else queue.append(rubbish)
+        queue.appendleft(message) if first else queue.append(message)
 
     @precondition(lambda self: self.sent_to_client)
     @rule(data=st.data())
-    def message_comes_twice(self, data: st.DataObject) -> None:
-        """Requests of the server's may not: a client answers each time, and the server ignores the second."""
-        again = data.draw(st.sampled_from(self.sent_to_client))
-        if b'"method":"ping"' not in again and b'"method":"roots/list"' not in again:
-            self.to_client.append(again)
+    def a_message_arrives_twice(self, data: st.DataObject) -> None:
+        """Requests are not repeated: the client would answer both, and the server would ignore the second answer."""
+        message = data.draw(st.sampled_from(self.sent_to_client))
+        if b'"method":"ping"' not in message and b'"method":"roots/list"' not in message:
+            self.to_client.append(message)
 
-    # What must be true.
+    # The invariants.
 
     @invariant()
-    def both_ends_know_what_is_open(self) -> None:
+    def both_peers_know_the_requests_in_flight(self) -> None:
         assert set(self.client.awaited.values()) - {"initialize"} == self.waiting
         assert {request.params.uri[2:] for request in self.server.in_flight.values()} == set(self.serving)
 
     @invariant()
-    def every_answer_is_the_one_to_its_question(self) -> None:
-        for word, answer in self.answers.items():
-            assert answer == word
-        assert not self.given_up & self.answers.keys()
+    def each_answer_belongs_to_its_request(self) -> None:
+        for name, answer in self.answers.items():
+            assert answer == name
+        assert not self.cancelled_by_client & self.answers.keys()
 
     def teardown(self) -> None:
-        """Deliver everything that is under way: no caller waits for an answered request."""
+        """Deliver all queued messages, and check that no caller still waits for an answered request."""
         while self.to_server or self.to_client:
             if self.to_server:
                 self.server_reads()
             if self.to_client:
                 self.client_reads()
-        self.both_ends_know_what_is_open()
+        self.both_peers_know_the_requests_in_flight()
         assert self.waiting == set(self.serving)
-        assert self.sealed.keys() - self.given_up == self.answers.keys()
-        assert self.asked == set()
+        assert self.answered - self.cancelled_by_client == self.answers.keys()
+        assert self.server_requests == set()
         assert sorted(self.client.close()) == sorted(self.waiting)
         assert {request.params.uri[2:] for request in self.server.close()} == set(self.serving)
 
 
-def reported(message: Any) -> str:
-    """Return the word in an answer."""
+def request_name(message: Any) -> str:
+    """Return the name of the request that a response answers."""
     if message.error is not t.UNSET:
         return str(json.loads(bytes(message.error))["message"])
     return str(json.loads(bytes(message.result))["contents"][0]["text"])

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.server.driving import ALL, STATELESS, ask, looped
+from tests.server.driving import ALL, STATELESS, ask
 from wharfinger import Server
 from wharfinger.errors import MissingExtra
 from wharfinger.protocol.json_schema import DIALECTS, CompiledSchema, InvalidSchema, path_text, printable
 
 DRAFTS = list(DIALECTS)
-FULL: dict[str, Any] = {
+CONTACT_SCHEMA: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
     "$defs": {
@@ -38,7 +38,7 @@ FULL: dict[str, Any] = {
     "else": {"required": ["email"]},
     "additionalProperties": False,
 }
-CREW: dict[str, Any] = {
+CREW_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "ship": {"type": "string", "minLength": 2, "pattern": "^[A-Z]"},
@@ -52,16 +52,22 @@ CREW: dict[str, Any] = {
     "additionalProperties": False,
 }
 
+UNANCHORED: dict[str, Any] = {
+    "pattern": "(?!x)a*b",
+    "items": {"pattern": "(?!x)a*b"},
+    "patternProperties": {"(?!x)a*b": {}},
+}
 
-def nested(depth: int) -> dict[str, Any]:
+
+def nested_in_properties(depth: int) -> dict[str, Any]:
     schema: dict[str, Any] = {}
     for _ in range(depth):
         schema = {"properties": {"a": schema}}
     return schema
 
 
-def doubling(times: int, inside: str = "") -> dict[str, Any]:
-    """Return a small schema whose parts are applied 2**times times to one value, or along one path."""
+def doubling_schema(times: int, inside: str = "") -> dict[str, Any]:
+    """Return a small schema with subschemas that apply 2**times times to one value, or along one path."""
     following = [{"$ref": f"#/$defs/s{n + 1}"} for n in range(times)]
     steps: dict[str, Any] = {
         f"s{n}": {"anyOf": [{inside: {"a": step}}, {inside: {"a": step}}] if inside else [step, step]}
@@ -71,7 +77,7 @@ def doubling(times: int, inside: str = "") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("schema", "words"),
+    ("schema", "message"),
     [
         ({"type": "ship"}, "not a valid JSON Schema"),
         ({"$ref": "https://example.test/ship.json"}, "refers to 'https://example.test/ship.json'"),
@@ -84,18 +90,18 @@ def doubling(times: int, inside: str = "") -> dict[str, Any]:
         ({"pattern": "("}, "not a valid JSON Schema"),
         ({"$ref": "#"}, "leads back to itself"),
         ({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"not": {"$ref": "#/$defs/a"}}}}, "leads back to itself"),
-        (nested(65), "more than 64 nested schemas"),
+        (nested_in_properties(65), "more than 64 nested schemas"),
         ({"anyOf": [{"const": n} for n in range(2001)]}, "more than 2000 schemas"),
-        (doubling(20), "more than 100000 schemas on the way to one value"),
-        (doubling(20, "properties"), "more than 100000 schemas on the way to one value"),
+        (doubling_schema(20), "more than 100000 schemas on the way to one value"),
+        (doubling_schema(20, "properties"), "more than 100000 schemas on the way to one value"),
         ({"description": "x" * 300_000}, "bytes"),
         ({"const": {1, object()}}, "cannot be encoded as JSON"),
     ],
 )
-def test_a_schema_that_cannot_be_used_is_refused_with_its_reason(schema: dict[str, Any], words: str) -> None:
+def test_a_schema_that_cannot_be_used_is_refused_with_its_reason(schema: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidSchema, match="input_schema of tool 'berth'") as caught:
         CompiledSchema(schema, "input_schema of tool 'berth'")
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("dialect", [*DRAFTS, *(f"{name}#" for name in DRAFTS)])
@@ -106,14 +112,13 @@ def test_the_declared_dialect_is_used(dialect: str) -> None:
 
 
 def test_the_default_dialect_is_2020_12() -> None:
-    schema = CompiledSchema(
-        {"prefixItems": [{"type": "integer"}], "items": False}, "schema"
-    )  # only 2020-12 has prefixItems
+    """Only 2020-12 has `prefixItems`."""
+    schema = CompiledSchema({"prefixItems": [{"type": "integer"}], "items": False}, "schema")
     assert schema.fits([1])
     assert not schema.fits([1, 2])
 
 
-def test_names_inside_a_schema_are_not_keywords() -> None:
+def test_names_of_properties_are_not_keywords() -> None:
     schema = {"type": "object", "properties": {"$ref": {"type": "string"}, "$schema": {}, "enum": {"type": "integer"}}}
     assert CompiledSchema(schema, "schema").fits({"$ref": "https://example.test", "enum": 1})
     assert CompiledSchema({"examples": [{"$ref": "https://example.test"}]}, "schema").fits(1)
@@ -134,35 +139,28 @@ def test_a_schema_may_refer_to_its_own_parts() -> None:
 def test_a_backtracking_pattern_is_evaluated_in_bounded_time() -> None:
     for pattern in ("^(a+)+$", "^(?=a)(a+)+$", r"^(a|a)*\1$"):
         schema = CompiledSchema({"pattern": pattern}, "schema")
-        started = time.monotonic()
+        started = time.thread_time()
         assert not schema.fits("a" * 5000 + "b")
-        assert time.monotonic() - started < 5
+        assert time.thread_time() - started < 5
 
 
 def test_long_texts_are_refused_for_unanchored_patterns_with_look_around() -> None:
     """A pattern with look-around is searched for in quadratic time, unless it is anchored at the start."""
     for value in ("a" * 200_000, ["a" * 9_000] * 400, {"a" * 200_000: 1}):
-        schema = CompiledSchema({"$ref": "#/$defs/deep", "$defs": {"deep": DEEP}}, "schema")
-        started = time.monotonic()
+        schema = CompiledSchema({"$ref": "#/$defs/a", "$defs": {"a": UNANCHORED}}, "schema")
+        started = time.thread_time()
         assert schema.faults(value) == ["arguments: have texts that are too long for patterns with look-around"]
-        assert time.monotonic() - started < 5
-    assert CompiledSchema(DEEP, "schema").faults(["ab", "aab"]) == []
-    assert CompiledSchema(DEEP, "schema").faults("a" * 5000) != []
-    at_start = CompiledSchema({"pattern": "^(?=.*[A-Z])(?=.*[0-9]).{8,}$"}, "schema")
-    assert at_start.faults("B" * 200_000 + "1") == []
-    assert at_start.faults("b" * 200_000) != []
-
-
-DEEP: dict[str, Any] = {
-    "pattern": "(?!x)a*b",
-    "items": {"pattern": "(?!x)a*b"},
-    "patternProperties": {"(?!x)a*b": {}},
-}
+        assert time.thread_time() - started < 5
+    assert CompiledSchema(UNANCHORED, "schema").faults(["ab", "aab"]) == []
+    assert CompiledSchema(UNANCHORED, "schema").faults("a" * 5000) != []
+    anchored = CompiledSchema({"pattern": "^(?=.*[A-Z])(?=.*[0-9]).{8,}$"}, "schema")
+    assert anchored.faults("B" * 200_000 + "1") == []
+    assert anchored.faults("b" * 200_000) != []
 
 
 def test_each_fault_is_one_line_with_its_path_and_without_the_value() -> None:
-    given = {"ship": "s3cret", "crew": [{"age": 1}, {}, {"age": "s3cret"}], "flag": "s3cret", "s3cret": 1}
-    assert CompiledSchema(CREW, "schema").faults(given) == [
+    value = {"ship": "s3cret", "crew": [{"age": 1}, {}, {"age": "s3cret"}], "flag": "s3cret", "s3cret": 1}
+    assert CompiledSchema(CREW_SCHEMA, "schema").faults(value) == [
         "ship: must match the pattern ^[A-Z]",
         "crew[0].age: must be at least 16",
         "crew[1].age: missing",
@@ -170,7 +168,7 @@ def test_each_fault_is_one_line_with_its_path_and_without_the_value() -> None:
         'flag: must be one of "red","green"',
         "s3cret: no such member",
     ]
-    assert CompiledSchema(CREW, "schema").faults([]) == ["arguments: expected an object"]
+    assert CompiledSchema(CREW_SCHEMA, "schema").faults([]) == ["arguments: expected an object"]
     assert len(CompiledSchema({"items": {"type": "string"}}, "schema").faults(list(range(1000)))) == 16
 
 
@@ -188,46 +186,45 @@ def test_each_fault_is_one_line_with_its_path_and_without_the_value() -> None:
 def test_a_large_value_with_many_faults_is_refused_within_a_second(count: int, inner: Any, fault: str) -> None:
     """Regression: all faults were collected to report sixteen, which took seconds for 100,000."""
     schema = CompiledSchema({"type": "object", "properties": {"v": inner}}, "schema")
-    started = time.perf_counter()
-    found = schema.faults({"v": ["x"] * count})
-    assert time.perf_counter() - started < 1
-    assert found[0] == fault if count > 2_000 else len(found) > 0
+    started = time.thread_time()
+    faults = schema.faults({"v": ["x"] * count})
+    assert time.thread_time() - started < 1
+    assert faults[0] == fault if count > 2_000 else len(faults) > 0
 
 
 def test_nested_alternatives_are_refused_in_bounded_time() -> None:
     """Each level doubles the number of faults."""
-    again = {"type": "object", "properties": {"a": {"$ref": "#"}}}
-    schema = CompiledSchema({"anyOf": [again, again | {"minProperties": 1}]}, "schema")
+    branch = {"type": "object", "properties": {"a": {"$ref": "#"}}}
+    schema = CompiledSchema({"anyOf": [branch, branch | {"minProperties": 1}]}, "schema")
     value: Any = 3
     for depth in range(60):
         value = {"a": value}
         if depth in (2, 59):
-            started = time.monotonic()
+            started = time.thread_time()
             assert schema.faults(value)
-            assert time.monotonic() - started < 5
+            assert time.thread_time() - started < 5
     assert schema.faults(value) == ["arguments: do not match the schema"]
 
 
-def test_the_missing_extra_is_reported_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_reported_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
     with pytest.raises(MissingExtra, match=r"input_schema of tool 'berth' needs the extra 'schema'. Run pip "):
-        Server("s").tools.add(lambda arguments: "", name="berth", input_schema=CREW)
+        Server("s").tools.add(lambda arguments: "", name="berth", input_schema=CREW_SCHEMA)
 
 
 @pytest.mark.parametrize("revision", ALL)
-@looped
 async def test_an_explicit_input_schema_is_listed_unchanged(revision: str) -> None:
     server = Server("s")
 
-    @server.tool(input_schema=FULL)
+    @server.tool(input_schema=CONTACT_SCHEMA)
     def contact(arguments: dict[str, Any]) -> str:
         return json.dumps(arguments)
 
-    (shown,) = (await ask(server, "tools/list", revision=revision))["result"]["tools"]
-    assert json.dumps(shown["inputSchema"]) == json.dumps(FULL)
-    good = {"name": "Mary", "contactMethod": "phone", "phone": "1"}
-    result = (await ask(server, "tools/call", {"name": "contact", "arguments": good}, revision))["result"]
-    assert json.loads(result["content"][0]["text"]) == good
+    (tool,) = (await ask(server, "tools/list", revision=revision))["result"]["tools"]
+    assert json.dumps(tool["inputSchema"]) == json.dumps(CONTACT_SCHEMA)
+    arguments = {"name": "Mary", "contactMethod": "phone", "phone": "1"}
+    result = (await ask(server, "tools/call", {"name": "contact", "arguments": arguments}, revision))["result"]
+    assert json.loads(result["content"][0]["text"]) == arguments
     result = (await ask(server, "tools/call", {"name": "contact", "arguments": {"phone": 1}}, revision))["result"]
     assert result["isError"]
     assert "phone: expected a string" in result["content"][0]["text"].splitlines()
@@ -238,7 +235,6 @@ async def result_text(server: Server, arguments: Any, name: str = "berth") -> An
     return ("error: " if result.get("isError") else "") + result["content"][0]["text"]
 
 
-@looped
 async def test_a_function_receives_properties_by_name_as_one_dict_or_as_keyword_arguments() -> None:
     server = Server("s")
 
@@ -251,13 +247,13 @@ async def test_a_function_receives_properties_by_name_as_one_dict_or_as_keyword_
     def rest(ship: str, **others: Any) -> str:
         return f"{ship} {others}"
 
-    server.tools.add(by_name, input_schema=CREW)
-    server.tools.add(whole, input_schema=CREW)
-    server.tools.add(rest, input_schema=CREW)
-    given = {"ship": "Mary", "crew": [{"age": 20}]}
-    assert await result_text(server, given, "by_name") == "Mary [{'age': 20}] none"
-    assert await result_text(server, given, "whole") == str(given)
-    assert await result_text(server, given, "rest") == "Mary {'crew': [{'age': 20}]}"
+    server.tools.add(by_name, input_schema=CREW_SCHEMA)
+    server.tools.add(whole, input_schema=CREW_SCHEMA)
+    server.tools.add(rest, input_schema=CREW_SCHEMA)
+    arguments = {"ship": "Mary", "crew": [{"age": 20}]}
+    assert await result_text(server, arguments, "by_name") == "Mary [{'age': 20}] none"
+    assert await result_text(server, arguments, "whole") == str(arguments)
+    assert await result_text(server, arguments, "rest") == "Mary {'crew': [{'age': 20}]}"
     for name in ("by_name", "whole", "rest"):
         assert await result_text(server, {"ship": "Mary", "mast": 1}, name) == (
             "error: Invalid arguments:\nmast: no such member"
@@ -265,17 +261,17 @@ async def test_a_function_receives_properties_by_name_as_one_dict_or_as_keyword_
 
 
 @pytest.mark.parametrize(
-    ("function", "words"),
+    ("function", "message"),
     [
         (lambda ship, crew: "", "has no parameter for 'flag'"),
         (lambda ship, crew, flag, mast: "", "takes 'mast', which is not a property"),
     ],
 )
 def test_a_function_whose_parameters_do_not_match_the_schema_is_refused_at_registration(
-    function: Any, words: str
+    function: Any, message: str
 ) -> None:
-    with pytest.raises(TypeError, match=words):
-        Server("s").tools.add(function, name="berth", input_schema=CREW)
+    with pytest.raises(TypeError, match=message):
+        Server("s").tools.add(function, name="berth", input_schema=CREW_SCHEMA)
 
 
 def test_an_input_schema_of_another_type_than_object_is_refused() -> None:
@@ -283,7 +279,6 @@ def test_an_input_schema_of_another_type_than_object_is_refused() -> None:
         Server("s").tools.add(lambda arguments: "", name="berth", input_schema={"properties": {}})
 
 
-@looped
 async def test_results_are_validated_against_an_explicit_output_schema() -> None:
     server = Server("s")
     answers: list[Any] = [{"quay": 3}, {"quay": "three"}, "text"]
@@ -292,8 +287,8 @@ async def test_results_are_validated_against_an_explicit_output_schema() -> None
     def berth():  # type: ignore[no-untyped-def]
         return answers.pop(0)
 
-    (shown,) = (await ask(server, "tools/list"))["result"]["tools"]
-    assert shown["outputSchema"]["required"] == ["quay"]
+    (tool,) = (await ask(server, "tools/list"))["result"]["tools"]
+    assert tool["outputSchema"]["required"] == ["quay"]
     result = (await ask(server, "tools/call", {"name": "berth"}))["result"]
     assert result["structuredContent"] == {"quay": 3}
     assert result["content"] == [{"type": "text", "text": '{"quay":3}'}]
@@ -301,7 +296,6 @@ async def test_results_are_validated_against_an_explicit_output_schema() -> None
         assert (await ask(server, "tools/call", {"name": "berth"}))["result"]["isError"] is True
 
 
-@looped
 async def test_output_schemas_of_other_types_are_wrapped_for_older_revisions() -> None:
     server = Server("s")
 
@@ -314,15 +308,15 @@ async def test_output_schemas_of_other_types_are_wrapped_for_older_revisions() -
         return 2.5
 
     for revision in ALL:
-        shown = (await ask(server, "tools/list", revision=revision))["result"]["tools"]
+        tools = (await ask(server, "tools/list", revision=revision))["result"]["tools"]
         types = ("array", "number") if revision == STATELESS else ("object", "object")
-        assert tuple(tool["outputSchema"]["type"] for tool in shown) == types
+        assert tuple(tool["outputSchema"]["type"] for tool in tools) == types
         result = (await ask(server, "tools/call", {"name": "quays"}, revision))["result"]
         assert result["structuredContent"] == ([1, 2] if revision == STATELESS else {"result": [1, 2]})
         assert result["content"] == [{"type": "text", "text": "[1,2]"}]
 
 
-def given(schema: Any, **options: Any) -> CompiledSchema:
+def compile_schema(schema: Any, **options: Any) -> CompiledSchema:
     return CompiledSchema(schema, "schema", **options)
 
 
@@ -333,38 +327,40 @@ def schema_of_size(size: int) -> dict[str, Any]:
     return {"description": "x" * (size - len('{"description":""}'))}
 
 
-def nested_in_lists(depth: int) -> dict[str, Any]:
+def nested_in_arrays(depth: int) -> dict[str, Any]:
     schema: dict[str, Any] = {}
     for _ in range(depth):
         schema = {"allOf": [schema]}
     return schema
 
 
-def applied(times: int) -> dict[str, Any]:
-    """Return a schema of which this many parts are applied to one value."""
+def schema_of_weight(times: int) -> dict[str, Any]:
+    """Return a schema with this many subschemas that apply to one value."""
     many, rest = divmod(times - 1, 500)
     return {"$defs": {"a": {"allOf": [{}] * 498}}, "allOf": [{"$ref": "#/$defs/a"}] * many + [{}] * rest}
 
 
 @pytest.mark.parametrize(
-    ("fits", "beyond", "words"),
+    ("fits", "beyond", "message"),
     [
         (schema_of_size(262_144), schema_of_size(262_145), "has 262145 bytes; the limit is 262144"),
-        (nested(63), nested(64), "more than 64 nested schemas"),
-        (nested_in_lists(63), nested_in_lists(64), "more than 64 nested schemas"),
+        (nested_in_properties(63), nested_in_properties(64), "more than 64 nested schemas"),
+        (nested_in_arrays(63), nested_in_arrays(64), "more than 64 nested schemas"),
         (
             {"anyOf": [{"const": n} for n in range(1999)]},
             {"anyOf": [{"const": n} for n in range(2000)]},
             "more than 2000 schemas",
         ),
-        (applied(100_000), applied(100_001), "more than 100000 schemas on the way to one value"),
+        (schema_of_weight(100_000), schema_of_weight(100_001), "more than 100000 schemas on the way to one value"),
     ],
     ids=["bytes", "depth", "depth in lists", "schemas", "applied"],
 )
-def test_each_limit_of_a_schema_is_exact(fits: dict[str, Any], beyond: dict[str, Any], words: str) -> None:
-    given(fits)
-    with pytest.raises(InvalidSchema, match=words):
-        given(beyond)
+def test_a_schema_may_reach_but_not_exceed_each_limit(
+    fits: dict[str, Any], beyond: dict[str, Any], message: str
+) -> None:
+    compile_schema(fits)
+    with pytest.raises(InvalidSchema, match=message):
+        compile_schema(beyond)
 
 
 @pytest.mark.parametrize(
@@ -395,14 +391,15 @@ def test_each_limit_of_a_schema_is_exact(fits: dict[str, Any], beyond: dict[str,
     ],
 )
 def test_weight_counts_the_schemas_applied_to_one_value(schema: dict[str, Any], weight: int) -> None:
-    assert given(schema).weight == weight
+    assert compile_schema(schema).weight == weight
 
 
 def test_alternatives_are_explained_for_up_to_2000_schemas() -> None:
+    """Above the limit, the only fault is `do not match the schema`."""
     for schemas, explained in ((2000, True), (2001, False)):
         refs, rest = divmod(schemas - 2, 2)
         inner: list[Any] = [{"$ref": "#/$defs/a"}] * refs + [{}] * rest
-        schema = given({"type": "object", "$defs": {"a": {}}, "allOf": inner, "anyOf": [{}]})
+        schema = compile_schema({"type": "object", "$defs": {"a": {}}, "allOf": inner, "anyOf": [{}]})
         expected = "expected an object" if explained else "do not match the schema"
         assert schema.faults(3) == [f"arguments: {expected}"]
 
@@ -413,22 +410,24 @@ def test_schemas_of_members_count_towards_the_limit_of_explained_schemas() -> No
         refs, rest = divmod(schemas - 2, 2)
         inner: list[Any] = [{"$ref": "#/$defs/a"}] * refs + [{}] * rest
         whole: dict[str, Any] = {"$defs": {"a": {}}, "allOf": inner, "anyOf": [{}]}
-        schema = given(whole | {"properties": {"a": {"type": "string"}}})
+        schema = compile_schema(whole | {"properties": {"a": {"type": "string"}}})
         assert schema.faults({"a": 1}) == [
             "a: expected a string" if explained else "arguments: do not match the schema"
         ]
-        assert given(whole | {"minimum": 3, "items": {"not": {}}}).faults(2) == ["arguments: must be at least 3"]
+        assert compile_schema(whole | {"minimum": 3, "items": {"not": {}}}).faults(2) == [
+            "arguments: must be at least 3"
+        ]
 
 
 def test_alternatives_are_explained_for_up_to_10000_members_times_schemas() -> None:
-    schema = given({"type": "object", "anyOf": [{}]})
+    schema = compile_schema({"type": "object", "anyOf": [{}]})
     assert schema.faults([1] * 4999) == ["arguments: expected an object"]
     assert schema.faults([1] * 5000) == ["arguments: do not match the schema"]
-    odd = given({"type": "object", "anyOf": [{}], "allOf": [{}] * 71})  # 73 schemas
+    odd = compile_schema({"type": "object", "anyOf": [{}], "allOf": [{}] * 71})  # 73 schemas
     assert odd.faults([1] * 136) == ["arguments: do not match the schema"]  # 73 * 137 is 10,001
     for value in ([{"a": 1, "b": [2]}] * 1249 + [1, 2], [{"a": [[1], 2]}] * 1000 + [0]):  # 4,999 and 5,002
         explained = schema.faults(value) == ["arguments: expected an object"]
-        assert explained is (sum(size_of(item) for item in value) + 1 <= 5000)
+        assert explained is (sum(count_values(item) for item in value) + 1 <= 5000)
 
 
 @pytest.mark.parametrize("kind", ["members", "items"])
@@ -444,31 +443,31 @@ def test_schemas_below_the_depth_of_a_value_are_not_counted(kind: str, end: Any,
     for _ in range(levels):
         value = {"a": value} if kind == "members" else [value]
     depth = levels + (end in ({}, []))
-    schema = given({"$defs": {"a": {}}, "not": {}} | inner)
+    schema = compile_schema({"$defs": {"a": {}}, "not": {}} | inner)
     message = "has a form that is not allowed" if depth < 2 else "do not match the schema"
     assert schema.faults(value) == [f"arguments: {message}"]
 
 
-def test_a_value_too_deep_to_count_its_schemas_is_reported_without_alternatives() -> None:
+def test_alternatives_are_not_explained_for_a_value_too_deep_to_count_its_schemas() -> None:
     chain: dict[str, Any] = {f"s{n}": {"$ref": f"#/$defs/s{n + 1}"} for n in range(100)}
     last = {"type": "array", "items": {"$ref": "#/$defs/s0"}}
     value: Any = 3
     for _ in range(60):
         value = [value]
-    plain = given({"$defs": chain | {"s100": last}, "$ref": "#/$defs/s0"})
-    assert plain.faults(value) == ["[0]" * 60 + ": expected an array"]
-    several = given({"$defs": chain | {"s100": last}, "$ref": "#/$defs/s0", "anyOf": [{}]})
-    assert several.faults(value) == ["arguments: do not match the schema"]
+    without_alternatives = compile_schema({"$defs": chain | {"s100": last}, "$ref": "#/$defs/s0"})
+    assert without_alternatives.faults(value) == ["[0]" * 60 + ": expected an array"]
+    with_alternatives = compile_schema({"$defs": chain | {"s100": last}, "$ref": "#/$defs/s0", "anyOf": [{}]})
+    assert with_alternatives.faults(value) == ["arguments: do not match the schema"]
 
 
-def size_of(value: Any) -> int:
+def count_values(value: Any) -> int:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + sum(map(size_of, inner))
+    return 1 + sum(map(count_values, inner))
 
 
 @pytest.mark.parametrize("shape", ["text", "list", "name"])
 def test_texts_for_patterns_with_look_around_are_limited_by_the_sum_of_their_squares(shape: str) -> None:
-    schema = given({"pattern": "(?!x)b", "patternProperties": {"(?!x)b": {}}, "items": {"pattern": "(?!x)b"}})
+    schema = compile_schema({"pattern": "(?!x)b", "patternProperties": {"(?!x)b": {}}, "items": {"pattern": "(?!x)b"}})
     assert schema.faults(["a" * 10_000, 1, None, True]) != schema.faults("a" * 10_001)
     for last, searched in ((0, True), (1, False)):
         value: Any = {
@@ -485,15 +484,15 @@ def test_texts_for_patterns_with_look_around_are_limited_by_the_sum_of_their_squ
     [("^(?=a)b", False), ("(?=a)b", True), ("^(?=a)b|c", True), ("a", False), ("a|b", False)],
 )
 def test_only_unanchored_patterns_with_look_around_limit_the_texts(pattern: str, bounded: bool) -> None:
-    schema = given({"anyOf": [{"type": "string"}, {"pattern": pattern}]})
+    schema = compile_schema({"anyOf": [{"type": "string"}, {"pattern": pattern}]})
     assert (schema.faults("x" * 10_001) != []) is bounded
 
 
-def test_reporting_stops_after_sixteen_faults_of_the_validator() -> None:
+def test_at_most_16_faults_of_the_validator_are_reported() -> None:
     required = [f"m{number}" for number in range(20)]
-    assert len(given({"required": required}).faults({})) == 16
-    assert len(given({"required": required[:15]}).faults({})) == 15
-    both = given({"required": required[:15], "properties": {"a": True}, "additionalProperties": False})
+    assert len(compile_schema({"required": required}).faults({})) == 16
+    assert len(compile_schema({"required": required[:15]}).faults({})) == 15
+    both = compile_schema({"required": required[:15], "properties": {"a": True}, "additionalProperties": False})
     faults = both.faults({f"x{number}": 1 for number in range(9)})
     assert len([fault for fault in faults if fault.endswith("no such member")]) == 8
     assert len(faults) == 23
@@ -505,20 +504,20 @@ def test_reporting_stops_after_sixteen_faults_of_the_validator() -> None:
 @pytest.mark.parametrize("schema", [[], "x", 3, None, True])
 def test_a_schema_that_is_not_an_object_is_refused(schema: Any) -> None:
     with pytest.raises(InvalidSchema, match="must be a JSON object"):
-        given(schema)
+        compile_schema(schema)
 
 
 @pytest.mark.parametrize("schema", [{"const": "\ud800"}, {"const": object()}])
 def test_a_schema_that_cannot_be_encoded_is_refused(schema: Any) -> None:
     with pytest.raises(InvalidSchema, match="cannot be encoded as JSON"):
-        given(schema)
+        compile_schema(schema)
 
 
 def test_a_compiled_schema_is_a_copy() -> None:
     schema: dict[str, Any] = {"type": "object", "properties": {}}
-    kept = given(schema)
+    copy = compile_schema(schema)
     schema["properties"]["a"] = {"type": "ship"}
-    assert kept.schema == {"type": "object", "properties": {}}
+    assert copy.schema == {"type": "object", "properties": {}}
 
 
 @pytest.mark.parametrize(
@@ -536,22 +535,78 @@ def test_a_compiled_schema_is_a_copy() -> None:
         ("https://json-schema.org/draft/2020-13/schema", False),
     ],
 )
-def test_references_outside_the_schema_are_refused(reference: str, inside: bool) -> None:
+def test_external_references_are_refused(reference: str, inside: bool) -> None:
     schema = {"$id": "https://a.test/x/tree#", "$defs": {"a": {}}, "properties": {"b": {"$ref": reference}}}
     if inside:
         try:
-            given(schema)
-        except InvalidSchema as error:  # the validator may know less
+            compile_schema(schema)
+        except InvalidSchema as error:  # the validator cannot resolve all of them
             assert "refers to" not in str(error)
     else:
         with pytest.raises(InvalidSchema, match="refers to"):
-            given(schema)
+            compile_schema(schema)
+
+
+def chain_of_references(name: Any, reference: Any) -> dict[str, Any]:
+    """Return definitions of which each refers twice to the next, by keywords instead of pointers."""
+    links = {f"a{n}": name(n) | {"allOf": [{"$ref": reference(n + 1)}] * 2} for n in range(40)}
+    return links | {"a40": name(40) | {"type": "object"}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$defs": chain_of_references(lambda n: {"$id": f"https://a.test/{n}"}, str), "$ref": "https://a.test/0"},
+        {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "definitions": chain_of_references(lambda n: {"$id": f"#a{n}"}, lambda n: f"#a{n}"),
+            "allOf": [{"$ref": "#a0"}],
+        },
+        {
+            "$id": "https://a.test/",
+            "$defs": chain_of_references(lambda n: {}, lambda n: f"https://a.test/#/$defs/a{n}"),
+            "$ref": "#/$defs/a0",
+        },
+        {
+            "$defs": {"a": {"$anchor": "it", "not": {}}, "b": {"$anchor": "it", "type": "integer"}},
+            "$ref": "#it",
+        },
+        {
+            "$schema": "http://json-schema.org/draft-04/schema#",
+            "definitions": {"a": {"id": "https://a.test/a"}},
+            "allOf": [{"$ref": "#/definitions/a"}],
+        },
+    ],
+    ids=["$id", "fragment in $id", "$id of the root", "repeated anchor", "id of draft 4"],
+)
+def test_untrusted_references_that_cannot_be_counted_are_refused(schema: dict[str, Any]) -> None:
+    """40 subschemas that each refer twice to the next would be applied 2**40 times."""
+    with pytest.raises(InvalidSchema, match="references by"):
+        compile_schema(schema, trusted=False)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {
+            "$id": "https://a.test/",
+            "$defs": {"a": {"$anchor": "it"}, "b": True},
+            "$ref": "#it",
+            "not": {"$ref": "#/$defs/b"},
+        },
+        {"properties": {"a": {"$ref": "#"}, "b": {"$ref": "https://json-schema.org/draft/2020-12/schema"}}},
+        {"properties": {"a": {"id": "vendor"}, "b": {"$ref": "#"}}},
+        {"properties": {"a": {"$id": "https://a.test/"}, "id": {"type": "string"}}},
+    ],
+)
+def test_untrusted_schemas_may_have_clear_references_or_identifiers(schema: dict[str, Any]) -> None:
+    compile_schema(schema, trusted=False)
 
 
 @pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef", "$recursiveRef"])
-def test_outside_references_of_every_keyword_are_refused(keyword: str) -> None:
+def test_external_references_of_every_keyword_are_refused(keyword: str) -> None:
     with pytest.raises(InvalidSchema, match="refers to"):
-        given({"items": {keyword: "https://a.test"}})
+        compile_schema({"items": {keyword: "https://a.test"}})
 
 
 @pytest.mark.parametrize(
@@ -562,7 +617,7 @@ def test_loops_through_escaped_pointers_are_refused(pointer: str) -> None:
     """RFC 6901."""
     loop = {"$ref": pointer}
     with pytest.raises(InvalidSchema, match="leads back to itself"):
-        given(
+        compile_schema(
             {
                 "$defs": {"a/b": loop, "c~d": loop, "e f": loop, "ü": loop, "~1": loop},
                 "anyOf": [{}, loop],
@@ -575,48 +630,51 @@ def test_loops_through_escaped_pointers_are_refused(pointer: str) -> None:
     ["#/$defs/gone", "#/anyOf/2", "#/anyOf/x", "#/anyOf/²", "#/anyOf/" + "9" * 5000, "#/type/x", "#gone", "#/title"],
 )
 def test_a_pointer_to_a_missing_schema_is_refused(pointer: str) -> None:
-    """Regression: an array index that int() refuses raised another error."""
+    """Regression: an array index that `int()` cannot parse raised another error."""
     with pytest.raises(InvalidSchema, match="not a valid JSON Schema"):
-        given({"$defs": {}, "anyOf": [{}, {}], "type": "string", "title": "x", "not": {"$ref": pointer}})
+        compile_schema({"$defs": {}, "anyOf": [{}, {}], "type": "string", "title": "x", "not": {"$ref": pointer}})
 
 
 def test_long_chain_of_references_is_refused() -> None:
     steps = {f"s{n}": {"$ref": f"#/$defs/s{n + 1}"} for n in range(1900)}
     with pytest.raises(InvalidSchema, match="too long a chain"):
-        given({"$defs": steps | {"s1900": {}}, "$ref": "#/$defs/s0"})
+        compile_schema({"$defs": steps | {"s1900": {}}, "$ref": "#/$defs/s0"})
 
 
-def test_reference_through_a_member_is_not_a_loop() -> None:
-    tree = given({"$defs": {"t": {"items": {"$ref": "#/$defs/t"}, "type": "array"}}, "$ref": "#/$defs/t"})
+def test_a_schema_may_refer_to_itself_through_items() -> None:
+    tree = compile_schema({"$defs": {"t": {"items": {"$ref": "#/$defs/t"}, "type": "array"}}, "$ref": "#/$defs/t"})
     assert tree.faults([[], [[1]]]) == ["[1][0][0]: expected an array"]
 
 
 def test_patterns_are_counted() -> None:
     schema = {"pattern": "a", "properties": {"pattern": {"patternProperties": {"b": {}, "c": {"pattern": "d"}}}}}
-    assert given(schema).patterns == 4
-    assert given({"properties": {"pattern": {}, "patternProperties": {}}, "default": {"pattern": "a"}}).patterns == 0
+    assert compile_schema(schema).patterns == 4
+    assert (
+        compile_schema({"properties": {"pattern": {}, "patternProperties": {}}, "default": {"pattern": "a"}}).patterns
+        == 0
+    )
 
 
-def test_untrusted_schemas_may_only_have_patterns_of_linear_time() -> None:
+def test_patterns_of_untrusted_schemas_must_take_linear_time() -> None:
     look_ahead = {"pattern": "^(?=a)b"}
-    given(look_ahead)
+    compile_schema(look_ahead)
     with pytest.raises(InvalidSchema, match="not a valid JSON Schema"):
-        given(look_ahead, trusted=False)
-    given({"pattern": "^a+$"}, trusted=False)
+        compile_schema(look_ahead, trusted=False)
+    compile_schema({"pattern": "^a+$"}, trusted=False)
     large = {"pattern": "(?:a{100}){30}"}
-    given(large)
+    compile_schema(large)
     with pytest.raises(InvalidSchema, match="not a valid JSON Schema"):
-        given(large, trusted=False)
+        compile_schema(large, trusted=False)
 
 
-def test_reason_of_an_invalid_schema_is_one_short_line() -> None:
+def test_the_reason_of_an_invalid_schema_is_one_line_of_at_most_200_characters() -> None:
     with pytest.raises(InvalidSchema) as caught:
-        given({"properties": {"a": {"type": "x" * 1000}}})
+        compile_schema({"properties": {"a": {"type": "x" * 1000}}})
     head, _, reason = str(caught.value).partition(": properties/a/type: ")
     assert head.endswith("schema)")
     assert len(reason) == 200
     with pytest.raises(InvalidSchema) as caught:
-        given({"pattern": "(" * 300 + "\n"})
+        compile_schema({"pattern": "(" * 300 + "\n"})
     assert "\n" not in str(caught.value)
 
 
@@ -663,27 +721,29 @@ FAULTS: list[tuple[dict[str, Any], Any, str]] = [
 
 
 @pytest.mark.parametrize(("schema", "value", "fault"), FAULTS)
-def test_fault_is_reported_in_words(schema: dict[str, Any], value: Any, fault: str) -> None:
-    assert given(schema).faults(value) == [f"arguments: {fault}"]
+def test_each_keyword_has_its_own_error_message(schema: dict[str, Any], value: Any, fault: str) -> None:
+    assert compile_schema(schema).faults(value) == [f"arguments: {fault}"]
     schema = dict(schema)
     dialect = {"$schema": schema.pop("$schema")} if "$schema" in schema else {}
-    assert given({**dialect, "properties": {"a": schema}}).faults({"a": value}) == [f"a: {fault}"]
+    assert compile_schema({**dialect, "properties": {"a": schema}}).faults({"a": value}) == [f"a: {fault}"]
 
 
 def test_a_forbidden_member_is_reported_as_not_allowed() -> None:
     """Regression: the error did not report that the member is not allowed."""
-    assert given({"properties": {"a": False}}).faults({"a": 1}) == ["a: is not allowed"]
+    assert compile_schema({"properties": {"a": False}}).faults({"a": 1}) == ["a: is not allowed"]
 
 
 def test_fault_of_a_large_value_is_reported_by_its_path() -> None:
-    schema = given({"items": {"type": "integer"}})
+    schema = compile_schema({"items": {"type": "integer"}})
     assert schema.faults([1] * 20_000 + ["x"]) == ["[20000]: expected an integer"]
 
 
-def test_missing_and_unknown_members_are_reported_by_name() -> None:
-    schema = given({"properties": {"a": {"required": ["b"], "additionalProperties": False, "properties": {"b": {}}}}})
+def test_missing_and_unknown_members_are_reported_with_their_names() -> None:
+    schema = compile_schema(
+        {"properties": {"a": {"required": ["b"], "additionalProperties": False, "properties": {"b": {}}}}}
+    )
     assert sorted(schema.faults({"a": {"\nc": 1}})) == ["a.?c: no such member", "a.b: missing"]
-    unevaluated = given({"unevaluatedProperties": False})
+    unevaluated = compile_schema({"unevaluatedProperties": False})
     assert unevaluated.faults({"x" * 65: 1}) == ["x" * 64 + "…: no such member"]
 
 
@@ -698,13 +758,13 @@ def test_missing_and_unknown_members_are_reported_by_name() -> None:
         (["x" * 65, "\t"], "", "x" * 64 + "….?"),
     ],
 )
-def test_path_is_written_as_in_code(path: list[str | int], start: str, text: str) -> None:
+def test_a_path_is_written_like_a_python_expression(path: list[str | int], start: str, text: str) -> None:
     assert path_text(path, start) == text
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"), [("x" * 64, "x" * 64), ("x" * 65, "x" * 64 + "…"), ("a\nb\u2028ü", "a?b?ü"), ("", "")]
+    ("text", "expected"), [("x" * 64, "x" * 64), ("x" * 65, "x" * 64 + "…"), ("a\nb\u2028ü", "a?b?ü"), ("", "")]
 )
-def test_printable_replaces_control_characters_and_shortens_text(text: str, shown: str) -> None:
-    assert printable(text) == shown
-    assert printable(text, 1) == (shown if len(text) <= 1 else text[:1] + "…")
+def test_printable_replaces_control_characters_and_shortens_text(text: str, expected: str) -> None:
+    assert printable(text) == expected
+    assert printable(text, 1) == (expected if len(text) <= 1 else text[:1] + "…")

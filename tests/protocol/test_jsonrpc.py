@@ -1,4 +1,4 @@
-"""The bounds of the codec, each at its value and one above, and the ids in refusals."""
+"""The limits of the JSON-RPC codec, each at its value and one above, and the ids in errors."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def refusal_of(data: bytes, limits: Limits = LIMITS) -> ProtocolError:
 
 
 def ids(data: bytes, limits: Limits = LIMITS) -> list[Any]:
-    """Return the ids of the messages in a batch and, in a list of their own, those of refused ones."""
-    found = decode_batch(data, limits)
-    assert found is not None
-    return [[each.id] if isinstance(each, ProtocolError) else each.id for each in found]
+    """Return the id of each message in a batch. The id of a refused message is in a list."""
+    batch = decode_batch(data, limits)
+    assert batch is not None
+    return [[entry.id] if isinstance(entry, ProtocolError) else entry.id for entry in batch]
 
 
-def test_bytes_of_a_message_are_bounded() -> None:
+def test_a_message_larger_than_the_limit_is_refused() -> None:
     data = request("1")
     assert decode(data, Limits(message=len(data))).id == 1
     error = refusal_of(data, Limits(message=len(data) - 1))
@@ -66,14 +66,14 @@ def test_bytes_of_a_message_are_bounded() -> None:
         ('"' + "é" * 256 + '"', True),
     ],
 )
-def test_id_has_64_bits_or_256_characters(id: str, fits: bool) -> None:
+def test_an_id_has_at_most_64_bits_or_256_characters(id: str, fits: bool) -> None:
     if fits:
         assert decode(request(id), Limits()).id is not UNSET
     else:
         assert refusal_of(request(id), Limits()).id is None
 
 
-def test_depth_of_a_message_is_bounded() -> None:
+def test_a_message_deeper_than_the_limit_is_refused_with_its_id() -> None:
     assert decode(request("1", nested(6)), LIMITS).id == 1
     assert refusal_of(request("1", nested(7))).id == 1
     assert refusal_of(b" " + request("1", nested(7))).id == 1
@@ -83,11 +83,11 @@ def test_depth_of_a_message_is_bounded() -> None:
 @pytest.mark.parametrize(
     ("id", "reported"), [('"' + "a" * 256 + '"', True), ('"' + "a" * 257 + '"', False), ("7", True)]
 )
-def test_the_refusal_of_a_too_deep_message_has_an_id_of_256_characters(id: str, reported: bool) -> None:
+def test_the_error_for_a_too_deep_message_has_its_id_up_to_256_characters(id: str, reported: bool) -> None:
     assert (refusal_of(request(id, nested(7))).id is not None) is reported
 
 
-def test_members_of_a_message_are_bounded() -> None:
+def test_a_message_with_more_members_than_the_limit_is_refused() -> None:
     small = Limits(members=6)
     two = b'{"jsonrpc":"2.0","id":1,"method":"p","params":{"a":1,"b":2}}'
     three = two.replace(b'"b":2', b'"b":2,"":3')
@@ -97,7 +97,7 @@ def test_members_of_a_message_are_bounded() -> None:
     assert decode(two.replace(b'"b":2', b'"b":"::::"'), small).id == 1
 
 
-def test_members_and_levels_are_counted_outside_of_texts() -> None:
+def test_members_and_levels_inside_strings_are_not_counted() -> None:
     for data, levels, members in (
         (b"", 0, 0),
         (b"1", 0, 0),
@@ -110,8 +110,8 @@ def test_members_and_levels_are_counted_outside_of_texts() -> None:
         assert (depth(data), count_members(data)) == (levels, members)
 
 
-def test_members_of_tool_arguments_may_be_repeated_next_to_an_escape() -> None:
-    """Only an escape that may spell a member's name needs the slow path."""
+def test_repeated_params_are_refused_only_next_to_an_escaped_ascii_character() -> None:
+    """Such an escape may hide the name of a member, so every member is compared."""
     assert decode(request("1", '{"b":"\\n","c":1,"c":2}'), LIMITS).id == 1
     assert decode(request("1", '{"b":"\\u1234","c":1,"c":2}'), LIMITS).id == 1
     assert refusal_of(request("1", '{"b":"\\u0041","c":1,"c":2}')).id == 1
@@ -135,7 +135,7 @@ def test_members_of_a_result_may_have_names_of_message_members(member: str) -> N
         (b'[{"a":1},{"b":{"a":1,"b":2,"a":3}}]', 7),
     ],
 )
-def test_the_refusal_of_a_repeated_member_has_the_id_if_it_occurs_once(data: bytes, id: int | None) -> None:
+def test_the_error_for_a_repeated_member_has_the_id_if_it_is_unique(data: bytes, id: int | None) -> None:
     with pytest.raises(InvalidRequest, match="twice") as caught:
         refuse_duplicates(data, 7)
     assert caught.value.id == id
@@ -156,11 +156,11 @@ def test_only_an_array_is_a_batch(data: bytes) -> None:
     assert decode_batch(data, LIMITS) is None
 
 
-def test_batch_may_begin_with_blanks() -> None:
+def test_a_batch_may_begin_with_blanks() -> None:
     assert ids(b" \t\r\n[" + request("1") + b"]") == [1]
 
 
-def test_messages_and_bytes_of_a_batch_are_bounded() -> None:
+def test_the_number_and_size_of_messages_in_a_batch_are_limited() -> None:
     for count in (1, 4):
         data = b"[" + b",".join(request(str(n)) for n in range(count)) + b"]"
         assert ids(data) == list(range(count))
@@ -172,7 +172,7 @@ def test_messages_and_bytes_of_a_batch_are_bounded() -> None:
             decode_batch(b"[" + b",".join([b"1"] * count) + b"]", LIMITS)
 
 
-def test_depth_of_a_batch_is_that_of_a_message_and_its_own() -> None:
+def test_a_batch_may_nest_one_level_deeper_than_a_message() -> None:
     fits, beyond = request("1", nested(6)), request("2", nested(7))
     assert ids(b"[" + fits + b"," + request("3") + b"]") == [1, 3]
     assert ids(b"[" + fits + b"," + beyond + b"]") == [[1], [2]]
@@ -181,7 +181,7 @@ def test_depth_of_a_batch_is_that_of_a_message_and_its_own() -> None:
     assert ids(b"[" + b",".join([wide] * 4) + b"]") == [1, 1, 1, 1]
 
 
-def test_batch_that_is_too_deep_is_refused_for_each_request_in_it() -> None:
+def test_each_request_in_a_too_deep_batch_gets_an_error() -> None:
     deep = request('"x"', nested(50))
     notice = b'{"jsonrpc":"2.0","method":"a/b"}'
     inside = b'{"a":' + request("9") + b"}"
@@ -193,7 +193,7 @@ def test_batch_that_is_too_deep_is_refused_for_each_request_in_it() -> None:
         assert caught.value.id is None
 
 
-def test_broken_batch_is_a_parse_error() -> None:
+def test_a_batch_of_invalid_json_is_a_parse_error() -> None:
     for data in (b"[", b"[1,]", b"[1]x"):
         with pytest.raises(ParseError):
             decode_batch(data, LIMITS)
@@ -203,13 +203,13 @@ def test_broken_batch_is_a_parse_error() -> None:
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, Raw(b'{"a":1}')])
-def test_values_and_encoded_values_make_the_same_message(value: Any) -> None:
+def test_a_value_and_its_encoded_json_are_the_same_message(value: Any) -> None:
     assert encode_request(1, "a/b", value) == b'{"jsonrpc":"2.0","id":1,"method":"a/b","params":{"a":1}}'
     assert encode_notification("a/b", value) == b'{"jsonrpc":"2.0","method":"a/b","params":{"a":1}}'
     assert encode_result("x", value) == b'{"jsonrpc":"2.0","id":"x","result":{"a":1}}'
 
 
-def test_missing_members_are_left_out() -> None:
+def test_optional_members_are_omitted() -> None:
     assert encode_request(1, "a/b") == b'{"jsonrpc":"2.0","id":1,"method":"a/b"}'
     assert encode_notification("a/b") == b'{"jsonrpc":"2.0","method":"a/b"}'
     error = InternalError("no")
@@ -219,5 +219,5 @@ def test_missing_members_are_left_out() -> None:
     assert encode_error("", error, 0) == (b'{"jsonrpc":"2.0","id":"","error":{"code":0,"message":"no","data":{"a":1}}}')
 
 
-def test_message_reports_its_members() -> None:
+def test_decode_returns_the_members_of_a_message() -> None:
     assert decode(b'{"jsonrpc":"2.0","id":1,"result":{}}', LIMITS) == Message("2.0", 1, result=Raw(b"{}"))

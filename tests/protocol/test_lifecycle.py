@@ -22,7 +22,7 @@ STATELESS = {
 }
 
 
-class Quay:
+class StubService:
     """A service that declares its name, its instructions and an experimental capability for each revision."""
 
     info = t.Implementation(name="quay", version="1")
@@ -34,28 +34,32 @@ class Quay:
         return t.ServerCapabilities(experimental={rules.name: {}})
 
 
-def answer(service: Any, method: str, params: dict[str, Any], session: Session | None) -> Any:
+def call(service: Any, method: str, params: dict[str, Any], session: Session | None) -> Any:
     data = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
     request: Request = open_request(decode(data, Limits()), session)
     return asyncio.run(handlers(service)[method](request))
 
 
 @pytest.mark.parametrize("instructions", ["", "Ask for a berth."])
-def test_service_declares_its_name_and_capabilities(instructions: str) -> None:
+def test_initialize_and_discover_return_the_name_instructions_and_capabilities(instructions: str) -> None:
     expected = instructions or t.UNSET
     params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-    opened = answer(Quay(instructions), "initialize", params, Session())
-    assert (opened.protocol_version, opened.server_info, opened.instructions) == ("2025-06-18", Quay.info, expected)
-    assert opened.capabilities.experimental == {"2025-06-18": {}}
-    found = answer(Quay(instructions), "server/discover", {"_meta": STATELESS}, None)
-    assert (found.supported_versions, found.instructions) == (list(SUPPORTED), expected)
-    assert found.capabilities.experimental == {"2026-07-28": {}}
+    initialized = call(StubService(instructions), "initialize", params, Session())
+    assert (initialized.protocol_version, initialized.server_info, initialized.instructions) == (
+        "2025-06-18",
+        StubService.info,
+        expected,
+    )
+    assert initialized.capabilities.experimental == {"2025-06-18": {}}
+    discovered = call(StubService(instructions), "server/discover", {"_meta": STATELESS}, None)
+    assert (discovered.supported_versions, discovered.instructions) == (list(SUPPORTED), expected)
+    assert discovered.capabilities.experimental == {"2026-07-28": {}}
 
 
 def test_a_session_keeps_the_log_level_of_its_client() -> None:
     session = Session()
     session.advance("initialize")
     assert session.log_level is None
-    assert type(answer(Quay(), "logging/setLevel", {"level": "warning"}, session)) is t.EmptyResult
+    assert type(call(StubService(), "logging/setLevel", {"level": "warning"}, session)) is t.EmptyResult
     assert session.log_level == "warning"
-    assert type(answer(Quay(), "ping", {}, session)) is t.EmptyResult
+    assert type(call(StubService(), "ping", {}, session)) is t.EmptyResult

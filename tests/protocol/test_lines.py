@@ -1,4 +1,4 @@
-"""Line framing: the same lines however the bytes arrive, within bounded memory."""
+"""Line framing: the split of the bytes does not change the lines, and memory is bounded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_lines_are_the_same_however_the_bytes_are_split(lines: list[bytes], data
     assert not buffer.unfinished
 
 
-def test_bytes_one_at_a_time_make_the_same_lines() -> None:
+def test_single_bytes_are_joined_to_lines() -> None:
     buffer = LineBuffer(10)
     got = [line for n in b"one\ntwo\n\nthree\n" for line in buffer.feed(bytes([n]))]
     assert got == [b"one", b"two", b"three"]
@@ -53,7 +53,7 @@ def test_an_endless_line_is_not_kept_in_memory() -> None:
 
 
 def test_a_line_in_many_chunks_is_joined_once() -> None:
-    """Joining at each chunk would take time quadratic in the line."""
+    """Joining at each chunk would take quadratic time."""
     buffer = LineBuffer(1 << 30)
     for _ in range(1000):
         buffer.feed(b"x" * 1000)
@@ -81,15 +81,15 @@ def test_a_line_in_many_chunks_is_joined_once() -> None:
         ([b"ab", b"c\nabcd", b"\n"], [b"abc", b"abcd"]),
     ],
 )  # fmt: skip
-def test_limit_of_a_line_is_exact(chunks: list[bytes], lines: list[object]) -> None:
+def test_a_line_may_reach_but_not_exceed_the_limit(chunks: list[bytes], lines: list[object]) -> None:
     buffer = LineBuffer(4)
     assert [line for chunk in chunks for line in buffer.feed(chunk)] == lines
 
 
 def test_a_line_is_unfinished_until_its_end_even_if_it_is_discarded() -> None:
     buffer = LineBuffer(4)
-    seen = []
+    unfinished = []
     for chunk in (b"", b"a", b"\n", b"abcde", b"f", b"g\n", b"\n", b"a\nb", b"\n"):
         buffer.feed(chunk)
-        seen.append(buffer.unfinished)
-    assert seen == [False, True, False, True, True, False, False, True, False]
+        unfinished.append(buffer.unfinished)
+    assert unfinished == [False, True, False, True, True, False, False, True, False]

@@ -27,7 +27,7 @@ from wharfinger.protocol.negotiation import (
 )
 
 NEWEST, HANDSHAKE = "2026-07-28", "2025-11-25"
-FIRST = Discover(NEWEST)
+FIRST_DISCOVER = Discover(NEWEST)
 
 
 def answer(**members: Any) -> Message:
@@ -39,22 +39,27 @@ def refusal(code: int, data: Any = None) -> Message:
     return answer(error=error if data is None else {**error, "data": data})
 
 
-def discovered(*supported: str) -> Message:
+def discover_result(*supported: str) -> Message:
     return answer(result={"supportedVersions": list(supported), "capabilities": {}, "resultType": "complete"})
 
 
+def initialize_result(version: str) -> t.InitializeResult:
+    info = t.Implementation(name="s", version="1")
+    return t.InitializeResult(protocol_version=version, capabilities=t.ServerCapabilities(), server_info=info)
+
+
 def test_the_first_request_is_stateless_unless_pinned() -> None:
-    assert first_step() == FIRST
-    assert first_step(NEWEST) == FIRST
+    assert first_step() == FIRST_DISCOVER
+    assert first_step(NEWEST) == FIRST_DISCOVER
     assert first_step("2025-03-26") == Initialize("2025-03-26")
     with pytest.raises(UnsupportedRevision, match="1900"):
         first_step("1900-01-01")
 
 
-def test_discover_result_means_stateless() -> None:
-    verdict = decide_discover(FIRST, discovered("2025-11-25", NEWEST, "2031-01-01"))
-    assert type(verdict) is Stateless
-    assert verdict.revision == NEWEST
+def test_a_discover_result_means_a_stateless_server() -> None:
+    step = decide_discover(FIRST_DISCOVER, discover_result("2025-11-25", NEWEST, "2031-01-01"))
+    assert type(step) is Stateless
+    assert step.revision == NEWEST
 
 
 @pytest.mark.parametrize(
@@ -76,52 +81,52 @@ def test_discover_result_means_stateless() -> None:
         answer(error={}),
     ],
 )
-def test_any_other_answer_means_handshake(reply: Message | None) -> None:
-    """Never by one code: an empty success, any error, an invalid error, silence."""
-    assert decide_discover(FIRST, reply) == Initialize(HANDSHAKE)
+def test_any_other_answer_means_a_handshake_server(reply: Message | None) -> None:
+    """No single code decides: an empty result, any error, an invalid error and no answer all mean a handshake."""
+    assert decide_discover(FIRST_DISCOVER, reply) == Initialize(HANDSHAKE)
 
 
 def test_a_refused_revision_is_retried_once_if_the_server_offers_it() -> None:
-    """Spec §2.4: a server may refuse the very revision that it lists."""
+    """Spec §2.4: a server may refuse a revision that it lists."""
     reply = refusal(-32022, {"supported": [NEWEST], "requested": NEWEST})
-    assert decide_discover(FIRST, reply) == Discover(NEWEST, again=True)
-    verdict = decide_discover(Discover(NEWEST, again=True), reply)
-    assert type(verdict) is GiveUp
-    assert isinstance(verdict.error, UnsupportedRevision)
+    assert decide_discover(FIRST_DISCOVER, reply) == Discover(NEWEST, again=True)
+    step = decide_discover(Discover(NEWEST, again=True), reply)
+    assert type(step) is GiveUp
+    assert isinstance(step.error, UnsupportedRevision)
 
 
 def test_a_stateless_error_with_handshake_revisions_leads_to_the_handshake() -> None:
     reply = refusal(-32022, {"supported": ["2025-06-18", "2025-03-26"], "requested": NEWEST})
-    assert decide_discover(FIRST, reply) == Initialize("2025-06-18")
+    assert decide_discover(FIRST_DISCOVER, reply) == Initialize("2025-06-18")
 
 
-def test_no_common_revision_is_reported_with_those_of_both_sides() -> None:
+def test_without_a_common_revision_the_error_names_those_of_both_sides() -> None:
     reply = refusal(-32022, {"supported": ["1999-01-01"], "requested": NEWEST})
-    verdict = decide_discover(FIRST, reply)
-    assert type(verdict) is GiveUp
-    assert isinstance(verdict.error, UnsupportedRevision)
-    assert verdict.error.supported == ("1999-01-01",)
-    assert "1999-01-01" in str(verdict.error)
-    assert NEWEST in str(verdict.error)
+    step = decide_discover(FIRST_DISCOVER, reply)
+    assert type(step) is GiveUp
+    assert isinstance(step.error, UnsupportedRevision)
+    assert step.error.supported == ("1999-01-01",)
+    assert "1999-01-01" in str(step.error)
+    assert NEWEST in str(step.error)
 
 
 @pytest.mark.parametrize("code", [-32020, -32021])
-def test_other_errors_of_the_stateless_era_are_reported_and_not_hidden(code: int) -> None:
-    verdict = decide_discover(FIRST, refusal(code))
-    assert type(verdict) is GiveUp
-    assert isinstance(verdict.error, RemoteError)
-    assert verdict.error.code == code
+def test_other_stateless_errors_end_the_negotiation(code: int) -> None:
+    step = decide_discover(FIRST_DISCOVER, refusal(code))
+    assert type(step) is GiveUp
+    assert isinstance(step.error, RemoteError)
+    assert step.error.code == code
 
 
-def test_pinned_stateless_revision_never_falls_back() -> None:
-    for reply in (None, refusal(-32601), discovered("2025-11-25"), answer(result={})):
-        verdict = decide_discover(FIRST, reply, NEWEST)
-        assert type(verdict) is GiveUp
-        assert isinstance(verdict.error, UnsupportedRevision)
+def test_a_pinned_stateless_revision_never_falls_back_to_the_handshake() -> None:
+    for reply in (None, refusal(-32601), discover_result("2025-11-25"), answer(result={})):
+        step = decide_discover(FIRST_DISCOVER, reply, NEWEST)
+        assert type(step) is GiveUp
+        assert isinstance(step.error, UnsupportedRevision)
 
 
 @pytest.mark.parametrize(
-    ("chosen", "pinned", "agreed"),
+    ("chosen", "pinned", "accepted"),
     [
         (HANDSHAKE, None, True),
         ("2024-11-05", None, True),
@@ -131,21 +136,17 @@ def test_pinned_stateless_revision_never_falls_back() -> None:
         (NEWEST, None, False),
     ],
 )
-def test_only_known_revisions_are_accepted_in_the_handshake(chosen: str, pinned: str | None, agreed: bool) -> None:
-    """Security C22: a version of 1900 is a clean error."""
-    result = t.InitializeResult(
-        protocol_version=chosen,
-        capabilities=t.ServerCapabilities(),
-        server_info=t.Implementation(name="s", version="1"),
-    )
-    if agreed:
+def test_only_known_revisions_are_accepted_in_the_handshake(chosen: str, pinned: str | None, accepted: bool) -> None:
+    """Security C22: an unknown version raises UnsupportedRevision."""
+    result = initialize_result(chosen)
+    if accepted:
         assert decide_initialize(result, pinned) == chosen
     else:
         with pytest.raises(UnsupportedRevision, match=chosen):
             decide_initialize(result, pinned)
 
 
-def test_a_stateless_server_that_refuses_initialize_with_its_revisions_is_retried() -> None:
+def test_discover_is_repeated_if_initialize_is_refused_with_a_stateless_revision() -> None:
     reply = refusal(-32022, {"supported": [NEWEST], "requested": HANDSHAKE})
     assert decide_refusal(reply, None) == Discover(NEWEST, again=True)
     assert type(decide_refusal(reply, None, "2025-06-18")) is GiveUp
@@ -153,7 +154,7 @@ def test_a_stateless_server_that_refuses_initialize_with_its_revisions_is_retrie
     assert type(decide_refusal(refusal(-32603), None)) is GiveUp
 
 
-def test_codes_are_those_of_the_errors() -> None:
+def test_the_error_classes_have_the_codes_of_the_specification() -> None:
     assert (HeaderMismatch.code, UnsupportedVersion.code) == (-32020, -32022)
 
 
@@ -162,101 +163,96 @@ def test_an_invalid_error_has_code_0() -> None:
 
 
 def test_a_known_handshake_server_gets_initialize_at_once() -> None:
-    assert first_step(known="stateless") == FIRST
+    assert first_step(known="stateless") == FIRST_DISCOVER
     assert first_step(known="handshake") == first_step(known="sse") == Initialize(HANDSHAKE)
-    assert first_step(NEWEST, known="handshake") == FIRST
+    assert first_step(NEWEST, known="handshake") == FIRST_DISCOVER
 
 
-def test_a_revision_is_cached_until_it_is_too_old_or_the_cache_is_full() -> None:
+def test_a_protocol_is_cached_until_it_is_too_old_or_the_cache_is_full() -> None:
     now = 0.0
-    eras = RevisionCache(lambda: now, max_servers=2, max_age=10)
-    eras.put("a", "stateless")
-    eras.put("b", "handshake")
-    assert (eras.get("a"), eras.get("b"), eras.get("c")) == ("stateless", "handshake", None)
-    eras.put("a", "sse")
-    eras.put("c", "stateless")
-    assert (eras.get("a"), eras.get("b"), eras.get("c")) == ("sse", None, "stateless")
-    eras.forget("c")
-    eras.forget("never there")
-    assert eras.get("c") is None
+    cache = RevisionCache(lambda: now, max_servers=2, max_age=10)
+    cache.put("a", "stateless")
+    cache.put("b", "handshake")
+    assert (cache.get("a"), cache.get("b"), cache.get("c")) == ("stateless", "handshake", None)
+    cache.put("a", "sse")
+    cache.put("c", "stateless")
+    assert (cache.get("a"), cache.get("b"), cache.get("c")) == ("sse", None, "stateless")
+    cache.forget("c")
+    cache.forget("unknown")
+    assert cache.get("c") is None
     now = 10.0
-    assert eras.get("a") is None
+    assert cache.get("a") is None
 
 
-def test_revisions_offered_are_those_of_one_error() -> None:
+def test_only_unsupported_version_errors_offer_revisions() -> None:
     assert supported_in(RemoteError(-32022, "", {"supported": [NEWEST], "requested": "x"})) == [NEWEST]
     assert supported_in(RemoteError(-32022, "")) == []
     assert supported_in(RemoteError(-32601, "", {"supported": [NEWEST]})) is None
 
 
-def test_cached_eras_are_at_most_1024_and_an_hour_old_by_default() -> None:
+def test_cached_protocols_are_at_most_1024_and_an_hour_old_by_default() -> None:
     now = 0.0
-    eras = RevisionCache(lambda: now)
+    cache = RevisionCache(lambda: now)
     for server in range(1025):
-        eras.put(server, "stateless")
-    assert (eras.get(0), eras.get(1), eras.get(1024)) == (None, "stateless", "stateless")
+        cache.put(server, "stateless")
+    assert (cache.get(0), cache.get(1), cache.get(1024)) == (None, "stateless", "stateless")
     now = 3599.5
-    assert eras.get(1) == "stateless"
+    assert cache.get(1) == "stateless"
     now = 3600.0
-    assert eras.get(1) is None
+    assert cache.get(1) is None
 
 
-def test_server_found_again_replaces_no_other_entry() -> None:
-    eras = RevisionCache(lambda: 0.0, max_servers=2)
-    eras.put("a", "stateless")
-    eras.put("b", "stateless")
-    eras.put("b", "handshake")
-    assert (eras.get("a"), eras.get("b")) == ("stateless", "handshake")
-    eras.put("a", "stateless")
-    eras.put("c", "stateless")
-    assert (eras.get("a"), eras.get("b"), eras.get("c")) == ("stateless", None, "stateless")
+def test_updating_an_entry_of_a_full_cache_evicts_no_other() -> None:
+    cache = RevisionCache(lambda: 0.0, max_servers=2)
+    cache.put("a", "stateless")
+    cache.put("b", "stateless")
+    cache.put("b", "handshake")
+    assert (cache.get("a"), cache.get("b")) == ("stateless", "handshake")
+    cache.put("a", "stateless")
+    cache.put("c", "stateless")
+    assert (cache.get("a"), cache.get("b"), cache.get("c")) == ("stateless", None, "stateless")
 
 
 def test_the_cache_can_be_cleared() -> None:
-    eras = RevisionCache(lambda: 0.0)
-    eras.put("a", "stateless")
-    eras.put("b", "handshake")
-    eras.clear()
-    assert (eras.get("a"), eras.get("b")) == (None, None)
-
-
-def initialized(version: str) -> t.InitializeResult:
-    info = t.Implementation(name="s", version="1")
-    return t.InitializeResult(protocol_version=version, capabilities=t.ServerCapabilities(), server_info=info)
+    cache = RevisionCache(lambda: 0.0)
+    cache.put("a", "stateless")
+    cache.put("b", "handshake")
+    cache.clear()
+    assert (cache.get("a"), cache.get("b")) == (None, None)
 
 
 @pytest.mark.parametrize(
-    ("chosen", "pinned", "words"),
+    ("chosen", "pinned", "message"),
     [
         ("x" * 41, None, f"'{'x' * 40}'; this client requires 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05."),
         ("1900-01-01", "2025-06-18", "'1900-01-01'; this client requires 2025-06-18."),
     ],
 )
 def test_an_unsupported_revision_is_reported_with_the_supported_ones(
-    chosen: str, pinned: str | None, words: str
+    chosen: str, pinned: str | None, message: str
 ) -> None:
     with pytest.raises(UnsupportedRevision) as caught:
-        decide_initialize(initialized(chosen), pinned)
-    assert str(caught.value) == f"The server chose revision {words}"
+        decide_initialize(initialize_result(chosen), pinned)
+    assert str(caught.value) == f"The server chose revision {message}"
     assert caught.value.supported == (chosen,)
 
 
-def test_offer_is_shown_up_to_ten_revisions_of_forty_characters() -> None:
+def test_an_error_shows_at_most_ten_offered_revisions_of_40_characters() -> None:
     reply = refusal(-32022, {"supported": [f"{number:02}" + "x" * 39 for number in range(11)]})
-    verdict = decide_discover(FIRST, reply, NEWEST)
-    assert type(verdict) is GiveUp
-    shown = ", ".join(f"{number:02}" + "x" * 38 for number in range(10))
-    assert str(verdict.error) == f"No revision in common: the server offers {shown}; this client requires {NEWEST}."
-    verdict = decide_discover(FIRST, discovered(), None)
-    assert type(verdict) is GiveUp
-    assert str(verdict.error) == (
+    step = decide_discover(FIRST_DISCOVER, reply, NEWEST)
+    assert type(step) is GiveUp
+    revisions = ", ".join(f"{number:02}" + "x" * 38 for number in range(10))
+    assert str(step.error) == f"No revision in common: the server offers {revisions}; this client requires {NEWEST}."
+    step = decide_discover(FIRST_DISCOVER, discover_result(), None)
+    assert type(step) is GiveUp
+    assert str(step.error) == (
         f"No revision in common: the server offers none; this client requires {NEWEST}, 2025-11-25, 2025-06-18, "
         "2025-03-26, 2024-11-05."
     )
 
 
 @pytest.mark.parametrize(
-    ("pinned", "asked", "again"),
+    ("pinned", "discover", "repeated"),
     [
         (None, None, True),
         (None, Discover(NEWEST), True),
@@ -265,22 +261,24 @@ def test_offer_is_shown_up_to_ten_revisions_of_forty_characters() -> None:
         ("2025-06-18", None, False),
     ],
 )
-def test_refused_handshake_leads_back_at_most_once(pinned: str | None, asked: Discover | None, again: bool) -> None:
+def test_a_refused_handshake_leads_to_discover_at_most_once(
+    pinned: str | None, discover: Discover | None, repeated: bool
+) -> None:
     reply = refusal(-32022, {"supported": [NEWEST], "requested": HANDSHAKE})
-    verdict = decide_refusal(reply, asked, pinned)
-    assert (verdict == Discover(NEWEST, again=True)) is again
-    assert (type(verdict) is GiveUp) is not again
+    step = decide_refusal(reply, discover, pinned)
+    assert (step == Discover(NEWEST, again=True)) is repeated
+    assert (type(step) is GiveUp) is not repeated
 
 
 @pytest.mark.parametrize("supported", [[], ["1999-01-01"], ["2025-06-18"]])
 def test_a_refused_handshake_without_a_common_stateless_revision_is_an_error(supported: list[str]) -> None:
-    verdict = decide_refusal(refusal(-32022, {"supported": supported}), None)
-    assert type(verdict) is GiveUp
-    assert isinstance(verdict.error, RemoteError)
-    assert verdict.error.code == -32022
+    step = decide_refusal(refusal(-32022, {"supported": supported}), None)
+    assert type(step) is GiveUp
+    assert isinstance(step.error, RemoteError)
+    assert step.error.code == -32022
 
 
-def test_refused_handshake_with_another_code_names_no_revision() -> None:
+def test_revisions_in_an_error_with_another_code_are_ignored() -> None:
     assert type(decide_refusal(refusal(-32602, {"supported": [NEWEST]}), None)) is GiveUp
 
 
@@ -294,8 +292,10 @@ def test_data_of_an_error_is_reported_if_present() -> None:
     assert to_remote_error(refusal(-32603, {"a": 1})).data == {"a": 1}
 
 
-def test_pinned_revision_is_chosen_among_those_that_are_offered() -> None:
-    """A newer revision may work differently."""
-    assert decide_discover(FIRST, discovered("2025-11-25", "2025-06-18"), "2025-06-18") == Initialize("2025-06-18")
-    assert decide_discover(FIRST, discovered("2025-11-25", "2025-06-18")) == Initialize("2025-11-25")
-    assert type(decide_discover(FIRST, discovered("2025-11-25"), "2025-06-18")) is GiveUp
+def test_a_pinned_revision_is_used_even_if_the_server_offers_a_newer_one() -> None:
+    """A newer revision may behave differently."""
+    assert decide_discover(FIRST_DISCOVER, discover_result("2025-11-25", "2025-06-18"), "2025-06-18") == Initialize(
+        "2025-06-18"
+    )
+    assert decide_discover(FIRST_DISCOVER, discover_result("2025-11-25", "2025-06-18")) == Initialize("2025-11-25")
+    assert type(decide_discover(FIRST_DISCOVER, discover_result("2025-11-25"), "2025-06-18")) is GiveUp

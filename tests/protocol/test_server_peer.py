@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import random
 from typing import Any
 
 import msgspec
@@ -26,7 +28,7 @@ META = {
 INFO = t.Implementation(name="s", version="2")
 
 
-def peer(**limits: Any) -> ServerPeer:
+def new_peer(**limits: Any) -> ServerPeer:
     return ServerPeer(Session(), ResultMeta(INFO), Limits(**limits))
 
 
@@ -36,18 +38,18 @@ def request(id: Any, method: str, params: Any = None) -> bytes:
     ).encode()
 
 
-def notice(method: str, params: Any = None) -> bytes:
+def notification(method: str, params: Any = None) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "method": method} | ({} if params is None else {"params": params})).encode()
 
 
-def opened(version: str = "2025-11-25", **limits: Any) -> ServerPeer:
-    one = peer(**limits)
+def open_peer(version: str = "2025-11-25", **limits: Any) -> ServerPeer:
+    peer = new_peer(**limits)
     params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-    event = one.receive(request("open", "initialize", params))
+    event = peer.receive(request("open", "initialize", params))
     assert isinstance(event, Request)
-    one.respond(event, t.EmptyResult())
-    assert isinstance(one.receive(notice("notifications/initialized")), Notification)
-    return one
+    peer.respond(event, t.EmptyResult())
+    assert isinstance(peer.receive(notification("notifications/initialized")), Notification)
+    return peer
 
 
 def as_request(event: Any) -> Request:
@@ -56,14 +58,14 @@ def as_request(event: Any) -> Request:
 
 
 def error(event: Any) -> tuple[Any, int]:
-    """`(id or None, code)` of a refusal."""
+    """Return the id, or None, and the code of an error response."""
     assert isinstance(event, Reply)
     message = json.loads(event.data)
     return message.get("id"), message["error"]["code"]
 
 
 def test_a_stateless_request_needs_no_handshake() -> None:
-    event = as_request(peer().receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
+    event = as_request(new_peer().receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
     assert (event.id, event.method, event.params.uri, event.session) == (1, "resources/read", "a:b", None)
     assert event.caller.rules.name == "2026-07-28"
     assert event.caller.info is not None and event.caller.info.name == "t"
@@ -71,69 +73,70 @@ def test_a_stateless_request_needs_no_handshake() -> None:
 
 def test_one_connection_may_carry_requests_of_both_eras() -> None:
     """2026-07-28, versioning."""
-    one = opened("2025-06-18")
-    stateless = as_request(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
-    handshake = as_request(one.receive(request(2, "resources/read", {"uri": "a:b"})))
+    peer = open_peer("2025-06-18")
+    stateless = as_request(peer.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
+    handshake = as_request(peer.receive(request(2, "resources/read", {"uri": "a:b"})))
     assert stateless.caller.rules.name == "2026-07-28"
     assert handshake.caller.rules.name == "2025-06-18"
 
 
 def test_a_request_before_initialize_is_refused() -> None:
-    assert error(peer().receive(request(1, "resources/list"))) == (1, -32600)
+    assert error(new_peer().receive(request(1, "resources/list"))) == (1, -32600)
 
 
 def test_a_call_in_the_same_write_as_initialize_is_served() -> None:
-    one = peer()
+    peer = new_peer()
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-    as_request(one.receive(request(1, "initialize", params)))
-    as_request(one.receive(request(2, "resources/list")))
+    as_request(peer.receive(request(1, "initialize", params)))
+    as_request(peer.receive(request(2, "resources/list")))
 
 
 def test_ping_is_served_before_the_handshake() -> None:
-    as_request(peer().receive(request(1, "ping")))
+    as_request(new_peer().receive(request(1, "ping")))
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
 def test_a_second_initialize_does_not_change_the_session(confirmed: bool) -> None:
-    """Another revision is refused, and the same one is accepted with the first client info."""
-    one = opened("2025-03-26") if confirmed else peer()
+    """Another revision is refused. The same revision is accepted, with the first client info."""
+    peer = open_peer("2025-03-26") if confirmed else new_peer()
     if not confirmed:
         params = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-        one.respond(as_request(one.receive(request(0, "initialize", params))), {})
-    before, phase = one.session.caller, one.session.phase
+        peer.respond(as_request(peer.receive(request(0, "initialize", params))), {})
+    before, phase = peer.session.caller, peer.session.phase
     for version in ("2025-11-25", "2024-11-05", "1900-01-01", "2026-07-28"):
         params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-        assert error(one.receive(request(5, "initialize", params))) == (5, -32600)
-    other = {"name": "other", "version": "2"}
-    params = {"protocolVersion": "2025-03-26", "capabilities": {"roots": {}, "sampling": {}}, "clientInfo": other}
-    again = as_request(one.receive(request(6, "initialize", params)))
-    assert again.caller is before
-    assert (one.session.caller, one.session.phase) == (before, phase)
+        assert error(peer.receive(request(5, "initialize", params))) == (5, -32600)
+    other_info = {"name": "other", "version": "2"}
+    params = {"protocolVersion": "2025-03-26", "capabilities": {"roots": {}, "sampling": {}}, "clientInfo": other_info}
+    repeated = as_request(peer.receive(request(6, "initialize", params)))
+    assert repeated.caller is before
+    assert (peer.session.caller, peer.session.phase) == (before, phase)
 
 
 def test_a_failed_initialize_leaves_the_session_new() -> None:
-    one = peer()
-    assert error(one.receive(request(1, "initialize", {}))) == (1, -32602)
-    assert one.session.phase is Phase.NEW
+    peer = new_peer()
+    assert error(peer.receive(request(1, "initialize", {}))) == (1, -32602)
+    assert peer.session.phase is Phase.NEW
 
 
-def test_initialized_without_initialize_opens_nothing() -> None:
-    one = peer()
-    assert one.receive(notice("notifications/initialized")) is None
-    assert error(one.receive(request(1, "resources/list"))) == (1, -32600)
+def test_initialized_without_initialize_does_not_open_the_session() -> None:
+    peer = new_peer()
+    assert peer.receive(notification("notifications/initialized")) is None
+    assert error(peer.receive(request(1, "resources/list"))) == (1, -32600)
 
 
-@pytest.mark.parametrize("left_out", ["protocolVersion", "clientCapabilities"])
-def test_a_stateless_request_without_a_required_field_is_refused(left_out: str) -> None:
-    meta = {k: v for k, v in META.items() if not k.endswith(left_out)}
-    code = -32600 if left_out == "protocolVersion" else -32602  # without a version, it is a request before initialize
-    assert error(peer().receive(request(1, "resources/list", {"_meta": meta}))) == (1, code)
+@pytest.mark.parametrize("missing_field", ["protocolVersion", "clientCapabilities"])
+def test_a_stateless_request_without_a_required_field_is_refused(missing_field: str) -> None:
+    meta = {k: v for k, v in META.items() if not k.endswith(missing_field)}
+    # A request without a version belongs to the session, and was sent before `initialize`.
+    code = -32600 if missing_field == "protocolVersion" else -32602
+    assert error(new_peer().receive(request(1, "resources/list", {"_meta": meta}))) == (1, code)
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "1900-01-01", "2099-01-01"])
 def test_an_unsupported_stateless_revision_is_refused_with_the_supported_ones(version: str) -> None:
     meta = META | {"io.modelcontextprotocol/protocolVersion": version}
-    event = peer().receive(request(1, "resources/list", {"_meta": meta}))
+    event = new_peer().receive(request(1, "resources/list", {"_meta": meta}))
     assert error(event) == (1, -32022)
     data = json.loads(event.data)["error"]["data"]  # type: ignore[union-attr]
     assert data["requested"] == version and "2026-07-28" in data["supported"]
@@ -142,127 +145,126 @@ def test_an_unsupported_stateless_revision_is_refused_with_the_supported_ones(ve
 @pytest.mark.parametrize(
     "method", ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"]
 )
-def test_methods_of_the_handshake_era_are_unknown_to_stateless_requests(method: str) -> None:
+def test_methods_of_the_handshake_era_are_unknown_in_stateless_requests(method: str) -> None:
     params = {
         "initialize": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     }
     extra = params.get(method, {"uri": "a:b", "level": "info"})
-    assert as_request(peer().receive(request(1, method, {**extra, "_meta": META}))).row is None
+    assert as_request(new_peer().receive(request(1, method, {**extra, "_meta": META}))).row is None
 
 
 def test_a_duplicate_id_in_flight_is_refused_without_an_id() -> None:
     """The first request keeps its answer."""
-    one = opened()
-    first = as_request(one.receive(request(1, "resources/list")))
-    assert error(one.receive(request(1, "resources/list"))) == (None, -32600)
-    assert one.respond(first, t.EmptyResult()) is not None
+    peer = open_peer()
+    first = as_request(peer.receive(request(1, "resources/list")))
+    assert error(peer.receive(request(1, "resources/list"))) == (None, -32600)
+    assert peer.respond(first, t.EmptyResult()) is not None
 
 
 def test_the_ids_1_and_the_string_1_are_distinct() -> None:
-    one = opened()
-    number, text = as_request(one.receive(request(1, "ping"))), as_request(one.receive(request("1", "ping")))
-    assert json.loads(bytes(one.respond(number, t.EmptyResult()) or b""))["id"] == 1
-    assert json.loads(bytes(one.respond(text, t.EmptyResult()) or b""))["id"] == "1"
+    peer = open_peer()
+    number, text = as_request(peer.receive(request(1, "ping"))), as_request(peer.receive(request("1", "ping")))
+    assert json.loads(bytes(peer.respond(number, t.EmptyResult()) or b""))["id"] == 1
+    assert json.loads(bytes(peer.respond(text, t.EmptyResult()) or b""))["id"] == "1"
 
 
 def test_an_id_is_free_again_after_its_answer() -> None:
-    one = opened()
-    one.respond(as_request(one.receive(request(1, "ping"))), t.EmptyResult())
-    as_request(one.receive(request(1, "ping")))
+    peer = open_peer()
+    peer.respond(as_request(peer.receive(request(1, "ping"))), t.EmptyResult())
+    as_request(peer.receive(request(1, "ping")))
 
 
 def test_a_cancelled_request_is_never_answered() -> None:
-    one = opened()
-    event = as_request(one.receive(request(1, "resources/list")))
-    assert one.receive(notice("notifications/cancelled", {"requestId": 1})) == Cancellation(event)
-    assert one.respond(event, t.EmptyResult()) is None
-    assert one.fail(event, InternalError()) is None
+    peer = open_peer()
+    event = as_request(peer.receive(request(1, "resources/list")))
+    assert peer.receive(notification("notifications/cancelled", {"requestId": 1})) == Cancellation(event)
+    assert peer.respond(event, t.EmptyResult()) is None
+    assert peer.fail(event, InternalError()) is None
 
 
 @pytest.mark.parametrize("params", [{"requestId": 99}, {"requestId": "1"}, {"requestId": None}, {}, {"requestId": [1]}])
 def test_a_cancellation_of_an_unknown_request_is_ignored(params: Any) -> None:
-    one = opened()
-    as_request(one.receive(request(1, "resources/list")))
-    assert one.receive(notice("notifications/cancelled", params)) is None
-    assert list(one.in_flight) == [1]
+    peer = open_peer()
+    as_request(peer.receive(request(1, "resources/list")))
+    assert peer.receive(notification("notifications/cancelled", params)) is None
+    assert list(peer.in_flight) == [1]
 
 
 def test_a_late_response_does_not_answer_a_later_request_with_the_same_id() -> None:
-    one = opened()
-    first = as_request(one.receive(request(1, "ping")))
-    one.respond(first, t.EmptyResult())
-    second = as_request(one.receive(request(1, "ping")))
-    assert one.respond(first, t.EmptyResult()) is None
-    assert one.respond(second, t.EmptyResult()) is not None
+    peer = open_peer()
+    first = as_request(peer.receive(request(1, "ping")))
+    peer.respond(first, t.EmptyResult())
+    second = as_request(peer.receive(request(1, "ping")))
+    assert peer.respond(first, t.EmptyResult()) is None
+    assert peer.respond(second, t.EmptyResult()) is not None
 
 
 def test_initialize_cannot_be_cancelled() -> None:
-    one = peer()
+    peer = new_peer()
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
-    as_request(one.receive(request(1, "initialize", params)))
-    assert one.receive(notice("notifications/cancelled", {"requestId": 1})) is None
+    as_request(peer.receive(request(1, "initialize", params)))
+    assert peer.receive(notification("notifications/cancelled", {"requestId": 1})) is None
 
 
 def test_too_many_requests_in_flight_are_refused_with_their_id() -> None:
-    one = opened(in_flight=2)
+    peer = open_peer(in_flight=2)
     for id in (1, 2):
-        as_request(one.receive(request(id, "ping")))
-    assert error(one.receive(request(3, "ping"))) == (3, -32603)
+        as_request(peer.receive(request(id, "ping")))
+    assert error(peer.receive(request(3, "ping"))) == (3, -32603)
 
 
 @pytest.mark.parametrize("method", ["notifications/unheard-of", "notifications/resources/updated", "resources/list"])
 def test_unknown_and_misplaced_notifications_are_ignored(method: str) -> None:
-    assert opened().receive(notice(method)) is None
+    assert open_peer().receive(notification(method)) is None
 
 
 def test_a_known_notification_becomes_an_event() -> None:
-    event = opened().receive(notice("notifications/roots/list_changed"))
+    event = open_peer().receive(notification("notifications/roots/list_changed"))
     assert isinstance(event, Notification) and event.message.method == "notifications/roots/list_changed"
 
 
 def test_a_response_is_matched_to_its_request_once() -> None:
-    one = opened()
-    id, data = one.request("roots/list", {}, "token")
-    asked = json.loads(data)
-    assert asked["id"] == id
-    answer = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": {"roots": []}}).encode()
-    event = one.receive(answer)
+    peer = open_peer()
+    id, data = peer.request("roots/list", {}, "token")
+    assert json.loads(data)["id"] == id
+    answer = json.dumps({"jsonrpc": "2.0", "id": id, "result": {"roots": []}}).encode()
+    event = peer.receive(answer)
     assert isinstance(event, Response) and event.waiter == "token"
-    assert one.receive(answer) is None
+    assert peer.receive(answer) is None
 
 
 def test_unexpected_responses_are_ignored() -> None:
-    one = opened()
+    peer = open_peer()
     for id in (1, "x", 99):
-        assert one.receive(json.dumps({"jsonrpc": "2.0", "id": id, "result": {}}).encode()) is None
+        assert peer.receive(json.dumps({"jsonrpc": "2.0", "id": id, "result": {}}).encode()) is None
 
 
 def test_an_overlong_line_is_refused_with_an_error() -> None:
-    assert error(peer().receive(OVERLONG)) == (None, -32600)
+    assert error(new_peer().receive(OVERLONG)) == (None, -32600)
 
 
 def test_close_returns_the_requests_in_flight() -> None:
-    one = opened()
-    event = as_request(one.receive(request(1, "ping")))
-    assert one.close() == [event]
-    assert one.session.phase is Phase.CLOSED
-    assert one.respond(event, t.EmptyResult()) is None
+    peer = open_peer()
+    event = as_request(peer.receive(request(1, "ping")))
+    assert peer.close() == [event]
+    assert peer.session.phase is Phase.CLOSED
+    assert peer.respond(event, t.EmptyResult()) is None
 
 
 # -- results and errors
 
 
-def sealed(one: ServerPeer, event: Request, result: Any) -> Any:
-    data = one.respond(event, result)
+def sealed_result(peer: ServerPeer, event: Request, result: Any) -> Any:
+    data = peer.respond(event, result)
     assert data is not None
     return json.loads(b"".join(data) if isinstance(data, ChunkedMessage) else data)["result"]
 
 
 def test_stateless_results_have_result_type_caching_hints_and_server_info() -> None:
-    one = peer()
-    event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
+    peer = new_peer()
+    event = as_request(peer.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
     event.ttl_ms, event.cache_scope = 5000, "public"
-    assert sealed(one, event, t.ReadResourceResult(contents=[])) == {
+    assert sealed_result(peer, event, t.ReadResourceResult(contents=[])) == {
         "resultType": "complete",
         "ttlMs": 5000,
         "cacheScope": "public",
@@ -272,40 +274,38 @@ def test_stateless_results_have_result_type_caching_hints_and_server_info() -> N
 
 
 def test_results_of_sessions_have_no_stateless_fields() -> None:
-    one = opened()
-    event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b"})))
+    peer = open_peer()
+    event = as_request(peer.receive(request(1, "resources/read", {"uri": "a:b"})))
     event.ttl_ms = 5000
-    assert sealed(one, event, t.ReadResourceResult(contents=[])) == {"contents": []}
+    assert sealed_result(peer, event, t.ReadResourceResult(contents=[])) == {"contents": []}
 
 
 def test_caching_hints_are_only_on_cacheable_results() -> None:
-    one = peer()
-    event = as_request(one.receive(request(1, "tools/call", {"name": "x", "_meta": META})))
-    assert set(sealed(one, event, t.CallToolResult(content=[]))) == {"resultType", "_meta", "content"}
+    peer = new_peer()
+    event = as_request(peer.receive(request(1, "tools/call", {"name": "x", "_meta": META})))
+    assert set(sealed_result(peer, event, t.CallToolResult(content=[]))) == {"resultType", "_meta", "content"}
 
 
 def test_meta_of_a_result_is_merged_without_changing_the_result() -> None:
-    one = peer()
+    peer = new_peer()
     result = t.ReadResourceResult(contents=[], meta={"mine": 1})
-    event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
-    assert sealed(one, event, result)["_meta"].keys() == {"mine", "io.modelcontextprotocol/serverInfo"}
+    event = as_request(peer.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
+    assert sealed_result(peer, event, result)["_meta"].keys() == {"mine", "io.modelcontextprotocol/serverInfo"}
     assert result.meta == {"mine": 1}
 
 
 @pytest.mark.parametrize("stateless", [False, True])
 def test_large_blobs_are_encoded_in_chunks(stateless: bool) -> None:
-    import base64
-
     blob = bytes(range(256)) * 2000
     contents = [
         t.ResourceContents(uri="a:1", mime_type="x/y", blob=blob, meta={"blob": ""}),
         t.ResourceContents(uri="a:2", text="small"),
         t.ResourceContents(uri="a:3", blob=blob + b"x"),
     ]
-    one = opened()
+    peer = open_peer()
     params = {"uri": "a:b"} | ({"_meta": META} if stateless else {})
-    event = as_request(one.receive(request(1, "resources/read", params)))
-    data = one.respond(event, t.ReadResourceResult(contents=contents, meta={"m": 1}))
+    event = as_request(peer.receive(request(1, "resources/read", params)))
+    data = peer.respond(event, t.ReadResourceResult(contents=contents, meta={"m": 1}))
     assert isinstance(data, ChunkedMessage)
     text = b"".join(data)
     assert len(text) == len(data)
@@ -321,43 +321,45 @@ def test_large_blobs_are_encoded_in_chunks(stateless: bool) -> None:
 
 
 def test_large_text_is_encoded_in_chunks() -> None:
-    one = opened()
-    event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b"})))
+    peer = open_peer()
+    event = as_request(peer.receive(request(1, "resources/read", {"uri": "a:b"})))
     text = "ä€" * 100_000
-    data = one.respond(event, t.ReadResourceResult(contents=[t.ResourceContents(uri="a:b", text=text)]))
+    data = peer.respond(event, t.ReadResourceResult(contents=[t.ResourceContents(uri="a:b", text=text)]))
     assert isinstance(data, ChunkedMessage)
     assert json.loads(b"".join(data))["result"]["contents"][0]["text"] == text
 
 
 def test_raw_results_keep_unknown_members() -> None:
-    one = peer()
-    event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
-    assert sealed(one, event, msgspec.Raw(b'{"contents":[],"new":1}'))["new"] == 1
+    peer = new_peer()
+    event = as_request(peer.receive(request(1, "resources/read", {"uri": "a:b", "_meta": META})))
+    assert sealed_result(peer, event, msgspec.Raw(b'{"contents":[],"new":1}'))["new"] == 1
 
 
 @pytest.mark.parametrize(("version", "code"), [("2024-11-05", -32002), ("2025-11-25", -32002), ("", -32602)])
 def test_resource_not_found_has_the_error_code_of_the_revision(version: str, code: int) -> None:
-    one = opened(version) if version else peer()
-    event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b"} | ({} if version else {"_meta": META}))))
-    message = json.loads(one.fail(event, ResourceNotFound("a:b")) or b"")
+    peer = open_peer(version) if version else new_peer()
+    event = as_request(
+        peer.receive(request(1, "resources/read", {"uri": "a:b"} | ({} if version else {"_meta": META})))
+    )
+    message = json.loads(peer.fail(event, ResourceNotFound("a:b")) or b"")
     assert (message["error"]["code"], message["error"]["data"]) == (code, {"uri": "a:b"})
 
 
 def test_forbidden_and_missing_resources_return_the_same_error() -> None:
-    one = opened()
-    missing = one.fail(as_request(one.receive(request(1, "resources/read", {"uri": "a:b"}))), ResourceNotFound("a:b"))
-    forbidden = one.fail(
-        as_request(one.receive(request(1, "resources/read", {"uri": "a:b"}))), PermissionDenied("secret")
+    peer = open_peer()
+    missing = peer.fail(as_request(peer.receive(request(1, "resources/read", {"uri": "a:b"}))), ResourceNotFound("a:b"))
+    forbidden = peer.fail(
+        as_request(peer.receive(request(1, "resources/read", {"uri": "a:b"}))), PermissionDenied("secret")
     )
     assert missing == forbidden
 
 
-def test_a_request_whose_result_cannot_be_encoded_can_still_be_failed() -> None:
-    one = opened()
-    event = as_request(one.receive(request(1, "resources/read", {"uri": "a:b"})))
+def test_a_request_whose_result_cannot_be_encoded_can_be_answered_with_an_error() -> None:
+    peer = open_peer()
+    event = as_request(peer.receive(request(1, "resources/read", {"uri": "a:b"})))
     with pytest.raises(UnicodeEncodeError):
-        one.respond(event, t.ReadResourceResult(contents=[t.ResourceContents(uri="a:b", text="\ud800")]))
-    assert one.fail(event, InternalError()) is not None
+        peer.respond(event, t.ReadResourceResult(contents=[t.ResourceContents(uri="a:b", text="\ud800")]))
+    assert peer.fail(event, InternalError()) is not None
 
 
 # -- repeated members
@@ -376,34 +378,34 @@ def test_a_request_whose_result_cannot_be_encoded_can_still_be_failed() -> None:
     ],
 )
 def test_a_repeated_member_is_refused(line: bytes) -> None:
-    assert error(opened().receive(line))[1] == -32600
+    assert error(open_peer().receive(line))[1] == -32600
 
 
 def test_a_repeated_uri_is_refused_in_a_request_with_meta() -> None:
     params = json.dumps({"uri": "a:b", "_meta": META}).replace('{"uri": "a:b"', '{"uri": "a:b", "uri": "a:c"')
     line = f'{{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{params}}}'.encode()
-    assert error(opened().receive(line))[1] == -32600
+    assert error(open_peer().receive(line))[1] == -32600
 
 
-@pytest.mark.parametrize("twice", ["protocolVersion", "clientCapabilities", "clientInfo"])
-def test_a_repeated_meta_field_is_refused(twice: str) -> None:
+@pytest.mark.parametrize("repeated_field", ["protocolVersion", "clientCapabilities", "clientInfo"])
+def test_a_repeated_meta_field_is_refused(repeated_field: str) -> None:
     meta = json.dumps(META)
-    key = f'"io.modelcontextprotocol/{twice}"'
-    value = json.dumps(META[f"io.modelcontextprotocol/{twice}"])
+    key = f'"io.modelcontextprotocol/{repeated_field}"'
+    value = json.dumps(META[f"io.modelcontextprotocol/{repeated_field}"])
     line = '{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":' + f"{meta[:-1]},{key}:{value}}}}}}}"
-    assert error(peer().receive(line.encode()))[1] == -32600
+    assert error(new_peer().receive(line.encode()))[1] == -32600
 
 
 def test_the_client_name_in_meta_is_not_a_repeated_member() -> None:
-    as_request(peer().receive(request(1, "tools/call", {"name": "x", "_meta": META})))
+    as_request(new_peer().receive(request(1, "tools/call", {"name": "x", "_meta": META})))
     line = request(1, "tools/call", {"name": "x", "_meta": META}).replace(b'"name": "x"', b'"name": "x", "name": "y"')
-    assert error(peer().receive(line))[1] == -32600
+    assert error(new_peer().receive(line))[1] == -32600
 
 
 def test_arguments_may_have_the_names_of_message_members() -> None:
-    one = opened()
+    peer = open_peer()
     as_request(
-        one.receive(
+        peer.receive(
             request(1, "tools/call", {"name": "x", "arguments": {"id": 1, "method": "m", "name": "n", "params": {}}})
         )
     )
@@ -416,29 +418,29 @@ def array(*messages: bytes) -> bytes:
     return b"[" + b",".join(messages) + b"]"
 
 
-def batch(event: Any) -> Batch:
+def as_batch(event: Any) -> Batch:
     assert isinstance(event, Batch)
     return event
 
 
-def test_a_batch_yields_events_in_order_and_one_array_of_responses() -> None:
-    one = opened("2025-03-26")
-    event = batch(
-        one.receive(array(request(1, "ping"), notice("notifications/roots/list_changed"), request(2, "ping")))
+def test_a_batch_has_events_in_order_and_one_array_of_responses() -> None:
+    peer = open_peer("2025-03-26")
+    event = as_batch(
+        peer.receive(array(request(1, "ping"), notification("notifications/roots/list_changed"), request(2, "ping")))
     )
     assert [type(e).__name__ for e in event.events] == ["Request", "Notification", "Request"]
     first, _, second = event.events
-    assert event.record_answer(one.respond(second, t.EmptyResult())) is None
-    whole = event.record_answer(one.respond(first, t.EmptyResult()))
-    assert whole is not None
-    assert [answer["id"] for answer in json.loads(b"".join(whole))] == [2, 1]
-    assert not one.in_flight
+    assert event.record_answer(peer.respond(second, t.EmptyResult())) is None
+    responses = event.record_answer(peer.respond(first, t.EmptyResult()))
+    assert responses is not None
+    assert [answer["id"] for answer in json.loads(b"".join(responses))] == [2, 1]
+    assert not peer.in_flight
 
 
 def test_each_invalid_entry_of_a_batch_has_its_own_error() -> None:
-    one = opened("2025-03-26")
-    wrong = (b"1", b"{}", request(1, "no/such"), request(2, "initialize", {}), b'{"jsonrpc":"2.0","id":3}')
-    event = batch(one.receive(b" \t" + array(*wrong)))
+    peer = open_peer("2025-03-26")
+    entries = (b"1", b"{}", request(1, "no/such"), request(2, "initialize", {}), b'{"jsonrpc":"2.0","id":3}')
+    event = as_batch(peer.receive(b" \t" + array(*entries)))
     answers = [
         json.loads(b"".join(answer) if isinstance(answer, ChunkedMessage) else answer) for answer in event.answers
     ]
@@ -453,7 +455,9 @@ def test_each_invalid_entry_of_a_batch_has_its_own_error() -> None:
 
 
 def test_a_duplicate_id_in_a_batch_is_refused() -> None:
-    event = batch(opened("2025-03-26").receive(array(request(1, "ping"), request(1, "ping"), request("1", "ping"))))
+    event = as_batch(
+        open_peer("2025-03-26").receive(array(request(1, "ping"), request(1, "ping"), request("1", "ping")))
+    )
     assert [e.id for e in event.events] == [1, "1"]
     (refused,) = event.answers
     assert isinstance(refused, bytes)
@@ -461,45 +465,43 @@ def test_a_duplicate_id_in_a_batch_is_refused() -> None:
 
 
 def test_a_request_cancelled_in_its_own_batch_is_not_started() -> None:
-    one = opened("2025-03-26")
-    event = batch(one.receive(array(request(1, "ping"), notice("notifications/cancelled", {"requestId": 1}))))
+    peer = open_peer("2025-03-26")
+    event = as_batch(peer.receive(array(request(1, "ping"), notification("notifications/cancelled", {"requestId": 1}))))
     assert (event.events, event.left, event.array()) == ([], 0, None)
-    assert not one.in_flight
+    assert not peer.in_flight
 
 
 def test_responses_in_a_batch_are_matched_to_their_requests() -> None:
-    one = opened("2025-03-26")
-    id, _ = one.request("roots/list", {}, "token")
-    event = batch(one.receive(array(b'{"jsonrpc":"2.0","id":%d,"result":{}}' % id)))
+    peer = open_peer("2025-03-26")
+    id, _ = peer.request("roots/list", {}, "token")
+    event = as_batch(peer.receive(array(b'{"jsonrpc":"2.0","id":%d,"result":{}}' % id)))
     assert [e.waiter for e in event.events] == ["token"]
 
 
 @pytest.mark.parametrize("data", [b"[]", b"[ ]", array(*[b"1"] * 9), b"[" * 200 + b"]" * 200])
 def test_an_empty_too_long_or_too_deep_batch_is_refused_as_a_whole(data: bytes) -> None:
-    assert error(opened("2025-03-26", batch=8).receive(data)) == (None, -32600)
+    assert error(open_peer("2025-03-26", batch=8).receive(data)) == (None, -32600)
 
 
 @pytest.mark.parametrize("data", [b"[", b'["', b"[{]", b"[1,]", b"[1] x", b"[\xff]"])
-def test_a_broken_array_is_a_parse_error(data: bytes) -> None:
-    assert error(opened("2025-03-26").receive(data)) == (None, -32700)
+def test_an_array_of_invalid_json_is_a_parse_error(data: bytes) -> None:
+    assert error(open_peer("2025-03-26").receive(data)) == (None, -32700)
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25"])
 def test_batches_are_refused_in_other_revisions(version: str) -> None:
-    assert error(opened(version).receive(array(request(1, "ping")))) == (None, -32600)
-    assert error(peer().receive(array(request(1, "ping")))) == (None, -32600)
+    assert error(open_peer(version).receive(array(request(1, "ping")))) == (None, -32600)
+    assert error(new_peer().receive(array(request(1, "ping")))) == (None, -32600)
 
 
 def test_mutated_batches_never_raise() -> None:
-    import random
-
-    chance = random.Random(7)
-    good = array(request(1, "ping"), notice("x/y"), request("a", "resources/read", {"uri": "a:b"}))
+    rng = random.Random(7)
+    good = array(request(1, "ping"), notification("x/y"), request("a", "resources/read", {"uri": "a:b"}))
     for _ in range(3000):
         data = bytearray(good)
-        for _ in range(chance.randint(1, 4)):
-            data[chance.randrange(len(data))] = chance.choice(b'[]{}",:\\\x001\xff')
-        event = opened("2025-03-26").receive(bytes(data))
+        for _ in range(rng.randint(1, 4)):
+            data[rng.randrange(len(data))] = rng.choice(b'[]{}",:\\\x001\xff')
+        event = open_peer("2025-03-26").receive(bytes(data))
         if isinstance(event, Batch):
             assert event.left == sum(isinstance(e, Request) for e in event.events)
         else:
@@ -508,17 +510,17 @@ def test_mutated_batches_never_raise() -> None:
 
 # -- every method, as a request and as a notification
 
-FULL = {"_meta": META}
+WITH_META = {"_meta": META}
 PARAMS: dict[str, Any] = {
     "none": None,
     "empty": {},
-    "meta": FULL,
+    "meta": WITH_META,
     "open meta": {"_meta": {"progressToken": 1, "x/y": {"z": []}}},
     "meta of another kind": {"_meta": []},
     "meta of other members": {"_meta": dict.fromkeys(META, 5)},
     "an array": [],
     "a text": "x",
-    "everything": FULL
+    "everything": WITH_META
     | {"uri": "a:b", "name": "x", "arguments": {}, "cursor": "", "level": "info", "requestId": 9, "taskId": "x"}
     | {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
     | {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}, "notifications": {}},
@@ -529,22 +531,22 @@ PARAMS: dict[str, Any] = {
 @pytest.mark.parametrize("method", [*sorted(CORE), "nobody/knows", "notifications/nobody/knows"])
 def test_every_method_is_served_or_refused_with_and_without_an_id(method: str, params: str) -> None:
     """Regression: a notification method with an id and `_meta` raised, and the rest of the chunk was lost."""
-    for one in (peer(), opened("2025-03-26"), opened("2025-11-25")):
-        phase = one.session.phase
-        event = one.receive(request(1, method, PARAMS[params]))
+    for peer in (new_peer(), open_peer("2025-03-26"), open_peer("2025-11-25")):
+        phase = peer.session.phase
+        event = peer.receive(request(1, method, PARAMS[params]))
         if isinstance(event, Request):
             assert (event.row is None) or not event.row.notification
-            assert one.fail(event, InternalError()) is not None
+            assert peer.fail(event, InternalError()) is not None
         else:
             id, code = error(event)
             assert (id, code in (-32600, -32601, -32602, -32022)) == (1, True)
         if method != "initialize":
-            assert one.session.phase is phase, "only `initialize` changes the phase of a session"
-        assert isinstance(one.receive(notice(method, PARAMS[params])), Notification | None)
-        assert isinstance(one.receive(request("after", "ping")), Request)
+            assert peer.session.phase is phase, "only `initialize` changes the phase of a session"
+        assert isinstance(peer.receive(notification(method, PARAMS[params])), Notification | None)
+        assert isinstance(peer.receive(request("after", "ping")), Request)
 
 
-class Explosive(msgspec.Struct):
+class FailingParams(msgspec.Struct):
     """Params of an extension whose validation raises an unexpected error."""
 
     value: int = 0
@@ -553,8 +555,8 @@ class Explosive(msgspec.Struct):
         raise RuntimeError("secret")
 
 
-add_method(Method("x.test/explosive", "client", Explosive, t.EmptyResult))
-add_method(Method("notifications/x.test/explosive", "client", Explosive))
+add_method(Method("x.test/explosive", "client", FailingParams, t.EmptyResult))
+add_method(Method("notifications/x.test/explosive", "client", FailingParams))
 
 
 def test_an_unexpected_exception_during_decoding_is_an_internal_error() -> None:
@@ -564,30 +566,26 @@ def test_an_unexpected_exception_during_decoding_is_an_internal_error() -> None:
         reported.append(str(fault))
         return InternalError("reference 1")
 
-    one = opened("2025-03-26")
-    one.report = report
-    refused = one.receive(request(1, "x.test/explosive", FULL))
+    peer = open_peer("2025-03-26")
+    peer.report = report
+    refused = peer.receive(request(1, "x.test/explosive", WITH_META))
     assert error(refused) == (1, -32603)
     assert isinstance(refused, Reply)
     assert b"secret" not in refused.data and b"reference" in refused.data
-    assert one.receive(notice("notifications/x.test/explosive")) is None
-    batch = one.receive(
-        b"["
-        + b",".join((request(2, "x.test/explosive"), notice("notifications/x.test/explosive"), request(3, "ping")))
-        + b"]"
-    )
-    assert isinstance(batch, Batch)
-    assert [event.id for event in batch.events] == [3]
-    assert [json.loads(answer)["id"] for answer in batch.answers if isinstance(answer, bytes)] == [2]
+    assert peer.receive(notification("notifications/x.test/explosive")) is None
+    messages = (request(2, "x.test/explosive"), notification("notifications/x.test/explosive"), request(3, "ping"))
+    received = as_batch(peer.receive(array(*messages)))
+    assert [event.id for event in received.events] == [3]
+    assert [json.loads(answer)["id"] for answer in received.answers if isinstance(answer, bytes)] == [2]
     assert reported == ["secret"] * 4
-    no_bytes: Any = 5
-    assert error(one.receive(no_bytes)) == (None, -32603)
+    not_bytes: Any = 5
+    assert error(peer.receive(not_bytes)) == (None, -32603)
 
 
 @pytest.mark.parametrize("blank", [b" ", b"\t", b" \t \r", b"\r", b"\t" * 100_000])
 def test_a_blank_line_is_ignored(blank: bytes) -> None:
-    assert opened().receive(blank) is None
-    assert error(opened().receive(blank + b"\x0b")) == (None, -32700)
+    assert open_peer().receive(blank) is None
+    assert error(open_peer().receive(blank + b"\x0b")) == (None, -32700)
 
 
 # -- HTTP statuses of refusals, and requests to the client
@@ -599,68 +597,68 @@ def status(event: Any) -> int:
 
 
 def test_a_refusal_has_the_http_status_of_its_error() -> None:
-    one = opened(in_flight=1)
-    one.report = lambda fault: InternalError()
-    no_bytes: Any = 5
-    assert status(one.receive(no_bytes)) == 500
-    assert status(one.receive(request(1, "x.test/explosive", FULL))) == 500
-    assert status(one.receive(b"{")) == 400
-    assert status(one.receive(OVERLONG)) == 400
-    assert status(one.receive(request(2, "resources/read", {"uri": 5}))) == 200
-    as_request(one.receive(request(3, "ping")))
-    assert status(one.receive(request(4, "ping"))) == 503
+    peer = open_peer(in_flight=1)
+    peer.report = lambda fault: InternalError()
+    not_bytes: Any = 5
+    assert status(peer.receive(not_bytes)) == 500
+    assert status(peer.receive(request(1, "x.test/explosive", WITH_META))) == 500
+    assert status(peer.receive(b"{")) == 400
+    assert status(peer.receive(OVERLONG)) == 400
+    assert status(peer.receive(request(2, "resources/read", {"uri": 5}))) == 200
+    as_request(peer.receive(request(3, "ping")))
+    assert status(peer.receive(request(4, "ping"))) == 503
 
 
 def test_a_refusing_peer_accepts_cancellations_but_no_requests() -> None:
-    one = opened()
-    first = as_request(one.receive(request(1, "ping")))
-    one.refusing = True
-    refused = one.receive(request(2, "ping"))
+    peer = open_peer()
+    first = as_request(peer.receive(request(1, "ping")))
+    peer.refusing = True
+    refused = peer.receive(request(2, "ping"))
     assert error(refused) == (2, -32603)
     assert status(refused) == 503
-    assert isinstance(one.receive(notice("notifications/cancelled", {"requestId": 1})), Cancellation)
-    one.refusing = False
-    assert as_request(one.receive(request(2, "ping"))).id != first.id
+    assert isinstance(peer.receive(notification("notifications/cancelled", {"requestId": 1})), Cancellation)
+    peer.refusing = False
+    assert as_request(peer.receive(request(2, "ping"))).id != first.id
 
 
 def test_the_error_for_an_overlong_line_names_the_limit() -> None:
-    refused = peer(message=1234).receive(OVERLONG)
+    refused = new_peer(message=1234).receive(OVERLONG)
     assert isinstance(refused, Reply)
     assert "1234 bytes" in json.loads(refused.data)["error"]["message"]
 
 
 def test_requests_to_the_client_are_numbered_from_one() -> None:
-    one = opened()
+    peer = open_peer()
     for number in (1, 2, 3):
-        id, data = one.request("roots/list", {}, number)
+        id, data = peer.request("roots/list", {}, number)
         assert (id, json.loads(data)["id"]) == (number, number)
 
 
 def test_a_request_that_cannot_be_encoded_uses_no_id() -> None:
-    one = opened()
+    peer = open_peer()
     with pytest.raises(TypeError):
-        one.request("roots/list", {"a": object()}, "bad")
-    assert one.request("roots/list", {}, "good")[0] == 1
-    assert one.forget_all() == ["good"]
+        peer.request("roots/list", {"a": object()}, "bad")
+    assert peer.request("roots/list", {}, "good")[0] == 1
+    assert peer.forget_all() == ["good"]
 
 
 def test_a_forgotten_request_is_no_longer_awaited() -> None:
-    one = opened()
-    first, _ = one.request("roots/list", {}, "first")
-    second, _ = one.request("roots/list", {}, "second")
-    assert one.forget(first)
-    assert not one.forget(first)
-    assert not one.forget(99)
-    assert one.receive(json.dumps({"jsonrpc": "2.0", "id": first, "result": {}}).encode()) is None
-    assert one.forget_all() == ["second"]
-    assert one.forget_all() == []
-    assert not one.forget(second)
+    peer = open_peer()
+    first, _ = peer.request("roots/list", {}, "first")
+    second, _ = peer.request("roots/list", {}, "second")
+    assert peer.forget(first)
+    assert not peer.forget(first)
+    assert not peer.forget(99)
+    assert peer.receive(json.dumps({"jsonrpc": "2.0", "id": first, "result": {}}).encode()) is None
+    assert peer.forget_all() == ["second"]
+    assert peer.forget_all() == []
+    assert not peer.forget(second)
 
 
 def test_close_keeps_requests_to_the_client_for_forget_all() -> None:
-    one = opened()
-    one.request("roots/list", {}, "asked")
-    as_request(one.receive(request(1, "ping")))
-    assert [event.id for event in one.close()] == [1]
-    assert one.close() == []
-    assert one.forget_all() == ["asked"]
+    peer = open_peer()
+    peer.request("roots/list", {}, "asked")
+    as_request(peer.receive(request(1, "ping")))
+    assert [event.id for event in peer.close()] == [1]
+    assert peer.close() == []
+    assert peer.forget_all() == ["asked"]

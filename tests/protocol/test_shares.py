@@ -1,4 +1,4 @@
-"""Shares of a bounded resource: equal parts when it is full, and the largest owner."""
+"""Shares of a bounded resource: an equal share for each owner when it is full, and the largest owner."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from wharfinger.protocol.shares import FairTable, Shares, name_owner
         (("", "not an address"), ("", "not an address"), True),
     ],
 )
-def test_owners_are_distinguished(one: tuple[str, str], other: tuple[str, str], same: bool) -> None:
+def test_owners_are_principals_or_prefixes_of_addresses(
+    one: tuple[str, str], other: tuple[str, str], same: bool
+) -> None:
     assert (name_owner(*one) == name_owner(*other)) is same
 
 
@@ -40,19 +42,19 @@ def test_a_full_table_has_room_for_owners_with_less_than_an_equal_share() -> Non
     assert shares.has_room("third", 10, 3)
 
 
-def test_the_largest_owner_is_always_found() -> None:
-    shares, held, source = Shares(), dict.fromkeys("abcdefgh", 0), random.Random(7)
+def test_find_largest_returns_an_owner_with_the_largest_share() -> None:
+    shares, amounts, rng = Shares(), dict.fromkeys("abcdefgh", 0), random.Random(7)
     for _ in range(5000):
-        owner = source.choice("abcdefgh")
-        amount = source.randint(-min(held[owner], 9), 9)
-        held[owner] += amount
+        owner = rng.choice("abcdefgh")
+        amount = rng.randint(-min(amounts[owner], 9), 9)
+        amounts[owner] += amount
         shares.add(owner, amount)
-        assert shares[owner] == held[owner]
-        assert shares.total == sum(held.values())
-        assert len(shares) == sum(map(bool, held.values()))
+        assert shares[owner] == amounts[owner]
+        assert shares.total == sum(amounts.values())
+        assert len(shares) == sum(map(bool, amounts.values()))
         if shares.total:
-            assert held[shares.find_largest()] == max(held.values())
-    for owner, amount in held.items():
+            assert amounts[shares.find_largest()] == max(amounts.values())
+    for owner, amount in amounts.items():
         shares.add(owner, -amount)
     assert (shares.total, len(shares), shares._by_size) == (0, 0, {})
 
@@ -67,7 +69,7 @@ def test_find_largest_works_with_ten_thousand_owners() -> None:
     assert shares[shares.find_largest()] == 3
 
 
-def test_owner_by_ipv6_address_is_a_prefix_of_64_bits() -> None:
+def test_the_owner_of_an_ipv6_address_is_its_prefix_of_64_bits() -> None:
     assert name_owner("", "2001:db8::1") == name_owner("", "2001:db8::ffff:0:0:1") == "address 2001:db8::/64"
     assert name_owner("", "2001:db8:0:1::") == "address 2001:db8:0:1::/64"
 
@@ -85,21 +87,21 @@ def test_a_table_that_is_not_full_has_room_beyond_an_equal_share() -> None:
 
 
 def test_find_largest_examines_64_owners_of_similar_size() -> None:
-    for before, found in ((63, True), (64, False)):
+    for others, is_found in ((63, True), (64, False)):
         shares = Shares()
-        for number in range(before):
+        for number in range(others):
             shares.add(f"owner {number}", 4)
         shares.add("largest", 7)
-        assert (shares.find_largest() == "largest") is found
+        assert (shares.find_largest() == "largest") is is_found
 
 
 def fair_table(**owned: str) -> FairTable[str]:
-    """Return a table of owners with their members, a letter each."""
-    made: FairTable[str] = FairTable()
+    """Return a table with these owners. Each letter is a member."""
+    table: FairTable[str] = FairTable()
     for owner, members in owned.items():
         for member in members:
-            made.add(owner, member)
-    return made
+            table.add(owner, member)
+    return table
 
 
 def never_busy(member: str) -> bool:
@@ -107,25 +109,25 @@ def never_busy(member: str) -> bool:
 
 
 def test_members_are_counted_by_owner() -> None:
-    some = fair_table(a="xy", b="z")
-    assert (some.shares["a"], some.shares["b"], some.shares.total) == (2, 1, 3)
-    some.discard("a", "z")
-    some.discard("c", "x")
-    assert some.shares.total == 3
-    some.discard("a", "x")
-    some.discard("a", "x")
-    assert (some.shares["a"], some.shares.total) == (1, 2)
-    some.discard("a", "y")
-    some.discard("b", "z")
-    assert (len(some.shares), some.shares.total, some._owned) == (0, 0, {})
+    table = fair_table(a="xy", b="z")
+    assert (table.shares["a"], table.shares["b"], table.shares.total) == (2, 1, 3)
+    table.discard("a", "z")
+    table.discard("c", "x")
+    assert table.shares.total == 3
+    table.discard("a", "x")
+    table.discard("a", "x")
+    assert (table.shares["a"], table.shares.total) == (1, 2)
+    table.discard("a", "y")
+    table.discard("b", "z")
+    assert (len(table.shares), table.shares.total, table._owned) == (0, 0, {})
 
 
-def test_old_members_are_those_used_least_recently() -> None:
-    some = fair_table(a="xyz", b="uvw")
+def test_unused_returns_the_old_members_of_each_owner_up_to_the_first_recent_one() -> None:
+    table = fair_table(a="xyz", b="uvw")
     old = {"x", "y", "u", "w"}
-    assert some.unused(old.__contains__) == ["x", "y", "u"]
-    some.use("a", "x")
-    assert some.unused(old.__contains__) == ["y", "u"]
+    assert table.unused(old.__contains__) == ["x", "y", "u"]
+    table.use("a", "x")
+    assert table.unused(old.__contains__) == ["y", "u"]
 
 
 @pytest.mark.parametrize(
@@ -147,30 +149,30 @@ def test_old_members_are_those_used_least_recently() -> None:
         ({"b": "u"}, "", "u"),
     ],
 )
-def test_full_table_loses_an_idle_member_of_its_largest_owner(
+def test_the_victim_is_an_idle_member_of_the_largest_owner(
     owned: dict[str, str], busy: str, victim: str | None
 ) -> None:
     assert fair_table(**owned).find_victim("b", busy.__contains__) == victim
 
 
-def test_the_most_recently_used_member_is_dropped_last() -> None:
-    some = fair_table(a="xyz")
-    some.use("a", "x")
-    assert some.find_victim("b", never_busy) == "y"
+def test_the_victim_is_the_least_recently_used_member() -> None:
+    table = fair_table(a="xyz")
+    table.use("a", "x")
+    assert table.find_victim("b", never_busy) == "y"
     assert fair_table(a="xyz").find_victim("a", "x".__contains__) == "y"
 
 
 def test_find_victim_examines_64_members_at_a_time() -> None:
-    some: FairTable[int] = FairTable()
+    table: FairTable[int] = FairTable()
     for number in range(65):
-        some.add("a", number)
-    looked: list[int] = []
+        table.add("a", number)
+    examined: list[int] = []
 
-    def busy(number: int) -> bool:
-        looked.append(number)
+    def is_busy(number: int) -> bool:
+        examined.append(number)
         return number != 64
 
-    assert some.find_victim("a", busy) is None
-    assert looked == list(range(64))
-    assert some.find_victim("a", busy) == 64
-    assert looked[64:] == [64]
+    assert table.find_victim("a", is_busy) is None
+    assert examined == list(range(64))
+    assert table.find_victim("a", is_busy) == 64
+    assert examined[64:] == [64]

@@ -1,4 +1,4 @@
-"""The event-stream codec: events survive a round trip, however they are cut, in bounded memory."""
+"""The codec of event streams: round trips, any split of the bytes, and bounded memory."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def test_an_id_without_data_is_kept() -> None:
 @pytest.mark.parametrize(
     ("line", "expected"), [(b"250", 250), (b"0", 0), (b"-1", None), (b"1.5", None), (b"", None), (b"9" * 40, None)]
 )
-def test_retry_is_digits_or_nothing(line: bytes, expected: int | None) -> None:
+def test_an_invalid_retry_is_ignored(line: bytes, expected: int | None) -> None:
     decoder = EventDecoder(LIMIT)
     decoder.feed(b"retry: " + line + b"\n\n")
     assert decoder.retry == expected
 
 
-def test_line_end_cut_in_two_is_one_line_end() -> None:
+def test_a_line_end_split_over_two_chunks_is_one_line_end() -> None:
     assert data(b"data: a\r", b"\ndata: b\r", b"\n", b"\r", b"\n") == [b"a\nb"]
 
 
@@ -88,36 +88,36 @@ bodies = st.lists(events, max_size=5)
 
 
 @given(bodies, st.data())
-def test_cutting_a_stream_anywhere_gives_the_same_events(items: list[bytes], draw: st.DataObject) -> None:
+def test_the_events_are_the_same_for_any_split_of_the_stream(items: list[bytes], draw: st.DataObject) -> None:
     stream = b"".join(map(encode_event, items)) + draw.draw(st.binary(max_size=40))
     cuts = sorted(draw.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
     parts = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
-    whole = read(stream)
-    assert read(*parts) == whole
-    assert read(*(stream[i : i + 1] for i in range(len(stream)))) == whole
+    expected = read(stream)
+    assert read(*parts) == expected
+    assert read(*(stream[i : i + 1] for i in range(len(stream)))) == expected
 
 
 @given(bodies)
 def test_written_events_are_read_back_as_one_event_each(items: list[bytes]) -> None:
-    """Security H31: line ends in the content never make a second event or a field; they all read as LF."""
+    """Security H31: line ends in the content never start a second event or field. Each is read as LF."""
     expected = [item.replace(b"\r\n", b"\n").replace(b"\r", b"\n") for item in items]
     assert data(b"".join(map(encode_event, items))) == expected
 
 
 @given(st.lists(events, max_size=5))
-def test_pieces_make_the_same_event_as_the_whole(pieces: list[bytes]) -> None:
-    async def written(**options: str) -> bytes:
-        async def arriving() -> AsyncIterator[bytes]:
+def test_an_event_encoded_in_pieces_equals_the_whole_event(pieces: list[bytes]) -> None:
+    async def encode(**options: str) -> bytes:
+        async def generate() -> AsyncIterator[bytes]:
             for piece in pieces:
                 yield piece
 
-        return b"".join([part async for part in encode_pieces(arriving(), **options)])
+        return b"".join([part async for part in encode_pieces(generate(), **options)])
 
-    assert read(asyncio.run(written())) == read(encode_event(b"".join(pieces)))
-    assert read(asyncio.run(written(id="7-1"))) == read(encode_event(b"".join(pieces), id="7-1"))
+    assert read(asyncio.run(encode())) == read(encode_event(b"".join(pieces)))
+    assert read(asyncio.run(encode(id="7-1"))) == read(encode_event(b"".join(pieces), id="7-1"))
 
 
-def test_event_without_an_end_is_cut_off_at_the_limit() -> None:
+def test_an_endless_event_raises_event_too_large() -> None:
     """Security C26."""
     for opening in (b"data: ", b": comment ", b"event: ", b""):
         decoder = EventDecoder(1000)
@@ -149,7 +149,7 @@ def test_priming_event_is_written_with_id_retry_and_empty_data() -> None:
     assert encode_event(b"", id="s-1", retry=500) == b"event: message\nid: s-1\nretry: 500\ndata: \n\n"
 
 
-def test_a_stream_is_dead_only_if_its_comments_have_stopped() -> None:
+def test_only_a_stream_with_regular_comments_has_a_deadline() -> None:
     pulse = Pulse()
     assert pulse.beat(0, b"data: 1\n\n") is None
     assert pulse.beat(10, b": \n\n") is None
@@ -173,15 +173,15 @@ def test_a_stream_is_dead_only_if_its_comments_have_stopped() -> None:
         ([], b""),
     ],
 )
-def test_line_end_cut_between_pieces_is_one_line_end(pieces: list[bytes], expected: bytes) -> None:
-    async def written() -> bytes:
-        async def arriving() -> AsyncIterator[bytes]:
+def test_a_line_end_split_over_two_pieces_is_one_line_end(pieces: list[bytes], expected: bytes) -> None:
+    async def encode() -> bytes:
+        async def generate() -> AsyncIterator[bytes]:
             for piece in pieces:
                 yield piece
 
-        return b"".join([part async for part in encode_pieces(arriving())])
+        return b"".join([part async for part in encode_pieces(generate())])
 
-    assert data(asyncio.run(written())) == [expected]
+    assert data(asyncio.run(encode())) == [expected]
 
 
 def test_empty_chunk_changes_nothing() -> None:
@@ -197,7 +197,7 @@ def test_empty_chunk_changes_nothing() -> None:
         ([b"data: abcde\n"], False),
         ([b"data: ", b"abcd"], True),
         ([b"data: ", b"abcde"], False),
-        ([b"data: abcd\ndata:"], True),  # four bytes of data and a line end are held
+        ([b"data: abcd\ndata:"], True),  # four bytes of data and a line end are buffered
         ([b"data: abcd\ndata:x"], False),
         ([b"data\ndata\ndata\ndata\ndata\ndata\ndata:\n"], False),
         ([b"data\ndata\ndata\ndata\ndata\ndata\ndata\n"], True),
@@ -207,7 +207,7 @@ def test_empty_chunk_changes_nothing() -> None:
         ([b"id: 1234567"], False),
     ],
 )
-def test_event_of_as_many_bytes_as_the_limit_is_read(chunks: list[bytes], fits: bool) -> None:
+def test_an_event_may_reach_but_not_exceed_the_limit(chunks: list[bytes], fits: bool) -> None:
     if fits:
         read(*chunks, limit=10)
     else:
@@ -228,10 +228,10 @@ def test_empty_fields_are_not_written() -> None:
     assert encode_event(b"a\r\nb\rc\nd") == b"event: message\ndata: a\ndata: b\ndata: c\ndata: d\n\n"
 
 
-def test_a_quiet_stream_is_dead_after_half_a_minute_and_three_missing_comments() -> None:
-    for gap, patience in ((1, 30), (10, 30), (11, 33)):
+def test_the_deadline_is_three_intervals_and_at_least_30_seconds() -> None:
+    for gap, seconds in ((1, 30), (10, 30), (11, 33)):
         pulse = Pulse()
         assert pulse.beat(100, b":\n\n") is None
-        assert pulse.beat(100, b":\n\n") is None  # no time between them
-        assert pulse.beat(100 + gap, b":\n\n") == 100 + gap + patience
-        assert pulse.beat(100 + gap, b"") == 100 + gap + patience
+        assert pulse.beat(100, b":\n\n") is None  # an interval of 0 is ignored
+        assert pulse.beat(100 + gap, b":\n\n") == 100 + gap + seconds
+        assert pulse.beat(100 + gap, b"") == 100 + gap + seconds

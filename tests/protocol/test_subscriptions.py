@@ -1,4 +1,4 @@
-"""Change notifications as bytes, tagged for the stream of a listen request and bare."""
+"""Encoded change notifications, with and without the tag of a listen request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIELDS = {
 }
 
 
-def sent(data: bytes) -> tuple[str, Any]:
+def decode_notification(data: bytes) -> tuple[str, Any]:
     message = json.loads(data)
     assert message["jsonrpc"] == "2.0"
     assert "id" not in message
@@ -38,37 +38,37 @@ def sent(data: bytes) -> tuple[str, Any]:
 
 @pytest.mark.parametrize("uri", ["a:b", 'a:"_meta":0'])
 def test_resource_update_is_encoded_with_and_without_a_tag(uri: str) -> None:
-    notice, method = updated(uri), "notifications/resources/updated"
-    assert sent(notice(None)) == (method, {"uri": uri})
-    assert sent(notice(encode(tag(7)))) == (method, {"uri": uri, "_meta": TAG})
+    encode_with, method = updated(uri), "notifications/resources/updated"
+    assert decode_notification(encode_with(None)) == (method, {"uri": uri})
+    assert decode_notification(encode_with(encode(tag(7)))) == (method, {"uri": uri, "_meta": TAG})
 
 
 @pytest.mark.parametrize("name", LISTS)
 def test_list_change_is_encoded_with_and_without_a_tag(name: str) -> None:
-    notice, method = list_changed(name), f"notifications/{name}/list_changed"
-    assert sent(notice(None)) == (method, None)
-    assert sent(notice(encode(tag(7)))) == (method, {"_meta": TAG})
+    encode_with, method = list_changed(name), f"notifications/{name}/list_changed"
+    assert decode_notification(encode_with(None)) == (method, None)
+    assert decode_notification(encode_with(encode(tag(7)))) == (method, {"_meta": TAG})
 
 
-def test_changed_task_is_sent_whole() -> None:
+def test_a_task_notification_has_the_whole_task() -> None:
     state = b'{"taskId":"x","status":"working"}'
-    whole = {"taskId": "x", "status": "working"}
-    assert sent(task_changed(state, None)) == ("notifications/tasks", whole)
-    assert sent(task_changed(state, encode(tag(7)))) == ("notifications/tasks", {"_meta": TAG} | whole)
+    task = {"taskId": "x", "status": "working"}
+    assert decode_notification(task_changed(state, None)) == ("notifications/tasks", task)
+    assert decode_notification(task_changed(state, encode(tag(7)))) == ("notifications/tasks", {"_meta": TAG} | task)
 
 
 @pytest.mark.parametrize("id", [7, "7"])
-def test_tag_keeps_the_kind_of_the_id(id: int | str) -> None:
+def test_a_tag_keeps_the_type_of_the_id(id: int | str) -> None:
     assert listen_result(id).meta == tag(id) == {"io.modelcontextprotocol/subscriptionId": id}
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_unsupported_parts_of_a_filter_are_not_granted(name: str) -> None:
-    wanted = t.SubscriptionFilter(**{FIELDS[name]: True}, **{FIELDS[n]: False for n in LISTS if n != name})
-    assert lists_of(wanted) == [name]
+def test_the_acknowledgement_has_only_the_granted_parts_of_the_filter(name: str) -> None:
+    requested = t.SubscriptionFilter(**{FIELDS[name]: True}, **{FIELDS[n]: False for n in LISTS if n != name})
+    assert lists_of(requested) == [name]
     assert lists_of(t.SubscriptionFilter()) == []
     assert acknowledgement([name], []) == t.SubscriptionFilter(**{FIELDS[name]: True})
     assert json.loads(encode(acknowledgement([], []))) == {}
-    whole = acknowledgement([], ["a:b"], ["x"])
-    assert (whole.resource_subscriptions, whole.task_ids) == (["a:b"], ["x"])
+    filter = acknowledgement([], ["a:b"], ["x"])
+    assert (filter.resource_subscriptions, filter.task_ids) == (["a:b"], ["x"])
     assert acknowledgement([], [], []).task_ids is UNSET

@@ -1,4 +1,4 @@
-"""Hand-written HTTP servers for the tests of client transports. A function writes the response to each request."""
+"""Stub HTTP servers for the tests of client transports. A handler writes the response to each request."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ STATELESS, HANDSHAKE = REVISIONS["2026-07-28"], REVISIONS["2025-11-25"]
 
 
 class ReceivedRequest(msgspec.Struct):
-    """A received HTTP request."""
-
     verb: str
     path: str
     headers: dict[str, str]
@@ -34,7 +32,7 @@ class ReceivedRequest(msgspec.Struct):
         return json.loads(self.body)
 
 
-Serve = Callable[[ReceivedRequest, asyncio.StreamWriter], Awaitable[None]]
+RequestHandler = Callable[[ReceivedRequest, asyncio.StreamWriter], Awaitable[None]]
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -42,13 +40,12 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(serve: Serve, **options: Any) -> AsyncIterator[str]:
-    """Start a server that answers each request with `serve`, and yield its base URL."""
+async def stub_server(handler: RequestHandler, **options: Any) -> AsyncIterator[str]:
+    """Start a server that answers each request with `handler`, and yield its base URL."""
+    open_writers: set[asyncio.StreamWriter] = set()
 
-    open_here: set[asyncio.StreamWriter] = set()
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        open_here.add(writer)
+    async def handle_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_writers.add(writer)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
@@ -57,21 +54,24 @@ async def serving(serve: Serve, **options: Any) -> AsyncIterator[str]:
                     name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:-2])
                 }
                 body = await reader.readexactly(int(headers.get("content-length", "0")))
-                await serve(ReceivedRequest(verb, path, headers, body), writer)
+                await handler(ReceivedRequest(verb, path, headers, body), writer)
                 await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0, **options)
+    server = await asyncio.start_server(handle_connection, "127.0.0.1", 0, **options)
     scheme = "https" if options.get("ssl") else "http"
     async with server:
         yield f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        for writer in open_here:  # closing a server waits for its connections
+        for writer in open_writers:  # closing a server waits for its connections
             writer.transport.abort()
 
 
 @contextlib.asynccontextmanager
-async def linked(serve: Serve, rules: Any = STATELESS, limits: Limits = LIMITS, auth: Any = None) -> AsyncIterator[Any]:
-    async with serving(serve) as base:
+async def open_link(
+    handler: RequestHandler, rules: Any = STATELESS, limits: Limits = LIMITS, auth: Any = None
+) -> AsyncIterator[Any]:
+    """Yield a link to a server that answers each request with `handler`."""
+    async with stub_server(handler) as base:
         link = HttpLink(f"{base}/mcp", limits, auth=auth)
         link.rules = rules
         try:
@@ -80,37 +80,45 @@ async def linked(serve: Serve, rules: Any = STATELESS, limits: Limits = LIMITS, 
             await link.close()
 
 
-def answer(
-    writer: asyncio.StreamWriter, body: bytes, kind: str = "application/json", status: str = "200 OK", more: str = ""
+def write_response(
+    writer: asyncio.StreamWriter,
+    body: bytes,
+    content_type: str = "application/json",
+    status: str = "200 OK",
+    header_lines: str = "",
 ) -> None:
-    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n{more}\r\n"
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n{header_lines}\r\n"
     writer.write(head.encode() + body)
 
 
-def accepted(writer: asyncio.StreamWriter) -> None:
-    answer(writer, b"", status="202 Accepted")
+def write_accepted(writer: asyncio.StreamWriter) -> None:
+    """Write the response to a notification."""
+    write_response(writer, b"", status="202 Accepted")
 
 
-def result(request: ReceivedRequest, **members: Any) -> bytes:
+def encode_result(request: ReceivedRequest, **members: Any) -> bytes:
+    """Return the JSON-RPC response to a request, with these members in its result."""
     return json.dumps({"jsonrpc": "2.0", "id": request.message["id"], "result": members}).encode()
 
 
-def stream(writer: asyncio.StreamWriter) -> None:
+def start_event_stream(writer: asyncio.StreamWriter) -> None:
+    """Write the head of a response that is an event stream."""
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
 
 
-def event(**members: Any) -> bytes:
+def encode_event(**members: Any) -> bytes:
+    """Return an event with a JSON-RPC message of these members."""
     return b"event: message\ndata: " + json.dumps({"jsonrpc": "2.0", **members}).encode() + b"\n\n"
 
 
-def ask(
+def send_request(
     link: Any, method: str = "tools/list", timeout: float | None = 10.0, **params: Any
 ) -> Coroutine[Any, Any, Message]:
     call: Coroutine[Any, Any, Message] = link.request(method, t.PaginatedRequestParams(**params), timeout=timeout)
     return call
 
 
-def got(message: Message) -> Any:
-    """Return the result of an answer."""
+def decode_result(message: Message) -> Any:
+    """Return the decoded result of a response."""
     assert isinstance(message.result, Raw)
     return json.loads(bytes(message.result))

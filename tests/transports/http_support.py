@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import socket
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
 
 import uvicorn
 from msgspec import UNSET, Raw
 
 from wharfinger import types as t
+from wharfinger.auth import static_token
 from wharfinger.errors import ResourceNotFound, WharfingerError
 from wharfinger.protocol import lifecycle, subscriptions
-from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.interfaces import Handler, NotificationHandler
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.limits import Limits
@@ -33,6 +34,7 @@ META = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 BIG = bytes(range(256)) * 4096
+T = TypeVar("T")
 
 
 class SampleService:
@@ -52,11 +54,14 @@ class SampleService:
         self.notification_handlers: dict[str, NotificationHandler] = {}
         self.starts = self.closes = 0
         self.fail_start = False
+        self.detached = False
+        """Whether the last read of `test://detach` could close its stream."""
         self.arrived = threading.Semaphore(0)
-        """Released by each read of `test://wait`."""
-        self.left = threading.Semaphore(0)
-        """Released when such a read is cancelled."""
+        """Released when a handler starts to wait: for its gate, for the client's answer or as a listener."""
+        self.ended = threading.Semaphore(0)
+        """Released when such a handler is cancelled, and when a listener ends."""
         self.gates: list[asyncio.Event] = []
+        """Setting one finishes a read that waits."""
         self.ends: set[asyncio.Future[None]] = set()
         self.listeners: dict[int, Request] = {}
         self.sessions: list[Any] = []
@@ -90,7 +95,7 @@ class SampleService:
                 raise asyncio.CancelledError
             case "surrogate":
                 return text(uri, "\ud800")
-            case "odd-error":
+            case "surrogate-in-error":
                 raise ResourceNotFound(f"{uri} \udcff")
             case "big":
                 return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, blob=BIG)])
@@ -119,20 +124,21 @@ class SampleService:
             case "wait-progress-big":
                 await self.wait(request)
                 return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, blob=BIG)])
-            case "ask" | "ask-quietly":
+            case "ask":
                 return text(uri, await self.ask(request))
-            case "ask-tellingly":
+            case "progress-ask":
                 notify(request, "notifications/progress", {"progressToken": 1, "progress": 1})
                 return text(uri, await self.ask(request))
-            case "polled":
-                await self.wait_polled(request)
-            case "stopped":
-                raise BaseExceptionGroup("a group's", [InputNeeded({"resultType": "input_required"})])
+            case "detach":
+                await self.detach_and_wait(request)
+            case "input-required":
+                raise BaseExceptionGroup("input is needed", [InputNeeded({"resultType": "input_required"})])
             case "principal":
                 return text(uri, request.caller.principal.subject)
         return text(uri, uri)
 
     async def wait(self, request: Request) -> None:
+        """Wait until the test sets the gate of this read."""
         if "progress" in request.params.uri:
             notify(request, "notifications/progress", {"progressToken": 1, "progress": 1})
         gate = asyncio.Event()
@@ -141,31 +147,30 @@ class SampleService:
         try:
             await gate.wait()
         except asyncio.CancelledError:
-            self.left.release()
+            self.ended.release()
             raise
 
     async def ask(self, request: Request) -> str:
-        """Ask the client for its roots, and return its answer."""
-        asked = request.channel.ask(request, "roots/list", {})
-        if asked is None:
+        """Request the roots of the client, and return its answer."""
+        answer = request.channel.ask(request, "roots/list", {})
+        if answer is None:
             return "nobody"
         self.arrived.release()
         try:
-            message = await asked
+            message = await answer
         except WharfingerError as error:
             return type(error).__name__
         except asyncio.CancelledError:
-            self.left.release()
+            self.ended.release()
             raise
         return bytes(message.error if message.result is UNSET else message.result).decode()
 
-    async def wait_polled(self, request: Request) -> None:
-        self.released = request.channel.detach(request, 7)
+    async def detach_and_wait(self, request: Request) -> None:
+        """Close the stream of the call, send two notifications, and wait."""
+        self.detached = request.channel.detach(request, 7)
         for step in range(2):
             notify(request, "notifications/progress", {"progressToken": 1, "progress": step})
         await self.wait(request)
-
-    released = False
 
     async def subscribe(self, request: Request) -> t.EmptyResult:
         self.sessions.append(request.session)
@@ -185,13 +190,16 @@ class SampleService:
         finally:
             self.ends.discard(end)
             del self.listeners[id(request)]
-            self.left.release()
+            self.ended.release()
         return subscriptions.listen_result(request.id)
 
     def notify(self, uri: str) -> list[bool]:
-        """Notify every listener. Call this on the loop."""
-        notice = subscriptions.updated(uri)
-        return [r.channel.send(r, notice(encode(subscriptions.tag(r.id)))) for r in self.listeners.values()]
+        """Send an update to every listener, and return for each whether it was sent. Call this on the loop."""
+        notification_with_tag = subscriptions.updated(uri)
+        return [
+            request.channel.send(request, notification_with_tag(encode(subscriptions.tag(request.id))))
+            for request in self.listeners.values()
+        ]
 
 
 def text(uri: str, value: str) -> t.ReadResourceResult:
@@ -222,17 +230,17 @@ class ServerThread:
     async def serve(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.task = asyncio.create_task(
-            serve_http(self.service, "127.0.0.1", 0, on_ready=self.listening, **self.settings)
+            serve_http(self.service, "127.0.0.1", 0, on_ready=self.set_port, **self.settings)
         )
         with contextlib.suppress(asyncio.CancelledError):
             await self.task
 
-    def listening(self, url: str) -> None:
+    def set_port(self, url: str) -> None:
         self.port = int(url.rpartition(":")[2])
         self.ready.set()
 
     def call(self, function: Any, *arguments: Any) -> Any:
-        """Run a function on the loop of the server."""
+        """Run a function on the loop of the server, and return its result."""
 
         async def run() -> Any:
             return function(*arguments)
@@ -240,6 +248,7 @@ class ServerThread:
         return asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
 
     def open_gates(self) -> None:
+        """Finish all reads that wait."""
         self.call(lambda: [gate.set() for gate in self.service.gates])
 
     def __enter__(self) -> ServerThread:
@@ -250,6 +259,7 @@ class ServerThread:
         return self
 
     def stop(self) -> None:
+        """Start the shutdown, as a signal does."""
         if not self.stopped:
             self.stopped = True
             self.loop.call_soon_threadsafe(self.task.cancel)
@@ -260,12 +270,13 @@ class ServerThread:
         assert not self.thread.is_alive()
         assert self.error is None, self.error
 
-    def wire(self) -> RawClient:
+    def connect(self) -> RawClient:
+        """Open a connection to the server."""
         return RawClient(self.port)
 
 
 class UvicornThread:
-    """An application in an unmodified uvicorn with httptools and these options."""
+    """An application in an unmodified uvicorn with httptools, in its own thread."""
 
     def __init__(self, app: HttpApp, **options: Any) -> None:
         self.server = uvicorn.Server(
@@ -288,26 +299,27 @@ class UvicornThread:
         self.listener.close()
         assert not self.thread.is_alive()
 
-    def wire(self) -> RawClient:
+    def connect(self) -> RawClient:
+        """Open a connection to the server."""
         return RawClient(self.port)
 
 
 def find_app(http: ServerThread) -> HttpApp:
-    """Find the application of a server thread, which has no accessor."""
-    import gc
-
-    gc.unfreeze()  # the runner freezes lasting objects, which are not listed then
-    (app,) = [o for o in gc.get_objects() if isinstance(o, HttpApp) and o.service is http.service]
+    """Return the application of a server thread."""
+    (app,) = [app for app in find_objects(HttpApp) if app.service is http.service]
     return app
 
 
 def find_server(http: ServerThread) -> HttpServer:
-    """Find the HTTP server of a server thread."""
-    import gc
-
-    gc.unfreeze()  # the runner freezes lasting objects, which are not listed then
-    (server,) = [o for o in gc.get_objects() if isinstance(o, HttpServer) and o.app.service is http.service]
+    """Return the HTTP server of a server thread."""
+    (server,) = [server for server in find_objects(HttpServer) if server.app.service is http.service]
     return server
+
+
+def find_objects(kind: type[T]) -> list[T]:
+    """Return all instances of a class. The runner has no accessor for its parts."""
+    gc.unfreeze()  # frozen objects are not listed, and the runner freezes lasting ones
+    return [thing for thing in gc.get_objects() if isinstance(thing, kind)]
 
 
 class Reply:
@@ -349,6 +361,11 @@ class RawClient:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.port = port
         self.buffered = b""
+        self.unread = b""
+        """The part of a stream's body after the last event that was read."""
+        self.last_id = ""
+        self.retry = 0
+        self.comments = 0
 
     def __enter__(self) -> RawClient:
         return self
@@ -362,27 +379,28 @@ class RawClient:
     def write(self, data: bytes) -> None:
         self.socket.sendall(data)
 
-    def more(self) -> bytes:
+    def receive(self) -> bytes:
+        """Add received bytes to the buffer and return them, or nothing at the end."""
         data = self.socket.recv(1 << 16)
         self.buffered += data
         return data
 
-    def until(self, mark: bytes) -> bytes:
-        """Read up to and including `mark`."""
-        while mark not in self.buffered:
-            if not self.more():
+    def read_until(self, separator: bytes) -> bytes:
+        """Read up to and including the separator."""
+        while separator not in self.buffered:
+            if not self.receive():
                 raise EOFError(self.buffered)
-        found, _, self.buffered = self.buffered.partition(mark)
-        return found + mark
+        found, _, self.buffered = self.buffered.partition(separator)
+        return found + separator
 
-    def exactly(self, size: int) -> bytes:
+    def read_exactly(self, size: int) -> bytes:
         while len(self.buffered) < size:
-            if not self.more():
+            if not self.receive():
                 raise EOFError(self.buffered)
         found, self.buffered = self.buffered[:size], self.buffered[size:]
         return found
 
-    def closed(self) -> bool:
+    def is_closed_by_server(self) -> bool:
         """Return whether the server closes the connection instead of sending data."""
         try:
             return not self.buffered and not self.socket.recv(1)
@@ -390,7 +408,8 @@ class RawClient:
             return True
 
     def head(self) -> tuple[int, dict[str, str]]:
-        lines = self.until(b"\r\n\r\n").decode("latin-1").split("\r\n")
+        """Read the status and the headers of a response."""
+        lines = self.read_until(b"\r\n\r\n").decode("latin-1").split("\r\n")
         headers = {}
         for line in lines[1:-2]:
             name, _, value = line.partition(":")
@@ -398,9 +417,10 @@ class RawClient:
         return int(lines[0].split(" ")[1]), headers
 
     def chunk(self) -> bytes:
-        size = int(self.until(b"\r\n"), 16)
-        data = self.exactly(size)
-        self.until(b"\r\n")
+        """Read one chunk of a chunked body."""
+        size = int(self.read_until(b"\r\n"), 16)
+        data = self.read_exactly(size)
+        self.read_until(b"\r\n")
         return data
 
     def chunks(self) -> Iterator[bytes]:
@@ -408,7 +428,7 @@ class RawClient:
             yield data
 
     def event(self) -> Any:
-        """Return the next event of a stream, or None at its end. Comments are skipped."""
+        """Read the next event of a stream and return its message, or None at the end. Skip comments."""
         while b"\n\n" not in self.unread:
             data = self.chunk()
             if not data:
@@ -426,40 +446,39 @@ class RawClient:
         text = block.partition(b"data: ")[2]
         return json.loads(text) if text else self.event()
 
-    unread = b""
-    last_id = ""
-    retry = 0
-    comments = 0
-
     def reply(self) -> Reply:
+        """Read a whole response."""
         status, headers = self.head()
         if headers.get("transfer-encoding") == "chunked":
             body = b"".join(self.chunks())
         else:
-            body = self.exactly(int(headers.get("content-length", 0)))
+            body = self.read_exactly(int(headers.get("content-length", 0)))
         return Reply(status, headers, body)
 
     def request(self, verb: str, path: str = "/mcp", body: bytes | None = None, **headers: str | None) -> None:
         """Send a request. A header that is None is left out, and `_` stands for `-`."""
-        sent: dict[str, str | None] = {"host": f"127.0.0.1:{self.port}"}
+        all_headers: dict[str, str | None] = {"host": f"127.0.0.1:{self.port}"}
         if body is not None:
-            sent |= {
+            all_headers |= {
                 "content-type": "application/json",
                 "accept": "application/json, text/event-stream",
                 "content-length": str(len(body)),
             }
-        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
-        lines = [f"{verb} {path} HTTP/1.1", *(f"{n}: {v}" for n, v in sent.items() if v is not None)]
+        all_headers |= {name.replace("_", "-"): value for name, value in headers.items()}
+        lines = [f"{verb} {path} HTTP/1.1", *(f"{n}: {v}" for n, v in all_headers.items() if v is not None)]
         self.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + (body or b""))
 
-    def ask(self, verb: str, path: str = "/mcp", body: bytes | None = None, **headers: str | None) -> Reply:
+    def fetch(self, verb: str, path: str = "/mcp", body: bytes | None = None, **headers: str | None) -> Reply:
+        """Send a request and read the response."""
         self.request(verb, path, body, **headers)
         return self.reply()
 
     def post(self, message: Any, **headers: str | None) -> None:
+        """Send a message, or bytes as they are."""
         self.request("POST", body=message if isinstance(message, bytes) else json.dumps(message).encode(), **headers)
 
-    def stateless(self, method: str, params: Any = None, id: Any = 1, **headers: str | None) -> None:
+    def send_stateless(self, method: str, params: Any = None, id: Any = 1, **headers: str | None) -> None:
+        """Send a request of the stateless era."""
         params = {**(params or {}), "_meta": META}
         routing = {"mcp_protocol_version": STATELESS, "mcp_method": method}
         if method == "resources/read":
@@ -467,24 +486,28 @@ class RawClient:
         self.post({"jsonrpc": "2.0", "id": id, "method": method, "params": params}, **{**routing, **headers})
 
     def call(self, method: str, params: Any = None, id: Any = 1, **headers: str | None) -> Reply:
-        self.stateless(method, params, id, **headers)
+        """Send a request of the stateless era and read the response."""
+        self.send_stateless(method, params, id, **headers)
         return self.reply()
 
     def read(self, name: str, id: Any = 1, **headers: str | None) -> Reply:
+        """Read the resource `test://<name>` in the stateless era."""
         return self.call("resources/read", {"uri": f"test://{name}"}, id, **headers)
 
     def listen(self, *uris: str, id: Any = 1, **headers: str | None) -> Any:
         """Open a listen stream and return its acknowledgement."""
-        self.stateless("subscriptions/listen", {"notifications": {"resourceSubscriptions": list(uris)}}, id, **headers)
-        status, sent = self.head()
-        assert (status, sent["content-type"]) == (200, "text/event-stream")
+        self.send_stateless(
+            "subscriptions/listen", {"notifications": {"resourceSubscriptions": list(uris)}}, id, **headers
+        )
+        status, received_headers = self.head()
+        assert (status, received_headers["content-type"]) == (200, "text/event-stream")
         return self.event()
 
     # the handshake era
 
     def initialize(self, **headers: str | None) -> str:
         """Open a session and return its id."""
-        reply = self.in_session("", "initialize", INITIALIZE, 0, **headers)
+        reply = self.call_in_session("", "initialize", INITIALIZE, 0, **headers)
         assert reply.status == 200, reply.body
         session = reply.headers["mcp-session-id"]
         self.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, mcp_session_id=session, **headers)
@@ -494,29 +517,42 @@ class RawClient:
     def send_in_session(
         self, session: str, method: str, params: Any = None, id: Any = 1, **headers: str | None
     ) -> None:
-        named = {} if not session else {"mcp_session_id": session, "mcp_protocol_version": HANDSHAKE}
-        self.post({"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}, **{**named, **headers})
+        """Send a request in a session, or without one if `session` is empty."""
+        session_headers = {} if not session else {"mcp_session_id": session, "mcp_protocol_version": HANDSHAKE}
+        self.post(
+            {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}, **{**session_headers, **headers}
+        )
 
-    def in_session(self, session: str, method: str, params: Any = None, id: Any = 1, **headers: str | None) -> Reply:
+    def call_in_session(
+        self, session: str, method: str, params: Any = None, id: Any = 1, **headers: str | None
+    ) -> Reply:
+        """Send a request in a session and read the response."""
         self.send_in_session(session, method, params, id, **headers)
         return self.reply()
 
     def read_in_session(self, session: str, name: str, id: Any = 1) -> Reply:
-        return self.in_session(session, "resources/read", {"uri": f"test://{name}"}, id)
+        return self.call_in_session(session, "resources/read", {"uri": f"test://{name}"}, id)
 
     def open_stream(self, session: str) -> None:
+        """Open the stream of a session, and read its head."""
         self.request("GET", accept="text/event-stream", mcp_session_id=session)
         status, headers = self.head()
         assert (status, headers["content-type"]) == (200, "text/event-stream")
 
 
-def call_tool(wire: RawClient, name: str, **meta: Any) -> Reply:
+def call_tool(client: RawClient, name: str, **meta: Any) -> Reply:
     """Call a tool in the stateless era without arguments, with `meta` added to the `_meta` of the request."""
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "_meta": META | meta}}
-    wire.post(message, mcp_protocol_version=STATELESS, mcp_method="tools/call", mcp_name=name)
-    return wire.reply()
+    client.post(message, mcp_protocol_version=STATELESS, mcp_method="tools/call", mcp_name=name)
+    return client.reply()
 
 
 INITIALIZE = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 
-SHORT = HttpLimits(header_time=0.2, body_time=0.2, keep_alive=0.2)
+ALICE_TOKEN, BOB_TOKEN = "alice-0123456789", "bob-0123456789ab"
+
+
+def verify_alice_or_bob(headers: Mapping[bytes, bytes]) -> Any:
+    """Return the principal whose token is sent, or refuse the request."""
+    is_bob = headers.get(b"authorization", b"").endswith(BOB_TOKEN.encode())
+    return (static_token(BOB_TOKEN, "bob") if is_bob else static_token(ALICE_TOKEN, "alice"))(headers)

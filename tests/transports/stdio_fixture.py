@@ -12,10 +12,10 @@ from wharfinger.protocol.limits import Limits
 from wharfinger.server.app import Server
 from wharfinger.transports import stdio_server
 
-HASTY = "hasty" in sys.argv
-"""Its waiting times are short, for tests of what it does after them."""
+SHORT_TIMEOUTS = "short-timeouts" in sys.argv
+"""Whether to use short timeouts, for tests that wait for them."""
 
-server = Server("fixture", limits=Limits(drain=0.05 if HASTY else 0.3, message=1 << 20))
+server = Server("fixture", limits=Limits(drain=0.05 if SHORT_TIMEOUTS else 0.3, message=1 << 20))
 
 
 @server.resource("fix://plain")
@@ -33,8 +33,8 @@ async def prints() -> str:
 
 @server.resource("fix://child")
 def child() -> str:
-    done = subprocess.run([sys.executable, "-c", "print('from a child'); print(repr(input()))"], check=False)
-    return f"child ended with {done.returncode}"
+    completed = subprocess.run([sys.executable, "-c", "print('from a child'); print(repr(input()))"], check=False)
+    return f"child ended with {completed.returncode}"
 
 
 @server.resource("fix://slow")
@@ -91,7 +91,7 @@ async def blob(size: int) -> bytes:
 
 
 if __name__ == "__main__":
-    if HASTY:
+    if SHORT_TIMEOUTS:
         stdio_server.ORPHAN_CHECK_SECONDS = 0.05
     print("started", file=sys.stderr, flush=True)
     server.run()

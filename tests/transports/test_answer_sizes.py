@@ -19,8 +19,8 @@ STATELESS = {
 }
 
 
-def observed(sizes: list[int], failures: list[str]) -> Server:
-    """Return a server that records the sizes and errors of its answers."""
+def recording_server(sizes: list[int], failures: list[str]) -> Server:
+    """Return a server whose middleware records the sizes and errors of its answers."""
     server = Server("sizes")
 
     @server.tool
@@ -40,15 +40,15 @@ def observed(sizes: list[int], failures: list[str]) -> Server:
         await asyncio.Event().wait()
         return ""
 
-    async def around(request: Request, next: Any) -> Any:
-        def ended(size: int) -> None:
+    async def record_answer(request: Request, next: Any) -> Any:
+        def on_answered(size: int) -> None:
             sizes.append(size)
             failures.append(type(request.failure).__name__ if request.failure is not None else "")
 
-        request.when_answered(ended)
+        request.when_answered(on_answered)
         return await next(request)
 
-    server.methods.add_middleware(around)
+    server.methods.add_middleware(record_answer)
     return server
 
 
@@ -76,12 +76,12 @@ class Output(asyncio.WriteTransport):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_stream_reports_the_size_of_the_line(name: str) -> None:
+def test_a_byte_stream_reports_the_size_of_the_line(name: str) -> None:
     sizes: list[int] = []
     failures: list[str] = []
 
     async def run() -> bytes:
-        server = observed(sizes, failures)
+        server = recording_server(sizes, failures)
         await server.start()
         stream, output = StreamServer(server), Output()
         stream.connection_made(output)
@@ -99,34 +99,34 @@ def test_a_stream_reports_the_size_of_the_line(name: str) -> None:
 async def post(app: HttpApp, body: bytes, *headers: tuple[bytes, bytes]) -> tuple[int, bytes, list[Any]]:
     """Return the status, body and headers of the answer to a POST."""
     events: list[Any] = []
-    sent = False
+    body_sent = False
 
     async def receive() -> Any:
-        nonlocal sent
-        if sent:
+        nonlocal body_sent
+        if body_sent:
             await asyncio.Event().wait()
-        sent = True
+        body_sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(event: Any) -> None:
         events.append(event)
 
-    routed = json.loads(body)
-    name = routed.get("params", {}).get("name") or routed.get("params", {}).get("uri")
+    message = json.loads(body)
+    name = message.get("params", {}).get("name") or message.get("params", {}).get("uri")
     fields = [
         (b"host", b"127.0.0.1"),
         (b"content-type", b"application/json"),
         (b"accept", b"application/json, text/event-stream"),
         (b"content-length", b"%d" % len(body)),
-        (b"mcp-method", routed["method"].encode()),
+        (b"mcp-method", message["method"].encode()),
         *([(b"mcp-name", name.encode())] if name else []),
         *headers,
     ]
     scope = {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": fields,
              "client": ("127.0.0.1", 1), "scheme": "http", "http_version": "1.1"}  # fmt: skip
     await app(scope, receive, send)
-    whole = b"".join(event.get("body", b"") for event in events if event["type"] == "http.response.body")
-    return events[0]["status"], whole, events[0]["headers"]
+    answer_body = b"".join(event.get("body", b"") for event in events if event["type"] == "http.response.body")
+    return events[0]["status"], answer_body, events[0]["headers"]
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -135,7 +135,7 @@ def test_http_reports_the_size_of_the_body(name: str) -> None:
     failures: list[str] = []
 
     async def run() -> bytes:
-        app = HttpApp(observed(sizes, failures))
+        app = HttpApp(recording_server(sizes, failures))
         _, body, _ = await post(app, CALLS[name][0], (b"mcp-protocol-version", b"2026-07-28"))
         await app.aclose(0)
         return body
@@ -153,15 +153,16 @@ def test_a_session_over_http_reports_the_size_of_the_body(name: str) -> None:
     del request["params"]["_meta"]
 
     async def run() -> bytes:
-        app = HttpApp(observed(sizes, failures))
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-        opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
-        _, _, headers = await post(app, json.dumps(opening).encode())
+        app = HttpApp(recording_server(sizes, failures))
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        initialize = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+        _, _, headers = await post(app, json.dumps(initialize).encode())
         session = (b"mcp-session-id", dict(headers)[b"mcp-session-id"])
-        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
         version = (b"mcp-protocol-version", b"2025-11-25")
-        await post(app, json.dumps(ready).encode(), session, version)
-        sizes.clear(), failures.clear()
+        await post(app, json.dumps(initialized).encode(), session, version)
+        sizes.clear()
+        failures.clear()
         _, body, _ = await post(app, json.dumps(request).encode(), session, version)
         await app.aclose(0)
         return body
@@ -176,7 +177,7 @@ def test_a_cancelled_request_reports_its_end_without_a_size() -> None:
     failures: list[str] = []
 
     async def run() -> bytes:
-        server = observed(sizes, failures)
+        server = recording_server(sizes, failures)
         await server.start()
         stream, output = StreamServer(server), Output()
         stream.connection_made(output)

@@ -16,12 +16,12 @@ def run(test: Coroutine[Any, Any, None]) -> list[str]:
     """Run a test and return the messages that asyncio reported to the exception handler of the loop."""
     reports: list[str] = []
 
-    async def reporting() -> None:
+    async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context["message"]))
         await test
         gc.collect()
 
-    asyncio.run(reporting())
+    asyncio.run(main())
     return reports
 
 
@@ -39,7 +39,7 @@ def test_a_task_is_counted_until_it_is_done() -> None:
     run(test())
 
 
-def test_waiting_ends_when_fewer_tasks_run_than_the_limit() -> None:
+def test_wait_below_returns_when_fewer_tasks_run_than_the_limit() -> None:
     async def test() -> None:
         tasks, gates = BackgroundTasks(), [asyncio.Event() for _ in range(3)]
         for gate in gates:

@@ -1,4 +1,4 @@
-"""A link to a service in this process, which sends encoded messages without a pipe."""
+"""A link to a server in the same process, which passes encoded messages without a pipe."""
 
 from __future__ import annotations
 
@@ -25,133 +25,135 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 10))
 
 
-def server(life: list[str]) -> Server:
+def make_server(events: list[str]) -> Server:
+    """Return a server that records when it starts, when a call is cancelled, and when it ends."""
+
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
-        life.append("start")
+        events.append("start")
         yield
-        life.append("end")
+        events.append("end")
 
-    made = Server("here", lifespan=lifespan)
+    server = Server("here", lifespan=lifespan)
 
-    @made.resource("a:large")
+    @server.resource("a:large")
     async def large() -> bytes:
         return bytes(20 << 20)
 
-    @made.tool
+    @server.tool
     async def wait() -> str:
         try:
             await asyncio.sleep(60)
         finally:
-            life.append("cancelled")
+            events.append("cancelled")
         return ""
 
-    return made
+    return server
 
 
-def ask(link: MemoryLink, timeout: float = 5) -> Coroutine[Any, Any, Any]:
+def discover(link: MemoryLink, timeout: float = 5) -> Coroutine[Any, Any, Any]:
     return link.request("server/discover", t.RequestParams(meta=META), timeout=timeout)
 
 
-def call(link: MemoryLink, timeout: float = 5) -> Coroutine[Any, Any, Any]:
+def call_wait(link: MemoryLink, timeout: float = 5) -> Coroutine[Any, Any, Any]:
     return link.request("tools/call", t.CallToolRequestParams(name="wait", meta=META), timeout=timeout)
 
 
-def got(message: Message) -> bytes:
+def read_result(message: Message) -> bytes:
     """Return the result of an answer."""
     assert isinstance(message.result, Raw)
     return bytes(message.result)
 
 
-def test_a_service_runs_as_long_as_its_links() -> None:
+def test_a_server_starts_with_its_first_link_and_ends_with_its_last() -> None:
     async def test() -> None:
-        life: list[str] = []
-        service = server(life)
-        one, two = MemoryLink(service, LIMITS), MemoryLink(service, LIMITS)
-        await asyncio.gather(one.open(), two.open())
-        await ask(one)
-        await one.close()
-        await ask(two)
-        assert life == ["start"]
-        await asyncio.gather(two.close(), two.close())
-        assert life == ["start", "end"]
+        events: list[str] = []
+        server = make_server(events)
+        first, second = MemoryLink(server, LIMITS), MemoryLink(server, LIMITS)
+        await asyncio.gather(first.open(), second.open())
+        await discover(first)
+        await first.close()
+        await discover(second)
+        assert events == ["start"]
+        await asyncio.gather(second.close(), second.close())
+        assert events == ["start", "end"]
 
     run(test())
 
 
 def test_a_server_that_was_already_running_outlives_its_last_link() -> None:
-    life: list[str] = []
+    events: list[str] = []
 
     async def main() -> None:
-        here = server(life)
-        await here.start()  # as HTTP or stdio does
-        link = MemoryLink(here, LIMITS)
+        server = make_server(events)
+        await server.start()  # as HTTP or stdio does
+        link = MemoryLink(server, LIMITS)
         await link.open()
         await link.close()
-        assert life == ["start"]
-        await here.close()
-        assert life == ["start", "end"]
+        assert events == ["start"]
+        await server.close()
+        assert events == ["start", "end"]
 
     run(main())
 
 
 def test_a_link_cancelled_during_the_start_does_not_keep_the_server_running() -> None:
-    life: list[str] = []
-    begun = asyncio.Event()
+    events: list[str] = []
+    started = asyncio.Event()
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
-        life.append("start")
-        begun.set()
+        events.append("start")
+        started.set()
         try:
             await asyncio.Event().wait()
             yield
         finally:
-            life.append("end")
+            events.append("end")
 
     async def main() -> None:
         opening = asyncio.create_task(MemoryLink(Server("here", lifespan=lifespan), LIMITS).open())
-        await begun.wait()
+        await started.wait()
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await opening
-        assert life == ["start", "end"]
+        assert events == ["start", "end"]
 
     run(main())
 
 
 def test_large_content_is_received() -> None:
     async def test() -> None:
-        link = MemoryLink(server([]), LIMITS)
+        link = MemoryLink(make_server([]), LIMITS)
         await link.open()
         params = t.ReadResourceRequestParams(uri="a:large", meta=META)
         message = await link.request("resources/read", params, timeout=9)
-        assert len(got(message)) > 26 << 20
+        assert len(read_result(message)) > 26 << 20
         await link.close()
 
     run(test())
 
 
-def test_a_call_without_a_pending_caller_is_cancelled_at_the_server() -> None:
+def test_a_call_whose_caller_gives_up_is_cancelled_at_the_server() -> None:
     async def test() -> None:
-        life: list[str] = []
-        link = MemoryLink(server(life), LIMITS)
+        events: list[str] = []
+        link = MemoryLink(make_server(events), LIMITS)
         await link.open()
         with pytest.raises(RequestTimeout, match="server 'here'"):
-            await call(link, timeout=0.02)
-        task = asyncio.ensure_future(call(link))
-        await ask(link)
+            await call_wait(link, timeout=0.02)
+        task = asyncio.ensure_future(call_wait(link))
+        await discover(link)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        while life.count("cancelled") < 2:
-            await ask(link)
-        last = asyncio.ensure_future(call(link))
-        await ask(link)
+        while events.count("cancelled") < 2:
+            await discover(link)
+        last = asyncio.ensure_future(call_wait(link))
+        await discover(link)
         await link.close()
         with pytest.raises(ConnectionLost):
             await last
-        assert life == ["start", "cancelled", "cancelled", "cancelled", "end"]
+        assert events == ["start", "cancelled", "cancelled", "cancelled", "end"]
 
     run(test())
 
@@ -169,6 +171,6 @@ def test_a_failed_start_raises_its_reason() -> None:
             await link.open()
         await link.close()
         with pytest.raises(ConnectionLost):
-            await ask(link)
+            await discover(link)
 
     run(test())

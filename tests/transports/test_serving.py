@@ -34,6 +34,7 @@ class StatelessEncoder:
 
 
 def answer(error: BaseException, **options: Any) -> tuple[Any, ProtocolError | None]:
+    """Return the answer to a request whose handler raises this error, and the failure that it reports."""
     message = {"jsonrpc": "2.0", "id": 3, "method": "resources/read", "params": {"uri": "test://a", "_meta": META}}
     request = open_request(decode(json.dumps(message).encode(), LIMITS), None)
     data, failure = answer_exception(request, error, StatelessEncoder(), LIMITS, **options)
@@ -69,7 +70,7 @@ def test_an_expected_failure_is_logged_at_the_given_level(caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize("group", [False, True])
-def test_needed_input_is_a_result(group: bool) -> None:
+def test_an_input_request_is_answered_as_a_result(group: bool) -> None:
     stop = InputNeeded({"resultType": "input_required", "inputRequests": {}})
     reply, failure = answer(BaseExceptionGroup("a group's", [stop]) if group else stop)
     assert failure is None
@@ -83,7 +84,7 @@ def test_input_requests_that_cannot_be_encoded_are_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "kind", "words"),
+    ("reason", "error_type", "text"),
     [
         (CancelReason.DEADLINE, HandlerFailed, "took longer than 7 s"),
         (CancelReason.DRAIN, Overloaded, "The server is stopping."),
@@ -91,11 +92,11 @@ def test_input_requests_that_cannot_be_encoded_are_an_error() -> None:
     ],
 )
 def test_a_cancelled_handler_is_answered_with_the_reason(
-    reason: CancelReason | None, kind: type[ProtocolError], words: str
+    reason: CancelReason | None, error_type: type[ProtocolError], text: str
 ) -> None:
     reply, failure = answer(asyncio.CancelledError(), reason=reason)
-    assert type(failure) is kind
-    assert words in reply["error"]["message"]
+    assert type(failure) is error_type
+    assert text in reply["error"]["message"]
 
 
 @pytest.mark.parametrize("error", [InvalidParams("\udcff"), InvalidParams("x", data=object())])

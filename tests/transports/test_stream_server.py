@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.server.driving import ERAS, HANDSHAKE, STATELESS, Wire, hello, line, looped
+from tests.server.driving import ERAS, HANDSHAKE, STATELESS, Wire, initialize_params, line
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, ProtocolError, ResourceNotFound
 from wharfinger.protocol.limits import Limits
@@ -25,23 +25,23 @@ class BlockingHandler:
 
     def __init__(self) -> None:
         self.entered = asyncio.Event()
-        self.go = asyncio.Event()
-        self.ended: list[str] = []
+        self.release = asyncio.Event()
+        self.outcomes: list[str] = []
 
     async def __call__(self) -> str:
         self.entered.set()
         try:
-            await self.go.wait()
+            await self.release.wait()
         except asyncio.CancelledError:
-            self.ended.append("cancelled")
+            self.outcomes.append("cancelled")
             raise
-        self.ended.append("done")
+        self.outcomes.append("done")
         return "let go"
 
 
-def make(**limits: Any) -> tuple[Server, BlockingHandler]:
-    server, held = Server("s", limits=Limits(**limits)), BlockingHandler()
-    server.resources.add("a:held", held)
+def make_server(**limits: Any) -> tuple[Server, BlockingHandler]:
+    server, handler = Server("s", limits=Limits(**limits)), BlockingHandler()
+    server.resources.add("a:held", handler)
 
     @server.resource("a:b")
     async def quick() -> str:
@@ -51,10 +51,10 @@ def make(**limits: Any) -> tuple[Server, BlockingHandler]:
     async def blob(size: int) -> bytes:
         return b"\xff" * size
 
-    return server, held
+    return server, handler
 
 
-def read(uri: str, id: Any, revision: str = STATELESS) -> bytes:
+def read_request(uri: str, id: Any, revision: str = STATELESS) -> bytes:
     return line("resources/read", {"uri": uri}, id, revision)
 
 
@@ -62,54 +62,53 @@ def text(answer: Any) -> str:
     return str(answer["result"]["contents"][0]["text"])
 
 
-# -- isolation of messages
+# -- failures of single messages
 
 
-class Fragile(msgspec.Struct):
+class FailingParams(msgspec.Struct):
     """Params of an extension whose validation raises an unexpected exception."""
 
     def __post_init__(self) -> None:
         raise RuntimeError("secret")
 
 
-add_method(Method("x.test/fragile", "client", Fragile, t.EmptyResult))
-add_method(Method("notifications/x.test/fragile", "client", Fragile))
+add_method(Method("x.test/fragile", "client", FailingParams, t.EmptyResult))
+add_method(Method("notifications/x.test/fragile", "client", FailingParams))
 
 
-class Broken:
+class FailingRequest:
     """A pending request that fails when its answer arrives."""
 
     def done(self) -> bool:
         raise RuntimeError("secret")
 
 
-@looped
-async def test_an_exception_in_one_message_loses_no_other_message_of_its_chunk(
+async def test_an_exception_in_one_message_does_not_affect_the_rest_of_its_chunk(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Regression: an unexpected exception lost the rest of the chunk and closed a socket."""
-    server, _ = make()
+    server, _ = make_server()
 
     @server.notification("notifications/x.test/told")
-    def reported(params: t.NotificationParams) -> None:
+    def fail(params: t.NotificationParams) -> None:
         raise RuntimeError("secret")
 
     async with Wire(server, HANDSHAKE[0]) as wire:
-        asked, _data = wire.stream.peer.request("roots/list", {}, Broken())
+        id, _data = wire.stream.peer.request("roots/list", {}, FailingRequest())
         wire.stream.data_received(
             line("x.test/fragile", {}, 1, HANDSHAKE[0])
             + b'{"jsonrpc":"2.0","method":"notifications/x.test/fragile"}\n'
             + b'{"jsonrpc":"2.0","method":"notifications/x.test/told"}\n'
-            + b'{"jsonrpc":"2.0","id":%d,"result":{"roots":[]}}\n' % asked
+            + b'{"jsonrpc":"2.0","id":%d,"result":{"roots":[]}}\n' % id
             + line("notifications/initialized", {}, 2, STATELESS)
             + b" \t\n"
-            + read("a:b", 3, HANDSHAKE[0])
+            + read_request("a:b", 3, HANDSHAKE[0])
         )
         assert text(await wire.answer(3)) == "quick"
         assert (await wire.answer(1))["error"]["code"] == -32603
         assert "secret" not in (await wire.answer(1))["error"]["message"]
         assert (await wire.answer(2))["error"]["code"] == -32601
-        assert len(wire.answers) == 4, "with that to initialize"
+        assert len(wire.answers) == 4, "including the answer to initialize"
     assert caplog.text.count("\nRuntimeError: secret") == 4
 
 
@@ -117,11 +116,10 @@ async def test_an_exception_in_one_message_loses_no_other_message_of_its_chunk(
 
 
 @pytest.mark.parametrize("revision", ERAS)
-@looped
 async def test_chunks_of_any_size_get_the_same_answers(revision: str) -> None:
-    server, _ = make()
+    server, _ = make_server()
     async with Wire(server, revision) as wire:
-        data = b"\n\r\n" + read("a:b", 1, revision) + read("a:b", "1", revision).replace(b"\n", b"\r\n")
+        data = b"\n\r\n" + read_request("a:b", 1, revision) + read_request("a:b", "1", revision).replace(b"\n", b"\r\n")
         for size in (1, 2, 3, 7, 64, len(data)):
             wire.answers.clear()
             for start in range(0, len(data), size):
@@ -129,29 +127,26 @@ async def test_chunks_of_any_size_get_the_same_answers(revision: str) -> None:
             assert (text(await wire.answer(1)), text(await wire.answer("1"))) == ("quick", "quick")
 
 
-@looped
-async def test_answers_of_one_iteration_of_the_loop_share_writes() -> None:
-    server, _ = make()
+async def test_answers_of_one_loop_iteration_share_writes() -> None:
+    server, _ = make_server()
     async with Wire(server) as wire:
-        wire.stream.data_received(b"".join(read("a:b", number) for number in range(50)))
-        await wire.until(lambda: len(wire.answers) == 50)
+        wire.stream.data_received(b"".join(read_request("a:b", number) for number in range(50)))
+        await wire.wait_until(lambda: len(wire.answers) == 50)
         assert len(wire.chunks) <= 50 / FLUSH_MESSAGES + 1
 
 
-@looped
-async def test_large_answers_keep_their_order_and_are_written_as_fast_as_they_are_read() -> None:
-    server, _ = make()
+async def test_large_answers_keep_their_order_and_wait_for_a_slow_reader() -> None:
+    server, _ = make_server()
     async with Wire(server) as wire:
-        # A slow reader pauses after each chunk.
         write = wire.write
 
-        def slow(data: Any) -> None:
+        def write_and_pause(data: Any) -> None:
             write(data)
             wire.stream.pause_writing()
 
-        wire.write = slow  # type: ignore[method-assign]
-        wire.stream.data_received(read("a:b", 1) + read("blob:1000000", 2) + read("a:b", 3))
-        await wire.until(lambda: wire.stream.blocked)
+        wire.write = write_and_pause  # type: ignore[method-assign]
+        wire.stream.data_received(read_request("a:b", 1) + read_request("blob:1000000", 2) + read_request("a:b", 3))
+        await wire.wait_until(lambda: wire.stream.blocked)
         assert wire.answers.keys() == {(int, 1)}
         while len(wire.answers) < 3:
             wire.stream.resume_writing()
@@ -163,29 +158,26 @@ async def test_large_answers_keep_their_order_and_are_written_as_fast_as_they_ar
         assert (len(wire.stream.parked), wire.stream.parked_bytes) == (0, 0)
 
 
-@looped
-async def test_notifications_are_dropped_above_the_water_mark_and_answers_are_not() -> None:
-    """security S13"""
-    server, _ = make(backlog=10_000)
-    sent: list[bool] = []
+async def test_notifications_over_the_backlog_limit_are_dropped_and_answers_are_not() -> None:
+    """Security S13."""
+    server, _ = make_server(backlog=10_000)
 
     @server.resource("a:chatty")
     async def chatty(ctx: Context) -> str:
-        for number in range(1000):
+        for _ in range(1000):
             ctx.info("x" * 100)
-            sent.append(number > 0)
         return "told"
 
     async with Wire(server, "2025-11-25") as wire:
         wire.stream.pause_writing()
-        wire.put("resources/read", {"uri": "a:chatty"}, 1)
-        wire.put("resources/read", {"uri": "a:b"}, 2)
+        wire.send_request("resources/read", {"uri": "a:chatty"}, 1)
+        wire.send_request("resources/read", {"uri": "a:b"}, 2)
         while wire.stream.peer.in_flight:
             await asyncio.sleep(0)
         assert wire.stream.parked_bytes < 11_000
         wire.stream.resume_writing()
         assert (text(await wire.answer(1)), text(await wire.answer(2))) == ("told", "quick")
-        assert 10 < len(wire.notices) < 100
+        assert 10 < len(wire.notifications) < 100
 
 
 # -- errors of handlers
@@ -203,12 +195,11 @@ async def test_notifications_are_dropped_above_the_water_mark_and_answers_are_no
     ],
     ids=lambda error: type(error).__name__,
 )
-@looped
 async def test_any_exception_in_a_handler_is_an_error_of_its_request(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """security F06, F07"""
-    server, _ = make()
+    """Security F06, F07."""
+    server, _ = make_server()
 
     @server.resource("a:fails")
     async def fails() -> str:
@@ -232,9 +223,8 @@ async def test_any_exception_in_a_handler_is_an_error_of_its_request(
     ],
     ids=["message", "data", "uri"],
 )
-@looped
-async def test_an_error_that_cannot_be_encoded_is_reported_by_its_reference(error: ProtocolError) -> None:
-    server, _ = make()
+async def test_an_error_that_cannot_be_encoded_is_answered_with_an_internal_error(error: ProtocolError) -> None:
+    server, _ = make_server()
 
     @server.resource("a:fails")
     async def fails() -> str:
@@ -247,21 +237,19 @@ async def test_an_error_that_cannot_be_encoded_is_reported_by_its_reference(erro
             assert wire.stream.peer.in_flight == {}
 
 
-@looped
 async def test_a_result_that_cannot_be_encoded_is_an_error_of_its_request() -> None:
-    """security S07"""
-    server, _ = make()
+    """Security S07."""
+    server, _ = make_server()
     server.resources.add("a:surrogate", lambda: "\udcff", inline=True)
     async with Wire(server) as wire:
         assert (await wire.ask("resources/read", {"uri": "a:surrogate"}))["error"]["code"] == -32603
         assert wire.stream.peer.in_flight == {}
 
 
-@looped
 async def test_a_failed_notification_handler_is_logged_and_the_connection_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    server, _ = make()
+    server, _ = make_server()
 
     def fails(session: Any, params: Any) -> None:
         raise RuntimeError("taker")
@@ -277,41 +265,38 @@ async def test_a_failed_notification_handler_is_logged_and_the_connection_contin
 
 
 @pytest.mark.parametrize("revision", ERAS)
-@looped
 async def test_a_cancelled_request_is_not_answered_and_its_id_may_be_reused(revision: str) -> None:
-    server, held = make()
+    server, handler = make_server()
     async with Wire(server, revision) as wire:
-        wire.put("resources/read", {"uri": "a:held"}, 1)
-        await held.entered.wait()
+        wire.send_request("resources/read", {"uri": "a:held"}, 1)
+        await handler.entered.wait()
         wire.notify("notifications/cancelled", {"requestId": "1"})
         wire.notify("notifications/cancelled", {"requestId": 1})
         wire.notify("notifications/cancelled", {"requestId": 1})
         assert text(await wire.ask("resources/read", {"uri": "a:b"}, 1)) == "quick"
-        assert held.ended == ["cancelled"]
+        assert handler.outcomes == ["cancelled"]
         assert len(wire.answers) == 1 + (revision in HANDSHAKE)
 
 
-@looped
 async def test_a_request_cancelled_in_the_same_chunk_is_not_answered() -> None:
-    server, held = make()
+    server, handler = make_server()
     async with Wire(server) as wire:
         cancel = line("notifications/cancelled", {"requestId": 1})
-        wire.stream.data_received(read("a:held", 1) + cancel + read("a:b", 2))
+        wire.stream.data_received(read_request("a:held", 1) + cancel + read_request("a:b", 2))
         await wire.answer(2)
         assert wire.answers.keys() == {(int, 2)}
-        assert held.ended == ["cancelled"] * held.entered.is_set()
+        assert handler.outcomes == ["cancelled"] * handler.entered.is_set()
 
 
-@looped
 async def test_a_request_cancelled_during_a_write_is_not_answered() -> None:
     """A client in this process cancels while a message is written to it."""
-    server, held = make()
+    server, handler = make_server()
 
     @server.resource("a:chatty")
     async def chatty(ctx: Context) -> str:
         for _ in range(FLUSH_MESSAGES):
             ctx.info("x")
-        return await held()
+        return await handler()
 
     async with Wire(server, "2025-11-25") as wire:
         write = wire.write
@@ -321,18 +306,17 @@ async def test_a_request_cancelled_during_a_write_is_not_answered() -> None:
             wire.notify("notifications/cancelled", {"requestId": 1})
 
         wire.write = cancel_on_write  # type: ignore[method-assign]
-        wire.put("resources/read", {"uri": "a:chatty"}, 1)
-        await wire.notice(FLUSH_MESSAGES)
-        while not held.ended:
+        wire.send_request("resources/read", {"uri": "a:chatty"}, 1)
+        await wire.wait_for_notifications(FLUSH_MESSAGES)
+        while not handler.outcomes:
             await asyncio.sleep(0)
-        assert held.ended == ["cancelled"]
+        assert handler.outcomes == ["cancelled"]
         assert (int, 1) not in wire.answers
         assert wire.stream.peer.in_flight == {}
 
 
-@looped
 async def test_a_handler_that_cancels_itself_gets_an_error_answer() -> None:
-    server, _ = make()
+    server, _ = make_server()
 
     @server.resource("a:self")
     async def itself() -> str:
@@ -342,13 +326,12 @@ async def test_a_handler_that_cancels_itself_gets_an_error_answer() -> None:
         assert (await wire.ask("resources/read", {"uri": "a:self"}))["error"]["code"] == -32603
 
 
-@looped
 async def test_a_request_over_its_deadline_is_cancelled_and_a_listen_request_is_not() -> None:
-    server, held = make(handler_time=1.5)
+    server, handler = make_server(handler_time=1.5)
     async with Wire(server) as wire:
         listen = await wire.watch("a:b")
-        wire.put("resources/read", {"uri": "a:held"}, 1)
-        await held.entered.wait()
+        wire.send_request("resources/read", {"uri": "a:held"}, 1)
+        await handler.entered.wait()
         for _ in range(2):
             assert not wire.answers
             wire.stream.sweeper.cancel()
@@ -356,75 +339,70 @@ async def test_a_request_over_its_deadline_is_cancelled_and_a_listen_request_is_
         error = (await wire.answer(1))["error"]
         assert (error["code"], "longer than 1.5 s" in error["message"]) == (-32603, True)
         assert list(wire.stream.peer.in_flight) == [listen]
-        assert held.ended == ["cancelled"]
+        assert handler.outcomes == ["cancelled"]
 
 
-@looped
 async def test_requests_over_the_limit_are_refused() -> None:
-    """security L22"""
-    server, held = make(in_flight=2)
+    """Security L22."""
+    server, handler = make_server(in_flight=2)
     async with Wire(server) as wire:
         for id in (1, 2, 3):
-            wire.put("resources/read", {"uri": "a:held"}, id)
+            wire.send_request("resources/read", {"uri": "a:held"}, id)
         assert (await wire.answer(3))["error"]["code"] == -32603
-        held.go.set()
+        handler.release.set()
         assert (text(await wire.answer(1)), text(await wire.answer(2))) == ("let go", "let go")
 
 
 # -- end of the stream
 
 
-@looped
 async def test_requests_read_before_the_end_of_input_are_answered() -> None:
-    server, held = make()
+    server, handler = make_server()
     wire = Wire(server)
-    wire.stream.data_received(read("a:held", 1) + read("a:b", 2) + read("a:b", 3)[:-4])
-    await held.entered.wait()
+    wire.stream.data_received(read_request("a:held", 1) + read_request("a:b", 2) + read_request("a:b", 3)[:-4])
+    await handler.entered.wait()
     assert wire.stream.eof_received() is True
     assert not wire.stream.ended.done()
-    held.go.set()
+    handler.release.set()
     await wire.stream.ended
     assert {id: text(answer) for (_, id), answer in wire.answers.items()} == {1: "let go", 2: "quick"}
 
 
-@looped
 async def test_at_the_end_of_input_handlers_get_the_drain_time_and_listen_requests_end() -> None:
-    server, held = make(drain=0.01)
+    server, handler = make_server(drain=0.01)
     wire = Wire(server)
     await wire.watch("a:b")
     assert server.watching.watched() == ["a:b"]
-    wire.put("resources/read", {"uri": "a:held"}, 1)
-    await held.entered.wait()
+    wire.send_request("resources/read", {"uri": "a:held"}, 1)
+    await handler.entered.wait()
     wire.stream.eof_received()
     await wire.stream.ended
     await asyncio.sleep(0)
-    assert (held.ended, wire.answers, server.watching.watched()) == (["cancelled"], {}, [])
+    assert (handler.outcomes, wire.answers, server.watching.watched()) == (["cancelled"], {}, [])
 
 
-@looped
 async def test_an_idle_connection_ends_with_its_input() -> None:
-    server, _ = make()
+    server, _ = make_server()
     wire = Wire(server)
     wire.stream.eof_received()
     assert wire.stream.ended.done()
     assert wire.stream.sweeper.cancelled()
 
 
-@looped
 async def test_a_lost_connection_cancels_handlers_and_drops_pending_answers() -> None:
-    """A reader that disconnects with pending answers must not keep the server running (security: S05)."""
-    server, held = make()
+    """A reader that disconnects with pending answers must not keep the server running (Security S05)."""
+    server, handler = make_server()
     wire = Wire(server)
-    wire.put("resources/read", {"uri": "a:held"}, 1)
-    await held.entered.wait()
+    wire.send_request("resources/read", {"uri": "a:held"}, 1)
+    await handler.entered.wait()
     wire.stream.pause_writing()
-    wire.put("resources/read", {"uri": "blob:500000"}, 2)
+    wire.send_request("resources/read", {"uri": "blob:500000"}, 2)
     await wait_until_parked(wire)
     wire.stream.connection_lost(None)
     assert wire.stream.ended.done()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert (held.ended, wire.answers, wire.stream.parked_bytes) == (["cancelled"], {}, 0)
+    assert (handler.outcomes, wire.answers, wire.stream.parked_bytes) == (["cancelled"], {}, 0)
     assert wire.stream.notify(b"{}") is False
 
 
@@ -433,32 +411,30 @@ async def wait_until_parked(wire: Wire) -> None:
         await asyncio.sleep(0)
 
 
-@looped
-async def test_after_the_end_of_input_a_slow_reader_gets_its_answers_and_a_stalled_one_is_dropped() -> None:
-    server, _ = make(drain=0.02)
-    for takes in (False, True):
+async def test_after_the_end_of_input_a_slow_reader_gets_its_answers_and_a_stalled_one_does_not() -> None:
+    server, _ = make_server(drain=0.02)
+    for reads in (False, True):
         wire = Wire(server)
         wire.stream.pause_writing()
-        wire.put("resources/read", {"uri": "blob:1000000"}, 1)
+        wire.send_request("resources/read", {"uri": "blob:1000000"}, 1)
         await wait_until_parked(wire)
         wire.stream.eof_received()
         write = wire.write
 
-        def slow(data: Any, wire: Wire = wire, write: Any = write) -> None:
+        def write_and_pause(data: Any, wire: Wire = wire, write: Any = write) -> None:
             write(data)
             wire.stream.pause_writing()
             wire.stream.loop.call_later(0.005, wire.stream.resume_writing)
 
-        if takes:
-            wire.write = slow  # type: ignore[method-assign]
+        if reads:
+            wire.write = write_and_pause  # type: ignore[method-assign]
             wire.stream.resume_writing()
         await wire.stream.ended
-        assert bool(wire.answers) is takes
+        assert bool(wire.answers) is reads
 
 
-@looped
 async def test_ending_twice_and_writing_after_the_end_have_no_effect() -> None:
-    server, _ = make()
+    server, _ = make_server()
     wire = Wire(server)
     for _ in range(2):
         wire.stream.finish()
@@ -469,28 +445,26 @@ async def test_ending_twice_and_writing_after_the_end_have_no_effect() -> None:
     assert wire.chunks == []
 
 
-@looped
 async def test_a_session_ends_with_its_connection() -> None:
-    server, _ = make()
+    server, _ = make_server()
     async with Wire(server, "2025-11-25") as wire:
         ended: list[Any] = []
         wire.stream.peer.session.on_close.append(ended.append)
     assert ended == [wire.stream.peer.session]
-    late = StreamServer(server)
-    late.connection_lost(None)
-    late.data_received(line("initialize", hello("2025-11-25"), 1, "2025-11-25"))
-    assert late.peer.in_flight == {}
+    ended_stream = StreamServer(server)
+    ended_stream.connection_lost(None)
+    ended_stream.data_received(line("initialize", initialize_params("2025-11-25"), 1, "2025-11-25"))
+    assert ended_stream.peer.in_flight == {}
 
 
-@looped
 async def test_many_requests_leak_nothing() -> None:
-    """security X02"""
-    server, _ = make()
+    """Security X02."""
+    server, _ = make_server()
     async with Wire(server) as wire:
         before = asyncio.all_tasks()
         for number in range(20):
-            wire.stream.data_received(b"".join(read("a:b", number * 100 + n) for n in range(100)))
-            await wire.until(lambda number=number: len(wire.answers) == number * 100 + 100)  # type: ignore[misc]
+            wire.stream.data_received(b"".join(read_request("a:b", number * 100 + n) for n in range(100)))
+            await wire.wait_until(lambda number=number: len(wire.answers) == number * 100 + 100)  # type: ignore[misc]
         assert wire.stream.peer.in_flight == {}
         assert (wire.stream.out, len(wire.stream.parked)) == ([], 0)
         assert asyncio.all_tasks() == before
@@ -500,33 +474,32 @@ async def test_many_requests_leak_nothing() -> None:
 
 
 @pytest.mark.parametrize("revision", ERAS)
-@looped
 async def test_a_client_that_reads_no_answers_is_refused_and_then_disconnected(revision: str) -> None:
     """Answers are never dropped, so new requests are refused while too many answers are unread."""
-    server, _ = make(unread=130_000)
+    server, _ = make_server(unread=130_000)
     aborted: list[bool] = []
     async with Wire(server, revision) as wire:
         wire.abort = lambda: aborted.append(True)  # type: ignore[method-assign]
         wire.stream.pause_writing()
         for number in range(3):
-            wire.stream.data_received(read("blob:60000", number, revision))
+            wire.stream.data_received(read_request("blob:60000", number, revision))
         while len(wire.stream.parked) < 3:
             await asyncio.sleep(0)
-        wire.stream.data_received(read("a:b", "late", revision))
+        wire.stream.data_received(read_request("a:b", "late", revision))
         wire.stream.resume_writing()
         assert (await wire.answer("late"))["error"]["code"] == -32603
         assert len((await wire.answer(1))["result"]["contents"][0]["blob"]) == 80_000
         assert (await wire.answer(2))["error"]["code"] == -32603
-        wire.stream.data_received(read("a:b", "again", revision))
+        wire.stream.data_received(read_request("a:b", "again", revision))
         assert text(await wire.answer("again")) == "quick"
         assert not aborted
         wire.stream.pause_writing()
         for number in range(3, 7):
-            wire.stream.data_received(read("blob:60000", number, revision))
+            wire.stream.data_received(read_request("blob:60000", number, revision))
         while wire.stream.peer.in_flight:
             await asyncio.sleep(0)
-        assert not aborted  # two more answers reach the limit, and the pending requests are refused too
+        assert not aborted  # the answers after the limit were refusals
         for number in range(4_000):
-            wire.stream.data_received(read("a:b", f"none {number}", revision))
+            wire.stream.data_received(read_request("a:b", f"none {number}", revision))
         while not aborted:
             await asyncio.sleep(0)

@@ -30,7 +30,7 @@ class Clock:
         loop.time = lambda: self._now  # type: ignore[method-assign]
 
     async def advance(self, seconds: float) -> None:
-        """Advance the clock and run everything that is due."""
+        """Advance the clock and run what is due."""
         self._now += seconds
         for _ in range(5):
             await asyncio.sleep(0)
@@ -43,8 +43,8 @@ def run(test: Callable[[Clock], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-async def wait_in(timeout: PausableTimeout) -> None:
-    """Return when the timeout expires."""
+async def wait_until_expired(timeout: PausableTimeout) -> None:
+    """Enter a block with this timeout, and wait until it expires."""
     with pytest.raises(TimeoutError):
         async with timeout:
             await asyncio.Event().wait()
@@ -54,7 +54,7 @@ def test_a_block_ends_when_its_timeout_expires() -> None:
     async def test(clock: Clock) -> None:
         timeout = PausableTimeout(10)
         assert timeout.remaining() == 10
-        waiting = asyncio.ensure_future(wait_in(timeout))
+        waiting = asyncio.ensure_future(wait_until_expired(timeout))
         await clock.advance(0)
         await clock.advance(9.5)
         assert not waiting.done() and not timeout.expired
@@ -68,7 +68,7 @@ def test_a_block_ends_when_its_timeout_expires() -> None:
 def test_a_timeout_is_paused_until_every_pause_has_ended() -> None:
     async def test(clock: Clock) -> None:
         timeout = PausableTimeout(10)
-        waiting = asyncio.ensure_future(wait_in(timeout))
+        waiting = asyncio.ensure_future(wait_until_expired(timeout))
         await clock.advance(0)
         await clock.advance(4)
         timeout.pause()
@@ -91,7 +91,7 @@ def test_a_pause_may_start_before_the_block() -> None:
         timeout = PausableTimeout(10)
         timeout.pause()
         await clock.advance(50)
-        waiting = asyncio.ensure_future(wait_in(timeout))
+        waiting = asyncio.ensure_future(wait_until_expired(timeout))
         await clock.advance(0)
         await clock.advance(20)
         assert timeout.remaining() == 10
@@ -116,10 +116,10 @@ def test_a_pause_may_end_after_the_block() -> None:
     run(test)
 
 
-def test_the_maximum_counts_pauses_and_restarts() -> None:
+def test_max_seconds_includes_pauses_and_restarts() -> None:
     async def test(clock: Clock) -> None:
         timeout = PausableTimeout(10, max_seconds=30)
-        waiting = asyncio.ensure_future(wait_in(timeout))
+        waiting = asyncio.ensure_future(wait_until_expired(timeout))
         await clock.advance(0)
         await clock.advance(5)
         timeout.restart()
@@ -135,7 +135,7 @@ def test_the_maximum_counts_pauses_and_restarts() -> None:
 def test_a_restart_resets_the_timeout() -> None:
     async def test(clock: Clock) -> None:
         timeout = PausableTimeout(10)
-        waiting = asyncio.ensure_future(wait_in(timeout))
+        waiting = asyncio.ensure_future(wait_until_expired(timeout))
         await clock.advance(0)
         await clock.advance(9)
         timeout.restart(20)
@@ -168,7 +168,7 @@ def test_a_timeout_may_be_infinite(seconds: float | None) -> None:
     run(test)
 
 
-def test_another_timeout_error_is_not_treated_as_an_expiry() -> None:
+def test_another_timeout_error_in_the_block_is_raised_unchanged() -> None:
     async def test(clock: Clock) -> None:
         timeout = PausableTimeout(10)
         with pytest.raises(TimeoutError, match="a socket's"):
@@ -179,33 +179,33 @@ def test_another_timeout_error_is_not_treated_as_an_expiry() -> None:
     run(test)
 
 
-def test_code_in_the_block_pauses_only_timeouts_of_its_context() -> None:
+def test_pause_context_pauses_only_timeouts_in_the_context() -> None:
     async def test(clock: Clock) -> None:
-        outer, hidden, inner = (
+        outer, not_in_context, inner = (
             PausableTimeout(10, in_context=True),
             PausableTimeout(10),
             PausableTimeout(10, in_context=True),
         )
 
-        async def ask() -> None:
+        async def pause_for_5_seconds() -> None:
             with pause_context():
                 await clock.advance(5)
 
-        async with outer, hidden, inner:
-            await asyncio.create_task(ask())
-            assert [each.remaining() for each in (outer, hidden, inner)] == [10, 5, 10]
-        with pause_context():  # nothing is left in the context
+        async with outer, not_in_context, inner:
+            await asyncio.create_task(pause_for_5_seconds())
+            assert [timeout.remaining() for timeout in (outer, not_in_context, inner)] == [10, 5, 10]
+        with pause_context():  # the context has no timeouts after the block
             assert not outer.expired
 
     run(test)
 
 
-def test_several_timeouts_are_paused_for_a_block() -> None:
+def test_paused_pauses_several_timeouts_for_a_block() -> None:
     async def test(clock: Clock) -> None:
-        one, other = PausableTimeout(10), PausableTimeout(20)
-        async with one, other:
-            with paused(one, None, other):
+        first, second = PausableTimeout(10), PausableTimeout(20)
+        async with first, second:
+            with paused(first, None, second):
                 await clock.advance(50)
-            assert (one.remaining(), other.remaining()) == (10, 20)
+            assert (first.remaining(), second.remaining()) == (10, 20)
 
     run(test)

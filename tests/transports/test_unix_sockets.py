@@ -1,4 +1,4 @@
-"""Unix sockets of a server and a client, in one process and between two."""
+"""Unix sockets between a server and a client, in one process and between two."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def make_server() -> Server:
 
 
 @asynccontextmanager
-async def serving(path: Path, **options: Any) -> AsyncIterator[UnixServer]:
+async def run_server(path: Path, **options: Any) -> AsyncIterator[UnixServer]:
     server = UnixServer(make_server(), path, **options)
     await server.start()
     try:
@@ -70,21 +70,21 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("revision", [None, "2026-07-28", "2025-11-25", "2024-11-05"])
 def test_a_client_connects_to_the_server(path: Path, revision: str | None) -> None:
     async def test() -> None:
-        async with serving(path), Client(f"unix:{path}", revision=revision) as client, Client(path) as other:
+        async with run_server(path), Client(f"unix:{path}", revision=revision) as client, Client(path) as other:
             assert (await client.call_tool("tide", {"port": "Bay"})).text == "high at Bay"
             assert len((await other.read_resource("test://log")).text) == 3_000_000
 
     run(test())
 
 
-def test_only_this_user_may_connect(path: Path) -> None:
+def test_only_the_owner_may_connect_unless_a_mode_is_given(path: Path) -> None:
     async def test() -> None:
         before = os.umask(0)
         try:
-            async with serving(path):
+            async with run_server(path):
                 assert stat.S_IMODE(path.stat().st_mode) == 0o600
                 assert os.umask(0) == 0
-            async with serving(path, mode=0o660):
+            async with run_server(path, mode=0o660):
                 assert stat.S_IMODE(path.stat().st_mode) == 0o660
         finally:
             os.umask(before)
@@ -92,18 +92,18 @@ def test_only_this_user_may_connect(path: Path) -> None:
     run(test())
 
 
-def test_the_socket_is_removed_when_the_server_ends(path: Path) -> None:
+def test_the_socket_is_removed_when_the_server_stops(path: Path) -> None:
     async def test() -> None:
-        async with serving(path):
+        async with run_server(path):
             assert path.is_socket()
         assert not path.exists()
 
     run(test())
 
 
-def test_the_socket_of_another_server_is_not_removed(path: Path) -> None:
+def test_a_file_that_replaced_the_socket_is_not_removed(path: Path) -> None:
     async def test() -> None:
-        async with serving(path):
+        async with run_server(path):
             path.unlink()
             path.write_text("mine")
         assert path.read_text() == "mine"
@@ -116,15 +116,15 @@ def test_a_stale_socket_is_replaced(path: Path) -> None:
         stale.bind(str(path))
 
     async def test() -> None:
-        async with serving(path), Client(f"unix:{path}") as client:
+        async with run_server(path), Client(f"unix:{path}") as client:
             await client.ping()
 
     run(test())
 
 
-def test_a_path_in_use_is_reported(path: Path) -> None:
+def test_a_path_in_use_or_without_a_folder_is_reported(path: Path) -> None:
     async def test() -> None:
-        async with serving(path):
+        async with run_server(path):
             with pytest.raises(AddressInUse, match=r"listens on .* already"):
                 await UnixServer(make_server(), path).start()
             async with Client(f"unix:{path}") as client:  # the first server continues
@@ -140,28 +140,28 @@ def test_a_path_in_use_is_reported(path: Path) -> None:
 
 
 def test_a_socket_without_a_server_is_reported(path: Path) -> None:
-    async def refused(words: str) -> None:
-        with pytest.raises(ConnectionFailed, match=words):
+    async def expect_failure(message: str) -> None:
+        with pytest.raises(ConnectionFailed, match=message):
             async with Client(f"unix:{path}"):
                 pass
 
     async def test() -> None:
-        await refused("there is no such socket")
+        await expect_failure("there is no such socket")
         with socket.socket(socket.AF_UNIX) as stale:
             stale.bind(str(path))
-        await refused("no server listens there")
+        await expect_failure("no server listens there")
 
     run(test())
 
 
 def test_a_server_that_is_not_mcp_is_reported(path: Path) -> None:
-    async def other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve_mail(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.test ESMTP\r\n")
         await reader.readline()
         writer.close()
 
     async def test() -> None:
-        server = await asyncio.start_unix_server(other, path)
+        server = await asyncio.start_unix_server(serve_mail, path)
         with pytest.raises(NotMCP, match="first bytes were b'220 mail"):
             async with Client(f"unix:{path}"):
                 pass
@@ -172,15 +172,15 @@ def test_a_server_that_is_not_mcp_is_reported(path: Path) -> None:
 
 def test_concurrent_clients_are_bounded(path: Path) -> None:
     async def test() -> None:
-        async with serving(path, connections=2):
+        async with run_server(path, connections=2):
             links = [UnixLink(path, LIMITS) for _ in range(3)]
             for link in links:
                 await link.open()
-            gone: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            links[2].events.on_lost = lambda _, error: gone.set_result(error)
+            lost: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            links[2].events.on_lost = lambda _, error: lost.set_result(error)
             if links[2].is_lost:
-                gone.set_result(None)
-            await gone
+                lost.set_result(None)
+            await lost
             assert not links[0].is_lost
             for link in links:
                 await link.close()
@@ -190,27 +190,27 @@ def test_concurrent_clients_are_bounded(path: Path) -> None:
     run(test())
 
 
-def test_pending_calls_are_answered_when_the_server_ends(path: Path) -> None:
+def test_pending_calls_are_answered_when_the_server_stops(path: Path) -> None:
     async def test() -> None:
         server = UnixServer(make_server(), path)
         await server.start()
         async with Client(f"unix:{path}", revision="2025-11-25") as client:
-            begun = asyncio.Event()
-            call = asyncio.ensure_future(client.call_tool("wait", progress=lambda *_: begun.set()))
-            await begun.wait()
+            started = asyncio.Event()
+            call = asyncio.ensure_future(client.call_tool("wait", progress=lambda *_: started.set()))
+            await started.wait()
             await server.close()
             assert (await call).text == "came in"
 
     run(test())
 
 
-def test_the_end_of_the_server_is_reported(path: Path) -> None:
+def test_a_connection_that_the_server_ends_is_reported(path: Path) -> None:
     async def test() -> None:
-        async def abrupt(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def abort(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readline()
             writer.transport.abort()
 
-        server = await asyncio.start_unix_server(abrupt, path)
+        server = await asyncio.start_unix_server(abort, path)
         link = UnixLink(path, LIMITS)
         await link.open()
         with pytest.raises(ConnectionLost, match=f"unix:{path} ended the connection"):
@@ -221,7 +221,7 @@ def test_the_end_of_the_server_is_reported(path: Path) -> None:
     run(test())
 
 
-SCRIPT = """
+SERVER_PROGRAM = """
 import sys
 from wharfinger import Server
 server = Server("harbour")
@@ -232,16 +232,16 @@ server.run(unix=sys.argv[1], on_ready=lambda: print("ready", flush=True))
 """
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
-def test_a_process_serves_until_a_signal(path: Path, end: signal.Signals) -> None:
-    with subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)], stdout=subprocess.PIPE) as process:
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_serves_until_a_signal(path: Path, signal_number: signal.Signals) -> None:
+    with subprocess.Popen([sys.executable, "-c", SERVER_PROGRAM, str(path)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
 
         async def test() -> None:
             async with Client(f"unix:{path}") as client:
                 assert (await client.call_tool("tide", {"port": "Bay"})).text == "high at Bay"
-                process.send_signal(end)
+                process.send_signal(signal_number)
                 await asyncio.to_thread(process.wait, 10)
 
         run(test())

@@ -25,7 +25,7 @@ BYTE_ORDER_MARKS = (
 )
 """Byte order marks and their encodings. They are not part of the text."""
 _MARKS = tuple(mark for mark, _ in BYTE_ORDER_MARKS)
-_NOT_OF_DOCUMENTS = frozenset(("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"))
+_NOT_FOR_DOCUMENTS = frozenset(("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"))
 """Codecs of Python for host names and source code. Decoding `punycode` takes quadratic time: minutes for 1 MB."""
 
 
@@ -35,30 +35,30 @@ def has_mark(data: bytes) -> bool:
 
 
 def declared_encoding(name: str) -> str:
-    """Return Python's name for the encoding that a peer declares; empty if it is unknown, or not one of documents."""
+    """Return Python's name for the encoding that a peer declares; empty if it is unknown or not used for documents."""
     try:
-        found = codecs.lookup(name).name
+        codec = codecs.lookup(name).name
     except (LookupError, ValueError):
         return ""
-    return "" if found in _NOT_OF_DOCUMENTS else found
+    return "" if codec in _NOT_FOR_DOCUMENTS else codec
 
 
 def decode(data: bytes) -> Decoded | None:
-    """Decode bytes; None if they are not text, or if that is uncertain.
+    """Decode bytes. Returns None if they are not text, or if that is uncertain.
 
     Line breaks and a UTF-8 byte order mark are kept. Bytes with a NUL character are not text.
     """
     if data.startswith(_MARKS):
         for mark, encoding in BYTE_ORDER_MARKS:
             if data.startswith(mark):
-                return _decoded(data[len(mark) :], encoding)
+                return _decode_as(data[len(mark) :], encoding)
     if b"\0" in data:
         encoding = _utf16_without_mark(data)
-        return _decoded(data, encoding) if encoding else None
+        return _decode_as(data, encoding) if encoding else None
     try:
         return data.decode(), "utf-8"
     except UnicodeDecodeError as error:
-        return _decoded(data, WESTERN) if _is_western(data, error.start) else None
+        return _decode_as(data, WESTERN) if _is_western(data, error.start) else None
 
 
 def encoding_of(head: bytes, complete: bool) -> str:
@@ -67,8 +67,8 @@ def encoding_of(head: bytes, complete: bool) -> str:
     Unless `complete`, `head` may end inside a character.
     """
     if complete:
-        found = decode(head)
-        return found[1] if found else ""
+        decoded = decode(head)
+        return decoded[1] if decoded else ""
     for mark, encoding in BYTE_ORDER_MARKS:
         if head.startswith(mark):
             return encoding if _begins(head[len(mark) :], encoding) else ""
@@ -79,7 +79,7 @@ def encoding_of(head: bytes, complete: bool) -> str:
     return WESTERN if _is_western(head) else ""
 
 
-def _decoded(data: bytes, encoding: str) -> Decoded | None:
+def _decode_as(data: bytes, encoding: str) -> Decoded | None:
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError:

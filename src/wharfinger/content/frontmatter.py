@@ -20,7 +20,7 @@ from wharfinger.errors import MissingExtra
 __all__ = ["MAX_FRONTMATTER_BYTES", "BadFrontmatter", "need_yaml", "read_frontmatter"]
 
 MAX_FRONTMATTER_BYTES = 64 * 1024
-"""Most bytes from the start of the file to the end of the block."""
+"""The maximum number of bytes from the start of the file to the end of the block."""
 MAX_DEPTH = 32
 
 _LINE_END = re.compile(rb"\r?\n---[ \t]*(?:\r?\n|\Z)")
@@ -121,15 +121,15 @@ def _loader() -> Any:
             return safe.compose_node(self, parent, index)
 
         def mapping(self, node: Any) -> dict[Any, Any]:
-            found: dict[Any, Any] = {}
+            members: dict[Any, Any] = {}
             for key_node, value_node in node.value:
                 key = self.construct_object(key_node, deep=True)
                 if not isinstance(key, str | int | float | bool | None):
                     raise ConstructorError(None, None, "a key is not text", key_node.start_mark)
-                if key in found:
+                if key in members:
                     raise ConstructorError(None, None, f"{key!r} is there twice", key_node.start_mark)
-                found[key] = self.construct_object(value_node, deep=True)
-            return found
+                members[key] = self.construct_object(value_node, deep=True)
+            return members
 
         def sequence(self, node: Any) -> list[Any]:
             return [self.construct_object(item, deep=True) for item in node.value]

@@ -84,10 +84,10 @@ def _steps_of(pattern: str, path: bool) -> list[_Step] | None:
         elif sign == "?":
             steps.append(_Step(any_one))
         elif sign == "[":
-            found = _set(pattern, at)
-            if found is None:
+            parsed = _set(pattern, at)
+            if parsed is None:
                 return None
-            source, at = found
+            source, at = parsed
             steps.append(_Step(f"(?!/){source}" if path else source))
         elif sign == "\\":
             if at == len(pattern):
@@ -177,32 +177,32 @@ class _StepMatcher:
             1 << at for at, step in enumerate(steps) if step.repeated and _begins_any_directories(steps, at)
         )
         self._end = 1 << len(steps)
-        self._known: dict[str, int] = {}
+        self._fits_by_character: dict[str, int] = {}
 
     def matches(self, text: str) -> bool:
         """Return whether a whole text matches."""
-        reached = self._entered(1)
+        reached = self._enter(1)
         for character in text:
-            fits = self._known.get(character)
+            fits = self._fits_by_character.get(character)
             if fits is None:
                 fits = self._fits(character)
             reached &= fits
             if not reached:
                 return False
             stays = reached & self._repeated
-            reached = self._entered((reached ^ stays) << 1) | stays
+            reached = self._enter((reached ^ stays) << 1) | stays
             reached |= stays << 1
         return reached & self._end != 0
 
-    def _entered(self, steps: int) -> int:
+    def _enter(self, steps: int) -> int:
         """Return these steps, and those after each `*` or `**/` among them, which may match nothing."""
         steps |= (steps & self._skipped) << 2
         return steps | (steps & self._repeated) << 1
 
     def _fits(self, character: str) -> int:
         fits = sum(1 << at for at, match in enumerate(self._characters) if match(character))
-        if len(self._known) < 1_000:
-            self._known[character] = fits
+        if len(self._fits_by_character) < 1_000:
+            self._fits_by_character[character] = fits
         return fits
 
 

@@ -17,9 +17,10 @@ __all__ = ["HEAD_BYTES", "MAX_HEADING_CHARACTERS", "has_heading", "heading_of"]
 HEAD_BYTES = 4_096
 """Bytes at the beginning of a file that are searched for a heading."""
 MAX_HEADING_CHARACTERS = 120
-"""Characters of a heading; a longer one is cut."""
+"""The maximum number of characters of a heading; a longer one is cut."""
 
-_SEARCHED_LINES = 80  # searched in a file
+_SEARCHED_LINES = 80
+"""The number of lines of a file that are searched."""
 _WORDS = re.compile(r"[^\W_]")  # a letter or digit
 _SPACE = re.compile(r"\s+")
 
@@ -46,15 +47,15 @@ def heading_of(kind: str, head: bytes) -> str:
     text = head.decode(encoding, "ignore").lstrip("\ufeff")
     if len(head) == HEAD_BYTES:
         text = text.rpartition("\n")[0] or text  # the last line is cut
-    found = _SPACE.sub(" ", reader(text)).strip()
-    return printable(found, MAX_HEADING_CHARACTERS) if _WORDS.search(found) else ""
+    heading = _SPACE.sub(" ", reader(text)).strip()
+    return printable(heading, MAX_HEADING_CHARACTERS) if _WORDS.search(heading) else ""
 
 
 def _lines(text: str) -> list[str]:
     return text.split("\n", _SEARCHED_LINES)[:_SEARCHED_LINES]
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     """Replace entities such as `&amp;` with their characters."""
     if "&" not in text:
         return text
@@ -89,39 +90,39 @@ def _markdown(text: str) -> str:
             continue
         if _FENCE(line):
             fenced = not fenced
-        found = None if fenced else _ATX(line)
-        if found is not None:
-            if heading := _plain_markdown(found[1].strip().rstrip("# \t")):
+        match = None if fenced else _ATX(line)
+        if match is not None:
+            if heading := _plain_markdown(match[1].strip().rstrip("# \t")):
                 return heading
         elif not fenced and before.strip() and _UNDERLINE(line):
             if heading := _plain_markdown(before):
                 return heading
         elif not fenced and (title := _HTML_HEADING(line)) is not None:
-            return _unescaped(title[1])
-        before = "" if found is not None else line
+            return _unescape(title[1])
+        before = "" if match is not None else line
     return ""
 
 
 def _front_matter(lines: Iterator[str], end: str) -> str:
     """Return the description in the front matter of a page or, if it has none, the title."""
-    found: dict[str, str] = {}
+    members: dict[str, str] = {}
     for line in lines:
         if line.strip() == end:
             break
         if member := _FRONT(line):
-            found.setdefault(member[1].lower(), member[2].strip().strip("\"'"))
-    return found.get("description") or found.get("title", "")
+            members.setdefault(member[1].lower(), member[2].strip().strip("\"'"))
+    return members.get("description") or members.get("title", "")
 
 
 def _plain_markdown(text: str) -> str:
     """Return the words of a heading, without images, links and emphasis."""
     text = _TAG.sub("", _LINK.sub(r"\1", _IMAGE.sub("", text)))
-    return _unescaped(_MARKS.sub("", text)).strip()
+    return _unescape(_MARKS.sub("", text)).strip()
 
 
 def _html(text: str) -> str:
-    found = _HTML_TITLE(text) or _HTML_HEADING(text)
-    return _unescaped(found[1]) if found else ""
+    match = _HTML_TITLE(text) or _HTML_HEADING(text)
+    return _unescape(match[1]) if match else ""
 
 
 def _restructured_text(text: str) -> str:
@@ -139,7 +140,7 @@ def _restructured_text(text: str) -> str:
     return ""
 
 
-def _marked(*marks: str) -> Callable[[str], str]:
+def _after_mark(*marks: str) -> Callable[[str], str]:
     """Return a reader of the first line that begins with one of these marks."""
 
     def read(text: str) -> str:
@@ -177,19 +178,19 @@ def _python(text: str) -> str:
     for line in lines:
         if _NO_CODE(line):
             continue
-        found = _QUOTES(line)
-        if found is None:
+        match = _QUOTES(line)
+        if match is None:
             return ""
-        rest = line[found.end() :]
-        if len(found[1]) == 3:
+        rest = line[match.end() :]
+        if len(match[1]) == 3:
             while not rest.strip() and (following := next(lines, None)) is not None:
                 rest = following
-        return rest.partition(found[1])[0].strip().removesuffix("\\")
+        return rest.partition(match[1])[0].strip().removesuffix("\\")
     return ""
 
 
-def _commented(*marks: str, block: tuple[str, str] | None = None) -> Callable[[str], str]:
-    """Return a reader of the first comment before any code that is neither a licence nor a directive.
+def _comment_reader(*marks: str, block: tuple[str, str] | None = None) -> Callable[[str], str]:
+    """Return a reader of the first comment that is neither a licence nor a directive, and comes before any code.
 
     Args:
         marks: The marks that begin a comment of one line.
@@ -222,19 +223,19 @@ def _commented(*marks: str, block: tuple[str, str] | None = None) -> Callable[[s
     return read
 
 
-_C_COMMENTS = _commented("//", block=("/*", "*/"))
-_HASH_COMMENTS = _commented("#")
-_DASH_COMMENTS = _commented("--", block=("/*", "*/"))
-_SEMICOLONS = _commented(";")
-_XML_COMMENTS = _commented(block=("<!--", "-->"))
+_C_COMMENTS = _comment_reader("//", block=("/*", "*/"))
+_HASH_COMMENTS = _comment_reader("#")
+_DASH_COMMENTS = _comment_reader("--", block=("/*", "*/"))
+_SEMICOLONS = _comment_reader(";")
+_XML_COMMENTS = _comment_reader(block=("<!--", "-->"))
 
 _TABLE: tuple[tuple[Callable[[str], str], str], ...] = (
     (_markdown, "text/markdown"),
     (_restructured_text, "text/x-rst"),
     (_html, "text/html application/xhtml+xml"),
-    (_marked("= ", "== "), "text/asciidoc"),
-    (_marked("#+TITLE:", "#+title:", "* "), "text/org"),
-    (_marked("\\title{", "\\chapter{", "\\section{"), "text/x-tex"),
+    (_after_mark("= ", "== "), "text/asciidoc"),
+    (_after_mark("#+TITLE:", "#+title:", "* "), "text/org"),
+    (_after_mark("\\title{", "\\chapter{", "\\section{"), "text/x-tex"),
     (_python, "text/x-python"),
     (_C_COMMENTS, "text/javascript text/jsx text/x-typescript text/tsx text/css text/x-scss text/x-less text/x-rust"),
     (_C_COMMENTS, "text/x-go text/x-java text/x-kotlin text/x-scala text/x-groovy text/x-c text/x-c++ text/x-csharp"),
@@ -246,6 +247,6 @@ _TABLE: tuple[tuple[Callable[[str], str], str], ...] = (
     (_DASH_COMMENTS, "application/sql text/x-lua text/x-haskell text/x-elm text/x-ada text/x-vhdl"),
     (_SEMICOLONS, "text/x-lisp text/x-clojure text/x-asm"),
     (_XML_COMMENTS, "text/x-vue text/x-svelte"),
-    (_commented("%"), "text/x-erlang"),
+    (_comment_reader("%"), "text/x-erlang"),
 )
 _READERS: Mapping[str, Callable[[str], str]] = {kind: reader for reader, kinds in _TABLE for kind in kinds.split()}

@@ -24,13 +24,13 @@ __all__ = ["LINE_LENGTH", "Passage", "TextMatch", "match_text", "score_of"]
 BLOCK_CHARACTERS = 1 << 18
 """Characters of a block, which is searched at once."""
 OVERLAP_CHARACTERS = 1 << 10
-"""Characters of a block that the next one repeats if it ends within a line."""
+"""Characters at the end of a block that the next one repeats if the block ends within a line."""
 MAX_PLACES = 2_000
-"""Occurrences of one word in a block that are graded."""
+"""The maximum number of occurrences of one probe of a word in a block that are graded."""
 MAX_GRADED_OCCURRENCES = 4
-"""Occurrences of one word in a line that are graded."""
+"""The maximum number of occurrences of one word in a line that are graded."""
 MAX_COUNT = 1_000
-"""Occurrences of one word that are counted."""
+"""The maximum number of occurrences of one word that are counted."""
 NEIGHBOUR_SCORED_LINES = 48
 """Lines of a block that are scored with their neighbours."""
 DEFINITION_SCORED_LINES = 8
@@ -42,7 +42,7 @@ MIN_LINES_APART = 12
 NEIGHBOUR_LINES, DEFINITION_LINES = 6, 24
 """How many lines before and after a line count for it, and how many after a definition."""
 MAX_COUNTED_NEIGHBOURS = 5
-"""Neighbours with a word that add to the score; more add nothing."""
+"""The maximum number of neighbours with a word that add to the score; more add nothing."""
 MAX_ENCLOSING, MAX_ENCLOSING_LINES = 4, 400
 """The maximum numbers of definitions around a line that are found, and of lines that are searched for them."""
 LINE_LENGTH = 160
@@ -145,7 +145,7 @@ class TextMatch(NamedTuple):
 def match_text(
     pieces: Iterable[str], query: Query, named: Sequence[float] = (), *, prose: bool = False
 ) -> TextMatch | None:
-    """Find a query in a text that comes in pieces; None if it has none of the words, or lacks a phrase.
+    """Find a query in a text that comes in pieces. Returns None if the text has no word of it, or lacks a phrase.
 
     `named` says how well each word fits the name of the text, from 0 to 1; a passage need not repeat such a word. In
     `prose`, a line that begins with `#` is a heading; elsewhere it is a comment.
@@ -247,9 +247,9 @@ class _Block:
                 self._grade(number, word, list(self._places_beside_others(number, word)))
 
     def _places_beside_others(self, number: int, word: Word) -> Iterator[tuple[int, str]]:
-        """Yield where a frequent word first occurs in lines that another word was found in.
+        """Yield the first occurrence of a frequent word in each line that has another word.
 
-        Most of its places are not graded, but a line that also has a rare word of the query is one of the best.
+        Most of its occurrences are not graded, but a line that also has a rare word of the query is one of the best.
         """
         for row, line in self.found.items():
             if not line.graded[number]:

@@ -328,8 +328,8 @@ def by_name(name: str) -> str:
 
 def by_signature(head: bytes) -> str:
     """Return the type for the signature in the first bytes, or an empty string if there is none."""
-    for offset, mark, mime in _SIGNATURES:
-        if head.startswith(mark, offset):
+    for offset, signature, mime in _SIGNATURES:
+        if head.startswith(signature, offset):
             return "" if mime == "application/x-bzip2" and not head[3:4].isdigit() else mime
     if head.startswith(b"RIFF"):
         return _RIFF.get(head[8:12], "")
@@ -346,19 +346,23 @@ def classify(name: str, head: bytes, text: bool) -> str:
     If the name has a textual type, binary content without a signature gets it only if it has no NUL: it may be text in
     an unknown encoding.
     """
-    named = by_name(name)
+    type_of_name = by_name(name)
     if text:
         if head.startswith(b"%PDF-"):  # may be valid text, but is not useful as text
             return PDF
-        if _is_textual(named):
-            return named
+        if _is_textual(type_of_name):
+            return type_of_name
         return _shebang(head) or TEXT
-    found = by_signature(head)
-    if found:
-        return named if found in _CONTAINERS and named and not _is_textual(named) else found
-    if not named or (_is_textual(named) and b"\0" in head):
+    type_of_head = by_signature(head)
+    if type_of_head:
+        return (
+            type_of_name
+            if type_of_head in _CONTAINERS and type_of_name and not _is_textual(type_of_name)
+            else type_of_head
+        )
+    if not type_of_name or (_is_textual(type_of_name) and b"\0" in head):
         return OCTETS
-    return named
+    return type_of_name
 
 
 def sniff(data: bytes) -> str:
@@ -387,15 +391,15 @@ def _shebang(head: bytes) -> str:
 
 
 def decode_text(data: bytes) -> Decoded | None:
-    """Decode content as UTF-8, UTF-16, UTF-32 or windows-1252; None if it is not text.
+    """Decode content as UTF-8, UTF-16, UTF-32 or windows-1252. Returns None if it is not text.
 
     Line breaks and a UTF-8 byte order mark are kept. If `is_guess` is true for the result, report the encoding as a
     guess.
     """
-    found = encodings.decode(data)
-    if found is None or found[1] == "utf-8":
-        return found
-    return None if is_guess(data, found[1]) and by_signature(data[:SNIFFED_BYTES]) else found
+    decoded = encodings.decode(data)
+    if decoded is None or decoded[1] == "utf-8":
+        return decoded
+    return None if is_guess(data, decoded[1]) and by_signature(data[:SNIFFED_BYTES]) else decoded
 
 
 def encoding_of(head: bytes, complete: bool) -> str:
@@ -403,8 +407,8 @@ def encoding_of(head: bytes, complete: bool) -> str:
 
     Unless `complete`, `head` may end inside a character.
     """
-    found = encodings.encoding_of(head, complete)
-    return "" if is_guess(head, found) and by_signature(head[:SNIFFED_BYTES]) else found
+    encoding = encodings.encoding_of(head, complete)
+    return "" if is_guess(head, encoding) and by_signature(head[:SNIFFED_BYTES]) else encoding
 
 
 def is_guess(head: bytes, encoding: str) -> bool:

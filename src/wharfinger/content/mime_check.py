@@ -16,7 +16,7 @@ from wharfinger.content.mime import SNIFFED_BYTES, by_signature, decode_text, is
 __all__ = ["MAX_PARSED_BYTES", "contradiction", "essence_of"]
 
 MAX_PARSED_BYTES = 4 << 20
-"""The largest JSON that is parsed."""
+"""The maximum size in bytes of JSON that is parsed."""
 
 _ZIP = "application/zip"
 _OLE = "application/x-ole-storage"
@@ -75,16 +75,16 @@ def contradiction(declared: str, content: bytes | str, *, complete: bool = True)
     if not _TYPE(kind):
         return f"{declared[:80]!r} is not a MIME type"
     data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
-    found = by_signature(data[:SNIFFED_BYTES])
-    if (signatures := _signatures_of(kind)) and found not in signatures:
+    signature = by_signature(data[:SNIFFED_BYTES])
+    if (signatures := _signatures_of(kind)) and signature not in signatures:
         if kind == "audio/mpeg" and _MPEG_FRAME(data):
             return ""
-        return f"declared {kind}, but it begins like {found or _looks_like(data)}"
+        return f"declared {kind}, but it begins like {signature or _looks_like(data)}"
     if is_text(kind):
-        return _against_text(declared, kind, content, data, found, complete)
+        return _contradiction_of_text(declared, kind, content, data, signature, complete)
     if kind.startswith(_FAMILIES) and not signatures:
-        if found and not found.startswith(kind.partition("/")[0]):
-            return f"declared {kind}, but it begins like {found}"
+        if signature and not signature.startswith(kind.partition("/")[0]):
+            return f"declared {kind}, but it begins like {signature}"
         if isinstance(content, str) or _looks_like(data) in _MARKUP.values():
             return f"declared {kind}, but it is text"
     return ""
@@ -106,14 +106,17 @@ def _looks_like(data: bytes) -> str:
     return "text" if decode_text(data[:SNIFFED_BYTES]) is not None else "unknown bytes"
 
 
-def _against_text(declared: str, kind: str, content: bytes | str, data: bytes, found: str, complete: bool) -> str:
+def _contradiction_of_text(
+    declared: str, kind: str, content: bytes | str, data: bytes, found: str, complete: bool
+) -> str:
     """Check content that is declared as text, JSON or XML."""
     if isinstance(content, bytes):
         if found:
             return f"declared {kind}, but it begins like {found}"
-        named = _CHARSET(declared)
-        if not _decodes(data, named[1] if named else "utf-8", complete):
-            return f"declared {declared[:80]}, but it is not {named[1] if named else 'UTF-8'}"
+        match = _CHARSET(declared)
+        charset = match[1] if match else "utf-8"
+        if not _decodes(data, charset, complete):
+            return f"declared {declared[:80]}, but it is not {match[1] if match else 'UTF-8'}"
     elif found == "application/pdf":
         return f"declared {kind}, but it begins like {found}"
     text = data.removeprefix(b"\xef\xbb\xbf").lstrip()

@@ -20,7 +20,7 @@ _NAME = re.compile(r"\w+")
 
 
 class NearWords:
-    """Collects words that are near to one word, from some texts."""
+    """Collects the words of some texts that are spelled like a given word."""
 
     def __init__(self, word: str) -> None:
         self._word = fold(word)
@@ -59,9 +59,10 @@ class NearWords:
 
 
 def distance(one: str, other: str, limit: int) -> int:
-    """Return how many letters to add, remove, replace or swap with the next one; `limit + 1` if more.
+    """Return the number of edits that turn one word into the other; `limit + 1` if there are more.
 
-    This is the optimal string alignment distance (Damerau, 1964), without the rows and columns that exceed `limit`.
+    An edit adds, removes or replaces a letter, or swaps it with the next one. This is the optimal string alignment
+    distance (Damerau, 1964), without the rows and columns that exceed `limit`.
     """
     if abs(len(one) - len(other)) > limit:
         return limit + 1

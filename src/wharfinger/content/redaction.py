@@ -77,9 +77,9 @@ def _without_userinfo(rest: str, database: bool) -> str:
     """Return the part after `://` without the password. The password of a database may contain slashes (SQLAlchemy)."""
     find_end = (_URL_END if database else _AUTHORITY_END)(rest)
     authority = rest if find_end is None else rest[: find_end.start()]
-    user, found, _ = authority.partition(":")
+    user, colon, _ = authority.partition(":")
     at = authority.rfind("@")
-    if found and "@" not in user and "/" not in user and at > len(user):
+    if colon and "@" not in user and "/" not in user and at > len(user):
         return user + rest[at:]
     if at > 0 and _TOKEN.fullmatch(authority[:at]):
         return HIDDEN + rest[at:]

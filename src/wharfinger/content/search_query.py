@@ -5,8 +5,8 @@ Any other chunk is cut into words at its punctuation: `ClientSession.get()` beco
 several parts, such as `TypeChecker`, `type_checker` or `type-checker`, matches all of these spellings. An English word
 also matches its other forms: `connecting` finds `connect` and `connections`.
 
-Each word has `probes`: wherever the word occurs, at least one of these texts occurs. An index, or `str.find`, can find
-probes; `Word.quality` then says how well an occurrence fits.
+Each word has `probes`: wherever the word occurs, at least one of these strings occurs. An index, or `str.find`, can
+find probes; `Word.quality` then says how well an occurrence fits.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from wharfinger.content.folding import fold
 __all__ = ["MAX_QUERY_CHARACTERS", "MAX_QUERY_WORDS", "Query", "Word", "identifier_parts", "query_of"]
 
 MAX_QUERY_CHARACTERS = 2_000
-"""Most characters of a query; the rest is ignored."""
+"""The maximum number of characters of a query; the rest is ignored."""
 MAX_QUERY_WORDS = 16
-"""Most words of a query; the rest is ignored."""
+"""The maximum number of words of a query; the rest is ignored."""
 MAX_PARTS = 8
-"""Most parts of an identifier that is found in other spellings."""
+"""The maximum number of parts of an identifier that is found in other spellings."""
 MAX_TAIL_CHARACTERS = 24
-"""Characters after an occurrence that are compared."""
+"""The maximum number of characters after an occurrence that are compared."""
 
 STOP_WORDS = frozenset(
     """
@@ -110,11 +110,11 @@ class Word(NamedTuple):
     written: str
     """The word as it is written in the query."""
     probes: tuple[str, ...]
-    """Folded texts; wherever the word occurs, one of them occurs."""
+    """Folded strings; wherever the word occurs, one of them occurs."""
     spellings: tuple[str, ...]
     """The folded spellings of the word itself, without its other forms."""
     weight: float = 1.0
-    """How much it counts beside the other words."""
+    """How much it counts compared with the other words."""
     base: float = 1.0
     """How much it counts regardless of how rare it is."""
     phrase: bool = False
@@ -171,8 +171,8 @@ class Query(NamedTuple):
     def replaced(self, old: Word, new: str) -> Query:
         """Return the query with one of its words replaced."""
         words = list(_words_of(new, old.weight)) if new.strip() else [old]
-        every = [other for word in self.words for other in (words if word is old else (word,))]
-        return Query(_unique(every), "")
+        words_after = [other for word in self.words for other in (words if word is old else (word,))]
+        return Query(_unique(words_after), "")
 
     def match_name(self, text: str, folded: str) -> tuple[float, ...]:
         """Return how well each word fits a name, such as a path, at its best occurrence."""
@@ -209,12 +209,12 @@ def _is_weak(word: Word) -> bool:
 
 
 def _unique(words: Iterable[Word]) -> tuple[Word, ...]:
-    found: dict[tuple[str, bool], Word] = {}
+    unique: dict[tuple[str, bool], Word] = {}
     for word in words:
         key = (word.text, word.phrase)
-        if key not in found or found[key].weight < word.weight:
-            found[key] = word
-    return tuple(found.values())[:MAX_QUERY_WORDS]
+        if key not in unique or unique[key].weight < word.weight:
+            unique[key] = word
+    return tuple(unique.values())[:MAX_QUERY_WORDS]
 
 
 def _words_of(chunk: str, weight: float = 1.0) -> Iterator[Word]:
@@ -223,12 +223,12 @@ def _words_of(chunk: str, weight: float = 1.0) -> Iterator[Word]:
     if FILE.fullmatch(bare):
         yield _word(bare, weight)
         return
-    found: list[str] = _WORD.findall(bare)
-    if not found:
+    names: list[str] = _WORD.findall(bare)
+    if not names:
         text = fold(chunk)
         yield Word(text, chunk, (text,), (text,), weight, weight)
         return
-    *owners, last = found
+    *owners, last = names
     for owner in owners:
         yield _word(owner, weight * WEAK_WEIGHT if "." in bare or ":" in bare else weight)
     yield _word(last, weight)
@@ -250,19 +250,19 @@ def _word(written: str, weight: float) -> Word:
 
 
 def _without_longer(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the texts without those that contain another one."""
+    """Return the strings without those that contain another one."""
     return tuple(one for one in dict.fromkeys(texts) if not any(other != one and other in one for other in texts))
 
 
 def _with_digits(parts: Sequence[str]) -> list[str]:
     """Return the parts with digits joined to the part before them: `http`, `server2`."""
-    found: list[str] = []
+    joined: list[str] = []
     for part in parts:
-        if part.isdigit() and found:
-            found[-1] += part
+        if part.isdigit() and joined:
+            joined[-1] += part
         else:
-            found.append(part)
-    return found
+            joined.append(part)
+    return joined
 
 
 def identifier_parts(name: str) -> list[str]:
@@ -279,8 +279,8 @@ def identifier_parts(name: str) -> list[str]:
 @lru_cache(maxsize=4_096)
 def _inflection(word: str) -> str:
     """Return an English word without its ending of number or tense."""
-    for ending, least in _INFLECTIONS:
-        if word.endswith(ending) and len(word) - len(ending) >= least and not word.endswith(("ss", "us")):
+    for ending, min_length in _INFLECTIONS:
+        if word.endswith(ending) and len(word) - len(ending) >= min_length and not word.endswith(("ss", "us")):
             bare = word[: -len(ending)]
             if ending in ("ing", "ed") and bare[-1] == bare[-2] and bare[-1] not in "ls":
                 return bare[:-1]
@@ -291,8 +291,8 @@ def _inflection(word: str) -> str:
 @lru_cache(maxsize=4_096)
 def _derivation(word: str) -> str:
     """Return an English word without the endings that make nouns, or without its ending of number or tense."""
-    for ending, least in _DERIVATIONS:
-        if word.endswith(ending) and len(word) - len(ending) >= least:
+    for ending, min_length in _DERIVATIONS:
+        if word.endswith(ending) and len(word) - len(ending) >= min_length:
             return word[: -len(ending)]
     return _inflection(word)
 

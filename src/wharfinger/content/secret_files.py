@@ -48,7 +48,7 @@ _SUGGESTED = r"id_(?:rsa|dsa|ecdsa|ed25519|xmss)(?![a-z0-9])"
 _PRIVATE_KEY = re.compile(_SUGGESTED).match
 """Matches the names that ssh-keygen suggests, and those that begin with them."""
 _OWN_KEY = re.compile(rf"{_SUGGESTED}|id_[^.]+(?:\.pub)?\Z").match
-"""Matches these, and names such as `id_github`, which people give to the key for one host; `id_mapping.csv` is data."""
+"""Also matches names such as `id_github`, which people give to the key for one host; `id_mapping.csv` is data."""
 _COPIES = _words("backup bak copy old orig save swp tmp")
 """Endings that programs and people append to the name of a copy; so are `~` and numbers."""
 

@@ -41,7 +41,7 @@ def shown(name: str) -> str:
 
 
 def printable(text: str, limit: int = 64) -> str:
-    """Return an untrusted text, shortened, with `?` for unprintable characters."""
+    """Return untrusted text, shortened, with `?` for unprintable characters."""
     short = text if len(text) <= limit else text[:limit] + "…"
     return short if short.isprintable() else "".join(char if char.isprintable() else "?" for char in short)
 

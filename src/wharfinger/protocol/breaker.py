@@ -5,15 +5,15 @@
       |                     +---------------- failed ---------------+   |
       +------------------------------ succeeded ------------------------+
 
-While the breaker is closed, all calls are allowed. After a failure none are, until the delay is over. Then `try_probe`
-allows one call, the probe; the other callers still skip the peer. If the probe fails, the delay doubles, up to a
-maximum. If any call succeeds, the breaker closes.
+While the breaker is closed, all calls are allowed. After a failure, no call is allowed until the delay is over. Then
+`try_probe` allows one call, the probe; the other callers still skip the peer. If the probe fails, the delay doubles, up
+to a maximum. If any call succeeds, the breaker closes.
 
 Calls that fail together count as one failure: a hundred callers that waited for the same silent peer must not double
 the delay a hundred times. So a failure counts only if its call began after the last failure that counted.
 
-Skipping a peer saves waiting. A peer that fails at once keeps no caller waiting, and may be back soon. So after a
-failure that took less than `quick_below` seconds, the peer is probed as usual, but calls are still allowed.
+Calls are still allowed after a quick failure, one that took less than `quick_below` seconds: skipping the peer would
+save no waiting, and it may be back soon. The breaker opens and the peer is probed as usual.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ __all__ = ["Breaker", "BreakerState"]
 
 
 class BreakerState(Enum):
-    """What a breaker knows about its peer."""
+    """The state of the peer, according to its breaker."""
 
     CLOSED = "it answered last time, or was never called"
-    OPEN = "it failed, and is not called until the delay is over"
+    OPEN = "it failed, and may be probed after a delay; until then, `Breaker.admits` says whether calls are allowed"
     HALF_OPEN = "it failed, and a probe is checking whether it is back"
 
 
 class Breaker:
-    """Records how calls of one peer end, and says whether to call it.
+    """Records how calls to one peer end, and says whether to call it.
 
     Args:
         clock: Returns seconds that never go back, such as `time.monotonic`.

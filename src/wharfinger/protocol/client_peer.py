@@ -71,7 +71,7 @@ class _NullId(msgspec.Struct, gc=False):
     error: Raw
 
 
-class _NoticeMeta(msgspec.Struct, gc=False):
+class _NotificationMeta(msgspec.Struct, gc=False):
     subscription: Id | UnsetType = msgspec.field(name="io.modelcontextprotocol/subscriptionId", default=UNSET)
 
 
@@ -80,7 +80,7 @@ class _Routing(msgspec.Struct, gc=False):
 
     progress: Id | UnsetType = msgspec.field(name="progressToken", default=UNSET)
     request: Id | UnsetType = msgspec.field(name="requestId", default=UNSET)
-    meta: _NoticeMeta | UnsetType = msgspec.field(name="_meta", default=UNSET)
+    meta: _NotificationMeta | UnsetType = msgspec.field(name="_meta", default=UNSET)
 
 
 _decode_null_id = msgspec.json.Decoder(_NullId).decode
@@ -105,7 +105,7 @@ _NO_EVENTS: tuple[Any, ...] = ()
 
 
 class ClientPeer(Generic[W]):
-    """The requests of one connection that wait for a response, and what an incoming message means for them.
+    """The requests of one connection that wait for a response, and the events of its incoming messages.
 
     Set `rules` as soon as the revision is agreed on. Before that, and in the handshake era, the server may send
     requests; in the stateless era its requests are ignored.
@@ -153,7 +153,7 @@ class ClientPeer(Generic[W]):
             # Ignore a late, repeated or unexpected response.
             return (Response(waiter, message),) if waiter is not None else _NO_EVENTS
         if message.id is UNSET:
-            return self._notice(message)
+            return self._notification(message)
         return self._server_request(message)
 
     def cancel(self, id: int, reason: str) -> bytes | None:
@@ -199,7 +199,7 @@ class ClientPeer(Generic[W]):
             return None
         return self.awaited[newest]
 
-    def _notice(self, message: Message) -> tuple[Event[W], ...]:
+    def _notification(self, message: Message) -> tuple[Event[W], ...]:
         if message.params is UNSET:
             return (Notification(None, message),)
         try:

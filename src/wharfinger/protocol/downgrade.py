@@ -13,7 +13,8 @@ from wharfinger import types as t
 __all__ = ["WRAPPED_KEY", "is_object", "without_unknown_blocks"]
 
 WRAPPED_KEY = "x-fastmcp-wrap-result"
-"""A mark in an output schema: the value is wrapped in `result`. FastMCP's client and this one unwrap it."""
+"""A mark in an output schema: the value is wrapped in `result`. FastMCP's client then unwraps it; ours does so if the
+value is equal to the text."""
 
 
 def _sound(block: t.AudioContent) -> str:
@@ -55,10 +56,11 @@ def is_object(structured: Any) -> bool:
 
 
 def _as_text(blocks: Sequence[Any], unknown: frozenset[str]) -> list[Any] | None:
-    found = [_AS_TEXT.get(type(cast("object", block))) for block in blocks]
-    if not any(row is not None and row[0] in unknown for row in found):
+    """Return the blocks with those of unknown kinds as text, or None if all kinds are known."""
+    rows = [_AS_TEXT.get(type(cast("object", block))) for block in blocks]
+    if not any(row is not None and row[0] in unknown for row in rows):
         return None
     return [
         t.TextContent(text=row[1](block), annotations=block.annotations) if row and row[0] in unknown else block
-        for row, block in zip(found, blocks, strict=True)
+        for row, block in zip(rows, blocks, strict=True)
     ]

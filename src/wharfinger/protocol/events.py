@@ -1,6 +1,6 @@
 """The events that `ServerPeer` and `ClientPeer` return to their transport for each incoming message.
 
-The server's peer has two more, `Request` and `Batch`: only a server runs requests in the order of their arrival.
+The server's peer has two more: `Request`, and `Batch`, whose responses are sent together.
 
     event              what the transport does with it
     Reply              sends its bytes back at once
@@ -62,8 +62,8 @@ class Cancellation(msgspec.Struct, frozen=True, gc=False):
 class Notification(msgspec.Struct, Generic[W], frozen=True, gc=False):
     """A notification.
 
-    `waiter` sent the request that it belongs to; None if it belongs to the connection. A server decodes its `params`,
-    a client leaves them as they are in `message`.
+    `waiter` sent the request that it belongs to; None if it belongs to the connection or to a task. A server decodes
+    its `params`, a client leaves them as they are in `message`.
     """
 
     waiter: W | None
@@ -72,7 +72,7 @@ class Notification(msgspec.Struct, Generic[W], frozen=True, gc=False):
 
 
 class ServerRequest(msgspec.Struct, frozen=True, gc=False):
-    """A request of the server (handshake era), to be answered under its id; only if `ClientPeer.answers` is set."""
+    """A request of the server (handshake era), to be answered with its id. Needs `ClientPeer.handles_requests`."""
 
     message: Message
 

@@ -77,7 +77,7 @@ _UNKNOWN = Caller(REVISIONS[LATEST_HANDSHAKE], None, t.ClientCapabilities())
 
 
 class Session:
-    """One connection of the handshake era on a server: the revision, and how to send to the client."""
+    """One session of the handshake era on a server: its phase, its caller, and how to send to the client."""
 
     __slots__ = ("__weakref__", "caller", "log_level", "on_close", "phase", "principal", "send_notification")
 
@@ -90,7 +90,7 @@ class Session:
         self.send_notification: SendNotification | None = send_notification
         """Sends notifications that belong to no request; None if the client has no stream open for them."""
         self.on_close: list[Callable[[Session], None]] = []
-        """Called once when the connection is closed, to drop data that belongs to this session."""
+        """Called once when the session is closed, to drop data that belongs to this session."""
 
     def renew(self, principal: Principal) -> None:
         """Use a new credential of the same caller for the requests that follow: its scopes may differ."""

@@ -1,4 +1,4 @@
-"""`Inspection`: what a server of this process shows of itself to those who run it. It only reads."""
+"""`Inspection`: the interface through which the people who run a server see its watchers and recent requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class WatchedResource(NamedTuple):
 
     uri: str
     principals: tuple[str, ...]
-    """The subjects of those who watch it; empty texts for callers without credentials are left out."""
+    """The subjects of the callers who watch it. Callers without credentials have none, and are left out."""
     watchers: int
     """Sessions and requests that watch it."""
 
@@ -35,7 +35,7 @@ class RecentRequest(NamedTuple):
 
 
 class Inspection(Protocol):
-    """What `viewer` may see of a server: nothing without a grant, if the server has a policy."""
+    """Inspects a server for a principal, the `viewer`. If the server has a policy, that must allow it."""
 
     def allows(self, viewer: Principal) -> bool:
         """Return whether a principal may inspect anything: they need the action `inspect` (level `admin`)."""
@@ -46,13 +46,13 @@ class Inspection(Protocol):
         ...
 
     def recent(self, viewer: Principal) -> Sequence[RecentRequest]:
-        """Return the last reads, calls and other requests, the last one first."""
+        """Return the most recent reads, calls and other requests, the latest first."""
         ...
 
     def view_as(self, viewer: Principal, principal: Principal) -> Any:
         """Return a target for a `Client` that sees the server as another principal does, and can only read.
 
-        The record has each of its requests, with both names.
+        Each of its requests is recorded with both names.
 
         Raises:
             PermissionDenied: `viewer` may not inspect the server.

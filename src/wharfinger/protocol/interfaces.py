@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_AUTH_RETRIES",
     "Access",
+    "AsgiApp",
+    "AsgiMessage",
     "Authenticator",
     "Authorize",
     "Authorizer",
@@ -51,6 +53,13 @@ Verify = Callable[[Mapping[bytes, bytes]], Principal | Awaitable[Principal]]
 
 Raises `auth.HttpRefusal` to answer 401 or 403.
 """
+
+
+AsgiMessage = MutableMapping[str, Any]
+AsgiApp = Callable[
+    [AsgiMessage, Callable[[], Awaitable[AsgiMessage]], Callable[[AsgiMessage], Awaitable[None]]], Awaitable[None]
+]
+"""An ASGI application, such as one of FastAPI."""
 
 
 class Authenticator(Protocol):
@@ -91,7 +100,7 @@ class Decision(NamedTuple):
 
 
 class Access(Protocol):
-    """What one principal may do. It depends on rules alone, never on whether the target exists.
+    """The permissions of one principal. They depend on rules alone, never on whether the target exists.
 
     An action is `read` (which includes lists, completion, search and watching), `call`, `prompt`, `query` or `inspect`.
     A target is a URI or, for `call` and `prompt`, `tool:NAME`, `prompt:NAME`, or `method:NAME` for a method of an
@@ -112,14 +121,14 @@ class Access(Protocol):
         ...
 
     def may_read_below(self, prefix: str) -> bool:
-        """Return whether any URI that begins with a text may be allowed; True if that is not known.
+        """Return whether any URI that begins with `prefix` may be allowed; True if that is not known.
 
         Templates, directories and sources below which nothing is allowed are left out of lists.
         """
         ...
 
     def reads_all_below(self, prefix: str) -> bool:
-        """Return whether every URI that begins with a text is allowed; False if that is not known.
+        """Return whether every URI that begins with `prefix` is allowed; False if that is not known.
 
         If so, facts about a directory as a whole, such as its date, reveal nothing.
         """
@@ -139,7 +148,7 @@ class Authorizer(Protocol):
         ...
 
     def access(self, principal: Principal) -> Access:
-        """Return what a principal may do. Called once for each request, so it should be remembered."""
+        """Return the access of a principal. Called once for each request, so it should be remembered."""
         ...
 
 
@@ -182,7 +191,7 @@ class Service(Protocol):
 
 
 class Store(Protocol):
-    """A key-value store: bytes by text keys, each with its own expiry.
+    """A key-value store: string keys and values of bytes, each with its own expiry.
 
     Every method may raise StoreUnusable. `shared` says whether other processes may use the same store.
     """
@@ -299,7 +308,7 @@ class Authorize(Protocol):
         """Handle a 401 or 403 response with these headers (lower-case names); `sent` is what `headers` returned.
 
         Returns True if the caller should get `headers` again and repeat the request, at most `MAX_AUTH_RETRIES` times.
-        May wait for a person: pause the request's deadline meanwhile.
+        It may wait for a person: pause the request's deadline in the meantime.
 
         Raises:
             NotAuthorized: authorization failed; the message says at which step, and what to do.
@@ -308,4 +317,4 @@ class Authorize(Protocol):
 
 
 MAX_AUTH_RETRIES = 3
-"""How often a request is repeated after `Authorize.refused` (2025-11-25, authorization: few retries)."""
+"""The maximum number of repetitions of a request after `Authorize.refused` (2025-11-25, authorization: few retries)."""

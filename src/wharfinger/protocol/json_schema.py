@@ -1,4 +1,4 @@
-"""Compile JSON Schemas that authors or peers provide, and validate values with them. Fetches nothing.
+"""Compiles JSON Schemas that authors or peers provide, and validates values with them. Fetches nothing.
 
 jsonschema-rs does the validation. This module bounds its work for any schema:
 
@@ -7,8 +7,8 @@ jsonschema-rs does the validation. This module bounds its work for any schema:
   computed in advance ("weight"), once for each subschema. A reference back to a subschema that is being counted costs 1
   if it leads into the value, because the validator caches results there; if it stays at the same value, the schema is
   refused. So recursive schemas are allowed: tools do have recursive output schemas.
-- Error messages: the validator does not cache results while it collects errors, so the paths are counted again for the
-  depth of the value. Beyond a limit, the message only says that the value does not match.
+- Error messages: the validator does not cache results while it collects errors, so the subschemas that it visits are
+  counted again, for the depth of the value. Beyond a limit, the message only says that the value does not match.
 - Patterns: those of peers take linear time; those of authors may backtrack, with a limit.
 """
 
@@ -25,20 +25,20 @@ from wharfinger.errors import MissingExtra
 __all__ = ["DIALECTS", "CompiledSchema", "InvalidSchema", "path_text"]
 
 MAX_DEPTH = 64
-"""Nested subschemas."""
+"""The maximum number of nested subschemas."""
 MAX_SCHEMAS = 2000
 MAX_SCHEMA_BYTES = 256 * 1024
-"""The size of a schema as JSON."""
+"""The maximum size of a schema as JSON."""
 MAX_APPLIED_SCHEMAS = 100_000
-"""Subschemas that may apply to one value, each counted as often as it is referred to."""
+"""The maximum number of subschemas that may apply to one value, each counted as often as it is referred to."""
 MAX_EXPLAINED_SCHEMAS = 2_000
-"""Subschemas that may be visited to collect errors: nested alternatives multiply with each level."""
+"""The maximum number of subschemas visited to collect errors: nested alternatives multiply with each level."""
 MAX_COLLECTED_CHECKS = 10_000
-"""The same multiplied by the members and items of the value: the validator creates every error before it returns the
-first one, at 10 to 60 µs each."""
+"""The maximum number of visited subschemas, multiplied by the members and items of the value, to collect errors: the
+validator creates every error before it returns the first one, at 10 to 60 µs each."""
 MAX_REPORTED_ERRORS = 16
 MAX_PATTERN_STEPS = 10_000**2
-"""The sum of the squared lengths of all texts in a value, for patterns that may be tried at each character."""
+"""The maximum of `_pattern_steps`, for patterns that may be tried at each character."""
 _MAX_BACKTRACKS = 100_000
 _REGEX_BYTES = 1024 * 1024
 _UNTRUSTED_REGEX_BYTES = 64 * 1024
@@ -72,6 +72,7 @@ _NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions", "
 _NO_SCHEMAS = frozenset(("const", "enum", "default", "examples", "required", "type", "x-mcp-header"))
 _ALTERNATIVES = frozenset(("anyOf", "oneOf"))
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_ANCHORS = ("$anchor", "$dynamicAnchor")
 
 
 class InvalidSchema(ValueError):
@@ -91,7 +92,7 @@ class CompiledSchema:
     schema: dict[str, Any]
     """The schema, unchanged."""
     weight: int
-    """How many subschemas may apply to one value."""
+    """The maximum number of subschemas that may apply to one value."""
     patterns: int
     """The number of regular expressions."""
 
@@ -99,6 +100,8 @@ class CompiledSchema:
         """A schema that is not `trusted` may have only small patterns that take linear time."""
         self.schema = _own_copy(schema, what)
         self.weight = _check_shape(self.schema, what)
+        if not trusted:
+            _refuse_unclear_references(self.schema, what)
         patterns = list(_patterns(self.schema))
         self.patterns = len(patterns)
         self._validator, backtracks = _compile(self.schema, what, trusted)
@@ -118,19 +121,19 @@ class CompiledSchema:
             return []
         if self._paths is None:
             self._paths = _Paths(self.schema)
-        found: list[str] = []
+        lines: list[str] = []
         paths = self._paths.through(value)
         if paths <= MAX_EXPLAINED_SCHEMAS and paths * _size(value) <= MAX_COLLECTED_CHECKS:
             for error in self._validator.iter_errors(value):
-                found += _lines(error)
-                if len(found) >= MAX_REPORTED_ERRORS:
+                lines += _lines(error)
+                if len(lines) >= MAX_REPORTED_ERRORS:
                     break
         elif not self._paths.alternatives:  # for these the validator would create all errors to return one
             try:
                 self._validator.validate(value)
             except ValueError as error:
-                found += _lines(error)
-        return found or ["arguments: do not match the schema"]
+                lines += _lines(error)
+        return lines or ["arguments: do not match the schema"]
 
 
 def _own_copy(schema: Mapping[str, Any], what: str) -> dict[str, Any]:
@@ -156,7 +159,7 @@ def _check_shape(schema: dict[str, Any], what: str) -> int:
     Raises:
         InvalidSchema: the schema is over a limit, or a reference leads outside.
     """
-    here = _identifiers(schema, what)
+    identifiers = _identifiers(schema, what)
     for count, (node, depth) in enumerate(_schemas(schema), 1):
         if depth > MAX_DEPTH:
             raise InvalidSchema(f"The {what} has more than {MAX_DEPTH} nested schemas.")
@@ -164,7 +167,7 @@ def _check_shape(schema: dict[str, Any], what: str) -> int:
             raise InvalidSchema(f"The {what} has more than {MAX_SCHEMAS} schemas.")
         for keyword in _REFERENCES:
             reference = node.get(keyword)
-            if isinstance(reference, str) and not _leads_inside(reference, here):
+            if isinstance(reference, str) and not _leads_inside(reference, identifiers):
                 raise InvalidSchema(
                     f"The {what} refers to {reference!r}, which is not in it: nothing is fetched, "
                     f"so put it below $defs and refer to it as #/$defs/…."
@@ -172,17 +175,31 @@ def _check_shape(schema: dict[str, Any], what: str) -> int:
     return _weigh(schema, what)
 
 
+def _refuse_unclear_references(schema: dict[str, Any], what: str) -> None:
+    """Refuse references by `$id` and repeated anchors: `_weigh` cannot count what the validator finds there."""
+    nodes, anchors = list(_schemas(schema)), _anchors(schema)
+    references = [node[key] for node, _ in nodes for key in _REFERENCES if isinstance(node.get(key), str)]
+    names = ("$id", "id") if any("draft-04" in str(node.get("$schema")) for node, _ in nodes) else ("$id",)
+    nested = any(isinstance(node.get(key), str) for node, depth in nodes if depth > 1 for key in names)
+    repeated = sum(isinstance(node.get(key), str) for node, _ in nodes for key in _ANCHORS) > len(anchors)
+    clear = all(
+        name in anchors or name == "#" or name[:2] == "#/" or name.strip("#") in DIALECTS for name in references
+    )
+    if references and (nested or repeated or not clear):
+        raise InvalidSchema(f"The {what} has references by $id or to repeated anchors: use #/$defs/… instead.")
+
+
 def _schemas(schema: Any, depth: int = 1) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield each object that may be a subschema, with its depth. Not recursive, because the depth is unknown."""
     stack: list[tuple[Any, int, bool]] = [(schema, depth, False)]
     while stack:
-        node, level, named = stack.pop()
+        node, level, has_names = stack.pop()
         if isinstance(node, list):
             items = cast("list[object]", node)
             stack.extend((item, level, False) for item in items)
         elif isinstance(node, dict):
             members = cast("dict[str, Any]", node)
-            if named:
+            if has_names:
                 stack.extend((value, level, False) for value in members.values())
                 continue
             yield members, level
@@ -191,22 +208,22 @@ def _schemas(schema: Any, depth: int = 1) -> Iterator[tuple[dict[str, Any], int]
 
 def _identifiers(schema: dict[str, Any], what: str) -> frozenset[str]:
     """Return the identifiers that references may use: each `$id`, and the dialects, which the validator knows."""
-    found = set(DIALECTS)
+    identifiers = set(DIALECTS)
     for node, _ in _schemas(schema):
         for key in ("$id", "id"):
             if isinstance(node.get(key), str):
-                found.add(node[key].partition("#")[0])
+                identifiers.add(node[key].partition("#")[0])
         dialect = node.get("$schema")
         if dialect is not None and (not isinstance(dialect, str) or dialect.removesuffix("#") not in DIALECTS):
             raise InvalidSchema(
                 f"The {what} is in an unknown dialect ($schema: {dialect!r}): use one of {', '.join(DIALECTS)}."
             )
-    return frozenset(found)
+    return frozenset(identifiers)
 
 
-def _leads_inside(reference: str, here: frozenset[str]) -> bool:
+def _leads_inside(reference: str, identifiers: frozenset[str]) -> bool:
     document = reference.partition("#")[0]
-    return not document or document in here or any(name.endswith("/" + document) for name in here)
+    return not document or document in identifiers or any(name.endswith("/" + document) for name in identifiers)
 
 
 def _weigh(schema: dict[str, Any], what: str) -> int:
@@ -219,16 +236,16 @@ def _weigh(schema: dict[str, Any], what: str) -> int:
     weights: dict[int, int] = {}
     entered: set[int] = set()
 
-    def weight(node: dict[str, Any], here: frozenset[int]) -> int:
+    def weight(node: dict[str, Any], path: frozenset[int]) -> int:
         key = id(node)
         if key in weights:
             return weights[key]
-        if key in here:
+        if key in path:
             raise InvalidSchema(f"The {what} has a reference that leads back to itself for the same value.")
         if key in entered:  # through a member or item: the validator caches the results of recursive schemas
             return 1
         entered.add(key)
-        total = 1 + sum(weight(other, here | {key}) for other in _applied_in_place(node, schema, anchors))
+        total = 1 + sum(weight(other, path | {key}) for other in _applied_in_place(node, schema, anchors))
         total += max((weight(child, frozenset()) for child in _applied_inside(node)), default=0)
         entered.discard(key)
         weights[key] = total
@@ -282,7 +299,7 @@ def _patterns(schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _pattern_steps(value: Any) -> int:
-    """Return the sum of the squared lengths of all texts in a value, with the names of members."""
+    """Return the sum of the squared lengths of all strings in a value, including the names of members."""
     if isinstance(value, str):
         return len(value) ** 2
     if isinstance(value, dict):
@@ -292,7 +309,7 @@ def _pattern_steps(value: Any) -> int:
 
 
 def _size(value: Any) -> int:
-    """Return how many values are in a value, at all levels, with itself."""
+    """Return the number of values in a value at all levels, including itself."""
     if isinstance(value, dict):
         return 1 + sum(map(_size, cast("dict[str, object]", value).values()))
     return 1 + sum(map(_size, cast("list[object]", value))) if isinstance(value, list) else 1
@@ -318,12 +335,7 @@ def _applied_inside(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _anchors(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {
-        "#" + node[key]: node
-        for node, _ in _schemas(schema)
-        for key in ("$anchor", "$dynamicAnchor")
-        if isinstance(node.get(key), str)
-    }
+    return {"#" + node[key]: node for node, _ in _schemas(schema) for key in _ANCHORS if isinstance(node.get(key), str)}
 
 
 def _applied_in_place(

@@ -218,22 +218,22 @@ def _too_deep(kind: str, limits: Limits) -> str:
 
 
 def _request_ids(data: bytes, level: int, limits: Limits) -> Iterator[Id]:
-    """Find the ids of requests at this level of a text that is nested too deeply to be parsed.
+    """Find the ids of requests at this level of a document that is nested too deeply to be parsed.
 
     Takes linear time, without recursion. A message with two ids is treated as one without an id. A message without a
     method is not a request.
     """
     current_level = position = 0
     members: dict[bytes, list[bytes | None]] = {}
-    for found in _ID_OR_METHOD.finditer(data):
-        steps = _nesting_steps(data[position : found.start()])
+    for match in _ID_OR_METHOD.finditer(data):
+        steps = _nesting_steps(data[position : match.start()])
         if min(accumulate(steps, initial=current_level)) < level:  # another message begins
             yield from _id_of(members, limits)
             members = {}
         current_level += sum(steps)
-        position = found.start()
+        position = match.start()
         if current_level == level:
-            members.setdefault(found[1], []).append(found[2])
+            members.setdefault(match[1], []).append(match[2])
     yield from _id_of(members, limits)
 
 

@@ -27,29 +27,30 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     watched: int = 10_000
     """URIs that one connection or one listen request may watch."""
     watched_total: int = 1_000_000
-    """URIs that all of them may watch together; beyond it only callers with less than an equal share get more."""
+    """URIs that all connections and listen requests may watch together. Beyond it, only callers with less
+    than an equal share get more."""
     backlog: int = 1024 * 1024
     """Unsent bytes of one stream above which notifications are dropped; responses never are."""
     unread: int = 64 * 1024 * 1024
-    """Unsent bytes of one stream above which requests are refused, also those being served. When refusals and other
-    small messages have doubled that, the connection is closed."""
+    """Unsent bytes of one stream above which requests are refused, including those being served. If refusals and other
+    small messages exceed twice this number, the connection is closed."""
     unread_total: int = 256 * 1024 * 1024
     """Unsent bytes of all connections of a server, in responses and batches of 256 KiB and more. Beyond it, a caller
     who has an equal share gets no more large responses; a single one may be larger."""
     content: int = 256 * 1024 * 1024
-    """Bytes of one content that a handler streams or returns as a path."""
+    """Bytes of one content block that a handler streams or returns as a path."""
     handler_time: float = 300.0
     """Seconds that a handler may take before its request is cancelled and answered with an error."""
     answer_time: float = 1800.0
     """Seconds that a client has to answer a request of the server; the deadline of its own request is paused."""
     questions: int = 64
-    """Requests to the client that one call may have open."""
+    """Requests to the client that one call may make while it runs."""
     rounds: int = 8
     """Times that one call may be sent again with answers before it fails (2026-07-28)."""
     state: int = 64 * 1024
     """Characters of the sealed request state that a client sends back with its answers."""
     state_time: float = 3600.0
-    """Seconds for which such a state is valid."""
+    """Seconds for which a request state is valid."""
     tasks: int = 1000
     """Tasks that one server runs at a time."""
     tasks_each: int = 100

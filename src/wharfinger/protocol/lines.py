@@ -20,7 +20,7 @@ OVERLONG: Final = Overlong.LINE
 class LineBuffer:
     """Collects bytes and returns complete lines without the newline; empty lines are omitted.
 
-    `limit` is the maximum length of a line, and so of what is buffered. Chunks are joined once, so that a line takes
+    `limit` is the maximum length of a line, and so of the buffer. Chunks are joined once, so that a line takes
     linear time, even if it arrives in many chunks.
     """
 

@@ -95,10 +95,10 @@ def _rows() -> tuple[Method, ...]:
     handshake: dict[str, Any] = {"last": _LAST_HANDSHAKE}
     last_handshake: dict[str, Any] = {"first": _LAST_HANDSHAKE, "last": _LAST_HANDSHAKE}
     stateless: dict[str, Any] = {"first": _LAST}
-    notice = t.NotificationParams
+    plain = t.NotificationParams
     return (
         Method("initialize", "client", t.InitializeRequestParams, t.InitializeResult, **handshake),
-        Method("notifications/initialized", "client", notice, **handshake),
+        Method("notifications/initialized", "client", plain, **handshake),
         Method("ping", "both", t.RequestParams, t.EmptyResult, **handshake),
         Method("server/discover", "client", t.RequestParams, t.DiscoverResult, cacheable=True, **stateless),
         Method("notifications/cancelled", "both", t.CancelledNotificationParams),
@@ -109,20 +109,20 @@ def _rows() -> tuple[Method, ...]:
         Method("resources/subscribe", "client", t.SubscribeRequestParams, t.EmptyResult, capability="resources.subscribe", **handshake),
         Method("resources/unsubscribe", "client", t.UnsubscribeRequestParams, t.EmptyResult, capability="resources.subscribe", **handshake),
         Method("notifications/resources/updated", "server", t.ResourceUpdatedNotificationParams),
-        Method("notifications/resources/list_changed", "server", notice),
+        Method("notifications/resources/list_changed", "server", plain),
         Method("subscriptions/listen", "client", t.SubscriptionsListenRequestParams, t.SubscriptionsListenResult, long=True, **stateless),
         Method("notifications/subscriptions/acknowledged", "server", t.SubscriptionsAcknowledgedNotificationParams, **stateless),
         Method("tools/list", "client", t.PaginatedRequestParams, t.ListToolsResult, capability="tools", cacheable=True),
         Method("tools/call", "client", t.CallToolRequestParams, t.CallToolResult, capability="tools", name_param="name"),
-        Method("notifications/tools/list_changed", "server", notice),
+        Method("notifications/tools/list_changed", "server", plain),
         Method("prompts/list", "client", t.PaginatedRequestParams, t.ListPromptsResult, capability="prompts", cacheable=True),
         Method("prompts/get", "client", t.GetPromptRequestParams, t.GetPromptResult, capability="prompts", name_param="name"),
-        Method("notifications/prompts/list_changed", "server", notice),
+        Method("notifications/prompts/list_changed", "server", plain),
         Method("completion/complete", "client", t.CompleteRequestParams, t.CompleteResult, capability="completions"),
         Method("logging/setLevel", "client", t.SetLevelRequestParams, t.EmptyResult, capability="logging", **handshake),
         Method("notifications/message", "server", t.LoggingMessageNotificationParams),
         Method("roots/list", "server", t.RequestParams, t.ListRootsResult, capability="roots", **handshake),
-        Method("notifications/roots/list_changed", "client", notice, **handshake),
+        Method("notifications/roots/list_changed", "client", plain, **handshake),
         Method("sampling/createMessage", "server", t.CreateMessageRequestParams, t.CreateMessageResult, capability="sampling", **handshake),
         Method("elicitation/create", "server", t.ElicitRequestParams, t.ElicitResult, capability="elicitation", first="2025-06-18", last=_LAST_HANDSHAKE),
         Method("notifications/elicitation/complete", "server", t.ElicitationCompleteNotificationParams, **last_handshake),

@@ -1,4 +1,4 @@
-"""Decide from a server's answers which revision of the protocol to use. Does no I/O.
+"""Decides from a server's answers which revision of the protocol to use. Does no I/O.
 
 For a server that it does not know yet, a client proceeds like this:
 

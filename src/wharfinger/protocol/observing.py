@@ -1,4 +1,4 @@
-"""Observers of requests, for records, metrics and traces: their interface, and what they see of a request."""
+"""Observers of requests, for records, metrics and traces: their interface, and the observations that they receive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMITED = (429, 503)
 class Observation:
     """One request, from its beginning to its answer.
 
-    `ended` is set before observers see the end: `result` or `error` is the outcome of the handler, `size` the bytes of
+    Before observers see the end, these are set: `result` or `error` is the outcome of the handler, `size` the bytes of
     the encoded answer (for a request that a handler makes, of its contents), `seconds` the time until then.
     """
 
@@ -36,7 +36,7 @@ class Observation:
         self.params = request.params
         """The params as the client sent them. Middleware may change those of the request."""
         self.began = began
-        """When the request began, by the server's clock."""
+        """When the request began, by a clock that only measures durations."""
         self.outer = outer
         """The method of the request whose handler made this one; empty if a client did."""
         self.result: Any = None
@@ -46,9 +46,9 @@ class Observation:
         self.size = 0
         self.seconds = 0.0
         self.trace = ""
-        """The id of the trace that it belongs to, if one is made here."""
+        """The id of the trace that the request belongs to, if an observer creates traces; otherwise empty."""
         self.notes: dict[RequestObserver, Any] = {}
-        """What an observer keeps from the beginning to the end."""
+        """The data that each observer keeps between `began` and `ended`."""
 
     @property
     def target(self) -> str:
@@ -83,7 +83,7 @@ class Observation:
 
 
 def outcome_of_error(error: BaseException) -> Outcome:
-    """Return whether an error refuses the caller, is a limit, or a failure."""
+    """Return whether an error is a refusal, a limit or a failure."""
     status = error.http_status if isinstance(error, ProtocolError) else 200
     if isinstance(error, PermissionDenied) or status in (401, 403):
         return "refused"
@@ -91,7 +91,7 @@ def outcome_of_error(error: BaseException) -> Outcome:
 
 
 class ObserverHub(Protocol):
-    """The observers of one server. Handlers report here what they do for their callers."""
+    """The observers of one server. Handlers report their searches, watches and nested reads here."""
 
     def searched(self, request: Request, words: str, hits: int) -> None:
         """Report a search, and the number of its hits."""
@@ -102,7 +102,7 @@ class ObserverHub(Protocol):
         ...
 
     def unwatched(self, request: Request, uris: Sequence[str]) -> None:
-        """Report that the session or request that watched these URIs has ended."""
+        """Report that the session that watched these URIs has ended; `request` was its first subscription."""
         ...
 
     def read(self, outer: Request, request: Request, handler: Callable[[Request], Awaitable[Any]]) -> Awaitable[Any]:
@@ -125,7 +125,7 @@ class Refusal(NamedTuple):
 class RequestObserver(Protocol):
     """Observes the requests of a server. All methods are called on the event loop, and must not block.
 
-    Except for `began`, an exception is logged and changes nothing.
+    An exception is logged and changes nothing, except where a method says otherwise.
     """
 
     def began(self, seen: Observation) -> None:
@@ -137,7 +137,7 @@ class RequestObserver(Protocol):
         ...
 
     def ended(self, seen: Observation) -> None:
-        """Observe the end of a request, before its answer is sent. Called once, also if `began` raised."""
+        """Observe the end of a request, before its answer is sent. Called once, even if `began` raised."""
         ...
 
     def searched(self, request: Request, words: str, hits: int) -> None:
@@ -149,7 +149,7 @@ class RequestObserver(Protocol):
         ...
 
     def unwatched(self, request: Request, uris: Sequence[str]) -> None:
-        """Observe that a request no longer watches these URIs, because its session or stream ended."""
+        """Observe that the session that watched these URIs has ended; `request` was its first subscription."""
         ...
 
     def refused(self, refusal: Refusal) -> None:

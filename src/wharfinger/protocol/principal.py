@@ -32,7 +32,8 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     expires: float | None = None
     """The time at which the credential expires (seconds since 1970); None if it does not expire."""
     inspector: str = ""
-    """Who sees the server as this principal does (`Inspection.view_as`), for the record; empty for the principal."""
+    """The subject of the administrator who sees the server as this principal (`Inspection.view_as`), for the record.
+    Empty if the principal itself calls."""
     key: str = ""
     """A digest of issuer and subject. ANONYMOUS and LOCAL have none: they are identified by address or connection."""
 

@@ -104,7 +104,7 @@ class InputNeeded(BaseException):
 
 
 def input_needed(error: BaseException) -> InputNeeded | None:
-    """Return the `InputNeeded` that a handler raised, also inside an exception group; None for any other error."""
+    """Return the `InputNeeded` that a handler raised, even inside an exception group; None for any other error."""
     if isinstance(error, InputNeeded):
         return error
     if not isinstance(error, BaseExceptionGroup):
@@ -114,7 +114,11 @@ def input_needed(error: BaseException) -> InputNeeded | None:
 
 
 class Request(msgspec.Struct, eq=False, weakref=True):
-    """One request on a server. The transport sets `channel` and the fields after it."""
+    """One request on a server.
+
+    The transport sets `channel`, `headers`, `peer`, `task`, `started_at` and `accepts_lazy_blobs`; the server and its
+    handlers set the other fields after `channel`.
+    """
 
     id: Id
     method: str
@@ -145,31 +149,31 @@ class Request(msgspec.Struct, eq=False, weakref=True):
     wraps: bool = False
     """Whether the tool's output is not an object: revisions that allow only objects get `{"result": …}`."""
     access: Any = None
-    """What the caller may do (`interfaces.Access`), set by the server's policy; None if everything."""
+    """The permissions of the caller (`interfaces.Access`) by the server's policy; None if everything is allowed."""
     decision: Any = None
-    """What the policy decided about this request (`interfaces.Decision`); None if it had nothing to decide."""
+    """The policy's decision about this request (`interfaces.Decision`); None if there was none."""
     on_answer: tuple[Callable[[int], None], ...] = ()
-    """Set by `when_answered`."""
+    """The functions that `when_answered` added."""
     failure: ProtocolError | None = None
     """The error that was encoded as the answer, while the functions of `when_answered` are called."""
     nested: bool = False
     """Whether a handler makes this request for its own caller (`nested_requests`)."""
     usage: Any = None
-    """What it and the requests that its handler makes use of the caller's limits (`policy.limiter.Use`)."""
+    """Counts against the caller's limits for this request and those that its handler makes (`policy.limiter.Use`)."""
     observers: tuple[Any, ...] = ()
     """The observers of the servers that serve it (`observing.ObserverHub`)."""
 
     def when_answered(self, callback: Callable[[int], None]) -> None:
-        """Call a function once, with the bytes of the encoded answer, before it is sent; 0 if there is none.
+        """Call `callback(size)` once before the answer is sent. `size` is in bytes, and 0 if no answer is sent.
 
-        It must not raise. For a request that a handler makes itself (`nested_requests`), it is not called: the bytes
-        are a part of the answer to the client.
+        `callback` must not raise. It is not called for a request that a handler makes itself (`nested_requests`),
+        whose result is a part of the answer to the client.
         """
         self.on_answer += (callback,)
 
 
 def answered(request: Request, data: bytes | ChunkedMessage | None) -> None:
-    """Report the size of an answer to those who wait for it. A transport calls this if `request.on_answer` is set."""
+    """Pass the size of an answer to the functions in `request.on_answer`. A transport calls this if there are any."""
     callbacks, request.on_answer = request.on_answer, ()
     size = 0 if data is None else len(data)
     for callback in callbacks:
@@ -279,15 +283,15 @@ def name_of_call(request: Request) -> str:
     return f"{request.method} {name!r}" if isinstance(name, str) else request.method
 
 
-def failure_text(what: str, error: BaseException, reference: str = "") -> str:
-    """Return the log message for a failed call: its method and name, and the innermost line outside of libraries."""
+def failure_text(subject: str, error: BaseException, reference: str = "") -> str:
+    """Return the log message that `subject` failed, with the error and the innermost line outside of libraries."""
     location = ""
     for raised in (error.__cause__, error):
         for frame in () if raised is None else traceback.extract_tb(raised.__traceback__):
             if not frame.filename.startswith(LIBRARIES) and "site-packages" not in frame.filename:
                 location = f" at {frame.filename}:{frame.lineno}, in {frame.name}"
     message = "".join(traceback.format_exception_only(error)).strip()
-    return f"{what} failed{location}: {message}" + (f" (reference {reference})" if reference else "")
+    return f"{subject} failed{location}: {message}" + (f" (reference {reference})" if reference else "")
 
 
 class ResultMeta:
@@ -301,7 +305,7 @@ class ResultMeta:
         """The encoded first members by method, ttl and scope; filled by `opening`."""
 
     def opening(self, request: Request, own_meta: Any = UNSET, kind: Any = UNSET) -> bytes:
-        """Return the first members of a result, from `{` up to the next comma; `kind` is its `resultType`."""
+        """Return the first members of a result, from `{` to before the next member; `kind` is its `resultType`."""
         row = request.row
         members: dict[str, Any] = {"resultType": "complete" if kind is UNSET else kind}
         if row is not None and row.cacheable and kind is UNSET:  # requests for input are not (2026-07-28, caching)
@@ -366,7 +370,7 @@ def seal_result(request: Request, result: Any, result_meta: ResultMeta) -> bytes
     if type(result) is t.ReadResourceResult:
         for content in result.contents:
             if content.blob is not UNSET and len(content.blob) >= CHUNKED_BYTES:
-                return _contents_in_pieces(b'{"jsonrpc":"2.0","id":%b,"result":%b%b' % (id, opening, comma), result)
+                return _contents_in_parts(b'{"jsonrpc":"2.0","id":%b,"result":%b%b' % (id, opening, comma), result)
     body = bytes(result) if type(result) is Raw else encode(result)
     if not comma and len(body) < CHUNKED_BYTES:
         return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, body)
@@ -378,15 +382,15 @@ def seal_result(request: Request, result: Any, result_meta: ResultMeta) -> bytes
     return ChunkedMessage((start, memoryview(body)[1:], b"}"))
 
 
-def _contents_in_pieces(start: bytes, result: t.ReadResourceResult) -> ChunkedMessage:
+def _contents_in_parts(start: bytes, result: t.ReadResourceResult) -> ChunkedMessage:
     """Encode the response with each blob left unencoded until it is sent."""
     parts: list[bytes | memoryview | Base64] = []
     text = start + b'"contents":['
     for number, content in enumerate(result.contents):
         text += b"," if number else b""
         if content.blob is not UNSET:
-            without = encode(msgspec.structs.replace(content, blob=UNSET))
-            parts += (text + without[:-1] + b',"blob":"', Base64(content.blob))
+            members = encode(msgspec.structs.replace(content, blob=UNSET))
+            parts += (text + members[:-1] + b',"blob":"', Base64(content.blob))
             text = b'"}'
         else:
             text += encode(content)
@@ -420,7 +424,7 @@ class Base64:
             yield b64encode(view[start : start + CHUNK_BYTES])
 
     async def read(self) -> AsyncIterator[bytes]:
-        """Iterate over the same chunks, each read in a thread."""
+        """Iterate over the same chunks; those of a stored blob are each read in a thread."""
         parts = iter(self)
         run = self.data.run if isinstance(self.data, t.StoredBlob) else None
         try:
@@ -470,7 +474,7 @@ class ChunkedMessage:
 def tool_failure(error: HandlerFailed) -> t.CallToolResult:
     """Return the result of a tool that raised an exception.
 
-    It is a result with `isError`, which hosts show to the model: at a JSON-RPC error they end the agent's run.
+    It is a result with `isError`, which hosts show to the model: after a JSON-RPC error, they end the agent's run.
     """
     return t.CallToolResult(content=[t.TextContent(text=error.message)], is_error=True)
 

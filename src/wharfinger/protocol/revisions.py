@@ -29,7 +29,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     logs_by_request: bool = False
     """Log messages are sent only for a request that names a level."""
     progress_message: bool = True
-    """Progress notifications may have a text."""
+    """Progress notifications may have a `message`."""
     any_structured_content: bool = False
     """`structuredContent` may be any JSON value, not only an object."""
     tasks: bool = False
@@ -41,7 +41,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True):
     asks_by_result: bool = False
     """A server asks its client by a result; the client sends the request again with the answers."""
     missing_capability: int | None = None
-    """The error code for a missing client capability; None if there is none."""
+    """The error code for a missing client capability; None if the revision defines none."""
     elicits: bool = True
     """Servers can ask users with a form."""
     full_forms: bool = True

@@ -176,7 +176,7 @@ class ServerPeer:
         return Notification(None, message, params)
 
     def respond(self, request: Request, result: Any) -> bytes | ChunkedMessage | None:
-        """Encode the response and free the id; None if the request was cancelled meanwhile."""
+        """Encode the response and free the id. Returns None if the request was cancelled in the meantime."""
         if self.in_flight.get(request.id) is not request:
             return None
         data = seal_result(request, result, self.result_meta)
@@ -184,7 +184,7 @@ class ServerPeer:
         return data
 
     def fail(self, request: Request, error: ProtocolError) -> bytes | ChunkedMessage | None:
-        """Encode the error response and free the id; None if the request was cancelled meanwhile."""
+        """Encode the error response and free the id. Returns None if the request was cancelled in the meantime."""
         if self.in_flight.get(request.id) is not request:
             return None
         data = seal_error(request, error, self.result_meta)
@@ -199,7 +199,7 @@ class ServerPeer:
         return self._next_id, data
 
     def forget(self, id: Id) -> bool:
-        """Stop waiting for one response; False if it has arrived, or was not expected."""
+        """Stop waiting for one response. Returns False if it has arrived, or was not expected."""
         missing = object()
         return self._awaited.pop(id, missing) is not missing
 

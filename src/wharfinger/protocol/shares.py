@@ -93,7 +93,7 @@ class Shares:
         return self[owner] + amount <= limit // owners
 
     def find_largest(self) -> str:
-        """Return the owner who holds most; if more than 64 hold about the same, one of those. Needs an owner."""
+        """Return the owner who holds the most; if more than 64 hold about the same, one of those. Needs an owner."""
         largest = self._by_size[max(self._by_size)]  # at most 64 sizes
         return max(islice(largest, _MAX_COMPARED), key=self._amounts.__getitem__)
 

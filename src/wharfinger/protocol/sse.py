@@ -160,7 +160,7 @@ class Pulse:
     MIN_SECONDS = 30.0
     """A stream that was silent for less than this is never dead."""
     MAX_MISSED = 3
-    """How many comments may be missing."""
+    """The maximum number of missing comments."""
 
     def __init__(self) -> None:
         self._last: float | None = None

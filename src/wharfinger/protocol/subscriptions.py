@@ -41,9 +41,9 @@ def tag(id: Id) -> dict[str, Any]:
     return {f"{META_PREFIX}subscriptionId": id}
 
 
-def lists_of(wanted: t.SubscriptionFilter) -> list[str]:
+def lists_of(requested: t.SubscriptionFilter) -> list[str]:
     """Return the lists that a listen request asks for."""
-    return [name for name, field in _FILTERS.items() if getattr(wanted, field) is True]
+    return [name for name, field in _FILTERS.items() if getattr(requested, field) is True]
 
 
 def acknowledgement(lists: list[str], uris: list[str], task_ids: list[str] | None = None) -> t.SubscriptionFilter:

@@ -34,19 +34,19 @@ class Exhaustion:
     """Logs an error, until `stop`, while no connection can be accepted for lack of file descriptors or memory.
 
     asyncio reports each attempt to the loop's exception handler, with a traceback, and tries again after a second.
-    uvloop closes the connections and reports nothing: call `check` once in a while.
+    uvloop closes the connections and reports nothing, so `check` must be called periodically.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._before = loop.get_exception_handler()
-        self._logged = float("-inf")
+        self._previous_handler = loop.get_exception_handler()
+        self._logged_at = float("-inf")
         loop.set_exception_handler(self._handle)
 
     def stop(self) -> None:
         """Restore the loop's exception handler."""
         if self._loop.get_exception_handler() == self._handle:
-            self._loop.set_exception_handler(self._before)
+            self._loop.set_exception_handler(self._previous_handler)
 
     def check(self) -> None:
         """Log the error if no file descriptor can be opened."""
@@ -60,15 +60,15 @@ class Exhaustion:
         error = context.get("exception")
         if isinstance(error, OSError) and error.errno in _EXHAUSTED and "accept" in context.get("message", ""):
             self._log(error)
-        elif self._before is not None:
-            self._before(loop, context)
+        elif self._previous_handler is not None:
+            self._previous_handler(loop, context)
         else:
             loop.default_exception_handler(context)
 
     def _log(self, error: OSError) -> None:
         now = time.monotonic()
-        if now - self._logged >= _LOG_SECONDS:
-            self._logged = now
+        if now - self._logged_at >= _LOG_SECONDS:
+            self._logged_at = now
             log.error(
                 "Connections cannot be accepted (%s): raise the limit of open files (ulimit -n, LimitNOFILE= in "
                 "systemd), or allow fewer connections (--limit connections).",

@@ -1,4 +1,4 @@
-"""Answer the requests of a server to its client (handshake era), each in a task; their number is bounded."""
+"""Answers the requests of a server to its client (handshake era), each in a task; their number is bounded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["MAX_REQUESTS", "RequestResponder"]
 logger = logging.getLogger("wharfinger.transports.inbound_requests")
 
 MAX_REQUESTS = 32
-"""Requests of one server that are answered at the same time; more are refused."""
+"""The maximum number of requests of one server that are answered at the same time; more are refused."""
 
 Answer = Callable[[Message], Awaitable[Any]]
 """Answers one request: returns a result (a struct, a mapping or raw JSON), or returns or raises a ProtocolError."""
@@ -45,7 +45,7 @@ class RequestResponder:
     ) -> None:
         """Answer a request in its own task, and `send` the response.
 
-        `refuse` sends refusals, if their limit differs from that of responses.
+        `refuse` sends refusals, if they may be dropped while responses may not. By default `send` does.
         """
         refuse = refuse or send
         id = request.id
@@ -56,7 +56,7 @@ class RequestResponder:
         elif id in self._tasks:  # the first request with this id gets its response
             logger.debug("%s uses the id %r a second time", self._name, id)
         elif len(self._tasks) >= MAX_REQUESTS:
-            busy = f"This client answers {MAX_REQUESTS} questions at the same time: ask again later."
+            busy = f"This client answers at most {MAX_REQUESTS} requests at the same time: try again later."
             refuse(encode_error(id, Overloaded(busy)))
         else:
             task = self._tasks[id] = self._loop.create_task(self._respond(id, request, answer, send))

@@ -16,9 +16,9 @@ __all__ = ["MemoryLink", "MemoryTarget"]
 
 
 class MemoryLink(StreamLink):
-    """A `Link` to a service of this process. It starts the service, and holds it until the link is closed.
+    """A `Link` to a service of this process. It starts the service, and uses it until the link is closed.
 
-    Closing the link ends the service only if nothing else holds it, such as an HTTP server.
+    Closing the link ends the service only if nothing else, such as an HTTP server, uses it.
     """
 
     transport = "memory"

@@ -53,7 +53,7 @@ class PendingRequests:
     async def send(self, request: Request, method: str, params: Any, write: Callable[[bytes], bool]) -> Message:
         """Send a request on behalf of the handler of `request`, and wait for the response: a result or an error.
 
-        Meanwhile the clock of `request` is paused: people need time to answer.
+        In the meantime the deadline of `request` is paused: people need time to answer.
 
         Raises:
             ConnectionLost: `request` is over, or its client is gone.

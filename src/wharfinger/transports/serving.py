@@ -104,13 +104,13 @@ def answer_exception(
         elif reason is CancelReason.CREDENTIAL_EXPIRED:
             error = InvalidRequest("The token of this stream has expired: open it again with a new token.")
         else:
-            error = _caused(RuntimeError("The handler's own task was cancelled."), error)
+            error = _with_cause(RuntimeError("The handler's own task was cancelled."), error)
     name = "HTTP" if request is None else name_of_call(request)
     answer = report(error, name, level)
     try:
         return encoder.fail(request, answer), answer
     except Exception as encoding_error:  # the message or data cannot be encoded, and the caller still waits
-        answer = report(_caused(RuntimeError("The error cannot be encoded."), encoding_error), name)
+        answer = report(_with_cause(RuntimeError("The error cannot be encoded."), encoding_error), name)
         return encoder.fail(request, answer), answer
 
 
@@ -145,7 +145,7 @@ def report_refusal(
     observers.refused(Refusal(error, method, target, address, principal, size))
 
 
-def _caused(error: Exception, cause: BaseException) -> Exception:
+def _with_cause(error: Exception, cause: BaseException) -> Exception:
     error.__cause__ = cause
     return error
 

@@ -60,9 +60,9 @@ STDERR_LINES = 20
 MAX_STDERR_LINE_BYTES = 500
 """The lines that are kept of the child's standard error, and the bytes of each."""
 MAX_FORWARDED_LINE_BYTES = 4096
-"""Bytes of a line that are passed to `stderr_line`."""
+"""The maximum number of bytes of a line that are passed to `stderr_line`."""
 OUTPUT_GRACE_SECONDS = 0.3
-"""Seconds to wait for the exit code and the ends of both outputs after the first of them has come."""
+"""Seconds to wait for the others after the first of three events: the child's exit, and the end of each output."""
 GRACE_SECONDS = 2.0
 """Seconds to wait after the child's input is closed, and again after SIGTERM."""
 
@@ -142,7 +142,7 @@ class StdioLink(StreamLink):
             self._flush()
             await super().close()
             self._closing = self._loop.create_task(self._child.end())
-        # Shielded: a caller that is cancelled meanwhile must not leave a process running.
+        # Shielded: if the caller is cancelled, no process may be left running.
         await asyncio.shield(self._closing)
 
     def why_lost(self) -> WharfingerError:
@@ -233,7 +233,7 @@ class _Child(asyncio.SubprocessProtocol):
     # Internal.
 
     def _lose_if_over(self, after: float | None) -> None:
-        """End the link when the exit code and both outputs are known, or after some seconds without them."""
+        """End the link if the child has exited and both outputs have ended, else when `after` seconds have passed."""
         if self._link.is_lost:
             return
         if self.exit_code is not None and not self._open_pipes:
@@ -315,7 +315,7 @@ class _Child(asyncio.SubprocessProtocol):
             self._signal("SIGKILL")
 
     async def _end_group(self) -> None:
-        """End what the child has started and left running."""
+        """End the processes that the child has started and left running."""
         if not _POSIX or not self._signal("SIGTERM"):
             return
         for _ in range(10):
@@ -362,8 +362,8 @@ def _secrets(command: Sequence[str]) -> list[str]:
     """Return the secrets that `_shorten_command` hides, longest first: the child's output may repeat them."""
     shown = redacted_command(command[:MAX_SHOWN_COMMAND])
     hidden = [word for word in command[:MAX_SHOWN_COMMAND] if word not in shown and shlex.quote(word) not in shown]
-    found = {part for word in hidden for part in (word, word.partition("=")[2], word.partition(": ")[2])}
-    return sorted((part for part in found if len(part) >= MIN_SECRET_CHARACTERS), key=len, reverse=True)
+    secrets = {part for word in hidden for part in (word, word.partition("=")[2], word.partition(": ")[2])}
+    return sorted((part for part in secrets if len(part) >= MIN_SECRET_CHARACTERS), key=len, reverse=True)
 
 
 def _describe_exit(code: int) -> str:

@@ -1,4 +1,4 @@
-"""A server for one client on stdin and stdout. Nothing else in the process can use them then."""
+"""A server for one client on stdin and stdout. Nothing else in the process can use them while it runs."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ async def _serve(service: Service, reader: int, writer: int) -> None:
     try:
         await _connect(loop, stream, reader, writer)
         _end_on_signals(loop, service, stream)
-        orphaned = asyncio.ensure_future(_parent_gone())
+        orphaned = asyncio.ensure_future(_wait_for_parent_exit())
         await asyncio.wait([stream.ended, orphaned], return_when=asyncio.FIRST_COMPLETED)
         orphaned.cancel()
-        await _written(stream)
+        await _wait_until_written(stream)
     finally:
         output = stream.transport
         stream.finish()
@@ -80,7 +80,7 @@ async def _serve(service: Service, reader: int, writer: int) -> None:
         await service.close()
 
 
-async def _parent_gone() -> None:
+async def _wait_for_parent_exit() -> None:
     """Return when the parent process has died: a client may be killed without closing the pipe."""
     parent = os.getppid()
     while parent == os.getppid() or parent == 1:  # noqa: ASYNC110  # no event reports it on every platform
@@ -190,12 +190,12 @@ class _BlockingWriter(asyncio.WriteTransport):
         return self._size
 
     def abort(self) -> None:
-        """Drop the messages that wait. The thread ends after the current one; do not wait for that."""
+        """Drop the messages that wait. The thread ends when the current one is written, after this method returns."""
         self._waiting.clear()
         self._wake.release()
 
     def _work(self) -> None:
-        # The thread must end. Otherwise it keeps the server alive until the interpreter exits, and DuckDB reports that.
+        # The thread must end. Otherwise it refers to the server until the interpreter exits, and DuckDB reports that.
         while self._wake.acquire():
             try:
                 data = self._waiting.popleft()
@@ -205,14 +205,14 @@ class _BlockingWriter(asyncio.WriteTransport):
                 view = memoryview(data)
                 while view:
                     view = view[os.write(self._descriptor, view) :]
-                self._loop.call_soon_threadsafe(self._written, len(data))
+                self._loop.call_soon_threadsafe(self._data_written, len(data))
             except OSError as error:
                 self._loop.call_soon_threadsafe(self._stream.connection_lost, error)
                 return
             except RuntimeError:  # the loop has ended
                 return
 
-    def _written(self, size: int) -> None:
+    def _data_written(self, size: int) -> None:
         self._size -= size
         if self._stream.blocked and self._size < self.HIGH_WATER_BYTES // 2:
             self._stream.resume_writing()
@@ -223,7 +223,7 @@ def _is_pipe(descriptor: int) -> bool:
     return os.name == "posix" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
 
 
-async def _written(stream: StreamServer) -> None:
+async def _wait_until_written(stream: StreamServer) -> None:
     """Wait until the transport has written everything, for at most 2 seconds."""
     transport: Any = stream.transport
     for _ in range(200):

@@ -53,11 +53,11 @@ OnNotification = Callable[[Message], None]
 MAX_QUOTED_BYTES = 80
 """The maximum number of bytes that error messages quote from a line that is not a message."""
 MAX_GARBAGE_BYTES = 200
-"""Bytes that are kept of the first line that is not a message."""
+"""The maximum number of bytes that are kept of the first line that is not a message."""
 TENTATIVE_ERROR_SECONDS = 2.0
 """Seconds in which a response may follow an error without an id that seems to be about its request."""
 MAX_COALESCED_MESSAGES = 16
-"""Messages that are written together: with more, each side would be idle while the other one works."""
+"""The maximum number of messages written together: with more, each side would be idle while the other one works."""
 BLOCKED_BYTES = 1024 * 1024
 """Unsent bytes above which new requests wait, because the server does not read."""
 
@@ -99,7 +99,7 @@ class StreamLink:
         """The name of the server, for error messages."""
         self.limits = limits
         self.events = LinkEvents() if events is None else events
-        """Callbacks for events; a stream never loses a notification."""
+        """Callbacks for events. `on_missed` is never called, because a stream loses no notification."""
         self.header_params: dict[str, tuple[HeaderParam, ...]] | None = None
         """None: a stream has no headers that repeat arguments of tools."""
         self.write: Callable[[bytes], None] = self._not_open
@@ -322,9 +322,9 @@ class StreamLink:
                 raise RequestTimeout(f"{method}: {self.name} has not read earlier messages for {timeout:g} s.")
 
     def _cancel(self, call: _PendingCall, reason: str) -> None:
-        notice = self._peer.cancel(call.id, reason)
-        if notice is not None:
-            self._send(notice)
+        notification = self._peer.cancel(call.id, reason)
+        if notification is not None:
+            self._send(notification)
 
     def _fail(self, call: _PendingCall, error: WharfingerError) -> None:
         if not call.future.done():
@@ -341,7 +341,7 @@ class StreamLink:
         now = self._loop.time()
         for call in list(self._peer.awaited.values()):
             if call.tentative_error is not None and call.tentative_error[0] <= now:
-                self._peer.cancel(call.id, "")  # no need to report it: the server has not read the request
+                self._peer.cancel(call.id, "")  # no need to report it: the server could not read the request
                 if not call.future.done():
                     call.future.set_result(call.tentative_error[1])
             elif call.deadline and call.deadline <= now:

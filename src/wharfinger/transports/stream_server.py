@@ -6,13 +6,13 @@ The path of one request:
     serve            the request's task: runs the handler, encodes the result, and calls `write`
     write, flush     collect small messages, and write them together in the next turn of the loop
 
-Two things make it longer. If the reader is slow (`pause_writing`) or a message is large, messages are queued (`park`)
-and written in parts as the reader accepts them (`pump`). The queue is bounded in steps: above `Limits.backlog`
-notifications are dropped, above `Limits.unread` requests are refused, and a client that keeps sending requests without
-reading even the refusals is disconnected. Large answers of all connections are counted together in `unread`.
+If the reader is slow (`pause_writing`) or a message is large, messages are queued (`park`) and written in parts as the
+reader accepts them (`pump`). The queue is bounded in steps: above `Limits.backlog` notifications are dropped, above
+`Limits.unread` requests are refused, and a client that keeps sending requests without reading even the refusals is
+disconnected. Large answers of all connections are counted together in `unread`.
 
-The end has steps as well: `drain` accepts no further requests and lets those that run finish; `finish` cancels the rest
-after `Limits.drain` seconds; `ended` is set when everything is written, or the reader does not read.
+A connection ends in steps as well: `drain` accepts no further requests and lets those that run finish; `finish` cancels
+the rest after `Limits.drain` seconds; `ended` is set when everything is written, or the reader does not read.
 """
 
 from __future__ import annotations
@@ -99,6 +99,7 @@ class StreamServer(asyncio.Protocol):
         """The part of `parked_bytes` in small messages: if it keeps growing, the client does not read refusals."""
         self.blocked = False
         self.tick = 0
+        """Deadline checks so far: the connection's clock, in units of `TICK_SECONDS`."""
         self.draining = False
         self.sweeper = self.loop.call_later(TICK_SECONDS, self.sweep)
 

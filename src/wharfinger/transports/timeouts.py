@@ -21,7 +21,7 @@ _CONTEXT_TIMEOUTS: ContextVar[tuple[PausableTimeout, ...]] = ContextVar("timeout
 class Pauses:
     """The pauses of one clock, which may overlap. Does not read a clock or wait: `now` is in seconds.
 
-    For a deadline that is only a number, such as the time at which a request began: call `begin` when a question is
+    For a time that is only a number, such as a deadline or the beginning of a request: call `begin` when a question is
     asked and `end` when it is answered, and add the result of `end` to the number.
     """
 
@@ -83,7 +83,7 @@ class PausableTimeout:
         return self._scope is not None and self._scope.expired()
 
     def remaining(self) -> float:
-        """Seconds that are left if nothing pauses or restarts it from now on; `math.inf` if there is no limit."""
+        """Return the seconds that remain unless it is paused or restarted again; `math.inf` if there is no limit."""
         if self._scope is None:
             return min(self.seconds, self._max_seconds)
         now = asyncio.get_running_loop().time()

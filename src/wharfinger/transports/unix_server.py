@@ -22,7 +22,7 @@ __all__ = ["MAX_CONNECTIONS", "UnixServer", "serve_unix"]
 log = logging.getLogger("wharfinger.transports.unix_server")
 
 MAX_CONNECTIONS = 256
-"""Clients at once; further connections are closed."""
+"""The maximum number of clients at a time; further connections are closed."""
 MODE = 0o600
 """Permissions of the socket: only this user may connect."""
 BACKLOG = 128
@@ -176,7 +176,7 @@ class _RefusedConnection(asyncio.Protocol):
 
 
 def _bind(path: str, mode: int) -> socket.socket:
-    """Return a socket that listens at `path`; a socket that no server listens on is replaced.
+    """Return a socket that is bound to `path`; a socket that no server listens on is replaced.
 
     The mode is set by the umask, so that no other user can open the socket in between.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType, field
 
@@ -28,7 +28,10 @@ __all__ = [
     "Result",
     "Role",
     "WireStruct",
+    "or_unset",
 ]
+
+T = TypeVar("T")
 
 RequestId = str | int
 """The id of a JSON-RPC request: never null, never a fraction, and `1` is not `"1"`."""
@@ -40,7 +43,7 @@ Cursor = str
 """An opaque position in a list; the empty string is a valid cursor."""
 
 Role = Literal["user", "assistant"]
-"""The author or the audience of a content."""
+"""Who wrote a content block, or for whom it is."""
 
 CacheScope = Literal["public", "private"]
 """Whether a cached result may be given to other callers."""
@@ -69,6 +72,11 @@ class WireStruct(Struct, kw_only=True, rename="camel", gc=False, repr_omit_defau
 
     The garbage collector does not track them: JSON has no cycles.
     """
+
+
+def or_unset(value: T | None) -> T | UnsetType:
+    """Return `value`, or UNSET if it is None, so that an optional member is left out."""
+    return UNSET if value is None else value
 
 
 class Icon(WireStruct, kw_only=True):

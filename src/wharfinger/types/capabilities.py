@@ -32,7 +32,7 @@ class RootsCapability(WireStruct, kw_only=True):
 
 
 class SamplingCapability(WireStruct, kw_only=True):
-    """The client can ask its model; `context`: with context from servers; `tools`: with tools it may call."""
+    """The client can ask its model: with context from servers if `context` is set, with tools if `tools` is set."""
 
     context: JSONObject | UnsetType = UNSET
     tools: JSONObject | UnsetType = UNSET

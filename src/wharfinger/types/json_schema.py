@@ -29,8 +29,8 @@ class EnumItems(WireStruct, kw_only=True):
 class PrimitiveSchema(WireStruct, kw_only=True):
     """One field of a form: text, number, boolean, single choice or multiple choice.
 
-    `StringSchema`, `NumberSchema`, `BooleanSchema` and the five variants of `EnumSchema` in the schema, which differ
-    only in their members; see `check_primitive_schema`.
+    In the protocol's schema these are `StringSchema`, `NumberSchema`, `BooleanSchema` and the five variants of
+    `EnumSchema`, which differ only in their members; see `check_primitive_schema`.
     """
 
     type: Literal["string", "number", "integer", "boolean", "array"]
@@ -55,7 +55,7 @@ class PrimitiveSchema(WireStruct, kw_only=True):
 
 
 PrimitiveSchemaDefinition = PrimitiveSchema
-"""The name in the schema."""
+"""The name in the protocol's schema."""
 
 _COMMON = frozenset(("type", "title", "description", "default"))
 _MEMBERS: dict[str, frozenset[str]] = {

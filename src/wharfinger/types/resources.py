@@ -59,8 +59,8 @@ class ResourceTemplate(WireStruct, kw_only=True):
 class ResourceContents(WireStruct, kw_only=True):
     """The contents of a resource: exactly one of `text` and `blob` (see `check_contents`).
 
-    `TextResourceContents` and `BlobResourceContents` in the schema. `blob` has the raw bytes, which are base64 only on
-    the wire; it is the last member, so that a long one can be sent in chunks.
+    In the protocol's schema these are `TextResourceContents` and `BlobResourceContents`. `blob` has the raw bytes,
+    which are base64 only on the wire; it is the last member, so that a long one can be sent in chunks.
     """
 
     uri: str

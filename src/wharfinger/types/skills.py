@@ -34,7 +34,10 @@ class SkillResource(WireStruct, kw_only=True):
 
 
 class Skill(WireStruct, kw_only=True):
-    """A skill: the URI of its SKILL.md, the frontmatter of that file as JSON, and all of its files."""
+    """A skill: the URI of its SKILL.md, the frontmatter of that file as JSON, and its files.
+
+    `resources` lists all files, or is `dynamic` if the manifest lists none.
+    """
 
     uri: str
     frontmatter: JSONObject

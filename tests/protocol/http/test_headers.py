@@ -1,4 +1,4 @@
-"""Header values: the base64 form is exact both ways, and annotated arguments are mirrored or refused."""
+"""Values of headers: their base64 encoding, and the arguments that `x-mcp-header` repeats in headers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from wharfinger.protocol.http.headers import (
         ("x?=", b"x?="),
     ],
 )
-def test_safe_values_are_written_literally(text: str, value: bytes) -> None:
+def test_only_unsafe_values_are_encoded_in_base64(text: str, value: bytes) -> None:
     """2026-07-28, header encoding."""
     assert encode_value(text) == value
     assert decode_value(value) == text
@@ -56,13 +56,13 @@ def test_every_text_survives_a_round_trip(text: str) -> None:
 @pytest.mark.parametrize(
     "value", [b"=?base64?SGVsbG8?=", b"=?base64?SGVs!!!bG8=?=", b"=?base64?/w==?=", b"=?base64?YQ==YQ==?=", b"\xff"]
 )
-def test_value_that_is_not_exact_is_refused(value: bytes) -> None:
+def test_a_value_with_invalid_base64_or_utf_8_is_refused(value: bytes) -> None:
     with pytest.raises(HeaderMismatch):
         decode_value(value)
 
 
 @pytest.mark.parametrize("value", [b"=?BASE64?YQ==?=", b"=?base64?=", b"=?base64?"])
-def test_value_without_both_markers_is_literal(value: bytes) -> None:
+def test_a_value_without_both_markers_is_not_decoded(value: bytes) -> None:
     assert decode_value(value) == value.decode()
 
 
@@ -76,15 +76,15 @@ SCHEMA: dict[str, Any] = {
         "note": {"type": "string", "default": {"x-mcp-header": "not a schema"}},
     },
 }
-MIRRORS = (
+HEADER_PARAMS = (
     HeaderParam(b"mcp-param-dry-run", ("dry",)),
     HeaderParam(b"mcp-param-region", ("region",)),
     HeaderParam(b"mcp-param-size", ("page", "size")),
 )
 
 
-def test_annotated_properties_are_found() -> None:
-    assert find_header_params(SCHEMA) == MIRRORS
+def test_each_annotated_property_has_a_header_param() -> None:
+    assert find_header_params(SCHEMA) == HEADER_PARAMS
 
 
 @pytest.mark.parametrize(
@@ -102,20 +102,20 @@ def test_annotated_properties_are_found() -> None:
         {"a": {"anyOf": [{"type": "string", "x-mcp-header": "A"}]}},
     ],
 )
-def test_misplaced_annotation_is_an_error(properties: dict[str, Any]) -> None:
+def test_an_invalid_or_misplaced_annotation_is_an_error(properties: dict[str, Any]) -> None:
     with pytest.raises(InvalidHeaderAnnotation):
         find_header_params({"type": "object", "properties": properties})
 
 
 def test_client_sends_a_header_for_each_present_value() -> None:
-    assert param_headers(MIRRORS, {"region": "ä", "dry": False, "page": {"size": 42.0}}) == [
+    assert param_headers(HEADER_PARAMS, {"region": "ä", "dry": False, "page": {"size": 42.0}}) == [
         (b"mcp-param-dry-run", b"false"),
         (b"mcp-param-region", b"=?base64?w6Q=?="),
         (b"mcp-param-size", b"42"),
     ]
-    assert param_headers(MIRRORS, {"region": None, "page": 7}) == []
+    assert param_headers(HEADER_PARAMS, {"region": None, "page": 7}) == []
     with pytest.raises(ValueError, match="within"):
-        param_headers(MIRRORS, {"page": {"size": 2**53}})
+        param_headers(HEADER_PARAMS, {"page": {"size": 2**53}})
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,10 @@ def test_client_sends_a_header_for_each_present_value() -> None:
         ({b"mcp-param-other": b"x"}, {}),
     ],
 )
-def test_server_accepts_headers_like_their_arguments(headers: dict[bytes, bytes], arguments: dict[str, Any]) -> None:
-    check_params(MIRRORS, headers, arguments)
+def test_server_accepts_headers_that_match_the_arguments(
+    headers: dict[bytes, bytes], arguments: dict[str, Any]
+) -> None:
+    check_params(HEADER_PARAMS, headers, arguments)
 
 
 @pytest.mark.parametrize(
@@ -146,12 +148,14 @@ def test_server_accepts_headers_like_their_arguments(headers: dict[bytes, bytes]
         ({b"mcp-param-region": b"=?base64?!?="}, {"region": "eu"}),
     ],
 )
-def test_server_refuses_headers_unlike_their_arguments(headers: dict[bytes, bytes], arguments: dict[str, Any]) -> None:
+def test_server_refuses_headers_that_differ_from_the_arguments(
+    headers: dict[bytes, bytes], arguments: dict[str, Any]
+) -> None:
     with pytest.raises(HeaderMismatch):
-        check_params(MIRRORS, headers, arguments)
+        check_params(HEADER_PARAMS, headers, arguments)
 
 
-def test_smallest_encoded_value_is_empty() -> None:
+def test_an_encoded_value_may_be_empty_and_blanks_around_it_are_ignored() -> None:
     assert decode_value(b"=?base64??=") == ""
     assert decode_value(b"\t =?base64?YQ==?= \t") == "a"
     assert decode_value(" é\t".encode()) == "é"
@@ -159,23 +163,23 @@ def test_smallest_encoded_value_is_empty() -> None:
 
 @pytest.mark.parametrize(("size", "header"), [(2**53 - 1, b"9007199254740991"), (1 - 2**53, b"-9007199254740991")])
 def test_only_integers_that_are_exact_in_javascript_are_sent(size: int, header: bytes) -> None:
-    assert param_headers(MIRRORS, {"page": {"size": size}}) == [(b"mcp-param-size", header)]
+    assert param_headers(HEADER_PARAMS, {"page": {"size": size}}) == [(b"mcp-param-size", header)]
     for beyond in (size + (1 if size > 0 else -1), float(size + (1 if size > 0 else -1))):
         with pytest.raises(ValueError, match="within"):
-            param_headers(MIRRORS, {"page": {"size": beyond}})
+            param_headers(HEADER_PARAMS, {"page": {"size": beyond}})
 
 
 @pytest.mark.parametrize(("value", "header"), [(1.5, b"1.5"), (True, b"true"), (False, b"false"), (0, b"0")])
-def test_values_are_written_as_json_has_them(value: object, header: bytes) -> None:
-    assert param_headers(MIRRORS, {"region": value}) == [(b"mcp-param-region", header)]
+def test_values_are_written_as_in_json(value: object, header: bytes) -> None:
+    assert param_headers(HEADER_PARAMS, {"region": value}) == [(b"mcp-param-region", header)]
 
 
-@pytest.mark.parametrize(("header", "same"), [(b"1." + b"0" * 30, True), (b"1." + b"0" * 31, False), (b"1e0", True)])
-def test_number_in_a_header_has_32_characters_at_most(header: bytes, same: bool) -> None:
+@pytest.mark.parametrize(("header", "matches"), [(b"1." + b"0" * 30, True), (b"1." + b"0" * 31, False), (b"1e0", True)])
+def test_a_number_in_a_header_has_at_most_32_characters(header: bytes, matches: bool) -> None:
     def check() -> None:
-        check_params(MIRRORS, {b"mcp-param-size": header}, {"page": {"size": 1}})
+        check_params(HEADER_PARAMS, {b"mcp-param-size": header}, {"page": {"size": 1}})
 
-    if same:
+    if matches:
         check()
     else:
         with pytest.raises(HeaderMismatch, match="differ"):
@@ -183,7 +187,7 @@ def test_number_in_a_header_has_32_characters_at_most(header: bytes, same: bool)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "same"),
+    ("arguments", "matches"),
     [
         (Raw(b'{"region":"eu"}'), True),
         (Raw(b'{"region":"us"}'), False),
@@ -194,16 +198,16 @@ def test_number_in_a_header_has_32_characters_at_most(header: bytes, same: bool)
         (UNSET, False),
     ],
 )
-def test_arguments_are_compared_with_their_json_text(arguments: Raw | UnsetType, same: bool) -> None:
+def test_headers_are_compared_with_the_arguments_in_json(arguments: Raw | UnsetType, matches: bool) -> None:
     headers = {b"mcp-param-region": b"eu"}
     check_arguments((), headers, arguments)
-    if same:
-        check_arguments(MIRRORS, headers, arguments)
+    if matches:
+        check_arguments(HEADER_PARAMS, headers, arguments)
     else:
         with pytest.raises(HeaderMismatch):
-            check_arguments(MIRRORS, headers, arguments)
+            check_arguments(HEADER_PARAMS, headers, arguments)
     if arguments is UNSET or bytes(arguments) in (b"{}", b"[]", b"null"):
-        check_arguments(MIRRORS, {}, arguments)
+        check_arguments(HEADER_PARAMS, {}, arguments)
 
 
 def test_annotations_are_found_only_below_properties() -> None:
@@ -217,5 +221,5 @@ def test_annotations_are_found_only_below_properties() -> None:
     ):
         with pytest.raises(InvalidHeaderAnnotation, match="reachable through properties"):
             find_header_params(schema)
-    for word in ("const", "enum", "default", "examples"):
-        assert find_header_params({"properties": {"a": {word: [annotated]}}}) == ()
+    for keyword in ("const", "enum", "default", "examples"):
+        assert find_header_params({"properties": {"a": {keyword: [annotated]}}}) == ()

@@ -35,7 +35,7 @@ def status_for(policy: HostOriginPolicy, host: str | None, origin: str | None = 
 @pytest.mark.parametrize(
     "host", ["localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]", "[::1]:8000", " localhost:8000 "]
 )
-def test_loopback_names_are_hosts_on_any_port(host: str) -> None:
+def test_loopback_names_are_accepted_on_any_port(host: str) -> None:
     assert status_for(HostOriginPolicy("127.0.0.1"), host) == 200
 
 
@@ -55,7 +55,7 @@ def test_loopback_names_are_hosts_on_any_port(host: str) -> None:
     ],
 )
 def test_other_hosts_are_forbidden(host: str) -> None:
-    """Security H03, H04, A14: names are compared whole."""
+    """Security H03, H04, A14: names are compared as a whole."""
     assert status_for(HostOriginPolicy("127.0.0.1"), host) == 403
 
 
@@ -103,14 +103,14 @@ def test_a_page_may_call_only_its_own_origin(origin: str, status: int) -> None:
     assert status_for(HostOriginPolicy("127.0.0.1"), "localhost:8000", origin) == status
 
 
-def test_default_ports_are_understood() -> None:
+def test_a_missing_port_is_the_default_port_of_the_scheme() -> None:
     policy = HostOriginPolicy(allow_hosts=["wharf.test"])
     assert status_for(policy, "wharf.test", "https://wharf.test") == 200
     assert status_for(policy, "wharf.test:443", "https://wharf.test") == 200
     assert status_for(policy, "wharf.test", "http://wharf.test:8080") == 403
 
 
-def test_the_literal_bind_address_is_a_host() -> None:
+def test_the_bind_address_is_an_accepted_host() -> None:
     assert status_for(HostOriginPolicy("192.0.2.7"), "192.0.2.7:8000") == 200
     assert status_for(HostOriginPolicy("2001:db8::7"), "[2001:db8::7]:8000") == 200
 
@@ -137,7 +137,7 @@ def test_star_allows_every_host_or_origin_but_not_a_malformed_host() -> None:
     assert status_for(HostOriginPolicy(allow_origins=["*"]), "localhost", "null") == 200
 
 
-def test_refusal_names_the_setting_and_repeats_nothing() -> None:
+def test_a_refusal_names_the_setting_but_not_the_received_value() -> None:
     error = refusal_of(403, {b"host": b"evil.test"})
     assert "--allow-host" in error.message
     assert "evil" not in error.message
@@ -150,12 +150,12 @@ def test_refusal_names_the_setting_and_repeats_nothing() -> None:
     "settings",
     [{"allow_hosts": ["a b"]}, {"allow_origins": ["a.test"]}, {"public_url": "a.test"}, {"allow_hosts": ["https://a"]}],
 )
-def test_setting_that_cannot_be_right_is_an_error_at_the_start(settings: Any) -> None:
+def test_an_invalid_setting_raises_value_error(settings: Any) -> None:
     with pytest.raises(ValueError, match="is not a"):
         HostOriginPolicy(**settings)
 
 
-def test_cached_hosts_are_bounded() -> None:
+def test_cached_hosts_and_origins_are_bounded() -> None:
     policy = HostOriginPolicy()
     for port in range(1000):
         status_for(policy, f"localhost:{port}", f"http://localhost:{port}")
@@ -185,11 +185,11 @@ def test_cached_hosts_are_bounded() -> None:
         (":80", 400),
     ],
 )
-def test_the_form_of_a_host_is_checked_with_any_setting(host: str, status: int) -> None:
+def test_the_syntax_of_a_host_is_checked_even_if_every_host_is_allowed(host: str, status: int) -> None:
     assert status_for(HostOriginPolicy(allow_hosts=["*"]), host) == status
 
 
-def test_address_with_its_own_brackets_or_a_port_may_be_bound() -> None:
+def test_the_bind_address_may_have_brackets() -> None:
     for bind in ("2001:db8::7", "[2001:db8::7]"):
         assert status_for(HostOriginPolicy(bind), "[2001:db8::7]:8000") == 200
     with pytest.raises(ValueError, match="is not a host"):
@@ -224,8 +224,8 @@ def test_port_of_a_bracketed_host_is_compared() -> None:
         ("wharf.test", "://wharf.test", 403),
     ],
 )
-def test_origin_is_its_own_by_name_and_port(host: str, origin: str, status: int) -> None:
-    """A port that is left out is the scheme's."""
+def test_an_origin_is_allowed_if_its_name_and_port_equal_those_of_the_host(host: str, origin: str, status: int) -> None:
+    """A missing port is the default port of the scheme."""
     assert status_for(HostOriginPolicy(allow_hosts=["wharf.test"]), host, origin) == status
 
 
@@ -236,13 +236,13 @@ def test_origin_of_a_scheme_without_a_known_port_is_compared_literally() -> None
     assert status_for(policy, "localhost", "http://page") == 403
 
 
-def test_answer_is_shared_with_pages_of_the_settings_only() -> None:
+def test_responses_are_shared_only_with_the_allowed_origins() -> None:
     policy = HostOriginPolicy(allow_origins=["https://page.test"])
-    assert policy.shared_with({b"origin": b" https://page.test\t"}) == b"https://page.test"
-    assert policy.shared_with({b"origin": b"http://localhost"}) == b""
-    assert policy.shared_with({b"origin": b"null"}) == b""
-    assert policy.shared_with({}) == b""
-    assert HostOriginPolicy(allow_origins=["*"]).shared_with({}) == b"*"
+    assert policy.allowed_origin({b"origin": b" https://page.test\t"}) == b"https://page.test"
+    assert policy.allowed_origin({b"origin": b"http://localhost"}) == b""
+    assert policy.allowed_origin({b"origin": b"null"}) == b""
+    assert policy.allowed_origin({}) == b""
+    assert HostOriginPolicy(allow_origins=["*"]).allowed_origin({}) == b"*"
 
 
 def test_the_first_64_accepted_values_are_cached_and_refused_ones_are_not() -> None:

@@ -1,4 +1,4 @@
-"""The rules of Streamable HTTP on bare headers and messages: refusals, their statuses and messages."""
+"""The rules of Streamable HTTP for headers and messages, and the status and message of each refusal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ META = {
     "io.modelcontextprotocol/protocolVersion": STATELESS,
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-POST = {b"content-type": b"application/json", b"accept": b"application/json, text/event-stream"}
+POST_HEADERS = {b"content-type": b"application/json", b"accept": b"application/json, text/event-stream"}
 
 
 def message(method: str = "resources/read", params: dict[str, Any] | None = None, id: int | None = 1) -> Message:
@@ -44,7 +44,7 @@ def message(method: str = "resources/read", params: dict[str, Any] | None = None
     return decode(encode(body | ({} if id is None else {"id": id})), Limits())
 
 
-def opened(method: str = "resources/read", **params: Any) -> Request:
+def stateless_request(method: str = "resources/read", **params: Any) -> Request:
     return open_request(message(method, {**params, "_meta": META}), None)
 
 
@@ -62,14 +62,14 @@ def test_headers_are_read_by_name() -> None:
     assert read_headers([(b"host", b"a"), (b"accept", b"b")]) == {b"host": b"a", b"accept": b"b"}
 
 
-def test_list_headers_that_repeat_are_joined() -> None:
+def test_repeated_list_headers_are_joined() -> None:
     """RFC 9110 §5.3."""
     pairs = [(b"accept", b"a"), (b"accept", b"b"), (b"cookie", b"c"), (b"cookie", b"d")]
     assert read_headers(pairs) == {b"accept": b"a, b", b"cookie": b"c; d"}
 
 
 @pytest.mark.parametrize("name", [b"host", b"origin", b"authorization", b"content-type", b"content-length"])
-def test_a_decisive_header_may_not_repeat(name: bytes) -> None:
+def test_a_header_that_must_be_unique_may_not_repeat(name: bytes) -> None:
     """Security H05, A08."""
     refusal_of(400, read_headers, [(name, b"a"), (name, b"a")])
 
@@ -77,8 +77,8 @@ def test_a_decisive_header_may_not_repeat(name: bytes) -> None:
 @pytest.mark.parametrize(
     "name", [b"mcp-method", b"mcp-name", b"mcp-protocol-version", b"mcp-session-id", b"mcp-param-x"]
 )
-def test_routing_header_may_not_repeat(name: bytes) -> None:
-    """Security H38: an intermediary may read the other one."""
+def test_a_header_that_proxies_route_by_may_not_repeat(name: bytes) -> None:
+    """Security H38: an intermediary may read one of them, and the server another."""
     assert isinstance(refusal_of(400, read_headers, [(name, b"a"), (b"host", b"h"), (name, b"a")]), HeaderMismatch)
 
 
@@ -86,15 +86,15 @@ def test_routing_header_may_not_repeat(name: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind",
+    "content_type",
     [b"application/json", b"Application/JSON", b"application/json; charset=utf-8", b'application/json;charset="UTF-8"'],
 )
-def test_json_is_accepted(kind: bytes) -> None:
-    assert check_post(POST | {b"content-type": kind}, 100) == ACCEPTS_JSON | ACCEPTS_EVENTS
+def test_json_content_types_are_accepted(content_type: bytes) -> None:
+    assert check_post(POST_HEADERS | {b"content-type": content_type}, 100) == ACCEPTS_JSON | ACCEPTS_EVENTS
 
 
 @pytest.mark.parametrize(
-    "kind",
+    "content_type",
     [
         None,
         b"",
@@ -107,29 +107,29 @@ def test_json_is_accepted(kind: bytes) -> None:
         b"application/json, text/plain",
     ],
 )
-def test_other_content_types_are_refused(kind: bytes | None) -> None:
-    """Security H08, H09, H11: what a web page can send without a preflight must not be served."""
-    headers = dict(POST)
+def test_other_content_types_are_refused(content_type: bytes | None) -> None:
+    """Security H08, H09, H11: a web page can send some of them without a preflight request."""
+    headers = dict(POST_HEADERS)
     del headers[b"content-type"]
-    refusal_of(415, check_post, headers if kind is None else headers | {b"content-type": kind}, 100)
+    refusal_of(415, check_post, headers if content_type is None else headers | {b"content-type": content_type}, 100)
 
 
 def test_compressed_body_is_refused() -> None:
     """Security H11."""
-    refusal_of(415, check_post, POST | {b"content-encoding": b"gzip"}, 100)
-    check_post(POST | {b"content-encoding": b"identity"}, 100)
+    refusal_of(415, check_post, POST_HEADERS | {b"content-encoding": b"gzip"}, 100)
+    check_post(POST_HEADERS | {b"content-encoding": b"identity"}, 100)
 
 
 @pytest.mark.parametrize("length", [b"101", b"9" * 30])
-def test_too_long_a_body_is_refused_by_its_length_alone(length: bytes) -> None:
+def test_a_too_large_body_is_refused_by_its_content_length(length: bytes) -> None:
     """Security H12."""
-    refusal_of(413, check_post, POST | {b"content-length": length}, 100)
+    refusal_of(413, check_post, POST_HEADERS | {b"content-length": length}, 100)
 
 
-def test_contradicting_lengths_are_refused() -> None:
+def test_contradicting_or_malformed_lengths_are_refused() -> None:
     """Security H14 (RFC 9112 §6.1)."""
-    refusal_of(400, check_post, POST | {b"content-length": b"5", b"transfer-encoding": b"chunked"}, 100)
-    refusal_of(400, check_post, POST | {b"content-length": b"+5"}, 100)
+    refusal_of(400, check_post, POST_HEADERS | {b"content-length": b"5", b"transfer-encoding": b"chunked"}, 100)
+    refusal_of(400, check_post, POST_HEADERS | {b"content-length": b"+5"}, 100)
 
 
 @pytest.mark.parametrize(
@@ -153,10 +153,10 @@ def test_the_accepted_types_are_read_from_accept(accept: bytes | None, expected:
     assert accepted_types(accept) == expected
 
 
-def test_a_post_that_does_not_accept_json_is_not_acceptable() -> None:
+def test_a_request_that_does_not_accept_the_response_type_is_refused() -> None:
     """Security H10."""
     for accept in (b"text/html", b"text/event-stream", b""):
-        refusal_of(406, check_post, POST | {b"accept": accept}, 100)
+        refusal_of(406, check_post, POST_HEADERS | {b"accept": accept}, 100)
     refusal_of(406, check_stream, {b"accept": b"application/json"})
     check_stream({})
 
@@ -217,9 +217,9 @@ READ = {VERSION: b"2026-07-28", METHOD: b"resources/read", NAME: b"file:///a"}
 
 def test_headers_that_match_the_body_are_accepted() -> None:
     check_version(READ)
-    check_header_params(READ, opened(uri="file:///a"))
-    check_header_params({VERSION: b" 2026-07-28", METHOD: b"ping\t"}, opened("ping"))
-    check_header_params(READ | {NAME: b"=?base64?ZmlsZTovLy9h?="}, opened(uri="file:///a"))
+    check_header_params(READ, stateless_request(uri="file:///a"))
+    check_header_params({VERSION: b" 2026-07-28", METHOD: b"ping\t"}, stateless_request("ping"))
+    check_header_params(READ | {NAME: b"=?base64?ZmlsZTovLy9h?="}, stateless_request(uri="file:///a"))
 
 
 @pytest.mark.parametrize(
@@ -239,16 +239,16 @@ def test_headers_that_match_the_body_are_accepted() -> None:
         {NAME: b"=?base64?ZmlsZT!vLy9h?="},
     ],
 )
-def test_header_that_differs_from_the_body_is_refused(change: dict[bytes, bytes | None]) -> None:
+def test_a_header_that_differs_from_the_body_or_is_missing_is_refused(change: dict[bytes, bytes | None]) -> None:
     """Security H36-H39."""
     headers = {name: value for name, value in (READ | change).items() if value is not None}
-    error = refusal_of(400, check_header_params, headers, opened(uri="file:///a"))
+    error = refusal_of(400, check_header_params, headers, stateless_request(uri="file:///a"))
     assert error.code == -32020
 
 
 def test_name_that_looks_encoded_must_be_encoded() -> None:
     name = "=?base64?eA==?="
-    request = opened("tools/call", name=name)
+    request = stateless_request("tools/call", name=name)
     headers = READ | {METHOD: b"tools/call"}
     refusal_of(400, check_header_params, headers | {NAME: name.encode()}, request)
     check_header_params(headers | {NAME: b"=?base64?PT9iYXNlNjQ/ZUE9PT89?="}, request)
@@ -258,17 +258,17 @@ def test_missing_version_header_is_refused() -> None:
     assert refusal_of(400, check_version, {}).code == -32020
 
 
-def test_mismatch_is_reported_before_faults_of_the_body() -> None:
+def test_a_header_mismatch_is_reported_before_an_error_in_the_body() -> None:
     unsupported = UnsupportedVersion("2099-01-01", ["2026-07-28"])
-    shape = InvalidParams("Invalid params: uri")
-    missing = InvalidParams("_meta", http_status=400)
-    same = {VERSION: b"2099-01-01", METHOD: b"resources/read"}
-    other = {VERSION: b"2026-07-28", METHOD: b"tools/call"}
-    assert prefer_header_error(same, message(), unsupported) is unsupported
-    assert prefer_header_error(other, message(), unsupported).code == -32020
-    assert prefer_header_error(same, message(), shape) is shape
-    assert prefer_header_error(other, message(), shape).code == -32020
-    assert prefer_header_error(other, message(), missing) is missing
+    invalid_uri = InvalidParams("Invalid params: uri")
+    missing_meta = InvalidParams("_meta", http_status=400)
+    matching = {VERSION: b"2099-01-01", METHOD: b"resources/read"}
+    differing = {VERSION: b"2026-07-28", METHOD: b"tools/call"}
+    assert prefer_header_error(matching, message(), unsupported) is unsupported
+    assert prefer_header_error(differing, message(), unsupported).code == -32020
+    assert prefer_header_error(matching, message(), invalid_uri) is invalid_uri
+    assert prefer_header_error(differing, message(), invalid_uri).code == -32020
+    assert prefer_header_error(differing, message(), missing_meta) is missing_meta
 
 
 def test_many_headers_of_one_name_are_joined_in_linear_time() -> None:
@@ -316,7 +316,7 @@ def test_a_quality_of_zero_refuses_a_type(parameter: bytes, accepted: int) -> No
     ],
 )
 def test_length_of_a_body_is_bounded(length: bytes, limit: int, fits: bool) -> None:
-    headers = POST | {b"content-length": length}
+    headers = POST_HEADERS | {b"content-length": length}
     if fits:
         assert check_post(headers, limit) == 3
     else:
@@ -325,10 +325,10 @@ def test_length_of_a_body_is_bounded(length: bytes, limit: int, fits: bool) -> N
 
 @pytest.mark.parametrize("length", [b"", b"-1", b"1.0", b"0x1", b" 1"])
 def test_length_that_is_not_a_number_is_refused(length: bytes) -> None:
-    refusal_of(400, check_post, POST | {b"content-length": length}, 100)
+    refusal_of(400, check_post, POST_HEADERS | {b"content-length": length}, 100)
 
 
-def test_request_without_params_names_no_version() -> None:
+def test_a_request_without_params_has_no_version_in_meta() -> None:
     bare = Message("2.0", 1, "initialize")
     assert find_era({}, bare) == "opening"
     assert find_era({SESSION: b"s"}, bare) == "session"
@@ -345,12 +345,12 @@ def test_request_without_params_names_no_version() -> None:
         (b'{"_meta":{},"protocolVersion":1}', "session"),
     ],
 )
-def test_any_version_in_meta_takes_precedence(params: bytes, era: str) -> None:
+def test_a_version_in_meta_takes_precedence_even_if_it_is_invalid(params: bytes, era: str) -> None:
     assert find_era({SESSION: b"s"}, Message("2.0", 1, "a/b", Raw(params))) == era
 
 
-def test_a_refusal_has_its_headers() -> None:
-    error = refusal_of(415, check_post, POST | {b"content-encoding": b"gzip"}, 100)
+def test_a_refusal_has_response_headers() -> None:
+    error = refusal_of(415, check_post, POST_HEADERS | {b"content-encoding": b"gzip"}, 100)
     assert isinstance(error, HttpRefusal)
     assert error.headers == ((b"connection", b"close"), (b"accept-encoding", b"identity"))
     assert error.message == str(error) == "The body must not be compressed."
@@ -360,7 +360,7 @@ def test_a_refusal_has_its_headers() -> None:
 @pytest.mark.parametrize(
     "name", [b"last-event-id", b"content-encoding", b"transfer-encoding", b"content-type", b"host", b"origin"]
 )
-def test_a_repeated_decisive_header_closes_the_connection(name: bytes) -> None:
+def test_repeating_a_header_that_must_be_unique_closes_the_connection(name: bytes) -> None:
     error = refusal_of(400, read_headers, [(b"a", b"b"), (name, b"x"), (name, b"y")])
     assert isinstance(error, HttpRefusal)
     assert error.headers == ((b"connection", b"close"),)
@@ -368,9 +368,9 @@ def test_a_repeated_decisive_header_closes_the_connection(name: bytes) -> None:
 
 
 def test_error_of_a_message_without_a_method_is_reported_unchanged() -> None:
-    shape = InvalidParams("Invalid params: uri")
-    assert prefer_header_error({}, Message("2.0", 1), shape) is shape
-    assert prefer_header_error({}, message(), shape).code == -32020
+    invalid_uri = InvalidParams("Invalid params: uri")
+    assert prefer_header_error({}, Message("2.0", 1), invalid_uri) is invalid_uri
+    assert prefer_header_error({}, message(), invalid_uri).code == -32020
     unsupported = UnsupportedVersion("2099-01-01", ["2026-07-28"])
     assert prefer_header_error({VERSION: b" 2099-01-01 "}, message(), unsupported) is unsupported
     assert prefer_header_error({}, message(), unsupported).code == -32020

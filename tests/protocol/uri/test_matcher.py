@@ -1,4 +1,4 @@
-"""Rows of literals and placeholders against a search that tries every fit, and the bounds of a placeholder."""
+"""The matcher of URI templates, compared with an exhaustive search for all fits, and the bounds of placeholders."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NAME = Placeholder(SEGMENT, "", 1)
 TOKENS = ["a", "b", "/", ".", "-", "2", "%2F", "%C3%BC", "%E2%82%AC", "%F0%9F%98%80"]
 
 
-def every_fit(atoms: Sequence[Atom], tokens: list[str]) -> Iterator[list[str | None]]:
-    """Yield all texts that the placeholders may have. A token is a character, escaped or not."""
+def all_fits(atoms: Sequence[Atom], tokens: list[str]) -> Iterator[list[str | None]]:
+    """Yield all values that the placeholders may have. A token is a character, escaped or not."""
     if not atoms:
         if not tokens:
             yield []
@@ -27,10 +27,10 @@ def every_fit(atoms: Sequence[Atom], tokens: list[str]) -> Iterator[list[str | N
     if isinstance(atom, str):
         for count in range(1, len(tokens) + 1):
             if "".join(tokens[:count]) == atom:
-                yield from every_fit(rest, tokens[count:])
+                yield from all_fits(rest, tokens[count:])
         return
     if atom.opener:
-        for fit in every_fit(rest, tokens):
+        for fit in all_fits(rest, tokens):
             yield [None, *fit]
         if not tokens or tokens[0] not in atom.opener:
             return
@@ -39,53 +39,53 @@ def every_fit(atoms: Sequence[Atom], tokens: list[str]) -> Iterator[list[str | N
         if count and not atom.chars.issuperset(tokens[count - 1]):
             return
         if atom.min_count <= count and (not atom.max_count or count <= atom.max_count):
-            for fit in every_fit(rest, tokens[count:]):
+            for fit in all_fits(rest, tokens[count:]):
                 yield ["".join(tokens[:count]), *fit]
 
 
 def best_fit(atoms: Sequence[Atom], tokens: list[str]) -> list[str | None] | None:
-    """Return the fit with every optional placeholder if there is one, and of those the one with the longest values."""
-    fits = list(every_fit(atoms, tokens))
-    whole = [fit for fit in fits if None not in fit]
-    return max(whole or fits, key=lambda fit: [-1 if held is None else len(held) for held in fit], default=None)
+    """Return the fit with the longest values, and with every optional placeholder if possible."""
+    fits = list(all_fits(atoms, tokens))
+    complete = [fit for fit in fits if None not in fit]
+    return max(complete or fits, key=lambda fit: [-1 if value is None else len(value) for value in fit], default=None)
 
 
-def some_row(choose: random.Random) -> list[Atom]:
+def random_row(rng: random.Random) -> list[Atom]:
     row: list[Atom] = []
-    for _ in range(choose.randint(0, 4)):
-        if choose.random() < 0.35 and (not row or isinstance(row[-1], Placeholder)):
-            row.append(choose.choice(["a", "b", "/", ".", "-", "a/", "/a", "2", "%2F", "%C3%BC", "2F", "a/a", "aa"]))
+    for _ in range(rng.randint(0, 4)):
+        if rng.random() < 0.35 and (not row or isinstance(row[-1], Placeholder)):
+            row.append(rng.choice(["a", "b", "/", ".", "-", "a/", "/a", "2", "%2F", "%C3%BC", "2F", "a/a", "aa"]))
         else:
-            chars = choose.choice([PLAIN, SEGMENT, PATH, PLAIN | {"-"}, PLAIN | {"/"}])
-            opener = choose.choice(["", "", "/", ".", "-/"])
-            row.append(Placeholder(chars, opener, choose.choice([0, 1]), choose.choice([0, 0, 1, 2, 3])))
+            chars = rng.choice([PLAIN, SEGMENT, PATH, PLAIN | {"-"}, PLAIN | {"/"}])
+            opener = rng.choice(["", "", "/", ".", "-/"])
+            row.append(Placeholder(chars, opener, rng.choice([0, 1]), rng.choice([0, 0, 1, 2, 3])))
     return row
 
 
-def some_text(choose: random.Random, row: list[Atom]) -> str:
+def random_text(rng: random.Random, row: list[Atom]) -> str:
     """Return a text that is likely to match."""
     parts: list[str] = []
     for atom in row:
         if isinstance(atom, str):
             parts.append(atom)
             continue
-        if atom.opener and choose.random() < 0.7:
-            parts.append(choose.choice(atom.opener))
-        parts += choose.choices(TOKENS, k=choose.randint(0, 3))
-    if choose.random() < 0.2:
-        parts.append(choose.choice(TOKENS))
+        if atom.opener and rng.random() < 0.7:
+            parts.append(rng.choice(atom.opener))
+        parts += rng.choices(TOKENS, k=rng.randint(0, 3))
+    if rng.random() < 0.2:
+        parts.append(rng.choice(TOKENS))
     return "".join(parts)
 
 
-def split(row: Sequence[Atom], text: str) -> list[str] | None:
-    """Return the text as tokens; None if a literal cuts an escape."""
+def tokenize(text: str) -> list[str] | None:
+    """Return the tokens of a text, or None if it has an incomplete escape."""
     if re.search("%(?!2F|C3%BC|E2%82%AC|F0%9F%98%80)", text) is not None:
         return None
     return re.findall(f"{ESCAPED}|.", text)
 
 
 def holds_its_separator(row: Sequence[Atom], fit: Sequence[str | None]) -> bool:
-    """Return whether a placeholder contains the separator before it, which it must not: the last separator counts."""
+    """Return whether a value contains the separator before it. The matcher never returns such a fit."""
     contents = iter(fit)
     separators: Sequence[str] = ()
     for index, atom in enumerate(row):
@@ -99,35 +99,35 @@ def holds_its_separator(row: Sequence[Atom], fit: Sequence[str | None]) -> bool:
     return False
 
 
-def test_row_fits_in_one_of_the_ways_to_fit_it() -> None:
-    choose = random.Random(6570)
-    fitted = refused = alike = 0
+def test_the_matcher_returns_one_of_all_fits() -> None:
+    rng = random.Random(6570)
+    fitted = refused = equal = 0
     for _ in range(6000):
-        row = some_row(choose)
+        row = random_row(rng)
         try:
             matcher = Matcher(row)
         except UnclearBoundary:
             refused += 1
             continue
-        text = some_text(choose, row)
-        tokens = split(row, text)
+        text = random_text(rng, row)
+        tokens = tokenize(text)
         if tokens is None:
             continue
-        fits = list(every_fit(row, tokens))
-        found = matcher.fit(text)
-        if found is not None:
-            assert list(found) in fits, (row, text)
-            alike += list(found) == best_fit(row, tokens)
+        fits = list(all_fits(row, tokens))
+        values = matcher.fit(text)
+        if values is not None:
+            assert list(values) in fits, (row, text)
+            equal += list(values) == best_fit(row, tokens)
         else:
             assert all(holds_its_separator(row, fit) for fit in fits), (row, text, fits)
-        fitted += found is not None
+        fitted += values is not None
     assert refused > 1000
     assert fitted > 500
-    assert alike > 0.9 * fitted
+    assert equal > 0.9 * fitted
 
 
 @pytest.mark.parametrize(
-    ("row", "text", "held"),
+    ("row", "text", "values"),
     [
         ([NAME, ".", NAME], "a.b.c", ["a.b", "c"]),
         ([NAME, ".", NAME], "a", None),
@@ -151,9 +151,9 @@ def test_row_fits_in_one_of_the_ways_to_fit_it() -> None:
         ([Placeholder(SEGMENT, "/", 0, 1), Placeholder(SEGMENT, "/")], "/ab", [None, "ab"]),
     ],
 )
-def test_last_separator_counts(row: list[Atom], text: str, held: list[str | None] | None) -> None:
-    found = Matcher(row).fit(text)
-    assert (None if found is None else list(found)) == held
+def test_values_are_split_at_the_last_separator(row: list[Atom], text: str, values: list[str | None] | None) -> None:
+    fit = Matcher(row).fit(text)
+    assert (None if fit is None else list(fit)) == values
 
 
 @pytest.mark.parametrize(
@@ -174,15 +174,15 @@ def test_a_row_with_an_ambiguous_end_of_a_placeholder_is_refused(row: list[Atom]
     assert caught.value.placeholder == placeholder
 
 
-def test_rows_that_fit_one_text_meet() -> None:
-    choose = random.Random(3986)
+def test_rows_that_fit_the_same_text_may_meet() -> None:
+    rng = random.Random(3986)
     met = 0
     for _ in range(5000):
-        one, other = some_row(choose), some_row(choose)
-        tokens = split(one, some_text(choose, choose.choice([one, other])))
-        if tokens is not None and any(every_fit(one, tokens)) and any(every_fit(other, tokens)):
-            assert may_meet(one, other), (one, other, tokens)
-            assert may_meet(other, one)
+        first, second = random_row(rng), random_row(rng)
+        tokens = tokenize(random_text(rng, rng.choice([first, second])))
+        if tokens is not None and any(all_fits(first, tokens)) and any(all_fits(second, tokens)):
+            assert may_meet(first, second), (first, second, tokens)
+            assert may_meet(second, first)
             met += 1
     assert met > 50
 
@@ -191,7 +191,7 @@ LETTERS = Placeholder(PLAIN, "", 1)
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "meet"),
+    ("first", "second", "meet"),
     [
         (["a"], ["a"], True),
         (["a"], ["b"], False),
@@ -215,9 +215,9 @@ LETTERS = Placeholder(PLAIN, "", 1)
         ([LETTERS, "/b/"], [LETTERS, "/", LETTERS], False),
     ],
 )
-def test_rows_meet_only_if_some_text_fits_both(one: list[Atom], other: list[Atom], meet: bool) -> None:
-    assert may_meet(one, other) is meet
-    assert may_meet(other, one) is meet
+def test_may_meet_is_true_only_if_a_text_fits_both_rows(first: list[Atom], second: list[Atom], meet: bool) -> None:
+    assert may_meet(first, second) is meet
+    assert may_meet(second, first) is meet
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

@@ -187,15 +187,15 @@ def test_the_examples_of_the_rfc_are_expanded(text: str, uri: str) -> None:
 def test_the_examples_of_the_rfc_are_matched_and_expanded_again(text: str, uri: str) -> None:
     """Lists and maps that are not exploded are matched as text, and are listed in LOSSY."""
     template = UriTemplate(text, maps={"keys"})
-    found = template.match(uri, check=False)
+    values = template.match(uri, check=False)
     if uri in LOSSY.get(text, ()):
-        assert found is None or template.expand(found) != uri
+        assert values is None or template.expand(values) != uri
         return
-    assert found is not None
-    assert template.expand(found) == uri
+    assert values is not None
+    assert template.expand(values) == uri
 
 
-# Text joined by commas is matched as one value, whose commas are then escaped: the URI expands to another form.
+# Text joined by commas is matched as one value, and its commas are escaped when it is expanded again.
 LOSSY: dict[str, set[str]] = {
     "'{count}'": {"'one,two,three'"},
     "O{empty}X": {"OX"},  # `{x}` is at least one character
@@ -261,7 +261,7 @@ def test_reserved_expansion_keeps_valid_escapes() -> None:
         ("a\x00", 1, "must be percent-encoded"),
     ],
 )
-def test_a_bad_template_is_refused_with_the_position(text: str, position: int, problem: str) -> None:
+def test_an_invalid_template_is_refused_with_the_position(text: str, position: int, problem: str) -> None:
     with pytest.raises(InvalidTemplate) as caught:
         UriTemplate(text)
     assert (position, text) == (caught.value.position, caught.value.text)
@@ -270,7 +270,7 @@ def test_a_bad_template_is_refused_with_the_position(text: str, position: int, p
 
 
 @pytest.mark.parametrize("text", ["", "a", "{a.b}", "{_a,%41b}", "{a:1}{a:9999}", "ü", "%C3%BC", "it's", "a{?b*}{#c}"])
-def test_a_good_template_is_accepted(text: str) -> None:
+def test_a_valid_template_is_accepted(text: str) -> None:
     assert UriTemplate(text).text == text
 
 
@@ -373,11 +373,26 @@ MATCHES: list[tuple[str, str, dict[str, Any] | None]] = [
 ]
 
 
-PARTS = ["{v}", "x{/v}", "x{.v}", "x{;v}", "{v:99}", "{v}{?q}"]
-LISTS = ["{v*}", "x{/v*}", "x{;v*}"]
-PATHS = ["{+v}", "x{#v}", "{+v:99}"]
-UNSAFE = ["..", ".", "/", "a/b", "/etc/passwd", "../x", "\\", "a\\b", "..\\x", "\0", "a\0", "a\nb", "\x1f", "\x7f"]
-SAFE = [
+SEGMENT_TEMPLATES = ["{v}", "x{/v}", "x{.v}", "x{;v}", "{v:99}", "{v}{?q}"]
+LIST_TEMPLATES = ["{v*}", "x{/v*}", "x{;v*}"]
+PATH_TEMPLATES = ["{+v}", "x{#v}", "{+v:99}"]
+UNSAFE_VALUES = [
+    "..",
+    ".",
+    "/",
+    "a/b",
+    "/etc/passwd",
+    "../x",
+    "\\",
+    "a\\b",
+    "..\\x",
+    "\0",
+    "a\0",
+    "a\nb",
+    "\x1f",
+    "\x7f",
+]
+SAFE_VALUES = [
     "a",
     "...",
     "..a",
@@ -398,38 +413,38 @@ SAFE = [
 ]
 
 
-@pytest.mark.parametrize("text", [*PARTS, *LISTS])
-@pytest.mark.parametrize("value", UNSAFE)
+@pytest.mark.parametrize("text", [*SEGMENT_TEMPLATES, *LIST_TEMPLATES])
+@pytest.mark.parametrize("value", UNSAFE_VALUES)
 def test_a_variable_for_one_segment_does_not_match_unsafe_values(text: str, value: str) -> None:
-    """Regression: `notes://%2Fetc%2Fhostname` gave `{name}` the value `/etc/hostname`."""
+    """Regression: `{name}` matched `%2Fetc%2Fhostname`, with the value `/etc/hostname`."""
     template = UriTemplate(text)
-    one: Any = [value] if "*" in text else value
-    uri = template.expand({"v": one})
+    v: Any = [value] if "*" in text else value
+    uri = template.expand({"v": v})
     assert template.match(uri) is None
-    assert template.match(uri, check=False) == {"v": one}
+    assert template.match(uri, check=False) == {"v": v}
     assert UriTemplate(text, allow_traversal=True).match(uri) is None
     if "*" in text:
         assert template.match(template.expand({"v": ["a", value, "b"]})) is None
 
 
-@pytest.mark.parametrize("text", [*PARTS, *LISTS, "x{?v}", "x?y{&v}", "x{?v*}"])
+@pytest.mark.parametrize("text", [*SEGMENT_TEMPLATES, *LIST_TEMPLATES, "x{?v}", "x?y{&v}", "x{?v*}"])
 def test_safe_values_are_matched(text: str) -> None:
     template = UriTemplate(text)
-    for value in [*SAFE, *(UNSAFE if "?" in text and text != "{v}{?q}" else ())]:
-        one: Any = [value] if "*" in text else value
-        assert template.match(template.expand({"v": one})) == {"v": one}
+    for value in [*SAFE_VALUES, *(UNSAFE_VALUES if "?" in text and text != "{v}{?q}" else ())]:
+        v: Any = [value] if "*" in text else value
+        assert template.match(template.expand({"v": v})) == {"v": v}
 
 
-@pytest.mark.parametrize("text", PATHS)
+@pytest.mark.parametrize("text", PATH_TEMPLATES)
 def test_a_variable_for_a_path_matches_traversals_only_with_allow_traversal(text: str) -> None:
     template, allowed = UriTemplate(text), UriTemplate(text, allow_traversal=True)
-    begin = text.partition("{")[0] + ("#" if "#" in text else "")
+    prefix = text.partition("{")[0] + ("#" if "#" in text else "")
     for path in ("a", "a/b", "a//b", "a/", "", "a/...", "..a/b..", ".git/config", "a%20b", "https://a/b", "a%252Fb"):
-        assert template.match(begin + path) == allowed.match(begin + path) != None, path  # noqa: E711
+        assert template.match(prefix + path) == allowed.match(prefix + path) != None, path  # noqa: E711
     for path in ("..", ".", "../a", "a/..", "a/../b", "a/./b", "/a", "//a", "%2Fa", "a%2Fb", "a%2f..", "%2E%2E/a",
                  ".%2e", "a%5Cb", "a\\b", "%00", "a%0Ab", "%7F", "C:/a", "c:a", "C%3A/a", "%2e%2e%2fa"):  # fmt: skip
-        assert template.match(begin + path) is None, path
-        assert allowed.match(begin + path) is not None, path
+        assert template.match(prefix + path) is None, path
+        assert allowed.match(prefix + path) is not None, path
 
 
 def test_a_list_of_segments_does_not_match_an_absolute_path() -> None:
@@ -448,7 +463,7 @@ def test_unsafe_names_and_values_of_a_map_do_not_match() -> None:
 
 
 @pytest.mark.parametrize(("text", "uri", "values"), MATCHES)
-def test_matches(text: str, uri: str, values: dict[str, Any] | None) -> None:
+def test_match_returns_the_values_or_none(text: str, uri: str, values: dict[str, Any] | None) -> None:
     assert UriTemplate(text).match(uri) == values
 
 
@@ -459,7 +474,7 @@ def test_path_segments_are_read_as_a_map_if_declared_in_maps() -> None:
     assert template.match("x/a") is None
 
 
-def test_templates_are_equal_by_text() -> None:
+def test_templates_with_the_same_text_are_equal() -> None:
     assert UriTemplate("{a}") == UriTemplate("{a}") != UriTemplate("{b}")
     assert len({UriTemplate("{a}"), UriTemplate("{a}")}) == 1
     assert UriTemplate("{a}{?b,a}").variables == ("a", "b")
@@ -483,7 +498,7 @@ def test_templates_are_equal_by_text() -> None:
         ("x/{p}", "x?{q}", False),
     ],
 )
-def test_overlaps(one: str, other: str, expected: bool) -> None:
+def test_templates_overlap_if_one_uri_may_match_both(one: str, other: str, expected: bool) -> None:
     assert UriTemplate(one).overlaps(UriTemplate(other)) is expected
     assert UriTemplate(other).overlaps(UriTemplate(one)) is expected
 
@@ -491,7 +506,7 @@ def test_overlaps(one: str, other: str, expected: bool) -> None:
 # --- properties -------------------------------------------------------------------------------------------------------
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-FILLED = TEXT.filter(bool)
+NONEMPTY_TEXT = TEXT.filter(bool)
 REVERSIBLE = [
     "log://{a}/today",
     "x/{a}/{b}",
@@ -508,7 +523,7 @@ REVERSIBLE = [
 ]
 
 
-@given(st.sampled_from(REVERSIBLE), st.fixed_dictionaries(dict.fromkeys("abcd", FILLED)))
+@given(st.sampled_from(REVERSIBLE), st.fixed_dictionaries(dict.fromkeys("abcd", NONEMPTY_TEXT)))
 def test_text_is_restored_from_its_expansion(text: str, values: dict[str, str]) -> None:
     if "#" in text:  # "#" and "+" keep what looks like an escape: RFC 6570 §3.2.3
         values = {name: value.replace("%", "") or "x" for name, value in values.items()}
@@ -523,7 +538,9 @@ def test_a_list_is_restored_from_its_expansion(values: list[str], text: str) -> 
     assert template.match(template.expand({"a": values}), check=False) == {"a": values}
 
 
-@given(st.dictionaries(FILLED, TEXT, min_size=1), st.sampled_from(["x{/m*}", "x{?m*}", "x{&m*}", "x{;m*}", "{m*}"]))
+@given(
+    st.dictionaries(NONEMPTY_TEXT, TEXT, min_size=1), st.sampled_from(["x{/m*}", "x{?m*}", "x{&m*}", "x{;m*}", "{m*}"])
+)
 def test_a_map_is_restored_from_its_expansion(values: dict[str, str], text: str) -> None:
     template = UriTemplate(text, maps={"m"})
     values.pop("m", None)
@@ -534,37 +551,41 @@ def test_a_map_is_restored_from_its_expansion(values: dict[str, str], text: str)
 @given(st.sampled_from([*REVERSIBLE, "file:///{+a}", "{a}{.b}", "x{/a*}", "x{?a*}", "{a*}"]), st.data())
 def test_values_matched_from_a_canonical_uri_expand_to_it(text: str, data: st.DataObject) -> None:
     template = UriTemplate(text)
-    values = {name: data.draw(FILLED | st.none()) for name in template.variables}
+    values = {name: data.draw(NONEMPTY_TEXT | st.none()) for name in template.variables}
     uri = template.expand(values)
-    found = template.match(uri)
-    if found is not None:
-        again = template.expand(found)
-        assert again == uri or ("+" in text or "#" in text or "?" in text)
-        assert template.match(again) == found
+    matched = template.match(uri)
+    if matched is not None:
+        expanded = template.expand(matched)
+        assert expanded == uri or ("+" in text or "#" in text or "?" in text)
+        assert template.match(expanded) == matched
 
 
 HOSTILE_TEXT = st.text(st.sampled_from("./\\%25EFfCc\0\n:a?#&=;,*+"), max_size=12)
-GUARDED = ["a://{v}", "a://{v}/{w}", "a://{v}.{w}", "a://{v,w}", "a:{/v}{/w}", "a:{/v*}", "a:{v*}{.w}",
-           "a:x{;v,w}", "a:{v:3}/{w}", "a://{v}{?q}", "a:x{.v*}{/w*}"]  # fmt: skip
+SAFE_TEMPLATES = ["a://{v}", "a://{v}/{w}", "a://{v}.{w}", "a://{v,w}", "a:{/v}{/w}", "a:{/v*}", "a:{v*}{.w}",
+                  "a:x{;v,w}", "a:{v:3}/{w}", "a://{v}{?q}", "a:x{.v*}{/w*}"]  # fmt: skip
 
 
 @settings(max_examples=examples(500))
-@given(st.sampled_from(GUARDED), st.dictionaries(st.sampled_from("vwq"), TEXT | HOSTILE_TEXT), st.none() | HOSTILE_TEXT)
+@given(
+    st.sampled_from(SAFE_TEMPLATES),
+    st.dictionaries(st.sampled_from("vwq"), TEXT | HOSTILE_TEXT),
+    st.none() | HOSTILE_TEXT,
+)
 def test_values_of_one_segment_never_contain_a_separator(text: str, values: dict[str, str], tail: str | None) -> None:
     template = UriTemplate(text)
     uri = template.expand(values) if tail is None else text.partition("{")[0] + tail
     for name, value in (template.match(uri) or {}).items():
-        for part in value if isinstance(value, list) else [value]:
-            assert name == "q" or not (set(part) & set("/\\\0\n\x7f") or part in (".", "..")), (uri, part)
+        for segment in value if isinstance(value, list) else [value]:
+            assert name == "q" or not (set(segment) & set("/\\\0\n\x7f") or segment in (".", "..")), (uri, segment)
 
 
 @settings(max_examples=examples(500))
 @given(st.sampled_from(["a://{+v}", "a://x{#v}", "a://{+v}{?q}", "a://{+v}.md", "a://{+v}{.w}"]), HOSTILE_TEXT)
 def test_matched_paths_never_leave_their_folder(text: str, tail: str) -> None:
-    begin = text.partition("{")[0] + ("#" if "#" in text else "")
-    found = UriTemplate(text).match(begin + tail)
-    if found is not None:
-        path = found["v"]
+    prefix = text.partition("{")[0] + ("#" if "#" in text else "")
+    values = UriTemplate(text).match(prefix + tail)
+    if values is not None:
+        path = values["v"]
         assert isinstance(path, str)
         joined = posixpath.normpath(posixpath.join("/srv/notes", path))
         assert joined == "/srv/notes" or joined.startswith("/srv/notes/"), path
@@ -583,7 +604,7 @@ def test_templates_that_match_one_uri_overlap(one: str, other: str, data: st.Dat
 
 # --- time -------------------------------------------------------------------------------------------------------------
 
-COSTLY = [
+COSTLY_TEMPLATES = [
     "{/p*}/x{s}/y{t}",
     "{+p}.{a}/{b}-{c}",
     "{x*}.{y}",
@@ -600,18 +621,18 @@ COSTLY = [
     "{?q*}",
     "{?a}&a=1{&b*}",
 ]
-LONG = ["/a" * 50_000, "/a" * 50_000 + "!", "-a" * 50_000, "a" * 100_000, "a," * 50_000, "?" + "&a=1" * 25_000]
-LONG += ["%C3%BC" * 20_000, "x:///" + "a/" * 50_000, "/" * 100_000]
+LONG_URIS = ["/a" * 50_000, "/a" * 50_000 + "!", "-a" * 50_000, "a" * 100_000, "a," * 50_000, "?" + "&a=1" * 25_000]
+LONG_URIS += ["%C3%BC" * 20_000, "x:///" + "a/" * 50_000, "/" * 100_000]
 
 
-@pytest.mark.parametrize("text", COSTLY)
+@pytest.mark.parametrize("text", COSTLY_TEMPLATES)
 def test_matching_a_long_uri_takes_linear_time(text: str) -> None:
-    """CVE-2026-0621: nested quantifiers in exploded templates. 50,000 segments in far less than a second."""
+    """CVE-2026-0621: nested quantifiers in exploded templates. 50,000 segments take far less than a second."""
     template = UriTemplate(text)
-    for uri in LONG:
-        start = time.perf_counter()
+    for uri in LONG_URIS:
+        start = time.thread_time()
         template.match(uri)
-        assert time.perf_counter() - start < 0.5, uri[:20]
+        assert time.thread_time() - start < 0.5, uri[:20]
 
 
 def test_long_templates_are_parsed_in_linear_time() -> None:
@@ -622,10 +643,10 @@ def test_long_templates_are_parsed_in_linear_time() -> None:
         "{" + "a" * 100_000 + "}",
         "{a." + "a." * 20_000 + "}",
     ):
-        start = time.perf_counter()
+        start = time.thread_time()
         with contextlib.suppress(InvalidTemplate):
             UriTemplate(text)
-        assert time.perf_counter() - start < 1
+        assert time.thread_time() - start < 1
 
 
 # --- edge cases
@@ -648,7 +669,7 @@ def test_long_templates_are_parsed_in_linear_time() -> None:
         ('"<>', "%22%3C%3E"),
     ],
 )
-def test_uri_has_one_canonical_form_or_none(uri: str, canonical: str | None) -> None:
+def test_canonical_uri_normalizes_escapes_or_returns_none(uri: str, canonical: str | None) -> None:
     assert canonical_uri(uri) == canonical
 
 
@@ -719,7 +740,7 @@ EDGES: list[tuple[str, str, dict[str, Any] | None]] = [
 
 
 @pytest.mark.parametrize(("text", "uri", "values"), EDGES)
-def test_matches_of_edge_cases(text: str, uri: str, values: dict[str, Any] | None) -> None:
+def test_match_returns_the_values_or_none_in_edge_cases(text: str, uri: str, values: dict[str, Any] | None) -> None:
     assert UriTemplate(text).match(uri) == values
 
 
@@ -749,7 +770,7 @@ def test_a_template_is_not_equal_to_its_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "part", "path"),
+    ("value", "segment", "path"),
     [
         ("", False, False), ("a", False, False), (".", True, True), ("..", True, True), ("...", False, False),
         ("a/b", True, False), ("/a", True, True), ("a/", True, False), ("a/..", True, True), ("./a", True, True),
@@ -757,5 +778,5 @@ def test_a_template_is_not_equal_to_its_text() -> None:
         ("CC:a", False, False), ("a/.b/c..", True, False), ("..\n", True, True),
     ],
 )  # fmt: skip
-def test_a_path_that_leaves_its_folder_is_unsafe(value: str, part: bool, path: bool) -> None:
-    assert (is_unsafe(value), is_unsafe(value, path=True)) == (part, path)
+def test_a_path_that_leaves_its_folder_is_unsafe(value: str, segment: bool, path: bool) -> None:
+    assert (is_unsafe(value), is_unsafe(value, path=True)) == (segment, path)

@@ -1,4 +1,4 @@
-"""The template of a URI: the most specific one, found quickly, whatever the order of registration."""
+"""TemplateIndex finds the most specific template of a URI, quickly and for any order of registration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEMPLATES = [
     "file:///charts/{+path}",
     "file:///charts{/path*}",
 ]
-FINDS = {
+EXPECTED = {
     "log://mary/today": "log://mary/{day}",
     "log://anne/today": "log://{vessel}/today",
     "log://anne/monday": "log://{vessel}/{day}",
@@ -39,7 +39,7 @@ def test_the_most_specific_template_wins_in_any_order() -> None:
         index: TemplateIndex[str] = TemplateIndex()
         for text in [*order, *TEMPLATES[5:]]:
             index.add(text, text)
-        assert {uri: (index.find(uri) or ("",))[0] for uri in FINDS} == FINDS
+        assert {uri: (index.find(uri) or ("",))[0] for uri in EXPECTED} == EXPECTED
 
 
 def test_a_uri_without_a_matching_template_is_not_found() -> None:
@@ -63,7 +63,7 @@ def test_a_uri_without_a_matching_template_is_not_found() -> None:
         ("{a}-{b}", "{c}-{d}"),
     ],
 )
-def test_equally_specific_templates_are_refused_by_name(one: str, other: str) -> None:
+def test_equally_specific_templates_are_refused_with_both_texts(one: str, other: str) -> None:
     for first, second in ((one, other), (other, one)):
         index: TemplateIndex[int] = TemplateIndex()
         index.add(first, 1)
@@ -135,45 +135,45 @@ def test_finding_one_of_a_thousand_templates_takes_less_than_0_1_ms(build: Calla
     assert (index.find(uri) or (None,))[0] == 999
     times: list[float] = []
     for _ in range(200):
-        start = time.perf_counter()
+        start = time.thread_time()
         index.find(uri)
-        times.append(time.perf_counter() - start)
+        times.append(time.thread_time() - start)
     assert sorted(times)[100] < 1e-4
 
 
-ALIKE = [
+SIMILAR = [
     *(f"a://x/{{v}}/n{i}" for i in range(MAX_LINEAR_TEMPLATES + 1)),
     *(f"a://y/{{v}}/n{i}" for i in range(MAX_LINEAR_TEMPLATES)),
     "a://x/{v}", "a://x/{v}/{w}", "a://x/{+p}", "a://{v}/{w}/n1", "a://{+p}", "a://x/n1/{v}", "{s}://x/{v}", "{+p}",
 ]  # fmt: skip
-"""Some beginnings of so many templates that the tree is asked, some of fewer."""
+"""Some prefixes have enough templates for a search in the tree, and some have fewer."""
 
 
 @pytest.mark.parametrize("removed", [None, "a://x/{v}/n0", "a://{+p}"])
-def test_the_index_finds_the_same_template_as_trying_each(removed: str | None) -> None:
+def test_the_index_finds_the_same_template_as_a_linear_search(removed: str | None) -> None:
     index: TemplateIndex[str] = TemplateIndex()
-    for text in ALIKE:
+    for text in SIMILAR:
         index.add(text, text)
     if removed is not None:
         index.remove(removed)
     ranked = sorted((entry for entry in index._entries.values()), key=lambda entry: entry.rank)
-    first = ["a://", "a://x/", "a://y/", "b://x/", "z"]
-    last = ["", "n1", "v", "v/n1", "v/n8", "n1/n1", "v/w/n1", "v/n99", "../n1", "v%2Fn1"]
-    for uri in (begin + end for begin in first for end in last):
-        one_by_one = ((entry.value, entry.template.match(uri)) for entry in ranked)
-        assert index.find(uri) == next((found for found in one_by_one if found[1] is not None), None), uri
+    prefixes = ["a://", "a://x/", "a://y/", "b://x/", "z"]
+    suffixes = ["", "n1", "v", "v/n1", "v/n8", "n1/n1", "v/w/n1", "v/n99", "../n1", "v%2Fn1"]
+    for uri in (prefix + suffix for prefix in prefixes for suffix in suffixes):
+        matches = ((entry.value, entry.template.match(uri)) for entry in ranked)
+        assert index.find(uri) == next((match for match in matches if match[1] is not None), None), uri
 
 
 def test_a_uri_with_many_segments_is_refused_in_bounded_time() -> None:
     index: TemplateIndex[int] = TemplateIndex()
     for number in range(100):
         index.add(f"a/{{x}}/{number}/{{y}}{{/z*}}", number)
-    start = time.perf_counter()
+    start = time.thread_time()
     assert index.find("a/b/100" + "/c" * 50_000) is None
-    assert time.perf_counter() - start < 0.1
+    assert time.thread_time() - start < 0.1
 
 
-def test_templates_are_distinguished_by_the_part_before_the_query_only_if_it_differs() -> None:
+def test_templates_that_differ_only_in_their_variables_are_ambiguous() -> None:
     index: TemplateIndex[int] = TemplateIndex()
     index.add("x://h/{v}-one{?w}", 1)
     index.add("x://h/{v}-two{?w}", 2)
@@ -183,7 +183,7 @@ def test_templates_are_distinguished_by_the_part_before_the_query_only_if_it_dif
         index.add("x://h/{u}-two{?z}", 3)
 
 
-def test_removed_templates_leave_nothing_in_the_index() -> None:
+def test_an_index_whose_templates_are_removed_is_empty() -> None:
     index: TemplateIndex[int] = TemplateIndex()
     texts = ["a/{x}/b", "a/{x}", "a/b/{x}", "a/b/{+x}", "{x}/c", "a/{x}-c", "lone", ""]
     for number, text in enumerate(texts):
@@ -199,7 +199,7 @@ def test_removed_templates_leave_nothing_in_the_index() -> None:
     assert (index._root.children, index._root.entries) == ({}, {})
 
 
-def test_shared_parts_stay_when_one_template_is_removed() -> None:
+def test_removing_a_template_keeps_the_parts_that_others_share() -> None:
     index: TemplateIndex[int] = TemplateIndex()
     index.add("a/{x}/b{?p}", 1)
     index.add("a/{x}/b{?p,q,r}", 2, allow_ambiguous=True)
@@ -218,7 +218,7 @@ def test_an_empty_template_matches_only_the_empty_uri() -> None:
     assert index.find("a") == (2, {"x": "a"})
 
 
-MANY = [
+NUMBERED_TEMPLATES = [
     ("a/{v}/n%d", "a/v/n3", {"v": "v"}),
     ("a/{+v}/n%d", "a/v/w/n3", {"v": "v/w"}),
     ("a{/v}/n%d", "a/v/n3", {"v": "v"}),
@@ -234,13 +234,13 @@ MANY = [
 
 
 @pytest.mark.parametrize("number", [1, MAX_LINEAR_TEMPLATES, MAX_LINEAR_TEMPLATES + 1, 3 * MAX_LINEAR_TEMPLATES])
-@pytest.mark.parametrize(("build", "uri", "values"), MANY)
+@pytest.mark.parametrize(("pattern", "uri", "values"), NUMBERED_TEMPLATES)
 def test_a_template_is_found_among_few_and_among_many(
-    build: str, uri: str, values: dict[str, str], number: int
+    pattern: str, uri: str, values: dict[str, str], number: int
 ) -> None:
     index: TemplateIndex[int] = TemplateIndex()
     for n in range(3, 3 + number):
-        index.add(build % n, n)
+        index.add(pattern % n, n)
     assert index.find(uri) == (3, values)
     assert index.find(uri.replace("n3", "n2")) is None
     assert index.find(uri.replace("n3", "m3")) is None

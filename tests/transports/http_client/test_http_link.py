@@ -1,4 +1,4 @@
-"""A link to a URL, with hand-written HTTP servers that behave well or badly (security: C25-C30)."""
+"""`HttpLink` with stub HTTP servers, correct and hostile ones (security C25-C30)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.transports.client_servers import (
     LIMITS,
     STATELESS,
     ReceivedRequest,
-    answer,
-    ask,
-    event,
-    linked,
-    result,
+    encode_event,
+    encode_result,
+    open_link,
     run,
-    serving,
-    stream,
+    send_request,
+    start_event_stream,
+    stub_server,
+    write_response,
 )
 from wharfinger import types as t
 from wharfinger.errors import (
@@ -40,35 +40,35 @@ from wharfinger.protocol.jsonrpc import Message
 from wharfinger.transports.http_client.http_link import HttpLink, NoMessage
 
 
-async def ok(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-    answer(writer, result(request, verb=request.verb))
+async def answer_verb(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+    write_response(writer, encode_result(request, verb=request.verb))
 
 
-def got(message: Message) -> bytes:
-    """Return the encoded result of an answer."""
+def encoded_result(message: Message) -> bytes:
+    """Return the encoded result of a response."""
     assert isinstance(message.result, Raw)
     return bytes(message.result)
 
 
-def refused(message: Message) -> bytes:
-    """Return the encoded error of an answer."""
+def encoded_error(message: Message) -> bytes:
+    """Return the encoded error of a response."""
     assert isinstance(message.error, Raw)
     return bytes(message.error)
 
 
-def test_a_stateless_request_repeats_its_routing_in_headers() -> None:
-    """2026-07-28, Streamable HTTP, standard headers. Values that are not valid in a header are sent in base64."""
-    seen: list[ReceivedRequest] = []
+def test_a_stateless_request_repeats_its_method_and_name_in_headers() -> None:
+    """Spec 2026-07-28, Streamable HTTP, standard headers. Values that are not valid in a header are sent in base64."""
+    requests: list[ReceivedRequest] = []
 
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        seen.append(request)
-        answer(writer, result(request))
+        requests.append(request)
+        write_response(writer, encode_result(request))
 
     async def test() -> None:
-        async with linked(serve) as link:
+        async with open_link(serve) as link:
             await link.request("resources/read", t.ReadResourceRequestParams(uri="file:///a b%20c"), timeout=9)
             await link.request("resources/read", t.ReadResourceRequestParams(uri="file:///é"), timeout=9)
-        wanted = [
+        expected = [
             {"mcp-method": "resources/read", "mcp-name": "file:///a b%20c", "mcp-protocol-version": "2026-07-28"},
             {
                 "mcp-method": "resources/read",
@@ -76,55 +76,59 @@ def test_a_stateless_request_repeats_its_routing_in_headers() -> None:
                 "mcp-protocol-version": "2026-07-28",
             },
         ]
-        assert [{name: a.headers[name] for name in a.headers if name.startswith("mcp-")} for a in seen] == wanted
-        assert seen[0].headers["accept"] == "application/json, text/event-stream"
-        assert seen[0].headers["content-type"] == "application/json"
-        assert seen[0].message["id"] != seen[1].message["id"]
+        assert [
+            {name: text for name, text in each.headers.items() if name.startswith("mcp-")} for each in requests
+        ] == expected
+        assert requests[0].headers["accept"] == "application/json, text/event-stream"
+        assert requests[0].headers["content-type"] == "application/json"
+        assert requests[0].message["id"] != requests[1].message["id"]
 
     run(test())
 
 
 def test_annotated_arguments_are_repeated_in_headers() -> None:
-    """2026-07-28, x-mcp-header."""
-    seen: list[dict[str, str]] = []
+    """Spec 2026-07-28, x-mcp-header."""
+    received_headers: list[dict[str, str]] = []
 
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        seen.append(request.headers)
-        answer(writer, result(request))
+        received_headers.append(request.headers)
+        write_response(writer, encode_result(request))
 
     async def test() -> None:
         schema = {"type": "object", "properties": {"quay": {"type": "integer", "x-mcp-header": "Quay"}}}
-        async with linked(serve) as link:
+        async with open_link(serve) as link:
             link.header_params = {"berth": find_header_params(schema)}
             for arguments in (b'{"quay":7}', b'{"quay":null}'):
                 params = t.CallToolRequestParams(name="berth", arguments=msgspec.Raw(arguments))
                 await link.request("tools/call", params, timeout=9)
-        assert [headers.get("mcp-param-quay") for headers in seen] == ["7", None]
+        assert [headers.get("mcp-param-quay") for headers in received_headers] == ["7", None]
 
     run(test())
 
 
-def test_a_session_is_kept_and_ended() -> None:
+def test_a_session_is_used_by_each_request_and_deleted_at_the_end() -> None:
     """Handshake era: each request has the session id and version, and notifications/initialized is sent first."""
-    seen: list[tuple[Any, ...]] = []
+    requests: list[tuple[Any, ...]] = []
 
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         method = request.message["method"] if request.body else ""
-        seen.append(
+        requests.append(
             (request.verb, method, request.headers.get("mcp-session-id"), request.headers.get("mcp-protocol-version"))
         )
         if request.verb == "DELETE" or method.startswith("notifications/"):
-            answer(writer, b"", status="202 Accepted")
+            write_response(writer, b"", status="202 Accepted")
         else:
-            answer(writer, result(request), more="Mcp-Session-Id: s1\r\n" if method == "initialize" else "")
+            write_response(
+                writer, encode_result(request), header_lines="Mcp-Session-Id: s1\r\n" if method == "initialize" else ""
+            )
 
     async def test() -> None:
-        async with linked(serve, rules=None) as link:
-            await ask(link, "initialize")
+        async with open_link(serve, rules=None) as link:
+            await send_request(link, "initialize")
             link.rules = HANDSHAKE
             link.notify("notifications/initialized", t.UNSET)
-            await ask(link)
-        assert seen == [
+            await send_request(link)
+        assert requests == [
             ("POST", "initialize", None, None),
             ("POST", "notifications/initialized", "s1", "2025-11-25"),
             ("POST", "tools/list", "s1", "2025-11-25"),
@@ -134,17 +138,19 @@ def test_a_session_is_kept_and_ended() -> None:
     run(test())
 
 
-@pytest.mark.parametrize("more", ["Mcp-Session-Id: a\u00e9b\r\n", "Mcp-Session-Id:\r\n", "Content-Encoding: gzip\r\n"])
-def test_an_unusable_answer_is_refused(more: str) -> None:
+@pytest.mark.parametrize(
+    "header", ["Mcp-Session-Id: a\u00e9b\r\n", "Mcp-Session-Id:\r\n", "Content-Encoding: gzip\r\n"]
+)
+def test_an_answer_with_unusable_headers_is_refused(header: str) -> None:
     """The session id is not valid in a header, or the body is compressed."""
 
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        answer(writer, result(request), more=more)
+        write_response(writer, encode_result(request), header_lines=header)
 
     async def test() -> None:
-        async with linked(serve, rules=None) as link:
+        async with open_link(serve, rules=None) as link:
             with pytest.raises(InvalidResponse):
-                await ask(link, "initialize")
+                await send_request(link, "initialize")
 
     run(test())
 
@@ -153,22 +159,22 @@ def test_an_answer_may_be_sent_as_an_event() -> None:
     """A priming event, comments, other events, progress and an answer to another request come before the answer."""
 
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        stream(writer)
+        start_event_stream(writer)
         writer.write(b"id: 1\ndata:\n\n: comment\n\nevent: endpoint\ndata: /x\n\n")
         token = request.message["params"]["_meta"]["progressToken"]
-        writer.write(event(method="notifications/progress", params={"progressToken": token, "progress": 1}))
-        writer.write(event(id=999, result={"wrong": 1}))
-        writer.write(event(id=request.message["id"], result={"right": 1}))
+        writer.write(encode_event(method="notifications/progress", params={"progressToken": token, "progress": 1}))
+        writer.write(encode_event(id=999, result={"wrong": 1}))
+        writer.write(encode_event(id=request.message["id"], result={"right": 1}))
         writer.close()
 
     async def test() -> None:
         reported: list[Any] = []
-        async with linked(serve) as link:
+        async with open_link(serve) as link:
             params = t.PaginatedRequestParams()
             message = await link.request(
                 "tools/list", params, timeout=9, on_notification=lambda m: reported.append(m.method)
             )
-        assert got(message) == b'{"right": 1}'
+        assert encoded_result(message) == b'{"right": 1}'
         assert reported == ["notifications/progress"]
 
     run(test())
@@ -176,22 +182,24 @@ def test_an_answer_may_be_sent_as_an_event() -> None:
 
 def test_a_server_may_send_requests_on_a_stream_of_the_handshake_era() -> None:
     """A ping is answered by a separate POST while the call continues."""
-    replied: asyncio.Queue[Any] = asyncio.Queue()
+    replies_from_client: asyncio.Queue[Any] = asyncio.Queue()
 
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if "method" not in request.message:
-            replied.put_nowait(request.message)
-            answer(writer, b"", status="202 Accepted")
+            replies_from_client.put_nowait(request.message)
+            write_response(writer, b"", status="202 Accepted")
             return
-        stream(writer)
-        writer.write(event(id="p", method="ping") + event(id="s", method="sampling/createMessage", params={}))
-        replies = [await replied.get(), await replied.get()]
-        writer.write(event(id=request.message["id"], result={"got": sorted(r["id"] for r in replies)}))
+        start_event_stream(writer)
+        writer.write(
+            encode_event(id="p", method="ping") + encode_event(id="s", method="sampling/createMessage", params={})
+        )
+        replies = [await replies_from_client.get(), await replies_from_client.get()]
+        writer.write(encode_event(id=request.message["id"], result={"got": sorted(r["id"] for r in replies)}))
         writer.close()
 
     async def test() -> None:
-        async with linked(serve, rules=HANDSHAKE) as link:
-            assert got(await ask(link)) == b'{"got": ["p", "s"]}'
+        async with open_link(serve, rules=HANDSHAKE) as link:
+            assert encoded_result(await send_request(link)) == b'{"got": ["p", "s"]}'
 
     run(test())
 
@@ -200,26 +208,26 @@ def test_cancelling_closes_the_stream_in_the_stateless_era() -> None:
     """Spec §2.7: the disconnect is the cancellation. Nothing else is sent."""
 
     async def test() -> None:
-        asked_once, gone = asyncio.Event(), asyncio.Event()
+        request_received, disconnected = asyncio.Event(), asyncio.Event()
         posts: list[str] = []
 
-        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def handle_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             posts.append((await reader.readuntil(b"\r\n\r\n")).decode().split(" ")[0])
-            asked_once.set()
+            request_received.set()
             while await reader.read(4096):
                 pass
-            gone.set()
+            disconnected.set()
             writer.close()
 
-        server = await asyncio.start_server(connected, "127.0.0.1", 0)
+        server = await asyncio.start_server(handle_connection, "127.0.0.1", 0)
         link = HttpLink(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp", LIMITS)
         link.rules = STATELESS
-        call = asyncio.ensure_future(ask(link))
-        await asked_once.wait()
+        call = asyncio.ensure_future(send_request(link))
+        await request_received.wait()
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        await gone.wait()
+        await disconnected.wait()
         await link.close()
         server.close()
         assert posts == ["POST"]
@@ -228,47 +236,43 @@ def test_cancelling_closes_the_stream_in_the_stateless_era() -> None:
 
 
 def test_cancelling_notifies_the_server_in_the_handshake_era() -> None:
-    """Spec §2.9: a disconnect has no meaning there."""
+    """Spec §2.9: in this era, a disconnect does not cancel the request."""
     reported: asyncio.Queue[Any] = asyncio.Queue()
 
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if request.message["method"] == "notifications/cancelled":
             reported.put_nowait(request.message["params"]["requestId"])
-            answer(writer, b"", status="202 Accepted")
+            write_response(writer, b"", status="202 Accepted")
 
     async def test() -> None:
-        async with linked(serve, rules=HANDSHAKE) as link:
+        async with open_link(serve, rules=HANDSHAKE) as link:
             with pytest.raises(
                 RequestTimeout, match=r"tools/list: no answer from http://127\.0\.0\.1:\d+/mcp within 0.05 s"
             ):
-                await ask(link, timeout=0.05)
+                await send_request(link, timeout=0.05)
             assert await reported.get() == 1
 
     run(test())
 
 
 def test_closing_fails_pending_calls() -> None:
-    async def silent(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        arrived.set()
+    async def never_answer(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        request_received.set()
 
-    arrived = asyncio.Event()
+    request_received = asyncio.Event()
 
     async def test() -> None:
-        async with linked(silent) as link:
-            calls = [asyncio.ensure_future(ask(link)) for _ in range(3)]
-            await arrived.wait()
+        async with open_link(never_answer) as link:
+            calls = [asyncio.ensure_future(send_request(link)) for _ in range(3)]
+            await request_received.wait()
             await link.close()
             errors = await asyncio.gather(*calls, return_exceptions=True)
             assert [type(error) for error in errors] == [ConnectionLost] * 3
             assert "closed by this client" in str(errors[0])
             with pytest.raises(ConnectionLost):
-                await ask(link)
+                await send_request(link)
 
     run(test())
-
-
-def refusing(port: int) -> str:
-    return rf"^Cannot connect to http://127\.0\.0\.1:{port}/mcp: "
 
 
 def test_an_unreachable_url_is_reported() -> None:
@@ -278,8 +282,8 @@ def test_an_unreachable_url_is_reported() -> None:
         server.close()
         await server.wait_closed()
         link = HttpLink(f"http://user:hunter2@127.0.0.1:{port}/mcp?key=hunter2", LIMITS)
-        with pytest.raises(ConnectionFailed, match=refusing(port)) as caught:
-            await ask(link)
+        with pytest.raises(ConnectionFailed, match=rf"^Cannot connect to http://127\.0\.0\.1:{port}/mcp: ") as caught:
+            await send_request(link)
         assert "hunter2" not in str(caught.value)
         await link.close()
 
@@ -287,7 +291,7 @@ def test_an_unreachable_url_is_reported() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://", "ftp://host/mcp", "/mcp", "http://host:99999999/mcp", "http://[::1/mcp"])
-def test_an_invalid_url_is_reported_at_once(url: str) -> None:
+def test_an_invalid_url_is_refused(url: str) -> None:
     async def test() -> None:
         with pytest.raises(ConnectionFailed, match="is not a URL"):
             HttpLink(url, LIMITS)
@@ -299,7 +303,7 @@ FORBIDDEN = b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"bad Host"}}'
 
 
 @pytest.mark.parametrize(
-    ("status", "kind", "body", "error", "words"),
+    ("status", "content_type", "body", "error", "message"),
     [
         ("200 OK", "text/html", b"<html>hello", NotMCP, "first bytes were b'<html>hello'"),
         ("200 OK", "application/json", b"", NotMCP, "is not MCP"),
@@ -316,57 +320,57 @@ FORBIDDEN = b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"bad Host"}}'
     ],
 )  # fmt: skip
 def test_a_response_that_is_not_an_answer_is_reported(
-    status: str, kind: str, body: bytes, error: type[Exception], words: str
+    status: str, content_type: str, body: bytes, error: type[Exception], message: str
 ) -> None:
     """Security C28: the error is prompt and typed, and contains the URL and the response."""
 
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        answer(writer, body, kind, status)
+        write_response(writer, body, content_type, status)
 
     async def test() -> None:
-        async with linked(serve) as link:
+        async with open_link(serve) as link:
             with pytest.raises(error) as caught:
-                await ask(link)
+                await send_request(link)
             assert type(caught.value) is error
-            assert words in str(caught.value)
+            assert message in str(caught.value)
             assert "http://127.0.0.1" in str(caught.value)
 
     run(test())
 
 
-def test_an_error_object_is_used_with_any_status() -> None:
+def test_an_error_object_is_accepted_with_any_status() -> None:
     """Spec §2.7: the body is read first. An error without an id answers the request of its POST."""
 
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         body = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32020,"message":"x"}}'
-        answer(writer, body, status="400 Bad Request")
+        write_response(writer, body, status="400 Bad Request")
 
     async def test() -> None:
-        async with linked(serve) as link:
-            for message in await asyncio.gather(ask(link), ask(link)):
-                assert json.loads(refused(message))["code"] == HeaderMismatch.code
+        async with open_link(serve) as link:
+            for message in await asyncio.gather(send_request(link), send_request(link)):
+                assert json.loads(encoded_error(message))["code"] == HeaderMismatch.code
 
     run(test())
 
 
 def test_an_error_event_without_an_id_is_not_an_answer() -> None:
-    """An event may belong to any request. The body of a POST belongs to its request."""
+    """An event may belong to any request. The body of the answer to a POST belongs to its request."""
 
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        stream(writer)
-        writer.write(event(error={"code": -32603, "message": "astray"}))
+        start_event_stream(writer)
+        writer.write(encode_event(error={"code": -32603, "message": "astray"}))
         if request.message["method"] != "x/ended":
             await writer.drain()
             await asyncio.sleep(0.1)
-            writer.write(event(id=request.message["id"], result={"late": 1}))
+            writer.write(encode_event(id=request.message["id"], result={"late": 1}))
         writer.close()
 
     async def test() -> None:
         for rules in (HANDSHAKE, STATELESS):
-            async with linked(serve, rules=rules) as link:
-                assert got(await ask(link)) == b'{"late": 1}'
+            async with open_link(serve, rules=rules) as link:
+                assert encoded_result(await send_request(link)) == b'{"late": 1}'
                 with pytest.raises(ConnectionLost, match="It sent an error: astray"):
-                    await ask(link, "x/ended")
+                    await send_request(link, "x/ended")
 
     run(test())
 
@@ -376,18 +380,20 @@ def test_the_end_of_the_session_is_reported_for_each_later_request() -> None:
 
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if request.message["method"] == "initialize":
-            answer(writer, result(request), more="Mcp-Session-Id: s1\r\n")
+            write_response(writer, encode_result(request), header_lines="Mcp-Session-Id: s1\r\n")
         else:
-            answer(writer, b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"no session"}}', status="404 Not Found")
+            write_response(
+                writer, b'{"jsonrpc":"2.0","error":{"code":-32600,"message":"no session"}}', status="404 Not Found"
+            )
 
     async def test() -> None:
         lost: list[WharfingerError] = []
-        async with linked(serve, rules=HANDSHAKE) as link:
+        async with open_link(serve, rules=HANDSHAKE) as link:
             link.events.on_lost = lambda _, error: lost.append(error)
-            await ask(link, "initialize")
+            await send_request(link, "initialize")
             for _ in range(2):
                 with pytest.raises(ConnectionLost, match="has ended the session") as caught:
-                    await ask(link)
+                    await send_request(link)
                 assert caught.value.unsent  # the request had no effect
         assert [type(error) for error in lost] == [ConnectionLost]
 
@@ -395,19 +401,19 @@ def test_the_end_of_the_session_is_reported_for_each_later_request() -> None:
 
 
 @pytest.mark.parametrize(
-    "part", [b"", b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"]
+    "partial_response", [b"", b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{"]
 )
-def test_a_broken_connection_is_reported_at_once(part: bytes) -> None:
+def test_a_closed_connection_is_reported(partial_response: bytes) -> None:
     """Security C29: the connection is reset before or within an answer."""
 
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        writer.write(part)
+        writer.write(partial_response)
         writer.close()
 
     async def test() -> None:
-        async with linked(serve) as link:
+        async with open_link(serve) as link:
             with pytest.raises(ConnectionLost, match=r"http://127\.0\.0\.1:\d+/mcp closed the connection"):
-                await ask(link)
+                await send_request(link)
 
     run(test())
 
@@ -418,30 +424,30 @@ def test_a_server_without_http_is_reported() -> None:
         writer.close()
 
     async def test() -> None:
-        async with linked(serve) as link:
+        async with open_link(serve) as link:
             with pytest.raises(NotMCP):
-                await ask(link)
+                await send_request(link)
 
     run(test())
 
 
 def test_a_stream_that_ends_without_an_answer_is_reported() -> None:
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        stream(writer)
+        start_event_stream(writer)
         writer.write(b": nothing\n\n")
         writer.close()
 
     async def test() -> None:
-        async with linked(serve) as link:
+        async with open_link(serve) as link:
             with pytest.raises(ConnectionLost, match="before it was complete"):
-                await ask(link)
+                await send_request(link)
 
     run(test())
 
 
 @pytest.mark.parametrize("declared", [True, False])
 def test_a_body_over_the_limit_is_refused(declared: bool) -> None:
-    """Security C27: the size is declared or counted."""
+    """Security C27: the limit applies to the declared and to the received size."""
     sent = 0
 
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
@@ -454,9 +460,9 @@ def test_a_body_over_the_limit_is_refused(declared: bool) -> None:
             await writer.drain()
 
     async def test() -> None:
-        async with linked(serve) as link:
+        async with open_link(serve) as link:
             with pytest.raises(InvalidResponse, match="limit of 100000 bytes"):
-                await ask(link)
+                await send_request(link)
         assert sent < 30_000_000
 
     run(test())
@@ -466,34 +472,34 @@ def test_an_endless_event_is_refused() -> None:
     """Security C26."""
 
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        stream(writer)
+        start_event_stream(writer)
         writer.write(b"data: ")
         for _ in range(1000):
             writer.write(b"x" * 10_000)
             await writer.drain()
 
     async def test() -> None:
-        async with linked(serve) as link:
+        async with open_link(serve) as link:
             with pytest.raises(InvalidResponse, match="event over the limit"):
-                await ask(link)
+                await send_request(link)
 
     run(test())
 
 
-def test_a_redirect_within_the_origin_is_followed_and_remembered() -> None:
+def test_a_redirect_within_the_origin_is_followed_and_later_requests_use_its_target() -> None:
     paths: list[str] = []
 
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         paths.append(request.path)
         if request.path == "/mcp":
-            answer(writer, b"", "text/plain", "307 Temporary Redirect", "Location: /mcp/\r\n")
+            write_response(writer, b"", "text/plain", "307 Temporary Redirect", "Location: /mcp/\r\n")
         else:
-            answer(writer, result(request))
+            write_response(writer, encode_result(request))
 
     async def test() -> None:
-        async with linked(serve) as link:
-            await ask(link)
-            await ask(link)
+        async with open_link(serve) as link:
+            await send_request(link)
+            await send_request(link)
         assert paths == ["/mcp", "/mcp/", "/mcp/"]
 
     run(test())
@@ -501,56 +507,56 @@ def test_a_redirect_within_the_origin_is_followed_and_remembered() -> None:
 
 def test_a_redirect_to_another_origin_is_not_followed() -> None:
     """Security C25: another origin must not get the credentials."""
-    reached: list[ReceivedRequest] = []
+    requests: list[ReceivedRequest] = []
 
-    async def other(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        reached.append(request)
-        answer(writer, result(request))
+    async def record(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        requests.append(request)
+        write_response(writer, encode_result(request))
 
     async def test() -> None:
-        async with serving(other) as elsewhere:
+        async with stub_server(record) as other_origin:
             for location in (
-                f"{elsewhere}/mcp",
-                elsewhere.replace("http:", "https:"),
+                f"{other_origin}/mcp",
+                other_origin.replace("http:", "https:"),
                 "//127.0.0.1:1/x",
                 "http://[",
                 "",
             ):
 
-                async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter, to: str = location) -> None:
-                    answer(writer, b"", "text/plain", "307 Temporary Redirect", f"Location: {to}\r\n")
+                async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter, target: str = location) -> None:
+                    write_response(writer, b"", "text/plain", "307 Temporary Redirect", f"Location: {target}\r\n")
 
-                async with linked(serve) as link:
+                async with open_link(serve) as link:
                     with pytest.raises(ConnectionFailed, match="redirects to another server"):
-                        await ask(link)
-        assert reached == []
+                        await send_request(link)
+        assert requests == []
 
     run(test())
 
 
-def test_circular_redirects_are_refused() -> None:
+def test_a_redirect_loop_is_refused() -> None:
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        answer(writer, b"", "text/plain", "308 Permanent Redirect", "Location: /mcp\r\n")
+        write_response(writer, b"", "text/plain", "308 Permanent Redirect", "Location: /mcp\r\n")
 
     async def test() -> None:
-        async with linked(serve) as link:
+        async with open_link(serve) as link:
             with pytest.raises(ConnectionFailed, match="more than 3 times"):
-                await ask(link)
+                await send_request(link)
 
     run(test())
 
 
-def test_a_session_stream_reports_notifications_and_is_reopened() -> None:
+def test_a_session_stream_receives_notifications_and_is_resumed() -> None:
     """Handshake era: the client sends a GET, with the id of the last event after a break."""
-    seen: list[str | None] = []
-    got: asyncio.Queue[Any] = asyncio.Queue()
+    last_event_ids: list[str | None] = []
+    methods: asyncio.Queue[Any] = asyncio.Queue()
 
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        seen.append(request.headers.get("last-event-id"))
+        last_event_ids.append(request.headers.get("last-event-id"))
         assert (request.verb, request.headers["accept"]) == ("GET", "text/event-stream")
-        stream(writer)
-        number = len(seen)
-        writer.write(b"retry: 1\nid: e%d\n" % number + event(method=f"notifications/x{number}"))
+        start_event_stream(writer)
+        number = len(last_event_ids)
+        writer.write(b"retry: 1\nid: e%d\n" % number + encode_event(method=f"notifications/x{number}"))
         await writer.drain()
         if number < 3:
             writer.close()
@@ -558,21 +564,21 @@ def test_a_session_stream_reports_notifications_and_is_reopened() -> None:
             await asyncio.sleep(30)
 
     async def test() -> None:
-        async with linked(serve, rules=HANDSHAKE) as link:
-            link.events.on_notification = lambda _, message: got.put_nowait(message.method)
+        async with open_link(serve, rules=HANDSHAKE) as link:
+            link.events.on_notification = lambda _, message: methods.put_nowait(message.method)
             await asyncio.gather(link.open_session_stream(5), link.open_session_stream(5))
-            assert [await got.get() for _ in range(3)] == [f"notifications/x{n}" for n in (1, 2, 3)]
-            assert seen == [None, "e1", "e2"]
+            assert [await methods.get() for _ in range(3)] == [f"notifications/x{n}" for n in (1, 2, 3)]
+            assert last_event_ids == [None, "e1", "e2"]
 
     run(test())
 
 
 def test_a_server_without_a_session_stream_is_reported() -> None:
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        answer(writer, b"", "text/plain", "405 Method Not Allowed")
+        write_response(writer, b"", "text/plain", "405 Method Not Allowed")
 
     async def test() -> None:
-        async with linked(serve, rules=HANDSHAKE) as link:
+        async with open_link(serve, rules=HANDSHAKE) as link:
             with pytest.raises(ConnectionFailed, match=r"cannot report changes: .*GET: 405"):
                 await link.open_session_stream(5)
 
@@ -581,8 +587,8 @@ def test_a_server_without_a_session_stream_is_reported() -> None:
 
 def test_the_stateless_era_has_no_session_stream() -> None:
     async def test() -> None:
-        async with linked(ok) as link:
+        async with open_link(answer_verb) as link:
             await link.open_session_stream(5)
-            assert got(await ask(link)) == b'{"verb": "POST"}'
+            assert encoded_result(await send_request(link)) == b'{"verb": "POST"}'
 
     run(test())

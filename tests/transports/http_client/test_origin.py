@@ -17,24 +17,24 @@ from tests.transports.client_servers import (
     HANDSHAKE,
     LIMITS,
     ReceivedRequest,
-    answer,
-    ask,
-    got,
-    linked,
-    result,
+    decode_result,
+    encode_result,
+    open_link,
     run,
-    serving,
+    send_request,
+    stub_server,
+    write_response,
 )
 from wharfinger.errors import ConnectionFailed, NotAuthorized, RequestTimeout
 from wharfinger.transports.http_client.http_link import HttpLink
 
 
 class TokenList:
-    """Authentication that tries tokens until one is accepted."""
+    """Authentication that tries one token after the other until one is accepted."""
 
-    def __init__(self, *tokens: str, seconds: float = 0.0) -> None:
+    def __init__(self, *tokens: str, sign_in_seconds: float = 0.0) -> None:
         self.tokens = list(tokens)
-        self.seconds = seconds
+        self.sign_in_seconds = sign_in_seconds
         self.reported: list[tuple[int, str, Mapping[str, str]]] = []
 
     async def headers(self, url: str) -> Mapping[str, str]:
@@ -42,7 +42,7 @@ class TokenList:
 
     async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
         self.reported.append((status, headers.get("www-authenticate", ""), sent))
-        await asyncio.sleep(self.seconds)
+        await asyncio.sleep(self.sign_in_seconds)
         if self.tokens:
             del self.tokens[0]
         return bool(self.tokens)
@@ -50,108 +50,108 @@ class TokenList:
 
 async def require_good_token(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
     if request.headers.get("authorization") == "Bearer good":
-        answer(writer, result(request, verb=request.verb))
+        write_response(writer, encode_result(request, verb=request.verb))
     else:
-        answer(writer, b"who?", "text/plain", "401 Unauthorized", "WWW-Authenticate: Bearer realm=x\r\n")
+        write_response(writer, b"who?", "text/plain", "401 Unauthorized", "WWW-Authenticate: Bearer realm=x\r\n")
 
 
 def test_a_refused_request_is_repeated_with_the_next_token() -> None:
     async def test() -> None:
-        keys = TokenList("old", "good")
-        async with linked(require_good_token, auth=keys) as link:
-            assert got(await ask(link)) == {"verb": "POST"}
-            assert got(await ask(link)) == {"verb": "POST"}
-        assert keys.reported == [(401, "Bearer realm=x", {"Authorization": "Bearer old"})]
+        tokens = TokenList("old", "good")
+        async with open_link(require_good_token, auth=tokens) as link:
+            assert decode_result(await send_request(link)) == {"verb": "POST"}
+            assert decode_result(await send_request(link)) == {"verb": "POST"}
+        assert tokens.reported == [(401, "Bearer realm=x", {"Authorization": "Bearer old"})]
 
     run(test())
 
 
-def test_the_retries_of_a_refused_request_are_bounded() -> None:
+def test_a_request_is_refused_after_three_rejected_tokens() -> None:
     async def test() -> None:
-        keys = TokenList(*(str(n) for n in range(100)))
-        async with linked(require_good_token, auth=keys) as link:
+        tokens = TokenList(*(str(n) for n in range(100)))
+        async with open_link(require_good_token, auth=tokens) as link:
             with pytest.raises(NotAuthorized, match="401 Unauthorized: who"):
-                await ask(link)
-        assert len(keys.reported) == 3
+                await send_request(link)
+        assert len(tokens.reported) == 3
 
     run(test())
 
 
 def test_a_failed_sign_in_raises_the_error_of_the_server() -> None:
     async def test() -> None:
-        async with linked(require_good_token, auth=TokenList()) as link:
+        async with open_link(require_good_token, auth=TokenList()) as link:
             with pytest.raises(NotAuthorized, match="401 Unauthorized: who"):
-                await ask(link)
+                await send_request(link)
 
     run(test())
 
 
 def test_the_deadline_is_paused_while_a_user_signs_in() -> None:
     async def test() -> None:
-        async with linked(require_good_token, auth=TokenList("old", "good", seconds=0.3)) as link:
-            assert got(await ask(link, timeout=0.2)) == {"verb": "POST"}
+        async with open_link(require_good_token, auth=TokenList("old", "good", sign_in_seconds=2)) as link:
+            assert decode_result(await send_request(link, timeout=1.5)) == {"verb": "POST"}
 
-        async def silent(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        async def never_answer_good_token(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
             if request.headers["authorization"] != "Bearer good":
                 await require_good_token(request, writer)
 
-        async with linked(silent, auth=TokenList("old", "good", seconds=0.3)) as link:
+        async with open_link(never_answer_good_token, auth=TokenList("old", "good", sign_in_seconds=0.3)) as link:
             with pytest.raises(RequestTimeout):
-                await ask(link, timeout=0.2)
+                await send_request(link, timeout=0.2)
 
     run(test())
 
 
 def test_credentials_are_not_sent_to_another_server() -> None:
-    """Security C25: this holds for given headers and for those of a sign-in."""
-    reached: list[ReceivedRequest] = []
+    """Security C25: the token of a sign-in must not be sent to the target of a redirect."""
+    requests: list[ReceivedRequest] = []
 
-    async def other(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        reached.append(request)
-        answer(writer, result(request))
+    async def record(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        requests.append(request)
+        write_response(writer, encode_result(request))
 
     async def test() -> None:
-        async with serving(other) as elsewhere:
+        async with stub_server(record) as other_server:
 
-            async def moved(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-                answer(writer, b"", "text/plain", "307 Temporary Redirect", f"Location: {elsewhere}/mcp\r\n")
+            async def redirect(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+                write_response(writer, b"", "text/plain", "307 Temporary Redirect", f"Location: {other_server}/mcp\r\n")
 
-            async with linked(moved, auth=TokenList("good")) as link:
+            async with open_link(redirect, auth=TokenList("good")) as link:
                 with pytest.raises(ConnectionFailed, match="redirects to another server"):
-                    await ask(link)
-        assert reached == []
+                    await send_request(link)
+        assert requests == []
 
     run(test())
 
 
-def test_a_redirect_that_may_change_the_method_is_reported_with_its_location() -> None:
+def test_a_redirect_that_may_change_the_method_is_refused_with_its_location() -> None:
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        answer(writer, b"", "text/plain", "301 Moved Permanently", "Location: /new\r\n")
+        write_response(writer, b"", "text/plain", "301 Moved Permanently", "Location: /new\r\n")
 
     async def test() -> None:
-        async with linked(serve) as link:
+        async with open_link(serve) as link:
             with pytest.raises(ConnectionFailed, match=r"has moved \(301\): use http://127.0.0.1:\d+/new instead"):
-                await ask(link)
+                await send_request(link)
 
     run(test())
 
 
-def test_credentials_of_a_file_are_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_of_a_netrc_file_are_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     netrc = tmp_path / ".netrc"
     netrc.write_text("machine 127.0.0.1 login me password hunter2\n")
     netrc.chmod(0o600)
     monkeypatch.setenv("NETRC", str(netrc))
-    seen: list[Mapping[str, str]] = []
+    received_headers: list[Mapping[str, str]] = []
 
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        seen.append(request.headers)
-        answer(writer, result(request))
+        received_headers.append(request.headers)
+        write_response(writer, encode_result(request))
 
     async def test() -> None:
-        async with linked(serve, rules=HANDSHAKE) as link:
-            await ask(link)
-            await ask(link)
-        assert not any("authorization" in headers for headers in seen)
+        async with open_link(serve, rules=HANDSHAKE) as link:
+            await send_request(link)
+            await send_request(link)
+        assert not any("authorization" in headers for headers in received_headers)
 
     run(test())
 
@@ -170,20 +170,20 @@ def set_proxies(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
 def test_a_request_is_sent_through_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         assert request.path == "http://harbour.test/mcp"
-        answer(writer, result(request, through=True))
+        write_response(writer, encode_result(request, through=True))
 
     async def test() -> None:
-        async with serving(serve) as proxy:
+        async with stub_server(serve) as proxy:
             set_proxies(monkeypatch, http_proxy=proxy)
             link = HttpLink("http://harbour.test/mcp", LIMITS)
-            assert got(await ask(link)) == {"through": True}
+            assert decode_result(await send_request(link)) == {"through": True}
             await link.close()
 
     run(test())
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_an_unreachable_proxy_is_named_in_the_error(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_an_unreachable_proxy_contains_its_url(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         server = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
@@ -192,24 +192,24 @@ def test_an_unreachable_proxy_is_named_in_the_error(scheme: str, monkeypatch: py
         set_proxies(monkeypatch, **{f"{scheme}_proxy": f"http://me:hunter2@127.0.0.1:{port}"})
         link = HttpLink(f"{scheme}://harbour.test/mcp", LIMITS)
         with pytest.raises(ConnectionFailed, match=rf"its proxy http://127\.0\.0\.1:{port} does not answer") as caught:
-            await ask(link)
+            await send_request(link)
         assert "hunter2" not in str(caught.value)
         await link.close()
 
     run(test())
 
 
-def test_a_proxy_that_refuses_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_refusing_proxy_contains_its_status(monkeypatch: pytest.MonkeyPatch) -> None:
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         assert request.verb == "CONNECT"
-        answer(writer, b"", "text/plain", "407 Proxy Authentication Required")
+        write_response(writer, b"", "text/plain", "407 Proxy Authentication Required")
 
     async def test() -> None:
-        async with serving(serve) as proxy:
+        async with stub_server(serve) as proxy:
             set_proxies(monkeypatch, https_proxy=proxy)
             link = HttpLink("https://harbour.test/mcp", LIMITS)
             with pytest.raises(ConnectionFailed, match=r"its proxy .* answered 407"):
-                await ask(link)
+                await send_request(link)
             await link.close()
 
     run(test())
@@ -218,7 +218,7 @@ def test_a_proxy_that_refuses_is_named_in_the_error(monkeypatch: pytest.MonkeyPa
 # TLS.
 
 
-def certificate(folder: Path) -> ssl.SSLContext:
+def self_signed_context(folder: Path) -> ssl.SSLContext:
     openssl = shutil.which("openssl")
     if openssl is None:
         absent("openssl")
@@ -232,14 +232,14 @@ def certificate(folder: Path) -> ssl.SSLContext:
 
 
 def test_an_untrusted_certificate_is_reported(tmp_path: Path) -> None:
-    async def ok(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        answer(writer, result(request))
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        write_response(writer, encode_result(request))
 
     async def test() -> None:
-        async with serving(ok, ssl=certificate(tmp_path)) as base:
+        async with stub_server(serve, ssl=self_signed_context(tmp_path)) as base:
             link = HttpLink(f"{base}/mcp", LIMITS)
             with pytest.raises(ConnectionFailed, match=r"TLS failed \(self.signed certificate\)") as caught:
-                await ask(link)
+                await send_request(link)
             assert base in str(caught.value)
             await link.close()
 
@@ -247,16 +247,16 @@ def test_an_untrusted_certificate_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_server_without_tls_is_reported() -> None:
-    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer_without_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()
 
     async def test() -> None:
-        server = await asyncio.start_server(plain, "127.0.0.1", 0)
+        server = await asyncio.start_server(answer_without_tls, "127.0.0.1", 0)
         link = HttpLink(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp", LIMITS)
         with pytest.raises(ConnectionFailed, match="TLS failed"):
-            await ask(link)
+            await send_request(link)
         await link.close()
         server.close()
 
@@ -266,21 +266,21 @@ def test_a_server_without_tls_is_reported() -> None:
 # Allowed addresses.
 
 
-def internet_only(address: str) -> bool:
+def is_not_loopback(address: str) -> bool:
     return not address.startswith("127.")
 
 
 def test_no_connection_to_a_forbidden_address_is_opened() -> None:
     with pytest.raises(ConnectionFailed, match="in a private network or on this machine"):
-        asyncio.run(one_request("http://127.0.0.1:9/mcp"))
+        asyncio.run(send_with_address_check("http://127.0.0.1:9/mcp"))
 
 
-def test_the_addresses_of_a_name_are_checked_when_it_is_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_of_a_host_name_is_checked_before_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        connected: list[object] = []
+        connections: list[object] = []
 
         async def record(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            connected.append(writer)
+            connections.append(writer)
             writer.close()
 
         async with await asyncio.start_server(record, "127.0.0.1", 0) as listener:
@@ -293,15 +293,15 @@ def test_the_addresses_of_a_name_are_checked_when_it_is_connected(monkeypatch: p
             for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
                 monkeypatch.delenv(name, raising=False)
             with pytest.raises(ConnectionFailed, match="in a private network or on this machine"):
-                await one_request(f"http://harbour.example:{port}/mcp")
-        assert connected == []
+                await send_with_address_check(f"http://harbour.example:{port}/mcp")
+        assert connections == []
 
     run(test())
 
 
-async def one_request(url: str) -> None:
-    link = HttpLink(url, LIMITS, allow_address=internet_only)
+async def send_with_address_check(url: str) -> None:
+    link = HttpLink(url, LIMITS, allow_address=is_not_loopback)
     try:
-        await ask(link)
+        await send_request(link)
     finally:
         await link.close()

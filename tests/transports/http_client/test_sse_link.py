@@ -1,4 +1,4 @@
-"""A link to HTTP+SSE of 2024-11-05, with hand-written servers and with a Wharfinger server."""
+"""`SseLink`, for HTTP+SSE of 2024-11-05, with stub servers and with a Wharfinger server."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from tests.transports.client_servers import (
     LIMITS,
     ReceivedRequest,
-    accepted,
-    answer,
-    ask,
-    event,
-    got,
+    decode_result,
+    encode_event,
     run,
-    serving,
-    stream,
+    send_request,
+    start_event_stream,
+    stub_server,
+    write_accepted,
+    write_response,
 )
 from wharfinger import types as t
 from wharfinger.errors import (
@@ -34,47 +34,47 @@ from wharfinger.protocol.jsonrpc import Message
 from wharfinger.protocol.revisions import REVISIONS
 from wharfinger.transports.http_client.sse_link import SseLink
 
-OLDEST = REVISIONS["2024-11-05"]
+REVISION = REVISIONS["2024-11-05"]
 
 
 class FakeSseServer:
-    """A server of HTTP+SSE that answers each request on its stream."""
+    """An HTTP+SSE server that answers each request on its event stream."""
 
     def __init__(self, endpoint: str = "messages?session_id=7") -> None:
         self.endpoint = endpoint
         self.posts: list[tuple[str, Any]] = []
-        self.down: asyncio.StreamWriter | None = None
+        self.event_stream: asyncio.StreamWriter | None = None
         self.answers: asyncio.Queue[Any] = asyncio.Queue()
         self.status = ""
 
     async def __call__(self, request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
         if request.verb == "GET":
             assert request.headers["accept"] == "text/event-stream"
-            self.down = writer
-            stream(writer)
+            self.event_stream = writer
+            start_event_stream(writer)
             writer.write(b": hello\n\nevent: endpoint\ndata: " + self.endpoint.encode() + b"\n\n")
             await writer.drain()
             await asyncio.sleep(60)
         message = request.message
         self.posts.append((request.path, message))
         if self.status:
-            answer(writer, b"not now", "text/plain", self.status)
+            write_response(writer, b"not now", "text/plain", self.status)
             return
-        accepted(writer)
-        assert self.down is not None
+        write_accepted(writer)
+        assert self.event_stream is not None
         if "method" not in message:
             self.answers.put_nowait(message)
         elif message["method"] == "end":
-            self.down.transport.abort()
+            self.event_stream.transport.abort()
         elif "id" in message and message["method"] != "silence":
-            self.down.write(event(id=message["id"], result={"method": message["method"]}))
-            await self.down.drain()
+            self.event_stream.write(encode_event(id=message["id"], result={"method": message["method"]}))
+            await self.event_stream.drain()
 
 
-async def opened(base: str, path: str = "/old/sse", **options: Any) -> SseLink:
+async def open_link(base: str, path: str = "/old/sse", **options: Any) -> SseLink:
     link = SseLink(f"{base}{path}", LIMITS, **options)
     await link.open()
-    link.rules = OLDEST
+    link.rules = REVISION
     return link
 
 
@@ -85,14 +85,14 @@ async def opened(base: str, path: str = "/old/sse", **options: Any) -> SseLink:
 def test_messages_are_posted_to_the_url_of_the_first_event(endpoint: str, path: str) -> None:
     async def test() -> None:
         fake = FakeSseServer()
-        async with serving(fake) as base:
+        async with stub_server(fake) as base:
             fake.endpoint = endpoint.replace("{base}", base)
-            link = await opened(base)
+            link = await open_link(base)
             link.notify("notifications/initialized", {})
-            answers = await asyncio.gather(*(ask(link, f"m{n}") for n in range(5)))
-            assert [got(a) for a in answers] == [{"method": f"m{n}"} for n in range(5)]
+            answers = await asyncio.gather(*(send_request(link, f"m{n}") for n in range(5)))
+            assert [decode_result(each) for each in answers] == [{"method": f"m{n}"} for n in range(5)]
             await link.close()
-        assert {p for p, _ in fake.posts} == {path}
+        assert {posted_path for posted_path, _ in fake.posts} == {path}
         assert fake.posts[0][1]["method"] == "notifications/initialized"
 
     run(test())
@@ -105,9 +105,9 @@ def test_an_endpoint_on_another_server_is_refused(endpoint: str) -> None:
     """Security C25: another server must not get the messages."""
 
     async def test() -> None:
-        async with serving(FakeSseServer(endpoint)) as base:
+        async with stub_server(FakeSseServer(endpoint)) as base:
             with pytest.raises(ConnectionFailed, match="names another server"):
-                await opened(base)
+                await open_link(base)
 
     run(test())
 
@@ -115,17 +115,17 @@ def test_an_endpoint_on_another_server_is_refused(endpoint: str) -> None:
 def test_a_server_may_send_requests() -> None:
     async def test() -> None:
         fake = FakeSseServer()
-        async with serving(fake) as base:
-            link = await opened(base)
+        async with stub_server(fake) as base:
+            link = await open_link(base)
 
             async def roots(message: Message) -> Any:
                 return t.ListRootsResult(roots=[])
 
             link.events.on_request = roots
-            assert fake.down is not None
-            fake.down.write(event(id=1, method="ping") + event(id=2, method="roots/list"))
+            assert fake.event_stream is not None
+            fake.event_stream.write(encode_event(id=1, method="ping") + encode_event(id=2, method="roots/list"))
             answers = [await fake.answers.get() for _ in range(2)]
-            assert sorted((a["id"], a["result"]) for a in answers) == [(1, {}), (2, {"roots": []})]
+            assert sorted((each["id"], each["result"]) for each in answers) == [(1, {}), (2, {"roots": []})]
             await link.close()
 
     run(test())
@@ -134,42 +134,66 @@ def test_a_server_may_send_requests() -> None:
 def test_the_end_of_the_stream_fails_pending_requests() -> None:
     async def test() -> None:
         lost: list[WharfingerError] = []
-        async with serving(FakeSseServer()) as base:
-            link = await opened(base)
+        async with stub_server(FakeSseServer()) as base:
+            link = await open_link(base)
             link.events.on_lost = lambda _, error: lost.append(error)
-            calls = [asyncio.ensure_future(ask(link, "silence")) for _ in range(3)]
-            errors = await asyncio.gather(ask(link, "end"), *calls, return_exceptions=True)
+            calls = [asyncio.ensure_future(send_request(link, "silence")) for _ in range(3)]
+            errors = await asyncio.gather(send_request(link, "end"), *calls, return_exceptions=True)
             assert [type(error) for error in errors] == [ConnectionLost] * 4
             assert len(lost) == 1
             with pytest.raises(ConnectionLost):
-                await ask(link)
+                await send_request(link)
             await link.close()
 
     run(test())
 
 
-def test_a_refused_message_fails_its_request() -> None:
+def test_a_rejected_message_fails_its_request() -> None:
     async def test() -> None:
         fake = FakeSseServer()
-        async with serving(fake) as base:
-            link = await opened(base)
+        async with stub_server(fake) as base:
+            link = await open_link(base)
             fake.status = "500 Oops"
             with pytest.raises(ConnectionFailed, match="500 Oops: not now"):
-                await ask(link)
+                await send_request(link)
             fake.status = "401 Unauthorized"
             with pytest.raises(NotAuthorized):
-                await ask(link)
+                await send_request(link)
             fake.status = ""
             with pytest.raises(RequestTimeout):
-                await ask(link, "silence", timeout=0.05)
+                await send_request(link, "silence", timeout=0.05)
             assert fake.posts[-1][1]["method"] in ("silence", "notifications/cancelled")
             await link.close()
 
     run(test())
 
 
+def test_a_rejected_answer_fails_no_request_that_has_the_same_id() -> None:
+    async def test() -> None:
+        fake = FakeSseServer()
+        async with stub_server(fake) as base:
+            link = await open_link(base)
+            pending = asyncio.ensure_future(send_request(link, "silence"))
+            async with asyncio.timeout(10):
+                while not fake.posts:
+                    await asyncio.sleep(0)
+            id = fake.posts[0][1]["id"]
+            fake.status = "500 Oops"
+            assert fake.event_stream is not None
+            fake.event_stream.write(encode_event(id=id, method="ping"))
+            async with asyncio.timeout(10):
+                while len(fake.posts) < 2 or len(link._posts):
+                    await asyncio.sleep(0)
+            assert "method" not in fake.posts[1][1]
+            fake.event_stream.write(encode_event(id=id, result={"said": "at last"}))
+            assert decode_result(await pending) == {"said": "at last"}
+            await link.close()
+
+    run(test())
+
+
 @pytest.mark.parametrize(
-    ("status", "kind", "body", "error", "words"),
+    ("status", "content_type", "body", "error", "message"),
     [
         ("404 Not Found", "text/html", b"<html>", ConnectionFailed, "404 Not Found: a web page"),
         ("401 Unauthorized", "text/plain", b"token?", NotAuthorized, "token?"),
@@ -179,15 +203,15 @@ def test_a_refused_message_fails_its_request() -> None:
     ],
 )
 def test_a_response_that_is_not_a_stream_is_reported(
-    status: str, kind: str, body: bytes, error: type[Exception], words: str
+    status: str, content_type: str, body: bytes, error: type[Exception], message: str
 ) -> None:
     async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
-        answer(writer, body, kind, status, "Connection: close\r\n")
+        write_response(writer, body, content_type, status, "Connection: close\r\n")
 
     async def test() -> None:
-        async with serving(serve) as base:
-            with pytest.raises(error, match=words):
-                await opened(base)
+        async with stub_server(serve) as base:
+            with pytest.raises(error, match=message):
+                await open_link(base)
 
     run(test())
 
@@ -195,13 +219,13 @@ def test_a_response_that_is_not_a_stream_is_reported(
 def test_an_event_over_the_limit_closes_the_connection() -> None:
     async def test() -> None:
         fake = FakeSseServer()
-        async with serving(fake) as base:
-            link = await opened(base)
-            waiting = asyncio.ensure_future(ask(link, "silence"))
-            assert fake.down is not None
-            fake.down.write(b"data: " + b"x" * 200_000)
+        async with stub_server(fake) as base:
+            link = await open_link(base)
+            pending = asyncio.ensure_future(send_request(link, "silence"))
+            assert fake.event_stream is not None
+            fake.event_stream.write(b"data: " + b"x" * 200_000)
             with pytest.raises(InvalidResponse, match="event over the limit"):
-                await waiting
+                await pending
             await link.close()
 
     run(test())
@@ -222,7 +246,7 @@ def test_a_client_connects_to_a_wharfinger_server() -> None:
         config = uvicorn.Config(server.asgi(sse=True), host="127.0.0.1", port=0, log_level="error", lifespan="on")
         runner = uvicorn.Server(config)
         task = asyncio.ensure_future(runner.serve())
-        while not runner.started:  # nothing else shows it
+        while not runner.started:  # uvicorn has no other signal for it
             await asyncio.sleep(0.01)
         port = runner.servers[0].sockets[0].getsockname()[1]
         link = SseLink(f"http://127.0.0.1:{port}/sse", LIMITS)
@@ -234,10 +258,10 @@ def test_a_client_connects_to_a_wharfinger_server() -> None:
         )
         info = await link.request("initialize", params, timeout=9)
         assert json.loads(bytes(info.result))["protocolVersion"] == "2024-11-05"  # type: ignore[arg-type]
-        link.rules = OLDEST
+        link.rules = REVISION
         link.notify("notifications/initialized", {})
         call = t.CallToolRequestParams(name="tide", arguments={"port": "Bay"})  # type: ignore[arg-type]
-        assert "high at Bay" in str(got(await link.request("tools/call", call, timeout=9)))
+        assert "high at Bay" in str(decode_result(await link.request("tools/call", call, timeout=9)))
         await link.close()
         runner.should_exit = True
         await task

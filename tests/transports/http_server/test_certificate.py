@@ -19,8 +19,8 @@ from tests.conftest import absent
 from tests.transports.http_support import ServerThread
 from wharfinger.transports.http_server.certificate import Certificate, UnusableCertificate
 
-USAGE = "keyUsage=critical,keyCertSign"
-"""Python 3.13 refuses an authority without it, and a certificate that does not name its key (VERIFY_X509_STRICT)."""
+KEY_USAGE = "keyUsage=critical,keyCertSign"
+"""Python 3.13 refuses a CA certificate without it (VERIFY_X509_STRICT)."""
 
 
 class Authority:
@@ -29,23 +29,36 @@ class Authority:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.ca = folder / "ca.pem"
-        self.openssl("req", "-x509", *self.new("ca.key"), "-subj", "/CN=test CA", "-addext", USAGE, "-out", "ca.pem")
+        self.openssl(
+            "req", "-x509", *self.key_options("ca.key"), "-subj", "/CN=test CA", "-addext", KEY_USAGE, "-out", "ca.pem"
+        )
 
-    def openssl(self, *words: str) -> None:
+    def openssl(self, *arguments: str) -> None:
         program = shutil.which("openssl")
         if program is None:
             absent("openssl")
-        subprocess.run([str(program), *words], check=True, capture_output=True, cwd=self.folder)
+        subprocess.run([str(program), *arguments], check=True, capture_output=True, cwd=self.folder)
 
-    def new(self, key: str) -> list[str]:
+    def key_options(self, key: str) -> list[str]:
         return ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", key, "-days", "2"]
 
     def issue(self, name: str) -> tuple[Path, Path]:
         """Return the paths of a new certificate for 127.0.0.1 and of its key."""
-        (self.folder / "names").write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
-        self.openssl("req", *self.new(f"{name}.key"), "-subj", f"/CN={name}", "-out", f"{name}.csr")
-        signed = ["-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names", "-days", "2"]
-        self.openssl("x509", "-req", "-in", f"{name}.csr", *signed, "-out", f"{name}.pem")
+        # Python 3.13 also refuses a certificate that does not name the key of its issuer.
+        (self.folder / "extensions").write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
+        self.openssl("req", *self.key_options(f"{name}.key"), "-subj", f"/CN={name}", "-out", f"{name}.csr")
+        signing_options = [
+            "-CA",
+            "ca.pem",
+            "-CAkey",
+            "ca.key",
+            "-CAcreateserial",
+            "-extfile",
+            "extensions",
+            "-days",
+            "2",
+        ]
+        self.openssl("x509", "-req", "-in", f"{name}.csr", *signing_options, "-out", f"{name}.pem")
         return self.folder / f"{name}.pem", self.folder / f"{name}.key"
 
 
@@ -55,7 +68,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 def connect(authority: Authority, port: int, **versions: ssl.TLSVersion) -> str:
-    """Return the name in the certificate of a server."""
+    """Connect to a server and return the common name of its certificate."""
     context = ssl.create_default_context(cafile=str(authority.ca))
     for name, version in versions.items():
         setattr(context, name, version)
@@ -63,47 +76,47 @@ def connect(authority: Authority, port: int, **versions: ssl.TLSVersion) -> str:
         socket.create_connection(("127.0.0.1", port), 10) as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1") as secure,
     ):
-        found: Any = secure.getpeercert()
-        return str(dict(pair for (pair,) in found["subject"])["commonName"])
+        certificate: Any = secure.getpeercert()
+        return str(dict(pair for (pair,) in certificate["subject"])["commonName"])
 
 
-def until(done: Callable[[], object]) -> None:
-    end = time.monotonic() + 10
-    while not done():
-        assert time.monotonic() < end
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
-def install(files: tuple[Path, Path], names: tuple[Path, Path]) -> None:
+def install(sources: tuple[Path, Path], targets: tuple[Path, Path]) -> None:
     """Copy a certificate and its key to the paths of the server, one after the other, as renewal programs do."""
-    for file, name in zip(files, names, strict=True):
-        new = name.with_suffix(".new")
-        shutil.copy(file, new)
-        os.replace(new, name)
+    for source, target in zip(sources, targets, strict=True):
+        new = target.with_suffix(".new")
+        shutil.copy(source, new)
+        os.replace(new, target)
 
 
-def test_a_renewed_certificate_is_used_by_new_connections_and_open_ones_continue(
+def test_new_connections_use_a_renewed_certificate_and_open_ones_continue(
     authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    used = tmp_path / "cert.pem", tmp_path / "key.pem"
-    install(authority.issue("old"), used)
-    with ServerThread(tls_cert=str(used[0]), tls_key=str(used[1])) as http, http.wire() as wire:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    install(authority.issue("old"), (cert, key))
+    with ServerThread(tls_cert=str(cert), tls_key=str(key)) as http, http.connect() as client:
         context = ssl.create_default_context(cafile=str(authority.ca))
-        wire.socket = context.wrap_socket(wire.socket, server_hostname="127.0.0.1")
+        client.socket = context.wrap_socket(client.socket, server_hostname="127.0.0.1")
         assert connect(authority, http.port) == "old"
-        install(authority.issue("new"), used)
-        until(lambda: connect(authority, http.port) == "new")
-        assert wire.read("a").text == "test://a"
-        used[1].write_text("nonsense")
-        until(lambda: "The old certificate stays" in caplog.text)
+        install(authority.issue("new"), (cert, key))
+        wait_until(lambda: connect(authority, http.port) == "new")
+        assert client.read("a").text == "test://a"
+        key.write_text("nonsense")
+        wait_until(lambda: "The old certificate stays" in caplog.text)
         assert connect(authority, http.port) == "new"
-        used[0].unlink()
-        until(lambda: "cert.pem cannot be read: No such file" in caplog.text)
+        cert.unlink()
+        wait_until(lambda: "cert.pem cannot be read: No such file" in caplog.text)
         assert connect(authority, http.port) == "new"
     assert all(record.levelno >= logging.WARNING for record in caplog.records)
 
 
-def test_tls_1_2_is_the_oldest_version(authority: Authority) -> None:
+def test_versions_older_than_tls_1_2_are_refused(authority: Authority) -> None:
     cert, key = authority.issue("versions")
     with ServerThread(tls_cert=str(cert), tls_key=str(key)) as http:
         oldest = ssl.TLSVersion.TLSv1_2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
+import struct
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -19,18 +21,18 @@ from wharfinger.transports.http_server.http_connection import Exchange, HttpConn
 from wharfinger.transports.http_server.open_calls import HttpCall
 from wharfinger.transports.http_server.runner import HttpServer
 
-FOUND = (701, 11, 12)
+APPLICATION_THRESHOLDS = (701, 11, 12)
 
 
 @pytest.fixture(autouse=True)
-def collector() -> Iterator[None]:
-    """Set up a collector with settings of the application, and check that they are restored."""
+def application_settings() -> Iterator[None]:
+    """Configure the collector as an application might, and check that the test restores the settings."""
     before = gc.get_threshold()
     gc.unfreeze()
-    gc.set_threshold(*FOUND)
+    gc.set_threshold(*APPLICATION_THRESHOLDS)
     try:
         yield
-        assert gc.get_threshold() == FOUND
+        assert gc.get_threshold() == APPLICATION_THRESHOLDS
         assert gc.get_freeze_count() == 0
         assert gc.isenabled()
     finally:
@@ -39,11 +41,11 @@ def collector() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-class Ring:
+class Cycle:
     """An object that only the collector can free."""
 
     def __init__(self) -> None:
-        self.me = self
+        self.itself = self
 
 
 def test_objects_that_exist_at_the_start_are_frozen_until_the_end() -> None:
@@ -69,65 +71,66 @@ def test_a_failure_restores_the_collector() -> None:
 
 def test_a_disabled_collector_is_not_changed() -> None:
     gc.disable()
-    with Collector() as entered:
-        entered.grew(10 * FREEZE_STEP)
-        entered.tick(0)
-        assert gc.get_threshold() == FOUND
+    with Collector() as collector:
+        collector.grew(10 * FREEZE_STEP)
+        collector.tick(0)
+        assert gc.get_threshold() == APPLICATION_THRESHOLDS
         assert gc.get_freeze_count() == 0
     gc.enable()
 
 
 def test_objects_frozen_by_the_application_stay_frozen() -> None:
-    ring = Ring()
+    cycle = Cycle()
     gc.freeze()
     try:
         with Collector():
-            assert gc.get_threshold() == FOUND
-        assert not _is_looked_at(ring)
+            assert gc.get_threshold() == APPLICATION_THRESHOLDS
+        assert not _is_examined(cycle)
     finally:
         gc.unfreeze()
 
 
-def test_objects_are_frozen_again_after_growth_by_a_step() -> None:
-    with Collector() as entered:
-        entered.grew(FREEZE_STEP - 1)
-        young = Ring()
-        assert _is_looked_at(young)
-        entered.grew(FREEZE_STEP)
-        assert not _is_looked_at(young)
-        later = Ring()
-        entered.grew(2 * FREEZE_STEP - 1)
-        assert _is_looked_at(later)
-        entered.tick(2 * FREEZE_STEP)
-        assert not _is_looked_at(later)
+def test_objects_are_frozen_again_after_each_step_of_growth() -> None:
+    with Collector() as collector:
+        collector.grew(FREEZE_STEP - 1)
+        young = Cycle()
+        assert _is_examined(young)
+        collector.grew(FREEZE_STEP)
+        assert not _is_examined(young)
+        later = Cycle()
+        collector.grew(2 * FREEZE_STEP - 1)
+        assert _is_examined(later)
+        collector.tick(2 * FREEZE_STEP)
+        assert not _is_examined(later)
 
 
-def _is_looked_at(thing: object) -> bool:
+def _is_examined(thing: object) -> bool:
+    """Return whether collections examine the object. They skip frozen objects, which are not listed."""
     return any(other is thing for other in gc.get_objects())
 
 
 def test_garbage_is_collected_before_it_would_be_frozen() -> None:
-    with Collector() as entered:
-        garbage = weakref.ref(Ring())
+    with Collector() as collector:
+        garbage = weakref.ref(Cycle())
         assert garbage() is not None
-        entered.grew(FREEZE_STEP)
+        collector.grew(FREEZE_STEP)
         assert garbage() is None
 
 
 def test_frozen_garbage_is_collected_after_half_of_the_objects_are_gone() -> None:
-    with Collector() as entered:
-        ring = Ring()
-        garbage = weakref.ref(ring)
-        entered.grew(2 * FREEZE_STEP)
-        del ring
+    with Collector() as collector:
+        cycle = Cycle()
+        garbage = weakref.ref(cycle)
+        collector.grew(2 * FREEZE_STEP)
+        del cycle
         gc.collect()
-        entered.tick(2 * FREEZE_STEP)
-        entered.tick(FREEZE_STEP + 1)
-        entered.tick(FREEZE_STEP + 1)
+        collector.tick(2 * FREEZE_STEP)
+        collector.tick(FREEZE_STEP + 1)
+        collector.tick(FREEZE_STEP + 1)
         assert garbage() is not None
-        entered.tick(FREEZE_STEP)  # objects are still being freed, so nothing is collected
+        collector.tick(FREEZE_STEP)  # objects are still being freed, so nothing is collected
         assert garbage() is not None
-        entered.tick(FREEZE_STEP)
+        collector.tick(FREEZE_STEP)
         assert garbage() is None
         assert gc.get_freeze_count()
 
@@ -136,20 +139,20 @@ def test_frozen_garbage_is_collected_after_half_of_the_objects_are_gone() -> Non
 def test_the_runner_freezes_connections_and_sessions(monkeypatch: pytest.MonkeyPatch, sessions: bool) -> None:
     monkeypatch.setattr("wharfinger.transports.http_server.garbage_collection.FREEZE_STEP", 5)
     with ServerThread() as server:
-        wires = [server.wire() for _ in range(1 if sessions else 7)]
-        for wire in wires:
+        clients = [server.connect() for _ in range(1 if sessions else 7)]
+        for client in clients:
             if sessions:
                 for _ in range(7):
-                    wire.initialize()
+                    client.initialize()
             else:
-                assert wire.read("a").status == 200
-        with server.wire() as last:
+                assert client.read("a").status == 200
+        with server.connect() as last:
             assert last.read("a").status == 200
             assert not any(isinstance(thing, HttpServer) for thing in gc.get_objects())
             if not sessions:
                 assert sum(isinstance(thing, HttpConnection) for thing in gc.get_objects()) < 5
-        for wire in wires:
-            wire.close()
+        for client in clients:
+            client.close()
 
 
 def test_an_application_in_another_server_does_not_change_the_collector() -> None:
@@ -160,7 +163,7 @@ def test_an_application_in_another_server_does_not_change_the_collector() -> Non
             return {"type": "http.request"}
 
         async def send(message: dict[str, Any]) -> None:
-            assert gc.get_threshold() == FOUND
+            assert gc.get_threshold() == APPLICATION_THRESHOLDS
 
         scope = {"type": "http", "method": "GET", "path": "/healthz", "headers": [(b"host", b"127.0.0.1")]}
         await app(scope, receive, send)
@@ -170,79 +173,76 @@ def test_an_application_in_another_server_does_not_change_the_collector() -> Non
 
 
 def _listen(server: ServerThread) -> RawClient:
-    wire = server.wire()
-    wire.listen("test://a")
+    client = server.connect()
+    client.listen("test://a")
     server.call(server.service.notify, "test://a")
-    wire.event()
-    return wire
+    client.event()
+    return client
 
 
-def _own_stream(server: ServerThread) -> RawClient:
-    wire = server.wire()
-    wire.open_stream(wire.initialize())
-    return wire
+def _open_session_stream(server: ServerThread) -> RawClient:
+    client = server.connect()
+    client.open_stream(client.initialize())
+    return client
 
 
-def _answered(server: ServerThread) -> RawClient:
-    wire = server.wire()
+def _read(server: ServerThread) -> RawClient:
+    client = server.connect()
     for name in ("a", "missing", "progress", "big"):
-        wire.read(name)
-    return wire
+        client.read(name)
+    return client
 
 
-def _waiting(server: ServerThread) -> RawClient:
-    wire = server.wire()
-    wire.stateless("resources/read", {"uri": "test://wait"})
+def _start_waiting(server: ServerThread) -> RawClient:
+    client = server.connect()
+    client.send_stateless("resources/read", {"uri": "test://wait"})
     assert server.service.arrived.acquire(timeout=10)
-    return wire
+    return client
 
 
-def _refused(server: ServerThread) -> RawClient:
-    wire = server.wire()
-    wire.write(b"nonsense\r\n\r\n")
-    wire.reply()
-    return wire
+def _send_nonsense(server: ServerThread) -> RawClient:
+    client = server.connect()
+    client.write(b"nonsense\r\n\r\n")
+    client.reply()
+    return client
 
 
-@pytest.mark.parametrize("begin", [_listen, _own_stream, _answered, _waiting, _refused])
+@pytest.mark.parametrize("start", [_listen, _open_session_stream, _read, _start_waiting, _send_nonsense])
 @pytest.mark.parametrize("reset", [False, True])
 def test_a_connection_that_ends_is_freed_without_the_collector(
-    begin: Callable[[ServerThread], RawClient], reset: bool
+    start: Callable[[ServerThread], RawClient], reset: bool
 ) -> None:
-    """A collection of ten thousand connections delays every request by hundreds of milliseconds."""
-    import socket
-    import struct
-
+    """Collecting ten thousand connections delays every request by hundreds of milliseconds."""
     kinds = (HttpConnection, Exchange, HttpCall, EventStream)
     with ServerThread() as server:
         gc.disable()
         try:
             before = {id(thing) for thing in gc.get_objects() if isinstance(thing, kinds)}
-            wires = [begin(server) for _ in range(3)]
-            for wire in wires:
+            clients = [start(server) for _ in range(3)]
+            for client in clients:
                 if reset:
-                    wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                wire.close()
+                    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.close()
             deadline = time.monotonic() + 10
-            while left := [
+            while remaining := [
                 type(thing).__name__
                 for thing in gc.get_objects()
                 if isinstance(thing, kinds) and id(thing) not in before
             ]:
-                assert time.monotonic() < deadline, left
+                assert time.monotonic() < deadline, remaining
                 time.sleep(0.005)
         finally:
             gc.enable()
 
 
-def test_many_closed_connections_are_freed_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_closed_connections_than_one_turn_handles_are_all_freed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wharfinger.transports.http_server.http_connection.CONNECTIONS_PER_TURN", 2)
     with ServerThread() as server:
-        wires = [server.wire() for _ in range(9)]
-        for wire in wires:
-            wire.listen("test://a")
-        for wire in wires:
-            wire.close()
-        for _ in wires:
-            assert server.service.left.acquire(timeout=10)
+        clients = [server.connect() for _ in range(9)]
+        for client in clients:
+            client.listen("test://a")
+        for client in clients:
+            client.close()
+        for _ in clients:
+            assert server.service.ended.acquire(timeout=10)
         assert not server.service.listeners

@@ -1,4 +1,4 @@
-"""No answer to a GET can be taken by a browser for another type than the one that it is sent with."""
+"""Every answer to a GET has a safe Content-Type, and forbids the browser to guess another one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ server.resources.add("evil://blob", lambda: {HTML.encode() + bytes([255])!r}, mi
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def base_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "server.py").write_text(SERVER)
     command = [sys.executable, "-m", "wharfinger", "run", "server.py", "--http", "127.0.0.1:0"]
@@ -38,11 +38,12 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def get(url: str) -> tuple[int, Any, bytes]:
+    """Return the status, headers and body of a page. The body of an event stream is not read."""
     request = urllib.request.Request(url, headers={"Sec-Fetch-Site": "same-origin", "Accept": "*/*"})
     try:
         with urllib.request.urlopen(request, timeout=20) as answer:
-            endless = answer.headers["content-type"] == "text/event-stream"
-            return answer.status, answer.headers, b"" if endless else answer.read()
+            is_stream = answer.headers["content-type"] == "text/event-stream"
+            return answer.status, answer.headers, b"" if is_stream else answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.headers, error.read()
 
@@ -50,19 +51,19 @@ def get(url: str) -> tuple[int, Any, bytes]:
 @pytest.mark.parametrize(
     "path", ["/", "/mcp", "/sse", "/healthz", "/none", "/read", "/read?uri=evil://none", "/.well-known/x", f"/{HTML}"]
 )
-def test_no_answer_is_sniffed(base: str, path: str) -> None:
-    _, headers, body = get(base + urllib.request.quote(path, safe="/?=:"))  # type: ignore[attr-defined]
+def test_every_answer_forbids_sniffing(base_url: str, path: str) -> None:
+    _, headers, body = get(base_url + urllib.request.quote(path, safe="/?=:"))  # type: ignore[attr-defined]
     assert headers["x-content-type-options"] == "nosniff"
     assert path == "/" or not headers["content-type"].startswith("text/html")
     assert b"<script>" not in body
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
+    ("name", "media_type"),
     [("svg", "image/png"), ("html", "text/plain; charset=utf-8"), ("blob", "application/octet-stream")],
 )
-def test_hostile_content_is_sent_as_an_inert_type(base: str, name: str, kind: str) -> None:
-    status, headers, _ = get(f"{base}/read?uri=evil%3A%2F%2F{name}")
-    assert (status, headers["content-type"]) == (200, kind)
+def test_hostile_content_is_sent_as_an_inert_type(base_url: str, name: str, media_type: str) -> None:
+    status, headers, _ = get(f"{base_url}/read?uri=evil%3A%2F%2F{name}")
+    assert (status, headers["content-type"]) == (200, media_type)
     assert headers["x-content-type-options"] == "nosniff"
     assert "sandbox" in headers["content-security-policy"]

@@ -8,8 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.transports.http_support import HANDSHAKE, INITIALIZE, RawClient, SampleService, ServerThread, find_app
-from wharfinger.auth import static_token
+from tests.transports.http_support import (
+    ALICE_TOKEN,
+    BOB_TOKEN,
+    HANDSHAKE,
+    INITIALIZE,
+    RawClient,
+    SampleService,
+    ServerThread,
+    find_app,
+    verify_alice_or_bob,
+)
 from wharfinger.protocol.http.rules import HttpLimits
 from wharfinger.protocol.limits import Limits
 
@@ -21,354 +30,356 @@ def server() -> Iterator[ServerThread]:
 
 
 @pytest.fixture
-def wire(server: ServerThread) -> Iterator[RawClient]:
-    with server.wire() as wire:
-        yield wire
+def client(server: ServerThread) -> Iterator[RawClient]:
+    with server.connect() as client:
+        yield client
 
 
-def test_initialize_opens_a_session(wire: RawClient) -> None:
-    reply = wire.in_session("", "initialize", INITIALIZE, "i")
+def test_initialize_opens_a_session(client: RawClient) -> None:
+    reply = client.call_in_session("", "initialize", INITIALIZE, "i")
     assert reply.status == 200
     assert reply.json["id"] == "i"
     assert reply.json["result"]["protocolVersion"] == HANDSHAKE
     session = reply.headers["mcp-session-id"]
-    reply = wire.read_in_session(session, "a", id=2)
+    reply = client.read_in_session(session, "a", id=2)
     assert reply.json == {
         "jsonrpc": "2.0",
         "id": 2,
         "result": {"contents": [{"uri": "test://a", "mimeType": "text/plain", "text": "test://a"}]},
     }
-    assert wire.in_session(session, "ping").json["result"] == {}
+    assert client.call_in_session(session, "ping").json["result"] == {}
 
 
-def test_session_ids_are_unguessable_and_unordered(wire: RawClient) -> None:
+def test_session_ids_are_unguessable_and_unordered(client: RawClient) -> None:
     """Security H24."""
-    ids = [wire.initialize() for _ in range(50)]
+    ids = [client.initialize() for _ in range(50)]
     assert len(set(ids)) == 50
     assert all(len(id) >= 32 and id.isascii() and id.isprintable() for id in ids)
     assert len({id[:4] for id in ids}) > 40
 
 
-def test_the_version_header_is_optional_but_must_be_known(wire: RawClient) -> None:
-    session = wire.initialize()
+def test_the_version_header_is_optional_but_must_be_known(client: RawClient) -> None:
+    session = client.initialize()
     for version, status in [(None, 200), ("2025-03-26", 200), ("1999-01-01", 400), ("2026-07-28", 400)]:
-        assert wire.in_session(session, "ping", mcp_protocol_version=version).status == status
+        assert client.call_in_session(session, "ping", mcp_protocol_version=version).status == status
 
 
 @pytest.mark.parametrize("session", ["unknown", "x" * 8000, "<script>", "../../x", "' OR 1=1"])
-def test_an_unknown_session_is_not_found_and_its_id_is_not_repeated(wire: RawClient, session: str) -> None:
+def test_an_unknown_session_is_not_found_and_its_id_is_not_repeated(client: RawClient, session: str) -> None:
     """Security H22, H23: the server never adopts an id of a client."""
     for reply in (
-        wire.in_session(session, "ping"),
-        wire.in_session(session, "initialize", INITIALIZE),
-        wire.ask("GET", accept="text/event-stream", mcp_session_id=session),
-        wire.ask("DELETE", mcp_session_id=session),
+        client.call_in_session(session, "ping"),
+        client.call_in_session(session, "initialize", INITIALIZE),
+        client.fetch("GET", accept="text/event-stream", mcp_session_id=session),
+        client.fetch("DELETE", mcp_session_id=session),
     ):
         assert (reply.status, reply.error) == (404, -32600)
         assert session.encode() not in reply.body
 
 
-def test_a_request_without_a_session_is_refused(wire: RawClient) -> None:
+def test_a_request_without_a_session_is_refused(client: RawClient) -> None:
     """Security H21, L01."""
-    for reply in (wire.in_session("", "resources/read", {"uri": "test://a"}), wire.ask("GET"), wire.ask("DELETE")):
+    for reply in (
+        client.call_in_session("", "resources/read", {"uri": "test://a"}),
+        client.fetch("GET"),
+        client.fetch("DELETE"),
+    ):
         assert (reply.status, reply.error) == (400, -32600)
 
 
-def test_a_second_initialize_does_not_renegotiate(wire: RawClient) -> None:
+def test_a_second_initialize_does_not_renegotiate(client: RawClient) -> None:
     """Security L03."""
-    session = wire.initialize()
-    reply = wire.in_session(session, "initialize", INITIALIZE | {"protocolVersion": "2024-11-05"})
+    session = client.initialize()
+    reply = client.call_in_session(session, "initialize", INITIALIZE | {"protocolVersion": "2024-11-05"})
     assert (reply.status, reply.error) == (400, -32600)
-    assert "result" in wire.in_session(session, "ping").json
-    # A bridge repeats the initialize of the session it opened: it gets the same answer and no other session.
-    reply = wire.in_session(session, "initialize", INITIALIZE)
+    assert "result" in client.call_in_session(session, "ping").json
+    # A bridge that repeats the initialize of its session gets the same answer, and no other session.
+    reply = client.call_in_session(session, "initialize", INITIALIZE)
     assert (reply.status, reply.json["result"]["protocolVersion"]) == (200, HANDSHAKE)
     assert "mcp-session-id" not in reply.headers
-    assert "result" in wire.in_session(session, "ping").json
+    assert "result" in client.call_in_session(session, "ping").json
 
 
 @pytest.mark.parametrize("params", [{}, {"protocolVersion": 1}, []])
-def test_a_refused_initialize_opens_no_session(wire: RawClient, params: Any) -> None:
+def test_a_refused_initialize_opens_no_session(client: RawClient, params: Any) -> None:
     """Security L05, H50."""
-    reply = wire.in_session("", "initialize", params)
+    reply = client.call_in_session("", "initialize", params)
     assert reply.status in (200, 400)
     assert reply.error in (-32602, -32600)
     assert "mcp-session-id" not in reply.headers
 
 
-def test_a_deleted_session_is_not_found(wire: RawClient) -> None:
+def test_a_deleted_session_is_not_found(client: RawClient) -> None:
     """Security H25."""
-    session = wire.initialize()
-    assert wire.ask("DELETE", mcp_session_id=session).status == 204
-    assert wire.in_session(session, "ping").status == 404
-    assert wire.ask("DELETE", mcp_session_id=session).status == 404
+    session = client.initialize()
+    assert client.fetch("DELETE", mcp_session_id=session).status == 204
+    assert client.call_in_session(session, "ping").status == 404
+    assert client.fetch("DELETE", mcp_session_id=session).status == 404
 
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [("missing", -32002), ("exit", -32603), ("boom", -32603), ("surrogate", -32603), ("odd-error", -32603)],
+    [("missing", -32002), ("exit", -32603), ("boom", -32603), ("surrogate", -32603), ("surrogate-in-error", -32603)],
 )
-def test_a_failed_request_is_not_answered_with_404(wire: RawClient, name: str, code: int) -> None:
+def test_a_failed_request_is_not_answered_with_404(client: RawClient, name: str, code: int) -> None:
     """Security H32: a 404 would make the client start a new session."""
-    session = wire.initialize()
-    reply = wire.read_in_session(session, name)
+    session = client.initialize()
+    reply = client.read_in_session(session, name)
     assert (reply.status, reply.error, reply.json["id"]) == (200, code, 1)
-    reply = wire.in_session(session, "no/such")
+    reply = client.call_in_session(session, "no/such")
     assert (reply.status, reply.error) == (200, -32601)
-    assert wire.read_in_session(session, "a").text == "test://a"
+    assert client.read_in_session(session, "a").text == "test://a"
 
 
 @pytest.mark.parametrize(
     "body", [b"{", b"[]", b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', b'{"id":1,"method":"ping"}']
 )
-def test_an_invalid_message_is_a_bad_request(wire: RawClient, body: bytes) -> None:
-    session = wire.initialize()
-    assert wire.ask("POST", body=body, mcp_session_id=session).status == 400
-    assert wire.in_session(session, "ping").status == 200
+def test_an_invalid_message_is_a_bad_request(client: RawClient, body: bytes) -> None:
+    session = client.initialize()
+    assert client.fetch("POST", body=body, mcp_session_id=session).status == 400
+    assert client.call_in_session(session, "ping").status == 200
 
 
-def test_a_notification_and_a_late_answer_are_accepted(wire: RawClient) -> None:
-    session = wire.initialize()
+def test_a_notification_and_a_late_answer_are_accepted(client: RawClient) -> None:
+    session = client.initialize()
     for message in ({"method": "notifications/roots/list_changed"}, {"id": 7, "result": {}}, {"method": "x/y"}):
-        wire.post({"jsonrpc": "2.0", **message}, mcp_session_id=session)
-        reply = wire.reply()
+        client.post({"jsonrpc": "2.0", **message}, mcp_session_id=session)
+        reply = client.reply()
         assert (reply.status, reply.body) == (202, b"")
 
 
-def test_the_first_notification_turns_the_answer_into_a_stream(wire: RawClient) -> None:
-    session = wire.initialize()
-    *notifications, answer = wire.read_in_session(session, "progress").events
+def test_the_first_notification_turns_the_answer_into_a_stream(client: RawClient) -> None:
+    session = client.initialize()
+    *notifications, answer = client.read_in_session(session, "progress").events
     assert [n["params"]["progress"] for n in notifications] == [0, 1, 2]
     assert answer["result"]["contents"][0]["text"] == "test://progress"
 
 
-def test_messages_without_a_request_are_sent_on_the_session_stream(server: ServerThread, wire: RawClient) -> None:
-    session = wire.initialize()
-    assert wire.in_session(session, "resources/subscribe", {"uri": "test://a"}).status == 200
-    ours = server.service.sessions[-1]
-    assert server.call(ours.send, b'{"n":0}')  # before there is a stream: kept for it
-    with server.wire() as stream:
+def test_messages_without_a_request_are_sent_on_the_session_stream(server: ServerThread, client: RawClient) -> None:
+    session = client.initialize()
+    assert client.call_in_session(session, "resources/subscribe", {"uri": "test://a"}).status == 200
+    server_session = server.service.sessions[-1]
+    assert server.call(server_session.send, b'{"n":0}')  # kept until the stream opens
+    with server.connect() as stream:
         stream.open_stream(session)
-        assert server.call(ours.send, b'{"n":1}')
+        assert server.call(server_session.send, b'{"n":1}')
         assert [stream.event(), stream.event()] == [{"n": 0}, {"n": 1}]
 
 
-def test_a_session_has_one_stream_at_a_time(server: ServerThread, wire: RawClient) -> None:
+def test_a_session_has_one_stream_at_a_time(server: ServerThread, client: RawClient) -> None:
     """Security H26, H27."""
-    session = wire.initialize()
-    with server.wire() as stream:
+    session = client.initialize()
+    with server.connect() as stream:
         stream.open_stream(session)
-        reply = wire.ask("GET", accept="text/event-stream", mcp_session_id=session)
+        reply = client.fetch("GET", accept="text/event-stream", mcp_session_id=session)
         assert (reply.status, reply.error) == (409, -32600)
-    for _ in range(1000):  # the first one's end has to travel
-        with server.wire() as stream:
+    for _ in range(1000):  # the server has to notice the disconnect first
+        with server.connect() as stream:
             stream.request("GET", accept="text/event-stream", mcp_session_id=session)
             if stream.head()[0] == 200:
                 return
-    pytest.fail("the session's stream was never free again")
+    pytest.fail("the session still has its first stream")
 
 
-@pytest.mark.parametrize("last", ["1", "x" * 5000, "<script>", "0/../1"])
-def test_an_unknown_last_event_id_replays_nothing(server: ServerThread, wire: RawClient, last: str) -> None:
-    """Security H29, H30: an id of another session opens the session stream without a replay."""
-    session = wire.initialize()
-    with server.wire() as stream:
-        stream.request("GET", accept="text/event-stream", mcp_session_id=session, last_event_id=last)
+@pytest.mark.parametrize("last_id", ["1", "x" * 5000, "<script>", "0/../1"])
+def test_an_unknown_last_event_id_replays_nothing(server: ServerThread, client: RawClient, last_id: str) -> None:
+    """Security H29, H30: the stream of the session opens without a replay."""
+    session = client.initialize()
+    with server.connect() as stream:
+        stream.request("GET", accept="text/event-stream", mcp_session_id=session, last_event_id=last_id)
         assert stream.head()[0] == 200
-        assert wire.ask("DELETE", mcp_session_id=session).status == 204
+        assert client.fetch("DELETE", mcp_session_id=session).status == 204
         assert stream.event() is None
 
 
-def test_a_stream_is_refused_to_a_client_that_does_not_accept_events(wire: RawClient) -> None:
-    session = wire.initialize()
-    assert wire.ask("GET", accept="application/json", mcp_session_id=session).status == 406
+def test_a_client_that_does_not_accept_events_cannot_open_a_stream(client: RawClient) -> None:
+    session = client.initialize()
+    assert client.fetch("GET", accept="application/json", mcp_session_id=session).status == 406
 
 
-def test_messages_queued_for_a_stream_are_bounded(server: ServerThread, wire: RawClient) -> None:
-    session = wire.initialize()
-    wire.in_session(session, "resources/subscribe", {"uri": "test://a"})
-    ours = server.service.sessions[-1]
-    reported = server.call(lambda: [ours.send(b"%d" % number) for number in range(1000)])
-    assert reported.count(True) == 64
+def test_messages_queued_for_a_stream_are_bounded(server: ServerThread, client: RawClient) -> None:
+    session = client.initialize()
+    client.call_in_session(session, "resources/subscribe", {"uri": "test://a"})
+    server_session = server.service.sessions[-1]
+    accepted = server.call(lambda: [server_session.send(b"%d" % number) for number in range(1000)])
+    assert accepted.count(True) == 64
 
 
-def test_delete_ends_the_stream_and_pending_requests(server: ServerThread) -> None:
-    with ServerThread() as server, server.wire() as wire, server.wire() as stream, server.wire() as waiting:
-        session = wire.initialize()
+def test_delete_ends_the_stream_and_pending_requests() -> None:
+    with (
+        ServerThread() as server,
+        server.connect() as client,
+        server.connect() as stream,
+        server.connect() as pending_client,
+    ):
+        session = client.initialize()
         stream.open_stream(session)
-        waiting.send_in_session(session, "resources/read", {"uri": "test://wait"})
+        pending_client.send_in_session(session, "resources/read", {"uri": "test://wait"})
         assert server.service.arrived.acquire(timeout=5)
-        assert wire.ask("DELETE", mcp_session_id=session).status == 204
-        assert server.service.left.acquire(timeout=5)
+        assert client.fetch("DELETE", mcp_session_id=session).status == 204
+        assert server.service.ended.acquire(timeout=5)
         assert stream.event() is None
-        assert waiting.reply().status == 202
+        assert pending_client.reply().status == 202
 
 
 def test_a_disconnect_does_not_cancel_the_request() -> None:
-    """Before 2026-07-28 a disconnect does not cancel. Security H35."""
-    with ServerThread() as server, server.wire() as wire:
-        session = wire.initialize()
-        with server.wire() as leaving:
-            leaving.send_in_session(session, "resources/read", {"uri": "test://wait-progress"}, id=9)
+    """Revisions before 2026-07-28: a disconnect is not a cancellation. Security H35."""
+    with ServerThread() as server, server.connect() as client:
+        session = client.initialize()
+        with server.connect() as disconnecting_client:
+            disconnecting_client.send_in_session(session, "resources/read", {"uri": "test://wait-progress"}, id=9)
             assert server.service.arrived.acquire(timeout=5)
-        assert wire.read_in_session(session, "a").text == "test://a"
-        reply = wire.read_in_session(session, "a", id=9)
+        assert client.read_in_session(session, "a").text == "test://a"
+        reply = client.read_in_session(session, "a", id=9)
         assert (reply.status, reply.error) == (400, -32600)  # still in flight
         server.open_gates()
-        assert not server.service.left.acquire(blocking=False)
-        assert wire.in_session(session, "ping").status == 200
+        assert not server.service.ended.acquire(blocking=False)
+        assert client.call_in_session(session, "ping").status == 200
 
 
-def test_a_cancelled_request_is_not_answered(server: ServerThread, wire: RawClient) -> None:
+def test_a_cancelled_request_is_not_answered(server: ServerThread, client: RawClient) -> None:
     """Security L11."""
-    session = wire.initialize()
-    with server.wire() as waiting:
-        waiting.send_in_session(session, "resources/read", {"uri": "test://wait"}, id="w")
+    session = client.initialize()
+    with server.connect() as pending_client:
+        pending_client.send_in_session(session, "resources/read", {"uri": "test://wait"}, id="w")
         assert server.service.arrived.acquire(timeout=5)
-        wire.post(
+        client.post(
             {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "w"}},
             mcp_session_id=session,
         )
-        assert wire.reply().status == 202
-        assert server.service.left.acquire(timeout=5)
-        reply = waiting.reply()
+        assert client.reply().status == 202
+        assert server.service.ended.acquire(timeout=5)
+        reply = pending_client.reply()
         assert (reply.status, reply.body) == (202, b"")
 
 
-def test_nothing_is_sent_for_a_cancelled_call(server: ServerThread, wire: RawClient) -> None:
-    """Security L11: this includes a handler that continues."""
-    session = wire.initialize()
-    with server.wire() as waiting:
-        waiting.send_in_session(session, "resources/read", {"uri": "test://stubborn"}, id="s")
+def test_nothing_is_sent_for_a_cancelled_call_whose_handler_continues(server: ServerThread, client: RawClient) -> None:
+    """Security L11."""
+    session = client.initialize()
+    with server.connect() as pending_client:
+        pending_client.send_in_session(session, "resources/read", {"uri": "test://stubborn"}, id="s")
         assert server.service.arrived.acquire(timeout=5)
-        gone = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "s"}}
-        wire.post(gone, mcp_session_id=session)
-        assert wire.reply().status == 202
-        reply = waiting.reply()
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "s"}}
+        client.post(cancel, mcp_session_id=session)
+        assert client.reply().status == 202
+        reply = pending_client.reply()
         assert (reply.status, reply.body) == (202, b"")
 
 
-def test_a_session_cannot_cancel_requests_of_another(server: ServerThread, wire: RawClient) -> None:
+def test_a_session_cannot_cancel_requests_of_another(server: ServerThread, client: RawClient) -> None:
     """Security H28."""
-    mine, other = wire.initialize(), wire.initialize()
-    with server.wire() as waiting:
-        waiting.send_in_session(mine, "resources/read", {"uri": "test://wait"}, id="w")
+    session, other_session = client.initialize(), client.initialize()
+    with server.connect() as pending_client:
+        pending_client.send_in_session(session, "resources/read", {"uri": "test://wait"}, id="w")
         assert server.service.arrived.acquire(timeout=5)
-        wire.post(
-            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "w"}}, mcp_session_id=other
+        client.post(
+            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "w"}},
+            mcp_session_id=other_session,
         )
-        assert wire.reply().status == 202
+        assert client.reply().status == 202
         server.open_gates()
-        assert waiting.reply().text == "test://wait"
+        assert pending_client.reply().text == "test://wait"
 
 
-def test_a_second_request_with_a_pending_id_is_refused(server: ServerThread, wire: RawClient) -> None:
-    """Security J18, J19: the first keeps its answer, and 1 is not "1"."""
-    session = wire.initialize()
-    with server.wire() as waiting:
-        waiting.send_in_session(session, "resources/read", {"uri": "test://wait"}, id=1)
+def test_a_second_request_with_a_pending_id_is_refused(server: ServerThread, client: RawClient) -> None:
+    """Security J18, J19: the first request is still answered, and 1 is not "1"."""
+    session = client.initialize()
+    with server.connect() as pending_client:
+        pending_client.send_in_session(session, "resources/read", {"uri": "test://wait"}, id=1)
         assert server.service.arrived.acquire(timeout=5)
-        reply = wire.read_in_session(session, "a", id=1)
+        reply = client.read_in_session(session, "a", id=1)
         assert (reply.status, reply.error, "id" in reply.json) == (400, -32600, False)
-        assert wire.read_in_session(session, "a", id="1").json["id"] == "1"
+        assert client.read_in_session(session, "a", id="1").json["id"] == "1"
         server.open_gates()
-        assert waiting.reply().json["id"] == 1
+        assert pending_client.reply().json["id"] == 1
 
 
 def test_a_request_over_its_deadline_is_cancelled_and_answered() -> None:
     service = SampleService(Limits(handler_time=0.1))
-    with ServerThread(service, limits=HttpLimits(sweep_time=0.02)) as server, server.wire() as wire:
-        session = wire.initialize()
-        reply = wire.read_in_session(session, "wait")
+    with ServerThread(service, limits=HttpLimits(sweep_time=0.02)) as server, server.connect() as client:
+        session = client.initialize()
+        reply = client.read_in_session(session, "wait")
         assert (reply.status, reply.error) == (200, -32603)
 
 
 def test_an_idle_session_expires_unless_it_has_a_stream() -> None:
     limits = HttpLimits(session_time=0.05, sweep_time=0.01, keep_alive=5)
-    with ServerThread(limits=limits) as server, server.wire() as wire, server.wire() as stream:
-        idle, busy = wire.initialize(), wire.initialize()
+    with ServerThread(limits=limits) as server, server.connect() as client, server.connect() as stream:
+        idle, busy = client.initialize(), client.initialize()
         stream.open_stream(busy)
         app = find_app(server)
         while len(app.sessions) > 1:
             pass
-        assert wire.in_session(idle, "ping").status == 404
-        assert wire.in_session(busy, "ping").status == 200
+        assert client.call_in_session(idle, "ping").status == 404
+        assert client.call_in_session(busy, "ping").status == 200
 
 
-def test_sessions_are_bounded_and_an_idle_one_is_ended() -> None:
+def test_at_the_limit_of_sessions_an_idle_one_is_ended() -> None:
     """Security H49, X01."""
     limits = HttpLimits(sessions=2)
-    with ServerThread(limits=limits) as server, server.wire() as wire, server.wire() as stream:
-        first, second = wire.initialize(), wire.initialize()
+    with ServerThread(limits=limits) as server, server.connect() as client, server.connect() as stream:
+        first, second = client.initialize(), client.initialize()
         stream.open_stream(first)
-        wire.in_session(second, "ping")
-        third = wire.initialize()
-        assert wire.in_session(second, "ping").status == 404
-        assert wire.in_session(first, "ping").status == 200
-        assert wire.in_session(third, "ping").status == 200
+        client.call_in_session(second, "ping")
+        third = client.initialize()
+        assert client.call_in_session(second, "ping").status == 404
+        assert client.call_in_session(first, "ping").status == 200
+        assert client.call_in_session(third, "ping").status == 200
 
 
 def test_requests_of_all_sessions_are_bounded_including_those_of_disconnected_clients() -> None:
-    """Security L22, X06: a long question does not close the client's connection."""
-    with ServerThread(limits=HttpLimits(session_requests=1)) as server, server.wire() as wire:
-        first, second = wire.initialize(), wire.initialize()
-        with server.wire() as gone:
-            gone.send_in_session(first, "resources/read", {"uri": "test://wait"}, 7)
+    """Security L22, X06: a disconnect does not cancel a request of a session, so that it still counts."""
+    with ServerThread(limits=HttpLimits(session_requests=1)) as server, server.connect() as client:
+        first, second = client.initialize(), client.initialize()
+        with server.connect() as disconnecting_client:
+            disconnecting_client.send_in_session(first, "resources/read", {"uri": "test://wait"}, 7)
             assert server.service.arrived.acquire(timeout=5)
         for session in (first, second):
-            reply = wire.read_in_session(session, "a")
+            reply = client.read_in_session(session, "a")
             assert (reply.status, reply.error, reply.json["id"]) == (503, -32603, 1)
         cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
-        assert wire.ask("POST", body=json.dumps(cancel).encode(), mcp_session_id=first).status == 202
-        assert server.service.left.acquire(timeout=5)
-        assert wire.read_in_session(second, "a").text == "test://a"  # the id is free again too
-
-
-ALICE, BOB = "alice-0123456789", "bob-0123456789ab"
+        assert client.fetch("POST", body=json.dumps(cancel).encode(), mcp_session_id=first).status == 202
+        assert server.service.ended.acquire(timeout=5)
+        assert client.read_in_session(second, "a").text == "test://a"  # the cancelled request no longer counts
 
 
 def test_a_session_belongs_to_its_principal() -> None:
     """Security A09, A10."""
-
-    def verify(headers: Any) -> str:
-        for name, token in (("alice", ALICE), ("bob", BOB)):
-            if headers.get(b"authorization", b"").endswith(token.encode()):
-                return static_token(token, name)(headers)
-        return static_token(ALICE)(headers)
-
-    with ServerThread(verify=verify) as server, server.wire() as wire:
-        session = wire.initialize(authorization=f"Bearer {ALICE}")
+    with ServerThread(verify=verify_alice_or_bob) as server, server.connect() as client:
+        session = client.initialize(authorization=f"Bearer {ALICE_TOKEN}")
         read = {"uri": "test://principal"}
-        assert wire.in_session(session, "resources/read", read, authorization=f"Bearer {ALICE}").text == "alice"
-        assert wire.in_session(session, "ping", authorization=f"Bearer {BOB}").status == 404
-        assert wire.ask("DELETE", mcp_session_id=session, authorization=f"Bearer {BOB}").status == 404
-        assert wire.in_session(session, "ping").status == 401
-        with server.wire() as other:
-            assert other.in_session(session, "ping", authorization=f"Bearer {ALICE}").status == 200
+        assert (
+            client.call_in_session(session, "resources/read", read, authorization=f"Bearer {ALICE_TOKEN}").text
+            == "alice"
+        )
+        assert client.call_in_session(session, "ping", authorization=f"Bearer {BOB_TOKEN}").status == 404
+        assert client.fetch("DELETE", mcp_session_id=session, authorization=f"Bearer {BOB_TOKEN}").status == 404
+        assert client.call_in_session(session, "ping").status == 401
+        with server.connect() as other:
+            assert other.call_in_session(session, "ping", authorization=f"Bearer {ALICE_TOKEN}").status == 200
 
 
 def test_a_new_request_is_refused_while_draining() -> None:
-    with ServerThread() as server, server.wire() as wire, server.wire() as other:
-        session = wire.initialize()
-        assert other.ask("GET", "/healthz").status == 200
-        wire.send_in_session(session, "resources/read", {"uri": "test://wait"})
+    with ServerThread() as server, server.connect() as client, server.connect() as other:
+        session = client.initialize()
+        assert other.fetch("GET", "/healthz").status == 200
+        client.send_in_session(session, "resources/read", {"uri": "test://wait"})
         assert server.service.arrived.acquire(timeout=5)
         app = find_app(server)
         server.call(lambda: (setattr(app, "draining", True), app.sessions.drain()))
         for reply in (other.read_in_session(session, "a", id=2), other.read("a")):
             assert (reply.status, reply.error) == (503, -32603)
-            other = server.wire()
         server.open_gates()
-        assert wire.reply().status == 200
+        assert client.reply().status == 200
 
 
 def test_drain_ends_streams_and_lets_requests_finish() -> None:
-    with ServerThread() as server, server.wire() as wire, server.wire() as stream:
-        session = wire.initialize()
+    with ServerThread() as server, server.connect() as client, server.connect() as stream:
+        session = client.initialize()
         stream.open_stream(session)
-        wire.send_in_session(session, "resources/read", {"uri": "test://wait"})
+        client.send_in_session(session, "resources/read", {"uri": "test://wait"})
         assert server.service.arrived.acquire(timeout=5)
         server.stop()
         assert stream.event() is None
         server.open_gates()
-        assert json.loads(wire.reply().body)["result"]
+        assert json.loads(client.reply().body)["result"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from wharfinger.content.decoded_json import is_list, is_mapping
 from wharfinger.errors import HeaderMismatch, WharfingerError
 
 __all__ = [
@@ -30,7 +31,7 @@ _MAX_EXACT_INTEGER = 2**53 - 1
 
 
 def encode_value(text: str) -> bytes:
-    """Encode a text as a header value: unchanged if that is safe, else in base64 (2026-07-28, header encoding)."""
+    """Encode a string as a header value: unchanged if that is safe, else in base64 (2026-07-28, header encoding)."""
     plain = text.isascii() and text.isprintable() and text == text.strip(" ")
     if plain and not (text.startswith(_PREFIX) and text.endswith(_SUFFIX)):
         return text.encode()
@@ -41,7 +42,7 @@ def decode_value(value: bytes) -> str:
     """Decode a header value; a value without both markers is literal.
 
     Raises:
-        HeaderMismatch: the base64 is invalid, or does not contain UTF-8.
+        HeaderMismatch: the base64 is invalid, or the text is not UTF-8.
     """
     text = value.decode("latin-1").strip(" \t")
     if not (text.startswith(_PREFIX) and text.endswith(_SUFFIX) and len(text) >= len(_PREFIX) + len(_SUFFIX)):
@@ -75,31 +76,23 @@ def find_header_params(schema: Mapping[str, Any]) -> tuple[HeaderParam, ...]:
         InvalidHeaderAnnotation: an annotation is not a token, is used twice, is not on a string, integer or boolean, or
             is not reachable from the root through `properties` alone.
     """
-    found: list[HeaderParam] = []
+    params: list[HeaderParam] = []
     stack: list[tuple[Any, tuple[str, ...], bool]] = [(schema, (), True)]
     while stack:
         node, path, reachable = stack.pop()
-        if _is_object(node):
+        if is_mapping(node):
             if "x-mcp-header" in node:
-                found.append(_header_param(node, path, reachable))
+                params.append(_header_param(node, path, reachable))
             for key, value in node.items():
-                if key == "properties" and _is_object(value):
+                if key == "properties" and is_mapping(value):
                     stack.extend((child, (*path, name), reachable) for name, child in value.items())
                 elif key not in ("x-mcp-header", "const", "enum", "default", "examples"):
                     stack.append((value, path, False))
-        elif _is_array(node):
+        elif is_list(node):
             stack.extend((child, path, False) for child in node)
-    if len({param.header for param in found}) != len(found):
+    if len({param.header for param in params}) != len(params):
         raise InvalidHeaderAnnotation("Two properties use the same x-mcp-header name.")
-    return tuple(sorted(found, key=lambda param: param.header))
-
-
-def _is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
-    return isinstance(value, Mapping)
-
-
-def _is_array(value: Any) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)
+    return tuple(sorted(params, key=lambda param: param.header))
 
 
 def _header_param(node: Mapping[str, Any], path: tuple[str, ...], reachable: bool) -> HeaderParam:
@@ -138,16 +131,16 @@ def check_arguments(params: Sequence[HeaderParam], headers: Mapping[bytes, bytes
     if not params:
         return
     try:
-        given: Any = {} if arguments is UNSET else msgspec.json.decode(arguments)
+        decoded: Any = {} if arguments is UNSET else msgspec.json.decode(arguments)
     except msgspec.DecodeError:
-        given = {}
-    check_params(params, headers, given if _is_object(given) else {})
+        decoded = {}
+    check_params(params, headers, decoded if is_mapping(decoded) else {})
 
 
 def _value_at(arguments: Any, path: Sequence[str]) -> Any:
     value = arguments
     for name in path:
-        value = value.get(name) if _is_object(value) else None
+        value = value.get(name) if is_mapping(value) else None
     return value
 
 

@@ -46,8 +46,8 @@ class HostOriginPolicy:
             else:
                 origins.add(_setting_origin(text))
         if public_url:
-            scheme, found, rest = public_url.partition("://")
-            origin = _setting_origin(f"{scheme}{found}{rest.partition('/')[0]}")
+            scheme, separator, rest = public_url.partition("://")
+            origin = _setting_origin(f"{scheme}{separator}{rest.partition('/')[0]}")
             origins.add(origin)
             hosts.add((origin[1], None))
         self._hosts = frozenset(hosts)
@@ -65,7 +65,7 @@ class HostOriginPolicy:
         if origin is not None and (host, origin) not in self._known_pairs:
             self._check_origin(origin, host or b"")
 
-    def shared_with(self, headers: Headers) -> bytes:
+    def allowed_origin(self, headers: Headers) -> bytes:
         """Return the value of Access-Control-Allow-Origin: an origin that a setting allows, or empty.
 
         A page of this server needs no such header, and `check` has refused the pages of all other origins.
@@ -126,8 +126,8 @@ def _parse_host(text: str) -> tuple[str, int | None] | None:
 
 def _parse_origin(text: str) -> tuple[str, str, int] | None:
     """Return (scheme, host, port) of an Origin header (RFC 6454 §6.2); None for `null` or a malformed one."""
-    scheme, found, rest = text.strip(" \t").lower().partition("://")
-    parsed = _parse_host(rest) if found else None
+    scheme, separator, rest = text.strip(" \t").lower().partition("://")
+    parsed = _parse_host(rest) if separator else None
     if parsed is None or not scheme.replace("-", "").replace("+", "").replace(".", "").isalnum():
         return None
     port = parsed[1] if parsed[1] is not None else _PORTS.get(scheme, 0)

@@ -78,12 +78,12 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of all incomplete bodies. Once reached, only callers with less than an equal share may send more."""
     connections: int = 10_000
     sessions: int = 10_000
-    """Sessions of the handshake era. A further one ends the longest idle session of the caller with most sessions."""
+    """Sessions of the handshake era. A further one ends the longest idle session of the caller with the most."""
     session_time: float = 1800.0
     """A session ends after this time without a request, a response or an open stream."""
     session_requests: int = 16_384
-    """Running requests of all sessions, also those whose connection was closed. Once reached, only callers with less
-    than an equal share may send more."""
+    """Running requests of all sessions, including those whose connection was closed. Once reached, only callers with
+    less than an equal share may send more."""
     streams: int = 10_000
     """Open listen, GET and HTTP+SSE streams of all clients. Once reached, only callers with less than an equal share
     may open more."""
@@ -94,7 +94,7 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     replay_size: int = 1024 * 1024
     """The limit of these events in bytes; a single larger response is not kept."""
     replay_total: int = 64 * 1024 * 1024
-    """The limit in bytes for all sessions; the sessions written to least recently lose their events first."""
+    """The limit in bytes for all sessions. Beyond it, the caller whose sessions keep the most loses the oldest."""
     comment_time: float = 15.0
     """An idle stream gets a comment line after this time, so that proxies keep it open."""
     stalled_time: float = 60.0
@@ -177,16 +177,16 @@ def accepted_types(accept: bytes | None) -> int:
     """Return which of the two content types an Accept header allows; without a header both (RFC 9110 §12.5.1)."""
     if accept is None:
         return ACCEPTS_JSON | ACCEPTS_EVENTS
-    found = 0
+    accepted = 0
     for entry in accept[:4096].lower().split(b","):
         kind, *parameters = entry.replace(b" ", b"").replace(b"\t", b"").split(b";")
         if any(parameter.startswith(b"q=") and not parameter[2:].strip(b"0.") for parameter in parameters):
             continue
         if kind in (JSON, b"application/*", b"*/*"):
-            found |= ACCEPTS_JSON
+            accepted |= ACCEPTS_JSON
         if kind in (EVENT_STREAM, b"text/*", b"*/*"):
-            found |= ACCEPTS_EVENTS
-    return found
+            accepted |= ACCEPTS_EVENTS
+    return accepted
 
 
 def check_post(headers: Headers, limit: int) -> int:

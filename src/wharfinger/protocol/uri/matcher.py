@@ -1,4 +1,4 @@
-"""Match a URI to a row of literals and placeholders, in time linear in the URI.
+"""Matches a URI to a row of literals and placeholders, in time linear in the URI.
 
 A row is a template as the matcher gets it: `a/{name}.{ext}` is `"a/"`, a placeholder, `"."`, a placeholder. Each
 row becomes one regular expression, which never tries more than a few ways to read a character:
@@ -72,15 +72,15 @@ class Matcher:
             end -= len(self._suffix)
         if self._pattern is None:
             self._pattern = re.compile(self._source)  # on first use: a server may have thousands of templates
-        found = self._pattern.fullmatch(text, 0, end)
-        return None if found is None else found.groups()
+        match = self._pattern.fullmatch(text, 0, end)
+        return None if match is None else match.groups()
 
 
 def _source(atoms: Sequence[Atom]) -> str:
     """Return the regular expression of a row."""
     parts: list[str] = []
-    outer: frozenset[str] | None = None  # of the first placeholder of the open chain
-    inner: frozenset[str] = frozenset()  # of its last placeholder so far
+    outer: frozenset[str] | None = None  # the characters of the first placeholder of the open chain
+    inner: frozenset[str] = frozenset()  # those of its last placeholder so far
     separator = ""  # the literal between that placeholder and the next one
     placeholder = -1
     following = _following(atoms)
@@ -133,18 +133,18 @@ def _source(atoms: Sequence[Atom]) -> str:
 
 def _following(atoms: Sequence[Atom]) -> list[frozenset[str]]:
     """Return for each atom the characters with which the rest of the row can begin."""
-    found: list[frozenset[str]] = []
+    following: list[frozenset[str]] = []
     first: frozenset[str] = frozenset()
     for atom in reversed(atoms):
-        found.append(first)
+        following.append(first)
         if isinstance(atom, str):
             first = frozenset(atom[0])
         elif atom.opener:
             first |= frozenset(atom.opener)
         else:
             first = atom.chars if atom.min_count else first | atom.chars
-    found.reverse()
-    return found
+    following.reverse()
+    return following
 
 
 def _class(chars: frozenset[str] | str) -> str:
@@ -152,7 +152,7 @@ def _class(chars: frozenset[str] | str) -> str:
 
 
 def _run(placeholder: Placeholder, chars: frozenset[str], without: str, lazy: bool) -> str:
-    """Return the pattern of a placeholder's content. `without` is a text that it must not contain."""
+    """Return the pattern of a placeholder's content. It must not contain `without`."""
     if placeholder.max_count:
         return f"(?:{ESCAPED}|{_class(chars)}){{{placeholder.min_count},{placeholder.max_count}}}+"
     count = "+" if placeholder.min_count else "*"

@@ -11,8 +11,9 @@ The RFC defines only expansion. Matching follows these rules:
   `{/x*}` is a list of segments. Reserved characters may be unescaped, except one that begins the next part.
 - Expressions with an operator (`{/x}`, `{.x}`, `{;x}`, `{?x}`, `{&x}`, `{#x}`) may be absent; their variables are then
   missing. Named ones may come in any order; an unknown or repeated name does not match.
-- An exploded variable is a list. A named one (`{?x*}`) takes the names that no other variable has, as a map. An unnamed
-  one is a map only if `maps` says so, because "/year=2024/month=05" is more often a path than a map.
+- An exploded variable is a list. A named one (`{?x*}`) is the list of the values of its own name, or else a map of the
+  names that no other variable has. An unnamed one is a map only if `maps` says so, because "/year=2024/month=05" is
+  more often a path than a map.
 - After a variable that could contain the separator, the last separator counts: `{name}.{ext}` reads "a.tar.gz" as
   "a.tar" and "gz". A template such as `{a}{b}`, which does not say where a variable ends, can only be expanded.
 """
@@ -211,21 +212,21 @@ class UriTemplate:
                 return None
             if None not in contents:
                 return dict(zip(self.variables, contents))  # type: ignore[arg-type]  # noqa: B905  # strict= costs 0.1 µs
-        found: list[tuple[Variable, Value]] = []
+        pairs: list[tuple[Variable, Value]] = []
         try:
             for slot, content in zip(self._slots, contents, strict=True):
                 if content is None:
                     continue
-                before = len(found)
-                if not slot.read(slot, content, found):
+                before = len(pairs)
+                if not slot.read(slot, content, pairs):
                     return None
-                if check and self._refuses(slot, content, found[before:]):
+                if check and self._refuses(slot, content, pairs[before:]):
                     return None
         except ValueError:  # an escape that was cut off by a literal, or bytes that are not UTF-8
             return None
         if self._repeats:
-            return _agree(found)
-        return {variable.name: value for variable, value in found}
+            return _agree(pairs)
+        return {variable.name: value for variable, value in pairs}
 
     def _refuses(self, slot: Slot, content: str, found: VariableValues) -> bool:
         if "?" in slot.operator or slot.operator == "&":
@@ -295,17 +296,17 @@ def canonical_uri(uri: str) -> str | None:
         return None
 
 
-def _checked_escapes(found: re.Match[str]) -> str:
-    _unescape(found)
-    return found[0].upper()
+def _checked_escapes(match: re.Match[str]) -> str:
+    _unescape(match)
+    return match[0].upper()
 
 
-def _unescape(found: re.Match[str]) -> str:
-    return bytes.fromhex(found[0].replace("%", "")).decode()
+def _unescape(match: re.Match[str]) -> str:
+    return bytes.fromhex(match[0].replace("%", "")).decode()
 
 
-def _escape(found: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in found[0].encode())
+def _escape(match: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in match[0].encode())
 
 
 def _decode(content: str) -> str:
@@ -404,7 +405,7 @@ def _expand(expression: Expression, values: Mapping[str, object]) -> str:
         elif value is not None:
             whole = _scalar(variable, value)
             text = _encode(whole[: variable.limit] if variable.limit else whole, operator.keeps_reserved)
-            pieces.append(_named(operator, variable.name, text) if operator.named else text)
+            pieces.append(_with_name(operator, variable.name, text) if operator.named else text)
     return operator.first + operator.separator.join(pieces) if pieces else ""
 
 
@@ -414,9 +415,9 @@ def _expand_list(operator: Operator, variable: Variable, value: Sequence[object]
     if not texts:
         return []
     if variable.explode:
-        return [_named(operator, variable.name, text) for text in texts] if operator.named else texts
+        return [_with_name(operator, variable.name, text) for text in texts] if operator.named else texts
     joined = ",".join(texts)
-    return [_named(operator, variable.name, joined) if operator.named else joined]
+    return [_with_name(operator, variable.name, joined) if operator.named else joined]
 
 
 def _expand_map(operator: Operator, variable: Variable, value: Mapping[object, object]) -> list[str]:
@@ -428,12 +429,12 @@ def _expand_map(operator: Operator, variable: Variable, value: Mapping[object, o
     if not pairs:
         return []
     if variable.explode:
-        return [_named(operator, key, text) if operator.named else f"{key}={text}" for key, text in pairs]
+        return [_with_name(operator, key, text) if operator.named else f"{key}={text}" for key, text in pairs]
     joined = ",".join(f"{key},{text}" for key, text in pairs)
-    return [_named(operator, variable.name, joined) if operator.named else joined]
+    return [_with_name(operator, variable.name, joined) if operator.named else joined]
 
 
-def _named(operator: Operator, name: str, text: str) -> str:
+def _with_name(operator: Operator, name: str, text: str) -> str:
     return f"{name}={text}" if text else name + operator.if_empty
 
 
@@ -473,7 +474,7 @@ def _slots_and_atoms(
     slots: list[Slot] = []
     atoms: list[Atom] = []
     next_first: frozenset[str] = frozenset()  # the characters that may begin the next part
-    later: frozenset[str] = frozenset()  # "?" and "#" that some later part begins with or contains
+    later: frozenset[str] = frozenset()  # "?" and "#" (and "&" of "?&") that some later part begins with or contains
     for part in reversed(_parts_to_match(parts)):
         if isinstance(part, str):
             atoms.append(part)

@@ -56,7 +56,7 @@ class TemplateIndex(Generic[T]):
         self._by_prefix: dict[str, list[_Entry[T]]] = {}
         """Templates by the literal text before the first variable; the most specific first."""
         self._lengths: list[int] = []
-        """The lengths of these texts, the longest first."""
+        """The lengths of the keys of `_by_prefix`, the longest first."""
         self._root: _Node[T] = _Node()
         self._entries: dict[str, _Entry[T]] = {}
 
@@ -128,9 +128,9 @@ class TemplateIndex(Generic[T]):
             for entry in entries:
                 if entry.core not in canonical:
                     continue
-                found = entry.template.match_canonical(canonical, check=check)
-                if found is not None:
-                    return entry.value, found
+                values = entry.template.match_canonical(canonical, check=check)
+                if values is not None:
+                    return entry.value, values
             if many:
                 break
         return None
@@ -251,12 +251,12 @@ class _Node(Generic[T]):
 
     def candidates(self, uri: str) -> list[_Entry[T]]:
         """Return the entries whose literal segments, head and tail match."""
-        found: list[_Entry[T]] = []
+        entries: list[_Entry[T]] = []
         todo: list[tuple[_Node[T], int]] = [(self, 0)]
         while todo:
             node, position = todo.pop()
             for (head, tail), texts in node.entries.items():
-                found += texts.get((uri[position : position + head], uri[len(uri) - tail :] if tail else ""), ())
+                entries += texts.get((uri[position : position + head], uri[len(uri) - tail :] if tail else ""), ())
             if not node.children:
                 continue
             end = uri.find("/", position)
@@ -266,7 +266,7 @@ class _Node(Generic[T]):
                 child = node.children.get(edge)
                 if child is not None:
                     todo.append((child, end + 1))
-        return found
+        return entries
 
     def nearby(self, edges: tuple[str | None, ...]) -> Iterator[_Entry[T]]:
         """Yield the entries that may match the same URI as one with these edges: on the way to them, or below."""

@@ -32,7 +32,7 @@ logger = logging.getLogger("wharfinger.transports.http_client.get_streams")
 
 SESSION = "Mcp-Session-Id"
 MAX_EVENT_ID_CHARACTERS = 4096
-"""Characters of an event id that is sent back."""
+"""The maximum number of characters of an event id that is sent back."""
 
 
 def session_gone(origin: Origin) -> Callable[[], WharfingerError]:
@@ -75,11 +75,11 @@ async def resume_stream(
     """
     failures = 0
     while failures < MAX_RECONNECTS and not post.done:
-        before = decoder.last_id
+        last_id = decoder.last_id
         await asyncio.sleep(reconnect_delay(decoder))
         decoder = resumed_decoder(decoder, origin.limits.message)
         try:
-            response = await open_stream(origin, headers(), before)
+            response = await open_stream(origin, headers(), last_id)
             try:
                 await read_events(response, decoder, peer, post, handle)
             finally:
@@ -92,7 +92,7 @@ async def resume_stream(
             if isinstance(error, WharfingerError):
                 raise
             logger.debug("the stream of %s broke again: %r", origin.name, error)
-        failures = 0 if decoder.last_id != before else failures + 1
+        failures = 0 if decoder.last_id != last_id else failures + 1
 
 
 class SessionStream:

@@ -48,11 +48,11 @@ __all__ = ["HttpLink", "NoMessage"]
 logger = logging.getLogger("wharfinger.transports.http_client.http_link")
 
 MAX_REPLIES = 32
-"""Responses to the server's requests that are sent at the same time; further refusals are dropped."""
+"""The maximum number of responses that are sent at the same time; further refusals are dropped."""
 MAX_SESSION_ID_CHARACTERS = 4096
-"""Characters of a session id."""
+"""The maximum number of characters of a session id."""
 CLOSE_SECONDS = 2.0
-"""Seconds for ending the session at the server."""
+"""Seconds for ending the session at the server; other messages without a response have five times as many."""
 
 
 class HttpLink:
@@ -316,12 +316,12 @@ class HttpLink:
             self._posts.start(self._post_one_way(data))
 
     def _refuse(self, data: bytes) -> None:
-        """Send a refusal, unless many POSTs are under way: a flood of requests must not become a flood of POSTs."""
+        """Send a refusal, unless many POSTs are pending: a flood of requests must not become a flood of POSTs."""
         if len(self._posts) < MAX_REPLIES:
             self._reply(data)
 
     def _notify_cancelled(self, peer: ClientPeer[PendingPost], id: int, reason: str) -> None:
-        """Report a cancellation in the handshake era; in the stateless era disconnecting does."""
+        """Report a cancellation in the handshake era. In the stateless era, disconnecting cancels the request."""
         notice = peer.cancel(id, reason)
         if notice is not None and self._end is None and self.rules is not None and not self.rules.disconnect_cancels:
             self._posts.start(self._post_one_way(notice))

@@ -30,17 +30,15 @@ EVENTS = "text/event-stream"
 KEEP_ALIVE_SECONDS = 4.0
 """Seconds that an idle connection is kept: many servers close theirs after 5 s, perhaps just as a request arrives."""
 MAX_CONNECTIONS = 256
-"""Connections at once; each open listen stream uses one."""
+"""The maximum number of simultaneous connections; each open listen stream uses one."""
 MAX_REDIRECTS = 3
 MAX_TYPE_CHARACTERS = 100
-"""Characters of a media type, which error messages repeat."""
+"""The maximum number of characters of a media type, which error messages repeat."""
 READ_BUFFER_BYTES = 512 * 1024
 """Bytes of a response that are buffered before they are used."""
 MAX_REFUSAL_BYTES = 64 * 1024
-"""Bytes of a refusal's body that are read."""
+"""The maximum number of bytes of a refusal's body that are read."""
 FORBIDDEN_REASON = "it is in a private network or on this machine, which is not allowed"
-
-
 MAX_RETRY_AFTER_DIGITS = 9
 
 
@@ -112,7 +110,7 @@ class Origin:
         """Send a request and return the answer when its headers have arrived. The caller must release or close it.
 
         If the credentials are refused (401, 403), `auth` may get new ones, and the request is sent again. `timeout` is
-        paused meanwhile, since `auth` may ask a person.
+        paused in the meantime, since `auth` may ask a person.
         """
         auth, target_url = self._auth, url or self.url
         if auth is None:
@@ -123,10 +121,10 @@ class Origin:
             response = await self._follow(verb, {**headers, **auth_headers}, data, target_url)
             if response.status not in (401, 403):
                 return response
-            answered = join_headers(response.headers.items())
+            response_headers = join_headers(response.headers.items())
             try:
                 with paused(timeout):
-                    again = await auth.refused(str(self.url), response.status, answered, auth_headers)
+                    again = await auth.refused(str(self.url), response.status, response_headers, auth_headers)
             except BaseException:
                 response.close()
                 raise
@@ -154,11 +152,11 @@ class Origin:
                 )
         raise ConnectionFailed(f"{self.name} redirects more than {MAX_REDIRECTS} times.")
 
-    def resolve(self, location: str, base: URL, does: str) -> URL:
+    def resolve(self, location: str, base: URL, action: str) -> URL:
         """Return the URL of a location that the server names, absolute or relative to `base`.
 
         Raises:
-            ConnectionFailed: it is not of this origin. `does` is the verb of the message, such as "redirects to".
+            ConnectionFailed: it is not of this origin. The message contains `action`, such as "redirects to".
         """
         from yarl import URL
 
@@ -170,7 +168,7 @@ class Origin:
             target, same = base, False
         if not same:
             raise ConnectionFailed(
-                f"{self.name} {does} another server, which is not followed: {redacted(location[:200])!r}."
+                f"{self.name} {action} another server, which is not followed: {redacted(location[:200])!r}."
             )
         # A location does not repeat the user and password of the client's URL.
         return target.with_user(self.url.user).with_password(self.url.password) if self.url.user else target
@@ -217,13 +215,13 @@ class Origin:
         if isinstance(error, WharfingerError):
             return error
         http = self.http
-        through = _without_password(self.proxy)
+        proxy = _without_password(self.proxy)
         if isinstance(error, http.ClientProxyConnectionError):
             reason = error.os_error.strerror or error.os_error
-            return ConnectionFailed(f"Cannot connect to {self.name}: its proxy {through} does not answer ({reason}).")
+            return ConnectionFailed(f"Cannot connect to {self.name}: its proxy {proxy} does not answer ({reason}).")
         if isinstance(error, http.ClientHttpProxyError):
             return ConnectionFailed(
-                f"Cannot connect to {self.name}: its proxy {through} answered {error.status} {error.message}."
+                f"Cannot connect to {self.name}: its proxy {proxy} answered {error.status} {error.message}."
             )
         if isinstance(error, http.ClientConnectorCertificateError | http.ClientSSLError):
             return ConnectionFailed(f"Cannot connect to {self.name}: TLS failed ({_tls_reason(error)}).")

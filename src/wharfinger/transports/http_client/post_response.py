@@ -32,7 +32,7 @@ MIN_RECONNECT_DELAY = 0.01
 MAX_RECONNECT_DELAY = 30.0
 """Seconds to wait before a stream is resumed: the default, and the bounds of the time that a server may name."""
 MAX_RECONNECTS = 3
-"""Attempts in a row without a new event."""
+"""The maximum number of attempts in a row that fail or, for the stream of a POST, bring no new event."""
 
 
 class PendingPost:
@@ -87,8 +87,8 @@ async def read_events(
             for event in decoder.feed(chunk):
                 if not event.data or event.event != "message":  # the first event may only name an id
                     continue
-                for meaning in peer.receive(event.data):
-                    handle(meaning, post)
+                for peer_event in peer.receive(event.data):
+                    handle(peer_event, post)
                 if post is not None and post.done:
                     return
 
@@ -104,8 +104,8 @@ async def read_body(
     """
     body = await origin.body(response)
     if content_type(response) == "application/json":
-        for meaning in peer.receive(body):
-            handle(meaning, post)
+        for peer_event in peer.receive(body):
+            handle(peer_event, post)
         post.response = post.response or post.error_without_id
         if post.response is not None or (post.error is not None and response.status < 400):
             return
@@ -115,8 +115,8 @@ async def read_body(
         retry_after = response.headers.get("Retry-After", "")
         raise NoMessage(f"{origin.name} answered {reason}{excerpt(body)}", response.status, retry_after)
     kind = content_type(response)
-    first = show_bytes(body)
-    raise NotMCP(f"{origin.name} is not MCP: it answered {reason} with {kind}; the first bytes were {first}.")
+    beginning = show_bytes(body)
+    raise NotMCP(f"{origin.name} is not MCP: it answered {reason} with {kind}; the first bytes were {beginning}.")
 
 
 def resumed_decoder(decoder: EventDecoder, limit: int) -> EventDecoder:

@@ -41,19 +41,19 @@ __all__ = ["SseLink"]
 logger = logging.getLogger("wharfinger.transports.http_client.sse_link")
 
 MAX_POSTS = 64
-"""Messages that are sent at the same time; further requests wait."""
+"""The maximum number of messages that are sent at the same time; further requests wait."""
 POST_SECONDS = 30.0
 """Seconds to wait until the server acknowledges a message. Some servers do so only with the response, which is fine."""
 
 
 class _IdAndMethod(msgspec.Struct):
-    """The members that distinguish a request from a notification."""
+    """The members that distinguish requests, notifications and answers."""
 
     id: Id | UnsetType = UNSET
     method: str | UnsetType = UNSET
 
 
-_decode_id = msgspec.json.Decoder(_IdAndMethod).decode
+_decode_id_and_method = msgspec.json.Decoder(_IdAndMethod).decode
 
 
 class SseLink(StreamLink):
@@ -84,6 +84,8 @@ class SseLink(StreamLink):
         Raises:
             ConnectionFailed: there is no stream at this URL, it ended, or it named a URL of another server.
             NotAuthorized: the server requires credentials.
+            NotMCP: the response is not a stream of events.
+            InvalidResponse: an event is over the limit.
         """
         origin = self._origin
         try:
@@ -168,9 +170,11 @@ class SseLink(StreamLink):
 
     def _put(self, data: bytes) -> None:
         for message in data.rstrip(b"\n").split(b"\n"):
-            id = _decode_id(message).id
-            task = self._posts.start(self._post(message, id, self._before))
-            if isinstance(id, UnsetType):  # the messages after a notification must not overtake it
+            kind = _decode_id_and_method(message)
+            # An answer has the id of a request of the server, which may equal that of one of ours.
+            request_id = UNSET if isinstance(kind.method, UnsetType) else kind.id
+            task = self._posts.start(self._post(message, request_id, self._before))
+            if isinstance(kind.id, UnsetType):  # the messages after a notification must not overtake it
                 self._before = task
             task.add_done_callback(self._posted)
         if len(self._posts) >= MAX_POSTS:
@@ -182,7 +186,7 @@ class SseLink(StreamLink):
         if len(self._posts) < MAX_POSTS:
             self.resume_writing()
 
-    async def _post(self, message: bytes, id: Id | UnsetType, before: asyncio.Task[None] | None) -> None:
+    async def _post(self, message: bytes, request_id: Id | UnsetType, before: asyncio.Task[None] | None) -> None:
         origin = self._origin
         if before is not None:
             await asyncio.wait((before,))
@@ -201,7 +205,7 @@ class SseLink(StreamLink):
         except TimeoutError:
             logger.debug("%s has not acknowledged a message", self.name)
         except (origin.http.ClientError, OSError, WharfingerError) as error:
-            call = None if isinstance(id, UnsetType) else self._peer.awaited.pop(id, None)
+            call = None if isinstance(request_id, UnsetType) else self._peer.awaited.pop(request_id, None)
             if call is None:
                 logger.debug("a message did not reach %s: %s", self.name, error)
             else:

@@ -228,7 +228,7 @@ class HttpApp:
             if not self.separates_trailers and b"transfer-encoding" in headers:
                 raise HttpRefusal(411, _NO_CHUNKS, CLOSE_HEADERS)
             self.host_policy.check(headers)
-            if b"origin" in headers and (origin := self.host_policy.shared_with(headers)):
+            if b"origin" in headers and (origin := self.host_policy.allowed_origin(headers)):
                 send = _allow_origin(send, origin)
                 if scope["method"] == "OPTIONS":
                     await send_empty(send, 204, _PREFLIGHT)
@@ -242,8 +242,8 @@ class HttpApp:
             if self.protected:
                 known = None if self.auth is None else self.auth.known(headers)
                 if known is None:
-                    found = self._authenticate(scope, headers)
-                    known = found if isinstance(found, Principal) else await found
+                    result = self._authenticate(scope, headers)
+                    known = result if isinstance(result, Principal) else await result
                 principal = known
             if scope["method"] != "POST":
                 await self._get_or_delete(scope, headers, principal, receive, send)
@@ -263,7 +263,7 @@ class HttpApp:
     def _report_refusal(
         self, error: ProtocolError, scope: Any, headers: Mapping[bytes, bytes], principal: Principal
     ) -> None:
-        """Report a refusal before the body was read to those who observe the server."""
+        """Report to the observers of the server that a request was refused before its body was read."""
         client = scope.get("client")
         report_refusal(
             self.service,
@@ -518,8 +518,8 @@ class HttpApp:
         """Serve HTTP+SSE of 2024-11-05."""
         principal = ANONYMOUS
         if self.protected:
-            found = self._authenticate(scope, headers)
-            principal = found if isinstance(found, Principal) else await found
+            result = self._authenticate(scope, headers)
+            principal = result if isinstance(result, Principal) else await result
         verb, allowed = ("GET", _GET_ONLY) if _path(scope) == SSE else ("POST", _POST_ONLY)
         if scope["method"] != verb:
             raise HttpRefusal(405, f"Send {verb}.", allowed)
@@ -556,8 +556,8 @@ class HttpApp:
             authenticate = partial(self._find_principal, scope) if self.protected else None
             await self.site(scope, receive, send, authenticate)
             return
-        if self.protected and not isinstance(found := self._authenticate(scope, headers), Principal):
-            await found
+        if self.protected and not isinstance(result := self._authenticate(scope, headers), Principal):
+            await result
         if path not in self.pages and (path != "/read" or self.contents is None):
             raise HttpRefusal(404, "Not found: the endpoint is /mcp.")
         if scope["method"] not in _SAFE:
@@ -568,8 +568,8 @@ class HttpApp:
             await self._send_content(scope["query_string"], headers, send)
 
     async def _find_principal(self, scope: Any, headers: Mapping[bytes, bytes]) -> Principal:
-        found = self._authenticate(scope, headers)
-        return found if isinstance(found, Principal) else await found
+        result = self._authenticate(scope, headers)
+        return result if isinstance(result, Principal) else await result
 
     async def _send_metadata(
         self, auth: Authenticator, scope: Any, path: str, headers: Mapping[bytes, bytes], send: Send
@@ -611,6 +611,7 @@ class HttpApp:
         return "text/html; charset=utf-8", text.encode()
 
     async def _serve_lifespan(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Start and end with the ASGI server; close a WebSocket, which is not supported."""
         if scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 1000})
@@ -664,7 +665,8 @@ class HttpApp:
         if self.sse is not None:
             self.sse.drain()
         end = asyncio.get_running_loop().time() + seconds
-        while (self.calls.busy or self.sessions.running) and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110  # no event for the last
+        # This polls, because no event is set when the last call ends.
+        while (self.calls.busy or self.sessions.running) and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         self.calls.cancel_all(CancelReason.DRAIN)
         self.sessions.close()
@@ -735,7 +737,10 @@ def _path(scope: Any) -> str:
 
 
 def _mounted(scope: Any) -> bool:
-    """Return whether the application is mounted at this path, or above it; a GET of the mount point does not count."""
+    """Return whether this is the endpoint of a mounted application: `/mcp` below the mount point, or that itself.
+
+    A GET of the mount point does not count.
+    """
     if not scope.get("root_path"):
         return False
     path = _path(scope)

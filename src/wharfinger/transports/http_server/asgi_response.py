@@ -29,7 +29,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 NO_SNIFFING: Pair = (b"x-content-type-options", b"nosniff")
-"""Browsers take a body for the type that it is sent with, and never for HTML that it may look like."""
+"""Makes browsers use the declared type of a body instead of guessing it."""
 JSON_TYPE: Pair = (b"content-type", b"application/json")
 STREAM_HEADERS: tuple[Pair, ...] = (
     (b"content-type", b"text/event-stream"),
@@ -179,7 +179,7 @@ class EventStream:
         return True
 
     def prime(self, id: str, now: float, *, retry: int | None = None) -> None:
-        """Send an event without data: the id from which the stream can be resumed, and `retry` ms to wait before."""
+        """Send an event without data: its id, from which the stream can be resumed after `retry` ms."""
         if not self.closed:
             self._put(encode_event(b"", id=id, retry=retry), now)
 

@@ -40,18 +40,18 @@ class Certificate:
 
     def __init__(self, cert: str, key: str = "") -> None:
         self._cert, self._key = cert, key
-        self._seen = self._version()
+        self._loaded_version = self._version()
         self._newest = self._load()
         self.context = self._load()
         self.context.sni_callback = self._choose
 
     def has_changed(self) -> bool:
-        """Return whether a file is another one than when the certificate was last read."""
-        return self._version() != self._seen
+        """Return whether a file has changed since the certificate was last read."""
+        return self._version() != self._loaded_version
 
     def reload(self) -> None:
         """Read the files again. If they cannot be used, the error is logged and the old certificate stays."""
-        self._seen = self._version()
+        self._loaded_version = self._version()
         try:
             self._newest = self._load()
         except UnusableCertificate as error:
@@ -63,14 +63,14 @@ class Certificate:
         connection.context = self._newest
 
     def _version(self) -> Version:
-        found: list[tuple[int, int, int]] = []
+        versions: list[tuple[int, int, int]] = []
         for path in (self._cert, self._key or self._cert):
             try:
                 status = os.stat(path)
             except OSError:
                 return ()
-            found.append((status.st_ino, status.st_size, status.st_mtime_ns))
-        return tuple(found)
+            versions.append((status.st_ino, status.st_size, status.st_mtime_ns))
+        return tuple(versions)
 
     def _load(self) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -87,7 +87,7 @@ class Certificate:
         encrypted = False
 
         def password() -> str:
-            """OpenSSL would ask for the password at the terminal, and a server would wait there for ever."""
+            """Return a wrong password. Without this function, OpenSSL would ask for it at the terminal and wait."""
             nonlocal encrypted
             encrypted = True
             return ""
@@ -95,10 +95,10 @@ class Certificate:
         try:
             context.load_cert_chain(cert, key, password)
         except ssl.SSLError as error:
-            known = _REASONS.get(error.reason or "")
+            reason = _REASONS.get(error.reason or "")
             if encrypted:
-                known = "the key {key} is encrypted: decrypt it with `openssl pkey -in {key} -out NEW`"
-            elif known is None:
-                known = "{cert} must contain a certificate and {key} its private key, both in PEM (-----BEGIN …)"
-            raise UnusableCertificate(f"HTTPS is not possible: {known.format(cert=cert, key=key)}.") from None
+                reason = "the key {key} is encrypted: decrypt it with `openssl pkey -in {key} -out NEW`"
+            elif reason is None:
+                reason = "{cert} must contain a certificate and {key} its private key, both in PEM (-----BEGIN …)"
+            raise UnusableCertificate(f"HTTPS is not possible: {reason.format(cert=cert, key=key)}.") from None
         return context

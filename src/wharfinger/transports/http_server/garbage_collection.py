@@ -27,7 +27,7 @@ class Collector:
 
     def __init__(self) -> None:
         self._frozen = 0
-        """Connections and sessions that were there at the last freeze."""
+        """The number of connections and sessions at the last freeze."""
         self._last_count = 0
         self._active = False
 
@@ -59,7 +59,7 @@ class Collector:
             self._freeze(count)
 
     def tick(self, count: int) -> None:
-        """Call `grew`, or find garbage after half of them have gone. Call this once a second."""
+        """Call `grew`, or find garbage after half of the connections and sessions are gone. Call this once a second."""
         fallen, self._last_count = count < self._last_count, count
         # Wait until their number has stopped falling.
         if self._active and self._frozen and count <= self._frozen // 2 and not fallen:

@@ -3,7 +3,7 @@
 `data_received` feeds the parser, which calls the `on_…` methods as it finds the parts of a request. When the head is
 complete, the request becomes an `Exchange`: the `receive` and `send` of one ASGI call, which runs in a task. One
 exchange is served at a time. Requests that arrive before its answer wait, and reading pauses. Reading also pauses while
-much of a body waits to be received.
+the application has not yet taken much of a body by `receive`.
 
 The parser does not limit an unfinished line. So `overhead` counts the bytes read since the request began, or since its
 head ended, except for content and the sizes of chunks: first the head, then chunk extensions and trailers.
@@ -40,15 +40,17 @@ __all__ = ["MAX_PIPELINED_REQUESTS", "Connections", "Exchange", "HttpConnection"
 log = logging.getLogger("wharfinger.transports.http")
 
 MAX_PIPELINED_REQUESTS = 100
-"""Requests of one connection that wait for the answers to earlier ones; a client that sends more is disconnected."""
+"""The maximum number of requests of one connection that wait for the answers to earlier ones; a client that sends more
+is disconnected."""
 MAX_REFUSED_CONNECTIONS = 32
-"""Connections beyond the limit that may wait for their error; more are closed at once, to keep descriptors free."""
+"""The maximum number of connections beyond the limit that may wait for their error; more are closed at once, to keep
+descriptors free."""
 CONNECTIONS_PER_TURN = 100
 """Connections that end in one turn of the event loop: about 4 ms. Ten thousand would take half a second."""
 LINGER_SECONDS = 2.0
 """Seconds for which a refused client may continue to send."""
 _MAX_BUFFERED_BYTES = 64 * 1024
-"""Bytes of a body that wait to be received; with more, reading pauses."""
+"""The maximum number of bytes of a body that wait for `receive`; with more, reading pauses."""
 _CHUNK_HEAD_BYTES = 16
 """Bytes of a chunk's framing that `overhead` does not count: its size in hexadecimal, and two line ends."""
 _FRAMING_HEADERS = (b"content-length", b"transfer-encoding")
@@ -300,7 +302,7 @@ class HttpConnection(asyncio.Protocol):
         self.overhead -= _CHUNK_HEAD_BYTES
 
     def on_body(self, body: bytes) -> None:
-        """Keep a part of a body until it is received; drop it if the answer is complete."""
+        """Keep a part of a body until `receive` returns it; drop it if the answer is complete."""
         self.overhead -= len(body)
         exchange = self.reading
         if exchange is None or exchange.complete:
@@ -437,7 +439,7 @@ class Exchange:
         self.keep_alive = keep_alive
         self.head_only = scope["method"] == "HEAD"
         self.body: bytes | bytearray | None = b""
-        """The part of the body that has arrived but was not received yet; None after all of it was received."""
+        """The part of the body that has arrived, but `receive` has not returned yet; None after it returned the end."""
         self.more_body = True
         self.waiter: asyncio.Future[None] | None = None
         self.task: asyncio.Task[None] | None = None

@@ -34,7 +34,7 @@ _HEAD = b"event: message\ndata: "
 class SseSessions:
     """The open sessions of one application, by principal and id: an id is valid only for its own principal.
 
-    A session ends with its stream, and both together count as one.
+    A session ends with its stream, and counts as a stream, not as a session, for the limits.
     """
 
     def __init__(self, service: Service, calls: OpenCalls, requests: Shares) -> None:

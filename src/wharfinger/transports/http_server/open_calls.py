@@ -21,9 +21,9 @@ from wharfinger.transports.serving import CancelReason, check_unread
 __all__ = ["HttpCall", "OpenCalls"]
 
 HOLD_BACK_SECONDS = 0.15, 0.35
-"""How long the refusal of a caller over its limit waits: 32 connections get 130 refusals in a second."""
+"""How long the refusal of a caller over its limit waits, so that 32 connections get only 130 refusals a second."""
 MAX_HELD_BACK = 1_000
-"""Most refusals that wait at a time; further ones are sent at once."""
+"""The maximum number of refusals that wait at a time; further ones are sent at once."""
 _EXPIRED = b": the token has expired: open this stream again with a new one\n\n"
 
 
@@ -78,7 +78,7 @@ class HttpCall:
         self.owner = name_principal(principal.key) if principal.key else name_network(self.address)
         """Whose share it uses."""
         self.counted = ""
-        """How it is counted: "in flight", "stream", or "" if not here."""
+        """How it is counted: "in flight" or "stream"; "" if it is not, for example because a session counts it."""
         self.task = asyncio.current_task()
         self.since = calls.now
         self.size = 0
@@ -87,7 +87,7 @@ class HttpCall:
         self.stream: EventStream | None = None
         self.watcher: asyncio.Task[None] | None = None
         self.over = False
-        """Whether the handler has returned: nothing but its result is sent any more."""
+        """Whether the handler has returned: from then on, only its result is sent."""
         self.cancel_reason: CancelReason | None = None
         """Why we cancelled the task; None if we did not."""
         self.in_session = False
@@ -101,7 +101,7 @@ class HttpCall:
         """The URL of the endpoint as its client knows it; known in sessions, and for calls that failed, if
         callers need tokens."""
         self.headers: Pairs = ()
-        """Headers of the answer beside those that every answer has."""
+        """Headers of the answer in addition to those that every answer has."""
 
     def send(self, request: Request, message: bytes) -> bool:
         """Send a notification; the first one makes the answer an event stream. Returns False if it was dropped."""
@@ -156,7 +156,7 @@ class OpenCalls:
         self.sweep_also: Callable[[float], bool] = lambda now: False
         """Called with the time at each slow tick; returns whether it needs further ticks."""
         self._in_flight: dict[str, int] = {}
-        """The number of calls by owner; not in `Shares`, which costs more and finds the largest owner."""
+        """The number of calls by owner; not in `Shares`, which costs more because it also finds the largest owner."""
         self._streams = Shares()
         self._held_back = 0
         """Refusals that wait in `hold_back`."""
@@ -182,7 +182,7 @@ class OpenCalls:
         return call
 
     def hand_over(self, call: HttpCall) -> None:
-        """Remove a call that a session counts, and ends when it takes too long."""
+        """Remove a call whose request a session counts from now on, and cancels if it takes too long."""
         del self.fresh[call]
         self._uncount(call)
 
@@ -194,8 +194,8 @@ class OpenCalls:
     def _uncount(self, call: HttpCall) -> None:
         if call.counted == "in flight":
             in_flight, owner = self._in_flight, call.owner
-            left = in_flight[owner] = in_flight[owner] - 1
-            if not left:
+            remaining = in_flight[owner] = in_flight[owner] - 1
+            if not remaining:
                 del in_flight[owner]
         elif call.counted:
             self._streams.add(call.owner, -1)
@@ -241,8 +241,8 @@ class OpenCalls:
     async def hold_back(self) -> None:
         """Wait before a caller over its limit gets the refusal.
 
-        A caller who calls again at once would keep the server busy with refusals, and everybody else would wait for
-        them. The times are random, so that those of many connections do not end together.
+        A caller who calls again at once would keep the server busy with refusals, and delay all other callers. The
+        waits are random, so that those of many connections do not end at the same time.
         """
         if self._held_back < MAX_HELD_BACK:
             self._held_back += 1
@@ -260,8 +260,8 @@ class OpenCalls:
         if self.auth is not None:
             challenge = self.auth.insufficient_scope(call.endpoint, error.scopes).headers
             return tuple(pair for pair in challenge if pair not in CLOSE_HEADERS)  # the body was read
-        named = " ".join(error.scopes)
-        return ((b"www-authenticate", f'Bearer error="insufficient_scope", scope="{named}"'.encode()),)
+        scopes = " ".join(error.scopes)
+        return ((b"www-authenticate", f'Bearer error="insufficient_scope", scope="{scopes}"'.encode()),)
 
     # -- streams
 

@@ -11,8 +11,9 @@ event that it saw (2025-11-25, resumability).
     ReplayBuffers  bounds what all sessions keep together; the owner who keeps most loses the oldest events.
 
 An event's id is `<name of the session>-<number of the stream>-<number of the event>`, so that an id alone says what to
-resume, and an id of another session is ignored. At most `MAX_WAITING_MESSAGES` change notifications wait for a stream's
-reader, and equal ones only once; answers and requests are dropped only if they are larger than the buffer.
+resume, and an id of another session is ignored. While `MAX_WAITING_MESSAGES` messages wait for a stream's reader, new
+notifications are dropped; of equal change notifications, only one waits. Answers and requests are dropped only if they
+are larger than the buffer.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = ["ReplayBuffer", "ReplayBuffers", "ReplayStream"]
 _EVENT_OVERHEAD_BYTES = 200
 """Bytes of memory that an event takes in addition to its text."""
 MAX_WAITING_MESSAGES = 64
-"""The maximum of notifications that wait for a stream's next connection; answers and requests do not count."""
+"""With this many messages waiting for a stream's next connection, further notifications are dropped."""
 
 
 class ReplayBuffers:
@@ -42,7 +43,7 @@ class ReplayBuffers:
         self.max_message = (
             min(limits.replay_size, limits.replay_total) - _EVENT_OVERHEAD_BYTES if limits.replay_events else -1
         )
-        """Bytes of the largest message that can be kept."""
+        """The maximum size in bytes of a message that can be kept."""
         self.sizes = Shares()
         """Bytes by owner."""
         self.buffers: dict[str, dict[ReplayBuffer, None]] = {}
@@ -67,7 +68,7 @@ class ReplayBuffer:
 
     @property
     def max_message(self) -> int:
-        """Bytes of the largest message that can be kept."""
+        """The maximum size in bytes of a message that can be kept."""
         return self._buffers.max_message
 
     def __len__(self) -> int:

@@ -11,8 +11,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
 
 from wharfinger.errors import WharfingerError
 from wharfinger.net import is_loopback
@@ -24,9 +24,11 @@ from wharfinger.transports.http_server.certificate import Certificate
 from wharfinger.transports.http_server.garbage_collection import Collector
 from wharfinger.transports.http_server.http_connection import Connections, HttpConnection
 
-__all__ = ["HttpServer", "RunnableApp", "UnsafeBind", "check_local", "find_loop_factory", "run_http", "serve_http"]
+__all__ = ["HttpServer", "RunnableApp", "UnsafeBind", "check_local", "find_loop_factory", "run_in_loop", "serve_http"]
 
 log = logging.getLogger("wharfinger.transports.http")
+
+T = TypeVar("T")
 
 _ACCEPTED_PER_TURN = 100
 """Connections that are accepted in one turn of the loop."""
@@ -116,10 +118,10 @@ def check_local(host: str) -> None:
         )
 
 
-def run_http(service: Service, host: str = "127.0.0.1", port: int = 8000, **settings: Any) -> signal.Signals | None:
-    """Run `serve_http` in a new event loop: uvloop's if that is installed."""
+def run_in_loop(serving: Coroutine[Any, Any, T]) -> T:
+    """Run `serve_http(…)`, or another coroutine, in a new event loop: uvloop's if that is installed."""
     with asyncio.Runner(loop_factory=find_loop_factory()) as runner:
-        return runner.run(serve_http(service, host, port, **settings))
+        return runner.run(serving)
 
 
 def find_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -216,13 +218,13 @@ class HttpServer:
 
     async def run_until_signal(self, on_ready: Callable[[str], None] | None = None) -> signal.Signals | None:
         """Start the application, call `on_ready`, and serve until SIGINT or SIGTERM. Raises errors of the start."""
-        with self._signals_handled(), contextlib.ExitStack() as until_the_end:
+        with self._signals_handled(), contextlib.ExitStack() as stack:
             starting = asyncio.ensure_future(self.app.start())
             try:
                 await asyncio.wait((starting, self.stopped), return_when=asyncio.FIRST_COMPLETED)
                 if starting.done():
                     starting.result()
-                    until_the_end.enter_context(self.collector)
+                    stack.enter_context(self.collector)
                     if on_ready is not None:
                         on_ready(self.url)
                 return await asyncio.shield(self.stopped)

@@ -79,7 +79,7 @@ class HttpSession:
     def find_stream(self, last_event_id: bytes) -> tuple[ReplayStream, int | None]:
         """Return the stream that a Last-Event-ID names, and the number of that event.
 
-        For an id of another session, return the session's own stream and None.
+        Without an id, or for one of another session, return the session's own stream and None.
 
         Raises:
             HttpRefusal: nothing of the stream is left (400).

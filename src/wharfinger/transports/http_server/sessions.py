@@ -4,7 +4,7 @@
 the HTTP call, so that a client that lost its connection can reconnect and get the answer. The parts:
 
     HttpSessions     this module: finds or opens the session of a call, starts handlers and waits for answers. Ends
-                     sessions that are unused, deleted, or replaced by the session of another owner.
+                     sessions that are unused, deleted, or give way to a new one because the table is full.
     HttpSession      one session: a `ServerPeer`, and its streams (`replay`).
     PostChannel      one POST, as the channel of its handler. The answer is JSON unless the handler sends something
                      first; then `done` is set to None, and the answer is the last event of a stream.
@@ -215,8 +215,8 @@ class HttpSessions:
             if not cancelled or peer.in_flight.get(request.id) is request:
                 reason = error.args[0] if cancelled and error.args else None
                 data, failure = answer_exception(request, error, peer, self.service.limits, reason=reason)
-                # A 404 would mean that the session has ended. So only 503 becomes the HTTP status, and what was raised
-                # as an HTTP status, such as a 403 with the scopes that are missing; other errors do not.
+                # A 404 would mean that the session has ended. So the HTTP status is 200, except for 503 and for errors
+                # that were raised with an HTTP status, such as a 403 with the missing scopes.
                 if isinstance(failure, HttpRefusal | InsufficientScope | RateLimited) and post.batch is None:
                     status, headers = failure.http_status, self.calls.headers_of(failure, post.call)
                 elif failure is not None and failure.http_status == 503 and not cancelled:
@@ -350,14 +350,14 @@ class HttpSessions:
         return bool(self._table or self.running)
 
     def drain(self) -> None:
-        """End every open stream, and accept no new session."""
+        """End the own stream of every session, and accept no new session."""
         self.draining = True
         for session in self._table.values():
             if session.own_stream.reader is not None:
                 session.own_stream.reader.cancel(CancelReason.DRAIN)
 
     def close(self) -> None:
-        """Cancel every request that runs, and end every session."""
+        """Cancel every request that runs, and end every session without such a request."""
         for request in list(self.running):
             self._stop(request, CancelReason.DRAIN)
         for session in list(self._table.values()):
