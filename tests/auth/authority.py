@@ -17,23 +17,25 @@ REVISION = "2025-11-25"
 
 
 class Authority:
-    """An authorization server. Its attributes set how it behaves, and `asked` has the requests that it got."""
+    """An authorization server whose attributes set its answers, and which records its requests."""
 
     def __init__(self) -> None:
         self.url = ""
         self.metadata: dict[str, Any] = {}
-        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.requests: list[tuple[str, dict[str, str]]] = []
         self.codes: dict[str, dict[str, str]] = {}
-        self.granted: dict[str, set[str]] = {}
-        self.refresh: dict[str, set[str]] = {}
+        self.scopes_by_token: dict[str, set[str]] = {}
+        self.scopes_by_refresh_token: dict[str, set[str]] = {}
         self.expires_in: float | None = 3600
         self.secret: str | None = None
-        self.answer: dict[str, str] = {}
-        """Put over the query of the redirect."""
-        self.clients = 0
+        self.redirect_changes: dict[str, str] = {}
+        """Query parameters of the redirect that replace the usual ones."""
+        self.client_count = 0
+        self.token_count = 0
 
-    def paths(self) -> list[str]:
-        return [path for path, _ in self.asked]
+    def request_names(self) -> list[str]:
+        """Return the path or grant type of each request."""
+        return [name for name, _ in self.requests]
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -60,56 +62,59 @@ class Authority:
 
     async def register(self, request: web.Request) -> web.Response:
         body = await request.json()
-        self.asked.append(("register", body))
-        self.clients += 1
-        made = {"client_id": f"client-{self.clients}", "redirect_uris": body["redirect_uris"]}
-        return web.json_response(made | ({"client_secret": self.secret} if self.secret else {}), status=201)
+        self.requests.append(("register", body))
+        self.client_count += 1
+        client = {"client_id": f"client-{self.client_count}", "redirect_uris": body["redirect_uris"]}
+        return web.json_response(client | ({"client_secret": self.secret} if self.secret else {}), status=201)
 
     async def authorize(self, request: web.Request) -> web.Response:
         query = dict(request.query)
-        self.asked.append(("authorize", query))
+        self.requests.append(("authorize", query))
         code = f"code-{len(self.codes)}"
         self.codes[code] = query
-        answer = {"code": code, "state": query["state"], "iss": self.url} | self.answer
+        answer = {"code": code, "state": query["state"], "iss": self.url} | self.redirect_changes
         raise web.HTTPFound(f"{query['redirect_uri']}?{urlencode(answer)}")
 
     async def token(self, request: web.Request) -> web.Response:
         form = {name: str(value) for name, value in (await request.post()).items()}
-        self.asked.append((form["grant_type"], form | {"authorization": request.headers.get("Authorization", "")}))
+        self.requests.append((form["grant_type"], form | {"authorization": request.headers.get("Authorization", "")}))
         if form["grant_type"] == "refresh_token":
-            scopes = self.refresh.pop(form["refresh_token"], None)
+            scopes = self.scopes_by_refresh_token.pop(form["refresh_token"], None)
             if scopes is None:
                 return web.json_response({"error": "invalid_grant"}, status=400)
-            return self.given(scopes)
+            return self.issue_token(scopes)
         if form["grant_type"] == "client_credentials":
-            return self.given(set(form.get("scope", "").split()))
-        asked = self.codes.pop(form["code"], None)
+            return self.issue_token(set(form.get("scope", "").split()))
+        authorized = self.codes.pop(form["code"], None)
         digest = base64.urlsafe_b64encode(hashlib.sha256(form["code_verifier"].encode()).digest()).decode().rstrip("=")
-        if asked is None or digest != asked["code_challenge"] or form["redirect_uri"] != asked["redirect_uri"]:
+        if authorized is None or (digest, form["redirect_uri"]) != (
+            authorized["code_challenge"],
+            authorized["redirect_uri"],
+        ):
             return web.json_response({"error": "invalid_grant"}, status=400)
-        return self.given(set(asked.get("scope", "").split()))
+        return self.issue_token(set(authorized.get("scope", "").split()))
 
-    def given(self, scopes: set[str]) -> web.Response:
-        number = len(self.granted)
-        self.granted[f"token-{number}"] = scopes
-        given: dict[str, Any] = {"access_token": f"token-{number}", "token_type": "Bearer"}
+    def issue_token(self, scopes: set[str]) -> web.Response:
+        number = self.token_count
+        self.token_count += 1
+        self.scopes_by_token[f"token-{number}"] = scopes
+        response: dict[str, Any] = {"access_token": f"token-{number}", "token_type": "Bearer"}
         if self.expires_in is not None:
-            given["expires_in"] = self.expires_in
+            response["expires_in"] = self.expires_in
         if "offline_access" in scopes:
-            self.refresh[f"refresh-{number}"] = scopes
-            given["refresh_token"] = f"refresh-{number}"
-        return web.json_response(given)
+            self.scopes_by_refresh_token[f"refresh-{number}"] = scopes
+            response["refresh_token"] = f"refresh-{number}"
+        return web.json_response(response)
 
 
-class Guarded:
-    """A server whose tool `write` needs the scope `write`, and everything else the scope `read`."""
+class ProtectedServer:
+    """An MCP server that requires the scope `write` for tool calls, and the scope `read` for every other request."""
 
     def __init__(self, authority: Authority) -> None:
         self.url = ""
         self.authority = authority
-        self.resource: dict[str, Any] = {}
-        self.seen: list[str] = []
-        """Tokens that came with requests, in order."""
+        self.metadata_changes: dict[str, Any] = {}
+        self.received_tokens: list[str] = []
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -118,20 +123,22 @@ class Guarded:
         ]
 
     async def document(self, request: web.Request) -> web.Response:
-        return web.json_response({"resource": self.url, "authorization_servers": [self.authority.url]} | self.resource)
+        return web.json_response(
+            {"resource": self.url, "authorization_servers": [self.authority.url]} | self.metadata_changes
+        )
 
     async def post(self, request: web.Request) -> web.Response:
         message = json.loads(await request.read())
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        self.seen.append(token)
-        scopes = self.authority.granted.get(token)
-        wanted = "write" if message["method"] == "tools/call" else "read"
-        where = self.url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")
-        reported = f'Bearer resource_metadata="{where}", scope="{wanted}"'
+        self.received_tokens.append(token)
+        scopes = self.authority.scopes_by_token.get(token)
+        required = "write" if message["method"] == "tools/call" else "read"
+        metadata_url = self.url.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")
+        challenge = f'Bearer resource_metadata="{metadata_url}", scope="{required}"'
         if scopes is None:
-            return web.Response(status=401, headers={"WWW-Authenticate": reported})
-        if wanted not in scopes:
-            return web.Response(status=403, headers={"WWW-Authenticate": f'{reported}, error="insufficient_scope"'})
+            return web.Response(status=401, headers={"WWW-Authenticate": challenge})
+        if required not in scopes:
+            return web.Response(status=403, headers={"WWW-Authenticate": f'{challenge}, error="insufficient_scope"'})
         if "id" not in message:
             return web.Response(status=202)
         results: dict[str, Any] = {
@@ -153,37 +160,35 @@ class Guarded:
 
 
 @asynccontextmanager
-async def serving(*parts: Any) -> AsyncIterator[str]:
-    """Serve the parts on one free port, and yield their origin."""
+async def serve(*sites: Any) -> AsyncIterator[str]:
+    """Serve the sites together on a free port, and yield their origin."""
     app = web.Application()
-    for part in parts:
-        app.add_routes(part.routes())
+    for site in sites:
+        app.add_routes(site.routes())
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        port = runner.addresses[0][1]
-        yield f"http://127.0.0.1:{port}"
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
 
 
 @asynccontextmanager
-async def harbour() -> AsyncIterator[tuple[Guarded, Authority]]:
-    """Yield a guarded server with its authority, on two origins."""
+async def protected_server() -> AsyncIterator[tuple[ProtectedServer, Authority]]:
+    """Run a protected server and its authorization server on two origins."""
     authority = Authority()
-    guarded = Guarded(authority)
-    async with serving(authority) as there, serving(guarded) as here:
-        authority.url, guarded.url = there, f"{here}/mcp"
-        yield guarded, authority
+    server = ProtectedServer(authority)
+    async with serve(authority) as authority_origin, serve(server) as server_origin:
+        authority.url, server.url = authority_origin, f"{server_origin}/mcp"
+        yield server, authority
 
 
-async def agree(url: str) -> str | None:
-    """Act as a user who agrees at once: the browser is redirected to the client's address."""
+async def approve(url: str) -> str | None:
+    """Act as the browser of a user who approves the request: follow the redirect to the client."""
     async with aiohttp.ClientSession() as session:
         async with session.get(url, allow_redirects=False) as response:
-            there = response.headers["Location"]
-        async with session.get(there) as response:
+            redirect = response.headers["Location"]
+        async with session.get(redirect) as response:
             await response.read()
     return None

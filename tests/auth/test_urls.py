@@ -1,4 +1,4 @@
-"""Which metadata URLs are requested, in which order, and which never."""
+"""The URLs that a sign-in may request, and the order of the metadata URLs."""
 
 from __future__ import annotations
 
@@ -37,30 +37,30 @@ LOCAL_SERVER = "http://localhost:8000/mcp"
         ("https://as.example/token", LOCAL_SERVER, None),
     ],
 )
-def test_only_urls_that_a_server_may_refer_to_are_requested(url: str, server: str, fault: str | None) -> None:
-    found = forbidden_reason(url, server)
-    assert found is None if fault is None else found is not None and fault in found
+def test_a_server_may_refer_only_to_public_https_urls_or_its_own_host(url: str, server: str, fault: str | None) -> None:
+    reason = forbidden_reason(url, server)
+    assert reason is None if fault is None else reason is not None and fault in reason
 
 
-def test_the_servers_metadata_is_requested_in_this_order() -> None:
-    known = "https://harbour.example/.well-known/oauth-protected-resource"
+def test_the_metadata_url_of_the_challenge_precedes_the_well_known_urls() -> None:
+    metadata_url = "https://harbour.example/.well-known/oauth-protected-resource"
     assert resource_metadata_urls(SERVER, "https://harbour.example/prm") == [
         "https://harbour.example/prm",
-        f"{known}/api/mcp",
-        known,
+        f"{metadata_url}/api/mcp",
+        metadata_url,
     ]
-    assert resource_metadata_urls("https://harbour.example", None) == [known]
-    assert resource_metadata_urls("https://harbour.example/", f"{known}") == [known]
+    assert resource_metadata_urls("https://harbour.example", None) == [metadata_url]
+    assert resource_metadata_urls("https://harbour.example/", metadata_url) == [metadata_url]
 
 
 @pytest.mark.parametrize(
-    "named", ["https://evil.example/prm", "http://harbour.example/prm", "https://harbour.example:444/", "x"]
+    "url", ["https://evil.example/prm", "http://harbour.example/prm", "https://harbour.example:444/", "x"]
 )
-def test_a_metadata_url_on_another_origin_is_not_followed(named: str) -> None:
-    assert named not in resource_metadata_urls(SERVER, named)
+def test_a_metadata_url_on_another_origin_is_not_followed(url: str) -> None:
+    assert url not in resource_metadata_urls(SERVER, url)
 
 
-def test_the_authorization_servers_metadata_is_requested_in_this_order() -> None:
+def test_the_oauth_metadata_url_precedes_the_openid_urls() -> None:
     assert server_metadata_urls("https://as.example/one/") == [
         "https://as.example/.well-known/oauth-authorization-server/one",
         "https://as.example/.well-known/openid-configuration/one",

@@ -40,42 +40,42 @@ def matches(pattern: str, target: str) -> bool:
         kind, _, name = pattern.partition(":")
         words = map(re.escape, name.split("*"))
         return re.fullmatch(f"{kind}:" + ".*".join(words), target, re.DOTALL) is not None
-    found = re.fullmatch(r"([a-z][a-z0-9+.-]*:(?://)?)(.*)", pattern)
-    assert found is not None
-    rest = found[2][:-1] if len(found[2]) > 1 and found[2].endswith("/") else found[2]
+    match = re.fullmatch(r"([a-z][a-z0-9+.-]*:(?://)?)(.*)", pattern)
+    assert match is not None
+    rest = match[2][:-1] if len(match[2]) > 1 and match[2].endswith("/") else match[2]
     parts = [""] if rest == "/" else rest.split("/")
-    return not target.startswith(("tool:", "prompt:")) and path_matches([found[1], *parts], split_uri(target))
+    return not target.startswith(("tool:", "prompt:")) and path_matches([match[1], *parts], split_uri(target))
 
 
-def selector_applies(word: str, who: Principal) -> bool:
+def selector_applies(word: str, principal: Principal) -> bool:
     """Return whether one selector of `who` applies to a principal."""
     if word == "anyone":
         return True
-    if who is LOCAL or who is ANONYMOUS:
-        return word == "local" and who is LOCAL
+    if principal is LOCAL or principal is ANONYMOUS:
+        return word == "local" and principal is LOCAL
     if word in ("signed-in", "local"):
         return word == "signed-in"
     field, _, value = word.partition(":")
-    claims: Mapping[str, Any] = who.claims
+    claims: Mapping[str, Any] = principal.claims
     groups = claims.get("groups", [])
     values = {
-        "sub": [who.subject],
-        "client": [who.client],
-        "scope": list(who.scopes),
+        "sub": [principal.subject],
+        "client": [principal.client],
+        "scope": list(principal.scopes),
         "group": [groups] if isinstance(groups, str) else groups,
         "email": [claims.get("email")] if claims.get("email_verified") is True else [],
     }[field]
-    return any(re.fullmatch(".*".join(map(re.escape, value.split("*"))), one, re.DOTALL) for one in values)
+    return any(re.fullmatch(".*".join(map(re.escape, value.split("*"))), text, re.DOTALL) for text in values)
 
 
-def applies(rule: Rule, who: Principal) -> bool:
+def applies(rule: Rule, principal: Principal) -> bool:
     """Return whether a rule applies to a principal."""
     words = [rule.who] if isinstance(rule.who, str) else rule.who
     scopes = [rule.scopes] if isinstance(rule.scopes, str) else rule.scopes
     return (
-        any(selector_applies(word, who) for word in words)
-        and (rule.issuer is None or rule.issuer == who.issuer)
-        and set(scopes) <= who.scopes
+        any(selector_applies(word, principal) for word in words)
+        and (rule.issuer is None or rule.issuer == principal.issuer)
+        and set(scopes) <= principal.scopes
     )
 
 
@@ -86,13 +86,13 @@ def covers(rule: Rule, action: str, target: str) -> bool:
     do = [do] if isinstance(do, str) else do
     read_actions = {"list": "read", "complete": "read", "search": "read", "watch": "read"}
     what = [rule.what] if isinstance(rule.what, str) else rule.what
-    return (do is None or action in [read_actions.get(one, one) for one in do]) and (
-        what is None or any(matches(one, target) for one in what)
+    return (do is None or action in [read_actions.get(name, name) for name in do]) and (
+        what is None or any(matches(pattern, target) for pattern in what)
     )
 
 
-def allowed(allow: Sequence[Rule], deny: Sequence[Rule], who: Principal, action: str, target: str) -> bool:
+def allowed(allow: Sequence[Rule], deny: Sequence[Rule], principal: Principal, action: str, target: str) -> bool:
     """Return whether some rule allows an action to a principal and none denies it."""
-    if any(applies(rule, who) and covers(rule, action, target) for rule in deny):
+    if any(applies(rule, principal) and covers(rule, action, target) for rule in deny):
         return False
-    return any(applies(rule, who) and covers(rule, action, target) for rule in allow)
+    return any(applies(rule, principal) and covers(rule, action, target) for rule in allow)

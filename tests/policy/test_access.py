@@ -27,11 +27,11 @@ FILES = "file:///docs/**"
 def test_every_decision_agrees_with_the_oracle(allow: list[Rule], deny: list[Rule], who: Principal) -> None:
     access = Policy(allow=allow, deny=deny).access(who)
     for action in universe.ACTIONS:
-        kinds = {"call": "tool:", "prompt": "prompt:"}
+        target_prefixes = {"call": "tool:", "prompt": "prompt:"}
         for target in universe.TARGETS:
-            if target.startswith(("tool:", "prompt:")) != (action in kinds):
+            if target.startswith(("tool:", "prompt:")) != (action in target_prefixes):
                 continue
-            if action in kinds and not target.startswith(kinds[action]):
+            if action in target_prefixes and not target.startswith(target_prefixes[action]):
                 continue
             expected = oracle.allowed(allow, deny, who, action, target)
             assert access.allows(action, target) == expected, (action, target)
@@ -96,18 +96,20 @@ def test_public_uris_are_readable_by_every_principal(allow: list[Rule], deny: li
     policy = Policy(allow=allow, deny=deny)
     for uri in universe.URIS[:40]:
         if policy.access(who[0]).is_public(uri):
-            assert all(policy.access(one).allows("read", uri) for one in (*who, ANONYMOUS))
+            assert all(policy.access(principal).allows("read", uri) for principal in (*who, ANONYMOUS))
 
 
 @given(several_rules, several_rules)
 @settings(deadline=None)
 def test_equal_keys_mean_equal_decisions(allow: list[Rule], deny: list[Rule]) -> None:
     policy = Policy(allow=allow, deny=deny)
-    for one in universe.PRINCIPALS:
-        for other in universe.PRINCIPALS:
-            if policy.access(one).key == policy.access(other).key:
+    for principal in universe.PRINCIPALS:
+        for other_principal in universe.PRINCIPALS:
+            if policy.access(principal).key == policy.access(other_principal).key:
                 for uri in universe.URIS[::7]:
-                    assert policy.access(one).decide("read", uri) == policy.access(other).decide("read", uri)
+                    assert policy.access(principal).decide("read", uri) == policy.access(other_principal).decide(
+                        "read", uri
+                    )
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def test_equal_keys_mean_equal_decisions(allow: list[Rule], deny: list[Rule]) ->
         ("other://", False, False),
     ],
 )
-def test_directories_with_and_without_hidden_files(prefix: str, may_read: bool, reads_all: bool) -> None:
+def test_a_prefix_is_fully_readable_only_without_hidden_files(prefix: str, may_read: bool, reads_all: bool) -> None:
     policy = Policy(
         allow=[Rule(who="anyone", what="file:///docs/**")], deny=[Rule(who="anyone", what="file:///docs/private/**")]
     )
@@ -140,7 +142,7 @@ def test_directory_that_may_contain_a_hidden_file_is_not_fully_readable() -> Non
     assert access.may_read_below("file:///docs/a/")
 
 
-def test_denial_wins_and_is_named_in_any_order() -> None:
+def test_a_deny_rule_wins_in_any_order_and_is_named() -> None:
     policy = Policy(
         allow=[Rule(who="anyone", what=FILES, name="all"), Rule(who="anyone", what="file:///docs/*.md", name="texts")],
         deny=[Rule(who="sub:bob", what="**", name="bob"), Rule(who="anyone", what="file:///docs/pay.md", name="pay")],
@@ -163,7 +165,7 @@ def test_the_first_rule_that_allows_is_named() -> None:
 
 
 @pytest.mark.parametrize("action", ["read", "query", "inspect"])
-def test_denial_without_what_applies_to_everything(action: str) -> None:
+def test_a_deny_rule_without_what_applies_to_everything(action: str) -> None:
     policy = Policy(allow=[Rule(who="anyone")], deny=[Rule(who="sub:ann")])
     assert policy.access(ANONYMOUS).allows(action, "file:///a")
     assert not policy.access(ANN).allows(action, "file:///a")
@@ -196,20 +198,20 @@ def test_tool_name_with_a_slash_is_one_segment() -> None:
 # -- scopes, and rules that reveal them
 
 
-def revealing(**rule: object) -> Policy:
+def revealing_policy(**rule: object) -> Policy:
     return Policy(allow=[Rule(**{"do": "read", "what": FILES, "reveal": True, **rule})])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("policy", "scopes", "expected"),
     [
-        (revealing(who="signed-in", scopes="docs.read"), {"docs.read"}, (True, "allow 1", ())),
-        (revealing(who="signed-in", scopes="docs.read"), set(), (False, "", ("docs.read",))),
-        (revealing(who="signed-in", scopes=("a", "b")), {"a"}, (False, "", ("a", "b"))),
-        (revealing(who="scope:docs.read"), set(), (False, "", ("docs.read",))),
-        (revealing(who="scope:docs.*"), set(), (False, "", ())),
-        (revealing(who="group:staff", scopes="docs.read"), set(), (False, "", ())),
-        (revealing(who="signed-in", scopes="docs.read", reveal=False), set(), (False, "", ())),
+        (revealing_policy(who="signed-in", scopes="docs.read"), {"docs.read"}, (True, "allow 1", ())),
+        (revealing_policy(who="signed-in", scopes="docs.read"), set(), (False, "", ("docs.read",))),
+        (revealing_policy(who="signed-in", scopes=("a", "b")), {"a"}, (False, "", ("a", "b"))),
+        (revealing_policy(who="scope:docs.read"), set(), (False, "", ("docs.read",))),
+        (revealing_policy(who="scope:docs.*"), set(), (False, "", ())),
+        (revealing_policy(who="group:staff", scopes="docs.read"), set(), (False, "", ())),
+        (revealing_policy(who="signed-in", scopes="docs.read", reveal=False), set(), (False, "", ())),
     ],
 )
 def test_missing_scopes_are_named_only_if_the_rule_reveals_them(
@@ -225,7 +227,11 @@ def test_missing_scopes_are_named_only_if_the_rule_reveals_them(
 
 
 def test_nothing_is_revealed_to_callers_without_a_token_or_about_denied_resources() -> None:
-    assert revealing(who="anyone", scopes="a").access(ANONYMOUS).decide("read", "file:///docs/a") == (False, "", ())
+    assert revealing_policy(who="anyone", scopes="a").access(ANONYMOUS).decide("read", "file:///docs/a") == (
+        False,
+        "",
+        (),
+    )
     policy = Policy(
         allow=[Rule(who="signed-in", what=FILES, scopes="a", reveal=True)],
         deny=[Rule(who="anyone", what=FILES, name="closed")],
@@ -233,7 +239,7 @@ def test_nothing_is_revealed_to_callers_without_a_token_or_about_denied_resource
     assert policy.access(ANN).decide("read", "file:///docs/a") == (False, "closed", ())
 
 
-def test_denial_with_scopes_applies_only_to_principals_with_those_scopes() -> None:
+def test_a_deny_rule_with_scopes_applies_only_to_principals_with_those_scopes() -> None:
     deny = [Rule(who="anyone", what=FILES, scopes="guest", reveal=True)]
     policy = Policy(allow=[Rule(who="anyone", what=FILES)], deny=deny)
     assert policy.access(ANN).allows("read", "file:///docs/a")
@@ -269,10 +275,10 @@ def test_decision_takes_microseconds_with_a_thousand_rules(uri: str) -> None:
     access.decide("read", uri.format(0))
     best = float("inf")
     for _ in range(5):
-        started = time.perf_counter()
+        started = time.thread_time()
         for number in range(1_000):
             access.decide("read", uri.format(number))
-        best = min(best, time.perf_counter() - started)
+        best = min(best, time.thread_time() - started)
     assert best / 1_000 < 100e-6  # measured: 2 to 20
 
 
@@ -324,10 +330,10 @@ def test_long_uris_are_decided_and_not_cached() -> None:
 @pytest.mark.parametrize("segments", [500, 510, 511, 2_000, 15_000])
 def test_deep_uri_is_decided_in_bounded_time_and_without_recursion(segments: int) -> None:
     policy = Policy(allow=[Rule(who="anyone", what=f"file:///**/{number}/**") for number in range(200)])
-    started = time.perf_counter()
+    started = time.thread_time()
     allowed = policy.access(ANN).allows("read", "file:///" + "/".join("7" * segments))
     assert allowed == (segments <= 510)  # with the scheme and the empty authority
-    assert time.perf_counter() - started < 5
+    assert time.thread_time() - started < 5
     assert segments > sys.getrecursionlimit() or segments <= 2_000
 
 

@@ -45,16 +45,16 @@ def test_decisions_are_those_of_the_current_caller(subject: str, expected: list[
 
 
 def test_concurrent_tasks_and_their_threads_each_have_their_own_access() -> None:
-    async def one(subject: str) -> list[bool]:
+    async def decisions_of(subject: str) -> list[bool]:
         CURRENT_ACCESS.set(POLICY.access(Principal(subject=subject)))
-        found: list[bool] = []
+        decisions: list[bool] = []
         for _ in range(20):
             await asyncio.sleep(0)
-            found += [may_read("file:///docs/a"), await asyncio.to_thread(may_read, "file:///docs/a")]
-        return found
+            decisions += [may_read("file:///docs/a"), await asyncio.to_thread(may_read, "file:///docs/a")]
+        return decisions
 
     async def both() -> list[list[bool]]:
-        return await asyncio.gather(one("ann"), one("bob"))
+        return await asyncio.gather(decisions_of("ann"), decisions_of("bob"))
 
     assert asyncio.run(both()) == [[True] * 40, [False] * 40]
     assert may_read("file:///anything")

@@ -30,7 +30,7 @@ class Clock:
         return self.now
 
 
-def limiter(*limits: Limit, clock: Clock | None = None, **options: Any) -> Limiter:
+def make_limiter(*limits: Limit, clock: Clock | None = None, **options: Any) -> Limiter:
     return Limiter(limits, clock=clock or Clock(), **options)
 
 
@@ -50,29 +50,29 @@ def call(limiter: Limiter, principal: Principal = ANN, action: str = "read", siz
 
 def test_the_whole_amount_may_be_used_at_once_and_is_refilled_gradually() -> None:
     clock = Clock()
-    limits = limiter(Limit(calls="100/min"), clock=clock)
-    assert [call(limits) for _ in range(102)] == [0] * 100 + [1, 1]
+    limiter = make_limiter(Limit(calls="100/min"), clock=clock)
+    assert [call(limiter) for _ in range(102)] == [0] * 100 + [1, 1]
     clock.now += 0.59
-    assert call(limits) == 1
+    assert call(limiter) == 1
     clock.now += 0.02
-    assert [call(limits), call(limits)] == [0, 1]
+    assert [call(limiter), call(limiter)] == [0, 1]
     clock.now += 30
-    assert [call(limits) for _ in range(60)].count(0) == 50
+    assert [call(limiter) for _ in range(60)].count(0) == 50
     clock.now += 10_000
-    assert [call(limits) for _ in range(102)].count(0) == 100
+    assert [call(limiter) for _ in range(102)].count(0) == 100
 
 
 def test_retry_after_is_the_time_until_the_next_allowed_call() -> None:
     clock = Clock()
-    limits = limiter(Limit(calls="1/min"), clock=clock)
-    assert call(limits) == 0
-    assert call(limits) == 60
+    limiter = make_limiter(Limit(calls="1/min"), clock=clock)
+    assert call(limiter) == 0
+    assert call(limiter) == 60
     clock.now += 30.5
-    assert call(limits) == 30
+    assert call(limiter) == 30
     clock.now += 29.4
-    assert call(limits) == 1
+    assert call(limiter) == 1
     clock.now += 0.2
-    assert call(limits) == 0
+    assert call(limiter) == 0
 
 
 @given(
@@ -84,11 +84,13 @@ def test_no_interval_allows_more_than_a_full_bucket_and_its_refill(
     amount: int, seconds: int, steps: list[tuple[float, int]]
 ) -> None:
     clock = Clock()
-    limits = limiter(Limit(calls=f"{amount}/{'s' if seconds == 1 else 'min' if seconds == 60 else 'h'}"), clock=clock)
+    limiter = make_limiter(
+        Limit(calls=f"{amount}/{'s' if seconds == 1 else 'min' if seconds == 60 else 'h'}"), clock=clock
+    )
     allowed: list[float] = []
     for pause, tries in steps:
         clock.now += pause
-        allowed += [clock.now] * sum(call(limits) == 0 for _ in range(tries))
+        allowed += [clock.now] * sum(call(limiter) == 0 for _ in range(tries))
     for first, start in enumerate(allowed):
         for last in range(first, len(allowed)):
             passed = Fraction(allowed[last]) - Fraction(start)
@@ -99,78 +101,78 @@ def test_no_interval_allows_more_than_a_full_bucket_and_its_refill(
 def test_bytes_are_counted_after_the_call_and_an_overdraft_delays_the_next_one(steps: list[tuple[float, int]]) -> None:
     """The limiter agrees with a bucket in exact fractions: 600 bytes, refilled by 10 each second."""
     clock, before = Clock(), Fraction(1000)
-    limits = limiter(Limit(bytes="600/min"), clock=clock)
+    limiter = make_limiter(Limit(bytes="600/min"), clock=clock)
     level = Fraction(600)
     for pause, size in steps:
         clock.now += pause
         level = min(Fraction(600), level + (Fraction(clock.now) - before) * 10)
         before = Fraction(clock.now)
-        refused = call(limits, size=size)
+        wait_seconds = call(limiter, size=size)
         if abs(level - 1) > Fraction(1, 1000):
-            assert (refused == 0) == (level >= 1)
-        if not refused:
+            assert (wait_seconds == 0) == (level >= 1)
+        if not wait_seconds:
             level -= size
 
 
 def test_an_answer_over_the_limit_is_sent_and_delays_the_next_call() -> None:
     clock = Clock()
-    limits = limiter(Limit(bytes="1KiB/s"), clock=clock)
-    assert call(limits, size=10 * 1024) == 0
-    assert call(limits) == 10
+    limiter = make_limiter(Limit(bytes="1KiB/s"), clock=clock)
+    assert call(limiter, size=10 * 1024) == 0
+    assert call(limiter) == 10
     clock.now += 9
-    assert call(limits) == 1
+    assert call(limiter) == 1
     clock.now += 0.1
-    assert call(limits) == 0
+    assert call(limiter) == 0
 
 
 def test_parallel_calls_are_counted_until_they_end() -> None:
-    limits = limiter(Limit(parallel=2))
-    uses = [limits.use_of("principal a") for _ in range(3)]
-    ends = [limits.begin(ANN, "call", use) for use in uses[:2]]
+    limiter = make_limiter(Limit(parallel=2))
+    uses = [limiter.use_of("principal a") for _ in range(3)]
+    ends = [limiter.begin(ANN, "call", use) for use in uses[:2]]
     with pytest.raises(RateLimited, match="parallel = 2") as refused:
-        limits.begin(ANN, "call", uses[2])
+        limiter.begin(ANN, "call", uses[2])
     assert refused.value.retry_after == 1
-    assert limits.begin(ANN, "call", limits.use_of("principal b")) is not None
+    assert limiter.begin(ANN, "call", limiter.use_of("principal b")) is not None
     assert ends[0] is not None
     ends[0]()
-    assert limits.begin(ANN, "call", uses[2]) is not None
+    assert limiter.begin(ANN, "call", uses[2]) is not None
 
 
 def test_a_refused_call_uses_up_nothing() -> None:
     clock = Clock()
-    limits = limiter(Limit(calls="2/min", parallel=1), clock=clock)
-    use = limits.use_of("principal a")
-    end = limits.begin(ANN, "call", use)
+    limiter = make_limiter(Limit(calls="2/min", parallel=1), clock=clock)
+    use = limiter.use_of("principal a")
+    end = limiter.begin(ANN, "call", use)
     assert end is not None
     for _ in range(10):
         with pytest.raises(RateLimited, match="parallel = 1"):
-            limits.begin(ANN, "call", limits.use_of("principal a"))
+            limiter.begin(ANN, "call", limiter.use_of("principal a"))
     end()
-    assert limits.begin(ANN, "call", limits.use_of("principal a")) is not None
+    assert limiter.begin(ANN, "call", limiter.use_of("principal a")) is not None
 
 
 def test_all_requests_of_one_handler_count_as_one() -> None:
-    limits = limiter(Limit(do="read", calls="2/min"), Limit(calls="3/min", parallel=1))
-    use = limits.use_of("principal a")
-    end = limits.begin(ANN, "call", use)
+    limiter = make_limiter(Limit(do="read", calls="2/min"), Limit(calls="3/min", parallel=1))
+    use = limiter.use_of("principal a")
+    end = limiter.begin(ANN, "call", use)
     assert end is not None
     for _ in range(5):
-        assert limits.begin(ANN, "read", use, parallel=False) is None
+        assert limiter.begin(ANN, "read", use, parallel=False) is None
     end()
-    end = limits.begin(ANN, "read", limits.use_of("principal a"))
+    end = limiter.begin(ANN, "read", limiter.use_of("principal a"))
     assert end is not None, "the five reads counted as one, and have ended"
     end()
     with pytest.raises(RateLimited, match="calls = 2/min"):
-        limits.begin(ANN, "read", limits.use_of("principal a"))
+        limiter.begin(ANN, "read", limiter.use_of("principal a"))
 
 
 def test_a_handler_cannot_read_for_a_caller_who_has_used_up_their_reads() -> None:
-    limits = limiter(Limit(do="read", calls="1/min"))
-    assert [call(limits, action="read"), call(limits, action="call")] == [0, 0]
-    use = limits.use_of(f"principal {ANN.key}")
-    limits.begin(ANN, "call", use)
+    limiter = make_limiter(Limit(do="read", calls="1/min"))
+    assert [call(limiter, action="read"), call(limiter, action="call")] == [0, 0]
+    use = limiter.use_of(f"principal {ANN.key}")
+    limiter.begin(ANN, "call", use)
     with pytest.raises(RateLimited):
-        limits.begin(ANN, "read", use, parallel=False)
+        limiter.begin(ANN, "read", use, parallel=False)
 
 
 @pytest.mark.parametrize(
@@ -194,25 +196,25 @@ def test_a_handler_cannot_read_for_a_caller_who_has_used_up_their_reads() -> Non
 def test_the_first_limit_that_applies_counts(
     limits: Sequence[Limit], principal: Principal, action: str, expected_count: int
 ) -> None:
-    counted = limiter(*limits)
-    assert [call(counted, principal, action) for _ in range(9)].count(0) == expected_count
+    limiter = make_limiter(*limits)
+    assert [call(limiter, principal, action) for _ in range(9)].count(0) == expected_count
 
 
 def test_a_new_policy_keeps_the_usage_of_unchanged_limits() -> None:
     clock = Clock()
-    before = limiter(Limit(calls="2/min"), clock=clock)
+    before = make_limiter(Limit(calls="2/min"), clock=clock)
     assert [call(before) for _ in range(3)].count(0) == 2
-    after = limiter(Limit(parallel=3), Limit(calls="2/min"), clock=clock, previous=before)
+    after = make_limiter(Limit(parallel=3), Limit(calls="2/min"), clock=clock, previous=before)
     assert call(after) > 0
-    changed = limiter(Limit(calls="3/min"), clock=clock, previous=after)
+    changed = make_limiter(Limit(calls="3/min"), clock=clock, previous=after)
     assert call(changed) == 0
 
 
 def test_all_tokens_of_a_caller_share_a_limit() -> None:
     """Security P09: by principal."""
-    limits = limiter(Limit(calls="2/min"))
+    limiter = make_limiter(Limit(calls="2/min"))
     tokens = [Principal(subject="ann", issuer="https://id.example", scopes=frozenset({str(n)})) for n in range(9)]
-    assert [call(limits, token) for token in tokens].count(0) == 2
+    assert [call(limiter, token) for token in tokens].count(0) == 2
 
 
 def test_full_buckets_are_dropped() -> None:
@@ -225,7 +227,7 @@ def test_full_buckets_are_dropped() -> None:
 
 def test_a_flood_of_addresses_neither_grows_memory_nor_lifts_a_limit() -> None:
     clock = Clock()
-    rate = Rate("r", 2, 60, most=100)
+    rate = Rate("r", 2, 60, max_buckets=100)
     for _ in range(2):
         rate.take("address used-up", 1, clock.now)
         rate.take("principal ann", 1, clock.now)

@@ -113,7 +113,7 @@ OTHER_SPELLINGS = {
 
 
 @pytest.mark.parametrize("uri", [other for others in OTHER_SPELLINGS.values() for other in others])
-def test_another_spelling_has_no_segments(uri: str) -> None:
+def test_a_non_canonical_spelling_has_no_segments(uri: str) -> None:
     assert segments_of(uri) is None
 
 
@@ -148,7 +148,7 @@ def test_uris_with_equal_targets_have_equal_segments_or_none(path: list[str]) ->
         elif name not in ("", "."):
             resolved += name.split("%2F")
     segments = segments_of("file:///" + "/".join(path))
-    assert segments is None or list(segments[2:]) == [one for one in resolved if one]
+    assert segments is None or list(segments[2:]) == [name for name in resolved if name]
 
 
 def test_uri_is_bounded_in_characters_and_segments() -> None:
@@ -195,7 +195,7 @@ def test_a_longer_or_shorter_segment_does_not_match() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("", "1 to 1,000 characters"),
         ("a" * (MAX_PATTERN_CHARACTERS + 1), "1 to 1,000 characters"),
@@ -220,10 +220,10 @@ def test_a_longer_or_shorter_segment_does_not_match() -> None:
         ("file:///" + "a/" * MAX_SEGMENTS, "more than 64 segments"),
     ],
 )
-def test_unusable_patterns_are_refused_with_a_hint(text: str, words: str) -> None:
+def test_unusable_patterns_are_refused_with_a_hint(text: str, message: str) -> None:
     with pytest.raises(UnusablePattern) as raised:
         parse_pattern(text)
-    assert words in str(raised.value)
+    assert message in str(raised.value)
     assert len(str(raised.value)) < 600
 
 
@@ -243,9 +243,9 @@ def test_any_text_is_a_pattern_or_refused_with_a_message(text: str) -> None:
 
 def test_many_stars_take_time_proportional_to_the_name() -> None:
     pattern = parse_pattern("tool:" + "*a" * 40 + "*b")
-    started = time.perf_counter()
+    started = time.thread_time()
     assert not pattern.matches(("a" * 10_000,))
-    assert time.perf_counter() - started < 5
+    assert time.thread_time() - started < 5
 
 
 @pytest.mark.parametrize(

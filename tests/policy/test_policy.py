@@ -43,20 +43,20 @@ deny = "read file:///docs/a.md"
 
 
 def test_a_file_and_python_objects_make_the_same_policy() -> None:
-    read = Policy.from_toml(EXAMPLE)
-    written = Policy(
+    from_file = Policy.from_toml(EXAMPLE)
+    from_objects = Policy(
         allow=[Rule(who=("group:staff", "email:*@example.com"), do=("read",), what=("file:///docs/**", "git://**"))],
         deny=[Rule(who="anyone", what=("file:///docs/private/**",))],
         limits=[Limit(who="signed-in", calls="100/min", bytes="50MiB/min", parallel=8)],
     )
-    assert read.version == written.version
-    assert read.check_tests() == []
+    assert from_file.version == from_objects.version
+    assert from_file.check_tests() == []
 
 
 def test_actions_that_no_rule_allows_are_refused() -> None:
     for policy in (Policy(), Policy.from_toml(""), Policy(deny=[Rule(who="sub:nobody")])):
-        for who in universe.PRINCIPALS:
-            access = policy.access(who)
+        for principal in universe.PRINCIPALS:
+            access = policy.access(principal)
             assert not access.may_read_below("")
             for action in universe.ACTIONS:
                 for target in ("file:///a", "tool:a", "prompt:a"):
@@ -78,7 +78,7 @@ def test_actions_that_no_rule_allows_are_refused() -> None:
         ("[[allow]]\nwho = 'anyone'\n[[allow]]\nwho = 'anyone'\ndoes = 'read'", ["allow 2", "'does'", "use who"]),
         ("[[deny]]\nname = 'pay'\nwho = 'anyone'\nWhat = '**'", ["pay: 'What'", "did you mean 'what'"]),
         ("[[allow]]\nwhat = '**'", ["allow 1", "who is missing"]),
-        ("[[allow]]\nwho = 3", ["allow 1", "who = 3 is not valid", "a text in quotes"]),
+        ("[[allow]]\nwho = 3", ["allow 1", "who = 3 is not valid", "a string in quotes"]),
         ("[[allow]]\nwho = ['anyone', 3]", ["allow 1", 'who = ["anyone", 3]']),
         ("[[allow]]\nwho = []", ["allow 1", "who is empty", '"anyone"']),
         ("[[allow]]\nwho = ''", ["allow 1", "who is empty"]),
@@ -101,7 +101,7 @@ def test_actions_that_no_rule_allows_are_refused() -> None:
         ("[[allow]]\nwho = 'anyone'\nreveal = 'yes'", ["allow 1", "reveal", "true or false"]),
         ("[[limit]]\nwho = 'anyone'", ["limit 1", "calls, bytes or parallel"]),
         ("[[limit]]\ncalls = '10'", ["limit 1", "'100/min'"]),
-        ("[[limit]]\ncalls = 10", ["limit 1", "calls = 10 is not valid", "text in quotes"]),
+        ("[[limit]]\ncalls = 10", ["limit 1", "calls = 10 is not valid", "string in quotes"]),
         ("[[limit]]\nparallel = 0", ["limit 1", "at least 1"]),
         ("[[limit]]\nparallel = '8'", ["limit 1", "whole number"]),
         ("[[limit]]\nparalel = 8", ["limit 1", "did you mean 'parallel'"]),
@@ -147,7 +147,7 @@ def test_file_in_another_encoding_is_refused() -> None:
         Policy.from_toml("[[allow]]\nwho = 'sub:é'".encode("latin-1"))
 
 
-def test_missing_file_folder_and_unreadable_file_are_refused(tmp_path: Path) -> None:
+def test_a_missing_file_a_folder_and_an_unreadable_file_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.toml", tmp_path):
         with pytest.raises(UnusablePolicy, match="cannot be read"):
             Policy.load(path)
@@ -191,22 +191,27 @@ def test_a_failing_test_of_the_policy_is_an_error_with_its_reason(tmp_path: Path
         Policy.load(file)
 
 
-@given(universe.rules, st.sampled_from(["sub", "iss"]))
+@given(universe.rules)
 @settings(max_examples=20, deadline=None)
-def test_tests_decide_as_requests_do(rule: Rule, _: str) -> None:
+def test_tests_decide_as_requests_do(rule: Rule) -> None:
     policy = Policy(allow=[rule])
     claims = {"sub": "bob", "client": "app", "groups": "staff", "scope": "docs.read x"}
-    who = Principal(subject="bob", client="app", scopes=frozenset({"docs.read", "x"}), claims={"groups": "staff"})
+    principal = Principal(subject="bob", client="app", scopes=frozenset({"docs.read", "x"}), claims={"groups": "staff"})
     for uri in universe.URIS[::9]:
-        expected = policy.access(who).allows("read", uri)
+        expected = policy.access(principal).allows("read", uri)
         test = PolicyTest(principal=claims, **{"allow" if expected else "deny": (f"read {uri}",)})  # type: ignore[arg-type]
         assert Policy(allow=[rule], tests=[test]).check_tests() == []
 
 
 def test_claims_of_a_test_become_a_principal() -> None:
-    who = principal_of({"sub": "ann", "iss": "https://a.example", "scope": "a b", "client_id": "app", "team": 1})
-    assert (who.subject, who.issuer, who.scopes, who.client) == ("ann", "https://a.example", {"a", "b"}, "app")
-    assert who.claims == {"team": 1}
+    principal = principal_of({"sub": "ann", "iss": "https://a.example", "scope": "a b", "client_id": "app", "team": 1})
+    assert (principal.subject, principal.issuer, principal.scopes, principal.client) == (
+        "ann",
+        "https://a.example",
+        {"a", "b"},
+        "app",
+    )
+    assert principal.claims == {"team": 1}
     assert principal_of("local") is LOCAL
     assert principal_of("anyone") is ANONYMOUS
     assert principal_of({"sub": "ann", "scopes": ["a", "b"]}).scopes == {"a", "b"}
@@ -252,14 +257,14 @@ def test_rule_of_an_unknown_issuer_is_refused() -> None:
 # -- roots
 
 
-def published(root: str) -> list[str]:
+def published_patterns(root: str) -> list[str]:
     return {"/data": ["file:///data/**", "git://data/**"], "/data-evil": ["file:///evil/**"]}.get(root, [])
 
 
-def test_roots_match_what_a_directory_publishes_and_nothing_else() -> None:
+def test_roots_match_only_the_uris_that_a_directory_publishes() -> None:
     policy = Policy(allow=[Rule(who="anyone", do="read", roots="/data")])
     assert policy.has_roots
-    access = policy.bind_roots(published).access(ANONYMOUS)
+    access = policy.bind_roots(published_patterns).access(ANONYMOUS)
     assert access.allows("read", "file:///data/a")
     assert access.allows("read", "git://data/HEAD/a")
     assert not access.allows("read", "file:///data-evil/a")
@@ -268,13 +273,13 @@ def test_roots_match_what_a_directory_publishes_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("root", ["/dat", "/data/", "/other", "data", "/data-evi"])
 def test_root_that_is_not_published_allows_nothing(root: str) -> None:
-    access = Policy(allow=[Rule(who="anyone", roots=root)]).bind_roots(published).access(ANONYMOUS)
+    access = Policy(allow=[Rule(who="anyone", roots=root)]).bind_roots(published_patterns).access(ANONYMOUS)
     assert not access.may_read_below("")
 
 
 def test_targets_and_roots_of_one_rule_add_up() -> None:
     rule = Rule(who="anyone", what="tool:x", roots=("/data", "/other"))
-    access = Policy(allow=[rule]).bind_roots(published).access(ANONYMOUS)
+    access = Policy(allow=[rule]).bind_roots(published_patterns).access(ANONYMOUS)
     assert access.allows("call", "tool:x")
     assert access.allows("read", "file:///data/a")
     assert not access.allows("read", "file:///evil/a")
@@ -288,12 +293,12 @@ def test_rule_with_roots_allows_nothing_before_they_are_bound() -> None:
 def test_binding_again_starts_from_the_rules_and_drops_decisions() -> None:
     policy = Policy(allow=[Rule(who="anyone", what="**")], deny=[Rule(who="anyone", roots="/data")])
     assert policy.access(ANONYMOUS).is_public("file:///data/a")
-    bound = policy.bind_roots(published)
+    bound = policy.bind_roots(published_patterns)
     assert not bound.access(ANONYMOUS).allows("read", "file:///data/a")
     assert not bound.access(ANONYMOUS).is_public("file:///data/a")
-    again = bound.bind_roots(lambda root: ["file:///moved/**"])
-    assert again.access(ANONYMOUS).allows("read", "file:///data/a")
-    assert not again.access(ANONYMOUS).allows("read", "file:///moved/a")
+    rebound = bound.bind_roots(lambda root: ["file:///moved/**"])
+    assert rebound.access(ANONYMOUS).allows("read", "file:///data/a")
+    assert not rebound.access(ANONYMOUS).allows("read", "file:///moved/a")
     assert policy.access(ANONYMOUS).allows("read", "file:///moved/a")
 
 
@@ -304,7 +309,7 @@ def test_tests_of_a_policy_with_roots_pass_once_they_are_bound(tmp_path: Path) -
     )
     policy = Policy.load(file)
     assert policy.check_tests() != []
-    assert policy.bind_roots(published).check_tests() == []
+    assert policy.bind_roots(published_patterns).check_tests() == []
 
 
 # -- versions

@@ -9,7 +9,6 @@ from wharfinger.policy import Policy, ReportOnly, Rule
 from wharfinger.protocol.principal import ANONYMOUS, Principal
 
 
-@pytest.mark.anyio
 async def test_requests_are_served_and_refusals_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     policy = Policy(allow=[Rule(who="local", what="note://**")], deny=[Rule(who="anyone", what="note://b")])
     server = Server("notes", policy=ReportOnly(policy))
@@ -17,7 +16,7 @@ async def test_requests_are_served_and_refusals_are_logged_once(caplog: pytest.L
         server.resource(f"note://{name}")(lambda: "text")
     server.tool(lambda: "done", name="stop")
     async with Client(server, cache=False) as client:
-        assert [one.uri async for one in client.list_resources()] == ["note://a", "note://b"]
+        assert [resource.uri async for resource in client.list_resources()] == ["note://a", "note://b"]
         assert not caplog.records, "a list is not a refused request"
         for _ in range(2):
             await client.read_resource("note://b")

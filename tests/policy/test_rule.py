@@ -10,20 +10,20 @@ from wharfinger.policy import Limit, Policy, Rule, UnusablePolicy
 from wharfinger.policy.rule import ACTIONS, LEVELS, Level, action_and_target
 from wharfinger.protocol.principal import Principal
 
-NEEDED = {"none": "", "read": "read", "write": "call", "execute": "query", "admin": "inspect"}
+ACTION_BY_LEVEL = {"none": "", "read": "read", "write": "call", "execute": "query", "admin": "inspect"}
 """An action that each level allows and the level below does not."""
-ORDER = list(NEEDED)
+ORDERED_LEVELS = list(ACTION_BY_LEVEL)
 
 
-@pytest.mark.parametrize("held", ORDER)
-@pytest.mark.parametrize("needed", ORDER)
+@pytest.mark.parametrize("held", ORDERED_LEVELS)
+@pytest.mark.parametrize("needed", ORDERED_LEVELS)
 def test_a_level_allows_its_own_actions_and_those_of_lower_levels(held: str, needed: str) -> None:
     rules = [] if held == "none" else [Rule(who="anyone", level=cast("Level", held))]
     access = Policy(allow=rules).access(Principal(subject="ann"))
-    action = NEEDED[needed]
+    action = ACTION_BY_LEVEL[needed]
     target = {"call": "tool:x", "prompt": "prompt:x"}.get(action, "db://x")
     allowed = not action or access.allows(action, target)
-    assert allowed == (ORDER.index(needed) <= ORDER.index(held))
+    assert allowed == (ORDERED_LEVELS.index(needed) <= ORDERED_LEVELS.index(held))
 
 
 def test_each_level_contains_the_levels_below_it() -> None:

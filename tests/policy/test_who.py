@@ -13,17 +13,17 @@ from wharfinger.policy.who import MAX_VALUE_CHARACTERS, UnusableSelector, parse_
 from wharfinger.protocol.principal import ANONYMOUS, LOCAL, Principal
 
 
-def applies(word: str, subject: str = "ann", **claims: Any) -> bool:
-    return parse_selector(word).applies_to(Principal(subject=subject, claims=claims))
+def applies(selector: str, subject: str = "ann", **claims: Any) -> bool:
+    return parse_selector(selector).applies_to(Principal(subject=subject, claims=claims))
 
 
 @given(universe.who, st.sampled_from(universe.PRINCIPALS))
-def test_selectors_match_the_principals_that_the_oracle_selects(word: str, who: Principal) -> None:
-    assert parse_selector(word).applies_to(who) == oracle.selector_applies(word, who)
+def test_selectors_match_the_principals_that_the_oracle_selects(selector: str, who: Principal) -> None:
+    assert parse_selector(selector).applies_to(who) == oracle.selector_applies(selector, who)
 
 
 @pytest.mark.parametrize(
-    ("word", "matched"),
+    ("selector", "matched"),
     [
         ("anyone", {"local", "anonymous", "ann"}),
         ("signed-in", {"ann"}),
@@ -34,9 +34,9 @@ def test_selectors_match_the_principals_that_the_oracle_selects(word: str, who: 
         ("claim.groups:*", set()),
     ],
 )
-def test_only_a_token_makes_a_caller_signed_in(word: str, matched: set[str]) -> None:
+def test_only_a_token_makes_a_caller_signed_in(selector: str, matched: set[str]) -> None:
     callers = {"local": LOCAL, "anonymous": ANONYMOUS, "ann": Principal(subject="ann")}
-    assert {name for name, who in callers.items() if parse_selector(word).applies_to(who)} == matched
+    assert {name for name, who in callers.items() if parse_selector(selector).applies_to(who)} == matched
 
 
 def test_a_subject_named_local_is_not_the_local_caller() -> None:
@@ -86,7 +86,7 @@ def test_groups_are_a_string_or_a_list_of_strings(groups: Any, expected: bool) -
 
 
 @pytest.mark.parametrize(
-    ("word", "value", "expected"),
+    ("selector", "value", "expected"),
     [
         ("claim.team:blue", "blue", True),
         ("claim.team:blue", ["red", "blue"], True),
@@ -102,8 +102,8 @@ def test_groups_are_a_string_or_a_list_of_strings(groups: Any, expected: bool) -
         ("claim.https://a.example/team:blue", "blue", False),
     ],
 )
-def test_claims_are_compared_as_strings(word: str, value: Any, expected: bool) -> None:
-    assert applies(word, team=value) is expected
+def test_claims_are_compared_as_strings(selector: str, value: Any, expected: bool) -> None:
+    assert applies(selector, team=value) is expected
 
 
 def test_name_of_a_claim_may_be_a_url() -> None:
@@ -119,24 +119,24 @@ def test_stars_are_the_only_wildcards_in_subjects() -> None:
 
 
 def test_claim_of_a_hundred_thousand_values_is_read_once_for_all_selectors() -> None:
-    class Counted(dict[str, Any]):
+    class CountingClaims(dict[str, Any]):
         reads = 0
 
         def get(self, key: str, default: Any = None) -> Any:
-            Counted.reads += key == "groups"
+            CountingClaims.reads += key == "groups"
             return super().get(key, default)
 
     groups = [f"g{number}" for number in range(100_000)]
-    principal = Principal(subject="ann", claims=Counted(groups=groups))
+    principal = Principal(subject="ann", claims=CountingClaims(groups=groups))
     known: dict[str, frozenset[str]] = {}
     for number in range(1_000):
         assert parse_selector(f"group:g{number}").applies_to(principal, known)
         assert not parse_selector(f"group:h{number}").applies_to(principal, known)
-    assert Counted.reads == 1
+    assert CountingClaims.reads == 1
 
 
 @pytest.mark.parametrize(
-    ("word", "words"),
+    ("selector", "message"),
     [
         ("", "write one of anyone"),
         ("everyone", "write one of anyone"),
@@ -151,16 +151,16 @@ def test_claim_of_a_hundred_thousand_values_is_read_once_for_all_selectors() -> 
         ("sub:" + "a" * (MAX_VALUE_CHARACTERS + 1), "longer than 1,000 characters"),
     ],
 )
-def test_unusable_selectors_are_refused_with_a_hint(word: str, words: str) -> None:
+def test_unusable_selectors_are_refused_with_a_hint(selector: str, message: str) -> None:
     with pytest.raises(UnusableSelector, match="who = ") as raised:
-        parse_selector(word)
-    assert words in str(raised.value)
+        parse_selector(selector)
+    assert message in str(raised.value)
 
 
 @given(st.text(max_size=30))
 def test_any_text_is_a_selector_or_refused(text: str) -> None:
-    for word in (text, f"sub:{text}", f"claim.{text}:a"):
+    for selector in (text, f"sub:{text}", f"claim.{text}:a"):
         try:
-            parse_selector(word).applies_to(Principal(subject="ann", claims={"a": text}))
+            parse_selector(selector).applies_to(Principal(subject="ann", claims={"a": text}))
         except UnusableSelector as error:
             assert str(error)

@@ -39,9 +39,9 @@ patterns = st.one_of(
 )
 
 
-def one_or_several(one: st.SearchStrategy[str]) -> st.SearchStrategy[str | tuple[str, ...]]:
+def one_or_several(texts: st.SearchStrategy[str]) -> st.SearchStrategy[str | tuple[str, ...]]:
     """Generate one text, or a tuple of up to three."""
-    return st.one_of(one, st.lists(one, min_size=1, max_size=3).map(tuple))
+    return st.one_of(texts, st.lists(texts, min_size=1, max_size=3).map(tuple))
 
 
 who = st.sampled_from(

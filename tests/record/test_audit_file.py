@@ -17,11 +17,11 @@ from wharfinger.record import audit_file
 from wharfinger.record.audit_file import MIN_MAX_BYTES, QUEUE_BYTES, AuditFile, UnusableAuditFile
 
 
-def until(condition: Callable[[], object]) -> None:
+def wait_until(condition: Callable[[], object]) -> None:
     """Wait until a condition holds."""
-    end = time.monotonic() + 20
+    deadline = time.monotonic() + 20
     while not condition():
-        assert time.monotonic() < end, "the condition did not hold within 20 seconds"
+        assert time.monotonic() < deadline, "the condition did not hold within 20 seconds"
         time.sleep(0.005)
 
 
@@ -33,15 +33,17 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
     """A separate file system of 128 KiB."""
-    place = tmp_path / "small"
-    place.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(place)], capture_output=True)
-    if done.returncode:
+    mount_point = tmp_path / "small"
+    mount_point.mkdir()
+    completed = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(mount_point)], capture_output=True
+    )
+    if completed.returncode:
         pytest.skip("may not mount a file system")
     try:
-        yield place
+        yield mount_point
     finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
+        subprocess.run(["umount", "-l", str(mount_point)], check=True)
 
 
 def line(number: int, size: int = 0) -> bytes:
@@ -65,7 +67,7 @@ def test_lines_are_written_in_order_by_many_threads(tmp_path: Path) -> None:
     lines = (tmp_path / "log").read_bytes().splitlines()
     assert len(lines) == 2000
     for n in range(4):
-        assert [one for one in lines if one.startswith(b"%d " % n)] == [b"%d %04d" % (n, at) for at in range(500)]
+        assert [row for row in lines if row.startswith(b"%d " % n)] == [b"%d %04d" % (n, at) for at in range(500)]
 
 
 def test_the_file_is_private_and_appended_to(tmp_path: Path) -> None:
@@ -116,7 +118,7 @@ def test_a_link_placed_while_the_file_is_open_is_not_followed(tmp_path: Path, qu
     path.rename(tmp_path / "old")
     path.symlink_to(victim)
     file.append(b"two\n")
-    until(lambda: file.failing)
+    wait_until(lambda: file.failing)
     assert "symbolic link" in file.failing
     assert not file.accepting
     path.unlink()
@@ -186,10 +188,10 @@ def test_two_processes_rotate_one_file_and_lose_nothing(tmp_path: Path) -> None:
     )
     writers = [subprocess.Popen([sys.executable, "-c", program, name]) for name in "ab"]
     assert [writer.wait(30) for writer in writers] == [0, 0]
-    lines = [one for part in tmp_path.glob("log*") for one in part.read_bytes().splitlines()]
+    lines = [row for part in tmp_path.glob("log*") for row in part.read_bytes().splitlines()]
     assert len(lines) == 8000
-    assert {one[:8] for one in lines} == {b"%c %06d" % (name, n) for name in b"ab" for n in range(4000)}
-    assert all(one.endswith(b" " + b"x" * 80) for one in lines)
+    assert {row[:8] for row in lines} == {b"%c %06d" % (name, n) for name in b"ab" for n in range(4000)}
+    assert all(row.endswith(b" " + b"x" * 80) for row in lines)
 
 
 def test_a_full_disk_keeps_the_lines_until_there_is_space(full_disk: Path, quick_retries: None) -> None:
@@ -199,12 +201,12 @@ def test_a_full_disk_keeps_the_lines_until_there_is_space(full_disk: Path, quick
     file.open()
     for number in range(900):
         assert file.append(line(number, 100))
-    until(lambda: file.failing)
+    wait_until(lambda: file.failing)
     assert file.failing == "no space left on device"
     assert not file.accepting
     assert file.append(line(900, 100))
     filler.unlink()
-    until(lambda: file.accepting)
+    wait_until(lambda: file.accepting)
     file.close()
     assert (full_disk / "log").read_bytes() == b"".join(line(n, 100) for n in range(901))
 
@@ -213,10 +215,10 @@ def test_the_queue_is_bounded_and_dropped_lines_are_counted(tmp_path: Path) -> N
     file = AuditFile(Path("/dev/full"))
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
-    taken = sum(file.append(line(n, 1024)) for n in range(QUEUE_BYTES // 1024 + 5))
-    assert taken == QUEUE_BYTES // 1024
+    accepted_lines = sum(file.append(line(n, 1024)) for n in range(QUEUE_BYTES // 1024 + 5))
+    assert accepted_lines == QUEUE_BYTES // 1024
     assert file.dropped == 5
-    until(lambda: file.failing)
+    wait_until(lambda: file.failing)
     file._queue.clear()  # a queued line would delay the end of the process
 
 

@@ -11,41 +11,48 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from wharfinger.record.audit_line import MAX_FIELD, MAX_TARGET, AuditLine, encode_line, rfc3339, trace_id
+from wharfinger.record.audit_line import (
+    MAX_FIELD_CHARACTERS,
+    MAX_TARGET_CHARACTERS,
+    AuditLine,
+    encode_line,
+    rfc3339,
+    trace_id,
+)
 
 
-def encoded(**fields: Any) -> bytes:
+def encode(**fields: Any) -> bytes:
     return encode_line(AuditLine(time="2026-01-01T00:00:00.000Z", action="read", outcome="allowed", **fields))
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_any_text_makes_one_printable_line(target: str, subject: str) -> None:
-    line = encoded(target=target, subject=subject)
+    line = encode(target=target, subject=subject)
     assert line.endswith(b"\n")
     assert line[:-1].decode().isprintable()
-    found = json.loads(line)
-    if len(target) <= MAX_TARGET and "://" not in target:
-        assert found.get("target", "").encode("utf-16", "surrogatepass") == target.encode("utf-16", "surrogatepass")
+    record = json.loads(line)
+    if len(target) <= MAX_TARGET_CHARACTERS and "://" not in target:
+        assert record.get("target", "").encode("utf-16", "surrogatepass") == target.encode("utf-16", "surrogatepass")
 
 
 @given(st.text(alphabet=st.characters(), min_size=1, max_size=40).map(lambda text: text * 400))
 def test_any_field_is_bounded(text: str) -> None:
-    line = encoded(target=text, subject=text, rule=text, app=text, query=text)
-    assert len(line) < 12 * (MAX_TARGET + 4 * MAX_FIELD) + 600
+    line = encode(target=text, subject=text, rule=text, app=text, query=text)
+    assert len(line) < 12 * (MAX_TARGET_CHARACTERS + 4 * MAX_FIELD_CHARACTERS) + 600
 
 
 def test_fields_are_cut_beyond_their_bound() -> None:
-    whole = json.loads(encoded(target="t" * MAX_TARGET, subject="s" * MAX_FIELD))
-    assert whole["target"] == "t" * MAX_TARGET
-    assert whole["subject"] == "s" * MAX_FIELD
-    cut = json.loads(encoded(target="t" * (MAX_TARGET + 1), subject="s" * (MAX_FIELD + 1)))
-    assert cut["target"] == "t" * MAX_TARGET + "…(+1)"
-    assert cut["subject"] == "s" * MAX_FIELD + "…(+1)"
-    assert json.loads(encoded(target="t" * 1_000_000))["target"].endswith(f"…(+{1_000_000 - MAX_TARGET})")
+    whole = json.loads(encode(target="t" * MAX_TARGET_CHARACTERS, subject="s" * MAX_FIELD_CHARACTERS))
+    assert whole["target"] == "t" * MAX_TARGET_CHARACTERS
+    assert whole["subject"] == "s" * MAX_FIELD_CHARACTERS
+    cut = json.loads(encode(target="t" * (MAX_TARGET_CHARACTERS + 1), subject="s" * (MAX_FIELD_CHARACTERS + 1)))
+    assert cut["target"] == "t" * MAX_TARGET_CHARACTERS + "…(+1)"
+    assert cut["subject"] == "s" * MAX_FIELD_CHARACTERS + "…(+1)"
+    assert json.loads(encode(target="t" * 1_000_000))["target"].endswith(f"…(+{1_000_000 - MAX_TARGET_CHARACTERS})")
 
 
 def test_a_password_in_a_uri_is_left_out() -> None:
-    line = encoded(target="https://ann:hunter2@host/x?token=sesame-opens&page=2")
+    line = encode(target="https://ann:hunter2@host/x?token=sesame-opens&page=2")
     assert b"hunter2" not in line
     assert b"sesame" not in line
     assert b"page=2" in line
@@ -67,7 +74,7 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
 @pytest.mark.parametrize(
-    ("traceparent", "found"),
+    ("traceparent", "expected"),
     [
         (f"00-{TRACE}-00f067aa0ba902b7-01", TRACE),
         (f"cc-{TRACE}-00f067aa0ba902b7-01-more", TRACE),
@@ -77,6 +84,6 @@ TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
         (UNSET, ""),
     ],
 )
-def test_the_trace_id_comes_from_a_valid_traceparent(traceparent: Any, found: str) -> None:
+def test_the_trace_id_comes_from_a_valid_traceparent(traceparent: Any, expected: str) -> None:
     request: Any = SimpleNamespace(params=SimpleNamespace(meta=SimpleNamespace(traceparent=traceparent)))
-    assert trace_id(request) == found
+    assert trace_id(request) == expected

@@ -22,6 +22,7 @@ from wharfinger.protocol.http.rules import HttpRefusal
 from wharfinger.protocol.principal import Principal
 from wharfinger.record import AuditLog, audit_file
 from wharfinger.record.audit_file import UnusableAuditFile
+from wharfinger.record.audit_line import AuditLine
 from wharfinger.transports.http_server.app import HttpApp
 
 POLICY = """
@@ -57,11 +58,11 @@ def harbour(audit: Any = None, policy: str = "") -> Server:
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(one) for one in path.read_bytes().splitlines()]
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
 def lines_of(path: Path, action: str) -> list[dict[str, Any]]:
-    return [one for one in lines(path) if one["action"] == action]
+    return [line for line in lines(path) if line["action"] == action]
 
 
 async def read(server: Server, *uris: str) -> list[str]:
@@ -101,7 +102,7 @@ def test_a_read_has_one_line_with_caller_uri_and_outcome(tmp_path: Path) -> None
 def test_reads_by_a_tool_are_recorded_and_its_arguments_are_not(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
 
-    async def call() -> None:
+    async def call_with_unknown_argument() -> None:
         async with Client(harbour(path, POLICY)) as client:
             await client.call_tool("repeat", {"uri": "notes://today", "unused": "tulip"})
             await client.call_tool("repeat", {"uri": "notes://private"})
@@ -109,10 +110,10 @@ def test_reads_by_a_tool_are_recorded_and_its_arguments_are_not(tmp_path: Path) 
             await client.call_tool("find", {"words": "tulip"})
 
     with pytest.raises(Exception, match="unused"):
-        asyncio.run(call())
+        asyncio.run(call_with_unknown_argument())
     path.unlink()
 
-    async def again() -> None:
+    async def call_with_valid_arguments() -> None:
         async with Client(harbour(path, POLICY)) as client:
             await client.call_tool("repeat", {"uri": "notes://today"})
             with contextlib.suppress(Exception):
@@ -120,15 +121,15 @@ def test_reads_by_a_tool_are_recorded_and_its_arguments_are_not(tmp_path: Path) 
             await client.call_tool("find", {"words": "today"})
             await client.call_tool("find", {"words": "tulip"})
 
-    asyncio.run(again())
+    asyncio.run(call_with_valid_arguments())
     reads = lines_of(path, "read")
-    assert [(one["target"], one["outcome"], one["via"]) for one in reads] == [
+    assert [(line["target"], line["outcome"], line["via"]) for line in reads] == [
         ("notes://today", "allowed", "tools/call"),
         ("notes://private", "refused", "tools/call"),
     ]
     assert reads[0]["bytes"] == len("calm")
-    assert [one["target"] for one in lines_of(path, "call")] == ["repeat", "repeat", "find", "find"]
-    assert [one["hits"] for one in lines_of(path, "search")] == [1, 0]
+    assert [line["target"] for line in lines_of(path, "call")] == ["repeat", "repeat", "find", "find"]
+    assert [line["hits"] for line in lines_of(path, "search")] == [1, 0]
     assert "tulip" not in path.read_text()
 
 
@@ -140,7 +141,7 @@ def test_search_words_are_recorded_on_request_only(tmp_path: Path) -> None:
             await client.call_tool("find", {"words": "tulip\nfields"})
 
     asyncio.run(search())
-    assert [(one["query"], one["hits"]) for one in lines_of(path, "search")] == [("tulip\nfields", 0)]
+    assert [(line["query"], line["hits"]) for line in lines_of(path, "search")] == [("tulip\nfields", 0)]
 
 
 def test_a_watch_has_lines_for_its_beginning_and_its_end(tmp_path: Path) -> None:
@@ -151,12 +152,12 @@ def test_a_watch_has_lines_for_its_beginning_and_its_end(tmp_path: Path) -> None
             pass
 
     asyncio.run(watch())
-    assert [(one["target"], one["outcome"]) for one in lines_of(path, "watch")] == [("notes://today", "allowed")]
-    assert [one["method"] for one in lines_of(path, "unwatch")] == ["subscriptions/listen"]
+    assert [(line["target"], line["outcome"]) for line in lines_of(path, "watch")] == [("notes://today", "allowed")]
+    assert [line["method"] for line in lines_of(path, "unwatch")] == ["subscriptions/listen"]
     assert lines_of(path, "watch")[0]["rule"]
 
 
-def test_an_http_server_records_messages_refused_before_they_are_requests(tmp_path: Path) -> None:
+def test_an_http_server_records_messages_that_authentication_refuses(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     server = harbour(path)
 
@@ -174,7 +175,7 @@ def test_an_http_server_records_messages_refused_before_they_are_requests(tmp_pa
 
     asyncio.run(run())
     found = lines(path)
-    assert [(one.get("status"), one["outcome"], one.get("subject"), one["address"]) for one in found] == [
+    assert [(line.get("status"), line["outcome"], line.get("subject"), line["address"]) for line in found] == [
         (401, "refused", None, "10.1.2.3"),
         (403, "refused", None, "10.1.2.3"),
         (429, "limited", None, "10.1.2.3"),
@@ -182,7 +183,7 @@ def test_an_http_server_records_messages_refused_before_they_are_requests(tmp_pa
     ]
     assert (found[3]["issuer"], found[3]["client"]) == ("https://id.test", "desk")
     assert found[3]["trace"] == "4bf92f3577b34da6a3ce929d0e0e4736"
-    assert [one["target"] for one in found] == ["notes://today"] * 4
+    assert [line["target"] for line in found] == ["notes://today"] * 4
     assert "token" not in path.read_text()
 
 
@@ -223,7 +224,7 @@ async def post(app: HttpApp, authorization: bytes) -> tuple[int, bytes]:
 
 
 @pytest.fixture
-def breakable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def breakable_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the path of a log that cannot be written while it is a directory."""
     monkeypatch.setattr(audit_file, "RETRY_SECONDS", 0.02)
     return tmp_path / "audit.jsonl"
@@ -234,15 +235,15 @@ def break_log(path: Path) -> None:
     path.mkdir()
 
 
-async def until_failing(audit: AuditLog, failing: bool) -> None:
+async def wait_until_failing(audit: AuditLog, failing: bool) -> None:
     end = time.monotonic() + 20
     while bool(audit.file.failing) is not failing:
         assert time.monotonic() < end
         await asyncio.sleep(0.005)
 
 
-def test_requests_are_refused_while_the_log_cannot_be_written_and_served_again_after(breakable: Path) -> None:
-    audit = AuditLog(breakable)
+def test_requests_are_refused_while_the_log_cannot_be_written_and_served_again_after(breakable_path: Path) -> None:
+    audit = AuditLog(breakable_path)
     server = harbour(audit)
 
     async def run() -> list[str]:
@@ -257,55 +258,81 @@ def test_requests_are_refused_while_the_log_cannot_be_written_and_served_again_a
 
             await read_today()
             assert audit.file.flush()
-            break_log(breakable)
+            break_log(breakable_path)
             await read_today()  # the writer has not failed yet, so the line is queued
-            await until_failing(audit, True)
+            await wait_until_failing(audit, True)
             await read_today()
             await read_today()
-            breakable.rmdir()
-            await until_failing(audit, False)
+            breakable_path.rmdir()
+            await wait_until_failing(audit, False)
             await read_today()
         return answers
 
     answers = asyncio.run(run())
     assert answers[0] == answers[1] == answers[4] == "calm"
     assert all("cannot be written" in answer for answer in answers[2:4])
-    found = lines(breakable.with_name("before.jsonl")) + lines(breakable)
-    assert [one["outcome"] for one in found if one["action"] == "read"] == ["allowed"] * 3
-    (gap,) = [one for one in found if one["action"] == "record"]
+    found = lines(breakable_path.with_name("before.jsonl")) + lines(breakable_path)
+    assert [line["outcome"] for line in found if line["action"] == "read"] == ["allowed"] * 3
+    (gap,) = [line for line in found if line["action"] == "record"]
     assert gap["unrecorded"] == 2
     assert gap["reason"].startswith("since 20")
-    assert found.index(gap) < max(n for n, one in enumerate(found) if one["action"] == "read")
+    assert found.index(gap) < max(n for n, line in enumerate(found) if line["action"] == "read")
 
 
-def test_with_continue_requests_are_served_and_dropped_lines_are_counted(
-    breakable: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_with_on_error_continue_requests_are_served_and_dropped_lines_counted(
+    breakable_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(audit_file, "QUEUE_BYTES", 2000)
-    audit = AuditLog(breakable, on_error="continue")
+    audit = AuditLog(breakable_path, on_error="continue")
     server = harbour(audit)
 
     async def run() -> int:
         async with Client(server) as client:
             await client.read_resource("notes://today")
             assert audit.file.flush()
-            break_log(breakable)
+            break_log(breakable_path)
             await client.read_resource("notes://today")
-            await until_failing(audit, True)
+            await wait_until_failing(audit, True)
             for _ in range(30):
                 assert (await client.read_resource("notes://today")).contents[0].text == "calm"
             dropped = audit.file.dropped
-            breakable.rmdir()
-            await until_failing(audit, False)
+            breakable_path.rmdir()
+            await wait_until_failing(audit, False)
             await client.read_resource("notes://today")
         return dropped
 
     dropped = asyncio.run(run())
     assert dropped > 10
-    found = lines(breakable)
-    assert sum(one.get("unrecorded", 0) for one in found) == dropped
-    assert len([one for one in found if one["action"] == "read"]) == 32 - dropped
+    found = lines(breakable_path)
+    assert sum(line.get("unrecorded", 0) for line in found) == dropped
+    assert len([line for line in found if line["action"] == "read"]) == 32 - dropped
     assert "cannot be written: is a directory" in caplog.text
+
+
+def test_a_gap_names_the_full_queue_and_no_earlier_outage_without_a_gap(
+    breakable_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: the reason of the gap was an outage that was long over, in which no line was lost."""
+    audit = AuditLog(breakable_path, on_error="continue")
+    line = AuditLine(time="2026-11-22T15:36:01.123Z", action="read", outcome="allowed")
+
+    async def run() -> None:
+        await audit.start()
+        break_log(breakable_path)
+        audit.add(line)
+        await wait_until_failing(audit, True)
+        breakable_path.rmdir()
+        await wait_until_failing(audit, False)
+        with monkeypatch.context() as patch:
+            patch.setattr(audit_file, "QUEUE_BYTES", 10)
+            audit.add(line)
+        audit.add(line)
+        await audit.close()
+
+    asyncio.run(run())
+    assert [found["action"] for found in lines(breakable_path)] == ["read", "record", "read"]
+    (gap,) = lines_of(breakable_path, "record")
+    assert (gap["unrecorded"], gap["reason"]) == (1, "the queue was full")
 
 
 @pytest.mark.parametrize("on_error", ["refuse", "continue"])
@@ -367,7 +394,7 @@ def test_requests_over_a_limit_are_recorded(tmp_path: Path) -> None:
     server = harbour(path, '[[limit]]\nwho = "anyone"\ndo = "read"\ncalls = "1/min"\n')
     answers = asyncio.run(read(server, "notes://today", "notes://private"))
     assert answers[0] == "calm"
-    assert [(one["target"], one["outcome"]) for one in lines_of(path, "read")] == [
+    assert [(line["target"], line["outcome"]) for line in lines_of(path, "read")] == [
         ("notes://today", "allowed"),
         ("notes://private", "limited"),
     ]
@@ -392,7 +419,7 @@ def test_a_refused_completion_is_recorded_as_refused(tmp_path: Path) -> None:
                     await client.complete(ref, "name" if "{" in ref else "topic", "x")
 
     asyncio.run(complete())
-    assert [(one["target"], one["outcome"]) for one in lines_of(path, "complete")] == [
+    assert [(line["target"], line["outcome"]) for line in lines_of(path, "complete")] == [
         ("plans://{name}", "refused"),
         ("brief", "refused"),
     ]

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families  # noqa: E40
 from wharfinger.record.metrics import CannotServeMetrics, Metrics  # noqa: E402
 
 
-def harbour() -> tuple[Server, Metrics]:
+def server_with_metrics() -> tuple[Server, Metrics]:
     server = Server("harbour")
 
     @server.resource("notes://today")
@@ -39,20 +39,20 @@ def harbour() -> tuple[Server, Metrics]:
     return server, metrics
 
 
-def scraped(port: int) -> dict[str, dict[tuple[str, ...], float]]:
+def scrape(port: int) -> dict[str, dict[tuple[str, ...], float]]:
     """Return every sample by its name and the values of its labels."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text = answer.read().decode()
-    found: dict[str, dict[tuple[str, ...], float]] = {}
+    samples_by_name: dict[str, dict[tuple[str, ...], float]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            found.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
-    return found
+            samples_by_name.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    return samples_by_name
 
 
 def test_requests_are_counted_by_method_and_outcome_and_never_by_name() -> None:
-    server, metrics = harbour()
-    found: dict[str, Any] = {}
+    server, metrics = server_with_metrics()
+    samples_by_name: dict[str, Any] = {}
 
     async def run() -> None:
         async with Client(server) as client:
@@ -67,28 +67,28 @@ def test_requests_are_counted_by_method_and_outcome_and_never_by_name() -> None:
             async with client.watch("notes://today") as changes:
                 server.resource_updated("notes://today")
                 await anext(aiter(changes))
-                found.update(await asyncio.to_thread(scraped, metrics.port))
+                samples_by_name.update(await asyncio.to_thread(scrape, metrics.port))
 
     asyncio.run(run())
-    requests = found["wharfinger_requests_total"]
-    assert requests["resources/read", "allowed"] == 3  # what `repeat` read is a part of its call
+    requests = samples_by_name["wharfinger_requests_total"]
+    assert requests["resources/read", "allowed"] == 3  # the read by `repeat` is part of its call
     assert requests["resources/read", "failed"] == 1
     assert requests["tools/call", "allowed"] == 2
-    assert found["wharfinger_request_seconds_count"]["resources/read",] == 4
-    assert found["wharfinger_answer_bytes_total"]["resources/read",] > 100
-    assert found["wharfinger_searches_total"]["no",] == 1
-    assert found["wharfinger_watchers"][()] == 1
-    assert found["wharfinger_notices_total"][()] == 1
-    assert found["wharfinger_sessions"][()] == found["wharfinger_source_outages"][()] == 0
-    labels = {value for samples in found.values() for key in samples for value in key}
+    assert samples_by_name["wharfinger_request_seconds_count"]["resources/read",] == 4
+    assert samples_by_name["wharfinger_answer_bytes_total"]["resources/read",] > 100
+    assert samples_by_name["wharfinger_searches_total"]["no",] == 1
+    assert samples_by_name["wharfinger_watchers"][()] == 1
+    assert samples_by_name["wharfinger_notices_total"][()] == 1
+    assert samples_by_name["wharfinger_sessions"][()] == samples_by_name["wharfinger_source_outages"][()] == 0
+    labels = {value for samples in samples_by_name.values() for key in samples for value in key}
     assert not any("secret" in label or "notes:" in label for label in labels)
 
 
-def test_the_number_of_series_does_not_grow_with_what_callers_send() -> None:
+def test_unknown_methods_do_not_add_series() -> None:
     from wharfinger.errors import Overloaded
     from wharfinger.protocol.observing import Refusal
 
-    _, metrics = harbour()
+    _, metrics = server_with_metrics()
 
     def series() -> int:
         return sum(len(family.samples) for family in metrics.registry.collect())
@@ -101,13 +101,13 @@ def test_the_number_of_series_does_not_grow_with_what_callers_send() -> None:
     assert series() == before
 
 
-def test_the_address_is_free_again_after_the_end() -> None:
-    server, metrics = harbour()
+def test_the_address_is_free_again_after_the_server_closes() -> None:
+    server, metrics = server_with_metrics()
 
     async def run() -> int:
         await server.start()
         port = metrics.port
-        await asyncio.to_thread(scraped, port)
+        await asyncio.to_thread(scrape, port)
         await server.close()
         return port
 

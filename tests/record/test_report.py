@@ -18,8 +18,8 @@ from wharfinger.record.report import AuditReport, Counts, RecordedLine, read_lin
 
 
 def line(number: int = 0, **fields: Any) -> bytes:
-    known = {"time": f"2026-01-01T00:00:{number % 60:02}.000Z", "action": "read", "outcome": "allowed", **fields}
-    return encode_line(AuditLine(**known))
+    defaults = {"time": f"2026-01-01T00:00:{number % 60:02}.000Z", "action": "read", "outcome": "allowed", **fields}
+    return encode_line(AuditLine(**defaults))
 
 
 def summary(path: Path, **filters: str) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def test_the_report_has_reads_and_refusals_by_caller(tmp_path: Path) -> None:
     assert {"who": bob, "outcome": "refused", "action": "read", "target": "c", "rule": "deny 1", "count": 1} in found[
         "refused"
     ]
-    assert [one["who"] for one in found["refused"]] == ["10.0.0.1", bob]
+    assert [row["who"] for row in found["refused"]] == ["10.0.0.1", bob]
     assert found["foundNothing"] == [{"query": "tulip", "count": 1}]
     assert found["searches"] == 2
     assert found["callers"][0] == {"who": "ann", "bytes": 200, "requests": 4}
@@ -75,7 +75,7 @@ def test_only_matching_lines_are_counted(tmp_path: Path, filters: dict[str, str]
         + line(2, target="file:///b/c", subject="bob", address="10.0.0.9")
         + line(3, target="file:///a/d", subject="ann")
     )
-    assert {one["target"] for one in summary(log, **filters)["read"]} == targets
+    assert {row["target"] for row in summary(log, **filters)["read"]} == targets
 
 
 def test_rotated_files_are_read_once_oldest_first(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_rotated_files_are_read_once_oldest_first(tmp_path: Path) -> None:
     (tmp_path / "logs").write_bytes(line(target="other"))
     parts = with_rotated_files([tmp_path / "log", tmp_path / "log.1"])
     assert [part.name for part in parts] == names
-    assert {one["target"] for one in summary(tmp_path / "log")["read"]} == set(names)
+    assert {row["target"] for row in summary(tmp_path / "log")["read"]} == set(names)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_damaged_line_is_reported_and_skipped(tmp_path: Path, damage: bytes) -
     log.write_bytes(line(target="a") + damage + b"\n" + line(target="b"))
     found = summary(log)
     assert (found["damaged"], found["damagedLines"]) == (1, [f"{log}:2"])
-    assert {one["target"] for one in found["read"]} == {"a", "b"}
+    assert {row["target"] for row in found["read"]} == {"a", "b"}
 
 
 def test_a_damaged_archive_is_read_up_to_the_damage(tmp_path: Path) -> None:
@@ -117,11 +117,11 @@ def test_counts_are_too_low_by_at_most_their_error(names: list[int]) -> None:
     for name in names:
         counts.add(name)
     assert len(counts) <= 8
-    kept = dict(counts.top(100))
+    reported = dict(counts.top(100))
     for name, count in exact.items():
-        assert count - counts.error <= kept.get(name, 0) <= count
+        assert count - counts.error <= reported.get(name, 0) <= count
     if len(exact) <= 8:
-        assert kept == dict(exact)
+        assert reported == dict(exact)
 
 
 def test_a_large_log_is_read_in_bounded_memory(tmp_path: Path) -> None:

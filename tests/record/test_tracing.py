@@ -7,7 +7,7 @@ import contextlib
 import json
 import subprocess
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -26,6 +26,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from wharfinger.record.tracing import Tracing
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+class DurationCount(NamedTuple):
+    """The number of durations that a metric has for these attributes."""
+
+    metric: str
+    attributes: dict[str, Any]
+    durations: int
 
 
 class TracedServer:
@@ -55,10 +63,10 @@ class TracedServer:
     def spans(self) -> dict[str, Any]:
         return {span.name: span for span in self.exporter.get_finished_spans()}
 
-    def points(self) -> list[Any]:
+    def duration_counts(self) -> list[DurationCount]:
         data = self.reader.get_metrics_data()
         return [
-            (metric.name, dict(point.attributes), point.count)
+            DurationCount(metric.name, dict(point.attributes), point.count)
             for resource in (data.resource_metrics if data else ())
             for scope in resource.scope_metrics
             for metric in scope.metrics
@@ -69,8 +77,11 @@ class TracedServer:
 async def send(server: Server, method: str, meta: dict[str, Any], **params: Any) -> None:
     await server.start()
     stream = StreamServer(server)
-    known = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
-    message = {"jsonrpc": "2.0", "id": 7, "method": method, "params": {**params, "_meta": {**known, **meta}}}
+    required_meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    message = {"jsonrpc": "2.0", "id": 7, "method": method, "params": {**params, "_meta": {**required_meta, **meta}}}
     stream.data_received(json.dumps(message).encode() + b"\n")
     stream.eof_received()
     await stream.ended
@@ -154,12 +165,12 @@ def test_durations_are_measured_without_uris_ids_or_unknown_names() -> None:
                 await client.call_tool("made-up", {})
 
     asyncio.run(run())
-    points = [point for point in traced.points() if point[0] == "mcp.server.operation.duration"]
-    (reads,) = [point for point in points if point[1]["mcp.method.name"] == "resources/read"]
-    assert reads[2] == 3
-    assert "made-up" not in str(points)
-    assert "notes://" not in str(points)
-    assert [point[1]["gen_ai.tool.name"] for point in points if "gen_ai.tool.name" in point[1]] == ["repeat"]
+    counts = [row for row in traced.duration_counts() if row.metric == "mcp.server.operation.duration"]
+    (reads,) = [row for row in counts if row.attributes["mcp.method.name"] == "resources/read"]
+    assert reads.durations == 3
+    assert "made-up" not in str(counts)
+    assert "notes://" not in str(counts)
+    assert [row.attributes["gen_ai.tool.name"] for row in counts if "gen_ai.tool.name" in row.attributes] == ["repeat"]
 
 
 @pytest.mark.parametrize("provider", [True, False])
@@ -180,8 +191,8 @@ async def run():
     await server.close()
 asyncio.run(run())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.split() == ["1", "1"] if provider else ["0", "0"]
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert result.stdout.split() == (["1", "1"] if provider else ["0", "0"])
 
 
 def test_a_server_alone_imports_nothing_of_opentelemetry() -> None:

@@ -25,11 +25,11 @@ from wharfinger.protocol.interfaces import Decision
 __all__ = ["CompiledRule", "Decisions", "RuleAccess"]
 
 MAX_DECISIONS = 16_384
-"""Most decisions that the accesses of a policy remember together."""
+"""The maximum number of decisions that the accesses of a policy remember together."""
 MAX_DIRECTORIES = 32_768
-"""Most directories that are remembered for all accesses of a policy."""
+"""The maximum number of directories that are remembered for all accesses of a policy."""
 MAX_REMEMBERED_CHARACTERS = 512
-"""Directories with longer URIs are computed each time, so that a caller cannot fill the memory with them."""
+"""Nothing is remembered of longer URIs, so that a caller cannot fill the memory with them."""
 
 
 class CompiledRule(NamedTuple):
@@ -46,14 +46,14 @@ class _Candidate(NamedTuple):
     """A pattern that may still match below a directory, and its positions there."""
 
     number: int
-    """The number of the rule: denials come first, and of two rules that allow, the first one is named."""
+    """The number of the rule: of several rules that decide in the same way, the one with the lowest number is named."""
     rule: CompiledRule
     pattern: TargetPattern
     positions: int
 
 
 class _Directory:
-    """What the patterns of one access can still match at and below a directory."""
+    """The possible matches of one access's patterns at and below a directory."""
 
     __slots__ = ("_by_name", "_certain", "_others", "is_empty", "may_read", "reads_all")
 
@@ -94,7 +94,7 @@ class _Directory:
         yield from self._others
 
     def after(self, segment: str) -> Iterator[_Candidate]:
-        """Yield what is still possible after one more segment."""
+        """Yield the candidates that can still match after one more segment."""
         yield from self._certain
         for candidate in (*self._by_name.get(segment, ()), *self._others):
             if positions := candidate.pattern.step(candidate.positions, segment):
@@ -102,12 +102,12 @@ class _Directory:
 
     def decide(self, action: str, segment: str) -> Decision:
         """Decide about an action on the URI or name that ends with this segment."""
-        found: list[_Candidate] = [one for one in self._certain if action in one.rule.actions]
+        candidates: list[_Candidate] = [one for one in self._certain if action in one.rule.actions]
         for candidate in (*self._by_name.get(segment, ()), *self._others):
             pattern = candidate.pattern
             if action in candidate.rule.actions and pattern.step(candidate.positions, segment) & pattern.final:
-                found.append(candidate)
-        return _decision(found) if found else REFUSED
+                candidates.append(candidate)
+        return _decision(candidates) if candidates else REFUSED
 
 
 _KINDS = {"call": ("tool", "method"), "prompt": ("prompt",)}
@@ -120,7 +120,7 @@ Decisions = dict[tuple[str, str, str], Decision]
 
 
 class RuleAccess:
-    """What one principal may do by the rules that apply to it; see `protocol.interfaces.Access`.
+    """The permissions of one principal by the rules that apply to it; see `protocol.interfaces.Access`.
 
     `directories` and `decisions` are memory that several accesses with different keys may share.
     """
@@ -152,14 +152,14 @@ class RuleAccess:
 
     def decide(self, action: str, target: str) -> Decision:
         """Decide about one action on a URI, `tool:NAME` or `prompt:NAME`, and remember the decision."""
-        known = self._decisions.get((self.key, action, target))
-        if known is None:
-            known = self._decide(action, target)
+        decision = self._decisions.get((self.key, action, target))
+        if decision is None:
+            decision = self._decide(action, target)
             if len(target) <= MAX_REMEMBERED_CHARACTERS:
                 if len(self._decisions) >= MAX_DECISIONS:
                     self._decisions.clear()
-                self._decisions[self.key, action, target] = known
-        return known
+                self._decisions[self.key, action, target] = decision
+        return decision
 
     def _decide(self, action: str, target: str) -> Decision:
         if action in _KINDS:
@@ -169,15 +169,15 @@ class RuleAccess:
         return REFUSED if segments is None else self._directory(segments[:-1]).decide(action, segments[-1])
 
     def allows(self, action: str, target: str) -> bool:
-        """Return whether `decide` allows it. Called for each entry of a list, which is not remembered."""
+        """Return whether `decide` allows it. Lists call this for each entry, so the decision is not remembered."""
         return self._decide(action, target).allowed
 
     def may_read_below(self, prefix: str) -> bool:
-        """Return whether any URI that begins with a text may be allowed."""
+        """Return whether any URI that begins with `prefix` may be allowed."""
         return self._directory_of(prefix).may_read
 
     def reads_all_below(self, prefix: str) -> bool:
-        """Return whether every URI that begins with a text is allowed."""
+        """Return whether every URI that begins with `prefix` is allowed."""
         return self._directory_of(prefix).reads_all
 
     def readable_names(self, prefix: str) -> Callable[[str], bool]:
@@ -195,9 +195,9 @@ class RuleAccess:
         unusual = has_unusual_character
         if not denied.names and not denied.matchers:
             allows = allowed.test()
-            return lambda name: not unusual(name) and allows(name)
+            return lambda name: allows(name) and not unusual(name)  # most names are refused by the first test
         allows, denies = allowed.test(), denied.test()
-        return lambda name: not unusual(name) and allows(name) and not denies(name)
+        return lambda name: allows(name) and not denies(name) and not unusual(name)
 
     def is_public(self, uri: str) -> bool:
         """Return whether every caller may read a URI."""
@@ -212,13 +212,13 @@ class RuleAccess:
         directory = self._directories.get((self.key, segments))
         if directory is not None:
             return directory
-        known = len(segments) - 1
-        while known > 0 and (directory := self._directories.get((self.key, segments[:known]))) is None:
-            known -= 1
+        depth = len(segments) - 1
+        while depth > 0 and (directory := self._directories.get((self.key, segments[:depth]))) is None:
+            depth -= 1
         if directory is None:
-            directory, known = self._top, 0
-        characters = sum(map(len, segments[:known])) + known
-        for index in range(known, len(segments)):
+            directory, depth = self._top, 0
+        characters = sum(map(len, segments[:depth])) + depth
+        for index in range(depth, len(segments)):
             directory = _NO_MATCHES if directory.is_empty else _Directory(directory.after(segments[index]))
             characters += len(segments[index]) + 1
             if characters <= MAX_REMEMBERED_CHARACTERS:
@@ -237,7 +237,7 @@ class _NameTests:
         self.matchers: list[Matcher] = []
 
     def add(self, pattern: TargetPattern, positions: int) -> None:
-        """Add what a pattern at these positions matches with one more segment."""
+        """Add the names that a pattern at these positions matches with one more segment."""
         for item in pattern.last_items(positions):
             if item is None:
                 self.all = True

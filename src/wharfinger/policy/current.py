@@ -49,7 +49,7 @@ class ReadsNames(Protocol):
 T = TypeVar("T")
 
 CURRENT_ACCESS: ContextVar[Access | None] = ContextVar("access", default=None)
-"""What the caller of the current request may do; None if everything."""
+"""The permissions of the caller of the current request; None if everything is allowed."""
 
 
 def is_restricted() -> bool:
@@ -79,13 +79,13 @@ def may(action: str, target: str) -> bool:
 
 
 def may_read_below(prefix: str) -> bool:
-    """Return whether the current caller may read any URI that begins with a text, such as that of a directory."""
+    """Return whether the current caller may read any URI that begins with `prefix`, such as that of a directory."""
     access = CURRENT_ACCESS.get()
     return access is None or access.may_read_below(prefix)
 
 
 def reads_all_below(prefix: str) -> bool:
-    """Return whether the current caller may read every URI that begins with a text."""
+    """Return whether the current caller may read every URI that begins with `prefix`."""
     access = CURRENT_ACCESS.get()
     return access is None or access.reads_all_below(prefix)
 
@@ -112,7 +112,7 @@ def readable_names_of(access: Access, prefix: str) -> Callable[[str], bool]:
 
 
 def names_by_decision(access: Access, prefix: str) -> Callable[[str], bool]:
-    """Return such a function for an access that can only decide about whole URIs."""
+    """Return the same as `readable_names_of`, for an access that can only decide about whole URIs."""
     allows = access.allows
     return lambda name: allows("read", prefix + quote_from_bytes(name.encode("utf-8", "surrogateescape"), _PLAIN))
 
@@ -150,7 +150,7 @@ def reads_all_of_source(uri: str) -> bool:
 
 
 MAX_DIRECTORIES = 10_000
-"""Most directories that `readable_uris` remembers."""
+"""The maximum number of directories that `readable_uris` remembers."""
 _PLAIN_NAME = re.compile(r"(?!\.{0,2}$)[A-Za-z0-9\-._~!$&'()*+,;=:@]+").fullmatch
 _PLAIN = "-._~!$&'()*+,;=:@"
 """The characters of a segment that are not escaped (RFC 3986 §3.3), as all sources write their URIs."""

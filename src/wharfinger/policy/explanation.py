@@ -19,7 +19,7 @@ class NearMiss(NamedTuple):
 
     rule: str
     needs: str
-    """What is missing, such as `it needs group:staff`."""
+    """The unmet condition, such as `it needs group:staff`."""
 
 
 class Explanation(NamedTuple):
@@ -29,7 +29,7 @@ class Explanation(NamedTuple):
     rule: str
     """The rule that decides; empty if no rule allows it."""
     missing_scopes: tuple[str, ...]
-    """The scopes that the server names to the caller, by a rule with `reveal`."""
+    """The scopes that the server names to the caller, because of a rule with `reveal`."""
     near_misses: tuple[NearMiss, ...]
     remark: str = ""
     """A sentence about the target, such as that it is not a URI that any rule can match."""
@@ -46,7 +46,7 @@ def explain(policy: Policy, principal: Principal, action: str, target: str) -> E
 
 
 def _near_misses(policy: Policy, principal: Principal, action: str, target: str) -> Iterator[NearMiss]:
-    """Yield the rules about this target that lack exactly one thing."""
+    """Yield the rules about this target that would allow it but for one unmet condition."""
     for parsed in policy.rules:
         if parsed.denies or not any(pattern_matches(pattern, target) for pattern in parsed.patterns):
             continue

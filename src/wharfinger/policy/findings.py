@@ -19,11 +19,11 @@ from wharfinger.protocol.principal import ANONYMOUS
 __all__ = ["Finding", "PublicView", "Published", "find_problems", "public_view", "top_of", "unmatched_beginnings"]
 
 EXAMPLES = 5
-"""URIs that a public view names."""
+"""The maximum number of URIs that a public view names."""
 
 
 class Published(NamedTuple):
-    """What a server publishes, according to its lists."""
+    """The published resources, tools and prompts of a server, according to its lists."""
 
     uris: Sequence[str]
     tools: Sequence[str] = ()
@@ -33,7 +33,7 @@ class Published(NamedTuple):
     missing: frozenset[str] = frozenset()
     """URIs that are not listed, and that were not found when they were read."""
     roots: Callable[[str], Sequence[str]] | None = None
-    """Returns patterns for what is published of a directory; None if that is not known."""
+    """Returns the patterns of the published files in a directory; None if this is not known."""
 
 
 class _RuleLike(Protocol):
@@ -58,7 +58,7 @@ class Finding(NamedTuple):
 
 
 class PublicView(NamedTuple):
-    """What anyone may do without a token."""
+    """The access of callers without a token."""
 
     rules: tuple[str, ...]
     number: int
@@ -79,18 +79,18 @@ def _find(policy: Policy, published: Published | None) -> Iterator[Finding]:
     for parsed in policy.rules:
         id, written = parsed.id, words(parsed.rule.what)
         patterns = parsed.patterns[: len(written)]  # the others come from roots
-        yield from _unused_actions(id, parsed.actions, parsed.patterns)
+        yield from _find_unused_actions(id, parsed.actions, parsed.patterns)
         if parsed.denies:
-            yield from _single_revisions(id, patterns)
+            yield from _find_single_revisions(id, patterns)
         else:
-            yield from _shadowed(parsed, [other for other in policy.rules if other.denies])
+            yield from _find_shadowed(parsed, [other for other in policy.rules if other.denies])
         if published is None:
             continue
         for root in words(parsed.rule.roots):
             if published.roots is not None and not published.roots(root):
                 yield Finding(id, f"Nothing in the directory {root} is published.")
         if parsed.rule.what is not None:
-            yield from _unmatched(id, parsed.denies, patterns, published)
+            yield from _find_unmatched(id, parsed.denies, patterns, published)
     for failure in () if policy.has_roots and published is None else policy.check_tests():
         yield Finding("", failure)
     if policy.has_roots and published is None:
@@ -101,7 +101,7 @@ def _find(policy: Policy, published: Published | None) -> Iterator[Finding]:
         yield Finding("", message, problem=False)
 
 
-def _unused_actions(id: str, actions: frozenset[str], patterns: Iterable[TargetPattern]) -> Iterator[Finding]:
+def _find_unused_actions(id: str, actions: frozenset[str], patterns: Iterable[TargetPattern]) -> Iterator[Finding]:
     """Find patterns for tools in a rule about reading, and so on."""
     for pattern in patterns:
         fitting = {"tool": {"call"}, "prompt": {"prompt"}, "uri": {"read", "query", "inspect"}}.get(pattern.kind)
@@ -112,8 +112,8 @@ def _unused_actions(id: str, actions: frozenset[str], patterns: Iterable[TargetP
             )
 
 
-def _single_revisions(id: str, patterns: Iterable[TargetPattern]) -> Iterator[Finding]:
-    """Find rules that deny files in one revision of a repository only."""
+def _find_single_revisions(id: str, patterns: Iterable[TargetPattern]) -> Iterator[Finding]:
+    """Find patterns that match files in only one revision of a repository."""
     for pattern in patterns:
         scheme, _, rest = pattern.text.partition("://")
         segments = rest.split("/")
@@ -126,22 +126,24 @@ def _single_revisions(id: str, patterns: Iterable[TargetPattern]) -> Iterator[Fi
             )  # fmt: skip
 
 
-def _shadowed(allow: _RuleLike, denials: Iterable[_RuleLike]) -> Iterator[Finding]:
-    """Find patterns without effect, because another rule denies all that they match to all principals of the rule."""
-    named = set(words(allow.rule.who))
+def _find_shadowed(allow: _RuleLike, denials: Iterable[_RuleLike]) -> Iterator[Finding]:
+    """Find patterns that have no effect, because another rule denies everything that they match."""
+    allowed_to = set(words(allow.rule.who))
     for deny in denials:
-        rule, refused = deny.rule, set(words(deny.rule.who))
+        rule, denied_to = deny.rule, set(words(deny.rule.who))
         if not deny.actions >= allow.actions or rule.scopes or rule.issuer not in (None, allow.rule.issuer):
             continue
-        everyone = "anyone" in refused or ("signed-in" in refused and not named & {"anyone", "local"})
-        if not everyone and not named <= refused:
+        everyone = "anyone" in denied_to or ("signed-in" in denied_to and not allowed_to & {"anyone", "local"})
+        if not everyone and not allowed_to <= denied_to:
             continue
         for inner in allow.patterns:
             if any(contains(outer, inner) for outer in deny.patterns):
                 yield Finding(allow.id, f"{inner.text} has no effect: {deny.id} refuses all of it.")
 
 
-def _unmatched(id: str, denies: bool, patterns: Iterable[TargetPattern], published: Published) -> Iterator[Finding]:
+def _find_unmatched(
+    id: str, denies: bool, patterns: Iterable[TargetPattern], published: Published
+) -> Iterator[Finding]:
     tops = sorted({top for uri in published.uris if (top := top_of(uri))})
     for pattern in patterns:
         if pattern.kind in ("tool", "prompt"):
@@ -163,35 +165,35 @@ def _unmatched(id: str, denies: bool, patterns: Iterable[TargetPattern], publish
 
 def unmatched_beginnings(policy: Policy, uris: Sequence[str]) -> list[str]:
     """Return the URIs to read in order to find out whether patterns that match none of `uris` are mistakes."""
-    found: dict[str, None] = {}
+    beginnings: dict[str, None] = {}
     for parsed in policy.rules:
         for pattern in parsed.patterns:
             beginning = literal_beginning(pattern)
             if beginning and not any(pattern_matches(pattern, uri) for uri in uris):
-                found[beginning] = None
-    return list(found)
+                beginnings[beginning] = None
+    return list(beginnings)
 
 
 def top_of(uri: str) -> str:
-    """Return the scheme and label of a URI: `file:///docs`, `git://flask`."""
+    """Return the scheme and label of a URI, with its escapes: `file:///my%20docs`, `git://flask`."""
     segments = segments_of(uri)
     if segments is None:
         return ""
     scheme, *rest = segments
-    label = rest[:2] if scheme == "file://" and rest[:1] == [""] else rest[:1]
-    return scheme + "/".join(label)
+    slashes = scheme.count("/") + (scheme == "file://" and rest[:1] == [""])
+    return "/".join(uri.partition("?")[0].split("/")[: slashes + 1])
 
 
 def _near(name: str, names: Iterable[str]) -> str:
     known = list(names)
-    found = get_close_matches(name, known, 1)
-    if found:
-        return f" Did you mean {found[0]}?"
+    near = get_close_matches(name, known, 1)
+    if near:
+        return f" Did you mean {near[0]}?"
     return f" There is: {', '.join(known[:10])}." if known else ""
 
 
 def public_view(policy: Policy, published: Published | None = None) -> PublicView:
-    """Return what anyone may do without a token."""
+    """Return the access of callers without a token."""
     access = policy.access(ANONYMOUS)
     rules = tuple(
         parsed.id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 
 from wharfinger.policy.findings import Published, top_of
@@ -24,31 +25,46 @@ MAX_PRIVATE_NAMES = 50
 _FILES = ("file://", "git://", "log://", "zip://", "table://", "s3://", "skill://")
 
 
-def first_policy(published: Published, harmless_tools: Sequence[str], targets: Sequence[str]) -> str:
-    """Return a policy in TOML with comments. Calls of `harmless_tools` are allowed; the others are only suggested."""
+def first_policy(
+    published: Published,
+    harmless_tools: Sequence[str],
+    *,
+    targets: str,
+    file: str = "policy.toml",
+    command: str = "serve",
+) -> str:
+    """Return a policy in TOML with comments.
+
+    Calls to `harmless_tools` are allowed; a rule for the other tools is added as a comment.
+
+    The other arguments are for the commands in the comments, so they must be quoted for a shell and contain no
+    passwords: `targets` says what is published, `file` will hold the policy, and `command` serves it.
+    """
     tops = sorted({top for uri in published.uris if (top := top_of(uri))})
     private = _private_names(published.uris)
-    words = " ".join(targets)
+    readers = "Callers with a token, and local ones (over stdio), may read."
+    example = shlex.quote(tops[0]) if tops else "URI"
     parts = [
         f"""\
 # Who may do what. What no rule allows is refused, and a rule that denies wins.
 #
-# Check it:    wharfinger policy check policy.toml {words}
-# Explain it:  wharfinger policy explain policy.toml --as sub:ann read {tops[0] if tops else "URI"}
-# Use it:      wharfinger serve --http --tokens tokens.json --policy policy.toml {words}
+# Check it:    wharfinger policy check {file} {targets}
+# Explain it:  wharfinger policy explain {file} --as sub:ann read {example}
+# Use it:      wharfinger {command} --http --tokens tokens.json --policy {file} {targets}
 #
 # who:  anyone, signed-in, local (over stdio), sub:NAME, group:NAME, scope:NAME, client:ID, email:ADDRESS,
 #       claim.NAME:VALUE; * stands for any characters, as in "email:*@example.com"
 # do:   read (with list, complete, search and watch), call, prompt, query; all if it is left out
 # what: URIs by segment (* for one, ** for any number), tool:NAME, prompt:NAME
 """,
-        _rule("allow", "Everyone with a token may read.", do="read", what=[f"{top}/**" for top in tops] or ["**"]),
+        _rule("allow", readers, do="read", what=[f"{top}/**" for top in tops] or ["**"]),
     ]
-    if harmless_tools:
-        what = [f"tool:{name}" for name in harmless_tools]
+    harmless = [name for name in harmless_tools if "*" not in name]  # in a rule, * would stand for other tools too
+    if harmless:
+        what = [f"tool:{name}" for name in harmless]
         comment = "These tools change nothing. The rules also apply to what they read."
         parts.append(_rule("allow", comment, do="call", what=what))
-    if others := [name for name in published.tools if name not in harmless_tools]:
+    if others := [name for name in published.tools if name not in harmless]:
         text = _rule("allow", "These tools may change something: choose who may call them.", do="call",
                      what=[f"tool:{name}" for name in others])  # fmt: skip
         parts.append("".join(f"# {line}\n" if line else "\n" for line in text.splitlines()))
@@ -61,8 +77,8 @@ def first_policy(published: Published, harmless_tools: Sequence[str], targets: S
         if top.startswith(_FILES)
         for name in (*(f"{name}/**" for name in PRIVATE), *_KEYS)
     ]
-    names = {name for name in private if name not in PRIVATE}
-    hidden += [f"{top}/**/{name}/**" for top in tops for name in sorted(names) if _is_below(published.uris, top, name)]
+    named = (f"{top}/**/{name}/**" for top in tops for name in sorted(private) if _is_below(published.uris, top, name))
+    hidden = list(dict.fromkeys((*hidden, *named)))
     if hidden:
         parts.append(_rule("deny", "This looks private. Nobody may read it.", who=["anyone"], what=hidden))
     parts.append(
@@ -120,12 +136,12 @@ def _text(value: str) -> str:
 
 def _private_names(uris: Iterable[str]) -> set[str]:
     """Return the names of files, folders and tables that look private."""
-    found: set[str] = set()
+    names: set[str] = set()
     for uri in uris:
         for name in (segments_of(uri) or ())[2:]:
-            if len(found) < MAX_PRIVATE_NAMES and _LOOKS_PRIVATE.fullmatch(name):
-                found.add(name)
-    return found
+            if len(names) < MAX_PRIVATE_NAMES and _LOOKS_PRIVATE.fullmatch(name):
+                names.add(name)
+    return names
 
 
 def _is_below(uris: Iterable[str], top: str, name: str) -> bool:

@@ -8,8 +8,8 @@ Bytes are known only after a call. An answer may take a bucket below empty; then
 paid, so that one large answer costs as much as many small ones.
 
 Buckets belong to the caller: a principal, with any token and in any number of sessions, or an address. A full bucket is
-forgotten. If there are too many buckets that are not full, callers without one share one, so that a flood of addresses
-can neither fill the memory nor make the server forget who has used up a limit.
+forgotten. If there are too many buckets that are not full, all callers who have none yet share a single one, so that a
+flood of addresses can neither fill the memory nor make the server forget who has used up a limit.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from wharfinger.protocol.principal import Principal
 __all__ = ["Limiter", "Rate", "Use"]
 
 MAX_BUCKETS = 100_000
-"""Most callers with a bucket of their own, for each limit: about 15 MB."""
+"""The maximum number of callers with a bucket of their own, for each limit: about 15 MB."""
 MAX_PRINCIPALS = 10_000
-"""Most principals whose limits are remembered."""
+"""The maximum number of principals whose limits are remembered."""
 EXAMINED_BUCKETS = 2
 """Buckets that are examined for each new one; full ones are forgotten."""
 TOLERANCE_SECONDS = 1e-6
-"""The rounding error of a hundred additions is smaller."""
+"""More than the rounding error of a hundred additions."""
 SHARED = ""
-"""The key of the bucket that callers without one share when there are too many."""
+"""The key of the bucket that callers share who have none of their own, because there are too many buckets."""
 
 
 class Rate:
     """The buckets of one rate: `amount` in `seconds`."""
 
-    __slots__ = ("_addresses", "_most", "_principals", "_seconds", "_seconds_each", "name")
+    __slots__ = ("_addresses", "_max_buckets", "_principals", "_seconds", "_seconds_each", "name")
 
-    def __init__(self, name: str, amount: float, seconds: float, most: int = MAX_BUCKETS) -> None:
+    def __init__(self, name: str, amount: float, seconds: float, max_buckets: int = MAX_BUCKETS) -> None:
         self.name = name
         """The limit as it is written in the policy."""
         self._seconds = seconds
         self._seconds_each = seconds / amount
-        self._most = most
+        self._max_buckets = max_buckets
         self._principals: _Buckets = OrderedDict()
         self._addresses: _Buckets = OrderedDict()
         """The buckets of callers who are not signed in. A flood of addresses does not affect the others."""
@@ -77,9 +77,9 @@ class Rate:
     def _find(self, caller: str, now: float) -> tuple[_Buckets, str]:
         """Return the table that the caller's bucket belongs to, and its key there."""
         buckets = self._principals if caller.startswith("principal ") else self._addresses
-        if len(buckets) >= self._most and caller not in buckets:
+        if len(buckets) >= self._max_buckets and caller not in buckets:
             _forget_full(buckets, now)
-            if len(buckets) >= self._most:
+            if len(buckets) >= self._max_buckets:
                 return buckets, SHARED
         return buckets, caller
 
@@ -98,11 +98,11 @@ def _forget_full(buckets: _Buckets, now: float) -> None:
 class Parallel:
     """The calls of each caller that run now."""
 
-    __slots__ = ("_most", "_running", "name")
+    __slots__ = ("_limit", "_running", "name")
 
-    def __init__(self, name: str, most: int) -> None:
+    def __init__(self, name: str, limit: int) -> None:
         self.name = name
-        self._most = most
+        self._limit = limit
         self._running: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -110,7 +110,7 @@ class Parallel:
 
     def is_full(self, caller: str) -> bool:
         """Return whether the caller may not begin another call."""
-        return self._running.get(caller, 0) >= self._most
+        return self._running.get(caller, 0) >= self._limit
 
     def begin(self, caller: str) -> None:
         """Count one more."""
@@ -118,15 +118,15 @@ class Parallel:
 
     def end(self, caller: str) -> None:
         """Count one less."""
-        left = self._running[caller] - 1
-        if left:
-            self._running[caller] = left
+        remaining = self._running[caller] - 1
+        if remaining:
+            self._running[caller] = remaining
         else:
             del self._running[caller]
 
 
 class _Meters(NamedTuple):
-    """What counts an action of one principal."""
+    """The meters for an action of one principal."""
 
     calls: Rate | None
     bytes: Rate | None
@@ -150,7 +150,7 @@ class _ParsedLimit(NamedTuple):
 
 
 class Use:
-    """What one request of a client uses, together with the requests that its handler makes."""
+    """The usage of limits by one request of a client, together with the requests that its handler makes."""
 
     __slots__ = ("_bytes", "_caller", "_calls", "_clock")
 
@@ -204,7 +204,7 @@ class Limiter:
         *,
         previous: Limiter | None = None,
         clock: Callable[[], float] = time.monotonic,
-        most: int = MAX_BUCKETS,
+        max_buckets: int = MAX_BUCKETS,
     ) -> None:
         self._clock = clock
         self._meters: dict[bytes, _Meters] = {}
@@ -212,7 +212,7 @@ class Limiter:
         known = {} if previous is None else previous._meters
         for limit in limits:
             key = msgspec.json.encode(limit)
-            meters = self._meters.get(key) or known.get(key) or _meters_of(limit, most)
+            meters = self._meters.get(key) or known.get(key) or _meters_of(limit, max_buckets)
             self._meters[key] = meters
             actions = None
             if limit.do is not None:
@@ -254,19 +254,19 @@ class Limiter:
             for one in self._limits
             if (one.actions is None or action in one.actions) and one.applies_to(principal)
         ]
-        found = _Meters(
+        meters = _Meters(
             calls=next((one.calls for one in applying if one.calls is not None), None),
             bytes=next((one.bytes for one in applying if one.bytes is not None), None),
             parallel=next((one.parallel for one in applying if one.parallel is not None), None),
         )
-        return None if found == (None, None, None) else found
+        return None if meters == (None, None, None) else meters
 
 
-def _meters_of(limit: Limit, most: int) -> _Meters:
+def _meters_of(limit: Limit, max_buckets: int) -> _Meters:
     calls, volume = limit.rate("calls"), limit.rate("bytes")
     return _Meters(
-        None if calls is None else Rate(f"calls = {limit.calls}", *calls, most),
-        None if volume is None else Rate(f"bytes = {limit.bytes}", *volume, most),
+        None if calls is None else Rate(f"calls = {limit.calls}", *calls, max_buckets),
+        None if volume is None else Rate(f"bytes = {limit.bytes}", *volume, max_buckets),
         None if limit.parallel is None else Parallel(f"parallel = {limit.parallel}", limit.parallel),
     )
 

@@ -35,10 +35,10 @@ __all__ = [
 
 MAX_PATTERN_CHARACTERS = 1_000
 MAX_SEGMENTS = 64
-"""Most segments of a pattern."""
+"""The maximum number of segments of a pattern."""
 MAX_URI_CHARACTERS = 32_768
 MAX_URI_SEGMENTS = 512
-"""A URI with more segments has none, since the time of a decision grows with them."""
+"""`segments_of` returns None for a URI with more segments, since the time of a decision grows with them."""
 
 Segments = tuple[str, ...]
 """The scheme with its `:` or `://`, the authority if there is one, and the segments of the path."""
@@ -75,9 +75,9 @@ def segments_of(uri: str) -> Segments | None:
 
 
 def segments_below(prefix: str) -> Segments | None:
-    """Return the segments of the directory in which all URIs that begin with a text are; None as in `segments_of`.
+    """Return the segments of the directory in which all URIs that begin with `prefix` are; None as in `segments_of`.
 
-    They are empty if the text ends before the authority, so that it says nothing about a directory.
+    They are empty if the prefix ends before the end of a scheme and its `//`, and thus names no directory.
     Use it for the literal beginning of a template: that of `file:///docs/re{name}` is in the directory `file:///docs/`.
     """
     if _SCHEME_BEGINNING.fullmatch(prefix):
@@ -176,16 +176,16 @@ class TargetPattern(NamedTuple):
         return item if isinstance(item, str) else None
 
     def last_items(self, positions: int) -> list[str | Matcher | None]:
-        """Return what may be the last segment after these positions: a text, a matcher, or None for any segment."""
-        found: list[str | Matcher | None] = []
+        """Return what may be the last segment after these positions: a string, a matcher, or None for any segment."""
+        items: list[str | Matcher | None] = []
         for index, item in enumerate(self.items):
             if positions >> index & 1:
                 if isinstance(item, _AnySegments):
                     if self.skip(1 << index) & self.final:
-                        found.append(None)
+                        items.append(None)
                 elif self.skip(2 << index) & self.final:
-                    found.append(item)
-        return found
+                    items.append(item)
+        return items
 
     def matches(self, segments: Segments) -> bool:
         """Return whether the pattern matches exactly these segments."""
@@ -203,7 +203,7 @@ def parse_pattern(text: str) -> TargetPattern:
     """Compile a pattern: a URI with `*` and `**`, `**` for every URI, or `tool:NAME`, `prompt:NAME` or `method:NAME`.
 
     Raises:
-        UnusablePattern: it is none of these.
+        UnusablePattern: the text has another form.
     """
     if not text or len(text) > MAX_PATTERN_CHARACTERS:
         raise UnusablePattern(f"A pattern has 1 to {MAX_PATTERN_CHARACTERS:,} characters: {text[:60]!r}.")

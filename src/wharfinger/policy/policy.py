@@ -39,12 +39,12 @@ __all__ = ["Policy"]
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 MAX_PRINCIPALS = 10_000
-"""Most principals whose access is remembered."""
+"""The maximum number of principals whose access is remembered."""
 MAX_COMPILED_RULES = 200_000
-"""Most rules of all remembered accesses together: about 100 MB."""
+"""The maximum number of rules of all remembered accesses together: about 100 MB."""
 
 Roots = Callable[[str], Iterable[str]]
-"""Returns the patterns for what is published of a directory, such as `file:///docs/**` for `/srv/docs`."""
+"""Returns the patterns for the published files of a directory, such as `file:///docs/**` for `/srv/docs`."""
 
 
 _TABLES: dict[str, type[Rule | Limit | PolicyTest]] = {"allow": Rule, "deny": Rule, "limit": Limit, "test": PolicyTest}
@@ -62,11 +62,13 @@ class _ParsedRule:
         self.actions = rule.actions()
         everything = rule.what is None and rule.roots is None
         self.patterns = [EVERYTHING] if everything else [parse_pattern(text) for text in words(rule.what)]
-        self.names_issuer = any(selector.names_a_caller for selector in self.selectors) or bool(rule.scopes)
+        self.needs_issuer = any(selector.names_a_caller for selector in self.selectors) or bool(rule.scopes)
+        """Whether it depends on claims, by which issuers may mean different people, so that it must name its issuer."""
 
-    def compiled(self, principal: Principal, claims: dict[str, frozenset[str]]) -> CompiledRule | None:
-        """Return the rule as it applies to a principal; None if it does not. `claims` as in `Selector.applies_to`.
+    def compile(self, principal: Principal, claims: dict[str, frozenset[str]]) -> CompiledRule | None:
+        """Return the rule as it applies to a principal; None if it does not.
 
+        `claims` is passed to `Selector.applies_to` as `known`.
         A rule with `reveal` also applies to a principal who lacks only scopes, and then only names them.
         """
         rule = self.rule
@@ -77,10 +79,10 @@ class _ParsedRule:
         if not any(selector.applies_to(principal, claims) for selector in self.selectors):
             if not rule.reveal or self.denies:
                 return None
-            named = [one for one in self.selectors if one.field == "scope" and isinstance(one.matcher, str)]
-            if not named or not principal.key:
+            scope_selectors = [one for one in self.selectors if one.field == "scope" and isinstance(one.matcher, str)]
+            if not scope_selectors or not principal.key:
                 return None
-            needed.append(cast("str", named[0].matcher))
+            needed.append(cast("str", scope_selectors[0].matcher))
             lacks = True
         if lacks and (not rule.reveal or self.denies or not principal.key):
             return None
@@ -97,8 +99,8 @@ class Policy:
             deny=[Rule(who="anyone", what="file:///docs/private/**")],
         )
 
-    A policy that has `limits` and no other rules allows everything except `inspect`, within these limits. A policy
-    without anything allows nothing.
+    A policy that has `limits` but no rules allows everything except `inspect`, within these limits. A policy without
+    anything allows nothing.
 
     `load` runs the `tests` of a policy in a file; for others, call `check_tests` or `require_tests`.
 
@@ -121,7 +123,7 @@ class Policy:
             allow = (Rule(who="anyone", do=("read", "call", "prompt", "query"), name="only limits"),)
         self.limits = tuple(limits)
         self.tests = tuple(tests)
-        self.rules: tuple[_ParsedRule, ...] = tuple(_parsed(deny, "deny")) + tuple(_parsed(allow, "allow"))
+        self.rules: tuple[_ParsedRule, ...] = tuple(_parse(deny, "deny")) + tuple(_parse(allow, "allow"))
         self._check_limits_and_tests()
         source = repr((tuple(allow), tuple(deny), self.limits)).encode("utf-8", "surrogatepass")
         self.version: str = hashlib.sha256(source).hexdigest()[:16]
@@ -163,7 +165,7 @@ class Policy:
                     raise UnusablePolicy(
                         f"{key!r} is not known: {hint}write [[allow]], [[deny]], [[limit]] or [[test]]."
                     )
-            rules: dict[str, list[Any]] = {kind: list(_converted(kind, tables.get(kind, []))) for kind in _TABLES}
+            rules: dict[str, list[Any]] = {kind: list(_convert(kind, tables.get(kind, []))) for kind in _TABLES}
             return cls(allow=rules["allow"], deny=rules["deny"], limits=rules["limit"], tests=rules["test"])
         except UnusablePolicy as error:
             raise UnusablePolicy(f"{name}: {error}") from None
@@ -241,17 +243,17 @@ class Policy:
         """Check the rules and limits against the authorization servers that the server trusts.
 
         Raises:
-            UnusablePolicy: a rule names another server, or there are several and a rule about claims names none.
+            UnusablePolicy: a rule names an untrusted issuer, or none although it is about claims and there are several.
         """
-        named = [(one.id, one.rule.issuer, one.names_issuer) for one in self.rules]
+        rows = [(one.id, one.rule.issuer, one.needs_issuer) for one in self.rules]
         for number, limit in enumerate(self.limits, 1):
             names_caller = any(selector.names_a_caller for selector in limit.selectors())
-            named.append((limit.name or f"limit {number}", limit.issuer, names_caller))
-        for id, issuer, names_issuer in named:
+            rows.append((limit.name or f"limit {number}", limit.issuer, names_caller))
+        for id, issuer, needs_issuer in rows:
             if issuer is not None and issuer not in issuers:
                 known = ", ".join(issuers) or "none"
                 raise UnusablePolicy(f"{id}: this server does not trust the issuer {issuer!r}: it trusts {known}.")
-            if issuer is None and len(issuers) > 1 and names_issuer:
+            if issuer is None and len(issuers) > 1 and needs_issuer:
                 raise UnusablePolicy(
                     f"{id}: this server trusts several issuers, which may give different people the same name: "
                     f'add issuer = "{issuers[0]}", or another one of {", ".join(issuers)}.'
@@ -281,14 +283,14 @@ class Policy:
     # -- deciding
 
     def access(self, principal: Principal) -> RuleAccess:
-        """Return what a principal may do."""
+        """Return the access of a principal."""
         known = self._by_principal.get(id(principal))
         if known is not None and known[0] is principal:
             access = self._by_rules.get(known[1])
             if access is not None:
                 return access
         claims: dict[str, frozenset[str]] = {}
-        compiled = [parsed.compiled(principal, claims) for parsed in self.rules]
+        compiled = [parsed.compile(principal, claims) for parsed in self.rules]
         applied = [(number, one.missing_scopes) for number, one in enumerate(compiled) if one is not None]
         key = hashlib.sha256(f"{self.version} {applied}".encode()).hexdigest()[:32]
         with self._lock:
@@ -381,7 +383,7 @@ def principal_of(claims: Mapping[str, Any] | str) -> Principal:
     return Principal(subject=subject, issuer=issuer, client=client, scopes=frozenset(scopes), claims=known)
 
 
-def _parsed(rules: Sequence[Rule], kind: str) -> Iterator[_ParsedRule]:
+def _parse(rules: Sequence[Rule], kind: str) -> Iterator[_ParsedRule]:
     """Check rules and parse their parts.
 
     Raises:
@@ -426,7 +428,7 @@ def _check_actions(id: str, do: str | Sequence[str] | None) -> None:
             raise UnusablePolicy(f"{id}: do = {action[:60]!r} is not known: {hint}write one of {', '.join(known)}.")
 
 
-def _converted(kind: str, tables: Any) -> Iterator[Any]:
+def _convert(kind: str, tables: Any) -> Iterator[Any]:
     """Convert the tables of one kind to structs.
 
     Raises:
@@ -437,8 +439,8 @@ def _converted(kind: str, tables: Any) -> Iterator[Any]:
         raise UnusablePolicy(f"{kind} must be a table that can be repeated: write [[{kind}]] above its keys.")
     fields = {field.encode_name: field for field in msgspec.structs.fields(_TABLES[kind])}
     for number, table in enumerate(entries, 1):
-        given = table.get("name")
-        name = given if isinstance(given, str) and given else f"{kind} {number}"
+        own_name = table.get("name")
+        name = own_name if isinstance(own_name, str) and own_name else f"{kind} {number}"
         for key in table:
             if key not in fields:
                 raise UnusablePolicy(f"{name}: {key!r} is not known: {suggestion(key, fields)}use {', '.join(fields)}.")
@@ -467,9 +469,9 @@ def _expected(key: str) -> str:
         case "as":
             return 'write the claims of a principal, as in { sub = "ann" }, or "anyone" or "local"'
         case "calls" | "bytes" | "issuer" | "name":
-            return "write one text in quotes"
+            return "write a string in quotes"
         case _:
-            return "write a text in quotes, or a list of texts in brackets"
+            return "write a string in quotes, or a list of strings in brackets"
 
 
 def _short(value: Any) -> str:

@@ -15,7 +15,7 @@ __all__ = ["ReportOnly"]
 log = logging.getLogger("wharfinger.policy")
 
 MAX_REPORTED = 10_000
-"""Most refusals that are remembered. Each is logged once, and again after it was forgotten."""
+"""The maximum number of refusals that are remembered. Each is logged once, and again after it was forgotten."""
 
 
 class ReportOnly:

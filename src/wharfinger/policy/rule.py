@@ -22,9 +22,10 @@ from wharfinger.policy.who import Selector, parse_selector
 __all__ = ["ACTIONS", "LEVELS", "Limit", "PolicyTest", "Rule", "UnusablePolicy", "action_and_target"]
 
 ACTIONS = frozenset({"read", "call", "prompt", "query", "inspect"})
-"""What a rule can allow. Lists, completion, search and watching come with `read`.
+"""The actions that a rule can allow. Lists, completion, search and watching come with `read`.
 
-`query` is a query that the caller writes, such as SQL. `inspect` is to see the server as another principal does.
+`query` is a query that the caller writes, such as SQL. `inspect` shows the server as another
+principal sees it.
 """
 LEVELS: Mapping[str, frozenset[str]] = {
     "read": frozenset({"read", "prompt"}),
@@ -50,7 +51,7 @@ class UnusablePolicy(WharfingerError, ValueError):
 
 
 Words = str | tuple[str, ...]
-"""One text, or several."""
+"""One string, or several."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -69,7 +70,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     level: Level | None = None
     """A level from `LEVELS` instead of `do`: all of its actions."""
     issuer: str | None = None
-    """Apply only to principals of this authorization server. Required if the server trusts several."""
+    """Apply only to principals of this authorization server. Required in rules about claims if several are trusted."""
     scopes: Words = ()
     """Scopes that the token must also have, all of them."""
     reveal: bool = False
@@ -89,18 +90,18 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How much each principal may use. Principals who are not signed in are counted by their address."""
+    """The limits for each principal. Principals who are not signed in are counted by their address."""
 
     who: Words = "anyone"
-    """As in `Rule`. The first limit for each of calls, bytes and parallel that applies to a principal counts."""
+    """As in `Rule`. For each of `calls`, `bytes` and `parallel`, the first limit that applies to a principal counts."""
     do: Words | None = None
-    """What is counted: `read`, `call` or `prompt`; everything if it is left out."""
+    """The counted actions: `read`, `call` or `prompt`; all of them by default."""
     calls: str | None = None
-    """Most calls in a time, such as `100/min`."""
+    """The maximum rate of calls, such as `100/min`."""
     bytes: str | None = None
-    """Most bytes of answers in a time, such as `50MiB/min`. They are counted after each call."""
+    """The maximum rate of bytes in answers, such as `50MiB/min`. They are counted after each call."""
     parallel: int | None = None
-    """Most calls at the same time."""
+    """The maximum number of calls at the same time."""
     issuer: str | None = None
     name: str = ""
 
@@ -113,11 +114,11 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         text = self.calls if of == "calls" else self.bytes
         if text is None:
             return None
-        found = _RATE.fullmatch(text.strip())
-        if found is None or (of == "calls" and found[2]):
+        match = _RATE.fullmatch(text.strip())
+        if match is None or (of == "calls" and match[2]):
             example = "100/min" if of == "calls" else "50MiB/min"
             raise UnusablePolicy(f"{of} = {text!r} is not a rate: write an amount and a time, as in {example!r}.")
-        return int(found[1]) * _BYTES[found[2] or ""], float(_SECONDS[found[3]])
+        return int(match[1]) * _BYTES[match[2] or ""], float(_SECONDS[match[3]])
 
     def selectors(self) -> tuple[Selector, ...]:
         """Return the parsed `who`."""
@@ -128,14 +129,14 @@ class PolicyTest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Decisions that a policy must make, each as `read file:///docs/a.md`, `call tool:NAME` or `prompt prompt:NAME`."""
 
     principal: Mapping[str, Any] | Literal["anyone", "local"] = msgspec.field(name="as")
-    """The claims of a principal (`sub`, `groups`, `scope` or `scopes`, …), or `anyone` for one without a token."""
+    """The claims of a principal (`sub`, `groups`, `scope` or `scopes`, …), `anyone` (no token), or `local` (stdio)."""
     allow: Words = ()
     deny: Words = ()
     name: str = ""
 
 
 def words(value: Words | None) -> Sequence[str]:
-    """Return one or several texts as a sequence."""
+    """Return one or several strings as a sequence."""
     return () if value is None else (value,) if isinstance(value, str) else value
 
 

@@ -30,7 +30,7 @@ class Selector(NamedTuple):
     """`anyone`, `signed-in`, `local`, `sub`, `group`, `scope`, `client`, `email`, or the name of a claim."""
     is_claim: bool
     matcher: Matcher | str
-    """What a value must match, or the value itself if it has no `*`."""
+    """The pattern that a value must match, or the value itself if it has no `*`."""
 
     @property
     def names_a_caller(self) -> bool:
@@ -55,8 +55,8 @@ class Selector(NamedTuple):
         source = f"claim.{self.field}" if self.is_claim else self.field
         values = known.get(source)
         if values is None:
-            found = _texts(principal.claims.get(self.field)) if self.is_claim else _values(principal, self.field)
-            values = known[source] = frozenset(found)
+            claim_values = _texts(principal.claims.get(self.field)) if self.is_claim else _values(principal, self.field)
+            values = known[source] = frozenset(claim_values)
         if isinstance(matcher, str):
             return matcher in values
         return any(map(matcher, values))
@@ -127,7 +127,7 @@ def _with_lower_domain(address: str) -> str:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    """Return the texts of a claim: a text, a number or truth value, or a list of these. Anything else has none."""
+    """Return the values of a claim as strings. Only strings, numbers, booleans and lists of these have any."""
     if isinstance(value, (list, tuple)):
         items: tuple[Any, ...] = tuple(value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
         return tuple(text for item in items if (text := _text(item)) is not None)

@@ -2,10 +2,11 @@
 
 `append` never blocks: it puts the line into a bounded queue. The thread writes the queue in batches, so that a line is
 in the file about 20 ms later. If a write fails (disk full, no permission), the lines stay in the queue, the thread
-tries again every second, and `failing` has the reason. `accepting` is False then, and while the queue is half full.
+tries again every second, and `failing` has the reason. `accepting` is False then, and while the queue is
+at least half full.
 
-A line is written whole. If the disk was full in the middle of one, its rest is written later, or, if another process
-has appended meanwhile, the whole line again.
+Lines are written whole. If the disk was full in the middle of a line, its rest is written later, or the whole line
+again, if another process has appended to the file in the meantime.
 
 Rotation renames the file to `NAME.2026-11-22T15-36-01.123Z` and begins a new one. Other processes may append to the
 same file: before each batch the thread checks whether the name still belongs to the file that it has open, and opens
@@ -37,7 +38,7 @@ __all__ = ["MIN_MAX_BYTES", "AuditFile", "UnusableAuditFile"]
 log = logging.getLogger("wharfinger.record")
 
 QUEUE_BYTES = 8 * 1024 * 1024
-"""Most bytes of lines that wait to be written."""
+"""The maximum number of bytes of lines that wait to be written."""
 BATCH_BYTES = 64 * 1024
 """Bytes that are written at a time."""
 PAUSE_SECONDS = 0.02
@@ -47,7 +48,7 @@ RETRY_SECONDS = 1.0
 CLOSE_SECONDS = 2.0
 """How long `close` waits without progress."""
 MIN_MAX_BYTES = 64 * 1024
-"""Smallest size at which a file can be rotated; one line is smaller."""
+"""The minimum of `max_bytes`, which is larger than any line."""
 SETTLE_SECONDS = 0.01
 """How long the size of a file must stay the same before its last line counts as unfinished."""
 
@@ -81,7 +82,7 @@ class AuditFile:
         self._rest = b""
         """The rest of a line of which only the beginning is in the file."""
         self._rest_line = b""
-        """That line."""
+        """The whole line that `_rest` belongs to."""
         self._end = 0
         """The size of the file after our last write."""
 
@@ -133,7 +134,7 @@ class AuditFile:
             return self._written.wait_for(lambda: not self._queued_bytes, timeout)
 
     def close(self) -> None:
-        """Write what is left, and close the file. Lines that come later open it again. Blocks."""
+        """Write the remaining lines, and close the file. Lines that come later open it again. Blocks."""
         atexit.unregister(self.close)
         thread = self._thread
         if thread is None:
@@ -272,7 +273,7 @@ class AuditFile:
         self._descriptor = -1
 
     def _make_room(self, line: int) -> int:
-        """Rotate the file if it has no room for another line. Returns the bytes for which there is room."""
+        """Rotate the file if it has no room for `line` more bytes. Returns the bytes for which there is room."""
         if self.max_bytes is None or not isinstance(self.path, Path):
             return BATCH_BYTES
         size = self._size()
@@ -284,7 +285,7 @@ class AuditFile:
             import fcntl
 
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)  # released when the descriptor is closed
-        if _is_file_of(self.path, self._descriptor):  # no other process has renamed it meanwhile
+        if _is_file_of(self.path, self._descriptor):  # no other process has renamed it in the meantime
             rotated = _rotated_path(self.path)
             if sys.platform == "win32":  # which cannot rename an open file
                 self._close_descriptor()
@@ -350,10 +351,10 @@ def _ends_within_line(descriptor: int) -> bool:
 def _is_file_of(path: Path, descriptor: int) -> bool:
     """Return whether a path still names the file that is open."""
     try:
-        named = os.lstat(path)
+        status_of_path = os.lstat(path)
     except FileNotFoundError:
         return False
-    return os.path.samestat(named, os.fstat(descriptor))
+    return os.path.samestat(status_of_path, os.fstat(descriptor))
 
 
 def _rotated_path(path: Path) -> Path:

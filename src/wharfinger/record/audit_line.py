@@ -35,12 +35,12 @@ ACTIONS = {
     "sampling/createMessage": "sample",
     "roots/list": "roots",
 }
-"""The action of each method. The line of `subscriptions/listen` is written at its end; its URIs have lines before."""
+"""The action of each method. The line of `subscriptions/listen` is written at its end, those of its URIs before."""
 
-MAX_TARGET = 2048
-"""Most characters of a URI or name that are kept."""
-MAX_FIELD = 256
-"""Most characters of any other text."""
+MAX_TARGET_CHARACTERS = 2048
+"""The maximum number of characters of a URI or name that are kept."""
+MAX_FIELD_CHARACTERS = 256
+"""The maximum number of characters of any other field."""
 
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?", re.DOTALL).fullmatch
 """W3C Trace Context, traceparent."""
@@ -52,7 +52,7 @@ class AuditLine(msgspec.Struct, omit_defaults=True, kw_only=True):
     time: str
     action: str
     """`read`, `list`, `search`, `watch`, `unwatch`, `complete`, `call`, `prompt`, `connect` or `other`; of a host also
-    `approve`, `elicit`, `sample` and `roots`."""
+    `approve`, `elicit`, `sample` and `roots`; for the log itself `record`."""
     outcome: str
     """`allowed`, `refused`, `failed`, `cancelled` or `limited`; for the log itself `resumed`."""
     method: str = ""
@@ -68,7 +68,7 @@ class AuditLine(msgspec.Struct, omit_defaults=True, kw_only=True):
     server: str = ""
     """The server that a host called, or that asked the host."""
     inspector: str = ""
-    """Who made the request to see what the subject sees; empty if the subject did."""
+    """The subject of the caller who inspects the server as `subject`; empty if the subject made the request."""
     rule: str = ""
     """The rule of the policy that decided."""
     via: str = ""
@@ -96,17 +96,17 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encode_line(line: AuditLine) -> bytes:
-    r"""Return a line of ASCII-safe JSON, with its end: texts are cut, and unprintable characters written as `\uXXXX`.
+    r"""Return a line of JSON, with its end: texts are cut, and unprintable characters written as `\uXXXX`.
 
-    So no text of a caller can end the line, move the cursor of a terminal or reverse what is read.
+    So no text of a caller can end the line, move the cursor of a terminal or reverse the direction of the text.
     """
     target = line.target
     # `redacted` finds passwords only in targets with one of these characters.
-    if len(target) > MAX_FIELD or "@" in target or "?" in target or "#" in target:
-        line.target = bounded(redacted(target[: 4 * MAX_TARGET]), MAX_TARGET, len(target))
-    if sum(map(len, _texts_of(line))) > MAX_FIELD:
+    if len(target) > MAX_FIELD_CHARACTERS or "@" in target or "?" in target or "#" in target:
+        line.target = shorten(redacted(target[: 4 * MAX_TARGET_CHARACTERS]), MAX_TARGET_CHARACTERS, len(target))
+    if sum(map(len, _texts_of(line))) > MAX_FIELD_CHARACTERS:
         for name in _TEXTS:
-            setattr(line, name, bounded(getattr(line, name), MAX_FIELD))
+            setattr(line, name, shorten(getattr(line, name), MAX_FIELD_CHARACTERS))
     try:
         data = _encode(line)
     except UnicodeEncodeError:  # lone surrogates, which JSON in UTF-8 cannot have
@@ -115,7 +115,7 @@ def encode_line(line: AuditLine) -> bytes:
         data = _encode(line)
     text = data.decode()
     if not text.isprintable():
-        data = "".join(char if char.isprintable() else _escaped(char) for char in text).encode()
+        data = "".join(char if char.isprintable() else _escape(char) for char in text).encode()
     return data + b"\n"
 
 
@@ -125,14 +125,17 @@ _TEXTS = (
 _texts_of = attrgetter(*_TEXTS)
 
 
-def bounded(text: str, limit: int, length: int = 0) -> str:
-    """Return the beginning of a long text, with the number of characters that are left out."""
-    if len(text) <= limit and length <= 4 * MAX_TARGET:
+def shorten(text: str, limit: int, length: int = 0) -> str:
+    """Return the beginning of a long text, with the number of characters that are left out.
+
+    `length` is that of the whole text, of which `text` may be the beginning.
+    """
+    if len(text) <= limit and length <= 4 * MAX_TARGET_CHARACTERS:
         return text
     return f"{text[:limit]}…(+{max(len(text), length) - limit})"
 
 
-def _escaped(char: str) -> str:
+def _escape(char: str) -> str:
     units = char.encode("utf-16-be")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 

@@ -36,8 +36,8 @@ class AuditLog:
     `queries` adds the words of searches, which may be personal.
 
     `on_error` says what happens while the file cannot be written, for example because the disk is full: `refuse`
-    answers every request with an error, `continue` serves them and counts the lines that are lost. Either way the first
-    line after that says how many requests have none.
+    answers every request with an error, `continue` serves them and counts the lines that are lost. Either way, the
+    first line after that says how many requests were refused, or how many lines were lost.
 
     Raises:
         ValueError: an option is out of range.
@@ -63,7 +63,11 @@ class AuditLog:
         self.queries = queries
         self.on_error = on_error
         self._unrecorded = 0
-        """Requests without a line, because the file cannot be written."""
+        """Requests that were refused, and lines that were lost, because the file could not be written or the queue was
+        full.
+        """
+        self._failing_since = 0.0
+        """When the outage that caused them began; 0 if the queue was full."""
 
     # -- events
 
@@ -122,7 +126,8 @@ class AuditLog:
         """Record a message that was refused or limited before it became a request, but no other errors."""
         outcome = outcome_of_error(refusal.error)
         if outcome == "failed" or (self.on_error == "refuse" and not self.file.accepting):
-            self._unrecorded += outcome != "failed"
+            if outcome != "failed":
+                self._count_unrecorded()
             return
         line = AuditLine(
             time=rfc3339(time.time()),
@@ -146,7 +151,7 @@ class AuditLog:
             Overloaded: the file cannot be written, and `on_error` is `refuse`.
         """
         if self.on_error == "refuse" and not self.file.accepting:
-            self._unrecorded += 1
+            self._count_unrecorded()
             raise Overloaded(CANNOT_WRITE)
 
     def add(self, line: AuditLine) -> None:
@@ -176,19 +181,24 @@ class AuditLog:
     def _append(self, line: AuditLine) -> None:
         self._record_gap()
         if not self.file.append(encode_line(line)):
-            self._unrecorded += 1
+            self._count_unrecorded()
+
+    def _count_unrecorded(self) -> None:
+        self._unrecorded += 1
+        if self.file.failing:
+            self._failing_since = self.file.failing_since
 
     def _record_gap(self) -> None:
-        """Record how many requests have no line, once the file can be written again."""
+        """Record how many requests were refused or lines lost, once the file can be written again."""
         file = self.file
         if not self._unrecorded or file.failing:
             return
-        reason = f"since {rfc3339(file.failing_since)}" if file.failing_since else "the queue was full"
+        reason = f"since {rfc3339(self._failing_since)}" if self._failing_since else "the queue was full"
         line = AuditLine(
             time=rfc3339(time.time()), action="record", outcome="resumed", unrecorded=self._unrecorded, reason=reason
         )
         if file.append(encode_line(line)):
-            self._unrecorded, file.failing_since = 0, 0.0
+            self._unrecorded, self._failing_since = 0, 0.0
 
     # -- beginning and end
 
@@ -210,4 +220,4 @@ class AuditLog:
         self._record_gap()
         await asyncio.to_thread(self.file.close)
         if self._unrecorded:
-            log.error("%s requests are not in the audit log %s.", self._unrecorded, self.file.name)
+            log.error("%s requests or lines are not in the audit log %s.", self._unrecorded, self.file.name)

@@ -16,7 +16,7 @@ from wharfinger.protocol.request import Request
 
 __all__ = ["CannotServeMetrics", "Metrics"]
 
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+BUCKET_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """The bounds of the histogram of durations."""
 GAUGES = {
     "streams": "Streams that are open over HTTP.",
@@ -62,7 +62,11 @@ class Metrics:
         labels = ("method", "outcome")
         self._requests = Counter("wharfinger_requests", "Requests that ended.", labels, registry=registry)
         self._seconds = Histogram(
-            "wharfinger_request_seconds", "Durations of requests.", ("method",), buckets=SECONDS, registry=registry
+            "wharfinger_request_seconds",
+            "Durations of requests.",
+            ("method",),
+            buckets=BUCKET_SECONDS,
+            registry=registry,
         )
         self._bytes = Counter("wharfinger_answer_bytes", "Bytes of answers.", ("method",), registry=registry)
         self._refusals = Counter(
@@ -87,13 +91,13 @@ class Metrics:
         if seen.outer:
             return
         key = seen.request.method, seen.outcome
-        found = self._counters.get(key)
-        if found is None:
+        counters = self._counters.get(key)
+        if counters is None:
             method = key[0] if key[0] in METHODS else "other"
-            found = self._counters[key] = (
+            counters = self._counters[key] = (
                 self._requests.labels(method, key[1]), self._seconds.labels(method), self._bytes.labels(method),
             )  # fmt: skip
-        requests, seconds, size = found
+        requests, seconds, size = counters
         requests.inc()
         size.inc(seen.size)
         if seen.request.row is None or not seen.request.row.long:

@@ -21,10 +21,10 @@ from wharfinger.content.globs import compile_glob
 __all__ = ["MAX_COUNTED", "AuditReport", "Counts", "RecordedLine", "read_lines", "with_rotated_files"]
 
 MAX_COUNTED = 10_000
-"""Most names of a kind that are counted."""
+"""The maximum number of names of a kind that are counted."""
 MAX_LINE_BYTES = 64 * 1024
 """A longer line is damaged, since `AuditLog` writes no such line."""
-SUMMED = ("allowed", "refused", "failed", "cancelled", "limited")
+OUTCOMES = ("allowed", "refused", "failed", "cancelled", "limited")
 
 
 class RecordedLine(msgspec.Struct):
@@ -70,9 +70,9 @@ class Counts:
         counts[name] = counts.get(name, 0) + amount
         if len(counts) > self.limit:
             # Subtracting the median drops at least half of the names: each addition pays for itself.
-            less = sorted(counts.values())[len(counts) // 2]
-            self.error += less
-            self._counts = {name: count - less for name, count in counts.items() if count > less}
+            median = sorted(counts.values())[len(counts) // 2]
+            self.error += median
+            self._counts = {name: count - median for name, count in counts.items() if count > median}
 
     def top(self, limit: int) -> list[tuple[Any, int]]:
         """Return the most frequent names and their counts."""
@@ -101,7 +101,7 @@ class AuditReport:
         self.damaged_count = 0
         self.unrecorded = 0
         """Requests without a line, because the log could not be written."""
-        self.outcomes: dict[str, int] = dict.fromkeys(SUMMED, 0)
+        self.outcomes: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
         self.reads = Counts()
         """By URI."""
         self.reads_by_who = Counts()

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Tracing", "is_traced"]
 
-NAMED = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
-"""Methods whose spans have the name of a tool or prompt in theirs, because there are few of these."""
-SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+NAME_ATTRIBUTES = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
+"""The attribute for the name of a tool or prompt. There are few such names, so the span's name contains it too."""
+BUCKET_SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 """The bounds of the histogram that the conventions give."""
 HEADERS = ("traceparent", "tracestate", "baggage")
 
@@ -59,7 +59,7 @@ class Tracing:
             "mcp.server.operation.duration",
             unit="s",
             description="Duration of the requests of clients.",
-            explicit_bucket_boundaries_advisory=SECONDS,
+            explicit_bucket_boundaries_advisory=BUCKET_SECONDS,
         )
         self._trace, self._extract, self._attach, self._detach = trace, propagate.extract, attach, detach
 
@@ -69,7 +69,7 @@ class Tracing:
         """Begin a span, which is the current one until the request ends."""
         request, trace = seen.request, self._trace
         attributes = self._attributes(seen)
-        named = seen.target if request.method in NAMED else ""
+        name = seen.target if request.method in NAME_ATTRIBUTES else ""
         parent, links = None, []
         if not seen.outer:
             parent = self._parent(request)
@@ -77,7 +77,7 @@ class Tracing:
             if parent is not None and ambient.is_valid:
                 links = [trace.Link(ambient)]
         span = self._tracer.start_span(
-            f"{request.method} {named[:128]}" if named else request.method,
+            f"{request.method} {name[:128]}" if name else request.method,
             context=parent,
             kind=trace.SpanKind.INTERNAL if seen.outer else trace.SpanKind.SERVER,
             attributes=attributes,
@@ -90,7 +90,7 @@ class Tracing:
 
     def ended(self, seen: Observation) -> None:
         """End the span with the outcome."""
-        if self not in seen.notes:  # another observer refused the request before
+        if self not in seen.notes:  # another observer refused the request first
             return
         span, token, attributes = seen.notes.pop(self)
         outcome, code = seen.outcome, seen.code
@@ -111,9 +111,9 @@ class Tracing:
         self._detach(token)
         if not seen.outer:
             # After an error, the name may be one that the caller made up.
-            left_out = UNMEASURED if code is None else UNMEASURED | NAMES
-            measured = {name: value for name, value in attributes.items() if name not in left_out}
-            self._duration.record(seen.seconds, measured)
+            excluded = UNMEASURED if code is None else UNMEASURED | NAMES
+            labels = {name: value for name, value in attributes.items() if name not in excluded}
+            self._duration.record(seen.seconds, labels)
 
     def searched(self, request: Request, words: str, hits: int) -> None:
         """Do nothing."""
@@ -137,21 +137,21 @@ class Tracing:
 
     def _attributes(self, seen: Observation) -> dict[str, Any]:
         request = seen.request
-        found: dict[str, Any] = {
+        attributes: dict[str, Any] = {
             "mcp.method.name": request.method,
             "mcp.protocol.version": request.caller.rules.name,
             "jsonrpc.request.id": str(request.id)[:128],
             "network.transport": "pipe" if request.headers is None else "tcp",
         }
         if request.headers is not None:
-            found["network.protocol.name"] = "http"
-        if (name := NAMED.get(request.method)) is not None:
-            found[name] = seen.target[:128]
+            attributes["network.protocol.name"] = "http"
+        if (name := NAME_ATTRIBUTES.get(request.method)) is not None:
+            attributes[name] = seen.target[:128]
             if request.method == "tools/call":
-                found["gen_ai.operation.name"] = "execute_tool"
+                attributes["gen_ai.operation.name"] = "execute_tool"
         elif isinstance(getattr(seen.params, "uri", None), str):
-            found["mcp.resource.uri"] = seen.target[:2048]
-        return found
+            attributes["mcp.resource.uri"] = seen.target[:2048]
+        return attributes
 
     def _parent(self, request: Request) -> Any:
         """Return the context that the client sent; None if it sent none."""
@@ -162,6 +162,6 @@ class Tracing:
         return self._extract(carrier)
 
 
-NAMES = frozenset(NAMED.values())
+NAMES = frozenset(NAME_ATTRIBUTES.values())
 UNMEASURED = frozenset({"mcp.resource.uri", "jsonrpc.request.id"})
 """Attributes with too many values for a metric."""

@@ -1,4 +1,4 @@
-"""`WWW-Authenticate` headers, in the forms that servers send and in malformed ones."""
+"""Parsing of `WWW-Authenticate` headers, including malformed headers."""
 
 from __future__ import annotations
 
@@ -42,37 +42,37 @@ VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30
         ("=", []),
     ],
 )
-def test_challenges_are_read(text: str, challenges: list[Challenge]) -> None:
+def test_challenges_are_parsed(text: str, challenges: list[Challenge]) -> None:
     assert parse_challenges(text) == challenges
 
 
 @given(st.lists(st.tuples(TOKENS, st.dictionaries(TOKENS.map(str.lower), VALUES, max_size=4)), max_size=4))
-def test_written_challenges_are_read(wanted: list[tuple[str, dict[str, str]]]) -> None:
+def test_formatted_challenges_are_parsed_to_the_same_values(challenges: list[tuple[str, dict[str, str]]]) -> None:
     text = ", ".join(
         f"{scheme} "
         + ", ".join(
             name + '="' + value.replace("\\", r"\\").replace('"', r"\"") + '"' for name, value in params.items()
         )
-        for scheme, params in wanted
+        for scheme, params in challenges
     )
-    assert parse_challenges(text) == [Challenge(scheme.lower(), params) for scheme, params in wanted]
+    assert parse_challenges(text) == [Challenge(scheme.lower(), params) for scheme, params in challenges]
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_read_without_an_error(text: str) -> None:
+def test_any_text_is_parsed_without_an_error(text: str) -> None:
     for challenge in parse_challenges(text):
         assert challenge.scheme
         assert challenge.scope is not None
 
 
 @pytest.mark.parametrize("part", [" ", ",", "a ", 'a="', 'a="\\', "a=", "Bearer a ", 'b="c", ', "\t=\t"])
-def test_the_time_to_read_challenges_is_linear_in_their_length(part: str) -> None:
-    began = time.perf_counter()
+def test_the_time_to_parse_challenges_is_linear_in_their_length(part: str) -> None:
+    start = time.thread_time()
     parse_challenges(part * 200_000)
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - start < 1
 
 
-def test_a_missing_header_requires_a_token_and_another_scheme_does_not() -> None:
+def test_bearer_challenge_ignores_other_schemes() -> None:
     assert bearer_challenge("") == Challenge("bearer", {})
     assert bearer_challenge('Basic realm="x"') is None
     challenge = bearer_challenge('Basic realm="x", Bearer scope="b a b", error="insufficient_scope"')

@@ -1,23 +1,19 @@
-"""The requests of a sign-in against real servers: they are bounded, and never go to forbidden addresses."""
+"""The HTTP requests of a sign-in: their size and time are bounded, and forbidden addresses are refused."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from aiohttp import web
 
-from tests.auth.authority import serving
+from tests.auth.authority import serve
 from wharfinger.auth.client.sign_in_fetch import MAX_BODY_BYTES, fetch_for
 from wharfinger.errors import ConnectionFailed
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 20))
 
 
 class Site:
@@ -27,11 +23,11 @@ class Site:
         self.requests: list[str] = []
 
     def routes(self) -> list[web.RouteDef]:
-        return [web.get("/{what:.*}", self.get)]
+        return [web.get("/{path:.*}", self.get)]
 
     async def get(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(request.path_qs)
-        match request.match_info["what"]:
+        match request.match_info["path"]:
             case "moved":
                 raise web.HTTPFound("/elsewhere")
             case "large":
@@ -47,81 +43,63 @@ class Site:
 
 
 @asynccontextmanager
-async def site() -> AsyncIterator[tuple[Site, str]]:
-    there = Site()
-    async with serving(there) as origin:
-        yield there, origin
+async def serve_site() -> AsyncIterator[tuple[Site, str]]:
+    site = Site()
+    async with serve(site) as origin:
+        yield site, origin
 
 
-def test_an_answer_is_returned_whole_with_any_status() -> None:
-    async def test() -> None:
-        async with site() as (there, origin):
-            fetch = fetch_for(f"{origin}/mcp")
-            answer = await fetch("GET", f"{origin}/twice?a=%2F%20b", {}, None)
-            assert (answer.status, answer.headers["www-authenticate"]) == (401, "Basic, Bearer")
-            assert there.requests == ["/twice?a=%2F%20b"]
-            await fetch("GET", f"{origin}/x", {}, None)
-            assert (await fetch("GET", f"{origin}/x", {}, None)).body == b""  # no cookies
-
-    run(test())
+async def test_a_response_is_returned_with_any_status_and_its_cookies_are_not_kept() -> None:
+    async with serve_site() as (site, origin):
+        fetch = fetch_for(f"{origin}/mcp")
+        answer = await fetch("GET", f"{origin}/twice?a=%2F%20b", {}, None)
+        assert (answer.status, answer.headers["www-authenticate"]) == (401, "Basic, Bearer")
+        assert site.requests == ["/twice?a=%2F%20b"]
+        await fetch("GET", f"{origin}/x", {}, None)
+        assert (await fetch("GET", f"{origin}/x", {}, None)).body == b""  # no cookies
 
 
-def test_a_redirect_is_returned_and_not_followed() -> None:
-    async def test() -> None:
-        async with site() as (there, origin):
-            answer = await fetch_for(f"{origin}/mcp")("GET", f"{origin}/moved", {}, None)
-            assert (answer.status, there.requests) == (302, ["/moved"])
-
-    run(test())
+async def test_a_redirect_is_returned_and_not_followed() -> None:
+    async with serve_site() as (site, origin):
+        answer = await fetch_for(f"{origin}/mcp")("GET", f"{origin}/moved", {}, None)
+        assert (answer.status, site.requests) == (302, ["/moved"])
 
 
-def test_size_and_time_are_bounded() -> None:
-    async def test() -> None:
-        async with site() as (_, origin):
-            with pytest.raises(ConnectionFailed, match="more than"):
-                await fetch_for(f"{origin}/mcp")("GET", f"{origin}/large", {}, None)
-            with pytest.raises(ConnectionFailed, match=r"within 0\.2 s"):
-                await fetch_for(f"{origin}/mcp", time=0.2)("GET", f"{origin}/slow", {}, None)
-
-    run(test())
+async def test_large_and_slow_responses_are_refused() -> None:
+    async with serve_site() as (_, origin):
+        with pytest.raises(ConnectionFailed, match="more than"):
+            await fetch_for(f"{origin}/mcp")("GET", f"{origin}/large", {}, None)
+        with pytest.raises(ConnectionFailed, match=r"within 0\.2 s"):
+            await fetch_for(f"{origin}/mcp", time=0.2)("GET", f"{origin}/slow", {}, None)
 
 
-def test_a_remote_server_cannot_redirect_requests_to_this_machine() -> None:
-    async def test() -> None:
-        async with site() as (there, origin):
-            fetch = fetch_for("https://harbour.example/mcp")
-            for url in (origin, origin.replace("127.0.0.1", "localhost"), "https://10.0.0.1/"):
-                with pytest.raises(ConnectionFailed, match="is not requested"):
-                    await fetch("GET", url, {}, None)
-            assert there.requests == []
-
-    run(test())
+async def test_a_remote_server_cannot_cause_requests_to_private_addresses() -> None:
+    async with serve_site() as (site, origin):
+        fetch = fetch_for("https://harbour.example/mcp")
+        for url in (origin, origin.replace("127.0.0.1", "localhost"), "https://10.0.0.1/"):
+            with pytest.raises(ConnectionFailed, match="is not requested"):
+                await fetch("GET", url, {}, None)
+        assert site.requests == []
 
 
-def test_a_name_that_resolves_to_a_private_address_is_not_requested(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The resolver of the system answers as a malicious name server would."""
+async def test_a_name_that_resolves_to_a_private_address_is_not_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A malicious name server may map a public name to a loopback address."""
 
-    async def test() -> None:
-        async with site() as (there, origin):
-            port = int(origin.rpartition(":")[2])
+    async with serve_site() as (site, origin):
+        port = int(origin.rpartition(":")[2])
 
-            async def resolve(*_: Any, **__: Any) -> list[Any]:
-                return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+        async def resolve(*_: Any, **__: Any) -> list[Any]:
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
 
-            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
-            with pytest.raises(ConnectionFailed, match="private network"):
-                await fetch_for("https://harbour.example/mcp")("GET", f"https://as.example:{port}/", {}, None)
-            assert there.requests == []
-
-    run(test())
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+        with pytest.raises(ConnectionFailed, match="private network"):
+            await fetch_for("https://harbour.example/mcp")("GET", f"https://as.example:{port}/", {}, None)
+        assert site.requests == []
 
 
-def test_an_unreachable_server_is_reported() -> None:
-    async def test() -> None:
-        with socket.socket() as closed:
-            closed.bind(("127.0.0.1", 0))
-            url = f"http://127.0.0.1:{closed.getsockname()[1]}/"
-            with pytest.raises(ConnectionFailed, match="cannot be reached"):
-                await fetch_for(url)("GET", url, {}, None)
-
-    run(test())
+async def test_an_unreachable_server_is_reported() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/"
+        with pytest.raises(ConnectionFailed, match="cannot be reached"):
+            await fetch_for(url)("GET", url, {}, None)

@@ -1,8 +1,7 @@
-"""Proofs of possession: each part of a proof is checked, and each proof is accepted once."""
+"""DPoP proofs: each field of a proof is checked, and each proof is accepted once."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import time
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from joserfc import jwk, jwt
 
+from tests.auth.server.clock import FakeClock
 from wharfinger.auth import InvalidToken, VerifierUnavailable
 from wharfinger.auth.server import dpop
 from wharfinger.auth.server.dpop import MAX_PROOF_CHARACTERS, PROOF_SECONDS, UsedProofs, check_proof
@@ -49,7 +49,7 @@ def test_a_valid_proof_returns_its_id() -> None:
 @pytest.mark.parametrize(
     "htu", [URL, "HTTPS://DOCS.example/mcp", "https://docs.example:443/mcp", URL + "?a=b", URL + "#c"]
 )
-def test_urls_are_compared_without_query_fragment_and_case(htu: str) -> None:
+def test_urls_are_normalized_before_they_are_compared(htu: str) -> None:
     assert check(proof(htu=htu)) == "1"
 
 
@@ -60,7 +60,7 @@ def test_urls_are_compared_without_query_fragment_and_case(htu: str) -> None:
      {"iat": None}, {"iat": "now"}, {"jti": None}, {"jti": ""}, {"jti": "x" * 257}, {"jti": 7},
      {"ath": None}, {"ath": ath("another-token")}],
 )  # fmt: skip
-def test_a_proof_for_another_request_or_token_is_refused(changes: dict[str, Any]) -> None:
+def test_a_proof_with_a_missing_or_wrong_claim_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidToken, match="The DPoP proof is not valid"):
         check(proof(**changes))
 
@@ -86,7 +86,7 @@ def test_the_time_of_a_proof_may_differ_by_a_minute(seconds: float, accepted: bo
      {"jwk": {"kty": "oct", "k": "AA"}},
      {"jwk": {"kty": "EC"}}, {"jwk": jwk.generate_key("EC", "P-256").as_dict(private=False)}],
 )  # fmt: skip
-def test_a_header_of_another_kind_is_refused(header: dict[str, Any]) -> None:
+def test_a_proof_with_an_invalid_header_is_refused(header: dict[str, Any]) -> None:
     with pytest.raises(InvalidToken):
         check(proof(header=header))
 
@@ -98,68 +98,47 @@ def test_a_proof_of_another_key_is_refused() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a.b", "é.é.é", "x" * (MAX_PROOF_CHARACTERS + 1)])
-def test_a_text_that_is_not_a_proof_is_refused(text: str) -> None:
+def test_text_that_is_not_a_proof_is_refused(text: str) -> None:
     with pytest.raises(InvalidToken):
         check(text)
 
 
-class Clock:
-    """A clock that is set by hand."""
-
-    now = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.mark.parametrize("shared", [True, False])
-def test_a_proof_is_accepted_once(shared: bool) -> None:
-    async def main() -> None:
-        proofs = UsedProofs(MemoryStore() if shared else None, time.time)
+async def test_a_proof_is_accepted_once(shared: bool) -> None:
+    proofs = UsedProofs(MemoryStore() if shared else None, time.time)
+    await proofs.use("key", "1")
+    await proofs.use("key", "2")
+    await proofs.use("other key", "1")
+    with pytest.raises(InvalidToken, match="used before"):
         await proofs.use("key", "1")
-        await proofs.use("key", "2")
-        await proofs.use("other key", "1")
-        with pytest.raises(InvalidToken, match="used before"):
-            await proofs.use("key", "1")
-
-    asyncio.run(main())
 
 
-def test_a_proof_used_at_one_process_is_not_accepted_by_another() -> None:
-    async def main() -> None:
-        store = MemoryStore()
+async def test_a_proof_used_in_one_process_is_refused_by_another() -> None:
+    store = MemoryStore()
+    await UsedProofs(store).use("key", "1")
+    with pytest.raises(InvalidToken, match="used before"):
         await UsedProofs(store).use("key", "1")
-        with pytest.raises(InvalidToken, match="used before"):
-            await UsedProofs(store).use("key", "1")
-
-    asyncio.run(main())
 
 
-def test_proofs_are_dropped_when_they_are_too_old_to_be_accepted() -> None:
-    async def main() -> None:
-        clock = Clock()
-        proofs = UsedProofs(None, clock)
+async def test_a_used_proof_is_forgotten_after_it_has_expired() -> None:
+    clock = FakeClock(NOW)
+    proofs = UsedProofs(None, clock)
+    await proofs.use("key", "1")
+    clock.now += 2 * PROOF_SECONDS
+    with pytest.raises(InvalidToken):
         await proofs.use("key", "1")
-        clock.now += 2 * PROOF_SECONDS
-        with pytest.raises(InvalidToken):
-            await proofs.use("key", "1")
-        clock.now += 0.001
-        await proofs.use("key", "1")
-
-    asyncio.run(main())
+    clock.now += 0.001
+    await proofs.use("key", "1")
 
 
-def test_proofs_beyond_the_limit_are_refused_as_temporarily_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proofs_beyond_the_limit_are_refused_as_temporarily_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dpop, "MAX_PROOFS", 2)
 
-    async def main() -> None:
-        now = [NOW]
-        used = UsedProofs(None, lambda: now[0])
-        await used.use("key", "1")
-        await used.use("key", "2")
-        with pytest.raises(VerifierUnavailable):
-            await used.use("key", "3")
-        now[0] += 2 * PROOF_SECONDS + 0.001
-        await used.use("key", "3")
-
-    asyncio.run(main())
+    clock = FakeClock(NOW)
+    proofs = UsedProofs(None, clock)
+    await proofs.use("key", "1")
+    await proofs.use("key", "2")
+    with pytest.raises(VerifierUnavailable):
+        await proofs.use("key", "3")
+    clock.now += 2 * PROOF_SECONDS + 0.001
+    await proofs.use("key", "3")

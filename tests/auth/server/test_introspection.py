@@ -1,4 +1,4 @@
-"""Opaque tokens, which the authorization server verifies."""
+"""Opaque tokens, which are verified by the introspection endpoint of the authorization server."""
 
 from __future__ import annotations
 
@@ -41,11 +41,18 @@ def verify(endpoint: Endpoint, token: str = "opaque", **options: Any) -> Princip
     return asyncio.run(IntrospectionVerifier(f"{ISSUER}/introspect", **settings).verify(token))
 
 
-ACTIVE = {"active": True, "sub": "ann", "scope": "read", "client_id": "editor", "exp": 4e9, "aud": "https://d.example"}
+ACTIVE_TOKEN = {
+    "active": True,
+    "sub": "ann",
+    "scope": "read",
+    "client_id": "editor",
+    "exp": 4e9,
+    "aud": "https://d.example",
+}
 
 
 def test_an_active_token_gives_a_principal_with_its_subject() -> None:
-    endpoint = Endpoint(ACTIVE)
+    endpoint = Endpoint(ACTIVE_TOKEN)
     principal = verify(endpoint, "a+b")
     assert principal is not None
     assert (principal.subject, principal.client, principal.scopes, principal.expires) == (
@@ -57,7 +64,7 @@ def test_an_active_token_gives_a_principal_with_its_subject() -> None:
 
 
 @pytest.mark.parametrize("answer", [{"active": False}, {}, {"active": "true", "sub": "ann"}, {"active": 1}])
-def test_a_token_that_is_not_active_is_unknown(answer: Any) -> None:
+def test_an_inactive_token_gives_no_principal(answer: Any) -> None:
     assert verify(Endpoint(answer)) is None
 
 
@@ -66,13 +73,13 @@ def test_a_token_that_is_not_active_is_unknown(answer: Any) -> None:
 )
 def test_a_token_without_a_subject_or_of_another_issuer_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidToken):
-        verify(Endpoint(ACTIVE | change))
+        verify(Endpoint(ACTIVE_TOKEN | change))
 
 
 @pytest.mark.parametrize(("aud", "accepted"), [("https://d.example", True), (["x", "https://d.example"], True),
                                            ("https://d.example/", False), (None, False), ([7], False)])  # fmt: skip
-def test_with_an_audience_the_token_must_name_it(aud: Any, accepted: bool) -> None:
-    endpoint = Endpoint(ACTIVE | {"aud": aud})
+def test_a_token_must_name_the_configured_audience(aud: Any, accepted: bool) -> None:
+    endpoint = Endpoint(ACTIVE_TOKEN | {"aud": aud})
     if accepted:
         assert verify(endpoint, audience="https://d.example") is not None
     else:
@@ -82,15 +89,15 @@ def test_with_an_audience_the_token_must_name_it(aud: Any, accepted: bool) -> No
 
 @pytest.mark.parametrize(
     "endpoint",
-    [Endpoint(ConnectionFailed("down")), Endpoint(ACTIVE, 500), Endpoint({}, 401), Endpoint(b"<html>"), Endpoint([1]),
-     Endpoint(b"[" * 5000)],
+    [Endpoint(ConnectionFailed("down")), Endpoint(ACTIVE_TOKEN, 500), Endpoint({}, 401), Endpoint(b"<html>"),
+     Endpoint([1]), Endpoint(b"[" * 5000)],
 )  # fmt: skip
-def test_tokens_are_refused_if_the_endpoint_does_not_answer(endpoint: Endpoint) -> None:
+def test_tokens_cannot_be_verified_while_the_endpoint_fails(endpoint: Endpoint) -> None:
     with pytest.raises(VerifierUnavailable):
         verify(endpoint)
 
 
-def test_a_url_that_is_not_https_is_refused() -> None:
+def test_an_introspection_url_that_is_not_https_is_refused() -> None:
     for url, issuer in ((f"http{ISSUER[5:]}/introspect", ISSUER), (f"{ISSUER}/introspect", "http://id.example")):
         with pytest.raises(ValueError, match="https"):
             IntrospectionVerifier(url, issuer=issuer, client_id="a", client_secret="b")

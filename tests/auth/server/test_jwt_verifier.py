@@ -1,4 +1,4 @@
-"""Access tokens that are JWTs: valid ones, and a table of all that must be refused (security: A19, A20)."""
+"""JWT access tokens: valid tokens are accepted, and forged or misdirected tokens are refused (security: A19, A20)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from joserfc import jwk
 from joserfc.errors import SecurityWarning
 
+from tests.auth.server.clock import FakeClock
 from tests.auth.server.keys import AUDIENCE, ISSUER, Issuer, claims
 from wharfinger.auth import InvalidToken, JWTVerifier, Principal, VerifierUnavailable
 from wharfinger.auth.server.key_set import COOLDOWN_SECONDS, FRESH_SECONDS, MAX_KEYS, STALE_SECONDS, RemoteKeys
@@ -25,12 +26,12 @@ def issuer() -> Issuer:
     return Issuer()
 
 
-def verifier(source: Issuer, **options: Any) -> JWTVerifier:
-    return JWTVerifier(**{"issuer": ISSUER, "audience": AUDIENCE, "fetch": source.fetch} | options)
+def verifier(issuer: Issuer, /, **options: Any) -> JWTVerifier:
+    return JWTVerifier(**{"issuer": ISSUER, "audience": AUDIENCE, "fetch": issuer.fetch} | options)
 
 
-def verify(source: Issuer, token: str, **options: Any) -> Principal | None:
-    return asyncio.run(verifier(source, **options).verify(token))
+def verify(issuer: Issuer, token: str, **options: Any) -> Principal | None:
+    return asyncio.run(verifier(issuer, **options).verify(token))
 
 
 def segment(value: Any) -> str:
@@ -58,7 +59,7 @@ def test_each_kind_of_key_is_accepted(issuer: Issuer, kind: str) -> None:
 
 
 @pytest.mark.parametrize("typ", ["at+jwt", "AT+JWT", "application/at+jwt", "JWT", None])
-def test_the_usual_types_are_accepted(issuer: Issuer, typ: str | None) -> None:
+def test_the_types_of_access_tokens_are_accepted(issuer: Issuer, typ: str | None) -> None:
     assert verify(issuer, issuer.sign(header={"typ": typ})) is not None
 
 
@@ -68,62 +69,62 @@ def test_one_of_several_audiences_is_enough(issuer: Issuer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "scopes"),
+    ("changes", "scopes"),
     [({"scope": None, "scp": ["a", "b"]}, {"a", "b"}), ({"scope": None, "scp": "a b"}, {"a", "b"}),
      ({"scope": ""}, set()), ({"scope": 7}, set()), ({"scope": None, "scp": ["a", 7]}, {"a"})],
 )  # fmt: skip
 def test_scopes_are_read_in_every_form_that_issuers_use(
-    issuer: Issuer, given: dict[str, Any], scopes: set[str]
+    issuer: Issuer, changes: dict[str, Any], scopes: set[str]
 ) -> None:
-    principal = verify(issuer, issuer.sign(**given))
+    principal = verify(issuer, issuer.sign(**changes))
     assert principal is not None
     assert principal.scopes == scopes
 
 
 def test_a_token_without_a_key_id_is_tried_with_each_key(issuer: Issuer) -> None:
-    signing = issuer.keys[0]
-    issuer.keys = [issuer.rotate("RSA"), jwk.generate_key("EC", "P-256", {"kid": "x"}), signing]
-    assert verify(issuer, issuer.sign(signing, header={"kid": None})) is not None
+    signing_key = issuer.keys[0]
+    issuer.keys = [issuer.rotate("RSA"), jwk.generate_key("EC", "P-256", {"kid": "x"}), signing_key]
+    assert verify(issuer, issuer.sign(signing_key, header={"kid": None})) is not None
 
 
-def test_given_keys_are_used_without_a_fetch(issuer: Issuer) -> None:
-    assert verify(issuer, issuer.sign(), keys=issuer.published()) is not None
-    assert issuer.requested == []
+def test_configured_keys_are_used_without_a_fetch(issuer: Issuer) -> None:
+    assert verify(issuer, issuer.sign(), keys=issuer.key_set()) is not None
+    assert issuer.requested_urls == []
 
 
 # -- tokens that are refused (A19)
 
 
-def _unsigned(issuer: Issuer) -> str:
+def _make_unsigned_token(issuer: Issuer) -> str:
     return f"{segment({'alg': 'none', 'typ': 'at+jwt'})}.{segment(claims())}."
 
 
-def _public_key_as_secret(issuer: Issuer) -> str:
+def _sign_with_public_key(issuer: Issuer) -> str:
     secret = issuer.rotate("RSA").as_pem(private=False)
     signed = f"{segment({'alg': 'HS256', 'kid': issuer.keys[0].kid})}.{segment(claims())}"
     return f"{signed}.{segment(hmac.digest(secret, signed.encode(), 'sha256'))}"
 
 
-def _own_key_in_header(issuer: Issuer) -> str:
-    own = jwk.generate_key("EC", "P-256", {"kid": "mine"})
-    return issuer.sign(own, header={"jwk": own.as_dict(private=False), "jku": "https://evil.example/keys"})
+def _add_own_key_to_header(issuer: Issuer) -> str:
+    own_key = jwk.generate_key("EC", "P-256", {"kid": "mine"})
+    return issuer.sign(own_key, header={"jwk": own_key.as_dict(private=False), "jku": "https://evil.example/keys"})
 
 
-def _payload_swapped(issuer: Issuer) -> str:
+def _replace_payload(issuer: Issuer) -> str:
     head, _, signature = issuer.sign().split(".")
     return f"{head}.{segment(claims(sub='root'))}.{signature}"
 
 
-def _resigned_with_another_key(issuer: Issuer) -> str:
+def _sign_with_another_key(issuer: Issuer) -> str:
     return issuer.sign(jwk.generate_key("EC", "P-256", {"kid": issuer.keys[0].kid}))
 
 
-REFUSED = {
-    "alg none": _unsigned,
-    "the public key used as an HMAC secret": _public_key_as_secret,
-    "a key of its own in the header": _own_key_in_header,
-    "another payload": _payload_swapped,
-    "another key with the same id": _resigned_with_another_key,
+REFUSED_TOKENS = {
+    "alg none": _make_unsigned_token,
+    "the public key used as an HMAC secret": _sign_with_public_key,
+    "a key of its own in the header": _add_own_key_to_header,
+    "another payload": _replace_payload,
+    "another key with the same id": _sign_with_another_key,
     "an unknown key id": lambda issuer: issuer.sign(header={"kid": "unknown"}),
     "a key id that is a path": lambda issuer: issuer.sign(header={"kid": "../../etc/passwd"}),
     "the audience of another server": lambda issuer: issuer.sign(aud="https://other.example/mcp"),
@@ -146,13 +147,13 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", REFUSED_TOKENS)
 def test_a_forged_or_misdirected_token_is_refused(issuer: Issuer, name: str) -> None:
-    token = REFUSED[name](issuer)
+    token = REFUSED_TOKENS[name](issuer)
     with pytest.raises(InvalidToken) as refusal:
         verify(issuer, token)
     assert "ann" not in str(refusal.value)
-    assert not any("evil" in url for url in issuer.requested), "a token never says where its keys are"
+    assert not any("evil" in url for url in issuer.requested_urls), "key URLs in a token are not requested"
 
 
 def test_a_critical_extension_is_refused(issuer: Issuer) -> None:
@@ -167,7 +168,7 @@ def test_a_critical_extension_is_refused(issuer: Issuer) -> None:
     ["", "a", "a.b", "a.b.c.d", "é.b.c", "..", f"{segment([])}.{segment({})}.x", f"{segment(b'[' * 5000)}.x.x",
      "x" * 100_000, f"{segment({'alg': 'ES256'})}.{segment(b'{' * 9000)}.x", f"{segment({'alg': 'ES256'})}.%%.x"],
 )  # fmt: skip
-def test_a_text_that_is_not_a_jwt_is_left_to_other_verifiers(issuer: Issuer, token: str) -> None:
+def test_text_that_is_not_a_jwt_is_left_to_other_verifiers(issuer: Issuer, token: str) -> None:
     assert verify(issuer, token) is None
 
 
@@ -179,15 +180,15 @@ def test_a_token_of_another_issuer_is_left_to_other_verifiers(issuer: Issuer, is
 def test_times_may_differ_by_at_most_the_leeway(issuer: Issuer) -> None:
     now = 2_000_000_000.0
 
-    def at(**times: float) -> bool:
+    def is_valid(**times: float) -> bool:
         token = issuer.sign(**{"exp": now + 60, "iat": now} | times)
         try:
             return verify(issuer, token, clock=lambda: now) is not None
         except InvalidToken:
             return False
 
-    assert [at(exp=now - LEEWAY_SECONDS + 1), at(exp=now - LEEWAY_SECONDS)] == [True, False]
-    assert [at(nbf=now + LEEWAY_SECONDS), at(nbf=now + LEEWAY_SECONDS + 1)] == [True, False]
+    assert [is_valid(exp=now - LEEWAY_SECONDS + 1), is_valid(exp=now - LEEWAY_SECONDS)] == [True, False]
+    assert [is_valid(nbf=now + LEEWAY_SECONDS), is_valid(nbf=now + LEEWAY_SECONDS + 1)] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -204,104 +205,83 @@ def test_unsafe_or_empty_settings_are_refused(options: dict[str, Any], message: 
 # -- the keys of the issuer (A20)
 
 
-class Clock:
-    """A clock that is set by hand."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 async def wait_for_fetch(keys: RemoteKeys) -> None:
-    """Wait until nothing is fetched."""
+    """Wait for the fetch that runs in the background."""
     if keys._fetching is not None:
         await asyncio.wait((keys._fetching,))
 
 
-def test_only_tokens_of_a_new_key_wait_for_the_fetch(issuer: Issuer) -> None:
-    async def main() -> None:
-        clock, answer = Clock(), asyncio.Event()
+async def test_only_tokens_with_an_unknown_key_wait_for_the_fetch(issuer: Issuer) -> None:
+    clock, released = FakeClock(1000.0), asyncio.Event()
 
-        async def slow(verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpResponse:
-            await answer.wait()
-            return await issuer.fetch(verb, url, headers, body)
+    async def slow_fetch(verb: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpResponse:
+        await released.wait()
+        return await issuer.fetch(verb, url, headers, body)
 
-        keys = RemoteKeys(ISSUER, slow, clock=clock)
-        old = issuer.keys[0]
-        answer.set()
-        assert await keys.find(old.kid)
-        answer.clear()
-        new = issuer.rotate()
-        issuer.keys.append(old)
-        clock.now += COOLDOWN_SECONDS + 0.001
-        waiting = [asyncio.create_task(keys.find(new.kid)) for _ in range(50)]
-        await asyncio.sleep(0)
-        assert len(await keys.find(old.kid)) == 1
-        assert not any(task.done() for task in waiting)
-        answer.set()
-        assert all(await asyncio.gather(*waiting))
-        assert issuer.requested.count(f"{ISSUER}/keys") == 2
-
-    asyncio.run(main())
+    keys = RemoteKeys(ISSUER, slow_fetch, clock=clock)
+    old = issuer.keys[0]
+    released.set()
+    assert await keys.find(old.kid)
+    released.clear()
+    new = issuer.rotate()
+    issuer.keys.append(old)
+    clock.now += COOLDOWN_SECONDS + 0.001
+    waiting = [asyncio.create_task(keys.find(new.kid)) for _ in range(50)]
+    await asyncio.sleep(0)
+    assert len(await keys.find(old.kid)) == 1
+    assert not any(task.done() for task in waiting)
+    released.set()
+    assert all(await asyncio.gather(*waiting))
+    assert issuer.requested_urls.count(f"{ISSUER}/keys") == 2
 
 
-def test_the_keys_are_fetched_once_for_many_tokens_at_the_same_time(issuer: Issuer) -> None:
-    async def main() -> None:
-        one = verifier(issuer)
-        assert all(await asyncio.gather(*(one.verify(issuer.sign()) for _ in range(20))))
-
-    asyncio.run(main())
-    assert issuer.requested == [f"{ISSUER}/.well-known/oauth-authorization-server", f"{ISSUER}/keys"]
+async def test_the_keys_are_fetched_once_for_many_tokens_at_the_same_time(issuer: Issuer) -> None:
+    jwt_verifier = verifier(issuer)
+    assert all(await asyncio.gather(*(jwt_verifier.verify(issuer.sign()) for _ in range(20))))
+    assert issuer.requested_urls == [f"{ISSUER}/.well-known/oauth-authorization-server", f"{ISSUER}/keys"]
 
 
-def test_a_rotated_key_is_fetched_and_verified_tokens_are_dropped(issuer: Issuer) -> None:
-    async def main() -> None:
-        clock, rotations = Clock(), []
-        keys = RemoteKeys(ISSUER, issuer.fetch, clock=clock)
-        keys.on_rotation.append(lambda: rotations.append(True))
-        old = issuer.keys[0].kid
-        assert await keys.find(old)
-        assert rotations == []
-        new = issuer.rotate().kid
-        clock.now += COOLDOWN_SECONDS
-        assert await keys.find(new) == [], "forged key ids must not make this server send requests"
-        clock.now += 0.001
-        assert len(await keys.find(new)) == 1
-        assert await keys.find(old) == []
-        assert rotations == [True]
-
-    asyncio.run(main())
+async def test_a_rotated_key_is_fetched_and_verified_tokens_are_dropped(issuer: Issuer) -> None:
+    clock, rotations = FakeClock(1000.0), []
+    keys = RemoteKeys(ISSUER, issuer.fetch, clock=clock)
+    keys.on_rotation.append(lambda: rotations.append(True))
+    old = issuer.keys[0].kid
+    assert await keys.find(old)
+    assert rotations == []
+    new = issuer.rotate().kid
+    clock.now += COOLDOWN_SECONDS
+    assert await keys.find(new) == [], "forged key ids must not make this server send requests"
+    clock.now += 0.001
+    assert len(await keys.find(new)) == 1
+    assert await keys.find(old) == []
+    assert rotations == [True]
 
 
-def test_old_keys_are_fetched_again_and_remain_in_use_while_the_issuer_is_down(issuer: Issuer) -> None:
-    async def main() -> None:
-        clock = Clock()
-        keys = RemoteKeys(ISSUER, issuer.fetch, clock=clock)
-        kid = issuer.keys[0].kid
-        assert await keys.find(kid)
-        seen = len(issuer.requested)
-        clock.now += FRESH_SECONDS
-        assert await keys.find(kid)
-        assert len(issuer.requested) == seen
-        issuer.down = True
-        clock.now += 0.001
-        assert await keys.find(kid), "the known keys are used"
-        await wait_for_fetch(keys)
-        assert len(issuer.requested) == seen + 1
-        clock.now = 1000.0 + STALE_SECONDS
-        assert await keys.find(kid)
-        await wait_for_fetch(keys)
-        clock.now += COOLDOWN_SECONDS + 1
-        with pytest.raises(VerifierUnavailable):
-            await keys.find(kid)
-        with pytest.raises(VerifierUnavailable, match="a moment ago"):
-            await keys.find(kid)
-
-    asyncio.run(main())
+async def test_old_keys_are_fetched_again_and_remain_in_use_while_the_issuer_is_down(issuer: Issuer) -> None:
+    clock = FakeClock(1000.0)
+    keys = RemoteKeys(ISSUER, issuer.fetch, clock=clock)
+    kid = issuer.keys[0].kid
+    assert await keys.find(kid)
+    requests = len(issuer.requested_urls)
+    clock.now += FRESH_SECONDS
+    assert await keys.find(kid)
+    assert len(issuer.requested_urls) == requests
+    issuer.down = True
+    clock.now += 0.001
+    assert await keys.find(kid), "the known keys are used"
+    await wait_for_fetch(keys)
+    assert len(issuer.requested_urls) == requests + 1
+    clock.now = 1000.0 + STALE_SECONDS
+    assert await keys.find(kid)
+    await wait_for_fetch(keys)
+    clock.now += COOLDOWN_SECONDS + 1
+    with pytest.raises(VerifierUnavailable):
+        await keys.find(kid)
+    with pytest.raises(VerifierUnavailable, match="a moment ago"):
+        await keys.find(kid)
 
 
-def test_tokens_are_refused_if_the_issuer_is_unreachable(issuer: Issuer) -> None:
+def test_tokens_cannot_be_verified_if_the_issuer_is_unreachable(issuer: Issuer) -> None:
     issuer.down = True
     with pytest.raises(VerifierUnavailable, match="did not answer"):
         verify(issuer, issuer.sign())
@@ -317,7 +297,7 @@ def test_tokens_are_refused_if_the_issuer_is_unreachable(issuer: Issuer) -> None
      ("/keys", {}, "no set of keys"), ("/keys", {"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}, "no key"),
      ("/keys", {"keys": [{"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"}, 7, {"kty": []}]}, "no key")],
 )  # fmt: skip
-def test_tokens_are_refused_if_documents_of_the_issuer_are_invalid(
+def test_tokens_cannot_be_verified_if_the_metadata_or_keys_are_invalid(
     issuer: Issuer, url: str, document: Any, message: str
 ) -> None:
     issuer.documents[ISSUER + url] = json.dumps(document).encode()
@@ -327,16 +307,16 @@ def test_tokens_are_refused_if_documents_of_the_issuer_are_invalid(
 
 def test_a_key_for_encryption_does_not_verify_signatures(issuer: Issuer) -> None:
     token = issuer.sign()
-    published = {"keys": [issuer.keys[0].as_dict(private=False, use="enc")]}
-    issuer.documents[f"{ISSUER}/keys"] = json.dumps(published).encode()
+    key_set = {"keys": [issuer.keys[0].as_dict(private=False, use="enc")]}
+    issuer.documents[f"{ISSUER}/keys"] = json.dumps(key_set).encode()
     with pytest.raises(VerifierUnavailable, match="no key"):
         verify(issuer, token)
 
 
 def test_a_key_is_used_with_its_own_algorithm_only(issuer: Issuer) -> None:
     key = issuer.rotate("RSA")
-    published = {"keys": [key.as_dict(private=False, alg="RS256")]}
-    issuer.documents[f"{ISSUER}/keys"] = json.dumps(published).encode()
+    key_set = {"keys": [key.as_dict(private=False, alg="RS256")]}
+    issuer.documents[f"{ISSUER}/keys"] = json.dumps(key_set).encode()
     assert verify(issuer, issuer.sign(key)) is not None
     with pytest.raises(InvalidToken, match="signature"):
         verify(issuer, issuer.sign(key, header={"alg": "PS256"}))
@@ -350,10 +330,10 @@ def test_a_short_rsa_key_is_not_used(issuer: Issuer) -> None:
 
 
 def test_keys_beyond_the_limit_are_ignored(issuer: Issuer) -> None:
-    signing = issuer.keys[0]
+    signing_key = issuer.keys[0]
     others = [jwk.generate_key("EC", "P-256", {"kid": str(n)}) for n in range(MAX_KEYS)]
-    issuer.keys = [*others[1:], signing]
-    assert verify(issuer, issuer.sign(signing)) is not None
-    issuer.keys = [*others, signing]
+    issuer.keys = [*others[1:], signing_key]
+    assert verify(issuer, issuer.sign(signing_key)) is not None
+    issuer.keys = [*others, signing_key]
     with pytest.raises(InvalidToken, match="signature"):
-        verify(issuer, issuer.sign(signing))
+        verify(issuer, issuer.sign(signing_key))

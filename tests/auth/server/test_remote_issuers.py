@@ -1,4 +1,4 @@
-"""Issuers on real sockets: where their metadata is, and keys that are slow, absent, rotated or poisoned (A19, A20)."""
+"""Issuers on real sockets: the URL of their metadata, and keys that are slow, absent, rotated or invalid (A19, A20)."""
 
 from __future__ import annotations
 
@@ -47,48 +47,48 @@ class Site:
     def __init__(self) -> None:
         self.url = ""
         self.pages: dict[str, Any] = {}
-        """By path: a document, bytes, or a function that answers."""
-        self.asked: list[str] = []
+        """Documents, bytes or request handlers by path."""
+        self.requested_paths: list[str] = []
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.asked.append(request.path)
+        self.requested_paths.append(request.path)
         page = self.pages.get(request.path)
         if page is None:
             raise web.HTTPNotFound
         if callable(page):
-            answered: web.StreamResponse = await page(request)
-            return answered
+            response: web.StreamResponse = await page(request)
+            return response
         return web.Response(body=page if isinstance(page, bytes) else json.dumps(page).encode())
 
 
 @contextlib.asynccontextmanager
-async def site(tls: ssl.SSLContext | None = None) -> AsyncIterator[Site]:
-    served = Site()
+async def serve_site(tls: ssl.SSLContext | None = None) -> AsyncIterator[Site]:
+    site = Site()
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", served.answer)
+    app.router.add_route("*", "/{path:.*}", site.answer)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-        served.url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
-        yield served
+        site.url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
+        yield site
     finally:
         await runner.cleanup()
 
 
 @contextlib.asynccontextmanager
-async def published(
+async def serve_issuer(
     path: str = "", metadata: str = OAUTH, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[Site, Issuer]]:
     """Serve an issuer with its metadata at one well-known path and its keys at `/keys`."""
-    async with site(tls) as served:
-        issuer = Issuer(served.url + path)
-        served.pages[metadata] = {"issuer": issuer.name, "jwks_uri": f"{served.url}/keys"}
-        served.pages["/keys"] = issuer.published()
-        yield served, issuer
+    async with serve_site(tls) as site:
+        issuer = Issuer(site.url + path)
+        site.pages[metadata] = {"issuer": issuer.name, "jwks_uri": f"{site.url}/keys"}
+        site.pages["/keys"] = issuer.key_set()
+        yield site, issuer
 
 
-def signed(issuer: Issuer, *key: Any, **changes: Any) -> str:
+def sign_token(issuer: Issuer, *key: Any, **changes: Any) -> str:
     return issuer.sign(*key, **{"iss": issuer.name, "aud": AUDIENCE} | changes)
 
 
@@ -97,151 +97,126 @@ def verifier(issuer: Issuer, **options: Any) -> JWTVerifier:
 
 
 async def authenticate(auth: TokenAuth, token: str) -> Principal:
-    found = auth.authenticate("POST", AUDIENCE, {b"authorization": b"Bearer " + token.encode()})
-    return found if isinstance(found, Principal) else await found
+    result = auth.authenticate("POST", AUDIENCE, {b"authorization": b"Bearer " + token.encode()})
+    return result if isinstance(result, Principal) else await result
 
 
 # -- metadata
 
 
 @pytest.mark.parametrize(
-    ("path", "metadata", "asked"),
+    ("path", "metadata", "requests"),
     [("", OAUTH, 1), ("", OPENID, 2), ("/tenant/a", f"{OAUTH}/tenant/a", 1), ("/tenant/a", f"{OPENID}/tenant/a", 2),
      ("/tenant/a", f"/tenant/a{OPENID}", 3)],
 )  # fmt: skip
-def test_metadata_is_read_from_each_well_known_url_of_an_issuer(path: str, metadata: str, asked: int) -> None:
-    async def main() -> None:
-        async with published(path, metadata) as (served, issuer):
-            principal = await verifier(issuer).verify(signed(issuer))
-            assert principal is not None
-            assert principal.issuer == served.url + path
-            assert served.asked[-2:] == [metadata, "/keys"]
-            assert len(served.asked) == asked + 1
-
-    asyncio.run(main())
+async def test_metadata_is_read_from_each_well_known_url_of_an_issuer(path: str, metadata: str, requests: int) -> None:
+    async with serve_issuer(path, metadata) as (site, issuer):
+        principal = await verifier(issuer).verify(sign_token(issuer))
+        assert principal is not None
+        assert principal.issuer == site.url + path
+        assert site.requested_paths[-2:] == [metadata, "/keys"]
+        assert len(site.requested_paths) == requests + 1
 
 
-def test_metadata_of_another_tenant_is_not_used() -> None:
-    async def main() -> None:
-        async with published("/tenant/a", f"{OAUTH}/tenant/a") as (served, issuer):
-            served.pages[f"{OAUTH}/tenant/a"]["issuer"] = f"{served.url}/tenant/b"
-            with pytest.raises(VerifierUnavailable, match="names the issuer"):
-                await verifier(issuer).verify(signed(issuer))
-            assert "/keys" not in served.asked
-
-    asyncio.run(main())
+async def test_metadata_of_another_tenant_is_not_used() -> None:
+    async with serve_issuer("/tenant/a", f"{OAUTH}/tenant/a") as (site, issuer):
+        site.pages[f"{OAUTH}/tenant/a"]["issuer"] = f"{site.url}/tenant/b"
+        with pytest.raises(VerifierUnavailable, match="names the issuer"):
+            await verifier(issuer).verify(sign_token(issuer))
+        assert "/keys" not in site.requested_paths
 
 
 @pytest.mark.parametrize(
-    "where", ["http://169.254.169.254/keys", "https://10.0.0.1/keys", "file:///etc/passwd", "/keys"]
+    "jwks_uri", ["http://169.254.169.254/keys", "https://10.0.0.1/keys", "file:///etc/passwd", "/keys"]
 )
-def test_keys_are_not_fetched_from_private_addresses_or_over_plain_http(where: str) -> None:
-    async def main() -> None:
-        async with published() as (served, issuer):
-            served.pages[OAUTH]["jwks_uri"] = where
-            with pytest.raises(VerifierUnavailable, match="is not requested"):
-                await verifier(issuer).verify(signed(issuer))
-
-    asyncio.run(main())
+async def test_keys_are_not_fetched_from_private_addresses_or_over_plain_http(jwks_uri: str) -> None:
+    async with serve_issuer() as (site, issuer):
+        site.pages[OAUTH]["jwks_uri"] = jwks_uri
+        with pytest.raises(VerifierUnavailable, match="is not requested"):
+            await verifier(issuer).verify(sign_token(issuer))
 
 
-def test_a_redirect_to_other_keys_is_not_followed() -> None:
-    async def main() -> None:
-        async with site() as evil, published() as (served, issuer):
-            evil.pages["/keys"] = issuer.published()
+async def test_a_redirect_to_other_keys_is_not_followed() -> None:
+    async with serve_site() as attacker_site, serve_issuer() as (site, issuer):
+        attacker_site.pages["/keys"] = issuer.key_set()
 
-            async def redirect(request: web.Request) -> web.Response:
-                raise web.HTTPFound(f"{evil.url}/keys")
+        async def redirect(request: web.Request) -> web.Response:
+            raise web.HTTPFound(f"{attacker_site.url}/keys")
 
-            served.pages["/keys"] = redirect
-            with pytest.raises(VerifierUnavailable, match="302"):
-                await verifier(issuer).verify(signed(issuer))
-            assert evil.asked == []
-
-    asyncio.run(main())
+        site.pages["/keys"] = redirect
+        with pytest.raises(VerifierUnavailable, match="302"):
+            await verifier(issuer).verify(sign_token(issuer))
+        assert attacker_site.requested_paths == []
 
 
-def test_key_urls_and_keys_in_token_headers_are_ignored() -> None:
-    async def main() -> None:
-        async with site() as evil, published() as (_, issuer):
-            own = jwk.generate_key("RSA", 2048, {"kid": issuer.keys[0].kid})
-            evil.pages["/keys"] = {"keys": [own.as_dict(private=False)]}
-            evil.pages["/certificate"] = own.as_pem(private=False)
-            verify = verifier(issuer).verify
-            for header in (
-                {"jku": f"{evil.url}/keys"},
-                {"x5u": f"{evil.url}/certificate"},
-                {"jwk": own.as_dict(private=False)},
-                {"x5c": ["MIIB"]},
-                {"kid": f"{evil.url}/keys"},
-                {"kid": None, "jku": f"{evil.url}/keys"},
-            ):
-                with pytest.raises(InvalidToken):
-                    await verify(signed(issuer, own, header=header))
-            assert evil.asked == []
-
-    asyncio.run(main())
+async def test_key_urls_and_keys_in_token_headers_are_ignored() -> None:
+    async with serve_site() as attacker_site, serve_issuer() as (_, issuer):
+        forged_key = jwk.generate_key("RSA", 2048, {"kid": issuer.keys[0].kid})
+        attacker_site.pages["/keys"] = {"keys": [forged_key.as_dict(private=False)]}
+        attacker_site.pages["/certificate"] = forged_key.as_pem(private=False)
+        verify = verifier(issuer).verify
+        for header in (
+            {"jku": f"{attacker_site.url}/keys"},
+            {"x5u": f"{attacker_site.url}/certificate"},
+            {"jwk": forged_key.as_dict(private=False)},
+            {"x5c": ["MIIB"]},
+            {"kid": f"{attacker_site.url}/keys"},
+            {"kid": None, "jku": f"{attacker_site.url}/keys"},
+        ):
+            with pytest.raises(InvalidToken):
+                await verify(sign_token(issuer, forged_key, header=header))
+        assert attacker_site.requested_paths == []
 
 
 # -- concurrent requests
 
 
-def test_concurrent_requests_fetch_the_keys_once() -> None:
-    async def main() -> None:
-        async with published() as (served, issuer):
-            auth = TokenAuth(verifier(issuer))
-            tokens = [signed(issuer, jti=str(number)) for number in range(50)]
-            found = await asyncio.gather(*(authenticate(auth, token) for token in tokens))
-            assert {principal.subject for principal in found} == {"ann"}
-            assert served.asked == [OAUTH, "/keys"]
-
-    asyncio.run(main())
+async def test_concurrent_requests_fetch_the_keys_once() -> None:
+    async with serve_issuer() as (site, issuer):
+        auth = TokenAuth(verifier(issuer))
+        tokens = [sign_token(issuer, jti=str(number)) for number in range(50)]
+        principals = await asyncio.gather(*(authenticate(auth, token) for token in tokens))
+        assert {principal.subject for principal in principals} == {"ann"}
+        assert site.requested_paths == [OAUTH, "/keys"]
 
 
-def test_unknown_key_ids_do_not_fetch_the_keys_again() -> None:
-    async def main() -> None:
-        async with published() as (served, issuer):
-            auth = TokenAuth(verifier(issuer))
-            await authenticate(auth, signed(issuer))
-            for number in range(50):
-                with pytest.raises(HttpRefusal):
-                    await authenticate(auth, signed(issuer, header={"kid": f"forged-{number}"}))
-            assert served.asked == [OAUTH, "/keys"]
-
-    asyncio.run(main())
+async def test_unknown_key_ids_do_not_fetch_the_keys_again() -> None:
+    async with serve_issuer() as (site, issuer):
+        auth = TokenAuth(verifier(issuer))
+        await authenticate(auth, sign_token(issuer))
+        for number in range(50):
+            with pytest.raises(HttpRefusal):
+                await authenticate(auth, sign_token(issuer, header={"kid": f"forged-{number}"}))
+        assert site.requested_paths == [OAUTH, "/keys"]
 
 
-def test_tokens_of_the_old_key_are_refused_after_a_rotation(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tokens_of_the_old_key_are_refused_after_a_rotation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_set, "COOLDOWN_SECONDS", 0.0)
 
-    async def main() -> None:
-        async with published() as (served, issuer):
-            auth = TokenAuth(verifier(issuer))
-            old, remembered = signed(issuer, jti="1"), signed(issuer, jti="2")
-            await authenticate(auth, remembered)
-            issuer.rotate()
-            served.pages["/keys"] = issuer.published()
-            found = await asyncio.gather(*(authenticate(auth, signed(issuer, jti=str(n))) for n in range(50)))
-            assert len(found) == 50
-            assert served.asked.count("/keys") == 2
-            for token in (old, remembered):
-                with pytest.raises(HttpRefusal, match="signature"):
-                    await authenticate(auth, token)
-
-    asyncio.run(main())
+    async with serve_issuer() as (site, issuer):
+        auth = TokenAuth(verifier(issuer))
+        old, cached = sign_token(issuer, jti="1"), sign_token(issuer, jti="2")
+        await authenticate(auth, cached)
+        issuer.rotate()
+        site.pages["/keys"] = issuer.key_set()
+        principals = await asyncio.gather(*(authenticate(auth, sign_token(issuer, jti=str(n))) for n in range(50)))
+        assert len(principals) == 50
+        assert site.requested_paths.count("/keys") == 2
+        for token in (old, cached):
+            with pytest.raises(HttpRefusal, match="signature"):
+                await authenticate(auth, token)
 
 
 # -- slow or unreachable issuers
 
 
-async def silence(request: web.Request) -> web.Response:
-    """Never answer."""
+async def never_answer(request: web.Request) -> web.Response:
     await asyncio.Event().wait()
     raise AssertionError
 
 
-async def drip(request: web.Request) -> web.StreamResponse:
-    """Send a byte every 20 ms without end."""
+async def answer_without_end(request: web.Request) -> web.StreamResponse:
+    """Send a byte every 20 ms."""
     response = web.StreamResponse()
     await response.prepare(request)
     while True:
@@ -250,40 +225,34 @@ async def drip(request: web.Request) -> web.StreamResponse:
 
 
 @pytest.mark.parametrize("page", [OAUTH, "/keys"])
-@pytest.mark.parametrize("answer", [silence, drip])
-def test_requests_to_a_slow_issuer_time_out(page: str, answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("answer", [never_answer, answer_without_end])
+async def test_requests_to_a_slow_issuer_time_out(page: str, answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jwt_verifier, "FETCH_SECONDS", 0.3)
 
-    async def main() -> None:
-        async with published() as (served, issuer):
-            served.pages[page] = answer
-            auth = TokenAuth(verifier(issuer))
-            began = time.monotonic()
-            refused = await asyncio.gather(
-                *(authenticate(auth, signed(issuer, jti=str(n))) for n in range(20)), return_exceptions=True
-            )
-            assert time.monotonic() - began < 5
-            assert {error.http_status for error in refused if isinstance(error, HttpRefusal)} == {503}
-            assert len(refused) == 20
-            assert served.asked.count(page) == 1
-
-    asyncio.run(main())
+    async with serve_issuer() as (site, issuer):
+        site.pages[page] = answer
+        auth = TokenAuth(verifier(issuer))
+        start = time.monotonic()
+        errors = await asyncio.gather(
+            *(authenticate(auth, sign_token(issuer, jti=str(n))) for n in range(20)), return_exceptions=True
+        )
+        assert time.monotonic() - start < 20
+        assert {error.http_status for error in errors if isinstance(error, HttpRefusal)} == {503}
+        assert len(errors) == 20
+        assert site.requested_paths.count(page) == 1
 
 
-def test_known_keys_remain_valid_while_the_issuer_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_known_keys_remain_valid_while_the_issuer_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_set, "COOLDOWN_SECONDS", 0.0)
 
-    async def main() -> None:
-        async with published() as (_, issuer):
-            known = verifier(issuer)
-            assert await known.verify(signed(issuer)) is not None
-        with pytest.raises(VerifierUnavailable, match="cannot be reached"):
-            await verifier(issuer).verify(signed(issuer))
-        assert await known.verify(signed(issuer)) is not None
-        with pytest.raises(InvalidToken):
-            await known.verify(signed(issuer, header={"kid": "new"}))
-
-    asyncio.run(main())
+    async with serve_issuer() as (_, issuer):
+        known = verifier(issuer)
+        assert await known.verify(sign_token(issuer)) is not None
+    with pytest.raises(VerifierUnavailable, match="cannot be reached"):
+        await verifier(issuer).verify(sign_token(issuer))
+    assert await known.verify(sign_token(issuer)) is not None
+    with pytest.raises(InvalidToken):
+        await known.verify(sign_token(issuer, header={"kid": "new"}))
 
 
 # -- invalid key sets
@@ -292,7 +261,7 @@ EC, RSA = jwk.generate_key("EC", "P-256", {"kid": "same"}), jwk.generate_key("RS
 PADDING = "x" * MAX_BODY_BYTES
 
 
-async def compressed(request: web.Request) -> web.Response:
+async def send_compressed(request: web.Request) -> web.Response:
     data = gzip.compress(json.dumps({"keys": [], "x": " " * (1 << 24)}).encode())
     return web.Response(body=data, headers={"Content-Encoding": "gzip"})
 
@@ -300,121 +269,108 @@ async def compressed(request: web.Request) -> web.Response:
 @pytest.mark.parametrize(
     ("page", "reason"),
     [({"keys": [], "x": PADDING}, "sent more than"), (b"<html>", "no set of keys"), (b"", "no set of keys"),
-     (b"\xff\xfe", "no set of keys"), (b"[" * 100_000, "no set of keys"), (compressed, "sent more than"),
+     (b"\xff\xfe", "no set of keys"), (b"[" * 100_000, "no set of keys"), (send_compressed, "sent more than"),
      ({"keys": [EC.as_dict(private=False) | {"kty": "RSA"}]}, "no key"),
      ({"keys": [EC.as_dict(private=False) | {"kty": "oct", "k": "c2VjcmV0"}]}, "no key"),
      ({"keys": [EC.as_dict(private=False) | {"crv": "P-521"}]}, "no key"),
      ({"keys": [RSA.as_dict(private=False) | {"n": "AQAB"}]}, "no key"),
      ({"keys": {"same": EC.as_dict(private=False)}}, "no key"), ({"keys": [[EC.as_dict(private=False)]]}, "no key")],
 )  # fmt: skip
-def test_invalid_key_sets_are_refused(page: Any, reason: str) -> None:
-    async def main() -> None:
-        async with published() as (served, issuer):
-            served.pages["/keys"] = page
-            with pytest.raises(VerifierUnavailable, match=reason):
-                await verifier(issuer).verify(signed(issuer))
-
-    asyncio.run(main())
+async def test_invalid_key_sets_are_refused(page: Any, reason: str) -> None:
+    async with serve_issuer() as (site, issuer):
+        site.pages["/keys"] = page
+        with pytest.raises(VerifierUnavailable, match=reason):
+            await verifier(issuer).verify(sign_token(issuer))
 
 
-def test_a_key_set_of_the_maximum_size_is_accepted() -> None:
-    async def main() -> None:
-        async with published() as (served, issuer):
-            small = json.dumps(issuer.published() | {"x": ""}).encode()
-            served.pages["/keys"] = issuer.published() | {"x": "x" * (MAX_BODY_BYTES - len(small))}
-            assert await verifier(issuer).verify(signed(issuer)) is not None
-
-    asyncio.run(main())
+async def test_a_key_set_of_the_maximum_size_is_accepted() -> None:
+    async with serve_issuer() as (site, issuer):
+        small = json.dumps(issuer.key_set() | {"x": ""}).encode()
+        site.pages["/keys"] = issuer.key_set() | {"x": "x" * (MAX_BODY_BYTES - len(small))}
+        assert await verifier(issuer).verify(sign_token(issuer)) is not None
 
 
-def test_keys_with_the_same_id_are_distinguished_by_their_type() -> None:
-    async def main() -> None:
-        async with published() as (served, issuer):
-            served.pages["/keys"] = {"keys": [EC.as_dict(private=False), RSA.as_dict(private=False)]}
-            verify = verifier(issuer).verify
-            for key in (EC, RSA):
-                assert await verify(signed(issuer, key)) is not None
-            other = jwk.generate_key("EC", "P-256", {"kid": "same"})
-            with pytest.raises(InvalidToken):
-                await verify(signed(issuer, other))
-
-    asyncio.run(main())
+async def test_keys_with_the_same_id_are_distinguished_by_their_type() -> None:
+    async with serve_issuer() as (site, issuer):
+        site.pages["/keys"] = {"keys": [EC.as_dict(private=False), RSA.as_dict(private=False)]}
+        verify = verifier(issuer).verify
+        for key in (EC, RSA):
+            assert await verify(sign_token(issuer, key)) is not None
+        other = jwk.generate_key("EC", "P-256", {"kid": "same"})
+        with pytest.raises(InvalidToken):
+            await verify(sign_token(issuer, other))
 
 
-def test_a_published_private_key_is_used_as_its_public_one() -> None:
-    async def main() -> None:
-        async with published() as (served, issuer):
-            served.pages["/keys"] = {"keys": [key.as_dict(private=True) for key in issuer.keys]}
-            checking = verifier(issuer)
-            assert await checking.verify(signed(issuer)) is not None
-            kept = [key for keys in checking._remote._keys.values() for key in keys]
-            assert [key.is_private for key in kept] == [False]
-
-    asyncio.run(main())
+async def test_only_the_public_part_of_a_published_private_key_is_kept() -> None:
+    async with serve_issuer() as (site, issuer):
+        site.pages["/keys"] = {"keys": [key.as_dict(private=True) for key in issuer.keys]}
+        key_verifier = verifier(issuer)
+        assert await key_verifier.verify(sign_token(issuer)) is not None
+        cached = [key for keys in key_verifier._remote._keys.values() for key in keys]
+        assert [key.is_private for key in cached] == [False]
 
 
 # -- introspection
 
 
-def test_introspection_results_are_cached() -> None:
-    async def main() -> None:
-        async with site() as served:
-            forms: list[Any] = []
+async def test_introspection_results_are_cached() -> None:
+    async with serve_site() as site:
+        forms: list[Any] = []
 
-            async def introspect(request: web.Request) -> web.Response:
-                forms.append((dict(await request.post()), request.headers["Authorization"]))
-                return web.json_response({"active": True, "sub": "ann", "aud": AUDIENCE, "scope": "read"})
+        async def introspect(request: web.Request) -> web.Response:
+            forms.append((dict(await request.post()), request.headers["Authorization"]))
+            return web.json_response({"active": True, "sub": "ann", "aud": AUDIENCE, "scope": "read"})
 
-            served.pages["/introspect"] = introspect
-            auth = TokenAuth(
-                IntrospectionVerifier(
-                    f"{served.url}/introspect", issuer=served.url, client_id="a", client_secret="b", audience=AUDIENCE
-                )
+        site.pages["/introspect"] = introspect
+        auth = TokenAuth(
+            IntrospectionVerifier(
+                f"{site.url}/introspect", issuer=site.url, client_id="a", client_secret="b", audience=AUDIENCE
             )
-            for token in ("one", "two", "one", "two"):
-                assert (await authenticate(auth, token)).scopes == {"read"}
-            assert [form["token"] for form, _ in forms] == ["one", "two"]
-            assert {authorization for _, authorization in forms} == {"Basic YTpi"}
+        )
+        for token in ("one", "two", "one", "two"):
+            assert (await authenticate(auth, token)).scopes == {"read"}
+        assert [form["token"] for form, _ in forms] == ["one", "two"]
+        assert {authorization for _, authorization in forms} == {"Basic YTpi"}
 
-    asyncio.run(main())
 
-
-async def redirect_away(request: web.Request) -> web.Response:
+async def redirect_introspection(request: web.Request) -> web.Response:
     raise web.HTTPTemporaryRedirect("http://127.0.0.1:9/introspect")
 
 
-@pytest.mark.parametrize("page", [silence, drip, redirect_away, b"<html>", {"active": True, "x": PADDING}, [1], None])
-def test_a_failing_introspection_endpoint_refuses_all_tokens(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "page",
+    [never_answer, answer_without_end, redirect_introspection, b"<html>", {"active": True, "x": PADDING}, [1], None],
+)
+async def test_tokens_cannot_be_verified_while_the_introspection_endpoint_fails(
+    page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(introspection, "FETCH_SECONDS", 0.3)
 
-    async def main() -> None:
-        async with site() as served:
-            served.pages["/introspect"] = page
-            auth = TokenAuth(
-                IntrospectionVerifier(f"{served.url}/introspect", issuer=served.url, client_id="a", client_secret="b")
-            )
-            began = time.monotonic()
-            with pytest.raises(HttpRefusal) as refused:
-                await authenticate(auth, "opaque")
-            assert refused.value.http_status == 503
-            assert time.monotonic() - began < 5
-
-    asyncio.run(main())
+    async with serve_site() as site:
+        site.pages["/introspect"] = page
+        auth = TokenAuth(
+            IntrospectionVerifier(f"{site.url}/introspect", issuer=site.url, client_id="a", client_secret="b")
+        )
+        start = time.monotonic()
+        with pytest.raises(HttpRefusal) as raised:
+            await authenticate(auth, "opaque")
+        assert raised.value.http_status == 503
+        assert time.monotonic() - start < 20
 
 
 # -- certificates
 
 
-def certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
-    """Return the file of a certificate authority for 127.0.0.1, and the TLS context of a server that it certifies."""
+def create_certificates(folder: Path) -> tuple[Path, ssl.SSLContext]:
+    """Create a certificate authority, and return its file and the TLS context of a server at 127.0.0.1."""
     names = {name: x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)]) for name in ("authority", "issuer")}
     keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in names}
     now = datetime.datetime.now(datetime.UTC)
-    # Python 3.13 requires the usage of an authority's key, and that certificates name the keys (VERIFY_X509_STRICT).
+    # Python 3.13 verifies with VERIFY_X509_STRICT, which requires the key usage and key identifier extensions.
     signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(keys["authority"].public_key())
     for name, subject in names.items():
         is_authority = name == "authority"
-        built = (
+        signed_certificate = (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(names["authority"])
@@ -444,7 +400,7 @@ def certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
             )
             .sign(keys["authority"], hashes.SHA256())
         )
-        (folder / name).write_bytes(built.public_bytes(serialization.Encoding.PEM))
+        (folder / name).write_bytes(signed_certificate.public_bytes(serialization.Encoding.PEM))
     private = keys["issuer"].private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -465,22 +421,19 @@ except VerifierUnavailable as error:
 """
 
 
-def test_an_issuer_over_tls_needs_a_trusted_certificate(tmp_path: Path) -> None:
-    """SSL_CERT_FILE names a private certificate authority, as for other programs that use OpenSSL."""
-    authority, context = certificate(tmp_path)
+async def test_an_https_issuer_needs_a_trusted_certificate(tmp_path: Path) -> None:
+    """The environment variable SSL_CERT_FILE adds a private certificate authority, as OpenSSL documents it."""
+    authority, context = create_certificates(tmp_path)
 
-    async def main() -> None:
-        async with published(tls=context) as (served, issuer):
+    async with serve_issuer(tls=context) as (site, issuer):
 
-            async def printed(**environment: str) -> str:
-                command = [sys.executable, "-c", VERIFY, issuer.name, AUDIENCE, signed(issuer)]
-                process = await asyncio.create_subprocess_exec(
-                    *command, stdout=asyncio.subprocess.PIPE, env={**os.environ, **environment}
-                )
-                return (await process.communicate())[0].decode()
+        async def run_verifier(**environment: str) -> str:
+            command = [sys.executable, "-c", VERIFY, issuer.name, AUDIENCE, sign_token(issuer)]
+            process = await asyncio.create_subprocess_exec(
+                *command, stdout=asyncio.subprocess.PIPE, env={**os.environ, **environment}
+            )
+            return (await process.communicate())[0].decode()
 
-            assert "TLS failed" in await printed()
-            assert served.asked == []
-            assert await printed(SSL_CERT_FILE=str(authority)) == "ann\n"
-
-    asyncio.run(main())
+        assert "TLS failed" in await run_verifier()
+        assert site.requested_paths == []
+        assert await run_verifier(SSL_CERT_FILE=str(authority)) == "ann\n"

@@ -16,7 +16,7 @@ PATH = "/callback"
 REQUEST_SECONDS = 5.0
 """Time for the head of one request."""
 MAX_REQUEST_BYTES = 32 * 1024
-"""Size of the head of one request."""
+"""The maximum size of the head of one request."""
 MAX_CONNECTIONS = 16
 
 ReadRedirect = Callable[[str], str]

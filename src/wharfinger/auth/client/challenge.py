@@ -1,4 +1,4 @@
-"""Parse `WWW-Authenticate` (RFC 9110 §11.6.1, RFC 6750 §3, RFC 9728 §5.1) in linear time."""
+"""Parses `WWW-Authenticate` (RFC 9110 §11.6.1, RFC 6750 §3, RFC 9728 §5.1) in linear time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 __all__ = ["Challenge", "bearer_challenge", "parse_challenges"]
 
 MAX_HEADER_CHARACTERS = 16 * 1024
-"""The part of a header that is read; the rest is ignored."""
+"""The maximum number of characters of a header that are read; the rest is ignored."""
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # noqa: S105  # the `token` of the grammar
 _SCHEME = re.compile(rf"[\s,]*({_TOKEN})(?=[\s,]|$)")
@@ -45,7 +45,7 @@ class Challenge(msgspec.Struct, frozen=True):
 def parse_challenges(text: str) -> list[Challenge]:
     """Return the challenges of a header, or of several joined by commas. Stops at the first syntax error."""
     text = text[:MAX_HEADER_CHARACTERS]
-    found: list[Challenge] = []
+    challenges: list[Challenge] = []
     position = 0
     while (scheme := _SCHEME.match(text, position)) is not None:
         position = scheme.end()
@@ -56,8 +56,8 @@ def parse_challenges(text: str) -> list[Challenge]:
             position = param.end()
             name, quoted, bare = param.groups()
             params.setdefault(name.lower(), bare if quoted is None else _ESCAPED.sub(r"\1", quoted))
-        found.append(Challenge(scheme[1].lower(), params))
-    return found
+        challenges.append(Challenge(scheme[1].lower(), params))
+    return challenges
 
 
 def bearer_challenge(text: str) -> Challenge | None:

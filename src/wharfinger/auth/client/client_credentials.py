@@ -1,4 +1,4 @@
-"""`ClientCredentials`: tokens for a program, without a person (client credentials grant, RFC 7523)."""
+"""`ClientCredentials`: tokens for a program, without a person (RFC 6749 §4.4; private keys: RFC 7523)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ClientCredentials:
         allow_private_networks: bool = False,
         fetch: Callable[[str], Fetch] | None = None,
     ) -> None:
-        """Give `secret`, or `private_key` (PEM) with the `algorithm` to sign by (needs the extra `auth`).
+        """Give `secret`, or `private_key` (PEM) with the `algorithm` to sign with (needs the extra `auth`).
 
         `issuer` is the authorization server that issued the credentials: they are sent to no other. Without it they
         belong to the first one that a server names. `scopes`, `allow_private_networks` and `fetch` are those of
@@ -58,7 +58,8 @@ class ClientCredentials:
         self._secret = secret
         self._sign = None if private_key is None else _signer(client_id, private_key, algorithm)
         self._issuer = issuer
-        self._bound: dict[str, str] = {}
+        self._issuers: dict[str, str] = {}
+        """The issuer that each server named first."""
         self._manager = TokenManager(
             self._obtain,
             MemoryTokens(),
@@ -68,7 +69,7 @@ class ClientCredentials:
         )
 
     async def headers(self, url: str) -> Mapping[str, str]:
-        """Return the token for the server at this URL; see `Authorize.headers`."""
+        """Return the headers with the token for the server at this URL; see `Authorize.headers`."""
         return await self._manager.headers(url)
 
     async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
@@ -76,11 +77,11 @@ class ClientCredentials:
         return await self._manager.refused(url, status, headers, sent)
 
     def trace(self, url: str) -> tuple[TraceStep, ...]:
-        """Return the steps of the last attempt and what each found. It contains no secrets."""
+        """Return the steps of the last attempt and their results. They contain no secrets."""
         return tuple(self._manager.traces.get(url, ()))
 
     async def _obtain(self, auth_server: AuthServer, scopes: tuple[str, ...], fetch: Fetch, trace: Trace) -> Grant:
-        expected = self._issuer or self._bound.setdefault(auth_server.server, auth_server.issuer)
+        expected = self._issuer or self._issuers.setdefault(auth_server.server, auth_server.issuer)
         if auth_server.issuer != expected:
             raise NotAuthorized(
                 f"{auth_server.server} names {auth_server.issuer}; these credentials are for {expected} only."

@@ -33,9 +33,9 @@ _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "registration_endpoint
 class AuthServer(msgspec.Struct, frozen=True, kw_only=True):
     """The authorization server that issues tokens for an MCP server.
 
-    `server` is the URL of the MCP server. `resource` is what it publishes as its resource; None if it publishes no
-    metadata (2025-03-26). `assumed` is true if the authorization server has no metadata either, and the default
-    endpoints of 2025-03-26 are used.
+    `server` is the URL of the MCP server. `resource` is the member of its metadata; None if it publishes no metadata
+    (2025-03-26). `assumed` is true if the authorization server has no metadata either, and the default endpoints of
+    2025-03-26 are used.
     """
 
     server: str
@@ -72,11 +72,11 @@ def discover(server: str, challenge: Challenge, known: Collection[str], trace: T
 
 def _resource(server: str, challenge: Challenge, trace: Trace) -> Steps[ResourceMetadata | None]:
     """Get the server's own metadata; None if it publishes none."""
-    named = challenge.resource_metadata
-    urls = resource_metadata_urls(server, named)
-    if named is not None and named not in urls:
+    metadata_url = challenge.resource_metadata
+    urls = resource_metadata_urls(server, metadata_url)
+    if metadata_url is not None and metadata_url not in urls:
         fix = "Serve the metadata on the server's own origin."
-        problem = f"{shown(named)} is on another origin, and is not requested"
+        problem = f"{shown(metadata_url)} is on another origin, and is not requested"
         trace.append(TraceStep("resource_metadata in WWW-Authenticate", False, problem, fix))
     for url in urls:
         document = yield from _document("the server's metadata", url, ResourceMetadata, trace)
@@ -108,7 +108,7 @@ def _server(server: str, issuer: str, trace: Trace) -> Steps[ServerMetadata]:
             problem = f"not used: its issuer is {shown(other)!r}, and the server names {issuer!r}"
             trace.append(TraceStep(url, False, problem, "Both must be the same text, to the last slash."))
             continue
-        return _checked(server, url, metadata, trace)
+        return _check_endpoints(server, url, metadata, trace)
     if other is not None:
         raise NotAuthorized(
             f"The metadata of the authorization server {issuer} names another issuer, {shown(other)!r}, and is not "
@@ -137,11 +137,11 @@ def _without_resource(server: str, challenge: Challenge, trace: Trace) -> Steps[
         problem = f"its issuer is {shown(metadata.issuer)!r}, not {origin}"
         raise _stop(trace, url, problem, "Serve metadata of the resource (RFC 9728) that names the issuer.")
     else:
-        metadata = _checked(server, url, metadata, trace)
+        metadata = _check_endpoints(server, url, metadata, trace)
     return AuthServer(server=server, resource=None, scopes=challenge.scope, metadata=metadata, assumed=assumed)
 
 
-def _checked(server: str, document_url: str, metadata: ServerMetadata, trace: Trace) -> ServerMetadata:
+def _check_endpoints(server: str, document_url: str, metadata: ServerMetadata, trace: Trace) -> ServerMetadata:
     """Return the metadata if each of its endpoints may be requested."""
     for name in _ENDPOINTS:
         url: str | None = getattr(metadata, name)
@@ -153,10 +153,10 @@ def _checked(server: str, document_url: str, metadata: ServerMetadata, trace: Tr
     return metadata
 
 
-def _document(what: str, url: str, kind: type[D], trace: Trace) -> Steps[D | None]:
-    """Get one document; None if there is none at this URL, so that the next URL is tried."""
+def _document(purpose: str, url: str, kind: type[D], trace: Trace) -> Steps[D | None]:
+    """Get one document. Returns None if this URL has no such document, so that the next URL is tried."""
     try:
-        answer = yield get(what, url)
+        answer = yield get(purpose, url)
     except ConnectionFailed as error:
         trace.append(TraceStep(url, False, str(error)))
         raise
@@ -172,6 +172,7 @@ def _document(what: str, url: str, kind: type[D], trace: Trace) -> Steps[D | Non
     return document
 
 
-def _stop(trace: Trace, what: str, found: str, fix: str) -> NotAuthorized:
-    trace.append(TraceStep(what, False, found, fix))
-    return NotAuthorized(f"Signing in stops at {what}: {found}. {fix}")
+def _stop(trace: Trace, subject: str, problem: str, fix: str) -> NotAuthorized:
+    """Record a step that failed. Returns the error to raise."""
+    trace.append(TraceStep(subject, False, problem, fix))
+    return NotAuthorized(f"Signing in stops at {subject}: {problem}. {fix}")

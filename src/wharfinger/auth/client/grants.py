@@ -34,7 +34,7 @@ OFFLINE_ACCESS = "offline_access"
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """The random values of one authorization request, which prove that a redirect and its code belong to it."""
+    """The values of one authorization request that prove that a redirect and its code belong to it."""
 
     verifier: str
     state: str
@@ -113,7 +113,7 @@ def authorization_url(
 def read_redirect(query: str, auth_server: AuthServer, attempt: Attempt) -> str:
     """Return the code in the query of a redirect.
 
-    The issuer is compared first (RFC 9207 §2.4), so that an error in another issuer's redirect is not shown.
+    The issuer is compared before an error is read (RFC 9207 §2.4), so that one from another issuer is not shown.
 
     Raises:
         UnrelatedRedirect: the redirect does not belong to this authorization.
@@ -276,6 +276,6 @@ def _expiry(tokens: _Tokens, now: float) -> float | None:
 
 def _optional(resource: str | None, scopes: Iterable[str]) -> dict[str, str]:
     """Return the parameters `resource`, exactly as published (RFC 8707 §2), and `scope`, if there are any."""
-    found = {} if resource is None else {"resource": resource}
+    parameters = {} if resource is None else {"resource": resource}
     scope = " ".join(scopes)
-    return {**found, "scope": scope} if scope else found
+    return {**parameters, "scope": scope} if scope else parameters

@@ -41,7 +41,7 @@ class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_document(body: bytes, kind: type[T]) -> T | str:
-    """Decode a document. If it is invalid, return a text that says why."""
+    """Decode a document. If it is invalid, return the reason."""
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:

@@ -67,7 +67,7 @@ def register(
     """
     way = how_registered(auth_server, identity)
     if way == "before" and identity.client_id is not None:
-        return _known(auth_server, identity.client_id, identity.client_secret, redirect_uri, trace)
+        return _existing_client(auth_server, identity.client_id, identity.client_secret, redirect_uri, trace)
     if way == "document" and identity.metadata_url is not None:
         fault = _document_fault(identity.metadata_url)
         if fault is not None:
@@ -79,7 +79,7 @@ def register(
     if registered is not None and registered.issuer == auth_server.issuer and registered.redirect_uri == redirect_uri:
         return registered
     if way == "dynamic":
-        return (yield from _dynamic(auth_server, identity, redirect_uri, trace))
+        return (yield from _register_dynamically(auth_server, identity, redirect_uri, trace))
     reason = "does not support dynamic registration"
     if identity.client_id is not None:
         reason += f", and the given client id is for {identity.issuer}"
@@ -88,7 +88,7 @@ def register(
     raise NotAuthorized(f"{auth_server.issuer} {reason}. {fix}")
 
 
-def _known(
+def _existing_client(
     auth_server: AuthServer, client_id: str, secret: str | None, redirect_uri: str, trace: Trace
 ) -> RegisteredClient:
     trace.append(TraceStep("client", True, f"{shown(client_id)}, registered before"))
@@ -120,7 +120,7 @@ class _Registration(msgspec.Struct, frozen=True):
     token_endpoint_auth_method: str | None = None
 
 
-def _dynamic(
+def _register_dynamically(
     auth_server: AuthServer, identity: ClientIdentity, redirect_uri: str, trace: Trace
 ) -> Steps[RegisteredClient]:
     """Register the client (RFC 7591), as a native application: the redirect is on this machine."""

@@ -94,7 +94,7 @@ class SignIn:
             metadata_url=client_metadata_url,
             name=client_name,
         )
-        self._bound: dict[str, str] = {}
+        self._issuers: dict[str, str] = {}
         """By server: the issuer to which a client id without an issuer is bound."""
         self._tokens: Tokens = tokens if tokens is not None else MemoryTokens()
         self._open_browser = open_browser or _open_page
@@ -112,7 +112,7 @@ class SignIn:
         )
 
     async def headers(self, url: str) -> Mapping[str, str]:
-        """Return the token for the server at this URL; see `Authorize.headers`."""
+        """Return the headers with the token for the server at this URL; see `Authorize.headers`."""
         return await self._manager.headers(url)
 
     async def refused(self, url: str, status: int, headers: Mapping[str, str], sent: Mapping[str, str]) -> bool:
@@ -128,7 +128,7 @@ class SignIn:
         return await self._tokens.grant(url)
 
     def trace(self, url: str) -> tuple[TraceStep, ...]:
-        """Return the steps of the last sign-in to this server and what each found. It contains no secrets."""
+        """Return the steps of the last sign-in to this server and their results. They contain no secrets."""
         return tuple(self._manager.traces.get(url, ()))
 
     async def _obtain(self, auth_server: AuthServer, scopes: tuple[str, ...], fetch: Fetch, trace: Trace) -> Grant:
@@ -163,7 +163,7 @@ class SignIn:
         identity = self._identity
         if identity.client_id is None or identity.issuer is not None:
             return identity
-        issuer = self._bound.setdefault(auth_server.server, auth_server.issuer)
+        issuer = self._issuers.setdefault(auth_server.server, auth_server.issuer)
         return ClientIdentity(
             client_id=identity.client_id,
             client_secret=identity.client_secret,

@@ -15,7 +15,7 @@ __all__ = ["fetch_for"]
 FETCH_SECONDS = 15.0
 """Seconds for one exchange, from the look-up of the name to the last byte."""
 MAX_BODY_BYTES = 256 * 1024
-"""Bytes of one answer."""
+"""The maximum number of bytes of a response."""
 
 
 def fetch_for(server: str, *, allow_private_networks: bool = False, time: float = FETCH_SECONDS) -> Fetch:

@@ -1,6 +1,6 @@
 """A sign-in as generators: each yields the HTTP requests to send and receives their responses.
 
-So the logic of OAuth does no I/O: only `run` does. A `Trace` records what each step found.
+So the logic of OAuth does no I/O: only `run` does. A `Trace` records the result of each step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class HttpStep(msgspec.Struct, frozen=True):
 
 
 class TraceStep(msgspec.Struct, frozen=True):
-    """The result of one step: `good` is None if another step takes its place; `fix` says what to do about it."""
+    """The result of one step: `good` is None if it found nothing, but signing in can go on; `fix` says what to do."""
 
     what: str
     good: bool | None
@@ -89,16 +89,18 @@ class _OAuthError(msgspec.Struct, frozen=True):
     error_description: str = ""
 
 
-def refusal(what: str, answer: HttpResponse) -> tuple[str, NotAuthorized]:
-    """Return the error code of a refusal (RFC 6749 §5.2), and the exception to raise, which begins with `what`."""
+def refusal(subject: str, answer: HttpResponse) -> tuple[str, NotAuthorized]:
+    """Return the error code of a refusal (RFC 6749 §5.2), and the exception to raise for it."""
     try:
         refused = msgspec.json.decode(answer.body, type=_OAuthError)
     except (msgspec.MsgspecError, RecursionError):
         refused = _OAuthError()
     details = ": ".join(shown(text) for text in (refused.error, refused.error_description) if text)
-    return refused.error, NotAuthorized(f"{what} was refused with {answer.status}{f' ({details})' if details else ''}.")
+    return refused.error, NotAuthorized(
+        f"{subject} was refused with {answer.status}{f' ({details})' if details else ''}."
+    )
 
 
 def shown(text: str) -> str:
-    """Return an untrusted text shortened and without control characters."""
+    """Return untrusted text without control characters, shortened to 200 characters."""
     return printable(text, 200)

@@ -3,7 +3,7 @@
 `SignIn` and `ClientCredentials` differ only in how they obtain tokens, and share the rest. One lock for each server
 ensures that concurrent requests obtain or renew a token only once. After a refusal (401, or 403 `insufficient_scope`):
 
-1. If another task or process has got a new token meanwhile, use it.
+1. If another task or process has got a new token in the meantime, use it.
 2. Renew the token, once.
 3. Obtain a new token with more scopes.
 
@@ -153,10 +153,10 @@ class TokenManager:
         self._requested[url] = {*before, *scopes_to_request}
         return await self._obtain(auth_server, scopes_to_request, fetch, trace)
 
-    def _useless(self, url: str, auth_server: AuthServer, trace: Trace, what: str) -> NotAuthorized:
+    def _useless(self, url: str, auth_server: AuthServer, trace: Trace, subject: str) -> NotAuthorized:
         fix = "Ask the operator which scopes and which resource are required."
-        trace.append(TraceStep(url, False, f"it refuses {what}", fix))
-        return NotAuthorized(f"{url} refuses {what} by {auth_server.issuer}: signing in again would not help. {fix}")
+        trace.append(TraceStep(url, False, f"it refuses {subject}", fix))
+        return NotAuthorized(f"{url} refuses {subject} by {auth_server.issuer}: signing in again would not help. {fix}")
 
     def _count_authorization(self, url: str) -> None:
         now = self._clock()
@@ -169,7 +169,10 @@ class TokenManager:
         self._authorization_times[url] = [*times, now]
 
     async def _renew(self, url: str, grant: Grant) -> Grant | None:
-        """Return the renewed grant; the old one if it is still valid and there is no answer; None if it has expired."""
+        """Return the renewed grant, or the old one if it is still valid and cannot be renewed now.
+
+        Returns None if it has expired, or its refresh token is no longer accepted.
+        """
         newer = await self._renewed_elsewhere(url, grant)
         if newer is not None:
             return newer
@@ -194,7 +197,7 @@ class TokenManager:
         return grant
 
     async def _renewed_elsewhere(self, url: str, grant: Grant) -> Grant | None:
-        """Return a grant that another process has renewed meanwhile: a refresh token works only once."""
+        """Return a grant that another process has renewed in the meantime: a refresh token works only once."""
         stored = await self._tokens.grant(url)
         if (
             stored is None

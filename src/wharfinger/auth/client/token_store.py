@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Tokens(Protocol):
-    """Stores grants by issuer, client and resource, and registrations by issuer."""
+    """Stores grants by issuer, client, resource and server, and registrations by issuer."""
 
     async def grant(self, server: str) -> Grant | None:
         """Return the newest grant for the server at this URL; None if it has none."""
@@ -110,7 +110,7 @@ class FileTokens:
         """Return all grants, without unreadable files.
 
         Raises:
-            StoreUnusable: as `grant`.
+            StoreUnusable: See `grant`.
         """
         return await asyncio.to_thread(self._grants)
 
@@ -134,10 +134,10 @@ class FileTokens:
         """Return the client at an issuer.
 
         Raises:
-            StoreUnusable: as `grant`.
+            StoreUnusable: See `grant`.
         """
         data = await asyncio.to_thread(self._read, f"client-{_digest(issuer)}.json")
-        return None if data is None else _decoded(data, RegisteredClient)
+        return None if data is None else _decode(data, RegisteredClient)
 
     async def keep_client(self, client: RegisteredClient) -> None:
         """Store a registration.
@@ -162,13 +162,13 @@ class FileTokens:
             return []
         except OSError as error:
             raise self._unusable(error) from None
-        found = (self._read(name) for name in names if name.endswith(".json"))
-        decoded = (_decoded(data, Grant) for data in found if data is not None)
+        contents = (self._read(name) for name in names if name.endswith(".json"))
+        decoded = (_decode(data, Grant) for data in contents if data is not None)
         return [grant for grant in decoded if grant is not None]
 
     def _read(self, name: str) -> bytes | None:
-        self._check()
         try:
+            self._check()
             return (self.folder / name).read_bytes()
         except FileNotFoundError:
             return None
@@ -224,7 +224,7 @@ def _newest(server: str, grants: list[Grant]) -> Grant | None:
     return max(own, key=lambda grant: grant.taken_at, default=None)
 
 
-def _decoded(data: bytes, kind: type[T]) -> T | None:
+def _decode(data: bytes, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.MsgspecError:

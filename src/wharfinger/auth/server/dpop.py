@@ -62,7 +62,7 @@ def check_proof(proof: str, *, method: str, url: str, token: str, thumbprint: st
         raise refuse("its signature is not that of its key") from None
     if not hmac.compare_digest(owner.encode(), thumbprint.encode("utf-8", "replace")):
         raise refuse("its key is not the one that the token is bound to")
-    if claims.get("htm") != method or _bare(claims.get("htu")) != _bare(url):
+    if claims.get("htm") != method or _normalize_url(claims.get("htu")) != _normalize_url(url):
         raise refuse(f"htm and htu must be {method} and {url}")
     issued, id = claims.get("iat"), claims.get("jti")
     if not isinstance(issued, (int, float)) or not abs(issued - now) <= PROOF_SECONDS:
@@ -71,11 +71,11 @@ def check_proof(proof: str, *, method: str, url: str, token: str, thumbprint: st
     if claims.get("ath") != digest:
         raise refuse("ath must be the SHA-256 digest of the token")
     if not isinstance(id, str) or not 0 < len(id) <= 256:
-        raise refuse("jti must be a text of at most 256 characters")
+        raise refuse("jti must be a string of at most 256 characters")
     return id
 
 
-def _bare(url: Any) -> str:
+def _normalize_url(url: Any) -> str:
     """Return a URL without query and fragment, which do not count, and with scheme and host in lower case."""
     bare = str(url).partition("?")[0].partition("#")[0]
     scheme, separator, rest = bare.partition("://")

@@ -28,12 +28,12 @@ class IntrospectionVerifier:
     """Verifies tokens at the introspection endpoint of an authorization server.
 
     `client_id` and `client_secret` identify this server to the authorization server. If there is an `audience`, a token
-    must name it; leave it out only if the endpoint accepts no tokens of other servers. `issuer` is published as the
+    must name it; leave it out only if the endpoint accepts no tokens for other servers. `issuer` is published as the
     authorization server, and is the issuer of each principal. A token ends `leeway` seconds after its `exp`, because
     clocks differ.
 
     Raises:
-        ValueError: a URL is not https.
+        ValueError: a URL is neither https nor on this machine.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class IntrospectionVerifier:
         allow_private_networks: bool = False,
         fetch: Fetch | None = None,
     ) -> None:
-        for named in (url, issuer):
-            if fault := forbidden_reason(named, named):
-                raise ValueError(f"IntrospectionVerifier() cannot use {named!r}: {fault}.")
+        for used_url in (url, issuer):
+            if fault := forbidden_reason(used_url, used_url):
+                raise ValueError(f"IntrospectionVerifier() cannot use {used_url!r}: {fault}.")
         self.url = url
         self.issuer = issuer
         self.leeway = leeway
@@ -79,7 +79,7 @@ class IntrospectionVerifier:
         """Return the principal of a token; None if the authorization server does not report it as active.
 
         Raises:
-            InvalidToken: it is meant for another server.
+            InvalidToken: it is of another issuer, is meant for another server, or has no subject.
             VerifierUnavailable: the authorization server does not answer.
         """
         headers = {

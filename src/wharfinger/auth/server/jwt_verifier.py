@@ -43,7 +43,8 @@ class JWTVerifier:
     accepted `leeway` seconds before its `nbf` and after its `exp`, because clocks differ. Needs the extra `auth`.
 
     Raises:
-        ValueError: the issuer is not an https URL, or there is no audience.
+        ValueError: `issuer` or `jwks_url` is neither an https URL nor on this machine, there is no audience, or an
+            algorithm is not accepted.
         MissingExtra: joserfc is not installed.
     """
 
@@ -96,7 +97,7 @@ class JWTVerifier:
         self._remote.on_rotation.append(forget)
 
     async def verify(self, token: str) -> Principal | None:
-        """Return the principal of a token; None if another issuer made it.
+        """Return the principal of a token; None if it is not a JWT of this issuer.
 
         Raises:
             InvalidToken: the token is expired, forged, or meant for another server.
@@ -124,7 +125,7 @@ class JWTVerifier:
 
     async def _keys(self, id: Any) -> list[Key]:
         if id is not None and not isinstance(id, str):
-            raise InvalidToken("The kid of the token is not a text.")
+            raise InvalidToken("The kid of the token is not a string.")
         if self._fixed is None:
             return await self._remote.find(id)
         return self._fixed.get(id, []) if id is not None else [key for keys in self._fixed.values() for key in keys]

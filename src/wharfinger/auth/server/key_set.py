@@ -2,8 +2,8 @@
 
 Their URL comes from the operator, or from the metadata of the issuer that the operator named; never from a token. Keys
 are fetched again when they are old, and when a token names an unknown key, but at most every `COOLDOWN_SECONDS`, so
-that forged key ids cannot make this server send many requests. Only tokens of unknown keys wait for that; the known
-keys remain in use meanwhile, and for `STALE_SECONDS` if fetching fails.
+that forged key ids cannot make this server send many requests. Only tokens of unknown keys wait for that. The known
+keys remain in use in the meantime, and for `STALE_SECONDS` if fetching fails.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from wharfinger.auth.server.token_verifier import VerifierUnavailable, is_list
+from wharfinger.auth.server.token_verifier import VerifierUnavailable
 from wharfinger.auth.urls import server_metadata_urls
+from wharfinger.content.decoded_json import is_list
 from wharfinger.errors import ConnectionFailed
 from wharfinger.protocol.interfaces import Fetch
 
@@ -53,15 +54,15 @@ async def fetch_metadata(issuer: str, fetch: Fetch) -> IssuerMetadata:
             response = await fetch("GET", url, {"Accept": "application/json"}, None)
             if response.status != 200:
                 continue
-            found = msgspec.json.decode(response.body, type=IssuerMetadata)
+            metadata = msgspec.json.decode(response.body, type=IssuerMetadata)
         except ConnectionFailed as error:
             raise VerifierUnavailable(str(error)) from None
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             problem = f"{url} is not the metadata of an authorization server"
             continue
-        if found.issuer == issuer:
-            return found
-        problem = f"{url} names the issuer {found.issuer[:200]!r}: both must be the same text, to the last slash"
+        if metadata.issuer == issuer:
+            return metadata
+        problem = f"{url} names the issuer {metadata.issuer[:200]!r}: both must be the same text, to the last slash"
     raise VerifierUnavailable(f"The keys of {issuer} cannot be found: {problem}.")
 
 
@@ -123,12 +124,12 @@ class RemoteKeys:
             response = await self._fetch("GET", url, {"Accept": "application/jwk-set+json, application/json"}, None)
             if response.status != 200:
                 raise VerifierUnavailable(f"{url} answered {response.status}.")
-            found = msgspec.json.decode(response.body, type=dict[str, Any])["keys"]
+            entries = msgspec.json.decode(response.body, type=dict[str, Any])["keys"]
         except ConnectionFailed as error:
             raise VerifierUnavailable(str(error)) from None
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError):
             raise VerifierUnavailable(f"{url} has no set of keys (RFC 7517 §5).") from None
-        keys = import_keys(found)
+        keys = import_keys(entries)
         if not keys:
             raise VerifierUnavailable(f"{url} has no key that can verify signatures.")
         removed = self._keys.keys() - keys.keys()
@@ -138,16 +139,16 @@ class RemoteKeys:
                 forget()
 
 
-def import_keys(found: Any) -> dict[str, list[Key]]:
-    """Return the public signing keys of a set by their ids (`kid`, or ""), without any others.
+def import_keys(entries: Any) -> dict[str, list[Key]]:
+    """Return the public signing keys in the list `keys` of a set, by their ids (`kid`, or "").
 
-    Symmetric keys are left out: if a public document had one, anyone could sign.
+    Other keys are left out. If a public document had a symmetric key, anyone could sign with it.
     """
     from joserfc import jwk
     from joserfc.errors import JoseError, SecurityWarning
 
     keys: dict[str, list[Key]] = {}
-    for entry in found[:MAX_KEYS] if is_list(found) else ():
+    for entry in entries[:MAX_KEYS] if is_list(entries) else ():
         if not isinstance(entry, Mapping):
             continue
         fields = {name: value for name, value in cast("Mapping[str, Any]", entry).items() if name not in _PRIVATE}

@@ -70,6 +70,8 @@ class StaticTokens:
         self._on_change: list[Callable[[], None]] = []
         self._checked_at = clock()
         self._version, self._tokens = _load(self.path)
+        self._fault = ""
+        """Why the file cannot be used, or an empty string."""
 
     trusted_seconds = CHECK_INTERVAL_SECONDS
     """Seconds after which a verified token is verified again."""
@@ -91,16 +93,19 @@ class StaticTokens:
         """
         now = self._clock()
         if 0 <= now - self._checked_at < CHECK_INTERVAL_SECONDS:
+            if self._fault:
+                raise VerifierUnavailable(self._fault)
             return
         self._checked_at = now
         try:
             if _version(self.path) != self._version:
                 self._version, self._tokens = _load(self.path)
+                self._fault = ""
                 self._changed()
         except TokenFileError as error:
-            self._version, self._tokens = None, {}
+            self._version, self._tokens, self._fault = None, {}, str(error)
             self._changed()
-            raise VerifierUnavailable(str(error)) from None
+            raise VerifierUnavailable(self._fault) from None
 
     def _changed(self) -> None:
         for forget in self._on_change:
@@ -211,12 +216,12 @@ def _load(file: Path) -> tuple[Version | None, dict[str, IssuedToken]]:
     if version[1] > MAX_FILE_BYTES:
         raise _unusable(file, f"it has more than {MAX_FILE_BYTES} bytes")
     try:
-        found = msgspec.json.decode(file.read_bytes(), type=_TokenFile)
+        content = msgspec.json.decode(file.read_bytes(), type=_TokenFile)
     except OSError as error:
         raise _unusable(file, error.strerror or str(error)) from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise _unusable(file, f"{error}. `wharfinger token create` writes such files") from None
-    return version, {record.id: record for record in found.tokens}
+    return version, {record.id: record for record in content.tokens}
 
 
 def _write(file: Path, tokens: Sequence[IssuedToken]) -> None:

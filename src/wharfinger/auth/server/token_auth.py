@@ -42,7 +42,7 @@ MAX_KEY_BYTES = 2 * 1024
 WARN_SECONDS = 60.0
 """Minimum time between two log messages that tokens cannot be verified."""
 MAX_VERIFYING = 64
-"""Tokens that one verifier verifies at a time; further requests wait."""
+"""The maximum number of tokens that one verifier verifies at a time; further requests wait."""
 
 _TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
 """`token68` (RFC 9110 §11.2)."""
@@ -173,7 +173,7 @@ class TokenAuth:
         if is_bound:
             await self._prove(method, url, headers, scheme, token, principal)
         if generation != self._generation:
-            return principal  # its issuer has withdrawn a key meanwhile, which may be the one that signed this token
+            return principal  # its issuer has since withdrawn a key, perhaps the one that signed this token
         until = now + trusted_seconds
         until = until if principal.expires is None else min(until, principal.expires)
         self._remembered[key] = _Remembered(principal, until, -math.inf if is_bound else until)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol, TypeGuard, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 
+from wharfinger.content.decoded_json import is_list
 from wharfinger.errors import WharfingerError
 from wharfinger.protocol.principal import Principal
 
@@ -57,7 +58,7 @@ class TokenVerifier(Protocol):
 
 
 def read_header(token: str) -> dict[str, Any] | None:
-    """Return the header of a JWT, unverified; None if the text is not a signed JWT in compact form."""
+    """Return the header of a JWT, unverified; None if the token is not a signed JWT in compact form."""
     parts = token.split(".", 3)
     if len(parts) != 3 or len(parts[0]) > MAX_HEADER_CHARACTERS:
         return None
@@ -73,10 +74,10 @@ def read_claims(token: str) -> dict[str, Any] | None:
 def _json_object(part: str) -> dict[str, Any] | None:
     try:
         data = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
-        found: Any = msgspec.json.decode(data)
+        value: Any = msgspec.json.decode(data)
     except (binascii.Error, ValueError, RecursionError):
         return None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def principal_of(
@@ -106,7 +107,7 @@ def principal_of(
 
 
 def read_time(claims: dict[str, Any], name: str) -> float | None:
-    """Return a time among the claims, in seconds since 1970 (RFC 7519 §2, NumericDate); None if there is none.
+    """Return the time in a claim, in seconds since 1970 (RFC 7519 §2, NumericDate); None if the claim is missing.
 
     Raises:
         InvalidToken: it is not a number of a plausible size.
@@ -121,20 +122,15 @@ def read_time(claims: dict[str, Any], name: str) -> float | None:
 
 def _scopes(claims: dict[str, Any]) -> frozenset[str]:
     """Return the scopes of a token: `scope` separated by spaces (RFC 8693 §4.2), or `scp` as some issuers write it."""
-    given = claims.get("scope", claims.get("scp", ""))
-    return frozenset(given.split() if isinstance(given, str) else _texts(given))
+    scopes = claims.get("scope", claims.get("scp", ""))
+    return frozenset(scopes.split() if isinstance(scopes, str) else _strings(scopes))
 
 
 def _audiences(claims: dict[str, Any]) -> list[str]:
-    """Return the servers that a token is meant for: `aud` is one text, or a list (RFC 7519 §4.1.3)."""
-    given = claims.get("aud")
-    return [given] if isinstance(given, str) else _texts(given)
+    """Return the servers that a token is meant for: `aud` is a string, or a list of them (RFC 7519 §4.1.3)."""
+    audience = claims.get("aud")
+    return [audience] if isinstance(audience, str) else _strings(audience)
 
 
-def _texts(value: Any) -> list[str]:
+def _strings(value: Any) -> list[str]:
     return [item for item in value if isinstance(item, str)] if is_list(value) else []
-
-
-def is_list(value: Any) -> TypeGuard[list[Any]]:
-    """Return whether a decoded value is a list, for type checkers."""
-    return isinstance(value, list)

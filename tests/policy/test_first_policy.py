@@ -1,0 +1,91 @@
+"""The policy that `wharfinger policy init` writes."""
+
+from __future__ import annotations
+
+import pytest
+
+from wharfinger.policy import Policy
+from wharfinger.policy.findings import Published, find_problems, public_view
+from wharfinger.policy.first_policy import PRIVATE, first_policy
+from wharfinger.policy.policy import principal_of
+
+PUBLISHED = Published(
+    ["file:///docs", "file:///docs/a.md", "file:///docs/private", "file:///docs/private/pay.md", "git://docs"],
+    tools=["search", "fetch"],
+    prompts=["brief"],
+)
+
+
+def test_a_first_policy_denies_what_looks_private_and_passes_its_tests() -> None:
+    published = PUBLISHED._replace(
+        uris=[*PUBLISHED.uris, "sqlite://shop", "sqlite://shop/salaries", "sqlite://shop/ships"]
+    )
+    text = first_policy(published, ["search"], targets="docs")
+    policy = Policy.from_toml(text)
+    assert policy.check_tests() == []
+    assert len(policy.tests) == 2
+    assert [finding.message for finding in find_problems(policy, published) if finding.problem] == []
+    ann = policy.access(principal_of({"sub": "ann"}))
+    assert ann.allows("read", "file:///docs/a.md")
+    assert ann.allows("read", "sqlite://shop/ships")
+    assert ann.allows("call", "tool:search")
+    for hidden in (
+        "file:///docs/private/pay.md",
+        "file:///docs/x/secret/y",
+        "sqlite://shop/salaries",
+        "git://docs/tree/v1/a.pem",
+    ):
+        assert not ann.allows("read", hidden)
+    assert not ann.allows("call", "tool:fetch"), "fetch is not known to be read-only"
+    assert public_view(policy, published).number == 0
+
+
+@pytest.mark.parametrize("name", [*PRIVATE, "Secrets", "salaries"])
+@pytest.mark.parametrize("top", ["sqlite://shop", "postgresql://db/shop", "api://shop"])
+def test_a_first_policy_denies_tables_and_answers_whose_names_look_private(top: str, name: str) -> None:
+    """A bug: the names that are denied in folders anyway were denied nowhere else."""
+    published = Published([top, f"{top}/ships", f"{top}/{name}"])
+    policy = Policy.from_toml(first_policy(published, [], targets="shop"))
+    ann = policy.access(principal_of({"sub": "ann"}))
+    assert ann.allows("read", f"{top}/ships")
+    assert not ann.allows("read", f"{top}/{name}")
+    assert not ann.allows("read", f"{top}/{name}/rows")
+    assert policy.check_tests() == []
+    assert [finding.message for finding in find_problems(policy, published) if finding.problem] == []
+
+
+def test_a_first_policy_names_each_private_folder_once() -> None:
+    text = first_policy(PUBLISHED, [], targets="docs")
+    assert text.count('"file:///docs/**/private/**"') == 1
+
+
+def test_the_comments_of_a_first_policy_name_its_file_and_what_serves_it() -> None:
+    text = first_policy(PUBLISHED, [], targets="'a b.py'", file="other.toml", command="run")
+    assert "# Check it:    wharfinger policy check other.toml 'a b.py'\n" in text
+    assert "# Explain it:  wharfinger policy explain other.toml --as sub:ann read file:///docs\n" in text
+    assert "# Use it:      wharfinger run --http --tokens tokens.json --policy other.toml 'a b.py'\n" in text
+    assert "policy.toml" not in text
+
+
+def test_the_example_of_a_first_policy_is_quoted_for_a_shell() -> None:
+    """We: the URIs come from a server, and the comments are to be copied into a shell."""
+    text = first_policy(Published(["note://$(date)/a"]), [], targets="x")
+    assert "read 'note://$(date)'\n" in text
+
+
+def test_the_comment_of_the_first_rule_names_everyone_whom_the_rule_allows() -> None:
+    text = first_policy(PUBLISHED, [], targets="docs")
+    comment = "# Callers with a token, and local ones (over stdio), may read.\n"
+    assert f'{comment}[[allow]]\nwho  = ["signed-in", "local"]\n' in text
+    access = Policy.from_toml(text).access
+    assert access(principal_of("local")).allows("read", "file:///docs/a.md")
+    assert not access(principal_of("anyone")).allows("read", "file:///docs/a.md")
+
+
+def test_a_tool_whose_name_is_a_pattern_is_not_allowed() -> None:
+    published = PUBLISHED._replace(tools=["search", "*", "fetch"])
+    ann = Policy.from_toml(first_policy(published, ["search", "*"], targets="docs")).access(
+        principal_of({"sub": "ann"})
+    )
+    assert ann.allows("call", "tool:search")
+    assert not ann.allows("call", "tool:fetch")
