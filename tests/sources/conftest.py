@@ -1,4 +1,4 @@
-"""A small real folder, and a recorder of its changes."""
+"""A small folder on disk, a recorder of its changes, and policies for its callers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from wharfinger.policy.current import CURRENT_ACCESS
 from wharfinger.policy.policy import Policy
 from wharfinger.protocol.principal import LOCAL
 from wharfinger.sources.folder.source import Folder, files
+from wharfinger.testing.source_suite import suite_helpers, watch_tests
 
 
 class ChangeRecorder:
-    """Collects the changes that a source reports, and waits for them."""
+    """Records the changes that a source reports, and waits for them."""
 
     def __init__(self) -> None:
         self.changes: list[str | None] = []
@@ -29,16 +30,19 @@ class ChangeRecorder:
             self.changes.append(uri)
             self._more.notify_all()
 
-    def wait_for(self, *uris: str | None, timeout: float = 10) -> None:
-        """Wait until all of these were reported, and forget all earlier reports."""
+    def wait_for(self, *uris: str | None, timeout: float = 40) -> None:
+        """Wait until all of these were reported, and forget all earlier reports.
+
+        A round of polling that takes a second on a busy machine is followed by a pause of twenty seconds.
+        """
         with self._more:
             reported = self._more.wait_for(lambda: set(uris) <= set(self.changes), timeout)
             assert reported, f"{uris} were not reported: {self.changes}"
             self.changes.clear()
 
 
-def many_names(directory: Path, names: list[str], content: bytes = b"") -> None:
-    """Create files with these names: one new file in a thousand, and the others as hard links, which are cheap."""
+def create_files(directory: Path, names: list[str], content: bytes = b"") -> None:
+    """Create files with these names. All but one in a thousand are hard links, which are faster to create."""
     handle = os.open(directory, os.O_RDONLY)
     for number, name in enumerate(names):
         if number % 1000 == 0:
@@ -51,7 +55,7 @@ def many_names(directory: Path, names: list[str], content: bytes = b"") -> None:
 
 @contextmanager
 def without_privileges() -> Iterator[None]:
-    """Root may read everything, so become another user for a while."""
+    """Become an unprivileged user within the block, since root may read everything."""
     if os.geteuid() != 0:
         yield
         return
@@ -83,6 +87,13 @@ def source(charts: Path) -> Iterator[Folder]:
     folder._watch.join()
 
 
+@pytest.fixture(autouse=True)
+def patient_contracts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `SourceContract` wait as long for a change as a `ChangeRecorder` does."""
+    for module in (suite_helpers, watch_tests):
+        monkeypatch.setattr(module, "DEADLINE_SECONDS", 40.0)
+
+
 @pytest.fixture
 def recorder() -> ChangeRecorder:
     return ChangeRecorder()
@@ -90,15 +101,15 @@ def recorder() -> ChangeRecorder:
 
 @pytest.fixture
 def publish() -> Iterator[Callable[..., Folder]]:
-    """`files()`, with what it makes closed at the end."""
-    made: list[Folder] = []
+    """The function `files`. The watchers of its folders are closed after the test."""
+    folders: list[Folder] = []
 
-    def make(*arguments: object, **options: object) -> Folder:
-        made.append(files(*arguments, **options))  # type: ignore[arg-type]
-        return made[-1]
+    def publish_folder(*arguments: object, **options: object) -> Folder:
+        folders.append(files(*arguments, **options))  # type: ignore[arg-type]
+        return folders[-1]
 
-    yield make
-    for folder in made:
+    yield publish_folder
+    for folder in folders:
         folder._watch.close()
         folder._watch.join()
 
@@ -111,7 +122,7 @@ def permit() -> Permit:
     """`with permit("file:///docs/**", deny=["file:///docs/private/**"]):` runs code for a caller with these rules."""
 
     @contextmanager
-    def permitted(*allow: str, deny: Sequence[str] = (), query: Sequence[str] = ()) -> Iterator[None]:
+    def apply_rules(*allow: str, deny: Sequence[str] = (), query: Sequence[str] = ()) -> Iterator[None]:
         rules = [("allow", ["read"], list(allow)), ("allow", ["query"], list(query)), ("deny", ["read"], list(deny))]
         text = "".join(
             f'[[{kind}]]\nwho = "anyone"\ndo = {do}\nwhat = {json.dumps(what)}\n' for kind, do, what in rules if what
@@ -122,4 +133,4 @@ def permit() -> Permit:
         finally:
             CURRENT_ACCESS.reset(token)
 
-    return permitted
+    return apply_rules

@@ -1,4 +1,4 @@
-"""A TCP proxy between a source and its real server, which can be made silent, slow or dead, and healthy again."""
+"""A TCP proxy between a source and its server. A test can make it silent, slow or dead, and healthy again."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ Mode = Literal["healthy", "silent", "slow", "dead"]
 
 
 class StallingProxy:
-    """Forwards to `target` (a URL), from `__enter__` to `__exit__`.
+    """Forwards connections to `target`, a URL, as a context manager. The mode is one of these:
 
-    silent: connections are accepted, and what they send is read, but nothing is ever answered. slow: each answer waits
-    for `delay` seconds. dead: nothing listens, and open connections are reset.
+    - healthy: requests and answers are forwarded.
+    - silent: connections are accepted and requests are read, but never answered.
+    - slow: each answer is delayed by `delay` seconds.
+    - dead: new connections are refused, and open connections are closed.
     """
 
     def __init__(self, target: str, *, delay: float = 1.0) -> None:
@@ -25,10 +27,10 @@ class StallingProxy:
         self.mode: Mode = "healthy"
         self._ended = threading.Event()
         self._lock = threading.Lock()
-        self._asked = threading.Condition(self._lock)
+        self._held_changed = threading.Condition(self._lock)
         self._open: set[socket.socket] = set()
         self._held: set[socket.socket] = set()
-        """Connections of the source that have sent something in silent mode and got nothing."""
+        """Connections of the source with a request that was not answered because of the silent mode."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self.url = f"http://127.0.0.1:{self.port}"
@@ -43,25 +45,25 @@ class StallingProxy:
         self.reset()
 
     def holds(self) -> set[int]:
-        """The connections (by their number) that have sent a request and still wait for an answer."""
+        """Return the ids of the connections with a request that is not answered yet."""
         with self._lock:
-            return {id(each) for each in self._held}
+            return {id(connection) for connection in self._held}
 
     def wait_until_held(self, number: int = 1, timeout: float = 20.0) -> None:
-        """Wait until so many connections wait for an answer."""
-        with self._asked:
-            assert self._asked.wait_for(lambda: len(self._held) >= number, timeout), "nothing was requested"
+        """Wait until `number` connections have a request that is not answered yet."""
+        with self._held_changed:
+            assert self._held_changed.wait_for(lambda: len(self._held) >= number, timeout), "nothing was requested"
 
     def set(self, mode: Mode) -> None:
-        """Change the behaviour from now on, also of open connections. Becoming healthy drops those that were held."""
-        was, self.mode = self.mode, mode
+        """Change the mode, also for open connections. The end of the silent mode drops the connections that it held."""
+        previous, self.mode = self.mode, mode
         if mode == "dead":
             self._shut(self._listener)
             self.reset()
-        elif was == "dead":
+        elif previous == "dead":
             self._listener = socket.create_server(("127.0.0.1", self.port))
             self._listen()
-        elif was == "silent":
+        elif previous == "silent":
             self.reset()
 
     def reset(self) -> None:
@@ -70,8 +72,8 @@ class StallingProxy:
             dropped = list(self._open)
             self._open.clear()
             self._held.clear()
-        for each in dropped:
-            self._shut(each)
+        for connection in dropped:
+            self._shut(connection)
 
     def _listen(self) -> None:
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
@@ -79,59 +81,59 @@ class StallingProxy:
     def _accept(self, listener: socket.socket) -> None:
         while not self._ended.is_set():
             try:
-                near, _ = listener.accept()
+                client, _ = listener.accept()
             except OSError:
                 return
             with self._lock:
-                self._open.add(near)
-            threading.Thread(target=self._serve, args=(near,), daemon=True).start()
+                self._open.add(client)
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
-    def _serve(self, near: socket.socket) -> None:
-        far: socket.socket | None = None
+    def _serve(self, client: socket.socket) -> None:
+        upstream: socket.socket | None = None
         try:
-            while data := near.recv(65_536):
+            while data := client.recv(65_536):
                 if self.mode == "silent":
-                    with self._asked:
-                        self._held.add(near)
-                        self._asked.notify_all()
+                    with self._held_changed:
+                        self._held.add(client)
+                        self._held_changed.notify_all()
                     continue
-                if far is None:
-                    far = socket.create_connection(self._target)
+                if upstream is None:
+                    upstream = socket.create_connection(self._target)
                     with self._lock:
-                        self._open.add(far)
-                    threading.Thread(target=self._answer, args=(far, near), daemon=True).start()
-                far.sendall(data)
+                        self._open.add(upstream)
+                    threading.Thread(target=self._answer, args=(upstream, client), daemon=True).start()
+                upstream.sendall(data)
         except OSError:
             pass
         finally:
-            self._drop(near)
-            if far is not None:
-                self._drop(far)
+            self._drop(client)
+            if upstream is not None:
+                self._drop(upstream)
 
-    def _answer(self, far: socket.socket, near: socket.socket) -> None:
+    def _answer(self, upstream: socket.socket, client: socket.socket) -> None:
         try:
-            while data := far.recv(65_536):
+            while data := upstream.recv(65_536):
                 if self.mode == "slow":
                     self._ended.wait(self.delay)
-                if self.mode == "silent":  # the answer to a request that was sent before
-                    with self._asked:
-                        self._held.add(near)
-                        self._asked.notify_all()
+                if self.mode == "silent":  # the answer to a request from before the silent mode
+                    with self._held_changed:
+                        self._held.add(client)
+                        self._held_changed.notify_all()
                     continue
-                near.sendall(data)
+                client.sendall(data)
         except OSError:
             pass
         finally:
-            self._drop(near)
+            self._drop(client)
 
-    def _drop(self, one: socket.socket) -> None:
+    def _drop(self, connection: socket.socket) -> None:
         with self._lock:
-            self._open.discard(one)
-            self._held.discard(one)
-        self._shut(one)
+            self._open.discard(connection)
+            self._held.discard(connection)
+        self._shut(connection)
 
     @staticmethod
-    def _shut(one: socket.socket) -> None:
+    def _shut(connection: socket.socket) -> None:
         with suppress(OSError):
-            one.shutdown(socket.SHUT_RDWR)
-        one.close()
+            connection.shutdown(socket.SHUT_RDWR)
+        connection.close()

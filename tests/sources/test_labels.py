@@ -12,24 +12,24 @@ from wharfinger.sources.folder.source import files
 from wharfinger.sources.labels import UnusableFolder, first_free_label, resolve_root, split_label
 
 
-def test_a_path_may_be_given_a_name() -> None:
+def test_a_path_may_have_a_label() -> None:
     assert split_label("maps=/srv/charts") == ("/srv/charts", "maps")
     assert split_label("/srv/charts") == ("/srv/charts", None)
 
 
-def test_an_existing_path_is_never_parsed_as_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_path_is_never_split_into_label_and_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a=b").mkdir()
     assert split_label("a=b") == ("a=b", None)
 
 
-def test_the_first_free_label_is_used_and_a_number_only_if_all_are_taken() -> None:
+def test_the_first_free_label_is_used_or_numbered_if_all_are_taken() -> None:
     assert first_free_label(["docs"], ()) == "docs"
     assert first_free_label(["docs", "flask-docs"], {"docs"}) == "flask-docs"
     assert first_free_label(["flask-docs", "docs"], {"docs", "flask-docs", "docs-2"}) == "docs-3"
 
 
-def test_a_missing_folder_is_shown_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_folder_is_reported_with_its_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UnusableFolder, match=str(tmp_path / "gone")) as caught:
         files("gone")
@@ -42,7 +42,9 @@ def test_a_file_is_not_a_folder(charts: Path) -> None:
         files(charts / "README.md")
 
 
-def test_the_home_folder_must_be_given_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_home_folder_and_the_root_must_be_given_as_absolute_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     inside = tmp_path / "project"
     inside.mkdir()
@@ -58,7 +60,7 @@ def test_the_home_folder_must_be_given_in_full(tmp_path: Path, monkeypatch: pyte
     assert resolve_root("/") == "/"
 
 
-def test_a_link_to_a_folder_is_that_folder(charts: Path, tmp_path: Path) -> None:
+def test_a_link_to_a_folder_is_resolved(charts: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(charts)
     assert resolve_root(tmp_path / "link") == str(charts)
 
@@ -69,6 +71,6 @@ def test_a_label_that_is_invalid_in_a_uri_is_refused(charts: Path, label: str) -
         files(charts, label=label)
 
 
-def test_a_pattern_instead_of_a_list_is_a_clear_error(charts: Path) -> None:
+def test_a_pattern_instead_of_a_list_raises_an_error_with_the_correction(charts: Path) -> None:
     with pytest.raises(TypeError, match=r"include=\['\*.md'\]"):
         files(charts, include="*.md")

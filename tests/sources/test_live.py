@@ -16,7 +16,7 @@ def test_a_watching_client_is_notified_of_a_change(source: Folder, charts: Path)
     uri = f"{source.uri}/tides.csv"
 
     async def main() -> None:
-        async with Client(server) as client, asyncio.timeout(10):
+        async with Client(server) as client, asyncio.timeout(40):
             changes = client.watch(uri)
             waiting = asyncio.ensure_future(anext(aiter(changes)))
             while not server.watching.watched():

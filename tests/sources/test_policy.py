@@ -1,4 +1,4 @@
-"""Logs, tables, archives, skills and the machine with a policy: as if the hidden part had never been there."""
+"""Logs, tables, archives, skills and the system with a policy: denied resources appear in no answer."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from wharfinger.sources import logs, objects, skills, system, tables
 Permit = Callable[..., AbstractContextManager[None]]
 
 SKILL = "---\nname: {name}\ndescription: What {name} does, with prudence.\n---\nBody\n"
-HUNDREDS = {f"private/{number:03}.txt": "prudence hiddenword" for number in range(300)}
+MANY_HIDDEN_FILES = {f"private/{number:03}.txt": "prudence hiddenword" for number in range(300)}
+# The factory of a source from a folder, the files of the folder that may be read, and those that may not.
 CASES: Mapping[str, tuple[Callable[[Path], Any], dict[str, str], dict[str, str]]] = {
     "log": (
-        lambda place: logs(str(place / "**/*.log*"), label="d"),
+        lambda root: logs(str(root / "**/*.log*"), label="d"),
         {
             "app.log": "2026-11-20T10:00:00Z INFO prudence 3\n",
             "app.log.2": "2026-11-18T10:00:00Z INFO prudence 1\n",
@@ -37,7 +38,7 @@ CASES: Mapping[str, tuple[Callable[[Path], Any], dict[str, str], dict[str, str]]
         },
     ),
     "table": (
-        lambda place: tables(place, label="d"),
+        lambda root: tables(root, label="d"),
         {"a.csv": "day,price\n1,2\n", "sub/b.csv": "x,y\nprudence,2\n"},
         {
             "secret.csv": "hiddenword,pay\n1,2\n",
@@ -46,10 +47,10 @@ CASES: Mapping[str, tuple[Callable[[Path], Any], dict[str, str], dict[str, str]]
         },
     ),
     "archive": (
-        lambda place: objects(f"zip:{zipped(place)}", label="d"),
+        lambda root: objects(f"zip:{write_zip(root)}", label="d"),
         {"a.txt": "prudence", "docs/b.txt": "b", "docs/deep/c.txt": "c", "zed.txt": "z"},
         {
-            **HUNDREDS,
+            **MANY_HIDDEN_FILES,
             "docs/secret.txt": "hiddenword",
             "docs/a/secret.txt": "x",
             "secret.txt": "x",
@@ -57,10 +58,10 @@ CASES: Mapping[str, tuple[Callable[[Path], Any], dict[str, str], dict[str, str]]
         },
     ),
     "tar archive": (
-        lambda place: objects(f"tar:{tarred(place)}", label="d"),
+        lambda root: objects(f"tar:{write_tar(root)}", label="d"),
         {"a.txt": "prudence", "docs/b.txt": "b", "docs/deep/c.txt": "c", "zed.txt": "z"},
         {
-            **HUNDREDS,
+            **MANY_HIDDEN_FILES,
             "docs/secret.txt": "hiddenword",
             "docs/a/secret.txt": "x",
             "secret.txt": "x",
@@ -68,7 +69,7 @@ CASES: Mapping[str, tuple[Callable[[Path], Any], dict[str, str], dict[str, str]]
         },
     ),
     "skill": (
-        lambda place: skills(place),
+        skills,
         {
             "one/SKILL.md": SKILL.format(name="one"),
             "one/notes.md": "prudence",
@@ -83,90 +84,101 @@ CASES: Mapping[str, tuple[Callable[[Path], Any], dict[str, str], dict[str, str]]
 }
 
 
-def zipped(place: Path) -> Path:
-    path = place / "d.zip"
+def write_zip(root: Path) -> Path:
+    path = root / "d.zip"
     with zipfile.ZipFile(path, "w") as file:
-        for each in sorted(place.rglob("*")):
-            if each.is_file() and each != path:
-                member = zipfile.ZipInfo(each.relative_to(place).as_posix(), (2026, 11, 20, 10, 0, 0))
-                file.writestr(member, each.read_bytes())
+        for source in sorted(root.rglob("*")):
+            if source.is_file() and source != path:
+                member = zipfile.ZipInfo(source.relative_to(root).as_posix(), (2026, 11, 20, 10, 0, 0))
+                file.writestr(member, source.read_bytes())
     os.utime(path, (1_700_000_000, 1_700_000_000))
     return path
 
 
-def tarred(place: Path) -> Path:
-    path = place / "d.tar"
+def write_tar(root: Path) -> Path:
+    path = root / "d.tar"
     with tarfile.open(path, "w") as file:
-        for each in sorted(place.rglob("*")):
-            if each.is_file() and each != path:
-                file.add(each, each.relative_to(place).as_posix())
+        for source in sorted(root.rglob("*")):
+            if source.is_file() and source != path:
+                file.add(source, source.relative_to(root).as_posix())
     os.utime(path, (1_700_000_000, 1_700_000_000))
     return path
 
 
-def make(place: Path, contents: Mapping[str, str], same: Path | None = None) -> Path:
-    """Write files. A file that `same` has too is the same file, with the same inode."""
+def write_files(root: Path, contents: Mapping[str, str], linked_from: Path | None = None) -> Path:
+    """Write files, or hard links to the files in `linked_from`, which have the same times and inodes."""
     for path, text in contents.items():
-        (place / path).parent.mkdir(parents=True, exist_ok=True)
-        if same is not None:
-            os.link(same / path, place / path)
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        if linked_from is not None:
+            os.link(linked_from / path, root / path)
         else:
-            (place / path).write_text(text)
-            os.utime(place / path, (1_700_000_000, 1_700_000_000))
-    return place
+            (root / path).write_text(text)
+            os.utime(root / path, (1_700_000_000, 1_700_000_000))
+    return root
 
 
-def answers(source: Any, paths: list[str], top: str) -> list[tuple[str, Any]]:
-    """Return all answers of a source, each with its question."""
-    found: list[tuple[str, Any]] = []
+def collect_answers(source: Any, paths: list[str], root_uri: str) -> list[tuple[str, Any]]:
+    """Return the result or the error of each method of a source, with the call."""
+    answers: list[tuple[str, Any]] = []
     for limit in (1, 2, 1000):
         after: str | None = None
         for _ in range(50):
             entries, after = source.page(after, limit)
-            found.append((f"page {limit} {after is None}", encode(entries).decode()))
+            answers.append((f"page {limit} {after is None}", encode(entries).decode()))
             if after is None:
                 break
-    documents, after = source.documents(None, 100)  # no caller sees its pages
+    documents, after = source.documents(None, 100)  # callers do not see where these pages end
     while after is not None:
         more, after = source.documents(after, 100)
         documents = [*documents, *more]
-    found.append(("documents", encode(documents).decode()))
+    answers.append(("documents", encode(documents).decode()))
     directories = ["", *sorted({str(path.parent) for path in map(Path, paths)} - {"."})]
     for path in [*directories, *(f"{path}/" for path in directories if path), *paths]:
-        for what in (source.read, source.stat, source.children):
+        for method in (source.read, source.stat, source.children):
             try:
-                found.append((f"{what.__name__} {path}", encode(what(top + path)).decode()))
+                answers.append((f"{method.__name__} {path}", encode(method(root_uri + path)).decode()))
             except (ResourceNotFound, InvalidArgument) as error:
-                found.append((f"{what.__name__} {path}", repr(error)))
+                answers.append((f"{method.__name__} {path}", repr(error)))
     for value in ("", "s", "a", "docs/", "private/", "sub/", "one", "secret"):
         for template in source.templates:
-            found.append((f"path {value}", source.complete(template.uri_template, "path", value, {})))
+            answers.append((f"path {value}", source.complete(template.uri_template, "path", value, {})))
             columns = source.complete(template.uri_template, "columns", "", {"path": f"{value}secret.csv"})
-            found.append((f"columns {value}", columns))
+            answers.append((f"columns {value}", columns))
     for query in ("prudence", "hiddenword", "secret", "prudense"):
         hits = search_documents(source, query, 10)
-        found.append((f"search {query}", (encode(list(hits)), hits.truncated, hits.remark)))
-    return found
+        answers.append((f"search {query}", (encode(list(hits)), hits.truncated, hits.remark)))
+    return answers
 
 
 @pytest.mark.parametrize("kind", CASES)
-def test_a_policy_shows_a_source_as_one_without_the_hidden_resources(kind: str, tmp_path: Path, permit: Permit) -> None:
-    make_source, seen, hidden = CASES[kind]
-    places = [make(tmp_path / "whole" / "d", seen)]
-    time.sleep(0.02)
-    places.append(make(tmp_path / "rest" / "d", seen, places[0]))
-    make(places[0], hidden)
-    whole, rest = map(make_source, places)
-    assert whole.uri == rest.uri
-    top = whole.uri if whole.uri.endswith("/") else whole.uri + "/"
-    deny = [f"{top}private/**", f"{top}**/secret*/**", f"{top}**/secret*", f"{top}app.log.1", f"{top}docs/a/**"]
-    with permit(f"{top}**", deny=deny):
-        for one, other in zip(answers(whole, list(seen), top), answers(rest, list(seen), top), strict=True):
-            assert one == other
-    assert "hiddenword" in str(answers(whole, [*seen, *hidden], top))
+def test_a_source_answers_as_if_denied_resources_did_not_exist(kind: str, tmp_path: Path, permit: Permit) -> None:
+    """The expected answers come from a source whose folder lacks the denied files."""
+    make_source, visible, hidden = CASES[kind]
+    roots = [write_files(tmp_path / "whole" / "d", visible)]
+    time.sleep(0.02)  # gives the folders, unlike the files, different times
+    roots.append(write_files(tmp_path / "rest" / "d", visible, roots[0]))
+    write_files(roots[0], hidden)
+    restricted, reduced = map(make_source, roots)
+    assert restricted.uri == reduced.uri
+    root_uri = restricted.uri if restricted.uri.endswith("/") else restricted.uri + "/"
+    deny = [
+        f"{root_uri}private/**",
+        f"{root_uri}**/secret*/**",
+        f"{root_uri}**/secret*",
+        f"{root_uri}app.log.1",
+        f"{root_uri}docs/a/**",
+    ]
+    with permit(f"{root_uri}**", deny=deny):
+        for actual, expected in zip(
+            collect_answers(restricted, list(visible), root_uri),
+            collect_answers(reduced, list(visible), root_uri),
+            strict=True,
+        ):
+            assert actual == expected
+    assert "hiddenword" in str(collect_answers(restricted, [*visible, *hidden], root_uri))
 
 
-def test_the_machine_shows_only_the_views_that_may_be_read(permit: Permit) -> None:
+def test_the_system_shows_only_permitted_views(permit: Permit) -> None:
     source = system()
     with permit("system:///", "system:///memory"):
         assert [resource.name for resource in source.page(None, 10)[0]] == ["system", "memory"]

@@ -1,9 +1,10 @@
-"""Sources of the command line: their kinds, labels and hidden secrets."""
+"""Words of the command line, such as `notes=git:docs`: their kinds and labels, and how their secrets are hidden."""
 
 from __future__ import annotations
 
 import inspect
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from wharfinger.sources.registry import (
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A current folder with a few other folders."""
+    """Return the working directory, which contains a few folders."""
     for name in ("docs", "one/docs", "two/docs", "a=b", "git:odd"):
         (tmp_path / name).mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
@@ -82,29 +83,29 @@ def test_an_unknown_scheme_is_reported_with_the_known_ones(word: str, here: Path
 
 
 def test_every_source_gets_a_unique_name(here: Path) -> None:
-    made = make_sources(["one/docs", "two/docs", "docs-2=docs", "a=b", str(here / "a=b") + "/"][:4])
-    assert [one.name for one in made] == ["docs", "two-docs", "docs-2", "a=b"]
-    assert [one.source.uri for one in made[:2]] == ["file:///docs", "file:///two-docs"]
+    prepared = make_sources(["one/docs", "two/docs", "docs-2=docs", "a=b"])
+    assert [each.name for each in prepared] == ["docs", "two-docs", "docs-2", "a=b"]
+    assert [each.source.uri for each in prepared[:2]] == ["file:///docs", "file:///two-docs"]
 
 
-def test_a_duplicate_name_gets_the_names_of_its_parent_folders(here: Path) -> None:
+def test_a_duplicate_name_gets_the_parent_folders_as_a_prefix(here: Path) -> None:
     for path in ("flask/docs", "django/docs", "old/flask/docs", "old/flask/src/flask"):
         (here / path).mkdir(parents=True)
     words = ["docs", "flask/docs", "django/docs", "old/flask/docs", "flask", "old/flask", "old/flask/src/flask"]
-    assert [one.name for one in make_sources(words)] == [
+    assert [each.name for each in make_sources(words)] == [
         "docs", "flask-docs", "django-docs", "old-flask-docs", "flask", "old-flask", "src-flask",
     ]  # fmt: skip
 
 
-def test_a_name_used_by_another_kind_of_data_gets_its_kind(here: Path) -> None:
+def test_a_name_used_by_another_kind_of_data_gets_its_kind_as_a_suffix(here: Path) -> None:
     subprocess.run(["git", "init", "-q", "docs"], cwd=here, check=True)
-    assert [one.name for one in make_sources(["docs", "git:docs"])] == ["docs", "docs-git"]
-    assert [one.name for one in make_sources(["git:docs", "docs"])] == ["docs", "docs-files"]
-    assert [one.name for one in make_sources(["docs", "one/docs", "git:docs"])] == ["docs", "one-docs", "docs-git"]
+    assert [each.name for each in make_sources(["docs", "git:docs"])] == ["docs", "docs-git"]
+    assert [each.name for each in make_sources(["git:docs", "docs"])] == ["docs", "docs-files"]
+    assert [each.name for each in make_sources(["docs", "one/docs", "git:docs"])] == ["docs", "one-docs", "docs-git"]
 
 
 def test_a_chosen_name_is_never_given_to_another_source(here: Path) -> None:
-    assert [one.name for one in make_sources(["docs", "one/docs", "one-docs=two/docs"])] == [
+    assert [each.name for each in make_sources(["docs", "one/docs", "one-docs=two/docs"])] == [
         "docs",
         f"{here.name}-one-docs",
         "one-docs",
@@ -116,7 +117,7 @@ def test_a_name_chosen_twice_is_refused(here: Path) -> None:
         make_sources(["a=docs", "a=one/docs"])
 
 
-def test_a_label_for_the_system_is_refused(here: Path) -> None:
+def test_the_system_takes_no_label_and_is_given_at_most_once(here: Path) -> None:
     with pytest.raises(UnusableSource, match="system: takes no name"):
         make_sources(["mine=system:"])
     with pytest.raises(UnusableSource, match="system: is given twice"):
@@ -126,7 +127,7 @@ def test_a_label_for_the_system_is_refused(here: Path) -> None:
 @pytest.mark.parametrize(
     ("word", "form"), [("git:", "git:PATH"), ("system:load", "system:"), ("command:", "command:LINE"), ("", "PATH")]
 )
-def test_an_incomplete_or_overlong_target_is_reported_with_its_form(word: str, form: str) -> None:
+def test_a_malformed_word_is_reported_with_its_form(word: str, form: str) -> None:
     with pytest.raises(UnusableSource, match=f"write {form}"):
         make_sources([word], {"allow_command": True})
 
@@ -147,6 +148,36 @@ def test_a_file_is_reported_with_the_scheme_to_use(name: str, word: str, here: P
     assert f"publish it as {word}" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("word", "library", "extra"),
+    [
+        ("table:docs", "duckdb", "tables"),
+        ("duckdb:///shop.duckdb", "duckdb", "tables"),
+        ("postgresql://reader@db.test/shop", "asyncpg", "sql"),
+        ("mysql://reader@db.test/shop", "pymysql", "sql"),
+        ("s3://charts/tiles", "s3fs", "objects"),
+        ("openapi:harbour.json", "openapi_pydantic", "openapi"),
+        ("web:https://docs.example.org/", "protego", "web"),
+        ("skills:docs", "yaml", "skills"),
+        ("system:", "psutil", "system"),
+        ("screen:", "mss", "screen"),
+    ],
+)
+def test_a_word_whose_library_is_missing_is_reported_with_its_extra(
+    word: str, library: str, extra: str, here: Path
+) -> None:
+    (here / "harbour.json").write_text(
+        '{"openapi": "3.1.0", "info": {"title": "Harbour", "version": "1"}, "paths": {}}'
+    )
+    code = (
+        f"import sys; sys.modules[{library!r}] = None\n"
+        "from wharfinger.errors import MissingExtra\nfrom wharfinger.sources.registry import make_sources\n"
+        f"try: make_sources([{word!r}])\nexcept MissingExtra as error: print(error)"
+    )
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert f"pip install 'wharfinger[{extra}]'" in completed.stdout
+
+
 def test_a_command_must_be_allowed(here: Path) -> None:
     with pytest.raises(UnusableSource, match="allow it with --allow-command"):
         make_sources(["command:df -h"])
@@ -161,8 +192,8 @@ def test_a_command_must_be_allowed(here: Path) -> None:
 def test_an_upstream_at_a_private_address_must_be_allowed() -> None:
     with pytest.raises(UnusableSource):
         make_sources(["http://127.0.0.1:9/mcp"])
-    (made,) = make_sources(["http://127.0.0.1:9/mcp"], {"allow_private_networks": True})
-    assert made.parsed.kind.form == "https://HOST/mcp"
+    (prepared,) = make_sources(["http://127.0.0.1:9/mcp"], {"allow_private_networks": True})
+    assert prepared.parsed.kind.form == "https://HOST/mcp"
 
 
 @pytest.mark.parametrize(
@@ -190,7 +221,7 @@ def test_a_word_can_be_made_absolute(word: str, absolute: str, here: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("url", "shown"),
+    ("url", "expected"),
     [
         ("postgresql://me:hunter2@db/shop", "postgresql://me@db/shop"),
         ("postgresql+asyncpg://me:hunter2@db:5432/shop?sslmode=require", None),
@@ -207,13 +238,13 @@ def test_a_word_can_be_made_absolute(word: str, absolute: str, here: Path) -> No
         ("docs/password=x", "docs/password=x"),
     ],
 )
-def test_a_password_is_never_shown(url: str, shown: str | None) -> None:
-    without = redacted(url)
-    assert "hunter" not in without
-    assert "ter2" not in without
-    assert shown is None or without == shown
-    assert has_password(url) == (without != url)
-    assert redacted(without) == without
+def test_a_password_is_never_shown(url: str, expected: str | None) -> None:
+    without_password = redacted(url)
+    assert "hunter" not in without_password
+    assert "ter2" not in without_password
+    assert expected is None or without_password == expected
+    assert has_password(url) == (without_password != url)
+    assert redacted(without_password) == without_password
 
 
 @pytest.mark.parametrize(
@@ -259,17 +290,17 @@ def test_each_scheme_belongs_to_one_kind() -> None:
         ("web:https://docs.example.org/guide/", "web:https://docs.example.org/guide"),
     ],
 )
-def test_a_site_below_another_one_is_refused(first: str, second: str) -> None:
+def test_a_site_below_another_published_site_is_refused(first: str, second: str) -> None:
     """Its pages would be listed twice."""
     with pytest.raises(UnusableSource, match="would have the same URIs"):
         make_sources([first, second])
 
 
-def test_folders_may_be_in_each_other(here: Path) -> None:
-    found = make_sources([str(here), str(here / "docs")], {"absolute_uris": True})
-    assert found[0].source.matches(found[1].source.uri)
+def test_a_folder_inside_another_published_folder_is_published(here: Path) -> None:
+    prepared = make_sources([str(here), str(here / "docs")], {"absolute_uris": True})
+    assert prepared[0].source.matches(prepared[1].source.uri)
 
 
-def test_sites_beside_each_other_are_published() -> None:
+def test_sites_at_sibling_paths_or_on_other_hosts_are_published() -> None:
     words = ["web:https://docs.example.org/guide/", "web:https://docs.example.org/guidebook/", "web:https://b.example/"]
     assert [each.source.uri for each in make_sources(words)] == [f"{word[4:]}?list=pages" for word in words]

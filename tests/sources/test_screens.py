@@ -1,4 +1,4 @@
-"""A real screen without a monitor (Xvfb), on which a small program draws by libX11."""
+"""Screens, tested with a virtual X server (Xvfb) on which libX11 draws."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from wharfinger.source import UnusableSource
 from wharfinger.sources.screens import Screen, screen
 from wharfinger.testing import SourceContract
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Xvfb is for Linux")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Xvfb")
 
 
 class Display:
-    """A separate X server, which ends with the test."""
+    """A virtual X server."""
 
     def __init__(self, size: str) -> None:
         read, write = os.pipe()
@@ -42,13 +42,13 @@ class Display:
         with os.fdopen(read, "rb") as numbers:
             self.name = f":{numbers.readline().strip().decode()}"
 
-    def end(self) -> None:
+    def stop(self) -> None:
         if self.process.poll() is None:
             self.process.terminate()
-            self.process.wait(10)
+            self.process.wait(30)
 
     def paint(self, colour: int) -> None:
-        """Paint a rectangle of 200 x 100 at 40, 30 on the background."""
+        """Paint a rectangle of 200 x 100 pixels at (40, 30) on the background."""
         x11 = ctypes.CDLL(ctypes.util.find_library("X11"))
         x11.XOpenDisplay.restype = ctypes.c_void_p
         x11.XDefaultRootWindow.restype = ctypes.c_ulong
@@ -70,29 +70,29 @@ def start_display(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], D
         absent("Xvfb or libX11 (on Debian: apt-get install xvfb libx11-6)")
     displays: list[Display] = []
 
-    def begin(size: str = "640x480x24") -> Display:
+    def start(size: str = "640x480x24") -> Display:
         displays.append(Display(size))
         monkeypatch.setenv("DISPLAY", displays[-1].name)
         monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
         return displays[-1]
 
-    yield begin
+    yield start
     for display in displays:
-        display.end()
+        display.stop()
 
 
-def pixels_of(png: bytes) -> tuple[int, int, list[bytes]]:
-    """Return the width, the height and the lines (three bytes a pixel) of a PNG as mss writes it, without a filter."""
+def decode_png(png: bytes) -> tuple[int, int, list[bytes]]:
+    """Return the width, height and rows (three bytes per pixel) of a PNG without row filters, as mss writes it."""
     width, height = struct.unpack(">II", png[16:24])
-    data, place = b"", 8
-    while place < len(png):
-        (length,) = struct.unpack(">I", png[place : place + 4])
-        if png[place + 4 : place + 8] == b"IDAT":
-            data += png[place + 8 : place + 8 + length]
-        place += length + 12
+    data, offset = b"", 8
+    while offset < len(png):
+        (length,) = struct.unpack(">I", png[offset : offset + 4])
+        if png[offset + 4 : offset + 8] == b"IDAT":
+            data += png[offset + 8 : offset + 8 + length]
+        offset += length + 12
     raw = zlib.decompress(data)
-    each = width * 3 + 1
-    return width, height, [raw[line * each + 1 : (line + 1) * each] for line in range(height)]
+    row_bytes = width * 3 + 1
+    return width, height, [raw[row * row_bytes + 1 : (row + 1) * row_bytes] for row in range(height)]
 
 
 def picture(source: Screen, uri: str = "screen:///1") -> bytes:
@@ -102,32 +102,32 @@ def picture(source: Screen, uri: str = "screen:///1") -> bytes:
     return content.blob
 
 
-def test_each_screen_and_all_of_them_are_listed(start_display: Callable[..., Display]) -> None:
+def test_each_screen_and_the_combined_screen_are_listed(start_display: Callable[..., Display]) -> None:
     start_display()
     source = screen()
-    listed, key = source.page(None, 10)
-    assert [(resource.uri, resource.title) for resource in listed] == [
+    resources, key = source.page(None, 10)
+    assert [(resource.uri, resource.title) for resource in resources] == [
         ("screen:///all", "All screens (640 x 480)"),
         ("screen:///1", "Screen 1 (640 x 480)"),
     ]
     assert key is None
     first, key = source.page(None, 1)
-    assert first + source.page(key, 1)[0] == listed
+    assert first + source.page(key, 1)[0] == resources
     assert source.describe() == "1 screen (640 x 480), watched by polling every 2 s"
     assert source.documents(None, 10) == ([], None)
     with pytest.raises(InvalidArgument, match="cursor"):
         source.page("x", 1)
 
 
-def test_a_picture_shows_what_is_on_the_screen(start_display: Callable[..., Display]) -> None:
+def test_a_picture_shows_the_pixels_of_the_screen(start_display: Callable[..., Display]) -> None:
     start_display().paint(0x3366CC)
-    width, height, lines = pixels_of(picture(screen()))
+    width, height, rows = decode_png(picture(screen()))
     assert (width, height) == (640, 480)
-    assert lines[80][3 * 100 : 3 * 101] == bytes((0x33, 0x66, 0xCC))
-    assert lines[300][3 * 100 : 3 * 101] == b"\0\0\0"
+    assert rows[80][3 * 100 : 3 * 101] == bytes((0x33, 0x66, 0xCC))
+    assert rows[300][3 * 100 : 3 * 101] == b"\0\0\0"
 
 
-def test_a_picture_is_private_logged_and_not_cacheable(
+def test_a_capture_is_logged_private_and_not_cacheable(
     start_display: Callable[..., Display], caplog: pytest.LogCaptureFixture
 ) -> None:
     start_display()
@@ -139,18 +139,18 @@ def test_a_picture_is_private_logged_and_not_cacheable(
 
 def test_a_large_screen_is_subsampled(start_display: Callable[..., Display]) -> None:
     start_display("2560x1440x24").paint(0x00FF00)
-    width, height, lines = pixels_of(picture(screen()))
+    width, height, rows = decode_png(picture(screen()))
     assert (width, height) == (1280, 720)
-    assert lines[30][3 * 50 : 3 * 51] == b"\0\xff\0"
+    assert rows[30][3 * 50 : 3 * 51] == b"\0\xff\0"
 
 
 def test_a_picture_that_compresses_badly_is_subsampled(
     start_display: Callable[..., Display], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start_display()
-    whole = picture(screen())
-    monkeypatch.setattr(sys.modules[Screen.__module__], "TARGET_BYTES", len(whole) - 1)
-    assert pixels_of(picture(screen()))[:2] == (320, 240)
+    full_size = picture(screen())
+    monkeypatch.setattr(sys.modules[Screen.__module__], "TARGET_BYTES", len(full_size) - 1)
+    assert decode_png(picture(screen()))[:2] == (320, 240)
 
 
 def test_a_screen_that_is_too_large_is_refused_before_it_is_captured(
@@ -163,7 +163,7 @@ def test_a_screen_that_is_too_large_is_refused_before_it_is_captured(
 
 
 @pytest.mark.parametrize("uri", ["screen:///9", "screen:///", "screen:///0", "screen:///1?x=1"])
-def test_a_screen_that_is_not_there_is_not_found(start_display: Callable[..., Display], uri: str) -> None:
+def test_an_unknown_screen_is_not_found(start_display: Callable[..., Display], uri: str) -> None:
     start_display()
     source = screen()
     for method in (source.read, source.stat):
@@ -176,7 +176,7 @@ def test_drawing_notifies_watchers(start_display: Callable[..., Display], record
     source = screen()
     source._polling.every = 0.05
     source.watch("screen:///1", recorder)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while source._polling._watched["screen:///1"].state != source._look("screen:///1"):
         assert time.monotonic() < deadline
     display.paint(0xFFFFFF)
@@ -185,7 +185,7 @@ def test_drawing_notifies_watchers(start_display: Callable[..., Display], record
     source._polling.close()
 
 
-def test_captures_of_a_screen_are_two_seconds_apart(start_display: Callable[..., Display]) -> None:
+def test_screens_are_polled_every_two_seconds(start_display: Callable[..., Display]) -> None:
     start_display()
     assert screen()._polling.every == 2.0
 
@@ -197,16 +197,16 @@ def test_without_a_display_no_screen_can_be_published(monkeypatch: pytest.Monkey
         screen()
 
 
-def test_a_display_that_disappears_is_reported_and_hides_no_other_source(start_display: Callable[..., Display]) -> None:
+def test_reads_of_a_stopped_display_fail_and_its_list_is_empty(start_display: Callable[..., Display]) -> None:
     display = start_display()
     source = screen()
-    display.end()
+    display.stop()
     with pytest.raises(InternalError, match="No display can be captured"):
         source.read("screen:///1")
     assert source.page(None, 10) == ([], None)
 
 
-def test_a_client_gets_the_picture(start_display: Callable[..., Display]) -> None:
+def test_a_client_reads_a_screen_as_png(start_display: Callable[..., Display]) -> None:
     start_display()
     server = Server("bridge")
     server.include(screen())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import logging
 import os
@@ -11,20 +12,22 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
-from tests.server.driving import ask, listed, looped, read
+from tests.server.driving import ask, list_all, make_request, read
 from tests.sources.conftest import ChangeRecorder
 from wharfinger import Server
 from wharfinger.errors import ResourceNotFound
 from wharfinger.server.document_search import search_documents
+from wharfinger.server.skills import serve_skills
 from wharfinger.sources import Skills, UnusableFolder, files, skills
+from wharfinger.sources.folder import tree
 from wharfinger.sources.skill_folder import MAX_FILES
 
 
-def manual(name: str, description: str = "What it is for", more: str = "") -> str:
-    return f"---\nname: {name}\ndescription: {description}\n{more}---\n\n# {name}\n"
+def skill_md(name: str, description: str = "What it is for", extra_fields: str = "") -> str:
+    return f"---\nname: {name}\ndescription: {description}\n{extra_fields}---\n\n# {name}\n"
 
 
-def write(root: Path, **paths: str | bytes) -> None:
+def write_files(root: Path, **paths: str | bytes) -> None:
     for path, content in paths.items():
         file = root / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -34,14 +37,14 @@ def write(root: Path, **paths: str | bytes) -> None:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     folder = tmp_path / "skills"
-    write(
+    write_files(
         folder,
         **{
             "README.md": "Not of any skill.",
-            "pdf/SKILL.md": manual("pdf", more="license: MIT\nmetadata: {version: '2'}\n"),
+            "pdf/SKILL.md": skill_md("pdf", extra_fields="license: MIT\nmetadata: {version: '2'}\n"),
             "pdf/references/FORMS.md": "Forms",
             "pdf/scripts/fill.py": "print()",
-            "acme/billing/refunds/SKILL.md": manual("refunds"),
+            "acme/billing/refunds/SKILL.md": skill_md("refunds"),
             "acme/notes.txt": "Not of any skill either.",
             "empty/nothing.txt": "",
         },
@@ -60,7 +63,6 @@ async def error_of(server: Server, method: str, uri: str, revision: str = "2026-
     return (await ask(server, method, {"uri": uri}, revision))["error"]
 
 
-@looped
 async def test_each_folder_with_a_skill_md_is_listed_with_all_of_its_files(root: Path) -> None:
     result = (await ask(server_of(skills(root)), "skills/list"))["result"]
     refunds, pdf = result["skills"]
@@ -82,7 +84,6 @@ async def test_each_folder_with_a_skill_md_is_listed_with_all_of_its_files(root:
     assert (result["ttlMs"], result["cacheScope"]) == (0, "private")
 
 
-@looped
 async def test_the_extension_is_declared_with_directory_read(root: Path) -> None:
     answer = await ask(server_of(skills(root)), "server/discover")
     capabilities = answer["result"]["capabilities"]
@@ -90,33 +91,29 @@ async def test_the_extension_is_declared_with_directory_read(root: Path) -> None
     assert "resources" in capabilities
 
 
-@looped
 async def test_the_skills_of_several_sources_are_listed_in_pages(root: Path, tmp_path: Path) -> None:
     more = tmp_path / "more"
-    write(more, **{f"s{number}/SKILL.md": manual(f"s{number}") for number in range(5)})
+    write_files(more, **{f"s{number}/SKILL.md": skill_md(f"s{number}") for number in range(5)})
     server = server_of(files(root), skills(root), skills(more, prefix="more"))
     server.handlers.pop("skills/list"), server.handlers.pop("skills/get")
     server.handlers.pop("resources/directory/read")
-    from wharfinger.server.skills import serve_skills
-
     serve_skills(server, page_size=2)
-    shown: list[str] = []
+    names: list[str] = []
     params: dict[str, Any] = {}
     pages = 0
     while True:
         result = (await ask(server, "skills/list", params))["result"]
         pages += 1
-        shown += [skill["frontmatter"]["name"] for skill in result["skills"]]
+        names += [skill["frontmatter"]["name"] for skill in result["skills"]]
         if "nextCursor" not in result:
             break
         params = {"cursor": result["nextCursor"]}
-    assert shown == ["refunds", "pdf", "s0", "s1", "s2", "s3", "s4"]
+    assert names == ["refunds", "pdf", "s0", "s1", "s2", "s3", "s4"]
     assert pages >= 4
     error = (await ask(server, "skills/list", {"cursor": "made up"}))["error"]
     assert error["code"] == -32602
 
 
-@looped
 async def test_a_skill_is_returned_by_its_uri(root: Path) -> None:
     server = server_of(skills(root))
     result = (await ask(server, "skills/get", {"uri": "skill://pdf/SKILL.md"}))["result"]
@@ -133,58 +130,45 @@ async def test_a_skill_is_returned_by_its_uri(root: Path) -> None:
     ["skill://nothing/SKILL.md", "skill://pdf", "skill://pdf/references/FORMS.md", "skill://empty/SKILL.md",
      "skill://pd%66/SKILL.md", "file:///pdf/SKILL.md", "skill://../SKILL.md"],
 )  # fmt: skip
-@looped
 async def test_an_unknown_skill_is_an_invalid_param_in_both_eras(root: Path, uri: str, revision: str) -> None:
     error = await error_of(server_of(skills(root)), "skills/get", uri, revision)
     assert (error["code"], error["data"]) == (-32602, {"uri": uri})
 
 
-@looped
-async def test_only_files_of_skills_are_read(root: Path) -> None:
+async def test_only_files_and_folders_of_skills_are_read(root: Path) -> None:
     server = server_of(skills(root))
     (contents,) = await read(server, "skill://pdf/SKILL.md")
     assert contents["mimeType"] == "text/markdown"
     assert contents["text"] == (root / "pdf" / "SKILL.md").read_text()
     for uri in ("skill://README.md", "skill://acme/notes.txt", "skill://empty/nothing.txt", "skill://empty"):
         assert (await read(server, uri))["code"] == -32602
-        assert not await server.resources.exists(_request(server), uri)
+        assert not await server.resources.exists(make_request(server, "resources/read", {"uri": uri}), uri)
     for uri, below in (("skill://acme", ["skill://acme/billing"]), ("skill://", ["skill://acme", "skill://pdf"])):
         assert [each["uri"] for each in await read(server, uri)] == [uri, *below]
 
 
-def _request(server: Server) -> Any:
-    from tests.server.driving import opened
-
-    return opened(server, "resources/read", {"uri": "skill://x"})
-
-
-@looped
-async def test_the_bytes_that_are_read_match_the_digest(root: Path) -> None:
-    """Text that is not UTF-8 is sent as bytes, because a host hashes what it gets."""
-    write(root, **{"pdf/wide.txt": "quay".encode("utf-16"), "pdf/raw": b"\xff\0"})
-    write(root, **{"pdf/mark.txt": b"\xef\xbb\xbfquay\r\n"})
+async def test_the_bytes_of_a_read_match_the_digest(root: Path) -> None:
+    """Text in another encoding than UTF-8 is sent as a blob, because a host hashes the bytes it receives."""
+    write_files(root, **{"pdf/wide.txt": "quay".encode("utf-16"), "pdf/raw": b"\xff\0"})
+    write_files(root, **{"pdf/mark.txt": b"\xef\xbb\xbfquay\r\n"})
     server = server_of(skills(root))
     skill = (await ask(server, "skills/get", {"uri": "skill://pdf/SKILL.md"}))["result"]["skill"]
-    import base64
-
     for file in skill["resources"]:
         (contents,) = await read(server, file["uri"])
         data = contents["text"].encode() if "text" in contents else base64.b64decode(contents["blob"])
         assert (len(data), "sha256:" + hashlib.sha256(data).hexdigest()) == (file["size"], file["digest"])
 
 
-@looped
 async def test_resources_list_has_each_skill_md_with_name_and_description(root: Path) -> None:
-    shown = await listed(server_of(skills(root)))
-    assert [(r["uri"], r["name"], r["description"], r["mimeType"]) for r in shown] == [
+    resources = await list_all(server_of(skills(root)))
+    assert [(r["uri"], r["name"], r["description"], r["mimeType"]) for r in resources] == [
         ("skill://acme/billing/refunds/SKILL.md", "refunds", "What it is for", "text/markdown"),
         ("skill://pdf/SKILL.md", "pdf", "What it is for", "text/markdown"),
     ]
-    paged = await listed(server_of(skills(root), page_size=1))
-    assert [r["uri"] for r in paged] == [r["uri"] for r in shown]
+    paged = await list_all(server_of(skills(root), page_size=1))
+    assert [r["uri"] for r in paged] == [r["uri"] for r in resources]
 
 
-@looped
 async def test_directories_in_and_above_skills_are_read(root: Path) -> None:
     server = server_of(skills(root))
 
@@ -206,13 +190,11 @@ async def test_directories_in_and_above_skills_are_read(root: Path) -> None:
 
 @pytest.mark.parametrize("uri", ["skill://pdf/SKILL.md", "skill://nothing", "skill://empty", "other://pdf"])
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-@looped
 async def test_reading_a_file_as_a_directory_is_an_invalid_param(root: Path, uri: str, revision: str) -> None:
     error = await error_of(server_of(skills(root)), "resources/directory/read", uri, revision)
     assert error["code"] == -32602
 
 
-@looped
 async def test_folders_of_other_sources_are_read_as_directories_if_skills_are_served(root: Path, charts: Path) -> None:
     server = server_of(files(charts), skills(root))
     result = (await ask(server, "resources/directory/read", {"uri": "file:///charts/harbours"}))["result"]
@@ -221,44 +203,41 @@ async def test_folders_of_other_sources_are_read_as_directories_if_skills_are_se
     assert error["code"] == -32601
 
 
-@looped
 async def test_a_directory_is_read_in_pages(root: Path) -> None:
-    write(root, **{f"pdf/n{number}.txt": "" for number in range(5)})
+    write_files(root, **{f"pdf/n{number}.txt": "" for number in range(5)})
     server = server_of(skills(root))
     for method in ("skills/list", "skills/get", "resources/directory/read"):
         del server.handlers[method]
-    from wharfinger.server.skills import serve_skills
-
     serve_skills(server, page_size=3)
     first = (await ask(server, "resources/directory/read", {"uri": "skill://pdf"}))["result"]
     assert len(first["resources"]) == 3
     params = {"uri": "skill://pdf", "cursor": first["nextCursor"]}
     second = (await ask(server, "resources/directory/read", params))["result"]
     assert {r["uri"] for r in first["resources"]}.isdisjoint(r["uri"] for r in second["resources"])
-    stolen = await ask(server, "resources/directory/read", {"uri": "skill://acme", "cursor": first["nextCursor"]})
-    assert stolen["error"]["code"] == -32602
-    tops: list[str] = []
+    other_directory = await ask(
+        server, "resources/directory/read", {"uri": "skill://acme", "cursor": first["nextCursor"]}
+    )
+    assert other_directory["error"]["code"] == -32602
+    top_names: list[str] = []
     params = {"uri": "skill://"}
     source = skills(root)
     key: str | None = None
     while True:
         page, key = source.children("skill://", key, 1)
-        tops += [child.name for child in page]
+        top_names += [child.name for child in page]
         if key is None:
             break
-    assert tops == ["acme", "pdf"]
+    assert top_names == ["acme", "pdf"]
 
 
-@looped
 async def test_a_nested_skill_is_listed_and_its_files_belong_to_the_outer_one(root: Path) -> None:
-    write(root, **{"pdf/ocr/SKILL.md": manual("ocr"), "pdf/ocr/data.txt": "x"})
+    write_files(root, **{"pdf/ocr/SKILL.md": skill_md("ocr"), "pdf/ocr/data.txt": "x"})
     result = (await ask(server_of(skills(root)), "skills/list"))["result"]
     by_name = {skill["frontmatter"]["name"]: [file["uri"] for file in skill["resources"]] for skill in result["skills"]}
     assert set(by_name) == {"pdf", "ocr", "refunds"}
     assert set(by_name["ocr"]) < set(by_name["pdf"])
 
 
-@looped
 async def test_a_folder_that_is_a_skill_is_published_under_its_name(root: Path) -> None:
     server = server_of(skills(root / "pdf"), skills(root / "acme" / "billing", prefix="acme"))
     result = (await ask(server, "skills/list"))["result"]
@@ -268,45 +247,43 @@ async def test_a_folder_that_is_a_skill_is_published_under_its_name(root: Path) 
     assert contents["text"] == "Forms"
 
 
-def test_two_folders_with_the_same_uris_are_refused(root: Path, tmp_path: Path) -> None:
+def test_duplicate_uris_and_invalid_prefixes_or_folder_names_are_refused(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="give one of them another prefix"):
         server_of(skills(root), skills(root / "acme"))
     with pytest.raises(ValueError, match="not a path"):
         skills(root, prefix="a//b")
     (tmp_path / "Bad Name").mkdir()
-    write(tmp_path / "Bad Name", **{"SKILL.md": manual("Bad Name")})
+    write_files(tmp_path / "Bad Name", **{"SKILL.md": skill_md("Bad Name")})
     with pytest.raises(UnusableFolder, match="lower-case"):
         skills(tmp_path / "Bad Name")
 
 
 @pytest.mark.parametrize(
-    ("path", "content", "why"),
+    ("path", "content", "reason"),
     [
         ("tools/SKILL.md", "# No frontmatter\n", "does not begin with frontmatter"),
-        ("tools/SKILL.md", manual("other"), "name: tools"),
+        ("tools/SKILL.md", skill_md("other"), "name: tools"),
         ("tools/SKILL.md", "---\nname: tools\n---\n", "must have a description"),
-        ("Tools/SKILL.md", manual("Tools"), "lower-case letters"),
-        ("two--many/SKILL.md", manual("two--many"), "no two together"),
+        ("Tools/SKILL.md", skill_md("Tools"), "lower-case letters"),
+        ("two--many/SKILL.md", skill_md("two--many"), "no two together"),
     ],
 )
-@looped
-async def test_an_invalid_skill_is_left_out_and_the_log_says_why(
-    root: Path, path: str, content: str, why: str, caplog: pytest.LogCaptureFixture
+async def test_an_invalid_skill_is_left_out_and_the_reason_is_logged(
+    root: Path, path: str, content: str, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write(root, **{path: content, path.replace("SKILL.md", "ledger.txt"): "x"})
+    write_files(root, **{path: content, path.replace("SKILL.md", "ledger.txt"): "x"})
     server = server_of(skills(root))
     with caplog.at_level(logging.WARNING, "wharfinger.sources"):
         names = [s["frontmatter"]["name"] for s in (await ask(server, "skills/list"))["result"]["skills"]]
         await ask(server, "skills/list")
     assert names == ["refunds", "pdf"]
-    assert caplog.text.count(why) == 1
+    assert caplog.text.count(reason) == 1
     assert (await read(server, "skill://" + path.replace("SKILL.md", "ledger.txt")))["code"] == -32602
 
 
-@looped
 async def test_a_skill_over_the_limits_is_left_out(root: Path, caplog: pytest.LogCaptureFixture) -> None:
-    write(root, **{f"pdf/data/{number}.txt": "" for number in range(MAX_FILES)})
-    write(root, **{"acme/billing/refunds/large.bin": b""})
+    write_files(root, **{f"pdf/data/{number}.txt": "" for number in range(MAX_FILES)})
+    write_files(root, **{"acme/billing/refunds/large.bin": b""})
     os.truncate(root / "acme/billing/refunds/large.bin", 16 << 20)
     server = server_of(skills(root))
     assert (await ask(server, "skills/list"))["result"]["skills"] == []
@@ -315,15 +292,14 @@ async def test_a_skill_over_the_limits_is_left_out(root: Path, caplog: pytest.Lo
     assert (await error_of(server, "skills/get", "skill://pdf/SKILL.md"))["code"] == -32602
 
 
-@looped
 async def test_links_and_hidden_files_are_left_out(root: Path, tmp_path: Path) -> None:
     (tmp_path / "outside.txt").write_text("secret")
     (root / "pdf" / "link.txt").symlink_to(tmp_path / "outside.txt")
     (root / "linked").symlink_to(root / "pdf")
-    write(root, **{"pdf/.env": "KEY=1", "pdf/.hidden": "x"})
+    write_files(root, **{"pdf/.env": "KEY=1", "pdf/.hidden": "x"})
     source = skills(root)
-    shown = {file.uri for skill in source.skills(None, 9)[0] for file in skill.resources if not isinstance(file, str)}
-    assert not any(name in uri for uri in shown for name in ("link", ".env", ".hidden"))
+    uris = {file.uri for skill in source.skills(None, 9)[0] for file in skill.resources if not isinstance(file, str)}
+    assert not any(name in uri for uri in uris for name in ("link", ".env", ".hidden"))
     with pytest.raises(ResourceNotFound):
         source.read("skill://pdf/link.txt")
 
@@ -336,13 +312,11 @@ def test_the_digest_of_a_changed_file_is_updated_at_once(root: Path) -> None:
         (root / "pdf" / "references" / "FORMS.md").write_text(f"Form{number}")
         digests.add(str(source.skill(uri).resources[1]))
     assert len(digests) == 5
-    (root / "pdf" / "SKILL.md").write_text(manual("pdf", "Something else"))
+    (root / "pdf" / "SKILL.md").write_text(skill_md("pdf", "Something else"))
     assert source.skill(uri).frontmatter["description"] == "Something else"
 
 
 def test_digests_of_unchanged_files_are_cached(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wharfinger.sources.folder import tree
-
     source = skills(root)
     old = 1_600_000_000
     monkeypatch.setattr(tree, "SETTLED_NS", -1)
@@ -350,10 +324,10 @@ def test_digests_of_unchanged_files_are_cached(root: Path, monkeypatch: pytest.M
     for file in root.rglob("*"):
         os.utime(file, (old, old))
     first = source.skill("skill://pdf/SKILL.md")
-    kept = dict(source._digests)
-    assert len(kept) == 3
+    cached = dict(source._digests)
+    assert len(cached) == 3
     assert source.skill("skill://pdf/SKILL.md") == first
-    assert all(source._digests[parts] is digest for parts, digest in kept.items())
+    assert all(source._digests[parts] is digest for parts, digest in cached.items())
 
 
 def test_completion_and_search_are_limited_to_skills(root: Path) -> None:
@@ -361,7 +335,7 @@ def test_completion_and_search_are_limited_to_skills(root: Path) -> None:
     assert source.complete(source.template, "path", "", {}) == ["acme/billing/refunds/SKILL.md", "pdf/SKILL.md"]
     assert source.complete(source.template, "path", "pd", {}) == ["pdf/SKILL.md"]
     assert source.complete(source.template, "path", "refund", {}) == ["acme/billing/refunds/SKILL.md"]
-    write(root, **{"acme/forms.txt": "Forms"})
+    write_files(root, **{"acme/forms.txt": "Forms"})
     assert [hit.uri for hit in search_documents(source, "forms", 9)] == ["skill://pdf/references/FORMS.md"]
 
 
@@ -371,23 +345,22 @@ def test_watchers_are_notified_of_a_change(root: Path, uri: str | None, recorder
     try:
         source.watch(uri, recorder)
         if uri is None:
-            write(root, **{"new/SKILL.md": manual("new")})
+            write_files(root, **{"new/SKILL.md": skill_md("new")})
         else:
-            (root / "pdf" / "SKILL.md").write_text(manual("pdf", "Changed"))
+            (root / "pdf" / "SKILL.md").write_text(skill_md("pdf", "Changed"))
         recorder.wait_for(uri)
     finally:
         source._watch.close()
 
 
-@pytest.mark.parametrize("turned", [False, True])
-@looped
+@pytest.mark.parametrize("reverse", [False, True])
 async def test_skills_below_the_prefix_of_another_source_belong_to_that_source(
-    root: Path, tmp_path: Path, turned: bool
+    root: Path, tmp_path: Path, reverse: bool
 ) -> None:
-    write(tmp_path / "more", **{"s1/SKILL.md": manual("s1")})
-    write(root, **{"acme/s1/SKILL.md": manual("s1", "Hidden by the other")})
+    write_files(tmp_path / "more", **{"s1/SKILL.md": skill_md("s1")})
+    write_files(root, **{"acme/s1/SKILL.md": skill_md("s1", "Hidden by the other")})
     sources = [skills(root), skills(tmp_path / "more", prefix="acme")]
-    server = server_of(*(reversed(sources) if turned else sources))
+    server = server_of(*(reversed(sources) if reverse else sources))
     result = (await ask(server, "skills/list"))["result"]
     uris = {skill["uri"]: skill["frontmatter"]["description"] for skill in result["skills"]}
     assert uris == {"skill://pdf/SKILL.md": "What it is for", "skill://acme/s1/SKILL.md": "What it is for"}
@@ -395,14 +368,13 @@ async def test_skills_below_the_prefix_of_another_source_belong_to_that_source(
     assert "What it is for" in contents["text"]
 
 
-@looped
 async def test_skills_of_an_included_server_are_listed(root: Path, tmp_path: Path) -> None:
-    write(tmp_path / "more", **{"s1/SKILL.md": manual("s1")})
-    whole = server_of(skills(root, prefix="own"))
-    whole.include(server_of(skills(tmp_path / "more", prefix="part")), prefix="part")
+    write_files(tmp_path / "more", **{"s1/SKILL.md": skill_md("s1")})
+    outer = server_of(skills(root, prefix="own"))
+    outer.include(server_of(skills(tmp_path / "more", prefix="part")), prefix="part")
     plain = Server("plain")
-    plain.include(whole)
-    for server in (whole, plain):
+    plain.include(outer)
+    for server in (outer, plain):
         result = (await ask(server, "skills/list"))["result"]
         assert [skill["uri"] for skill in result["skills"]][1:] == [
             "skill://own/pdf/SKILL.md",
@@ -419,7 +391,7 @@ def test_the_repr_names_folder_and_prefix(root: Path) -> None:
 
 
 def test_only_files_of_skills_are_read_in_windows_and_searched(root: Path) -> None:
-    write(
+    write_files(
         root, **{"pdf/notes.txt": b"one\ntwo\nthr\xe9e\n", "pdf/plain.txt": b"one\ntwo\n", "apart/notes.txt": b"one\n"}
     )
     source = skills(root)
@@ -435,7 +407,7 @@ def test_only_files_of_skills_are_read_in_windows_and_searched(root: Path) -> No
     documents = {document.uri: document for document in source.documents(None, 1_000)[0]}
     assert "skill://pdf/notes.txt" in documents and "skill://apart/notes.txt" not in documents
     assert documents["skill://pdf/notes.txt"].version
-    # `_meta` of a skill's files is the extension's own (SEP-2640), and the server sets their lifetime.
+    # The extension defines `_meta` of the files of skills (SEP-2640), and the server sets their TTL.
     assert source.stat("skill://pdf/notes.txt").meta is UNSET
     read = source.read("skill://pdf/notes.txt")
     assert (read.contents[0].meta, read.ttl_ms, read.cache_scope) == (UNSET, UNSET, UNSET)

@@ -30,17 +30,17 @@ def machine() -> Iterator[System]:
     source._polling.close()
 
 
-def shown(machine: System, uri: str) -> Any:
+def read_json(machine: System, uri: str) -> Any:
     (content,) = machine.read(uri).contents
     assert content.mime_type == "application/json"
     return json.loads(str(content.text))
 
 
 def test_four_views_and_their_directory_are_listed_in_pages(machine: System) -> None:
-    whole, key = machine.page(None, 100)
+    resources, key = machine.page(None, 100)
     assert key is None
     names = ["system", "disks", "load", "memory", "processes"]
-    assert [resource.name for resource in whole] == names
+    assert [resource.name for resource in resources] == names
     paged: list[str] = []
     after = None
     for _ in names:
@@ -59,35 +59,35 @@ def test_the_directory_describes_its_views(machine: System) -> None:
         machine.children("system:///load")
 
 
-def test_values_agree_with_the_machine(machine: System) -> None:
-    memory = shown(machine, "system:///memory")
+def test_values_match_psutil(machine: System) -> None:
+    memory = read_json(machine, "system:///memory")
     assert memory["total"] == psutil.virtual_memory().total
     assert 0 <= memory["percent"] <= 100
-    load = shown(machine, "system:///load")
+    load = read_json(machine, "system:///load")
     assert load["cpus"] == psutil.cpu_count() and set(load["load_average_of_minutes"]) == {"1", "5", "15"}
-    root = next(disk for disk in shown(machine, "system:///disks")["disks"] if disk["place"] == "/")
+    root = next(disk for disk in read_json(machine, "system:///disks")["disks"] if disk["place"] == "/")
     assert root["total"] == psutil.disk_usage("/").total
 
 
 def test_answers_have_a_ttl_and_a_version(machine: System) -> None:
     result = machine.read("system:///memory")
     assert (result.ttl_ms, result.cache_scope) == (2000, "public")
-    again = machine.read("system:///memory")  # within half a second: one look does for both
-    assert result.contents[0].meta == again.contents[0].meta
+    second = machine.read("system:///memory")  # within half a second, so both reads share one measurement
+    assert result.contents[0].meta == second.contents[0].meta
     assert version_of(machine.stat("system:///memory"))
 
 
 def test_processes_are_bounded_and_ordered(machine: System) -> None:
-    whole = shown(machine, "system:///processes?by=memory&limit=1000")
-    few = shown(machine, "system:///processes?by=memory&limit=3")
-    assert few["shown"] == 3 and few["running"] == whole["running"] == len(whole["processes"])
-    memory = [process["memory"] for process in whole["processes"]]
+    all_processes = read_json(machine, "system:///processes?by=memory&limit=1000")
+    largest = read_json(machine, "system:///processes?by=memory&limit=3")
+    assert largest["shown"] == 3 and largest["running"] == all_processes["running"] == len(all_processes["processes"])
+    memory = [process["memory"] for process in all_processes["processes"]]
     assert memory == sorted(memory, reverse=True)
-    assert few["processes"] == whole["processes"][:3]
-    assert os.getpid() in [process["pid"] for process in whole["processes"]]
+    assert largest["processes"] == all_processes["processes"][:3]
+    assert os.getpid() in [process["pid"] for process in all_processes["processes"]]
 
 
-def test_nothing_of_a_command_line_or_an_environment_is_shown(machine: System) -> None:
+def test_command_lines_and_environments_of_processes_are_not_shown(machine: System) -> None:
     command = [sys.executable, "-c", "input()", "--password=barnacle"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, env={"PASSWORD": "limpet"}) as child:
         text = str(machine.read(f"system:///processes?limit={MAX_PROCESSES}").contents[0].text)
@@ -122,7 +122,7 @@ def test_unknown_uris_are_not_found(machine: System, uri: str) -> None:
             method(uri)
 
 
-def test_a_busy_process_is_reported_at_the_top(machine: System, recorder: ChangeRecorder) -> None:
+def test_watchers_are_notified_of_a_busy_process(machine: System, recorder: ChangeRecorder) -> None:
     uri = "system:///processes?limit=1000"
     machine._polling.every = CACHE_SECONDS
     machine.stat(uri)
@@ -133,12 +133,12 @@ def test_a_busy_process_is_reported_at_the_top(machine: System, recorder: Change
         assert busy.stdout is not None
         busy.stdout.readline()
         recorder.wait_for(uri)
-        pids = [process["pid"] for process in shown(machine, uri)["processes"]]
+        pids = [process["pid"] for process in read_json(machine, uri)["processes"]]
         busy.kill()
     assert busy.pid in pids
 
 
-def test_small_fluctuations_are_not_a_change(machine: System) -> None:
+def test_small_fluctuations_are_not_reported_as_changes(machine: System) -> None:
     from wharfinger.sources.system_state import VIEWS
 
     rounded = VIEWS["load"].rounded
@@ -154,14 +154,14 @@ def test_values_of_the_template_are_completed(machine: System) -> None:
     assert machine.complete(template.uri_template, "other", "", {}) == []
 
 
-def test_the_views_are_found_by_name_only(machine: System) -> None:
+def test_a_search_finds_views_by_title_and_not_by_content(machine: System) -> None:
     assert [hit.uri for hit in search_documents(machine, "memory FREE", 5)] == ["system:///memory"]
     documents, _ = machine.documents(None, 5)
     assert [document.title for document in documents][2] == "Memory in use and free"
     assert [machine.text(document.uri) for document in documents] == [()] * 4
 
 
-def test_a_client_reads_and_watches_it() -> None:
+def test_a_client_reads_and_watches_processes() -> None:
     server = Server("host")
     source = system()
     source._polling.every = CACHE_SECONDS

@@ -1,19 +1,18 @@
-"""A server that is started by a command as a source: a real child process that crashes and is started again."""
+"""Upstream servers started by a command: real child processes that crash and are restarted."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from wharfinger import Client, Server
+from tests.sources.upstream_support import connect, listed_uris, run, wait_until
 from wharfinger.server.document_search import SourceReader, search_documents
 from wharfinger.source import UnusableSource
 from wharfinger.sources import files
@@ -53,13 +52,13 @@ server.run()
 
 @pytest.fixture
 def argv(tmp_path: Path) -> list[str]:
-    """The command of a server that records the ids of its processes."""
+    """The command of a server that appends its process ID to a file."""
     (tmp_path / "child.py").write_text(CHILD)
     (tmp_path / "name").write_text("Anna")
     return [sys.executable, str(tmp_path / "child.py"), str(tmp_path)]
 
 
-def pids(folder: Path) -> list[int]:
+def started_pids(folder: Path) -> list[int]:
     return [int(line) for line in (folder / "pids").read_text().split()] if (folder / "pids").exists() else []
 
 
@@ -71,61 +70,38 @@ def is_running(pid: int) -> bool:
     return True
 
 
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 50))
-
-
-@asynccontextmanager
-async def published(argv: list[str], *others: Any, **options: Any) -> AsyncIterator[tuple[Client, UpstreamSource]]:
-    here = Server("here")
-    source = upstream(argv, **options)
-    for one in (source, *others):
-        here.include(one)
-    async with Client(here, cache=False) as client:
-        yield client, source
-
-
-async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
-    ends = asyncio.get_running_loop().time() + 30
-    while not await condition():
-        assert asyncio.get_running_loop().time() < ends, "the condition did not hold in time"
-        await asyncio.sleep(0.02)
-
-
-async def uris(client: Client) -> list[str]:
-    return [resource.uri for resource in await client.list_resources()]
-
-
-def test_a_command_is_listed_read_searched_and_ended_with_the_server(argv: list[str], tmp_path: Path) -> None:
+def test_an_upstream_command_is_listed_read_searched_and_ended_with_the_server(argv: list[str], tmp_path: Path) -> None:
     async def test() -> None:
-        async with published(argv, env={"SUFFIX": " of Bergen"}) as (client, source):
+        async with connect(argv, env={"SUFFIX": " of Bergen"}) as (client, source):
             assert source.name == "child"
-            assert await uris(client) == ["boat://name"]
+            assert await listed_uris(client) == ["boat://name"]
             assert (await client.read_resource("boat://name")).text == "Anna of Bergen"
-            assert [one.uri_template for one in await client.list_resource_templates()] == ["boat://{number}/log"]
+            assert [template.uri_template for template in await client.list_resource_templates()] == [
+                "boat://{number}/log"
+            ]
             assert (await client.read_resource("boat://7/log")).text == "log of 7"
             reader = SourceReader(asyncio.get_running_loop())
             hits = await asyncio.to_thread(search_documents, source, "name", 5, reader)
             assert [hit.uri for hit in hits] == ["boat://name"]
-        (pid,) = pids(tmp_path)
+        (pid,) = started_pids(tmp_path)
         assert not is_running(pid)
 
     run(test())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGKILL")
-def test_a_killed_command_is_started_again_and_watches_continue(argv: list[str], tmp_path: Path) -> None:
+def test_a_killed_command_is_restarted_and_watches_continue(argv: list[str], tmp_path: Path) -> None:
     async def test() -> None:
-        async with published(argv) as (client, source), client.watch("boat://name") as changes:
+        async with connect(argv) as (client, source), client.watch("boat://name") as changes:
             assert (await client.read_resource("boat://name")).text == "Anna"
 
             async def is_watched() -> bool:
                 return source.describe().endswith("subscribed")
 
-            await eventually(is_watched)
+            await wait_until(is_watched)
             for number, name in enumerate(("Mary", "Hull"), 1):
                 (tmp_path / "name").write_text(name)
-                os.kill(pids(tmp_path)[-1], signal.SIGKILL)
+                os.kill(started_pids(tmp_path)[-1], signal.SIGKILL)
                 assert (await anext(changes)).uri == "boat://name"
 
                 async def reads_name(name: str = name) -> bool:
@@ -135,18 +111,18 @@ def test_a_killed_command_is_started_again_and_watches_continue(argv: list[str],
                         assert "cannot be reached" in str(error)
                         return False
 
-                await eventually(reads_name)
-                assert len(pids(tmp_path)) > number
-            assert await uris(client) == ["boat://name"]
-        assert not any(map(is_running, pids(tmp_path)))
+                await wait_until(reads_name)
+                assert len(started_pids(tmp_path)) > number
+            assert await listed_uris(client) == ["boat://name"]
+        assert not any(map(is_running, started_pids(tmp_path)))
 
     run(test())
 
 
-def test_a_command_that_ends_at_once_is_reported_without_its_password_and_hides_no_other(charts: Path) -> None:
+def test_a_command_that_exits_at_once_is_reported_without_its_password_beside_other_sources(charts: Path) -> None:
     async def test() -> None:
         argv = [sys.executable, "-c", "raise SystemExit('password=hunter2 is wrong')", "--token", "hunter2"]
-        async with published(argv, files(charts, label="charts")) as (client, source):
+        async with connect(argv, files(charts, label="charts")) as (client, source):
             listed = await client.list_resources()
             assert "file:///charts/README.md" in [resource.uri for resource in listed]
             status = (await client.read_resource(source.status)).text
@@ -186,9 +162,7 @@ def test_a_target_that_cannot_be_started_is_refused(target: Any, options: dict[s
         upstream(target, **options)
 
 
-def test_a_word_with_the_scheme_mcp_is_a_source_that_runs_a_command(argv: list[str]) -> None:
-    import shlex
-
+def test_a_word_with_the_scheme_mcp_makes_an_upstream_command(argv: list[str]) -> None:
     ((_, source),) = make_sources([f"boat=mcp:{shlex.join(argv)}"], {"allow_command": True})
     assert isinstance(source, UpstreamSource)
     assert source.name == "boat"

@@ -1,4 +1,4 @@
-"""Another server as a source: servers over HTTP, in both eras, that restart, misbehave and disappear."""
+"""Upstream servers over HTTP, in both eras: they restart, misbehave and disappear."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import logging
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+from tests.sources.upstream_support import connect, free_port, listed_uris, run, wait_until
 from tests.transports.http_support import ServerThread
 from wharfinger import Client, Server
 from wharfinger import types as t
@@ -31,12 +32,9 @@ from wharfinger.sources.upstream_server.upstream_lists import UpstreamLists
 from wharfinger.testing import SourceContract
 from wharfinger.transports.http_server.runner import serve_http
 from wharfinger.upstreams import UpstreamUnreachable
+from wharfinger.upstreams import upstream as upstream_module
 
 ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 40))
 
 
 def harbour(count: int = 25, page_size: int = 10) -> Server:
@@ -59,7 +57,7 @@ def harbour(count: int = 25, page_size: int = 10) -> Server:
 
 
 @asynccontextmanager
-async def over_http(server: Any, port: int = 0, **options: Any) -> AsyncIterator[str]:
+async def serve(server: Any, port: int = 0, **options: Any) -> AsyncIterator[str]:
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     task = asyncio.ensure_future(serve_http(server, port=port, on_ready=ready.set_result, **options))
     try:
@@ -70,38 +68,14 @@ async def over_http(server: Any, port: int = 0, **options: Any) -> AsyncIterator
         await asyncio.wait((task,))
 
 
-@asynccontextmanager
-async def published(
-    url: str, *before: Any, behind: tuple[Any, ...] = (), **options: Any
-) -> AsyncIterator[tuple[Client, UpstreamSource]]:
-    """Yield a client of a server with this upstream and the given sources, and the upstream source."""
-    here = Server("here", page_size=7)
-    source = upstream(url, allow_private_networks=True, **options)
-    for one in (*before, source, *behind):
-        here.include(one)
-    async with Client(here, cache=False) as client:
-        yield client, source
-
-
-async def uris(client: Client) -> list[str]:
-    return [resource.uri for resource in await client.list_resources()]
-
-
-async def eventually(condition: Any, seconds: float = 15) -> None:
-    ends = asyncio.get_running_loop().time() + seconds
-    while not await condition():
-        assert asyncio.get_running_loop().time() < ends, "the condition did not hold in time"
-        await asyncio.sleep(0.02)
-
-
 # Listing and reading
 
 
 @ERAS
 def test_resources_and_templates_are_listed_in_the_order_of_the_upstream(revision: str) -> None:
     async def test() -> None:
-        async with over_http(harbour()) as url, published(url, revision=revision) as (client, _):
-            assert await uris(client) == [f"notes://quay/n{number:03}" for number in range(25)]
+        async with serve(harbour()) as url, connect(url, revision=revision) as (client, _):
+            assert await listed_uris(client) == [f"notes://quay/n{number:03}" for number in range(25)]
             (template,) = await client.list_resource_templates()
             assert template.uri_template == "log://{vessel}/today"
 
@@ -111,7 +85,7 @@ def test_resources_and_templates_are_listed_in_the_order_of_the_upstream(revisio
 @pytest.mark.parametrize("limit", [1, 3, 10, 11, 100])
 def test_pages_of_any_size_list_each_resource_once(limit: int) -> None:
     async def test() -> None:
-        async with over_http(harbour()) as url, published(url) as (_, source):
+        async with serve(harbour()) as url, connect(url) as (_, source):
             found: list[str] = []
             after = None
             while True:
@@ -128,7 +102,7 @@ def test_pages_of_any_size_list_each_resource_once(limit: int) -> None:
 def test_a_page_continues_after_its_cursor_when_the_list_has_changed() -> None:
     async def test() -> None:
         server = harbour(count=10)
-        async with over_http(server) as url, published(url) as (_, source):
+        async with serve(server) as url, connect(url) as (_, source):
             first, after = await source.page(None, 4)
             server.resources.remove("notes://quay/n000")
             source._lists.forget()
@@ -148,15 +122,15 @@ NUMBERS = st.sets(st.integers(0, 60), max_size=3)
     st.lists(st.tuples(NUMBERS, NUMBERS), max_size=4),
 )
 def test_items_that_stay_in_a_changing_list_are_shown_once(
-    first: set[int], size: int, limit: int, changes: list[tuple[set[int], set[int]]]
+    first: set[int], page_size: int, limit: int, changes: list[tuple[set[int], set[int]]]
 ) -> None:
     """Resources are added and removed between two pages."""
-    here, stayed, left = set(first), set(first), list(changes)
+    current, remaining, pending_changes = set(first), set(first), list(changes)
 
     async def fetch(cursor: Any) -> Any:
-        numbers = sorted(number for number in here if cursor is UNSET or number > int(cursor))
-        page = [t.Resource(uri=f"x://y/{number}", name=str(number)) for number in numbers[:size]]
-        return page, page[-1].name if len(numbers) > size else UNSET
+        numbers = sorted(number for number in current if cursor is UNSET or number > int(cursor))
+        page = [t.Resource(uri=f"x://y/{number}", name=str(number)) for number in numbers[:page_size]]
+        return page, page[-1].name if len(numbers) > page_size else UNSET
 
     async def test() -> None:
         lists = UpstreamLists("harbour", fetch)
@@ -168,12 +142,12 @@ def test_items_that_stay_in_a_changing_list_are_shown_once(
             if after is None:
                 break
             lists.forget()
-            gone, new = left.pop() if left else (set[int](), set[int]())
-            here.difference_update(gone)
-            here.update(new)
-            stayed.difference_update(gone)
+            removed, added = pending_changes.pop() if pending_changes else (set[int](), set[int]())
+            current.difference_update(removed)
+            current.update(added)
+            remaining.difference_update(removed)
         assert after is None
-        assert sorted(number for number in found if number in stayed) == sorted(stayed)
+        assert sorted(number for number in found if number in remaining) == sorted(remaining)
 
     asyncio.run(test())
 
@@ -181,7 +155,7 @@ def test_items_that_stay_in_a_changing_list_are_shown_once(
 @ERAS
 def test_a_read_has_the_content_ttl_and_cache_scope_of_the_upstream(revision: str) -> None:
     async def test() -> None:
-        async with over_http(harbour()) as url, published(url, revision=revision) as (client, _):
+        async with serve(harbour()) as url, connect(url, revision=revision) as (client, _):
             read = await client.read_resource("notes://quay/n001")
             assert (read.text, read.contents[0].uri) == ("high tide", "notes://quay/n001")
             expected = (7000, "public") if revision == "2026-07-28" else (0, "private")
@@ -195,11 +169,11 @@ def test_a_read_has_the_content_ttl_and_cache_scope_of_the_upstream(revision: st
     run(test())
 
 
-def test_contents_that_the_other_server_calls_private_stay_private() -> None:
+def test_private_contents_of_the_upstream_stay_private() -> None:
     async def test() -> None:
         server = Server("vault", ttl=9.0, cache_scope="private")
         server.resources.add("notes://mine/a", lambda: "mine", name="a")
-        async with over_http(server) as url, published(url) as (client, _):
+        async with serve(server) as url, connect(url) as (client, _):
             assert (await client.read_resource("notes://mine/a")).result.cache_scope == "private"
 
     run(test())
@@ -210,12 +184,14 @@ def test_blobs_and_several_contents_are_passed_on_unchanged(revision: str, chart
     async def test() -> None:
         server = Server("folder")
         server.include(files(charts, label="charts"))
-        async with over_http(server) as url, published(url, revision=revision) as (client, _):
-            there = Client(url, revision=revision, cache=False)
-            async with there:
-                for uri in ("file:///charts/harbours/north/buoy.png", "file:///charts/harbours"):
-                    here, theirs = await client.read_resource(uri), await there.read_resource(uri)
-                    assert here.contents == theirs.contents
+        async with (
+            serve(server) as url,
+            connect(url, revision=revision) as (client, _),
+            Client(url, revision=revision, cache=False) as direct,
+        ):
+            for uri in ("file:///charts/harbours/north/buoy.png", "file:///charts/harbours"):
+                passed_on, original = await client.read_resource(uri), await direct.read_resource(uri)
+                assert passed_on.contents == original.contents
 
     run(test())
 
@@ -228,8 +204,8 @@ def test_directories_are_listed_if_the_upstream_supports_it(revision: str, chart
         server = Server("folder")
         server.include(files(charts, label="charts"))
         serve_skills(server)
-        async with over_http(server) as url, published(url, revision=revision) as (client, source):
-            assert await uris(client)  # waits until the source knows the URIs of the other server
+        async with serve(server) as url, connect(url, revision=revision) as (client, source):
+            assert await listed_uris(client)  # waits until the source knows the URIs of the upstream
             names = []
             after = None
             while True:
@@ -259,7 +235,7 @@ def test_completions_are_passed_on() -> None:
         ) -> str:
             return vessel + day
 
-        async with over_http(server) as url, published(url) as (client, _):
+        async with serve(server) as url, connect(url) as (client, _):
             template = "log://{vessel}/{day}"
             reference = t.ResourceTemplateReference(uri=template)
             assert (await client.complete(reference, "vessel", "m")).values == ["mary"]
@@ -275,7 +251,7 @@ async def search(source: UpstreamSource, query: str) -> list[str]:
 
 def test_a_search_matches_titles_without_reading_texts() -> None:
     async def test() -> None:
-        async with over_http(harbour()) as url, published(url) as (_, source):
+        async with serve(harbour()) as url, connect(url) as (_, source):
             assert await search(source, "note 17") == ["notes://quay/n017"]
             assert len(await search(source, "note")) == 5
             documents, _ = await source.documents(None, 100)
@@ -287,7 +263,7 @@ def test_a_search_matches_titles_without_reading_texts() -> None:
 
 def test_describe_counts_resources_and_names_the_revision() -> None:
     async def test() -> None:
-        async with over_http(harbour()) as url, published(url) as (_, source):
+        async with serve(harbour()) as url, connect(url) as (_, source):
             assert source.describe() == "25 resources, 1 template, 2026-07-28, subscribed"
             assert source.location == url
             assert "25 resources" in str((await source.read(source.status)).contents[0].text)
@@ -298,8 +274,8 @@ def test_describe_counts_resources_and_names_the_revision() -> None:
 # Which source a URI belongs to
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_an_upstream_does_not_shadow_uris_of_another_source(charts: Path, first: bool) -> None:
+@pytest.mark.parametrize("upstream_first", [True, False])
+def test_an_upstream_does_not_shadow_uris_of_another_source(charts: Path, upstream_first: bool) -> None:
     async def test() -> None:
         evil = Server("evil")
         evil.resources.add("file:///charts/README.md", lambda: "evil", name="README.md")
@@ -307,10 +283,13 @@ def test_an_upstream_does_not_shadow_uris_of_another_source(charts: Path, first:
         evil.resources.add("file:///{+path}", lambda path: f"evil {path}", name="all")
         folder = files(charts, label="charts")
         async with (
-            over_http(evil) as url,
-            published(url, *(() if first else (folder,)), behind=(folder,) if first else ()) as (client, source),
+            serve(evil) as url,
+            connect(url, *(() if upstream_first else (folder,)), after=(folder,) if upstream_first else ()) as (
+                client,
+                source,
+            ),
         ):
-            listed = await uris(client)
+            listed = await listed_uris(client)
             assert listed.count("file:///charts/README.md") == 1 and "own://evil/notes" in listed
             assert (await client.read_resource("file:///charts/README.md")).text.startswith("# Charts")
             with pytest.raises(ResourceNotFound):
@@ -322,16 +301,16 @@ def test_an_upstream_does_not_shadow_uris_of_another_source(charts: Path, first:
     run(test())
 
 
-def test_a_content_with_the_uri_of_another_source_is_left_out(charts: Path) -> None:
+def test_contents_with_uris_of_another_source_are_left_out(charts: Path) -> None:
     async def test() -> None:
         evil = Server("evil")
 
         @evil.resource("own://evil/{part}", name="notes")
         async def notes(part: str) -> t.ReadResourceResult:
-            uris = ["file:///charts/README.md"] + ([f"own://evil/{part}"] if part == "both" else [])
-            return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, text="evil") for uri in uris])
+            content_uris = ["file:///charts/README.md"] + ([f"own://evil/{part}"] if part == "both" else [])
+            return t.ReadResourceResult(contents=[t.ResourceContents(uri=uri, text="evil") for uri in content_uris])
 
-        async with over_http(evil) as url, published(url, files(charts, label="charts")) as (client, _):
+        async with serve(evil) as url, connect(url, files(charts, label="charts")) as (client, _):
             read = await client.read_resource("own://evil/both")
             assert [content.uri for content in read.contents] == ["own://evil/both"]
             with pytest.raises(Exception, match="no content of its own for this URI"):
@@ -346,10 +325,10 @@ def test_two_upstreams_each_serve_the_uris_they_list() -> None:
         one.resources.add("notes://shared/a", lambda: "one's", name="a")
         one.resources.add("notes://shared/{name}", lambda name: f"one's {name}", name="any")
         other.resources.add("notes://shared/b", lambda: "other's", name="b")
-        async with over_http(one) as first, over_http(other) as second:
-            behind = upstream(second, allow_private_networks=True)
-            async with published(first, behind=(behind,)) as (client, _):
-                assert await uris(client) == ["notes://shared/a", "notes://shared/b"]
+        async with serve(one) as first, serve(other) as second:
+            second_upstream = upstream(second, allow_private_networks=True)
+            async with connect(first, after=(second_upstream,)) as (client, _):
+                assert await listed_uris(client) == ["notes://shared/a", "notes://shared/b"]
                 assert (await client.read_resource("notes://shared/b")).text == "other's"
                 assert (await client.read_resource("notes://shared/c")).text == "one's c"
 
@@ -363,10 +342,10 @@ def test_two_upstreams_each_serve_the_uris_they_list() -> None:
 def test_upstream_changes_are_reported(revision: str) -> None:
     async def test() -> None:
         server = harbour()
-        async with over_http(server) as url, published(url, revision=revision) as (client, source):
+        async with serve(server) as url, connect(url, revision=revision) as (client, source):
             uri = "notes://quay/n001"
             async with client.watch(uri, "notes://quay/n002", "log://mary/today") as changes:
-                await eventually(lambda: watched(server, uri))
+                await wait_until(lambda: is_watched(server, uri))
                 server.resource_updated(uri)
                 server.resource_updated("log://mary/today")
                 seen = set()
@@ -374,13 +353,13 @@ def test_upstream_changes_are_reported(revision: str) -> None:
                     seen.add((await anext(changes)).uri)
             if revision == "2026-07-28":
                 assert len(source._upstream_watch._bundles) <= 1
-            await eventually(lambda: watched(server, uri, wanted=False))
+            await wait_until(lambda: is_watched(server, uri, expected=False))
 
     run(test())
 
 
-async def watched(server: Server, uri: str, *, wanted: bool = True) -> bool:
-    return (uri in server.watching.watched()) is wanted
+async def is_watched(server: Server, uri: str, *, expected: bool = True) -> bool:
+    return (uri in server.watching.watched()) is expected
 
 
 @ERAS
@@ -388,36 +367,36 @@ def test_a_list_change_of_the_upstream_is_reported(revision: str) -> None:
     async def test() -> None:
         server = harbour(count=3)
         async with (
-            over_http(server) as url,
-            published(url, revision=revision) as (client, _),
+            serve(server) as url,
+            connect(url, revision=revision) as (client, _),
             client.watch_lists() as changes,
         ):
-            await eventually(lambda: list_watched(server))
+            await wait_until(lambda: is_list_watched(server))
             server.resources.add("notes://quay/new", lambda: "new", name="new")
             server.resources.add("depth://{place}", lambda place: place, name="depth")
             assert (await anext(changes)).kind == "resources"
-            await eventually(lambda: has(client, "notes://quay/new"))
-            await eventually(lambda: has_template(client, "depth://{place}"))
+            await wait_until(lambda: is_listed(client, "notes://quay/new"))
+            await wait_until(lambda: is_template_listed(client, "depth://{place}"))
 
     run(test())
 
 
-async def list_watched(server: Server) -> bool:
+async def is_list_watched(server: Server) -> bool:
     return bool(server.watching._by_list["resources"])
 
 
-async def has(client: Client, uri: str) -> bool:
-    return uri in await uris(client)
+async def is_listed(client: Client, uri: str) -> bool:
+    return uri in await listed_uris(client)
 
 
-async def has_template(client: Client, text: str) -> bool:
+async def is_template_listed(client: Client, text: str) -> bool:
     return text in [template.uri_template for template in await client.list_resource_templates()]
 
 
 def test_a_change_before_the_watch_starts_is_reported() -> None:
     async def test() -> None:
-        uri = "notes://quay/n001"  # without a version
-        async with over_http(harbour()) as url, published(url) as (client, _), client.watch(uri) as changes:
+        uri = "notes://quay/n001"  # has no version, so a change since the last read cannot be excluded
+        async with serve(harbour()) as url, connect(url) as (client, _), client.watch(uri) as changes:
             assert (await anext(changes)).uri == uri
 
     run(test())
@@ -426,17 +405,17 @@ def test_a_change_before_the_watch_starts_is_reported() -> None:
 def test_a_uri_that_cannot_be_watched_does_not_stop_other_watches() -> None:
     async def test() -> None:
         server = harbour()
-        async with over_http(server) as url, published(url) as (_, source):
+        async with serve(server) as url, connect(url) as (_, source):
             changes: list[str | None] = []
             source.watch("notes://quay/none", changes.append)
             source.watch("notes://quay/n001", changes.append)
-            await eventually(lambda: watched(server, "notes://quay/n001"))
+            await wait_until(lambda: is_watched(server, "notes://quay/n001"))
             server.resource_updated("notes://quay/n001")
 
             async def received() -> bool:
                 return "notes://quay/n001" in changes
 
-            await eventually(received)
+            await wait_until(received)
 
     run(test())
 
@@ -445,47 +424,42 @@ def test_a_uri_that_cannot_be_watched_does_not_stop_other_watches() -> None:
 def test_a_watch_continues_after_a_restart_of_the_upstream(revision: str) -> None:
     async def test() -> None:
         uri, port = "notes://quay/n001", free_port()
-        async with over_http(harbour(), port) as url:
-            source_here = published(url, revision=revision)
-            client, _ = await source_here.__aenter__()
+        async with serve(harbour(), port) as url:
+            connection = connect(url, revision=revision)
+            client, _ = await connection.__aenter__()
             watch = await client.watch(uri)
             assert (await client.read_resource(uri)).text == "high tide"
-        again = harbour(count=30)
-        async with over_http(again, port):
-            await eventually(lambda: watched(again, uri))
+        restarted = harbour(count=30)
+        async with serve(restarted, port):
+            await wait_until(lambda: is_watched(restarted, uri))
             while (await anext(watch)).uri != uri:
                 pass
 
-            async def reads() -> bool:
+            async def is_readable() -> bool:
                 try:
-                    return (await client.read_resource(uri)).text == "high tide" and len(await uris(client)) == 30
+                    text, uris = (await client.read_resource(uri)).text, await listed_uris(client)
+                    return text == "high tide" and len(uris) == 30
                 except InternalError:
                     return False
                 except Exception as error:
                     assert "cannot be reached" in str(error)
                     return False
 
-            await eventually(reads)
+            await wait_until(is_readable)
             await watch.close()
-            await source_here.__aexit__(None, None, None)
+            await connection.__aexit__(None, None, None)
 
     run(test())
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 # Servers that are down or misbehave
 
 
-def test_an_upstream_that_is_down_is_reported_and_listed_again_when_it_is_up(charts: Path) -> None:
+def test_an_upstream_that_is_down_is_reported_and_listed_once_it_is_up(charts: Path) -> None:
     async def test() -> None:
         port = free_port()
         url = f"http://127.0.0.1:{port}/mcp"
-        async with published(url, files(charts, label="charts")) as (client, source):
+        async with connect(url, files(charts, label="charts")) as (client, source):
             listed = await client.list_resources()
             assert "file:///charts/README.md" in [resource.uri for resource in listed]
             title = str(listed[-1].title)
@@ -494,15 +468,15 @@ def test_an_upstream_that_is_down_is_reported_and_listed_again_when_it_is_up(cha
             assert "cannot be reached" in (await client.read_resource(listed[-1].uri)).text
             assert source.describe().startswith("cannot be reached")
             async with (
-                over_http(harbour(), port),
+                serve(harbour(), port),
                 client.watch_lists() as changes,
-                client.watch(source.status) as turns,
+                client.watch(source.status) as status_changes,
             ):
-                await eventually(lambda: has(client, "notes://quay/n001"))
+                await wait_until(lambda: is_listed(client, "notes://quay/n001"))
                 assert (await anext(changes)).kind == "resources"
-                assert (await anext(turns)).uri == source.status
-                await eventually(lambda: has_template(client, "log://{vessel}/today"))
-                assert source.status not in await uris(client)
+                assert (await anext(status_changes)).uri == source.status
+                await wait_until(lambda: is_template_listed(client, "log://{vessel}/today"))
+                assert source.status not in await listed_uris(client)
                 assert (await client.read_resource(source.status)).text.endswith("subscribed\n")
 
     run(test())
@@ -511,72 +485,81 @@ def test_an_upstream_that_is_down_is_reported_and_listed_again_when_it_is_up(cha
 def test_a_search_finds_other_sources_while_an_upstream_is_down(charts: Path, tmp_path: Path) -> None:
     async def test() -> None:
         port = free_port()
-        here = Server("here")
-        here.include(upstream(f"http://127.0.0.1:{port}/mcp", allow_private_networks=True))
-        here.include(files(charts, label="charts"))
-        here.include(search_index(folder=tmp_path / "cache"))
-        here.include(resource_tools())
+        server = Server("here")
+        server.include(upstream(f"http://127.0.0.1:{port}/mcp", allow_private_networks=True))
+        server.include(files(charts, label="charts"))
+        server.include(search_index(folder=tmp_path / "cache"))
+        server.include(resource_tools())
 
-        async def finds(client: Client, words: str, uri: str) -> bool:
-            found = await client.call_tool("search", {"query": words})
+        async def finds(client: Client, query: str, uri: str) -> bool:
+            found = await client.call_tool("search", {"query": query})
             return uri in [result["id"] for result in found.structured["results"]]
 
-        async with over_http(harbour(), port), Client(here, cache=False) as client:
-            await eventually(lambda: finds(client, "note 17", "notes://quay/n017"))
-            await eventually(lambda: finds(client, "tides", "file:///charts/tides.csv"))
-        async with Client(here, cache=False) as client:
+        async with serve(harbour(), port), Client(server, cache=False) as client:
+            await wait_until(lambda: finds(client, "note 17", "notes://quay/n017"))
+            await wait_until(lambda: finds(client, "tides", "file:///charts/tides.csv"))
+        async with Client(server, cache=False) as client:
             for _ in range(3):
                 assert not await finds(client, "note 17", "notes://quay/n017")
-                await eventually(lambda: finds(client, "tides", "file:///charts/tides.csv"))
+                await wait_until(lambda: finds(client, "tides", "file:///charts/tides.csv"))
 
     run(test())
 
 
-def test_an_upstream_that_failed_is_not_connected_to_again_at_once() -> None:
-    async def test() -> None:
-        asked = 0
+def test_a_failed_upstream_is_not_reconnected_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_module, "RESTART_SECONDS", 60.0)
 
-        async def slam(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal asked
-            asked += 1
+    async def test() -> None:
+        connections = 0
+
+        async def close_at_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal connections
+            connections += 1
             writer.close()
 
-        listener = await asyncio.start_server(slam, "127.0.0.1", 0)
+        listener = await asyncio.start_server(close_at_once, "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
         async with listener:
             source = upstream(f"http://127.0.0.1:{port}/mcp", allow_private_networks=True)
             with pytest.raises(UpstreamUnreachable, match="cannot be reached"):
                 await source.page(None, 5)
-            once = asked
+            first_connections = connections
             for _ in range(50):
                 with pytest.raises(UpstreamUnreachable, match="cannot be reached"):
                     await source.page(None, 5)
-            assert asked == once
+            assert connections == first_connections
             await source.close()
 
     run(test())
 
 
-def test_an_upstream_that_does_not_answer_delays_only_one_request() -> None:
+def test_an_upstream_that_does_not_answer_delays_only_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next request fails without another attempt."""
+    monkeypatch.setattr(upstream_module, "RESTART_SECONDS", 60.0)
+
     async def test() -> None:
-        async def nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections = 0
+
+        async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal connections
+            connections += 1
             with contextlib.suppress(ConnectionError):
                 await reader.read()
             writer.close()
 
-        listener = await asyncio.start_server(nothing, "127.0.0.1", 0)
+        listener = await asyncio.start_server(never_answer, "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
         loop = asyncio.get_running_loop()
         async with listener:
             source = upstream(f"http://127.0.0.1:{port}/mcp", allow_private_networks=True, timeout=0.5)
-            began = loop.time()
+            started = loop.time()
             with pytest.raises(UpstreamUnreachable, match="cannot be reached"):
                 await source.page(None, 5)
-            assert loop.time() - began < 5
-            began = loop.time()
+            assert loop.time() - started < 20
+            first_connections = connections
             with pytest.raises(UpstreamUnreachable, match="cannot be reached"):
                 await source.page(None, 5)
-            assert loop.time() - began < 0.1
+            assert connections == first_connections
             await source.close()
 
     run(test())
@@ -586,7 +569,7 @@ def test_listing_a_server_that_includes_itself_ends() -> None:
     async def test() -> None:
         server, port = harbour(), free_port()
         server.include(upstream(f"http://127.0.0.1:{port}/mcp", allow_private_networks=True, timeout=1.0))
-        async with over_http(server, port) as url, Client(url, timeout=20, cache=False) as client:
+        async with serve(server, port) as url, Client(url, timeout=20, cache=False) as client:
             resources = (await client.list_resources())[:25]
             assert [resource.uri for resource in resources] == [f"notes://quay/n{number:03}" for number in range(25)]
 
@@ -596,10 +579,10 @@ def test_listing_a_server_that_includes_itself_ends() -> None:
 def test_a_cursor_from_before_a_restart_is_refused() -> None:
     async def test() -> None:
         port = free_port()
-        async with over_http(harbour(), port) as url:
+        async with serve(harbour(), port) as url:
             source = upstream(url, allow_private_networks=True)
             _, after = await source.page(None, 10)
-        async with over_http(harbour(), port):
+        async with serve(harbour(), port):
             source._lists.forget()
             with pytest.raises(InvalidArgument, match="has changed: list again without a cursor"):
                 await source.page(after, 10)
@@ -609,8 +592,8 @@ def test_a_cursor_from_before_a_restart_is_refused() -> None:
     run(test())
 
 
-class Hostile:
-    """An HTTP server that answers with what a function of the method and the params returns (2026-07-28)."""
+class StubServer:
+    """An HTTP server whose results come from a function of the method and the params (revision 2026-07-28)."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -627,10 +610,10 @@ class Hostile:
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
                 message = json.loads(body) if body else {}
                 self.requests.append((message.get("method", lines[0]), headers))
-                status, more, result = self.answer(message.get("method", ""), message.get("params", {}))
+                status, extra_headers, result = self.answer(message.get("method", ""), message.get("params", {}))
                 answer = json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "result": result}).encode()
                 writer.write(
-                    f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{more}"
+                    f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{extra_headers}"
                     f"Content-Length: {len(answer)}\r\n\r\n".encode()
                     + answer
                 )
@@ -639,7 +622,7 @@ class Hostile:
             writer.close()
 
 
-DISCOVERED = {
+DISCOVER_RESULT = {
     "resultType": "complete",
     "supportedVersions": ["2026-07-28"],
     "capabilities": {"resources": {}},
@@ -648,15 +631,15 @@ DISCOVERED = {
 
 
 @asynccontextmanager
-async def hostile(pages: Any) -> AsyncIterator[tuple[UpstreamSource, Hostile]]:
+async def stub_upstream(pages: Any) -> AsyncIterator[tuple[UpstreamSource, StubServer]]:
     def answer(method: str, params: Any) -> tuple[int, str, Any]:
         if method == "server/discover":
-            return 200, "", DISCOVERED
+            return 200, "", DISCOVER_RESULT
         if method == "resources/list":
             return 200, "", {"resultType": "complete", **pages(params.get("cursor"))}
         return 200, "", {"resultType": "complete", "resourceTemplates": []}
 
-    server = Hostile(answer)
+    server = StubServer(answer)
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     async with listener:
         port = listener.sockets[0].getsockname()[1]
@@ -665,7 +648,7 @@ async def hostile(pages: Any) -> AsyncIterator[tuple[UpstreamSource, Hostile]]:
         await source.close()
 
 
-async def walk(source: UpstreamSource) -> list[t.Resource]:
+async def list_all(source: UpstreamSource) -> list[t.Resource]:
     found: list[t.Resource] = []
     after = None
     while True:
@@ -689,9 +672,9 @@ async def walk(source: UpstreamSource) -> list[t.Resource]:
 def test_an_endless_list_is_refused(pages: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.upstream_lists"], "MAX_PAGES", 300)
-        async with hostile(pages) as (source, server):
+        async with stub_upstream(pages) as (source, server):
             with pytest.raises(InternalError, match="has no end, or a cursor that cannot be used"):
-                await walk(source)
+                await list_all(source)
             assert len(server.requests) < 320
 
     run(test())
@@ -704,9 +687,9 @@ def test_resources_without_a_usable_uri_are_left_out(caplog: pytest.LogCaptureFi
         return {"resources": [{"uri": uri, "name": "bad"} for uri in [*bad, "good://host/x"]]}
 
     async def test() -> None:
-        async with hostile(pages) as (source, _):
-            assert [resource.uri for resource in await walk(source)] == ["good://host/x"]
-            await walk(source)
+        async with stub_upstream(pages) as (source, _):
+            assert [resource.uri for resource in await list_all(source)] == ["good://host/x"]
+            await list_all(source)
 
     with caplog.at_level(logging.WARNING):
         run(test())
@@ -717,17 +700,17 @@ def test_a_page_with_too_many_resources_is_refused(monkeypatch: pytest.MonkeyPat
     async def test() -> None:
         monkeypatch.setattr(sys.modules["wharfinger.sources.upstream_server.upstream_lists"], "MAX_PAGE_ITEMS", 10)
         many = {"resources": [{"uri": f"x://y/{number}", "name": "z"} for number in range(11)]}
-        async with hostile(lambda cursor: many) as (source, _):
+        async with stub_upstream(lambda cursor: many) as (source, _):
             with pytest.raises(InternalError, match="more than 10 resources"):
-                await walk(source)
+                await list_all(source)
 
     run(test())
 
 
-def test_remembered_uris_of_a_huge_list_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indexed_uris_of_a_huge_list_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         monkeypatch.setattr(sys.modules["wharfinger.upstreams.uri_index"], "MAX_URIS", 10)
-        async with over_http(harbour()) as url, published(url) as (_, source):
+        async with serve(harbour()) as url, connect(url) as (_, source):
             assert len(source._index) == 10
             assert source.matches("notes://quay/n000")  # in the same folder as an indexed URI
 
@@ -764,11 +747,11 @@ def test_a_host_name_with_a_private_address_is_not_connected_to(monkeypatch: pyt
     async def test() -> None:
         requests: list[bytes] = []
 
-        async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def record(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             requests.append(await reader.read(10))
             writer.close()
 
-        listener = await asyncio.start_server(note, "127.0.0.1", 0)
+        listener = await asyncio.start_server(record, "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
         loop = asyncio.get_running_loop()
 
@@ -791,15 +774,15 @@ def test_a_host_name_with_a_private_address_is_not_connected_to(monkeypatch: pyt
 
 def test_a_redirect_to_another_server_is_not_followed() -> None:
     async def test() -> None:
-        inner: list[bytes] = []
+        target_requests: list[bytes] = []
 
-        async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            inner.append(await reader.read(10))
+        async def record(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            target_requests.append(await reader.read(10))
             writer.close()
 
-        target = await asyncio.start_server(note, "127.0.0.1", 0)
-        place = target.sockets[0].getsockname()[1]
-        server = Hostile(lambda method, params: (307, f"Location: http://127.0.0.1:{place}/mcp\r\n", {}))
+        target = await asyncio.start_server(record, "127.0.0.1", 0)
+        target_port = target.sockets[0].getsockname()[1]
+        server = StubServer(lambda method, params: (307, f"Location: http://127.0.0.1:{target_port}/mcp\r\n", {}))
         listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
         async with target, listener:
             port = listener.sockets[0].getsockname()[1]
@@ -807,7 +790,7 @@ def test_a_redirect_to_another_server_is_not_followed() -> None:
             with pytest.raises(UpstreamUnreachable, match="cannot be reached"):
                 await source.page(None, 10)
             assert "redirects to another server, which is not followed" in source.describe()
-            assert inner == []
+            assert target_requests == []
             await source.close()
 
     run(test())
@@ -815,11 +798,11 @@ def test_a_redirect_to_another_server_is_not_followed() -> None:
 
 def test_only_configured_headers_are_sent_and_never_a_callers_token() -> None:
     async def test() -> None:
-        server = Hostile(
+        server = StubServer(
             lambda method, params: (
                 200,
                 "",
-                DISCOVERED
+                DISCOVER_RESULT
                 if method == "server/discover"
                 else {"resultType": "complete", "resources": [], "resourceTemplates": []},
             )
@@ -827,12 +810,12 @@ def test_only_configured_headers_are_sent_and_never_a_callers_token() -> None:
         listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
         async with listener:
             port = listener.sockets[0].getsockname()[1]
-            here = Server("here")
-            here.include(
+            gateway = Server("here")
+            gateway.include(
                 upstream(f"http://127.0.0.1:{port}/mcp", allow_private_networks=True, headers={"X-Key": "ours"})
             )
-            theirs = {"Authorization": "Bearer caller", "X-Caller": "me"}
-            async with over_http(here) as url, Client(url, headers=theirs) as client:
+            caller_headers = {"Authorization": "Bearer caller", "X-Caller": "me"}
+            async with serve(gateway) as url, Client(url, headers=caller_headers) as client:
                 await client.list_resources()
             assert server.requests
             for _, headers in server.requests:
@@ -852,7 +835,7 @@ def test_credentials_of_the_url_are_never_shown() -> None:
 
 def test_a_source_can_be_started_and_closed_repeatedly() -> None:
     async def test() -> None:
-        async with over_http(harbour()) as url:
+        async with serve(harbour()) as url:
             source = upstream(url, allow_private_networks=True)
             for _ in range(2):
                 await source.start()
@@ -877,16 +860,16 @@ def test_many_hostile_templates_are_indexed_quickly() -> None:
     source = upstream("https://harbour.example/mcp")
     texts = [f"a://{{+x}}/{number}{'/a' * 500}{{b}}" for number in range(1_000)]
     texts += ["a://" + "{x}" * 2_000, "a://{x}" + "a" * 10_000, "a://" + "".join(f"{{v{n}}}/" for n in range(65))]
-    began = time.perf_counter()
+    started = time.thread_time()
     source._index.set_templates([t.ResourceTemplate(uri_template=text, name="x") for text in texts])
     assert source.matches(f"a://c/999{'/a' * 500}d")
     assert not source.matches("a://" + "1/" * 65)
-    assert time.perf_counter() - began < 5
+    assert time.thread_time() - started < 5
 
 
 def test_stat_returns_the_listed_resource_or_describes_a_read() -> None:
     async def test() -> None:
-        async with over_http(harbour()) as url, published(url) as (_, source):
+        async with serve(harbour()) as url, connect(url) as (_, source):
             assert (await source.stat("notes://quay/n017")).title == "Note 17"
             described = await source.stat("log://mary/today")
             assert (described.name, described.mime_type, described.size) == ("today", "text/plain", UNSET)
@@ -914,17 +897,17 @@ class Ledger(Source):
         return [self.stat(uri) for uri in names[:limit]], names[limit - 1] if len(names) > limit else None
 
     def stat(self, uri: str) -> t.Resource:
-        text, version = self.found(uri)
+        text, version = self.entry(uri)
         name = uri.rpartition("/")[2]
         meta = {VERSION: str(version)}
         return t.Resource(uri=uri, name=name, mime_type="text/plain", size=len(text), meta=meta)
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        text, version = self.found(uri)
+        text, version = self.entry(uri)
         content = t.ResourceContents(uri=uri, mime_type="text/plain", text=text, meta={VERSION: str(version)})
         return t.ReadResourceResult(contents=[content], ttl_ms=0)
 
-    def found(self, uri: str) -> tuple[str, int]:
+    def entry(self, uri: str) -> tuple[str, int]:
         if uri not in self.texts:
             raise ResourceNotFound(uri)
         return self.texts[uri]

@@ -25,18 +25,18 @@ class BoundedCache(Generic[Key, Value]):
     def get(self, key: Key) -> Value | None:
         """Return the value of a key, or None."""
         with self._lock:
-            found = self._kept.get(key)
-            if found is None:
+            entry = self._kept.get(key)
+            if entry is None:
                 return None
             self._kept.move_to_end(key)
-            return found[0]
+            return entry[0]
 
     def put(self, key: Key, value: Value, cost: int = 1) -> Value:
         """Store a value, and return it."""
-        if cost > 1 and cost * 2 > self._max_cost:
-            return value
         with self._lock:
             self._drop(key)
+            if cost > 1 and cost * 2 > self._max_cost:
+                return value
             self._kept[key] = (value, cost)
             self._cost += cost
             while self._cost > self._max_cost:
@@ -44,7 +44,7 @@ class BoundedCache(Generic[Key, Value]):
         return value
 
     def remove(self, key: Key) -> None:
-        """Drop the value of a key, if there is one."""
+        """Drop the value of a key, if the cache has it."""
         with self._lock:
             self._drop(key)
 

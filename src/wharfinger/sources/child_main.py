@@ -1,6 +1,6 @@
 """The script of a child process (see `child_process`). It imports only the standard library before it sets the limits.
 
-The first line of stdin is JSON with the limits, the path of modules and the name of one; the rest is the request.
+The first line of stdin is JSON with the limits, `sys.path` and the name of the module to call; the rest is the request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MEMORY_EXIT_CODE, OUTPUT_EXIT_CODE = 71, 73
 
 
 class ChildRefused(Exception):
-    """The child cannot do what it was asked. `str()` is a message for the caller."""
+    """The child refuses the request. `str()` is a message for the caller."""
 
 
 def main() -> int:
@@ -43,11 +43,11 @@ def main() -> int:
     )
     sys.path[:] = head["path"]
     # This script is `__main__`, but the module raises the class that it imports.
-    refused = importlib.import_module("wharfinger.sources.child_main").ChildRefused
+    refused_class = importlib.import_module("wharfinger.sources.child_main").ChildRefused
     try:
         function = importlib.import_module(head["module"]).main
         reply = REPLIED + function(sys.stdin.buffer.read())
-    except refused as error:
+    except refused_class as error:
         reply = REFUSED + str(error).encode("utf-8", "replace")
     except MemoryError:
         return MEMORY_EXIT_CODE
@@ -66,7 +66,7 @@ def _exit_code_of(error: OSError) -> int:
 
 
 def set_limits(limits: Mapping[str, int]) -> None:
-    """Limit this process for the rest of its life, by limits with their names in `resource`. A limit is never raised.
+    """Set limits of this process for the rest of its life, by their names in `resource`. Lower limits stay.
 
     Limits that the system does not have are left out. Windows has none; other systems than Linux ignore or refuse
     `RLIMIT_AS`.
@@ -76,13 +76,13 @@ def set_limits(limits: Mapping[str, int]) -> None:
     """
     if sys.platform == "win32":
         return
-    for name, most in limits.items():
-        kind = getattr(resource, name, None)
-        if kind is None or (name == "RLIMIT_AS" and sys.platform != "linux"):
+    for name, value in limits.items():
+        resource_id = getattr(resource, name, None)
+        if resource_id is None or (name == "RLIMIT_AS" and sys.platform != "linux"):
             continue
-        limit = min([most, *[each for each in resource.getrlimit(kind) if each != resource.RLIM_INFINITY]])
+        limit = min([value, *[each for each in resource.getrlimit(resource_id) if each != resource.RLIM_INFINITY]])
         try:
-            resource.setrlimit(kind, (limit, limit))
+            resource.setrlimit(resource_id, (limit, limit))
         except (OSError, ValueError):
             if sys.platform == "linux":
                 raise

@@ -2,7 +2,7 @@
 
 A parser in another language may hang, abort, or take any amount of memory, and Python cannot interrupt it. So it runs
 in a process of its own, which inherits no environment variables and only the files that it is given, and ends at a
-bound:
+bound. The steps are:
 
 1. `child_main.py` starts as a script of the standard library alone. It reads the limits and the request from stdin,
    sets the limits of the process, and only then imports the module with the parser.
@@ -30,7 +30,7 @@ from wharfinger.sources.child_main import ChildRefused
 __all__ = ["ChildBounds", "ChildProcesses", "ChildRefused", "ChildStopped", "NoFreeChild"]
 
 MAX_CHILDREN = 2
-"""Children of one `ChildProcesses` that run at once. Others wait, at most as long as their own time."""
+"""Children of one `ChildProcesses` that run at once. Another one waits, for at most its `ChildBounds.seconds`."""
 
 
 class ChildBounds(NamedTuple):
@@ -109,11 +109,11 @@ class ChildProcesses:
                     self._running.discard(child)
             size = reply.seek(0, os.SEEK_END)
             reply.seek(0)
-            text = reply.read(min(size, bounds.output + 1))
-        if child.returncode == 0 and text[:1] == child_main.REPLIED:
-            return text[1:]
-        if child.returncode == 0 and text[:1] == child_main.REFUSED:
-            raise ChildRefused(text[1:].decode("utf-8", "replace"))
+            data = reply.read(min(size, bounds.output + 1))
+        if child.returncode == 0 and data[:1] == child_main.REPLIED:
+            return data[1:]
+        if child.returncode == 0 and data[:1] == child_main.REFUSED:
+            raise ChildRefused(data[1:].decode("utf-8", "replace"))
         if child.returncode == child_main.OUTPUT_EXIT_CODE or size >= bounds.output:
             raise ChildStopped(f"its content takes more than {bounds.output >> 20} MiB")
         if child.returncode in (child_main.MEMORY_EXIT_CODE, *_MEMORY_SIGNALS):
@@ -123,7 +123,7 @@ class ChildProcesses:
         raise ChildStopped("it is damaged in a way that ends its parser")
 
     def close(self) -> None:
-        """End all children at once. Their callers get `ChildStopped`."""
+        """Kill all children. Their callers get `ChildStopped`."""
         with self._lock:
             running = list(self._running)
         for child in running:

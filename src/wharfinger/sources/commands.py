@@ -177,12 +177,12 @@ class Command(Source):
             ResourceNotFound: this is not the URI of the command.
         """
         self._check(uri)
-        found = self._resource()
+        resource = self._resource()
         if self.every is not None:
             version = self._look(uri)
             self._polling.record(uri, version)
-            found.meta = {VERSION: version}
-        return found
+            resource.meta = {VERSION: version}
+        return resource
 
     def read(self, uri: str) -> t.ReadResourceResult:
         """Run the command and return its output. A second content reports a failure, a cut, or the text on stderr.
@@ -192,7 +192,7 @@ class Command(Source):
         """
         self._check(uri)
         run = self.run()
-        decoded = _decoded(run)
+        decoded = _decode_output(run)
         meta: dict[str, object] = {EXIT: {"code": run.code, "cut": run.cut, "seconds": round(run.seconds, 3)}}
         if self.every is not None:
             meta[VERSION] = _version(run)
@@ -253,7 +253,7 @@ class Command(Source):
         return ()
 
     def describe(self) -> str:
-        """Describe how often the command runs."""
+        """Return a text that says how often the command runs."""
         return f"runs every {self.every:g} s while watched" if self.every else "runs for each read"
 
     def watch(self, uri: str | None, changed: Changed) -> None:
@@ -279,7 +279,7 @@ class _SharedRun:
         self.error: BaseException | None = None
 
 
-def _decoded(run: Run) -> mime.Decoded | None:
+def _decode_output(run: Run) -> mime.Decoded | None:
     """Decode the output as text. If it was cut within a character, that character is dropped."""
     for end in range(len(run.output), max(len(run.output) - 4 if run.cut else len(run.output) - 1, -1), -1):
         if decoded := mime.decode_text(run.output[:end]):
@@ -325,7 +325,7 @@ def _run(argv: list[str], cwd: str, timeout: float, max_bytes: int) -> Run:
             output, errors, cut = _collect(process, began + timeout, max_bytes)
             if not cut:
                 cut = _wait(process, began + timeout)
-            if cut == _LATE:
+            if cut == _TOO_LATE:
                 cut = f"Ended after {timeout:g} s; the output may be incomplete"
             elif cut:
                 cut = f"Ended after {max_bytes:,} bytes of output"
@@ -334,34 +334,36 @@ def _run(argv: list[str], cwd: str, timeout: float, max_bytes: int) -> Run:
     return Run(output, errors, None if cut else process.returncode, cut, time.monotonic() - began)
 
 
-_LATE = "late"
-_LONG = "long"
+_TOO_LATE = "late"
+_TOO_LONG = "long"
 
 
 def _collect(process: subprocess.Popen[bytes], deadline: float, max_bytes: int) -> tuple[bytes, bytes, str]:
     """Read stdout and stderr until the process closes them or ends, or a bound is reached."""
     output, errors = bytearray(), bytearray()
     with selectors.DefaultSelector() as selector:
-        for stream, into in ((process.stdout, output), (process.stderr, errors)):
+        for stream, target in ((process.stdout, output), (process.stderr, errors)):
             assert stream is not None
             os.set_blocking(stream.fileno(), False)
-            selector.register(stream, selectors.EVENT_READ, into)
+            selector.register(stream, selectors.EVENT_READ, target)
         while selector.get_map():
-            left = deadline - time.monotonic()
-            if left <= 0:
-                return bytes(output), bytes(errors), _LATE
-            gone = _is_gone(process)
-            ready = selector.select(0 if gone else min(left, 0.05))
-            if gone and not ready:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return bytes(output), bytes(errors), _TOO_LATE
+            has_ended = _has_ended(process)
+            ready = selector.select(0 if has_ended else min(remaining, 0.05))
+            if has_ended and not ready:
                 break  # processes that it started may still keep the pipes open
             for key, _ in ready:
-                _take(selector, key, output, errors)
+                _read_stream(selector, key, output, errors)
             if len(output) > max_bytes:
-                return bytes(output[:max_bytes]), bytes(errors), _LONG
+                return bytes(output[:max_bytes]), bytes(errors), _TOO_LONG
     return bytes(output), bytes(errors), ""
 
 
-def _take(selector: selectors.BaseSelector, key: selectors.SelectorKey, output: bytearray, errors: bytearray) -> None:
+def _read_stream(
+    selector: selectors.BaseSelector, key: selectors.SelectorKey, output: bytearray, errors: bytearray
+) -> None:
     stream: IO[bytes] = key.fileobj  # type: ignore[assignment]
     data = os.read(stream.fileno(), 1 << 16)
     if not data:
@@ -372,7 +374,7 @@ def _take(selector: selectors.BaseSelector, key: selectors.SelectorKey, output: 
         errors += data[: MAX_STDERR_BYTES - len(errors)]
 
 
-def _is_gone(process: subprocess.Popen[bytes]) -> bool:
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
     """Return whether the process has ended. Does not reap it: its id cannot yet become that of another group."""
     if sys.platform == "win32":
         return process.poll() is not None
@@ -381,9 +383,9 @@ def _is_gone(process: subprocess.Popen[bytes]) -> bool:
 
 def _wait(process: subprocess.Popen[bytes], deadline: float) -> str:
     """Wait for a process that closed its output but has not ended."""
-    while not _is_gone(process):
+    while not _has_ended(process):
         if time.monotonic() > deadline:
-            return _LATE
+            return _TOO_LATE
         time.sleep(0.01)
     return ""
 
@@ -399,7 +401,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
                 check=False,
             )
         return
-    if not _is_gone(process):
+    if not _has_ended(process):
         _signal(process.pid, signal.SIGTERM)
         _wait(process, time.monotonic() + GRACE_SECONDS)
     _signal(process.pid, signal.SIGKILL)

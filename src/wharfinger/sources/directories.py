@@ -24,15 +24,15 @@ __all__ = [
 ]
 
 MAX_CHILDREN = 1_000
-"""The most entries that a read of a directory returns."""
+"""Maximum number of entries that a read of a directory returns."""
 
 Describe = Callable[[t.Resource], str]
 """Returns a few words about a file, for the listing of its directory."""
 
 
 def listing_text(
-    where: str,
-    counted: str,
+    directory: str,
+    counts: str,
     children: Sequence[t.Resource],
     template: str = "",
     *,
@@ -41,16 +41,16 @@ def listing_text(
     """Return the text about a directory: the numbers of its entries, and a line for each child.
 
     Args:
-        where: The directory, with a slash at its end.
-        counted: The numbers of its entries, such as `1 folder and 2 files`.
+        directory: The directory, with a slash at its end.
+        counts: The numbers of its entries, such as `1 folder and 2 files`.
         children: The first entries, at most `MAX_CHILDREN`.
         template: If there are more entries, the template whose completion has them.
         describe: Returns a few words about a child; by default its size, type and time of change.
     """
-    lines = [f"{where} holds {counted}."]
+    lines = [f"{directory} holds {counts}."]
     if template:
-        others = f"The others are in resources/list, and in the completion of {template}."
-        lines.append(f"Only the first {len(children):,} entries follow. {others}")
+        sentence = f"The others are in resources/list, and in the completion of {template}."
+        lines.append(f"Only the first {len(children):,} entries follow. {sentence}")
     if children:
         lines.append("")
     lines += [f"{child.name}{_after_name(child, describe or _facts)}  {child.uri}" for child in children]

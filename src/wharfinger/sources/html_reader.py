@@ -21,7 +21,7 @@ LEFT_OUT = [
     "aside", "footer", "svg", "iframe", "template", "dialog", "[role=navigation]", "[role=banner]", "[role=search]",
     "[role=contentinfo]", ".sphinxsidebar", ".headerlink", ".skip-link", ".visually-hidden",
 ]  # fmt: skip
-"""CSS selectors of what is not content. The library itself leaves out scripts, styles, forms, `nav` and `header`."""
+"""CSS selectors of elements that are not content. The library leaves out scripts, styles, forms, `nav` and `header`."""
 _MAIN_OR_OPAQUE = re.compile(r"<main[\s>]|<!--|<script[\s>]|<style[\s>]")
 _CLOSINGS = {"<!--": "-->", "<scr": "</script", "<sty": "</style"}
 """The ends of comments, scripts and styles, in which `<main>` is text, by the first four characters of their starts."""
@@ -34,7 +34,7 @@ class PageText(msgspec.Struct):
     """Markdown."""
     title: str = ""
     remark: str = ""
-    """A sentence about what was left out; empty if nothing."""
+    """A sentence about omitted content, or an empty string."""
 
 
 def main(request: bytes) -> bytes:
@@ -48,8 +48,7 @@ def page_text(url: str, html: str) -> PageText:
     from html_to_markdown import ConversionOptions, convert  # imported on use: an extra
 
     html = html.replace("\0", "\ufffd")
-    whole = convert(html, ConversionOptions(base_url=url))
-    document = whole.metadata.document
+    document = convert(html, ConversionOptions(base_url=url)).metadata.document
     base = document.base_href or url
     title = " ".join((document.title or "").split())
     options = ConversionOptions(
@@ -62,26 +61,26 @@ def page_text(url: str, html: str) -> PageText:
         expand_abbreviations=False,
         compact_tables=True,
     )
-    part = main_element(html)
-    found = convert(part or html, options)
-    if part and not (found.content or "").strip():
-        found = convert(html, options)
-    deep = any("depth" in str(warning.kind) for warning in found.warnings)
-    remark = "What is nested deeper than 1,024 elements was left out." if deep else ""
-    return PageText((found.content or "").strip() + "\n", title[:MAX_TITLE_CHARACTERS], remark)
+    main_html = main_element(html)
+    converted = convert(main_html or html, options)
+    if main_html and not (converted.content or "").strip():
+        converted = convert(html, options)
+    too_deep = any("depth" in str(warning.kind) for warning in converted.warnings)
+    remark = "What is nested deeper than 1,024 elements was left out." if too_deep else ""
+    return PageText((converted.content or "").strip() + "\n", title[:MAX_TITLE_CHARACTERS], remark)
 
 
 def main_element(html: str) -> str:
     """Return the text of the `<main>` element, or an empty string if its tags do not show where it is."""
     lower = html.lower()
     begin, end = -1, lower.rfind("</main")
-    at = 0
-    while begin < 0 and (found := _MAIN_OR_OPAQUE.search(lower, at)) is not None:
-        if found[0].startswith("<main"):
-            begin = found.start()
+    position = 0
+    while begin < 0 and (match := _MAIN_OR_OPAQUE.search(lower, position)) is not None:
+        if match[0].startswith("<main"):
+            begin = match.start()
             break
-        closing = lower.find(_CLOSINGS[found[0][:4]], found.end())
+        closing = lower.find(_CLOSINGS[match[0][:4]], match.end())
         if closing < 0:
             break
-        at = closing + 1
+        position = closing + 1
     return f"{html[begin:end]}</main>" if 0 <= begin < end and len(lower) == len(html) else ""

@@ -14,36 +14,36 @@ _NAMED = re.compile(r"([^\W_][\w. -]*)=(.+)", re.DOTALL).fullmatch
 
 
 class UnusableFolder(UnusableSource):
-    """A path cannot be published; the message shows what it resolved to, and what to give instead."""
+    """A path cannot be published; the message shows the resolved path, and suggests another."""
 
 
 def split_label(argument: str) -> tuple[str, str | None]:
     """Split `WORD` or `name=WORD` into the word and the label. A path that exists is not split."""
-    named = _NAMED(argument)
-    if named is None or os.path.lexists(argument):
+    match = _NAMED(argument)
+    if match is None or os.path.lexists(argument):
         return argument, None
-    return named[2], named[1]
+    return match[2], match[1]
 
 
-def first_free_label(wanted: Sequence[str], taken: Container[str]) -> str:
+def first_free_label(labels: Sequence[str], taken: Container[str]) -> str:
     """Return the first of these labels that is not taken; if all are taken, the last one with a number after it."""
-    for label in wanted:
+    for label in labels:
         if label not in taken:
             return label
     number = 2
-    while (label := f"{wanted[-1]}-{number}") in taken:
+    while (label := f"{labels[-1]}-{number}") in taken:
         number += 1
     return label
 
 
-def usable_label(label: str, refused: type[UnusableSource] = UnusableSource) -> str:
+def usable_label(label: str, error_class: type[UnusableSource] = UnusableSource) -> str:
     """Return the label, if it can be a segment of a URI.
 
     Raises:
-        UnusableSource: the label cannot be one. `refused` is the class to raise.
+        UnusableSource: the label cannot be one. `error_class` is the class to raise.
     """
     if label in ("", ".", "..") or "/" in label or "\0" in label:
-        raise refused(f"{label!r} cannot be part of a URI: choose another label.")
+        raise error_class(f"{label!r} cannot be part of a URI: choose another label.")
     return label
 
 

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """A thread that runs an event loop. It starts with a call and ends with `close()`."""
+    """A thread that runs an event loop. It starts with the first `run` or `submit`, and ends with `close`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -54,11 +54,11 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
-        left = asyncio.all_tasks(loop)
-        for task in left:
+        pending = asyncio.all_tasks(loop)
+        for task in pending:
             task.cancel()
-        if left:
-            loop.run_until_complete(asyncio.wait(left, timeout=2))
+        if pending:
+            loop.run_until_complete(asyncio.wait(pending, timeout=2))
         loop.run_until_complete(loop.shutdown_asyncgens())
     finally:
         loop.close()

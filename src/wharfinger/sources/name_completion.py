@@ -7,19 +7,19 @@ from collections.abc import Iterable
 __all__ = ["MAX_COMPLETIONS", "complete_name"]
 
 MAX_COMPLETIONS = 101
-"""The most values of one completion: the protocol allows 100, and one more shows that there are others."""
+"""Maximum number of values of one completion: the protocol allows 100, and one more shows that there are others."""
 
 
 def complete_name(names: Iterable[str], value: str) -> list[str]:
     """Return the names that begin with `value`, then those that contain it, ignoring case."""
-    wanted = value.casefold()
+    folded_value = value.casefold()
     begin: list[str] = []
     contain: list[str] = []
     for name in names:
         folded = name.casefold()
-        if folded.startswith(wanted):
+        if folded.startswith(folded_value):
             begin.append(name)
-        elif wanted in folded and len(contain) < MAX_COMPLETIONS:
+        elif folded_value in folded and len(contain) < MAX_COMPLETIONS:
             contain.append(name)
         if len(begin) == MAX_COMPLETIONS:
             break

@@ -1,4 +1,4 @@
-"""Completes a path below a folder: first entries that start with what was typed, then those that contain it."""
+"""Completes a path below a folder: first entries that start with the typed text, then those that contain it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wharfinger.sources.name_completion import MAX_COMPLETIONS
 __all__ = ["complete_path", "typed_name"]
 
 SEARCH_SECONDS = 0.1
-"""How long subdirectories are searched."""
+"""Longest search of subdirectories."""
 
 
 def complete_path(
@@ -21,50 +21,50 @@ def complete_path(
 ) -> list[str]:
     """Return paths that start with `value`, then those whose name contains its last part. Directories end with `/`.
 
-    With a view, they are paths that it shows. `accepts` returns whether a file is wanted, by its name; None if all are.
+    With a view, they are paths that it shows. `accepts` says by a file's name whether it is suggested.
     """
     head, _, typed = value.rpartition("/")
     try:
         parts = split_path(head)[0] if head else ()
         if view is not None and not view.may_read_below(parts):
             return []
-        with tree.directory(parts) as place:
-            listing = tree.listing(place)
+        with tree.directory(parts) as directory:
+            listing = tree.listing(directory)
     except (NotServed, UnreadableUri):
         return []
-    wanted = typed_name(typed)
-    found = _completions(parts, listing, wanted, None if view is None else view.names(parts), accepts)
-    if wanted and len(found) < MAX_COMPLETIONS:
-        found += _complete_deeper(tree, parts, wanted, MAX_COMPLETIONS - len(found), set(found), view, accepts)
-    return found[:MAX_COMPLETIONS]
+    typed_text = typed_name(typed)
+    paths = _completions(parts, listing, typed_text, None if view is None else view.names(parts), accepts)
+    if typed_text and len(paths) < MAX_COMPLETIONS:
+        paths += _complete_deeper(tree, parts, typed_text, MAX_COMPLETIONS - len(paths), set(paths), view, accepts)
+    return paths[:MAX_COMPLETIONS]
 
 
 def _complete_deeper(
     tree: FileTree,
     parts: Parts,
-    wanted: str,
-    most: int,
-    known: set[str],
+    typed_text: str,
+    limit: int,
+    listed: set[str],
     view: TreeView | None,
     accepts: Callable[[str], bool] | None,
 ) -> list[str]:
-    """Return paths in subdirectories whose name contains what was typed: those found within `SEARCH_SECONDS`."""
+    """Return paths in subdirectories whose name contains the typed text, found within `SEARCH_SECONDS`."""
     deadline = time.monotonic() + SEARCH_SECONDS
-    found: list[str] = []
+    paths: list[str] = []
     entries = tree.walk(TreePosition(True, parts) if parts else None, view)
     try:
         for number, entry in enumerate(entries):
-            if entry.parts[: len(parts)] != parts or len(found) >= most:
+            if entry.parts[: len(parts)] != parts or len(paths) >= limit:
                 break
             if number % 256 == 255 and time.monotonic() > deadline:
                 break
-            if wanted in entry.name.casefold() and (accepts is None or entry.is_directory or accepts(entry.name)):
+            if typed_text in entry.name.casefold() and (accepts is None or entry.is_directory or accepts(entry.name)):
                 path = join_parts(entry.parts) + ("/" if entry.is_directory else "")
-                if path not in known:
-                    found.append(path)
+                if path not in listed:
+                    paths.append(path)
     finally:
         entries.close()
-    return found
+    return paths
 
 
 def typed_name(typed: str) -> str:
@@ -78,23 +78,23 @@ def typed_name(typed: str) -> str:
 def _completions(
     parts: Parts,
     listing: DirectoryListing,
-    wanted: str,
+    typed_text: str,
     shows: Callable[[str], bool] | None,
     accepts: Callable[[str], bool] | None,
 ) -> list[str]:
-    """Return the entries of one directory that start with what was typed, then those that contain it."""
-    before = join_parts(parts) + "/" if parts else ""
-    begin: list[str] = []
-    contain: list[str] = []
+    """Return the entries of one directory that start with the typed text, then those that contain it."""
+    prefix = join_parts(parts) + "/" if parts else ""
+    starting: list[str] = []
+    containing: list[str] = []
     for names, end in ((listing.directories, "/"), (listing.files, "")):
         for name in names:
             folded = name.casefold()
             if (shows is not None and not shows(name)) or not (accepts is None or end or accepts(name)):
                 continue
-            if folded.startswith(wanted):
-                begin.append(before + quote(name) + end)
-                if len(begin) >= MAX_COMPLETIONS:
-                    return begin
-            elif wanted in folded and len(contain) < MAX_COMPLETIONS:
-                contain.append(before + quote(name) + end)
-    return begin + contain
+            if folded.startswith(typed_text):
+                starting.append(prefix + quote(name) + end)
+                if len(starting) >= MAX_COMPLETIONS:
+                    return starting
+            elif typed_text in folded and len(containing) < MAX_COMPLETIONS:
+                containing.append(prefix + quote(name) + end)
+    return starting + containing

@@ -6,8 +6,9 @@ The first look only records the state, so a change between `Source.stat` and tha
 `Source.stat` calls `record` with the state that it reports.
 
 A round begins `every` seconds after the last one began. But polling takes at most a twentieth of the time, because it
-uses this machine: after a round of one second, the thread sleeps at least twenty seconds. If a look mostly waits for
-another machine, `rest` allows a larger share.
+uses this machine: after two rounds of one second, the thread sleeps at least twenty seconds. A single long round does
+not count, because a busy machine may just have delayed it. If a look mostly waits for another machine, `rest` allows a
+larger share.
 The thread runs from the first `watch` to the last `unwatch`.
 
 If the data is missing or out of reach, `look` or `prepare` raises `SourceUnavailable`. Every watcher is then notified
@@ -32,9 +33,9 @@ log = logging.getLogger("wharfinger.sources")
 INTERVAL_SECONDS = 1.0
 """Default time between two rounds."""
 MAX_RECORDED = 1_024
-"""The most URIs whose state is recorded in case a watch follows."""
+"""Maximum number of URIs whose state is recorded in case a watch follows."""
 SLEEP_RATIO = 20
-"""The thread sleeps at least this many times as long as the last round took, unless `rest` is given."""
+"""The thread sleeps at least this many times as long as the shorter of the last two rounds, unless `rest` is given."""
 
 _MISSING = object()
 _UNKNOWN = object()
@@ -51,7 +52,7 @@ class Polling:
             is logged, and the URI is checked again later.
         every: Seconds between the beginnings of two rounds.
         prepare: Called before each round, for work that all looks of the round share.
-        rest: After each round the thread sleeps at least this many times as long as the round took.
+        rest: After each round the thread sleeps at least this many times as long as the shorter of the last two took.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Polling:
         self._look = look
         self._prepare = prepare
         self._lock = threading.Lock()
-        self._watched: dict[str | None, _Watched] = {}
+        self._watched: dict[str | None, _Watch] = {}
         self._recorded: dict[str | None, Hashable] = {}
         self._worker: _Worker | None = None
         self._unavailable = ""
@@ -100,7 +101,7 @@ class Polling:
     def watch(self, uri: str | None, changed: Changed) -> None:
         """Call `changed`, from a thread, after each change of this URI, or of the list if it is None."""
         with self._lock:
-            self._watched[uri] = _Watched(changed, self._recorded.pop(uri, _UNKNOWN))
+            self._watched[uri] = _Watch(changed, self._recorded.pop(uri, _UNKNOWN))
             if self._worker is None:
                 self._worker = _Worker()
                 threading.Thread(target=self._run, args=(self._worker,), name=self._name, daemon=True).start()
@@ -133,12 +134,14 @@ class Polling:
             self._worker = None
 
     def _run(self, worker: _Worker) -> None:
+        previous_seconds = 0.0
         while not worker.stopped:
             worker.wake.clear()
             began = time.monotonic()
             self._look_at_all(worker)
-            took = time.monotonic() - began
-            worker.wake.wait(max(self.every - took, self.rest * took))
+            round_seconds = time.monotonic() - began
+            worker.wake.wait(max(self.every - round_seconds, self.rest * min(round_seconds, previous_seconds)))
+            previous_seconds = round_seconds
 
     def _look_at_all(self, worker: _Worker) -> None:
         try:
@@ -171,8 +174,8 @@ class Polling:
                 log.info("%s can be checked again", self._name)
                 self._unavailable = ""
             before, watch.state = watch.state, state
-            if before is not _UNKNOWN and before != state and self._watched.get(uri) is watch:
-                watch.changed(uri)
+            if before is not _UNKNOWN and before != state:
+                self._notify(uri, watch)
 
     def _end_round(self, worker: _Worker, reason: str) -> None:
         """Notify the watchers that were not yet notified that the data is unavailable."""
@@ -185,11 +188,19 @@ class Polling:
             watch.state = _UNAVAILABLE
             if worker.stopped:
                 return
-            if self._watched.get(uri) is watch:
-                watch.changed(uri)
+            self._notify(uri, watch)
+
+    def _notify(self, uri: str | None, watch: _Watch) -> None:
+        """Notify a watcher, unless its watch has ended. An error in one must not end the thread of all watchers."""
+        if self._watched.get(uri) is not watch:
+            return
+        try:
+            watch.changed(uri)
+        except Exception:
+            log.exception("%s: the watcher of %s failed", self._name, uri or "the list")
 
 
-class _Watched:
+class _Watch:
     """The watcher of one URI or of the list, and the state at the last look."""
 
     __slots__ = ("changed", "state")

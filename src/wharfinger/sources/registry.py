@@ -25,19 +25,19 @@ __all__ = [
     "PreparedSource",
     "SourceKind",
     "absolute_word",
-    "hides_secret",
     "make_sources",
     "parse_word",
+    "secret_remark",
     "short_name",
     "shown_word",
 ]
 
 
-def _whole(scheme: str, rest: str) -> str:
+def _whole_word(scheme: str, rest: str) -> str:
     return f"{scheme}:{rest}"
 
 
-def _rest(scheme: str, rest: str) -> str:
+def _rest_of_word(scheme: str, rest: str) -> str:
     return rest
 
 
@@ -56,17 +56,17 @@ def _absolute_path(scheme: str, rest: str) -> str:
 
 
 def _absolute_skills(scheme: str, rest: str) -> str:
-    """Make the path in `skills:git:PATH` absolute, but not an address."""
-    place = rest.partition(":")[2]
-    return f"{scheme}:{rest}" if "://" in place else f"{scheme}:{_absolute_path('git', place)}"
+    """Make the path in `skills:git:PATH` absolute, and leave an address as it is."""
+    path = rest.partition(":")[2]
+    return f"{scheme}:{rest}" if "://" in path else f"{scheme}:{_absolute_path('git', path)}"
 
 
 def _absolute_file_url(scheme: str, rest: str) -> str:
     """Make the path of a URL absolute: `sqlite:///shop.db` is relative, `sqlite:////srv/shop.db` is not."""
-    found = re.fullmatch(r"///([^/?][^?]*)(\?.*)?", rest, re.DOTALL)
-    if found is None or found[1] == ":memory:" or found[1].startswith("file:"):
+    match = re.fullmatch(r"///([^/?][^?]*)(\?.*)?", rest, re.DOTALL)
+    if match is None or match[1] == ":memory:" or match[1].startswith("file:"):
         return f"{scheme}:{rest}"
-    return f"{scheme}:///{os.path.abspath(found[1])}{found[2] or ''}"
+    return f"{scheme}:///{os.path.abspath(match[1])}{match[2] or ''}"
 
 
 def _absolute_document(scheme: str, rest: str) -> str:
@@ -78,7 +78,7 @@ _is_url = re.compile(r"https?://", re.IGNORECASE).match
 
 
 def _journal(scheme: str, rest: str) -> dict[str, str]:
-    """Return the arguments for a unit, or for a directory of journal files, which is a path."""
+    """Return the argument for a unit, or for a directory of journal files if the word looks like a path."""
     return {"directory" if rest.startswith(("/", ".", "~")) else "unit": rest}
 
 
@@ -95,9 +95,9 @@ class SourceKind(NamedTuple):
     """The function of `wharfinger.sources`, whose module is loaded on first use."""
     schemes: tuple[str, ...] = ()
     """The schemes of its words, before the colon. `git:https` is for words of `git:` that continue with `https:`."""
-    argument: Callable[[str, str], Any] = _whole
+    argument: Callable[[str, str], Any] = _whole_word
     """Makes the argument of the factory, or a dictionary of several, from the scheme and the rest of a word."""
-    absolute: Callable[[str, str], str] = _whole
+    absolute: Callable[[str, str], str] = _whole_word
     """Makes a word independent of the current folder, from its scheme and its rest."""
     takes: tuple[str, ...] = ()
     """Options that are passed to the factory."""
@@ -125,7 +125,7 @@ FILES = SourceKind(
     "PATH",
     "files",
     "files",
-    argument=_rest,
+    argument=_rest_of_word,
     takes=("include", "exclude", "hidden", "max_size", "absolute_uris"),
 )
 """A folder, which has no scheme."""
@@ -136,13 +136,13 @@ _MYSQLPWD = "the variable MYSQL_PWD"
 _BY_FILE = "a file that the program reads"
 
 KINDS: tuple[SourceKind, ...] = (
-    SourceKind("git:PATH", "a git repository", "git", ("git",), _rest, _absolute_path),
+    SourceKind("git:PATH", "a git repository", "git", ("git",), _rest_of_word, _absolute_path),
     SourceKind(
         "git:https://HOST/PATH.git",
-        "a git repository elsewhere, cloned and fetched",
+        "a remote git repository, cloned and fetched",
         "git",
         ("git:https", "git:http"),
-        _rest,
+        _rest_of_word,
         takes=("every", "max_clone_size"),
         secret=_GIT_TOKEN,
         environment="WHARFINGER_GIT_",
@@ -189,7 +189,7 @@ KINDS: tuple[SourceKind, ...] = (
         "logs, followed through rotation",
         "logs",
         ("log",),
-        _rest,
+        _rest_of_word,
         _absolute_path,
         suffixes=(".log",),
     ),
@@ -204,48 +204,50 @@ KINDS: tuple[SourceKind, ...] = (
     ),
     SourceKind("s3://BUCKET/PREFIX", "objects of a bucket", "objects", ("s3", "s3a"), environment="AWS_"),
     SourceKind(
-        "zip:FILE", "a ZIP archive", "objects", ("zip",), _whole, _absolute_path, suffixes=(".zip",), static=True
+        "zip:FILE", "a ZIP archive", "objects", ("zip",), _whole_word, _absolute_path, suffixes=(".zip",), static=True
     ),
     SourceKind(
         "tar:FILE",
         "a tar archive, also .tar.gz, .tar.bz2 or .tar.xz",
         "objects",
         ("tar",),
-        _whole,
+        _whole_word,
         _absolute_path,
         suffixes=(".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz"),
         static=True,
     ),
-    SourceKind("objects:URL", "objects of a store of fsspec", "objects", ("objects",), _rest),
+    SourceKind("objects:URL", "objects of a store of fsspec", "objects", ("objects",), _rest_of_word),
     SourceKind("memory://PATH", "fsspec's objects in memory", "objects", ("memory",)),
     SourceKind(
         "table:GLOB",
         "tables in CSV, JSON Lines, Parquet or Excel",
         "tables",
         ("table",),
-        _rest,
+        _rest_of_word,
         _absolute_path,
         takes=("encoding",),
         suffixes=(".csv", ".tsv", ".parquet", ".jsonl", ".ndjson", ".xlsx", ".xlsm"),
         queried=True,
     ),
-    SourceKind("web:https://HOST/", "pages of a web site, as Markdown", "web", ("web",), _rest, takes=("every",)),
+    SourceKind(
+        "web:https://HOST/", "pages of a web site, as Markdown", "web", ("web",), _rest_of_word, takes=("every",)
+    ),
     SourceKind(
         "skills:DIR",
         "skills: instructions with their files",
         "skills",
         ("skills",),
-        _rest,
+        _rest_of_word,
         _absolute_path,
         takes=("hidden",),
         label_option="prefix",
     ),
     SourceKind(
         "skills:git:…",
-        "skills of a git repository, here or elsewhere",
+        "skills of a git repository, local or remote",
         "skills",
         ("skills:git",),
-        _rest,
+        _rest_of_word,
         _absolute_skills,
         takes=("hidden", "every", "max_clone_size"),
         label_option="prefix",
@@ -284,7 +286,7 @@ KINDS: tuple[SourceKind, ...] = (
         "an HTTP API, by its OpenAPI document",
         "openapi",
         ("openapi",),
-        _rest,
+        _rest_of_word,
         _absolute_document,
         takes=("allow_operations", "base_url", "every", "allow_private_networks"),
         environment="WHARFINGER_OPENAPI_",
@@ -337,19 +339,19 @@ def parse_word(argument: str) -> ParsedSource:
         UnusableSource: it starts with an unknown scheme, and is not a path.
     """
     word, label = split_label(argument)
-    found = None if os.path.lexists(word) else _SCHEME(word)
-    if found is None:
+    match = None if os.path.lexists(word) else _SCHEME(word)
+    if match is None:
         return ParsedSource(FILES, "", word, label)
-    scheme = found[1].lower()
-    inner = found[3].partition(":")[0].lower()
+    scheme = match[1].lower()
+    inner = match[3].partition(":")[0].lower()
     kind = _BY_SCHEME.get(f"{scheme}:{inner}") or _BY_SCHEME.get(scheme)
     if kind is None:
         forms = ", ".join(kind.form for kind in (FILES, *KINDS))
         raise UnusableSource(
-            f"{found[1]}: is not a kind of data that can be published, and there is no folder {redacted(word)!r} here. "
+            f"{match[1]}: is not a kind of data that can be published, and there is no folder {redacted(word)!r} here. "
             f"Give one of: {forms}."
         )
-    return ParsedSource(kind, scheme + (found[2] or ""), found[3], label)
+    return ParsedSource(kind, scheme + (match[2] or ""), match[3], label)
 
 
 def absolute_word(parsed: ParsedSource, *, secrets: bool = False) -> str:
@@ -380,6 +382,13 @@ def hides_secret(parsed: ParsedSource) -> bool:
     return redacted_text(parsed.word) != parsed.word
 
 
+def secret_remark(parsed: ParsedSource) -> str:
+    """Return a clause that says how to pass the password that `shown_word` hides, or an empty string."""
+    if not hides_secret(parsed):
+        return ""
+    return f"the password of {shown_word(parsed)} is omitted: pass it by {parsed.kind.secret or 'its library'}"
+
+
 def shown_word(parsed: ParsedSource) -> str:
     """Return the word without passwords, to show to people."""
     if parsed.kind.argument is not _command_line:
@@ -398,32 +407,32 @@ def make_sources(arguments: Iterable[str], options: Mapping[str, Any] | None = N
         UnusableSource: a word cannot be published, or is given twice.
         MissingExtra: a library for it is not installed.
     """
-    given = options or {}
-    parsed = [parse_word(argument) for argument in arguments]
-    taken = _given_labels(parsed)
+    values = options or {}
+    sources = [parse_word(argument) for argument in arguments]
+    used_labels = _labels_of(sources)
     prepared: list[PreparedSource] = []
-    for one in parsed:
-        source = _make(one, one.label, given)
+    for parsed in sources:
+        source = _make(parsed, parsed.label, values)
         name = source.name
-        if one.label is None and name in taken:
-            if not one.kind.labelled:
-                raise UnusableSource(f"{one.kind.form} is given twice.")
-            label = first_free_label((*_other_labels(one, name, prepared), name), taken)
-            source = _make(one, label, given)
-        taken.add(source.name)
-        twice = next((other for other in prepared if _overlap(source, other.source)), None)
-        if twice is not None:
+        if parsed.label is None and name in used_labels:
+            if not parsed.kind.labelled:
+                raise UnusableSource(f"{parsed.kind.form} is given twice.")
+            label = first_free_label((*_other_labels(parsed, name, prepared), name), used_labels)
+            source = _make(parsed, label, values)
+        used_labels.add(source.name)
+        same = next((other for other in prepared if _overlap(source, other.source)), None)
+        if same is not None:
             raise UnusableSource(
-                f"{shown_word(one)} would have the same URIs as {shown_word(twice.parsed)}: leave one out."
+                f"{shown_word(parsed)} would have the same URIs as {shown_word(same.parsed)}: leave one out."
             )
-        prepared.append(PreparedSource(one, source))
+        prepared.append(PreparedSource(parsed, source))
     return prepared
 
 
 def _overlap(source: Source, other: Source) -> bool:
-    """Return whether two sources have the same top, or one of two sites or stores of a kind has the top of the other.
+    """Return whether two sources have the same top, or are of the same kind and one contains the top of the other.
 
-    Folders may be in each other, since each may include other files, and so may skills (`Skills.include_into`).
+    One folder may be in another, since each may publish other files, and so may skills (`Skills.include_into`).
     """
     if not source.uri or not other.uri:
         return False
@@ -431,40 +440,44 @@ def _overlap(source: Source, other: Source) -> bool:
     return source.uri == other.uri or (same_kind and (source.matches(other.uri) or other.matches(source.uri)))
 
 
-def _other_labels(one: ParsedSource, name: str, prepared: Sequence[PreparedSource]) -> Iterator[str]:
-    """Yield labels for a source whose name is taken: `flask-git` if by a source of another kind, else `flask-docs`."""
-    if any(other.name == name and other.parsed.kind is not one.kind for other in prepared):
-        yield f"{name}-{one.kind.factory}"
-    if one.kind.absolute is _absolute_path or not one.scheme:
-        fixed = re.split(r"[*?\[]", one.rest)[0]
-        above = os.path.abspath(os.path.expanduser(fixed)).split(os.sep)
-        if os.path.splitext(above[-1])[0] == os.path.splitext(name)[0]:
-            above.pop()
+def _other_labels(parsed: ParsedSource, name: str, prepared: Sequence[PreparedSource]) -> Iterator[str]:
+    """Yield labels for a source whose name is taken: the name with its kind, and with what it is in.
+
+    `docs-git` comes first if a source of another kind has the name `docs`. Then come the names of the folders above
+    it, or of its host: `flask-docs`, `src-flask-docs` and so on.
+    """
+    if any(other.name == name and other.parsed.kind is not parsed.kind for other in prepared):
+        yield f"{name}-{parsed.kind.factory}"
+    if parsed.kind.absolute is _absolute_path or not parsed.scheme:
+        fixed = re.split(r"[*?\[]", parsed.rest)[0]
+        parents = os.path.abspath(os.path.expanduser(fixed)).split(os.sep)
+        if os.path.splitext(parents[-1])[0] == os.path.splitext(name)[0]:
+            parents.pop()
     else:
-        inner = _INNER_ADDRESS(one.rest)  # of git:https://HOST/ORGANISATION/NAME.git
-        address = urlsplit(inner[1] if inner else one.word)
-        above = [address.hostname or "", *(address.path.split("/")[1:-1] if inner else ())]
+        inner = _INNER_ADDRESS(parsed.rest)  # of git:https://HOST/ORGANISATION/NAME.git
+        address = urlsplit(inner[1] if inner else parsed.word)
+        parents = [address.hostname or "", *(address.path.split("/")[1:-1] if inner else ())]
     label = name
-    for part in reversed(above):
+    for part in reversed(parents):
         if not part or part == name:
             continue
         label = f"{part}-{label}"
         yield label
 
 
-def _given_labels(parsed: Sequence[ParsedSource]) -> set[str]:
-    """Return the labels that were given. Refuse one that is given twice."""
-    taken: set[str] = set()
-    for one in parsed:
-        if one.label is None:
+def _labels_of(sources: Sequence[ParsedSource]) -> set[str]:
+    """Return the labels in the words. Refuse a label that is given twice."""
+    labels: set[str] = set()
+    for parsed in sources:
+        if parsed.label is None:
             continue
-        if not one.kind.labelled:
-            raise UnusableSource(f"{one.kind.form} takes no name: leave out {one.label}=.")
-        if one.label in taken:
-            word = f"{one.label}={shown_word(one)}"
-            raise UnusableSource(f"The name {one.label!r} is given twice: choose another one in {word}.")
-        taken.add(one.label)
-    return taken
+        if not parsed.kind.labelled:
+            raise UnusableSource(f"{parsed.kind.form} takes no name: leave out {parsed.label}=.")
+        if parsed.label in labels:
+            word = f"{parsed.label}={shown_word(parsed)}"
+            raise UnusableSource(f"The name {parsed.label!r} is given twice: choose another one in {word}.")
+        labels.add(parsed.label)
+    return labels
 
 
 def _make(parsed: ParsedSource, label: str | None, options: Mapping[str, Any]) -> Source:
@@ -478,12 +491,12 @@ def _make(parsed: ParsedSource, label: str | None, options: Mapping[str, Any]) -
         raise UnusableSource(f"{shown_word(parsed)!r}: write {kind.form}.")
     argument: Any = kind.argument(parsed.scheme, parsed.rest) if parsed.rest else {}
     arguments = () if isinstance(argument, dict) else (argument,)
-    chosen = {name: options[name] for name in kind.takes if name in options}
-    chosen |= cast("dict[str, Any]", argument) if isinstance(argument, dict) else {}
+    factory_options = {name: options[name] for name in kind.takes if name in options}
+    factory_options |= cast("dict[str, Any]", argument) if isinstance(argument, dict) else {}
     if label is not None:
-        chosen[kind.label_option] = label
+        factory_options[kind.label_option] = label
     factory: Callable[..., Source] = getattr(sources, kind.factory)
-    return factory(*arguments, **chosen)
+    return factory(*arguments, **factory_options)
 
 
 def _refuse_file(path: str) -> None:

@@ -27,13 +27,13 @@ TOP = "screen:///"
 POLL_SECONDS = 2.0
 """Time between two captures of a screen that is watched."""
 MAX_CAPTURED_PIXELS = 64_000_000
-"""Pixels of the largest screen that is captured. Each takes four bytes."""
+"""Maximum number of pixels of a screen that is captured. Each takes four bytes."""
 MAX_PIXELS = 2_400_000
-"""Pixels of the largest picture. Of a larger screen, only every second, third, … line and column is kept."""
+"""Maximum number of pixels of a picture. Of a larger screen, only every second, third, … line and column is kept."""
 TARGET_BYTES = 1 << 20
 """Size above which a picture is scaled down further, to every `MAX_STEP`-th line and column at most."""
 MAX_STEP = 8
-"""The largest step between the lines and columns of a picture, even if it is still larger than `TARGET_BYTES`."""
+"""The largest step. A picture that was scaled down by it is returned even if it is larger than `TARGET_BYTES`."""
 COMPARED_PIXELS = 40_000
 """Pixels of a screen that are compared to find a change."""
 
@@ -130,14 +130,14 @@ class Screen(Source):
             step += 1
             picture = self._png(pixels, size, step)
         log.info("Captured %s: %d x %d pixels scaled down by %d, %d bytes", uri, *size, step, len(picture))
-        shown = t.ResourceContents(uri=uri, mime_type="image/png", blob=picture)
-        return t.ReadResourceResult(contents=[shown], ttl_ms=0, cache_scope=self.cache_scope)
+        contents = t.ResourceContents(uri=uri, mime_type="image/png", blob=picture)
+        return t.ReadResourceResult(contents=[contents], ttl_ms=0, cache_scope=self.cache_scope)
 
     def _grab(self, uri: str) -> tuple[tuple[int, int], bytes]:
         """Capture a screen. Returns width and height, and four bytes of each pixel: blue, green, red and a filler."""
         with self._display() as display:
-            named = {str(number or "all"): monitor for number, monitor in enumerate(display.monitors)}
-            monitor = named.get(uri.removeprefix(TOP))
+            monitors = {str(number or "all"): monitor for number, monitor in enumerate(display.monitors)}
+            monitor = monitors.get(uri.removeprefix(TOP))
             if monitor is None or not uri.startswith(TOP):
                 raise ResourceNotFound(uri)
             if monitor["width"] * monitor["height"] > MAX_CAPTURED_PIXELS:
@@ -148,8 +148,8 @@ class Screen(Source):
     def _png(self, pixels: bytes, size: tuple[int, int], step: int) -> bytes:
         (width, height), scaled = _scaled(pixels, size, step)
         colours = bytearray(width * height * 3)
-        for place in range(3):
-            colours[place::3] = scaled[2 - place :: 4]
+        for channel in range(3):
+            colours[channel::3] = scaled[2 - channel :: 4]
         return bytes(self._mss.tools.to_png(bytes(colours), (width, height)))
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Any], str | None]:
@@ -158,7 +158,7 @@ class Screen(Source):
         return [], None
 
     def describe(self) -> str:
-        """Describe the screens, and how changes are found."""
+        """Return the number and sizes of the screens, and how changes are found."""
         sizes = [f"{monitor['width']} x {monitor['height']}" for monitor in self.monitors().values()][1:]
         return f"{many(len(sizes), 'screen')} ({', '.join(sizes)}), watched by {self._polling.means}"
 

@@ -61,7 +61,7 @@ PAGE_BYTES = 128 * MIB  # in the skills of one page, so that hashing them takes 
 MAX_CACHED_DIGESTS = 32_768
 MAX_CACHED_SKILL_FILES = 4_096
 COUNTING_SECONDS = 0.4
-"""How long `describe` may count."""
+"""Longest time that `describe` counts."""
 
 _NAME = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
@@ -80,7 +80,7 @@ class _Digest(NamedTuple):
     size: int
 
 
-class _Unlisted(Exception):
+class _UnusableSkill(Exception):
     """This skill cannot be published; the message says why."""
 
 
@@ -104,9 +104,9 @@ def skills(
         hidden: Also publish names that begin with a dot.
         poll: Watch by polling, with this number of seconds between two rounds (True: 1); by default only if the system
             reports no changes. For folders only.
-        every: Seconds between two checks of a git repository, 1 by default; between two fetches of one elsewhere, 60
+        every: Seconds between two checks of a git repository, 1 by default; between two fetches of a remote one, 60
             by default and at least 1.
-        max_clone_size: The largest clone of a repository elsewhere in bytes, 2 GiB by default.
+        max_clone_size: Maximum bytes of a clone of a remote repository, 2 GiB by default.
 
     Raises:
         MissingExtra: the extra `skills` is not installed, which reads YAML.
@@ -137,12 +137,12 @@ class Skills(Source):
         self._own_name = os.path.basename(root)
         if self.single and not _NAME.fullmatch(self._own_name):
             raise UnusableFolder(f"{root}: {_BAD_NAME}")
-        above = prefix.strip("/").split("/") if prefix.strip("/") else []
-        if any(part in ("", ".", "..") for part in above):
+        prefix_parts = prefix.strip("/").split("/") if prefix.strip("/") else []
+        if any(part in ("", ".", "..") for part in prefix_parts):
             raise ValueError(f"{prefix!r} is not a path: write one like acme/billing.")
-        path = "/".join(quote(part) for part in (*above, *([self._own_name] if self.single else [])))
-        if above:
-            self.name = usable_label("-".join(above), UnusableFolder)
+        path = "/".join(quote(part) for part in (*prefix_parts, *([self._own_name] if self.single else [])))
+        if prefix_parts:
+            self.name = usable_label("-".join(prefix_parts), UnusableFolder)
         self.uri = f"skill://{path}"
         # No versions: files of skills have digests, and their `_meta` belongs to the extension (SEP-2640).
         # Other encodings stay bytes: the digest of a decoded text would differ from that of the file.
@@ -187,11 +187,11 @@ class Skills(Source):
         """
         from wharfinger.server.skills import serve_skills
 
-        others = [source for source in server.resources.sources if isinstance(source, Skills)]
-        for other in others:
+        other_skills = [source for source in server.resources.sources if isinstance(source, Skills)]
+        for other in other_skills:
             if other.files.prefix == self.files.prefix:
                 raise ValueError(f"{self!r} and {other!r} have the same URIs: give one of them another prefix=.")
-        for other in others:
+        for other in other_skills:
             wider, narrower = (other, self) if other.matches(self.files.prefix) else (self, other)
             if wider.matches(narrower.files.prefix):
                 wider._nested.append(narrower)
@@ -209,9 +209,9 @@ class Skills(Source):
         try:
             with self.files.tree.file((*parts, SKILL_FILE)) as descriptor, missing_as_not_served():
                 status = os.fstat(descriptor)
-                known = self._skill_files.get(parts)
-                if known is not None and known.version == version_of_file(status):
-                    return known
+                cached = self._skill_files.get(parts)
+                if cached is not None and cached.version == version_of_file(status):
+                    return cached
                 skill_file = self._read_skill_file(parts, status, os.read(descriptor, MAX_FRONTMATTER_BYTES))
         except NotServed:
             self._skill_files.pop(parts, None)
@@ -240,8 +240,8 @@ class Skills(Source):
             log.warning("%s is not published as a skill: %s", "/".join((self.location, *parts, SKILL_FILE)), problem)
 
     def _is_skill(self, parts: Parts) -> bool:
-        known = (parts or self.single) and (not self._nested or self.matches(self.files.uri_of(parts)))
-        skill_file = self._skill_file(parts) if known else None
+        is_candidate = (parts or self.single) and (not self._nested or self.matches(self.files.uri_of(parts)))
+        skill_file = self._skill_file(parts) if is_candidate else None
         return skill_file is not None and not skill_file.problem
 
     def _is_inside(self, parts: Parts) -> bool:
@@ -250,7 +250,7 @@ class Skills(Source):
 
     def _skill_directories(self) -> list[Parts]:
         """Return the directories of all skills, in order."""
-        found: list[Parts] = []
+        directories: list[Parts] = []
         entries = self.files.tree.walk_directories()
         try:
             for number, entry in enumerate(entries):
@@ -258,30 +258,30 @@ class Skills(Source):
                     self._report((), f"only {MAX_DIRECTORIES:,} folders are searched for skills")
                     break
                 if SKILL_FILE in entry.listing.files and self._is_skill(entry.parts):
-                    found.append(entry.parts)
+                    directories.append(entry.parts)
         finally:
             entries.close()
-        return sorted(found)
+        return sorted(directories)
 
     # The extension's methods
 
     def skills(self, after: str | None, limit: int) -> tuple[list[Skill], str | None]:
         """Return at most `limit` skills after the key, and the key of the next page."""
-        shown: list[Skill] = []
+        readable_skills: list[Skill] = []
         files = size = 0
         directories = self._skill_directories()
         for at in range(_index_after(directories, after), len(directories)):
-            if len(shown) >= limit or files >= PAGE_FILES or size >= PAGE_BYTES:
-                return shown, write_key(TreePosition(True, directories[at - 1]))
+            if len(readable_skills) >= limit or files >= PAGE_FILES or size >= PAGE_BYTES:
+                return readable_skills, write_key(TreePosition(True, directories[at - 1]))
             try:
                 skill = self._skill(directories[at])
-            except _Unlisted as error:
+            except _UnusableSkill as error:
                 self._report(directories[at], str(error))
                 continue
-            shown.append(skill)
+            readable_skills.append(skill)
             files += len(skill.resources)
             size += sum(file.size for file in skill.resources if not isinstance(file, str))
-        return shown, None
+        return readable_skills, None
 
     def skill(self, uri: str) -> Skill:
         """Return the skill with a SKILL.md at this URI.
@@ -294,7 +294,7 @@ class Skills(Source):
             raise ResourceNotFound(uri)
         try:
             return self._skill(parts[:-1])
-        except _Unlisted as error:
+        except _UnusableSkill as error:
             self._report(parts[:-1], str(error))
             raise ResourceNotFound(uri) from None
 
@@ -302,7 +302,7 @@ class Skills(Source):
         """Return a skill with its manifest.
 
         Raises:
-            _Unlisted: it exceeds the limits, or is gone.
+            _UnusableSkill: it exceeds the limits, or changed while it was read.
         """
         skill_file = self._skill_file(parts)
         files: list[SkillResource] = []
@@ -315,39 +315,41 @@ class Skills(Source):
                 if entry.is_directory:
                     continue
                 if len(files) >= MAX_FILES:
-                    raise _Unlisted(f"it has more than {MAX_FILES} files")
+                    raise _UnusableSkill(f"it has more than {MAX_FILES} files")
                 try:
-                    found = self._digest(entry, MAX_BYTES - size)
+                    file_digest = self._digest(entry, MAX_BYTES - size)
                 except NotServed:
                     continue
-                size += found.size
-                files.append(SkillResource(uri=self.files.uri_of(entry.parts), digest=found.digest, size=found.size))
+                size += file_digest.size
+                files.append(
+                    SkillResource(uri=self.files.uri_of(entry.parts), digest=file_digest.digest, size=file_digest.size)
+                )
         finally:
             entries.close()
         uri = self.files.uri_of((*parts, SKILL_FILE))
         if skill_file is None or skill_file.problem or not any(file.uri == uri for file in files):
-            raise _Unlisted("it changed while it was read")
+            raise _UnusableSkill("it changed while it was read")
         return Skill(uri=uri, frontmatter=skill_file.frontmatter, resources=files)
 
-    def _digest(self, entry: TreeEntry, most: int) -> _Digest:
+    def _digest(self, entry: TreeEntry, max_bytes: int) -> _Digest:
         with missing_as_not_served():
-            known = self._digests.get(entry.parts)
+            cached = self._digests.get(entry.parts)
             status = stat_entry(entry.handle, entry.name)
-            if status.st_size > most:
-                raise _Unlisted(f"its files have more than {MAX_BYTES // MIB} MiB")
-            if known is not None and known.version == version_of_file(status):
-                return known
+            if status.st_size > max_bytes:
+                raise _UnusableSkill(f"its files have more than {MAX_BYTES // MIB} MiB")
+            if cached is not None and cached.version == version_of_file(status):
+                return cached
             descriptor = open_file(entry.handle, entry.name)
             try:
                 status = os.fstat(descriptor)
-                found = _Digest(version_of_file(status), *_hashed(descriptor, most))
+                digest_of_file = _Digest(version_of_file(status), *_hash_file(descriptor, max_bytes))
             finally:
                 os.close(descriptor)
-        if is_settled(max(status.st_mtime_ns, status.st_ctime_ns)) and found.size == status.st_size:
+        if is_settled(max(status.st_mtime_ns, status.st_ctime_ns)) and digest_of_file.size == status.st_size:
             if len(self._digests) >= MAX_CACHED_DIGESTS:
                 self._digests.clear()
-            self._digests[entry.parts] = found
-        return found
+            self._digests[entry.parts] = digest_of_file
+        return digest_of_file
 
     def _readable_skills(self) -> list[Parts]:
         """Return the directories of the skills whose SKILL.md the caller may read, in order."""
@@ -360,17 +362,17 @@ class Skills(Source):
 
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """Return the SKILL.md of each skill. Its other files are in its manifest, and in its directories."""
-        shown: list[t.Resource] = []
+        resources: list[t.Resource] = []
         directories = self._readable_skills()
         self.files.tree.listed_at = time.monotonic()
-        for at in range(_index_after(directories, after), len(directories)):
-            if len(shown) >= limit:
-                return shown, write_key(TreePosition(True, directories[at - 1]))
+        for index in range(_index_after(directories, after), len(directories)):
+            if len(resources) >= limit:
+                return resources, write_key(TreePosition(True, directories[index - 1]))
             try:
-                shown.append(self.files.stat(self.files.uri_of((*directories[at], SKILL_FILE))))
+                resources.append(self.files.stat(self.files.uri_of((*directories[index], SKILL_FILE))))
             except ResourceNotFound:
                 continue
-        return shown, None
+        return resources, None
 
     def stat(self, uri: str) -> t.Resource:
         """Return the resource of a file or directory of a skill, without reading it.
@@ -425,18 +427,18 @@ class Skills(Source):
         if self._is_inside(parts):
             return self.files.children(uri, after, limit)
         names = sorted({
-            place[len(parts)]
-            for place in self._readable_skills()
-            if place[: len(parts)] == parts and may_read(self.files.uri_of(place[: len(parts) + 1]))
+            directory[len(parts)]
+            for directory in self._readable_skills()
+            if directory[: len(parts)] == parts and may_read(self.files.uri_of(directory[: len(parts) + 1]))
         })  # fmt: skip
         if not names and parts:
             raise ResourceNotFound(uri)
         first = 0 if after is None else bisect_right(names, "/".join(read_key(after).parts[-1:]))
-        shown = [self.files.stat(self.files.uri_of((*parts, name)) + "/") for name in names[first : first + limit]]
-        for resource, name in zip(shown, names[first:], strict=False):
+        folders = [self.files.stat(self.files.uri_of((*parts, name)) + "/") for name in names[first : first + limit]]
+        for resource, name in zip(folders, names[first:], strict=False):
             resource.uri = self.files.uri_of((*parts, name))
         more = first + limit < len(names)
-        return shown, write_key(TreePosition(True, (names[first + limit - 1],))) if more else None
+        return folders, write_key(TreePosition(True, (names[first + limit - 1],))) if more else None
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         """Return the paths of skills that begin with `value`, then those that contain it."""
@@ -463,7 +465,7 @@ class Skills(Source):
     # Watching
 
     def describe(self) -> str:
-        """Say how much is published, what is left out, and how changes are noticed."""
+        """Return the numbers of published and withheld files, and the means of watching."""
         return f"{count(self.files.tree, COUNTING_SECONDS)}, watched by {self._watch.means}"
 
     def watch(self, uri: str | None, changed: Changed) -> None:
@@ -486,7 +488,7 @@ _BAD_NAME = (
 
 
 def _problem(frontmatter: dict[str, Any], folder: str) -> str:
-    """Return the problem with a skill's frontmatter, or an empty string if there is none."""
+    """Return the problem with a skill's frontmatter, or an empty string if it is valid."""
     name, description = frontmatter.get("name"), frontmatter.get("description")
     if not _NAME.fullmatch(folder):
         return _BAD_NAME
@@ -497,19 +499,19 @@ def _problem(frontmatter: dict[str, Any], folder: str) -> str:
     return ""
 
 
-def _hashed(descriptor: int, most: int) -> tuple[str, int]:
+def _hash_file(descriptor: int, max_bytes: int) -> tuple[str, int]:
     """Read a file, and return its digest and size.
 
     Raises:
-        _Unlisted: it has more than `most` bytes.
+        _UnusableSkill: it has more than `max_bytes` bytes.
     """
     import hashlib
 
     total, hashed = 0, hashlib.sha256()
     while data := os.read(descriptor, MIB):
         total += len(data)
-        if total > most:
-            raise _Unlisted(f"its files have more than {MAX_BYTES // MIB} MiB")
+        if total > max_bytes:
+            raise _UnusableSkill(f"its files have more than {MAX_BYTES // MIB} MiB")
         hashed.update(data)
     return f"sha256:{hashed.hexdigest()}", total
 

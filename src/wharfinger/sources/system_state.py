@@ -30,10 +30,10 @@ TOP = "system:///"
 POLL_SECONDS = 2.0
 """Time between two measurements for watchers. It is also the `ttlMs` of results."""
 CACHE_SECONDS = 0.5
-"""How long a measurement is shared by all readers."""
+"""Time for which all readers share a measurement."""
 DEFAULT_PROCESSES, MAX_PROCESSES = 50, 1_000
 MAX_NAME_LENGTH = 64
-"""Characters of the name of a process, user or disk."""
+"""Maximum number of characters of the name of a process, user or disk."""
 JSON = "application/json"
 
 
@@ -47,7 +47,7 @@ def system() -> System:
 
 
 class _View(NamedTuple):
-    """A resource: how it is measured, and which rounded values count as a change for watchers."""
+    """A resource: its title, its measurement, and the rounded values that watchers compare."""
 
     title: str
     measure: Callable[[_Machine], dict[str, Any]]
@@ -90,8 +90,8 @@ class System(Source):
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """List the directory and its entries."""
         names = _names_after(("/", *_readable_views()), after)
-        shown = [_directory() if name == "/" else _describe(name) for name in names[:limit]]
-        return shown, names[limit - 1] if len(names) > limit else None
+        resources = [_directory() if name == "/" else _describe(name) for name in names[:limit]]
+        return resources, names[limit - 1] if len(names) > limit else None
 
     def children(
         self, uri: str, after: str | None = None, limit: int = MAX_PROCESSES
@@ -132,34 +132,34 @@ class System(Source):
             contents = [top, *summaries(children, describe=_title)]
             return t.ReadResourceResult(contents=contents, cache_scope=self.cache_scope)
         _, measured, _ = self._text(uri)
-        shown = t.ResourceContents(uri=uri, mime_type=JSON, text=measured.decode(), meta={VERSION: digest(measured)})
-        return t.ReadResourceResult(contents=[shown], ttl_ms=round(POLL_SECONDS * 1000), cache_scope=self.cache_scope)
+        first = t.ResourceContents(uri=uri, mime_type=JSON, text=measured.decode(), meta={VERSION: digest(measured)})
+        return t.ReadResourceResult(contents=[first], ttl_ms=round(POLL_SECONDS * 1000), cache_scope=self.cache_scope)
 
     def _text(self, uri: str) -> tuple[str, bytes, Hashable]:
         name, query = _parse(uri)
         view = VIEWS[name]
         measured = self._machine.look(name, view.measure)
-        shown = _top_processes(measured, query) if name == "processes" else measured
-        text = msgspec.json.format(msgspec.json.encode(shown), indent=1 if name == "processes" else 2)
-        return name, text, view.rounded(shown)
+        selected = _top_processes(measured, query) if name == "processes" else measured
+        text = msgspec.json.format(msgspec.json.encode(selected), indent=1 if name == "processes" else 2)
+        return name, text, view.rounded(selected)
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         """Suggest values for `by` and `limit`."""
-        known = {"by": list(_ORDER), "limit": ["10", "50", "200", "1000"]}
-        return [text for text in known.get(argument, []) if text.startswith(value)]
+        values = {"by": list(_ORDER), "limit": ["10", "50", "200", "1000"]}
+        return [text for text in values.get(argument, []) if text.startswith(value)]
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return the resources by title. Their numbers change constantly and are not searched."""
         names = _names_after(_readable_views(), after)
-        shown = [Document(uri=TOP + name, title=VIEWS[name].title, version="1") for name in names[:limit]]
-        return shown, names[limit - 1] if len(names) > limit else None
+        documents = [Document(uri=TOP + name, title=VIEWS[name].title, version="1") for name in names[:limit]]
+        return documents, names[limit - 1] if len(names) > limit else None
 
     def text(self, uri: str) -> tuple[str, ...]:
         """Return no text (see `documents`)."""
         return ()
 
     def describe(self) -> str:
-        """Describe the resources, and how changes are found."""
+        """Return a description of the resources, and of how changes are found."""
         return f"{', '.join(VIEWS)}, watched by {self._polling.means}"
 
     # Watching
@@ -193,16 +193,16 @@ class _Machine:
         self.used: dict[tuple[int, float], tuple[float, float]] = {}
         """The CPU seconds of each process, and the time when they were measured, by process id and start time."""
         self._lock = threading.Lock()
-        self._seen: dict[str, tuple[float, dict[str, Any]]] = {}
+        self._measurements: dict[str, tuple[float, dict[str, Any]]] = {}
         psutil.cpu_percent()  # the first call only starts the measurement
 
     def look(self, name: str, measure: Callable[[_Machine], dict[str, Any]]) -> dict[str, Any]:
         with self._lock:
-            at, values = self._seen.get(name, (float("-inf"), {}))
+            at, values = self._measurements.get(name, (float("-inf"), {}))
             if time.monotonic() - at < CACHE_SECONDS:
                 return values
             values = measure(self)
-            self._seen[name] = (time.monotonic(), values)
+            self._measurements[name] = (time.monotonic(), values)
             return values
 
 
@@ -241,13 +241,13 @@ def _disks(machine: _Machine) -> dict[str, Any]:
         except OSError:  # not permitted, or removed
             continue
         devices.add("" if disk is None else disk.device)
-        known = {"place": shown(place[:MAX_NAME_LENGTH]), "kind": "" if disk is None else disk.fstype}
-        disks.append(known | {"total": usage.total, "used": usage.used, "free": usage.free, "percent": usage.percent})
+        facts = {"place": shown(place[:MAX_NAME_LENGTH]), "kind": "" if disk is None else disk.fstype}
+        disks.append(facts | {"total": usage.total, "used": usage.used, "free": usage.free, "percent": usage.percent})
     return {"disks": disks}
 
 
 def _processes(machine: _Machine) -> dict[str, Any]:
-    """List all processes. CPU percentages cover the time since the last measurement, or since the start."""
+    """List all processes. CPU percentages cover the time since the last measurement, or since the process started."""
     now, wall = time.monotonic(), time.time()
     total = machine.psutil.virtual_memory().total
     fields = ["pid", "name", "username", "cpu_times", "memory_info", "create_time"]

@@ -11,9 +11,9 @@ import time
 __all__ = ["IMMUTABLE_TTL_MS", "MAX_TTL_MS", "ttl_ms"]
 
 IMMUTABLE_TTL_MS = 24 * 3600 * 1000
-"""For content that never changes, because its URI contains its digest."""
+"""The `ttlMs` of content that never changes, because its URI contains its digest."""
 MAX_TTL_MS = 60_000
-"""The maximum for content that may change at any time."""
+"""Maximum `ttlMs` of content that may change at any time."""
 AGE_RATIO = 10
 """The age of the content divided by its `ttlMs`."""
 

@@ -14,11 +14,11 @@ import pytest
 
 from tests.sources.conftest import ChangeRecorder, Permit
 from tests.sources.document_text.conftest import text_of
-from tests.sources.document_text.making import docx_of, encrypted_pdf, epub_of, pdf_of, pptx_of
+from tests.sources.document_text.document_builders import docx_of, encrypted_pdf, epub_of, pdf_of, pptx_of
 from wharfinger import Client, Server
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, ResourceNotFound
-from wharfinger.server.document_search import search_documents
+from wharfinger.server.document_search import SearchBounds, search_documents
 from wharfinger.source import VERSION
 from wharfinger.sources import resource_tools, search_index
 from wharfinger.sources.document_text import document_files, document_pages
@@ -30,12 +30,14 @@ from wharfinger.testing import SourceContract
 
 T = TypeVar("T")
 
+BOUNDS = SearchBounds(seconds=40.0)  # on a busy machine a process takes seconds to start
+
 TIDES = ["Almanac", "High water at Tromsø: 14:20.\nSpring tides follow the full moon.", "Neaps", "Index: harbourmaster"]
 ALMANAC = pdf_of(TIDES)
 
 
 class TestFolderWithDocuments(SourceContract):
-    """The contract of a source holds for a folder of documents."""
+    """A folder of documents fulfils the contract of sources."""
 
     missing = "file:///papers/none.pdf"
     windowed = "file:///papers/long.docx?text&lines=1-"
@@ -68,7 +70,7 @@ class TestFolderWithDocuments(SourceContract):
 # Reading
 
 
-def test_the_file_itself_is_read_as_bytes(published: Folder, papers: Path) -> None:
+def test_a_document_without_a_query_is_read_as_bytes(published: Folder, papers: Path) -> None:
     (papers / "a.pdf").write_bytes(ALMANAC)
     found = published.read(f"{published.uri}/a.pdf").contents
     assert [(content.blob, content.mime_type) for content in found] == [(ALMANAC, "application/pdf")]
@@ -76,31 +78,31 @@ def test_the_file_itself_is_read_as_bytes(published: Folder, papers: Path) -> No
     assert part.blob == b"%PDF-1.7"
 
 
-def test_pages_link_to_the_pages_before_and_after(published: Folder, papers: Path) -> None:
+def test_pages_link_to_the_previous_and_next_pages(published: Folder, papers: Path) -> None:
     (papers / "a.pdf").write_bytes(pdf_of([f"p{number}" for number in range(1, 11)]))
     uri = f"{published.uri}/a.pdf"
-    seen: list[str] = []
-    following: Any = f"{uri}?pages=1-4"
-    while following:
-        content = published.read(following).contents[0]
+    links: list[str] = []
+    next_uri: Any = f"{uri}?pages=1-4"
+    while next_uri:
+        content = published.read(next_uri).contents[0]
         assert isinstance(content.meta, dict)
-        seen.append(f"{following.rpartition('=')[2]} after {str(content.meta.get(PREVIOUS)).rpartition('=')[2]}")
-        following = content.meta.get(NEXT)
-    assert seen == ["1-4 after None", "5-8 after 1-4", "9-10 after 7-8"]
+        links.append(f"{next_uri.rpartition('=')[2]} after {str(content.meta.get(PREVIOUS)).rpartition('=')[2]}")
+        next_uri = content.meta.get(NEXT)
+    assert links == ["1-4 after None", "5-8 after 1-4", "9-10 after 7-8"]
     assert text_of(published, "a.pdf?pages=9-") == text_of(published, "a.pdf?pages=9-99")
 
 
-def test_windows_of_a_text_and_of_pages_give_the_whole(published: Folder, papers: Path) -> None:
+def test_joined_windows_equal_the_whole_text(published: Folder, papers: Path) -> None:
     (papers / "a.pdf").write_bytes(pdf_of(["\n".join([f"{page} {line}" for line in range(50)]) for page in range(9)]))
     for query, size in (("text", 9), ("pages=2-4", 3)):
         whole, parts = text_of(published, f"a.pdf?{query}"), list[str]()
-        following: Any = f"{published.uri}/a.pdf?{query}&lines=1-40"
-        while following:
-            content = published.read(following).contents[0]
+        next_uri: Any = f"{published.uri}/a.pdf?{query}&lines=1-40"
+        while next_uri:
+            content = published.read(next_uri).contents[0]
             assert isinstance(content.meta, dict)
             assert content.meta[WINDOW]["size"] == len(whole.encode())
             parts.append(str(content.text))
-            following = content.meta.get(NEXT)
+            next_uri = content.meta.get(NEXT)
         assert "".join(parts) == whole
         assert whole.count("[page") == size
 
@@ -116,7 +118,7 @@ def test_windows_of_a_text_and_of_pages_give_the_whole(published: Folder, papers
         ("0.pdf?text", "it is empty: it has 0 bytes"),
     ],
 )
-def test_what_cannot_be_read_gets_an_error_that_says_what_can(
+def test_the_error_for_a_text_that_cannot_be_read_names_the_reason(
     published: Folder, papers: Path, path: str, message: str
 ) -> None:
     (papers / "a.pdf").write_bytes(ALMANAC)
@@ -127,7 +129,7 @@ def test_what_cannot_be_read_gets_an_error_that_says_what_can(
 
 
 @pytest.mark.parametrize("path", ["none.pdf?text", ".hidden.pdf?pages=1", "link.pdf?text", "../a.pdf?text", "d/x?text"])
-def test_what_is_not_published_looks_missing(published: Folder, papers: Path, tmp_path: Path, path: str) -> None:
+def test_unpublished_documents_look_missing(published: Folder, papers: Path, tmp_path: Path, path: str) -> None:
     for name in (papers / ".hidden.pdf", tmp_path / "a.pdf"):
         name.write_bytes(ALMANAC)
     (papers / "link.pdf").symlink_to(tmp_path / "a.pdf")
@@ -137,7 +139,7 @@ def test_what_is_not_published_looks_missing(published: Folder, papers: Path, tm
         published.stat(f"{published.uri}/{path}")
 
 
-def test_names_with_question_marks_are_files(published: Folder, papers: Path) -> None:
+def test_an_encoded_question_mark_is_part_of_the_name(published: Folder, papers: Path) -> None:
     (papers / "a.pdf").write_bytes(ALMANAC)
     (papers / "a.pdf?text").write_text("a file of this name")
     (papers / "what?.pdf").write_bytes(pdf_of(["asked"]))
@@ -148,18 +150,18 @@ def test_names_with_question_marks_are_files(published: Folder, papers: Path) ->
     assert {f"{published.uri}/{name}" for name in ("a.pdf", "a.pdf%3Ftext", "what%3F.pdf")} <= uris
 
 
-def test_a_name_without_a_suffix_is_known_by_its_first_bytes(published: Folder, papers: Path) -> None:
+def test_a_document_without_a_suffix_is_detected_by_its_first_bytes(published: Folder, papers: Path) -> None:
     (papers / "scan").write_bytes(ALMANAC)
     assert text_of(published, "scan?pages=3") == "[page 3 of 4]\nNeaps\n\n"
 
 
-@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("extra_bytes", [0, 1])
 def test_the_size_of_a_document_is_bounded(
-    published: Folder, papers: Path, monkeypatch: pytest.MonkeyPatch, more: int
+    published: Folder, papers: Path, monkeypatch: pytest.MonkeyPatch, extra_bytes: int
 ) -> None:
     monkeypatch.setattr(document_files, "MAX_DOCUMENT_BYTES", len(ALMANAC))
-    (papers / "a.pdf").write_bytes(ALMANAC + b"\n" * more)
-    if not more:
+    (papers / "a.pdf").write_bytes(ALMANAC + b"\n" * extra_bytes)
+    if not extra_bytes:
         assert text_of(published, "a.pdf?pages=1") == "[page 1 of 4]\nAlmanac\n\n"
         return
     with pytest.raises(InvalidArgument, match=r"at most .* are parsed: split it"):
@@ -169,14 +171,14 @@ def test_the_size_of_a_document_is_bounded(
 def test_a_document_is_parsed_once_for_all_its_readers(
     published: Folder, papers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parsed: list[str] = []
-    real = document_files.DocumentFiles._parse
+    parsed_uris: list[str] = []
+    original = document_files.DocumentFiles._parse
 
-    def counted(self: Any, key: Any, uri: str, *more: Any) -> Any:
-        parsed.append(uri)
-        return real(self, key, uri, *more)
+    def counting_parse(self: Any, key: Any, uri: str, *arguments: Any) -> Any:
+        parsed_uris.append(uri)
+        return original(self, key, uri, *arguments)
 
-    monkeypatch.setattr(document_files.DocumentFiles, "_parse", counted)
+    monkeypatch.setattr(document_files.DocumentFiles, "_parse", counting_parse)
     (papers / "a.pdf").write_bytes(ALMANAC)
     (papers / "locked.pdf").write_bytes(encrypted_pdf())
     barrier = threading.Barrier(8)
@@ -189,14 +191,14 @@ def test_a_document_is_parsed_once_for_all_its_readers(
         assert [text.split("\n")[1] for text in threads.map(read, range(8))] == [
             page.split("\n")[0] for page in [*TIDES, *TIDES]
         ]
-    assert len(search_documents(published, "neaps", 5)) == 1
+    assert len(search_documents(published, "neaps", 5, bounds=BOUNDS)) == 1
     for _ in range(3):
         with pytest.raises(InvalidArgument, match="encrypted"):
             published.read(f"{published.uri}/locked.pdf?text")
-    assert sorted(parsed) == [f"{published.uri}/a.pdf", f"{published.uri}/locked.pdf"]
+    assert sorted(parsed_uris) == [f"{published.uri}/a.pdf", f"{published.uri}/locked.pdf"]
     (papers / "a.pdf").write_bytes(pdf_of(["new"]))
     assert text_of(published, "a.pdf?text") == "[page 1 of 1]\nnew\n\n"
-    assert len(parsed) == 3
+    assert len(parsed_uris) == 3
 
 
 def test_the_text_has_the_version_of_the_file(published: Folder, papers: Path) -> None:
@@ -212,7 +214,7 @@ def test_the_text_has_the_version_of_the_file(published: Folder, papers: Path) -
         assert content.meta[VERSION] == before.meta[VERSION]
 
 
-def test_without_the_extra_the_error_names_it_and_the_bytes_are_read(
+def test_without_the_documents_extra_bytes_are_read_and_text_is_refused(
     papers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(document_files, "can_read_documents", lambda: False)
@@ -228,7 +230,7 @@ def test_without_the_extra_the_error_names_it_and_the_bytes_are_read(
     assert not folder.page(None, 9)[0][1].description
 
 
-def test_an_index_made_without_the_extra_is_not_used_with_it(papers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_created_without_the_extra_is_not_used_with_it(papers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files and their versions are the same, but their text is not in that index."""
     identities = [_identity(files(papers)), _identity(files(papers))]
     monkeypatch.setattr("wharfinger.sources.folder.source.can_read_documents", lambda: False)
@@ -237,8 +239,10 @@ def test_an_index_made_without_the_extra_is_not_used_with_it(papers: Path, monke
 
 
 def test_each_format_needs_a_library_of_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for absent in [format.module for format in FORMATS.values()]:
-        monkeypatch.setattr(document_pages, "find_spec", lambda name, absent=absent: None if name == absent else name)
+    for missing_module in [format.module for format in FORMATS.values()]:
+        monkeypatch.setattr(
+            document_pages, "find_spec", lambda name, missing=missing_module: None if name == missing else name
+        )
         assert not document_pages.can_read_documents.__wrapped__()
     monkeypatch.undo()
     assert document_pages.can_read_documents()
@@ -247,90 +251,92 @@ def test_each_format_needs_a_library_of_the_extra(monkeypatch: pytest.MonkeyPatc
 # Lists and completion
 
 
-def test_lists_say_how_the_text_is_read_and_parse_nothing(published: Folder, papers: Path) -> None:
+def test_lists_name_the_uri_of_the_text_without_parsing(published: Folder, papers: Path) -> None:
     (papers / "a.pdf").write_bytes(ALMANAC)
     (papers / "a.txt").write_text("text")
-    described = {resource.name: resource.description for resource in published.page(None, 9)[0]}
-    assert described["a.pdf"] == f"Its text: {published.uri}/a.pdf?text"
-    assert not described["a.txt"]
+    descriptions = {resource.name: resource.description for resource in published.page(None, 9)[0]}
+    assert descriptions["a.pdf"] == f"Its text: {published.uri}/a.pdf?text"
+    assert not descriptions["a.txt"]
     assert "_documents" not in published.__dict__
-    assert published.stat(f"{published.uri}/a.pdf").description == described["a.pdf"]
+    assert published.stat(f"{published.uri}/a.pdf").description == descriptions["a.pdf"]
 
 
-def test_documents_and_their_pages_are_completed(published: Folder, papers: Path) -> None:
+def test_paths_and_pages_of_documents_are_completed(published: Folder, papers: Path) -> None:
     (papers / "deep").mkdir()
     for name in ("almanac.pdf", "deep/alpha.docx"):
         (papers / name).write_bytes(ALMANAC)
     (papers / "algae.txt").write_text("")
 
-    def completed(argument: str, value: str, **context: str) -> list[str]:
+    def complete(argument: str, value: str, **context: str) -> list[str]:
         return published.complete(published.pages_template, argument, value, context)
 
-    assert completed("path", "al") == ["almanac.pdf", "deep/alpha.docx"]
-    assert completed("path", "") == ["deep/", "almanac.pdf"]
-    assert completed("pages", "", path="almanac.pdf") == ["1-4", "1", "2", "3", "4"]
-    assert completed("pages", "3-", path="almanac.pdf") == ["3-3", "3-4"]
-    assert completed("pages", "x", path="almanac.pdf") == completed("pages", "", path="none.pdf") == []
-    assert completed("pages", "", path="algae.txt") == completed("pages", "") == completed("other", "") == []
+    assert complete("path", "al") == ["almanac.pdf", "deep/alpha.docx"]
+    assert complete("path", "") == ["deep/", "almanac.pdf"]
+    assert complete("pages", "", path="almanac.pdf") == ["1-4", "1", "2", "3", "4"]
+    assert complete("pages", "3-", path="almanac.pdf") == ["3-3", "3-4"]
+    assert complete("pages", "x", path="almanac.pdf") == complete("pages", "", path="none.pdf") == []
+    assert complete("pages", "", path="algae.txt") == complete("pages", "") == complete("other", "") == []
     assert published.complete(published.template, "path", "al", {}) == ["algae.txt", "almanac.pdf", "deep/alpha.docx"]
 
 
-# Finding
+# Search
 
 
-def test_a_hit_leads_to_its_page(published: Folder, papers: Path) -> None:
+def test_a_hit_links_to_its_page(published: Folder, papers: Path) -> None:
     (papers / "almanac.pdf").write_bytes(ALMANAC)
     (papers / "plan.pptx").write_bytes(pptx_of(("Start", "nothing"), ("Harbour", "the dredger\nleaves")))
     (papers / "book.epub").write_bytes(epub_of("<p>one</p>", "<p>two</p>", "<p>the lighthouse</p>"))
     (papers / "rules.docx").write_bytes(docx_of("# One", "a", "# Two", "a pilot is compulsory"))
-    for query, page, place in (
+    for query, page, heading in (
         ("spring tides", "almanac.pdf?pages=2", "page 2\n"),
         ("harbourmaster", "almanac.pdf?pages=4", "page 4\n"),
         ("dredger", "plan.pptx?pages=2", "slide 2\n"),
         ("lighthouse", "book.epub?pages=3", "chapter 3\n"),
         ("compulsory", "rules.docx?pages=2", "section 2\n"),
     ):
-        (hit,) = search_documents(published, query, 5)
+        (hit,) = search_documents(published, query, 5, bounds=BOUNDS)
         assert hit.uri == f"{published.uri}/{page}"
-        assert hit.snippet.startswith(place)
-        marked = next(line for line in hit.snippet.split("\n") if line.partition(" ")[0].endswith(":"))
-        number, _, line = marked.partition(": ")
+        assert hit.snippet.startswith(heading)
+        matching_line = next(line for line in hit.snippet.split("\n") if line.partition(" ")[0].endswith(":"))
+        number, _, line = matching_line.partition(": ")
         assert text_of(published, page).split("\n")[int(number) - 1] == line
         assert query.split()[0] in line.lower()
 
 
-def test_pages_are_hits_of_their_own_and_long_ones_have_windows(published: Folder, papers: Path) -> None:
+def test_each_page_is_a_hit_and_a_long_page_is_linked_by_a_window(published: Folder, papers: Path) -> None:
     long = "<p>x</p>" * 300 + "<p>the beacon</p>" + "<p>x</p>" * 300
     (papers / "book.epub").write_bytes(epub_of("<p>a beacon</p>", "<p>none</p>", long))
-    hits = search_documents(published, "beacon", 5)
+    hits = search_documents(published, "beacon", 5, bounds=BOUNDS)
     assert {hit.uri.partition("?")[2].partition("&")[0] for hit in hits} == {"pages=1", "pages=3"}
-    windowed = next(hit.uri for hit in hits if "&lines=" in hit.uri)
-    assert "the beacon" in str(published.read(windowed).contents[0].text)
+    window_uri = next(hit.uri for hit in hits if "&lines=" in hit.uri)
+    assert "the beacon" in str(published.read(window_uri).contents[0].text)
 
 
 def test_a_document_that_cannot_be_parsed_does_not_stop_a_search(published: Folder, papers: Path) -> None:
     (papers / "a.pdf").write_bytes(encrypted_pdf())
     (papers / "b.pdf").write_bytes(b"%PDF- no")
     (papers / "c.pdf").write_bytes(pdf_of(["anchor"]))
-    assert [hit.uri for hit in search_documents(published, "anchor", 5)] == [f"{published.uri}/c.pdf?pages=1"]
+    assert [hit.uri for hit in search_documents(published, "anchor", 5, bounds=BOUNDS)] == [
+        f"{published.uri}/c.pdf?pages=1"
+    ]
 
 
-def served(folder: Folder, use: Callable[[Client], Awaitable[T]], *more: Any) -> T:
-    """Use a client of a server with a folder, its tools and an index."""
+def run_with_client(folder: Folder, use: Callable[[Client], Awaitable[T]], *sources: Any) -> T:
+    """Run a function with a client of a server that has this folder, the resource tools and these further sources."""
 
     async def main() -> T:
         server = Server("library")
         server.include(folder)
         server.include(resource_tools())
-        for each in more:
-            server.include(each)
+        for source in sources:
+            server.include(source)
         async with Client(server) as client:
             return await use(client)
 
     return asyncio.run(main())
 
 
-def test_an_index_finds_pages_and_type_and_path_filter_the_files(papers: Path, tmp_path: Path) -> None:
+def test_an_index_finds_pages_and_filters_them_by_type_and_path(papers: Path, tmp_path: Path) -> None:
     (papers / "almanac.pdf").write_bytes(ALMANAC)
     (papers / "notes.txt").write_text("neaps")
     index = search_index(tmp_path / "cache")
@@ -342,17 +348,17 @@ def test_an_index_finds_pages_and_type_and_path_filter_the_files(papers: Path, t
                 break
         assert found["results"][0]["text"] == "page 4\n1- [page 4 of 4]\n2: Index: harbourmaster"
         filters: list[dict[str, str]] = [{"type": "application/pdf"}, {"path": "*.pdf"}, {"type": "text/plain"}]
-        results = [await client.call_tool("search", {"query": "neaps", **each}) for each in filters]
+        results = [await client.call_tool("search", {"query": "neaps", **fields}) for fields in filters]
         return [[hit["id"] for hit in result.structured["results"]] for result in results]
 
     page = "file:///papers/almanac.pdf?pages=3"
-    assert served(files(papers), use, index) == [[page], [page], ["file:///papers/notes.txt"]]
+    assert run_with_client(files(papers), use, index) == [[page], [page], ["file:///papers/notes.txt"]]
 
 
-# The tools
+# Tools
 
 
-def test_tools_lead_from_the_file_to_its_text_within_the_budget(papers: Path) -> None:
+def test_tools_link_to_the_text_and_return_it_in_parts_within_max_tokens(papers: Path) -> None:
     page = "\n".join(["word " * 10] * 60)
     (papers / "long.pdf").write_bytes(pdf_of([page] * 40))
     uri = "file:///papers/long.pdf"
@@ -366,15 +372,15 @@ def test_tools_lead_from_the_file_to_its_text_within_the_budget(papers: Path) ->
         fetched = (await client.call_tool("fetch", {"id": uri})).structured
         assert "?text: the text of" in fetched["text"]
         parts: list[str] = []
-        following = f"{uri}?text"
-        while following:
-            text, *notes = await blocks(uri=following, max_tokens=5_000)
+        next_uri = f"{uri}?text"
+        while next_uri:
+            text, *notes = await blocks(uri=next_uri, max_tokens=5_000)
             assert len(text) <= 20_000
             parts.append(text)
-            following = notes[0].partition("read_resource with uri=")[2].rstrip("]").partition(" ")[0] if notes else ""
+            next_uri = notes[0].partition("read_resource with uri=")[2].rstrip("]").partition(" ")[0] if notes else ""
         return note, parts
 
-    note, parts = served(files(papers), use)
+    note, parts = run_with_client(files(papers), use)
     assert "[Read it as text by ?text: the text of" in note
     assert "?pages=3-5: the text of these pages" in note
     assert len(parts) > 5
@@ -382,17 +388,19 @@ def test_tools_lead_from_the_file_to_its_text_within_the_budget(papers: Path) ->
     assert "".join(parts) == whole
 
 
-def test_the_template_shows_its_parameters_to_models(papers: Path) -> None:
+def test_read_directory_shows_the_template_with_its_parameters(papers: Path) -> None:
     async def use(client: Client) -> Any:
         return (await client.call_tool("read_directory", {})).structured
 
-    assert "file:///papers/{+path}{?pages}" in str(served(files(papers), use))
+    assert "file:///papers/{+path}{?pages}" in str(run_with_client(files(papers), use))
 
 
 # Changes and rules
 
 
-def test_the_text_is_watched_with_its_file(published: Folder, papers: Path, recorder: ChangeRecorder) -> None:
+def test_a_watch_on_the_text_reports_changes_of_the_file(
+    published: Folder, papers: Path, recorder: ChangeRecorder
+) -> None:
     (papers / "a.pdf").write_bytes(ALMANAC)
     uris = [f"{published.uri}/a.pdf{query}" for query in ("?text", "?pages=2", "?pages=1&lines=1-2")]
     for uri in uris:
@@ -405,14 +413,16 @@ def test_the_text_is_watched_with_its_file(published: Folder, papers: Path, reco
     published._watch.join()
 
 
-def test_rules_hold_for_text_pages_and_hits(papers: Path, permit: Permit) -> None:
+def test_policy_rules_apply_to_text_hits_and_completions(papers: Path, permit: Permit) -> None:
     for name in ("open", "closed"):
         (papers / name).mkdir()
         (papers / name / "a.pdf").write_bytes(pdf_of(["cover", f"anchor in the {name} part"]))
     source = files(papers)
-    assert len(search_documents(source, "anchor", 9)) == 2  # both are kept in memory now
+    assert len(search_documents(source, "anchor", 9, bounds=BOUNDS)) == 2  # now the text of both is in memory
     with permit("file:///papers/open/**"):
-        assert [hit.uri for hit in search_documents(source, "anchor", 9)] == ["file:///papers/open/a.pdf?pages=2"]
+        assert [hit.uri for hit in search_documents(source, "anchor", 9, bounds=BOUNDS)] == [
+            "file:///papers/open/a.pdf?pages=2"
+        ]
         assert text_of(source, "open/a.pdf?text").startswith("[page 1 of 2]")
         assert source.complete(source.pages_template, "path", "a", {}) == ["open/a.pdf"]
     source._documents.close()
@@ -435,7 +445,7 @@ what = ["tool:*"]
 def test_a_server_with_a_policy_refuses_the_text_of_a_forbidden_document(
     papers: Path, tmp_path: Path, query: str
 ) -> None:
-    """A forbidden document looks like a missing one, and has no hits."""
+    """A forbidden document looks like a missing document, and has no hits."""
     for name in ("open", "closed"):
         (papers / name).mkdir()
         (papers / name / "a.pdf").write_bytes(pdf_of(["cover", f"anchor in the {name} part"]))

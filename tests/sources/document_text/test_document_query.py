@@ -1,4 +1,4 @@
-"""Which pages a URI asks for."""
+"""The query of a document's URI selects pages and a window."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ URI = "file:///papers/a.pdf"
         ("text&pages=2", (2, 2, False), None),
     ],
 )
-def test_a_query_names_pages_and_a_window(query: str, pages: tuple[object, ...], window: Window | None) -> None:
-    document, found = read_document_query(f"{URI}?{query}")
+def test_a_query_selects_pages_and_a_window(query: str, pages: tuple[object, ...], window: Window | None) -> None:
+    document, selection = read_document_query(f"{URI}?{query}")
     assert is_document_uri(f"{URI}?{query}")
     assert document == URI
-    assert ((found.first, found.last, found.whole), found.window) == (pages, window)
+    assert ((selection.first, selection.last, selection.whole), selection.window) == (pages, window)
 
 
 @pytest.mark.parametrize(
@@ -42,21 +42,21 @@ def test_a_query_names_pages_and_a_window(query: str, pages: tuple[object, ...],
         "text&lines=1-2&tail=3",
     ],
 )  # fmt: skip
-def test_an_impossible_query_gets_an_error(query: str) -> None:
+def test_an_invalid_query_is_refused(query: str) -> None:
     with pytest.raises(InvalidArgument):
         read_document_query(f"{URI}?{query}")
 
 
 @pytest.mark.parametrize("uri", [URI, f"{URI}?lines=1-2", f"{URI}%3Ftext", f"{URI}?context=1", f"{URI}?texts=1", "?"])
-def test_other_uris_are_not_of_documents(uri: str) -> None:
+def test_other_uris_are_not_document_uris(uri: str) -> None:
     assert not is_document_uri(uri)
 
 
 @given(st.text(max_size=60))
-def test_any_query_is_read_or_refused(query: str) -> None:
+def test_any_query_is_parsed_or_refused(query: str) -> None:
     try:
-        document, found = read_document_query(f"{URI}?{query}")
+        document, selection = read_document_query(f"{URI}?{query}")
     except InvalidArgument:
         return
     assert document == URI
-    assert found.first >= 1
+    assert selection.first >= 1

@@ -1,4 +1,4 @@
-"""The text of DOCX files: beside what was written into them, and of hostile ones."""
+"""The text of DOCX files equals the text that was written into them, and hostile files are refused."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import docx
 import pytest
 from docx.enum.section import WD_SECTION
 from docx.enum.style import WD_STYLE_TYPE
+from docx.enum.text import WD_BREAK
 from docx.oxml import OxmlElement, parse_xml
 from docx.oxml.ns import nsdecls, qn
 
-from tests.sources.document_text.making import docx_of, pptx_of, saved, zip_of
+from tests.sources.document_text.document_builders import docx_of, pptx_of, to_bytes, zip_of
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.folder.source import Folder
 
@@ -25,10 +26,10 @@ ENTITIES = "".join([f'<!ENTITY {chr(98 + n)} "{f"&{chr(97 + n)};" * 10}">' for n
 BILLION_LAUGHS = f'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">{ENTITIES}]>'
 
 
-def changed(data: bytes, name: str, change: Callable[[bytes], bytes]) -> bytes:
-    """Return a ZIP archive with one file changed."""
+def replace_member(data: bytes, name: str, change: Callable[[bytes], bytes]) -> bytes:
+    """Return this ZIP archive with one file changed."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        files = {each: archive.read(each) for each in archive.namelist()}
+        files = {member: archive.read(member) for member in archive.namelist()}
     return zip_of({**files, name: change(files.get(name, b""))})
 
 
@@ -47,7 +48,7 @@ def test_sections_begin_at_headings_and_page_breaks(pages_of: PagesOf) -> None:
     paragraph = document.add_paragraph("Before it, a page break.")
     paragraph.paragraph_format.page_break_before = True
     document.add_heading("Ports", 1)
-    assert pages_of("a.docx", saved(document)) == [
+    assert pages_of("a.docx", to_bytes(document)) == [
         "Before the first heading.",
         "# Tides\n\nHigh water at 14:20.\n\n## Neaps",
         "After the break.",
@@ -57,7 +58,7 @@ def test_sections_begin_at_headings_and_page_breaks(pages_of: PagesOf) -> None:
     ]
 
 
-def test_the_highest_heading_that_occurs_begins_sections(pages_of: PagesOf) -> None:
+def test_sections_begin_at_the_highest_heading_level_of_the_document(pages_of: PagesOf) -> None:
     assert pages_of("a.docx", docx_of("## One", "a", "### Deeper", "## Two")) == ["## One\n\na\n\n### Deeper", "## Two"]
 
 
@@ -66,7 +67,7 @@ def test_a_document_without_headings_is_one_section(pages_of: PagesOf) -> None:
     assert pages_of("b.docx", docx_of()) == [""]
 
 
-def test_tables_are_markdown(pages_of: PagesOf) -> None:
+def test_tables_become_markdown(pages_of: PagesOf) -> None:
     document = docx.Document()
     table = document.add_table(3, 3)
     for row, texts in enumerate([("port", "depth | m", "x"), ("Bodø", "7.5\nat low water", "y"), ("a", "b", "c")]):
@@ -74,48 +75,75 @@ def test_tables_are_markdown(pages_of: PagesOf) -> None:
             table.cell(row, column).text = text
     table.cell(2, 0).merge(table.cell(2, 1))
     table.cell(0, 2).merge(table.cell(1, 2))
-    (page,) = pages_of("a.docx", saved(document))
+    (page,) = pages_of("a.docx", to_bytes(document))
     assert page == ("| port | depth \\| m | x y |\n| --- | --- | --- |\n| Bodø | 7.5 at low water |  |\n| a b |  | c |")
 
 
-def test_lists_and_titles_are_markdown(pages_of: PagesOf) -> None:
+def test_lists_and_titles_become_markdown(pages_of: PagesOf) -> None:
     document = docx.Document()
     document.add_heading("Pilot", 0)
     for text in ("fog", "rain"):
         document.add_paragraph(text, style="List Bullet")
     document.add_paragraph("calm\tsea")
-    assert pages_of("a.docx", saved(document)) == ["# Pilot\n\n- fog\n- rain\n\ncalm\tsea"]
+    assert pages_of("a.docx", to_bytes(document)) == ["# Pilot\n\n- fog\n- rain\n\ncalm\tsea"]
 
 
-def test_a_style_inherits_from_the_style_that_it_is_based_on(pages_of: PagesOf) -> None:
+@pytest.mark.parametrize(
+    ("style", "line"),
+    [("Title", "# Two"), ("List Bullet", "- Two"), ("Heading 1", "# Two"), (None, "Two")],
+)
+def test_a_paragraph_that_begins_with_a_page_break_keeps_its_mark(
+    pages_of: PagesOf, style: str | None, line: str
+) -> None:
+    """A bug: the mark stayed on the page before, alone, or was lost."""
+    document = docx.Document()
+    document.add_paragraph("Intro text")
+    paragraph = document.add_paragraph(style=style)
+    paragraph.add_run().add_break(WD_BREAK.PAGE)
+    paragraph.add_run("Two")
+    document.add_paragraph("More")
+    assert pages_of("a.docx", to_bytes(document)) == ["Intro text", f"{line}\n\nMore"]
+
+
+def test_a_page_break_within_a_heading_or_after_it_leaves_its_mark_before_it(pages_of: PagesOf) -> None:
+    document = docx.Document()
+    document.add_heading("One", 1).add_run().add_break(WD_BREAK.PAGE)
+    heading = document.add_heading("Two\twords", 1)
+    heading.add_run().add_break(WD_BREAK.PAGE)
+    heading.add_run("go  on")
+    assert pages_of("a.docx", to_bytes(document)) == ["# One", "# Two words", "go on"]
+
+
+def test_a_style_inherits_from_its_base_style(pages_of: PagesOf) -> None:
     document = docx.Document()
     for base in ("Heading 2", "Title", "List Bullet"):
         for number in range(4):
             style: Any = document.styles.add_style(f"My {base} {number}", WD_STYLE_TYPE.PARAGRAPH)
             style.base_style = document.styles[base if number == 0 else f"My {base} {number - 1}"]
             document.add_paragraph("tide", style=style.name)
-    (text,) = ["\n".join(pages_of("a.docx", saved(document)))]
+    text = "\n".join(pages_of("a.docx", to_bytes(document)))
     assert [text.count(line) for line in ("## tide", "- tide")] == [4, 4]
     assert text.count("# tide") == 8
 
 
 def run(text: str, tag: str = "w:t") -> str:
+    """Return the XML of a run with this text."""
     return f"<w:r><{tag} xml:space='preserve'>{text}</{tag}></w:r>"
 
 
-def test_what_the_library_leaves_out_is_read_and_what_was_deleted_is_not(pages_of: PagesOf) -> None:
+def test_text_that_python_docx_skips_is_read_and_deleted_text_is_not(pages_of: PagesOf) -> None:
     document: Any = docx.Document()
     body = document.element.body
     box = f"<w:pict><w:txbxContent><w:p>{run('boxed')}</w:p></w:txbxContent></w:pict>"
-    inside = (
+    content = (
         f"{run('kept ')}<w:ins>{run('inserted ')}</w:ins><w:del>{run('deleted ', 'w:delText')}</w:del>"
         f"<w:moveFrom>{run('moved away ')}</w:moveFrom><w:hyperlink>{run('linked')}</w:hyperlink>"
         f"<w:r><w:noBreakHyphen/><w:br/>{box}</w:r>"
     )
     control = f"<w:sdt {nsdecls('w')}><w:sdtContent><w:p>{run('in a control')}</w:p></w:sdtContent></w:sdt>"
-    body.insert(0, parse_xml(f"<w:p {nsdecls('w')}>{inside}</w:p>"))
+    body.insert(0, parse_xml(f"<w:p {nsdecls('w')}>{content}</w:p>"))
     body.insert(1, parse_xml(control))
-    assert pages_of("a.docx", saved(document)) == ["kept inserted linked-\n\nboxed\n\nin a control"]
+    assert pages_of("a.docx", to_bytes(document)) == ["kept inserted linked-\n\nboxed\n\nin a control"]
 
 
 def test_footnotes_follow_their_section(pages_of: PagesOf) -> None:
@@ -126,18 +154,22 @@ def test_footnotes_follow_their_section(pages_of: PagesOf) -> None:
     reference.set(qn("w:id"), "2")
     paragraph.add_run()._r.append(reference)
     document.add_heading("Two", 1)
-    data = saved(document)
+    data = to_bytes(document)
     footnote = f"<w:footnote w:id='2'><w:p>{run('By the almanac.')}</w:p></w:footnote>"
-    note = f"<w:footnotes {nsdecls('w')}>{footnote}</w:footnotes>"
-    kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/footnotes"
-    relationship = f'<Relationship Id="rId99" Type="{kind}" Target="footnotes.xml"/></Relationships>'.encode()
-    data = changed(data, "word/footnotes.xml", lambda _: note.encode())
-    data = changed(data, "word/_rels/document.xml.rels", lambda old: old.replace(b"</Relationships>", relationship))
+    footnotes = f"<w:footnotes {nsdecls('w')}>{footnote}</w:footnotes>"
+    relationship_type = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/footnotes"
+    relationship = (
+        f'<Relationship Id="rId99" Type="{relationship_type}" Target="footnotes.xml"/></Relationships>'.encode()
+    )
+    data = replace_member(data, "word/footnotes.xml", lambda _: footnotes.encode())
+    data = replace_member(
+        data, "word/_rels/document.xml.rels", lambda old: old.replace(b"</Relationships>", relationship)
+    )
     assert pages_of("a.docx", data) == ["# One\n\nTides[^2]\n\n[^2]: By the almanac.", "# Two"]
 
 
 def test_a_document_without_styles_is_read(pages_of: PagesOf) -> None:
-    data = changed(
+    data = replace_member(
         docx_of("text"), "word/_rels/document.xml.rels", lambda old: old.replace(b"relationships/styles", b"other")
     )
     assert pages_of("a.docx", data) == ["text"]
@@ -152,7 +184,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
         "it is encrypted, or has the format of Office",
     ),
     "entities": (
-        changed(
+        replace_member(
             docx_of("text"),
             "word/document.xml",
             lambda old: BILLION_LAUGHS.encode() + old.partition(b"?>")[2].replace(b"text", b"&k;"),
@@ -160,7 +192,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
         "it is damaged",
     ),
     "deep": (
-        changed(
+        replace_member(
             docx_of("text"),
             "word/document.xml",
             lambda old: old.replace(b"<w:body>", b"<w:body>" + b"<w:sdt>" * 99_999),
@@ -169,7 +201,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     ),
     "a bomb": (zip_of({"word/document.xml": b" " * (300 << 20)}), "unpacked to 300 MiB, and at most 256 MiB"),
     "much in memory": (
-        changed(
+        replace_member(
             docx_of("text"),
             "word/document.xml",
             lambda old: old.replace(
@@ -183,7 +215,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_a_hostile_docx_gets_an_error_and_the_next_one_is_read(published: Folder, papers: Path, case: str) -> None:
+def test_a_hostile_docx_is_refused_and_the_next_file_is_read(published: Folder, papers: Path, case: str) -> None:
     data, reason = HOSTILE[case]
     (papers / "hostile.docx").write_bytes(data)
     (papers / "good.docx").write_bytes(docx_of("good"))
@@ -194,9 +226,11 @@ def test_a_hostile_docx_gets_an_error_and_the_next_one_is_read(published: Folder
 
 def test_external_entities_are_not_read(published: Folder, papers: Path, tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("hunter2")
-    declared = f'<!DOCTYPE x [<!ENTITY s SYSTEM "file://{tmp_path}/secret.txt">]>'.encode()
-    data = changed(
-        docx_of("text"), "word/document.xml", lambda old: declared + old.partition(b"?>")[2].replace(b"text", b"a&s;b")
+    declaration = f'<!DOCTYPE x [<!ENTITY s SYSTEM "file://{tmp_path}/secret.txt">]>'.encode()
+    data = replace_member(
+        docx_of("text"),
+        "word/document.xml",
+        lambda old: declaration + old.partition(b"?>")[2].replace(b"text", b"a&s;b"),
     )
     (papers / "a.docx").write_bytes(data)
     try:

@@ -1,4 +1,4 @@
-"""The text of EPUBs: beside what was written into them, and of hostile ones."""
+"""The text of EPUB files equals the text that was written into them, and hostile files are refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.document_text.making import epub_of, zip_of
+from tests.sources.document_text.document_builders import epub_of, zip_of
 from tests.sources.document_text.test_docx_text import BILLION_LAUGHS
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.folder.source import Folder
@@ -32,9 +32,9 @@ def test_each_chapter_is_a_page_of_markdown(pages_of: PagesOf) -> None:
     ]
 
 
-def test_the_spine_decides_the_order_and_a_missing_chapter_is_empty(pages_of: PagesOf) -> None:
-    kind = "application/xhtml+xml"
-    items = "".join([f'<item id="{name}" href="{name}.xhtml" media-type="{kind}"/>' for name in "abc"])
+def test_chapters_follow_the_spine_and_a_missing_chapter_is_empty(pages_of: PagesOf) -> None:
+    media_type = "application/xhtml+xml"
+    items = "".join([f'<item id="{name}" href="{name}.xhtml" media-type="{media_type}"/>' for name in "abc"])
     spine = '<itemref idref="c"/><itemref idref="b"/><itemref idref="none"/><itemref idref="a" linear="no"/>'
     package = (
         f'<package xmlns="http://www.idpf.org/2007/opf"><manifest>{items}</manifest><spine>{spine}</spine></package>'
@@ -48,23 +48,39 @@ def test_the_spine_decides_the_order_and_a_missing_chapter_is_empty(pages_of: Pa
     assert pages_of("a.epub", zip_of(files)) == ["cé", "", "", "a"]
 
 
+EMPTY_ELEMENTS = {
+    "title": "<head><title/></head><body><p>chapter text</p></body>",
+    "script": '<head><script src="a.js"/></head><body><p>chapter text</p></body>',
+    "textarea": "<body><textarea rows='1' /><p>chapter text</p></body>",
+    "void elements": '<head><meta charset="utf-8"/></head><body><p>chapter<br/>text</p><hr /></body>',
+}
+
+
+@pytest.mark.parametrize("case", EMPTY_ELEMENTS)
+def test_the_text_after_an_empty_element_is_kept(pages_of: PagesOf, case: str) -> None:
+    """Regression: `<title/>`, which HTML does not close, lost the whole chapter."""
+    chapter = f'<html xmlns="http://www.w3.org/1999/xhtml">{EMPTY_ELEMENTS[case]}</html>'
+    (page,) = pages_of("a.epub", epub_of("", more_files={"OPS/text/c 0.xhtml": chapter}))
+    assert page.replace("---", "").split() == ["chapter", "text"]
+
+
 DRM = '<encryption><EncryptedData><CipherData><CipherReference URI="{}"/></CipherData></EncryptedData></encryption>'
 
 HOSTILE = {
     "no EPUB": (zip_of({"a": "b"}), "it names no package document"),
     "truncated": (epub_of("<p>x</p>")[:-100], "it is damaged"),
     "entities": (
-        epub_of("<p>x</p>", more={"OPS/book.opf": BILLION_LAUGHS + "<package>&k;</package>"}),
+        epub_of("<p>x</p>", more_files={"OPS/book.opf": BILLION_LAUGHS + "<package>&k;</package>"}),
         "it names no package document",
     ),
     "outside": (
-        epub_of("<p>x</p>", more={CONTAINER: '<container><rootfile full-path="../../etc/passwd"/></container>'}),
+        epub_of("<p>x</p>", more_files={CONTAINER: '<container><rootfile full-path="../../etc/passwd"/></container>'}),
         "it names no package document",
     ),
     "an external entity": (
         epub_of(
             "<p>x</p>",
-            more={
+            more_files={
                 CONTAINER: '<!DOCTYPE c [<!ENTITY x SYSTEM "file:///etc/hostname">]><container>'
                 '<rootfile full-path="&x;"/></container>'
             },
@@ -73,28 +89,32 @@ HOSTILE = {
     ),
     "no chapters": (epub_of(), "it lists no chapters"),
     "DRM": (
-        epub_of("<p>x</p>", more={"META-INF/encryption.xml": DRM.format("OPS/text/c%200.xhtml")}),
+        epub_of("<p>x</p>", more_files={"META-INF/encryption.xml": DRM.format("OPS/text/c%200.xhtml")}),
         "its chapters are encrypted",
     ),
-    "a bomb": (epub_of("<p>x</p>", more={"OPS/text/c 0.xhtml": b"<p>" + b" " * (5 << 20)}), "more than 200 times"),
+    "a bomb": (
+        epub_of("<p>x</p>", more_files={"OPS/text/c 0.xhtml": b"<p>" + b" " * (5 << 20)}),
+        "more than 200 times",
+    ),
 }
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("case", HOSTILE)
-def test_a_hostile_epub_gets_an_error(published: Folder, papers: Path, case: str) -> None:
+def test_a_hostile_epub_is_refused(published: Folder, papers: Path, case: str) -> None:
     data, reason = HOSTILE[case]
     (papers / "hostile.epub").write_bytes(data)
     with pytest.raises(InvalidArgument, match=f"hostile.epub has no text here, because .*{reason}"):
         published.read(f"{published.uri}/hostile.epub?text")
 
 
-def test_encrypted_fonts_do_not_matter(pages_of: PagesOf) -> None:
-    assert pages_of("a.epub", epub_of("<p>x</p>", more={"META-INF/encryption.xml": DRM.format("OPS/a.ttf")})) == ["x"]
+def test_an_epub_with_encrypted_fonts_is_read(pages_of: PagesOf) -> None:
+    encryption = {"META-INF/encryption.xml": DRM.format("OPS/a.ttf")}
+    assert pages_of("a.epub", epub_of("<p>x</p>", more_files=encryption)) == ["x"]
 
 
-def test_entities_and_depth_of_a_chapter_are_bounded(pages_of: PagesOf) -> None:
+def test_entities_and_nesting_in_a_chapter_are_bounded(pages_of: PagesOf) -> None:
     bomb = f"{BILLION_LAUGHS}<html><body><p>before &k; after</p></body></html>"
-    pages = pages_of("a.epub", epub_of("<p>x</p>", "<div>" * 200_000 + "deep", more={"OPS/text/c 0.xhtml": bomb}))
+    pages = pages_of("a.epub", epub_of("<p>x</p>", "<div>" * 200_000 + "deep", more_files={"OPS/text/c 0.xhtml": bomb}))
     assert len("".join(pages)) < 1_000
     assert "before" in pages[0]

@@ -1,4 +1,4 @@
-"""The processes that parse documents: how many there are, when they end, and what they may do."""
+"""The processes that parse documents: their number, their lifetime and their limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.document_text.making import docx_of, pdf_of
+from tests.sources.document_text.document_builders import docx_of, pdf_of
 from wharfinger.errors import Overloaded
 from wharfinger.sources.document_text import parser_pool
 from wharfinger.sources.document_text.child_program import MEMORY_BYTES
@@ -22,24 +22,35 @@ from wharfinger.sources.document_text.page_list import ExtractedText
 from wharfinger.sources.document_text.parser_pool import ContentChanged, ParserPool
 from wharfinger.sources.windows.window import BytesContent
 
-GOOD = pdf_of(["good"])
-TIME = 20.0
+GOOD_PDF = pdf_of(["good"])
+TIMEOUT_SECONDS = 20.0
 
 
 @pytest.fixture
 def pool() -> Iterator[ParserPool]:
-    made = ParserPool(max_processes=2, max_waiting=1, idle_seconds=60)
-    yield made
-    made.close()
+    new_pool = ParserPool(max_processes=2, max_waiting=1, idle_seconds=60)
+    yield new_pool
+    new_pool.close()
 
 
-def extract(pool: ParserPool, data: bytes = GOOD, kind: str = "pdf", patience: float = TIME) -> ExtractedText:
+def extract(
+    pool: ParserPool, data: bytes = GOOD_PDF, kind: str = "pdf", patience: float = TIMEOUT_SECONDS
+) -> ExtractedText:
     return pool.extract(kind, BytesContent(data), pool, patience)
 
 
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIME
-    while not true():
+def pause_processes(pool: ParserPool) -> list[int]:
+    """Start a process for PDF and one for DOCX, pause both with SIGSTOP, and return their ids."""
+    extract(pool, GOOD_PDF, "pdf")
+    extract(pool, docx_of("good"), "docx")
+    for process_id in pool.process_ids:
+        os.kill(process_id, signal.SIGSTOP)
+    return pool.process_ids
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = TIMEOUT_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -51,26 +62,26 @@ def is_running(process_id: int) -> bool:
         return False
 
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
 
-def test_one_process_parses_one_document_after_another(pool: ParserPool) -> None:
+def test_a_process_parses_several_documents_in_turn(pool: ParserPool) -> None:
     assert extract(pool).pages == ["good"]
     (process_id,) = pool.process_ids
     assert extract(pool, pdf_of(["one", "two"])).pages == ["one", "two"]
     assert pool.process_ids == [process_id]
 
 
-def test_no_more_processes_than_the_bound(pool: ParserPool) -> None:
-    """Idle ones of another format make room."""
-    for kind, data in (("pdf", GOOD), ("docx", docx_of("good")), ("pdf", GOOD), ("docx", docx_of("good"))):
+def test_the_number_of_processes_is_bounded(pool: ParserPool) -> None:
+    """An idle process of another format ends to make room for a new process."""
+    for kind, data in (("pdf", GOOD_PDF), ("docx", docx_of("good")), ("pdf", GOOD_PDF), ("docx", docx_of("good"))):
         assert extract(pool, data, kind).pages == ["good"]
         assert len(pool.process_ids) <= 2
     extract(pool, b"", "epub")
     assert len(pool.process_ids) <= 2
 
 
-@linux
+@linux_only
 def test_a_process_has_its_limits_and_no_environment(pool: ParserPool) -> None:
     extract(pool)
     (process_id,) = pool.process_ids
@@ -86,10 +97,10 @@ def test_a_process_has_its_limits_and_no_environment(pool: ParserPool) -> None:
 
 
 def test_an_idle_process_ends() -> None:
-    pool = ParserPool(idle_seconds=0.2)
+    pool = ParserPool(idle_seconds=10)
     extract(pool)
     (process_id,) = pool.process_ids
-    wait_until(lambda: not pool.process_ids)
+    wait_until(lambda: not pool.process_ids, 40)
     wait_until(lambda: not is_running(process_id))
     assert extract(pool).pages == ["good"]
     pool.close()
@@ -101,7 +112,7 @@ def test_a_process_that_was_killed_while_idle_is_replaced(pool: ParserPool) -> N
     assert extract(pool).pages == ["good"]
 
 
-def test_a_process_that_hangs_is_ended(pool: ParserPool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_hangs_is_killed_after_the_time_limit(pool: ParserPool, monkeypatch: pytest.MonkeyPatch) -> None:
     extract(pool)
     (process_id,) = pool.process_ids
     os.kill(process_id, signal.SIGSTOP)
@@ -112,7 +123,7 @@ def test_a_process_that_hangs_is_ended(pool: ParserPool, monkeypatch: pytest.Mon
     assert extract(pool).pages == ["good"]
 
 
-@linux
+@linux_only
 def test_a_process_ends_at_its_limit_of_processor_time(pool: ParserPool) -> None:
     import resource
 
@@ -121,19 +132,15 @@ def test_a_process_ends_at_its_limit_of_processor_time(pool: ParserPool) -> None
     resource.prlimit(process_id, resource.RLIMIT_CPU, (1, 1))  # the hard limit: the process cannot raise it again
     document = pdf_of(["word " * 200] * 2_000)
     for _ in range(20):
-        assert len(extract(pool, document).pages) == 2_000  # another process reads what this one does not
+        assert len(extract(pool, document).pages) == 2_000  # a new process parses the document if this one ends
         if process_id not in pool.process_ids:
             break
     assert not is_running(process_id)
 
 
-def test_callers_beyond_the_bound_are_refused(pool: ParserPool) -> None:
+def test_calls_beyond_max_waiting_are_refused(pool: ParserPool) -> None:
     """Two documents are parsed, one waits, and the next one is refused at once."""
-    for kind, data in (("pdf", GOOD), ("docx", docx_of("good"))):
-        extract(pool, data, kind)
-    stopped = pool.process_ids
-    for process_id in stopped:
-        os.kill(process_id, signal.SIGSTOP)
+    paused_ids = pause_processes(pool)
     with ThreadPoolExecutor(3) as threads:
         parsing = [threads.submit(extract, pool), threads.submit(extract, pool, docx_of("good"), "docx")]
         wait_until(lambda: len(pool._busy) == 2)
@@ -141,28 +148,24 @@ def test_callers_beyond_the_bound_are_refused(pool: ParserPool) -> None:
         wait_until(lambda: pool._waiting == 1)
         with pytest.raises(Overloaded, match="Too many documents"):
             extract(pool)
-        for process_id in stopped:
+        for process_id in paused_ids:
             os.kill(process_id, signal.SIGCONT)
-        assert [answer.result(TIME).pages for answer in (*parsing, waiting)] == [["good"]] * 3
+        assert [answer.result(TIMEOUT_SECONDS).pages for answer in (*parsing, waiting)] == [["good"]] * 3
 
 
-def test_a_caller_waits_only_for_its_patience(pool: ParserPool) -> None:
-    for kind, data in (("pdf", GOOD), ("docx", docx_of("good"))):
-        extract(pool, data, kind)
-    stopped = pool.process_ids
-    for process_id in stopped:
-        os.kill(process_id, signal.SIGSTOP)
+def test_a_waiting_call_is_refused_after_its_patience(pool: ParserPool) -> None:
+    paused_ids = pause_processes(pool)
     with ThreadPoolExecutor(2) as threads:
         parsing = [threads.submit(extract, pool), threads.submit(extract, pool, docx_of("good"), "docx")]
         wait_until(lambda: len(pool._busy) == 2)
         with pytest.raises(Overloaded, match="Other documents take long"):
             extract(pool, patience=0.05)
-        for process_id in stopped:
+        for process_id in paused_ids:
             os.kill(process_id, signal.SIGCONT)
-        assert [answer.result(TIME).pages for answer in parsing] == [["good"]] * 2
+        assert [answer.result(TIMEOUT_SECONDS).pages for answer in parsing] == [["good"]] * 2
 
 
-def test_closing_ends_processes_that_parse(pool: ParserPool) -> None:
+def test_close_ends_processes_that_are_parsing(pool: ParserPool) -> None:
     extract(pool)
     (process_id,) = pool.process_ids
     os.kill(process_id, signal.SIGSTOP)
@@ -171,7 +174,7 @@ def test_closing_ends_processes_that_parse(pool: ParserPool) -> None:
         wait_until(lambda: bool(pool._busy))
         pool.close()
         with pytest.raises(Overloaded, match="The server ends"):
-            parsing.result(TIME)
+            parsing.result(TIMEOUT_SECONDS)
     assert not is_running(process_id)
     assert not pool.process_ids
 
@@ -184,15 +187,15 @@ class ShorterContent(BytesContent):
         return len(self.data) + 1
 
 
-def test_a_file_that_becomes_shorter_is_noticed_at_once(pool: ParserPool) -> None:
+def test_a_file_that_became_shorter_raises_content_changed(pool: ParserPool) -> None:
     with pytest.raises(ContentChanged):
-        pool.extract("pdf", ShorterContent(GOOD), pool, TIME)
+        pool.extract("pdf", ShorterContent(GOOD_PDF), pool, TIMEOUT_SECONDS)
     assert extract(pool).pages == ["good"]
 
 
-@linux
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_a_process_ends_with_its_server_also_while_it_parses(how: signal.Signals) -> None:
+@linux_only
+@pytest.mark.parametrize("server_signal", [signal.SIGKILL, signal.SIGTERM])
+def test_a_process_that_is_parsing_ends_with_its_server(server_signal: signal.Signals) -> None:
     program = (
         "import os, signal, time\n"
         "from tests.sources.document_text.test_parser_pool import *\n"
@@ -201,16 +204,16 @@ def test_a_process_ends_with_its_server_also_while_it_parses(how: signal.Signals
         "print(*pool.process_ids, flush=True)\n"
         "threading.Thread(target=extract, args=(pool, pdf_of(['word ' * 1_000] * 9_000)), daemon=True).start()\n"
         "wait_until(lambda: bool(pool._busy))\n"
-        "print('parses', flush=True)\n"
+        "print('parsing', flush=True)\n"
         "time.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         process_ids = [int(word) for word in server.stdout.readline().split()]
-        assert server.stdout.readline() == "parses\n"
+        assert server.stdout.readline() == "parsing\n"
         assert all(map(is_running, process_ids))
-        server.send_signal(how)
-        server.wait(TIME)
+        server.send_signal(server_signal)
+        server.wait(TIMEOUT_SECONDS)
     assert process_ids
     wait_until(lambda: not any(map(is_running, process_ids)))
 

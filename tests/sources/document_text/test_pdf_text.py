@@ -1,4 +1,4 @@
-"""The text of PDFs: beside what pdftotext reads in them, and of hostile ones."""
+"""The text of PDF files has the words that pdftotext reads, and hostile files are refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import absent
-from tests.sources.document_text.making import bomb_pdf, encrypted_pdf, pdf_of, pdf_of_objects, stream
+from tests.sources.document_text.document_builders import bomb_pdf, encrypted_pdf, pdf_of, pdf_of_objects, stream
 from tests.web.conftest import CHROMIUM
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.document_text.page_list import MAX_PAGES, PageList
@@ -32,16 +32,16 @@ HTML = """<!doctype html><meta charset="utf-8"><title>Tides</title>
 
 
 def words_of_pdftotext(path: Path) -> list[list[str]]:
-    """Return the words of each page, as poppler reads them."""
+    """Return the words of each page, as pdftotext reads them."""
     if shutil.which("pdftotext") is None:
         absent("pdftotext (apt-get install poppler-utils)")
-    read = subprocess.run(["pdftotext", "-enc", "UTF-8", str(path), "-"], capture_output=True, check=True).stdout
-    return [page.split() for page in read.decode().split("\f")[:-1]]
+    output = subprocess.run(["pdftotext", "-enc", "UTF-8", str(path), "-"], capture_output=True, check=True).stdout
+    return [page.split() for page in output.decode().split("\f")[:-1]]
 
 
 @pytest.fixture(scope="module")
-def printed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A PDF with fonts in it, of a browser."""
+def browser_pdf(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A PDF with embedded fonts, printed by a browser."""
     if CHROMIUM is None:
         absent("chromium (apt-get install chromium)")
     folder = tmp_path_factory.mktemp("printed")
@@ -58,10 +58,10 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return (folder / "tides.pdf").read_bytes()
 
 
-def test_each_page_of_a_browser_has_the_words_that_pdftotext_reads(
-    pages_of: PagesOf, papers: Path, printed: bytes
+def test_pages_printed_by_a_browser_have_the_words_that_pdftotext_reads(
+    pages_of: PagesOf, papers: Path, browser_pdf: bytes
 ) -> None:
-    pages = pages_of("tides.pdf", printed)
+    pages = pages_of("tides.pdf", browser_pdf)
     assert [page.split() for page in pages] == words_of_pdftotext(papers / "tides.pdf")
     assert pages[0].startswith("Tides of the northern harbours\nHigh water at Tromsø")
     assert "Гавань открыта." in pages[2]
@@ -74,12 +74,12 @@ def test_the_example_has_the_words_that_pdftotext_reads(pages_of: PagesOf, paper
     assert "".join(pages)
 
 
-def test_lines_of_each_page_are_kept(pages_of: PagesOf) -> None:
+def test_the_lines_of_a_page_are_kept(pages_of: PagesOf) -> None:
     pages = ["Soundings (in fathoms)\nat 14:20 é “q” \\", "", "last"]
     assert pages_of("a.pdf", pdf_of(pages)) == [pages[0], "", "last"]
 
 
-def test_a_word_that_a_line_end_divides_is_joined(pages_of: PagesOf, papers: Path) -> None:
+def test_a_word_hyphenated_at_the_end_of_a_line_is_joined(pages_of: PagesOf, papers: Path) -> None:
     (page,) = pages_of("a.pdf", pdf_of(["The harbour mas-\nter of the US-\nAgency said so."]))
     assert page == "The harbour master of the US-Agency said so."
     assert words_of_pdftotext(papers / "a.pdf")[0][:3] == page.split()[:3]
@@ -88,24 +88,26 @@ def test_a_word_that_a_line_end_divides_is_joined(pages_of: PagesOf, papers: Pat
 # Hostile
 
 
-def forms(count: int, uses: int) -> bytes:
-    """Return a PDF with forms that draw the next one several times each."""
+def nested_forms(count: int, uses: int) -> bytes:
+    """Return a PDF in which each form draws the next one several times."""
     form = b"/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X %d 0 R >> >>"
     page = PAGE % b"/Resources << /XObject << /X 5 0 R >> >> /Contents 4 0 R"
-    drawn = [stream(b"/X Do " * uses, form % (number + 6)) for number in range(count)]
+    drawings = [stream(b"/X Do " * uses, form % (number + 6)) for number in range(count)]
     last = stream(b"BT (x) Tj ET", b"/Type /XObject /Subtype /Form /BBox [0 0 9 9]")
-    return pdf_of_objects([CATALOG, b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>", page, stream(b"/X Do"), *drawn, last])
+    return pdf_of_objects(
+        [CATALOG, b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>", page, stream(b"/X Do"), *drawings, last]
+    )
 
 
-def tree(depth: int) -> bytes:
-    """Return a PDF with page trees in page trees."""
+def nested_page_tree(depth: int) -> bytes:
+    """Return a PDF with page tree nodes that are nested to this depth."""
     nodes = [b"<< /Type /Pages /Kids [%d 0 R] /Count 1 >>" % (number + 3) for number in range(depth)]
     return pdf_of_objects([CATALOG, *nodes, b"<< /Type /Page /Parent %d 0 R /MediaBox [0 0 9 9] >>" % (depth + 1)])
 
 
-TOO_MUCH = "(1024 MiB of memory|longer than 20 s)"  # on a busy machine, time may be over first
-ITSELF = pdf_of_objects([CATALOG, b"<< /Type /Pages /Kids [2 0 R 2 0 R] /Count 900000 >>"])
-NESTED = pdf_of_objects([CATALOG, b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>", b"[" * 200_000 + b"]" * 200_000])
+LIMIT_REACHED = "(1024 MiB of memory|longer than 20 s)"  # a busy machine may reach the time limit first
+CYCLIC_TREE = pdf_of_objects([CATALOG, b"<< /Type /Pages /Kids [2 0 R 2 0 R] /Count 900000 >>"])
+NESTED_ARRAYS = pdf_of_objects([CATALOG, b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>", b"[" * 200_000 + b"]" * 200_000])
 
 HOSTILE = {
     "0 bytes": (b"", "it is empty: it has 0 bytes"),
@@ -113,16 +115,16 @@ HOSTILE = {
     "only a head": (b"%PDF-1.7\n", "it is damaged, or not a PDF"),
     "truncated": (pdf_of(["a b c " * 50] * 30)[:6_000], "it is damaged, or not a PDF"),
     "encrypted": (encrypted_pdf(), "it is encrypted: publish a copy without a password"),
-    "a tree that has itself": (ITSELF, "none of its pages can be read"),
-    "a deep tree": (tree(5_000), "none of its pages can be read"),
-    "deep arrays": (NESTED, "none of its pages can be read"),
-    "forms in forms": (forms(12, 10), TOO_MUCH),
-    "a stream that grows": (bomb_pdf(3_000), TOO_MUCH),
+    "a cyclic tree": (CYCLIC_TREE, "none of its pages can be read"),
+    "a deep tree": (nested_page_tree(5_000), "none of its pages can be read"),
+    "deep arrays": (NESTED_ARRAYS, "none of its pages can be read"),
+    "forms in forms": (nested_forms(12, 10), LIMIT_REACHED),
+    "a stream that grows": (bomb_pdf(3_000), LIMIT_REACHED),
 }
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_a_hostile_pdf_gets_an_error_and_the_next_one_is_read(published: Folder, papers: Path, case: str) -> None:
+def test_a_hostile_pdf_is_refused_and_the_next_file_is_read(published: Folder, papers: Path, case: str) -> None:
     data, reason = HOSTILE[case]
     (papers / "hostile.pdf").write_bytes(data)
     (papers / "good.pdf").write_bytes(pdf_of(["good"]))
@@ -134,8 +136,8 @@ def test_a_hostile_pdf_gets_an_error_and_the_next_one_is_read(published: Folder,
     assert published.read(f"{published.uri}/good.pdf?pages=1").contents[0].text == "[page 1 of 1]\ngood\n\n"
 
 
-def test_an_error_of_one_document_is_not_that_of_the_next(published: Folder, papers: Path) -> None:
-    """PDFium keeps the code of its last error, and does not set one each time."""
+def test_the_error_of_a_document_is_not_reported_for_the_next_document(published: Folder, papers: Path) -> None:
+    """PDFium keeps the code of its last error, and does not set a code for every error."""
     (papers / "a.pdf").write_bytes(encrypted_pdf())
     (papers / "b.pdf").write_bytes(pdf_of_objects([CATALOG, b"<< /Type /Pages /Kids [3 0 R] /Count 2000000 >>"]))
     with pytest.raises(InvalidArgument, match="encrypted"):
@@ -153,20 +155,20 @@ def test_only_pages_that_exist_are_counted(pages_of: PagesOf, papers: Path, publ
         assert remark == "\n[9,999 of its 100,000 pages are damaged, and empty or left out here.]\n"
 
 
-@pytest.mark.parametrize("more", [0, 1])
-def test_pages_are_read_up_to_the_bound(more: int) -> None:
-    data = pdf_of(["x"] * (MAX_PAGES + more))
+@pytest.mark.parametrize("extra_pages", [0, 1])
+def test_the_number_of_pages_read_is_bounded(extra_pages: int) -> None:
+    data = pdf_of(["x"] * (MAX_PAGES + extra_pages))
     pages = PageList()
     try:
         read_pdf(data, pages)
     except Exception as error:
-        assert more
+        assert extra_pages
         assert type(error).__name__ == "TooMuchText"
     assert pages.pages == ["x"] * MAX_PAGES
-    assert pages.cut == ("Only the first 10,000 pages were read." if more else "")
+    assert pages.cut == ("Only the first 10,000 pages were read." if extra_pages else "")
 
 
-def test_a_pdf_without_text_says_so(published: Folder, papers: Path) -> None:
+def test_a_pdf_without_text_is_reported(published: Folder, papers: Path) -> None:
     (papers / "scan.pdf").write_bytes(pdf_of(["", ""]))
     text, remark = published.read(f"{published.uri}/scan.pdf?text").contents
     assert text.text == "[page 1 of 2: no text]\n\n[page 2 of 2: no text]\n\n"

@@ -1,4 +1,4 @@
-"""The text of PPTX files: beside what was written into them."""
+"""The text of PPTX files equals the text that was written into them, and hostile files are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pptx.chart.data import CategoryChartData
 from pptx.enum.chart import XL_CHART_TYPE
 from pptx.util import Inches
 
-from tests.sources.document_text.making import docx_of, pptx_of, saved, zip_of
+from tests.sources.document_text.document_builders import docx_of, pptx_of, to_bytes, zip_of
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.folder.source import Folder
 
@@ -34,14 +34,14 @@ def test_each_slide_is_a_page_with_title_text_and_notes(pages_of: PagesOf) -> No
     slide.shapes.add_textbox(0, 0, INCH, INCH).text_frame.text = "free text"
     group = slide.shapes.add_group_shape()
     group.shapes.add_textbox(0, 0, INCH, INCH).text_frame.text = "grouped"
-    assert pages_of("a.pptx", saved(presentation)) == [
+    assert pages_of("a.pptx", to_bytes(presentation)) == [
         "# Tides of the north\n\n- High water\n  - at 14:20\n\n## Notes\n\nSay where.\nThen when.",
         "",
         "free text\n\ngrouped",
     ]
 
 
-def test_tables_and_charts_are_markdown(pages_of: PagesOf) -> None:
+def test_tables_and_charts_become_markdown(pages_of: PagesOf) -> None:
     presentation: Any = pptx.Presentation()
     slide = presentation.slides.add_slide(presentation.slide_layouts[6])
     table = slide.shapes.add_table(2, 3, 0, 0, INCH, INCH).table
@@ -55,7 +55,7 @@ def test_tables_and_charts_are_markdown(pages_of: PagesOf) -> None:
     chart = slide.shapes.add_chart(XL_CHART_TYPE.COLUMN_CLUSTERED, 0, 0, INCH, INCH, numbers).chart
     chart.has_title = True
     chart.chart_title.text_frame.text = "Depths"
-    (page,) = pages_of("a.pptx", saved(presentation))
+    (page,) = pages_of("a.pptx", to_bytes(presentation))
     assert page == (
         "| port | depth |  |\n| --- | --- | --- |\n| Bodø | 7.5 \\| low | m |\n\n"
         "Depths\n\n|  | metres |\n| --- | --- |\n| May | 3.25 |\n| June |  |"
@@ -70,9 +70,11 @@ def test_tables_and_charts_are_markdown(pages_of: PagesOf) -> None:
         (zip_of({"a": "b"}), "it is damaged"),
         (zip_of({"ppt/a.xml": b" " * (5 << 20)}), "more than 200 times as large"),
     ],
-    ids=["truncated", "a letter", "no office file", "a bomb"],
+    ids=["truncated", "a DOCX", "no office file", "a bomb"],
 )
-def test_a_hostile_pptx_gets_an_error(published: Folder, papers: Path, data: bytes, reason: str) -> None:
+def test_a_hostile_pptx_is_refused_and_the_next_file_is_read(
+    published: Folder, papers: Path, data: bytes, reason: str
+) -> None:
     (papers / "hostile.pptx").write_bytes(data)
     with pytest.raises(InvalidArgument, match=f"hostile.pptx has no text here, because .*{reason}"):
         published.read(f"{published.uri}/hostile.pptx?text")

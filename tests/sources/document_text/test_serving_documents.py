@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands.test_serve import address
-from tests.sources.document_text.making import bomb_pdf, docx_of, encrypted_pdf, pdf_of
+from tests.sources.document_text.document_builders import bomb_pdf, docx_of, encrypted_pdf, pdf_of
 from tests.sources.document_text.test_parser_pool import is_running, wait_until
 from wharfinger import Client
 from wharfinger.errors import WharfingerError
 
-TIME = 20.0
+TIMEOUT_SECONDS = 20.0
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="children are found in /proc")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
 
 def children_of(process_id: int) -> list[int]:
-    """Return the processes that a process has started, and that run."""
+    """Return the running child processes of a process."""
     tasks = Path(f"/proc/{process_id}/task")
     found = " ".join([(task / "children").read_text() for task in tasks.iterdir()])
     return [child for child in map(int, found.split()) if is_running(child)]
@@ -32,7 +32,7 @@ def children_of(process_id: int) -> list[int]:
 
 @pytest.fixture
 def server(papers: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server and its address. Parameters are more options."""
+    """A server process and its URL. The parameter of the fixture has further command-line options."""
     (papers / "almanac.pdf").write_bytes(pdf_of(["cover", "spring tides"]))
     (papers / "rules.docx").write_bytes(docx_of("# Pilots", "compulsory"))
     command = [
@@ -51,17 +51,17 @@ def server(papers: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iter
         process.kill()
 
 
-def test_documents_are_read_and_found_and_bombs_leave_the_server_alive(
+def test_documents_are_read_and_found_and_the_server_survives_a_decompression_bomb(
     server: tuple[subprocess.Popen[str], str], papers: Path
 ) -> None:
     (papers / "locked.pdf").write_bytes(encrypted_pdf())
     (papers / "bomb.pdf").write_bytes(bomb_pdf(3_000))
 
     async def main() -> None:
-        async with Client(server[1], timeout=TIME) as client:
+        async with Client(server[1], timeout=TIMEOUT_SECONDS) as client:
             uri = "file:///papers"
             assert f"{uri}/{{+path}}{{?pages}}" in [
-                each.uri_template for each in await client.list_resource_templates()
+                template.uri_template for template in await client.list_resource_templates()
             ]
             for name, reason in (
                 ("locked.pdf", "it is encrypted"),
@@ -71,7 +71,7 @@ def test_documents_are_read_and_found_and_bombs_leave_the_server_alive(
                     await client.read_resource(f"{uri}/{name}?text")
             page = await client.read_resource(f"{uri}/almanac.pdf?pages=2")
             assert page.contents[0].text == "[page 2 of 2]\nspring tides\n\n"
-            while True:  # until the index has it
+            while True:  # until the file is indexed
                 found = (await client.call_tool("search", {"query": "compulsory"})).structured
                 if found["results"]:
                     break
@@ -88,21 +88,21 @@ def test_ctrl_c_during_a_parse_ends_the_server_and_its_children(
     process, url = server
 
     async def main() -> list[int]:
-        async with Client(url, timeout=TIME) as client:
+        async with Client(url, timeout=TIMEOUT_SECONDS) as client:
             await client.read_resource("file:///papers/almanac.pdf?text")
             children = children_of(process.pid)
             for child in children:
                 os.kill(child, signal.SIGSTOP)
             (papers / "new.pdf").write_bytes(pdf_of(["new"]))
             reading = asyncio.ensure_future(client.read_resource("file:///papers/new.pdf?text"))
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.3)  # the request reaches the stopped child, which cannot be observed from here
             assert not reading.done()
             process.send_signal(signal.SIGINT)
-            await asyncio.wait({reading}, timeout=TIME)
+            await asyncio.wait({reading}, timeout=TIMEOUT_SECONDS)
             reading.cancel()
             return children
 
     children = asyncio.run(main())
-    assert process.wait(TIME) in (0, 130, -signal.SIGINT)
+    assert process.wait(TIMEOUT_SECONDS) in (0, 130, -signal.SIGINT)
     assert children
     wait_until(lambda: not any(map(is_running, children)))

@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from tests.sources.document_text.making import zip_of
+from tests.sources.document_text.document_builders import zip_of
 from wharfinger.sources.document_text.page_list import Refused
 from wharfinger.sources.document_text.zip_bounds import (
     MAX_MEMBERS,

@@ -1,4 +1,4 @@
-"""Paths as URIs and back: exact for every name, and refused for every trick."""
+"""Paths are converted to URIs and back without loss, and manipulated paths are refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wharfinger.sources.folder.file_uri import (
-    MAX_KEPT_CHARACTERS,
+    MAX_CACHED_CHARACTERS,
     MAX_PATH_CHARACTERS,
     UnreadableUri,
     join_parts,
@@ -24,7 +24,7 @@ NAMES = st.binary(min_size=1, max_size=30).filter(
 
 
 @given(st.lists(NAMES, min_size=1, max_size=5))
-def test_every_path_survives_the_way_to_a_uri_and_back(raw: list[bytes]) -> None:
+def test_every_path_survives_the_round_trip_through_a_uri(raw: list[bytes]) -> None:
     parts = tuple(os.fsdecode(name) for name in raw)
     path = join_parts(parts)
     assert path.isascii()
@@ -33,7 +33,7 @@ def test_every_path_survives_the_way_to_a_uri_and_back(raw: list[bytes]) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "written"),
+    ("name", "encoded"),
     [
         ("guide.md", "guide.md"),
         ("a b.txt", "a%20b.txt"),
@@ -45,21 +45,21 @@ def test_every_path_survives_the_way_to_a_uri_and_back(raw: list[bytes]) -> None
         (os.fsdecode(b"\xff"), "%FF"),
     ],
 )
-def test_a_name_is_written_as_rfc_3986_wants(name: str, written: str) -> None:
-    assert quote(name) == written
-    assert unquote(written) == name
+def test_names_are_percent_encoded_as_in_rfc_3986(name: str, encoded: str) -> None:
+    assert quote(name) == encoded
+    assert unquote(encoded) == name
 
 
 @pytest.mark.parametrize("path", ["", "/"])
-def test_nothing_is_the_root(path: str) -> None:
+def test_an_empty_path_is_the_root(path: str) -> None:
     assert split_path(path)[0] == ()
 
 
-def test_a_slash_at_the_end_is_reported() -> None:
+def test_a_trailing_slash_is_reported() -> None:
     assert split_path("a/b/") == (("a", "b"), True)
 
 
-def test_an_unescaped_letter_is_read_like_an_escaped_one() -> None:
+def test_unescaped_and_escaped_letters_are_equal() -> None:
     assert split_path("é/%C3%A9") == (("é", "é"), False)
 
 
@@ -79,9 +79,9 @@ def test_an_invalid_path_is_refused(path: str) -> None:
         split_path(path)
 
 
-def test_the_parts_of_a_long_path_are_not_kept() -> None:
-    kept, long = "k" * MAX_KEPT_CHARACTERS, "l" * (MAX_KEPT_CHARACTERS + 1)
-    assert split_path(kept) == ((kept,), False)
-    assert split_path(kept)[0] is split_path(kept)[0]
+def test_the_parts_of_a_long_path_are_not_cached() -> None:
+    short, long = "k" * MAX_CACHED_CHARACTERS, "l" * (MAX_CACHED_CHARACTERS + 1)
+    assert split_path(short) == ((short,), False)
+    assert split_path(short)[0] is split_path(short)[0]
     assert split_path(long) == ((long,), False)
     assert split_path(long)[0] is not split_path(long)[0]

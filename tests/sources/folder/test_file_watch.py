@@ -29,21 +29,21 @@ def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=["system", "polling"])
-def live(request: pytest.FixtureRequest, publish: Publish, charts: Path) -> Folder:
-    """The folder, watched by the system and by polling."""
+def folder(request: pytest.FixtureRequest, publish: Publish, charts: Path) -> Folder:
+    """The folder, watched once by inotify and once by polling."""
     return publish(charts, poll=0.02 if request.param == "polling" else None)
 
 
-def ready(source: Folder, charts: Path, recorder: ChangeRecorder) -> None:
-    """Wait until the watcher polls, so that its first scan does not find the next change."""
+def wait_for_first_scan(source: Folder, charts: Path, recorder: ChangeRecorder) -> None:
+    """Wait until the watcher has scanned the folder, so that the first scan does not report the next change."""
     (charts / "README.md").write_text(f"ready {os.urandom(4).hex()}")
     source.watch(f"{source.uri}/README.md", recorder)
     recorder.wait_for(f"{source.uri}/README.md")
 
 
-def test_writing_a_watched_file_is_reported(live: Folder, charts: Path, recorder: ChangeRecorder) -> None:
-    uri = f"{live.uri}/tides.csv"
-    live.watch(uri, recorder)
+def test_writing_a_watched_file_is_reported(folder: Folder, charts: Path, recorder: ChangeRecorder) -> None:
+    uri = f"{folder.uri}/tides.csv"
+    folder.watch(uri, recorder)
     (charts / "tides.csv").write_text("1")
     recorder.wait_for(uri)
     (charts / "tides.csv").write_text("22")
@@ -57,18 +57,18 @@ def test_writing_a_watched_file_is_reported(live: Folder, charts: Path, recorder
     recorder.wait_for(uri)
 
 
-def test_a_change_before_the_first_scan_is_reported(live: Folder, charts: Path, recorder: ChangeRecorder) -> None:
+def test_a_change_before_the_first_scan_is_reported(folder: Folder, charts: Path, recorder: ChangeRecorder) -> None:
     """A client may write as soon as its watch is acknowledged, before the thread polls."""
     for path in ("tides.csv", "harbours/hull.ts"):
-        live.watch(f"{live.uri}/{path}", recorder)
+        folder.watch(f"{folder.uri}/{path}", recorder)
         (charts / path).write_text("quick")
-        recorder.wait_for(f"{live.uri}/{path}")
+        recorder.wait_for(f"{folder.uri}/{path}")
 
 
 def test_created_deleted_and_renamed_files_change_the_list(
-    live: Folder, charts: Path, recorder: ChangeRecorder
+    folder: Folder, charts: Path, recorder: ChangeRecorder
 ) -> None:
-    live.watch(None, recorder)
+    folder.watch(None, recorder)
     (charts / "new.txt").touch()
     recorder.wait_for(None)
     (charts / "new.txt").rename(charts / "newer.txt")
@@ -88,11 +88,11 @@ def test_created_deleted_and_renamed_files_change_the_list(
 
 
 def test_changed_children_of_a_watched_directory_are_reported(
-    live: Folder, charts: Path, recorder: ChangeRecorder
+    folder: Folder, charts: Path, recorder: ChangeRecorder
 ) -> None:
-    uris = [f"{live.uri}/harbours", f"{live.uri}/harbours/"]
+    uris = [f"{folder.uri}/harbours", f"{folder.uri}/harbours/"]
     for uri in uris:
-        live.watch(uri, recorder)
+        folder.watch(uri, recorder)
     for change in (
         lambda: (charts / "harbours" / "hull.ts").write_text("longer than before, surely"),
         lambda: (charts / "harbours" / "new.txt").touch(),
@@ -102,10 +102,10 @@ def test_changed_children_of_a_watched_directory_are_reported(
         recorder.wait_for(*uris)
 
 
-def test_files_in_a_renamed_directory_are_reported(live: Folder, charts: Path, recorder: ChangeRecorder) -> None:
-    uri = f"{live.uri}/harbours/north/buoy.png"
-    live.watch(uri, recorder)
-    ready(live, charts, recorder)
+def test_files_in_a_renamed_directory_are_reported(folder: Folder, charts: Path, recorder: ChangeRecorder) -> None:
+    uri = f"{folder.uri}/harbours/north/buoy.png"
+    folder.watch(uri, recorder)
+    wait_for_first_scan(folder, charts, recorder)
     (charts / "harbours").rename(charts / "ports")
     recorder.wait_for(uri)
     (charts / "harbours" / "north").mkdir(parents=True)
@@ -115,13 +115,13 @@ def test_files_in_a_renamed_directory_are_reported(live: Folder, charts: Path, r
     recorder.wait_for(uri)
 
 
-def test_unpublished_changes_are_not_reported(live: Folder, charts: Path, recorder: ChangeRecorder) -> None:
+def test_changes_of_unpublished_files_are_not_reported(folder: Folder, charts: Path, recorder: ChangeRecorder) -> None:
     (charts / ".gitignore").write_text("*.log\n")
     (charts / "a.log").touch()
-    live.watch(None, recorder)
-    live.watch(f"{live.uri}/a.log", recorder)
-    live.watch(f"{live.uri}/README.md", recorder)
-    ready(live, charts, recorder)
+    folder.watch(None, recorder)
+    folder.watch(f"{folder.uri}/a.log", recorder)
+    folder.watch(f"{folder.uri}/README.md", recorder)
+    wait_for_first_scan(folder, charts, recorder)
     (charts / "end.txt").touch()
     recorder.wait_for(None)
     (charts / "b.log").touch()
@@ -130,16 +130,16 @@ def test_unpublished_changes_are_not_reported(live: Folder, charts: Path, record
     (charts / "id_rsa").touch()
     (charts / "link.txt").symlink_to("README.md")
     (charts / "README.md").write_text("the end")
-    recorder.wait_for(f"{live.uri}/README.md")
+    recorder.wait_for(f"{folder.uri}/README.md")
     assert recorder.changes == []
     (charts / ".gitignore").write_text("")
     recorder.wait_for(None)
 
 
-def test_files_outside_of_the_folder_are_not_watched(
+def test_files_outside_the_folder_are_not_watched(
     publish: Publish, charts: Path, tmp_path: Path, recorder: ChangeRecorder
 ) -> None:
-    """Links are not followed either, although the system's watcher would follow them."""
+    """Links are not followed either, although inotify would follow them."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "ledger.txt").write_text("x")
     (charts / "link").symlink_to(tmp_path / "outside")
@@ -149,7 +149,7 @@ def test_files_outside_of_the_folder_are_not_watched(
         source.watch(uri, recorder)
     (charts / "first.txt").touch()
     recorder.wait_for(None)
-    ready(source, charts, recorder)
+    wait_for_first_scan(source, charts, recorder)
     (tmp_path / "outside" / "new.txt").touch()
     (tmp_path / "outside" / "ledger.txt").write_text("y")
     (charts / "README.md").write_text("the end")
@@ -157,7 +157,7 @@ def test_files_outside_of_the_folder_are_not_watched(
     assert recorder.changes == []
 
 
-def test_changes_are_reported_beside_names_that_are_not_utf8(
+def test_changes_are_reported_in_folders_with_names_that_are_not_utf8(
     publish: Publish, charts: Path, recorder: ChangeRecorder
 ) -> None:
     root = os.fsencode(charts)
@@ -179,9 +179,9 @@ def test_changes_are_reported_beside_names_that_are_not_utf8(
     recorder.wait_for(uri)
 
 
-def test_a_root_that_disappears_and_returns_is_reported(live: Folder, charts: Path, recorder: ChangeRecorder) -> None:
-    uri = f"{live.uri}/README.md"
-    live.watch(uri, recorder)
+def test_a_root_that_disappears_and_returns_is_reported(folder: Folder, charts: Path, recorder: ChangeRecorder) -> None:
+    uri = f"{folder.uri}/README.md"
+    folder.watch(uri, recorder)
     (charts / "README.md").write_text("1")
     recorder.wait_for(uri)
     charts.rename(charts.with_name("away"))
@@ -191,20 +191,20 @@ def test_a_root_that_disappears_and_returns_is_reported(live: Folder, charts: Pa
 
 
 def test_the_thread_ends_after_the_last_unwatch_and_starts_again(
-    live: Folder, charts: Path, recorder: ChangeRecorder
+    folder: Folder, charts: Path, recorder: ChangeRecorder
 ) -> None:
-    uri = f"{live.uri}/tides.csv"
-    live.watch(uri, recorder)
-    live.watch(None, recorder)
+    uri = f"{folder.uri}/tides.csv"
+    folder.watch(uri, recorder)
+    folder.watch(None, recorder)
     (charts / "tides.csv").write_text("1")
     recorder.wait_for(uri)
-    live.unwatch(uri)
-    live.unwatch(None)
-    live._watch.join()
+    folder.unwatch(uri)
+    folder.unwatch(None)
+    folder._watch.join()
     assert not [thread for thread in threading.enumerate() if thread.name == "wharfinger-watch"]
     recorder.changes.clear()
     (charts / "tides.csv").write_text("2")
-    live.watch(uri, recorder)  # the thread starts again
+    folder.watch(uri, recorder)  # the thread starts again
     (charts / "tides.csv").write_text("3")
     recorder.wait_for(uri)
 
@@ -213,18 +213,18 @@ def test_no_thread_runs_before_the_first_watch(source: Folder) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "wharfinger-watch"]
 
 
-def test_only_the_folders_of_a_watched_file_are_watched(
+def test_only_the_directories_above_a_watched_file_are_watched(
     publish: Publish, charts: Path, recorder: ChangeRecorder
 ) -> None:
-    """A watch on one file of a large tree needs no walk of the tree and few inotify watches."""
+    """A watch on one file of a large tree needs few inotify watches and no walk through the tree."""
     for number in range(20):
         (charts / f"d{number}").mkdir()
-    seen: list[list[str]] = []
+    watched_directories: list[list[str]] = []
     source = publish(charts)
     original = file_watch._WatchThread._absolute
 
     def spy(thread: file_watch._WatchThread, path: str) -> str:
-        seen.append(sorted(thread.directories))
+        watched_directories.append(sorted(thread.directories))
         return original(thread, path)
 
     file_watch._WatchThread._absolute = spy  # type: ignore[method-assign]
@@ -234,7 +234,7 @@ def test_only_the_folders_of_a_watched_file_are_watched(
         recorder.wait_for(f"{source.uri}/harbours/hull.ts")
     finally:
         file_watch._WatchThread._absolute = original  # type: ignore[method-assign]
-    assert seen[-1] == ["", "harbours"]
+    assert watched_directories[-1] == ["", "harbours"]
 
 
 def test_polling_is_used_and_reported_when_inotify_watches_run_out(
@@ -246,10 +246,10 @@ def test_polling_is_used_and_reported_when_inotify_watches_run_out(
 ) -> None:
     """Security: X09."""
 
-    def full(paths: list[str]) -> None:
+    def fail(paths: list[str]) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(file_watch, "_notifier", full)
+    monkeypatch.setattr(file_watch, "_notifier", fail)
     monkeypatch.setattr(file_watch, "POLL_SECONDS", 0.02)
     source = publish(charts)
     with caplog.at_level(logging.WARNING, logger="wharfinger.sources"):
@@ -264,7 +264,7 @@ def test_polling_is_used_and_reported_when_inotify_watches_run_out(
     assert source.watched_by in caplog.text
 
 
-def test_the_watching_method_is_known_before_it_starts(publish: Publish, charts: Path) -> None:
+def test_watched_by_names_the_method_before_the_first_watch(publish: Publish, charts: Path) -> None:
     assert publish(charts, poll=True).watched_by == "polling every 1 s"
     assert publish(charts, poll=2.5).watched_by == "polling every 2.5 s"
     if sys.platform == "linux":
@@ -279,57 +279,60 @@ def test_a_process_that_watches_exits_cleanly(charts: Path) -> None:
         from wharfinger.sources import files
         source = files(sys.argv[1])
         assert "watchfiles" not in sys.modules
-        told = threading.Event()
-        source.watch(None, lambda uri: told.set())
+        reported = threading.Event()
+        source.watch(None, lambda uri: reported.set())
         open(sys.argv[1] + "/new.txt", "w").close()
-        assert told.wait(10)
+        assert reported.wait(40)
         """
     )
-    done = subprocess.run([sys.executable, "-c", program, str(charts)], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    completed = subprocess.run(
+        [sys.executable, "-c", program, str(charts)], capture_output=True, text=True, check=False
+    )
+    assert (completed.returncode, completed.stderr) == (0, "")
 
 
 # Windows
 
 
 def test_a_window_is_reported_only_if_its_own_content_changes(
-    live: Folder, charts: Path, recorder: ChangeRecorder
+    folder: Folder, charts: Path, recorder: ChangeRecorder
 ) -> None:
     path = charts / "tides.log"
     path.write_text("one\ntwo\nthree\n")
-    uri = f"{live.uri}/tides.log"
-    still = ChangeRecorder()
-    growing = [uri, f"{uri}?tail=1", f"{uri}?lines=3-9", f"{uri}?bytes=4-"]
-    for watched in growing:
-        live.watch(watched, recorder)
-    for watched in (f"{uri}?lines=1-2", f"{uri}?bytes=0-3"):
-        live.watch(watched, still)
-    ready(live, charts, recorder)
-    still.changes.clear()  # the first scan reports the write just before it
+    uri = f"{folder.uri}/tides.log"
+    beginning_recorder = ChangeRecorder()
+    end_uris = [uri, f"{uri}?tail=1", f"{uri}?lines=3-9", f"{uri}?bytes=4-"]
+    for watched in end_uris:
+        folder.watch(watched, recorder)
+    beginning_uris = [f"{uri}?lines=1-2", f"{uri}?bytes=0-3"]
+    for watched in beginning_uris:
+        folder.watch(watched, beginning_recorder)
+    wait_for_first_scan(folder, charts, recorder)
+    beginning_recorder.changes.clear()  # the first scan may report the write before it
     for number in range(3):
         with path.open("a") as file:
             file.write(f"{number}\n")
-        recorder.wait_for(*growing)
-    assert not still.changes
+        recorder.wait_for(*end_uris)
+    assert not beginning_recorder.changes
     path.write_text("ONE\ntwo\nthree\n")
-    recorder.wait_for(*growing)
-    still.wait_for(f"{uri}?lines=1-2", f"{uri}?bytes=0-3")
+    recorder.wait_for(*end_uris)
+    beginning_recorder.wait_for(*beginning_uris)
     path.unlink()
-    recorder.wait_for(*growing)
-    still.wait_for(f"{uri}?lines=1-2", f"{uri}?bytes=0-3")
+    recorder.wait_for(*end_uris)
+    beginning_recorder.wait_for(*beginning_uris)
     path.write_text("ONE\ntwo\nthree\n")
-    still.wait_for(f"{uri}?lines=1-2", f"{uri}?bytes=0-3")
+    beginning_recorder.wait_for(*beginning_uris)
 
 
 def test_many_windows_of_a_file_are_reported_on_any_change(
-    live: Folder, charts: Path, recorder: ChangeRecorder
+    folder: Folder, charts: Path, recorder: ChangeRecorder
 ) -> None:
     path = charts / "tides.log"
     path.write_text("line\n" * 200)
-    uris = [f"{live.uri}/tides.log?lines={line}-{line}" for line in range(1, 100)]
+    uris = [f"{folder.uri}/tides.log?lines={line}-{line}" for line in range(1, 100)]
     for uri in uris:
-        live.watch(uri, recorder)
-    ready(live, charts, recorder)
+        folder.watch(uri, recorder)
+    wait_for_first_scan(folder, charts, recorder)
     with path.open("a") as file:
         file.write("more\n")
     recorder.wait_for(*uris)

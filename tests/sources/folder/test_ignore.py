@@ -1,4 +1,4 @@
-"""What a folder publishes: .gitignore as in git, and no credentials by accident."""
+"""The files that a folder publishes: .gitignore applies as in git, and credentials are hidden."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ from wharfinger.sources.folder.tree import FileTree
 
 
 def judge(path: str, choice: PublishChoice | None = None, **ignore_files: str) -> Verdict:
-    """Judge a path part by part, with .gitignore files by directory (`_` is the root); a directory ends with `/`."""
+    """Return the verdict on a path, which ends with `/` for a directory.
+
+    The keyword arguments are the .gitignore files of its directories, `_` for that of the root.
+    """
     rules = Rules(choice or PublishChoice())
     *parents, name = path.rstrip("/").split("/")
     rules = rules.with_patterns(read_ignore_file(ignore_files.get("_", "").encode()))
@@ -100,7 +103,7 @@ def test_files_that_only_resemble_credentials_are_published(name: str) -> None:
     assert judge(name) == ""
 
 
-def test_an_included_name_without_wildcards_overrides_every_rule() -> None:
+def test_a_name_without_wildcards_in_include_overrides_every_rule() -> None:
     choice = PublishChoice(include=["*", "certs/server.pem", ".env.example", "dist/app.js"])
     assert judge("certs/server.pem", choice) == ""
     assert judge("certs/other.pem", choice) == "secret"
@@ -110,7 +113,7 @@ def test_an_included_name_without_wildcards_overrides_every_rule() -> None:
     assert judge("anything.txt", choice) == ""
 
 
-def test_an_included_wildcard_does_not_publish_credentials() -> None:
+def test_a_wildcard_in_include_does_not_publish_credentials() -> None:
     assert judge("server.pem", PublishChoice(include=["*.pem"])) == "secret"
 
 
@@ -122,7 +125,7 @@ def test_only_names_that_match_include_are_published() -> None:
     assert judge("docs/a.txt", choice) == ""
 
 
-def test_exclude_always_wins() -> None:
+def test_exclude_overrides_include() -> None:
     choice = PublishChoice(include=["*.md"], exclude=["draft*", "private/"])
     assert judge("draft.md", choice) == "excluded"
     assert judge("private/a.md", choice) == "excluded"
@@ -186,16 +189,16 @@ def published(directory: Path, rules: Rules, prefix: str = "") -> Iterator[str]:
                 yield from published(child, rules.enter(child.name), f"{prefix}{child.name}/")
 
 
-def seen_by_git(root: Path) -> set[str]:
+def paths_not_ignored_by_git(root: Path) -> set[str]:
     """Return the paths below a directory that git does not ignore."""
-    every = {str(path.relative_to(root)) for path in root.rglob("*") if ".git" not in path.parts[len(root.parts)]}
-    every = {path for path in every if not path.endswith(".gitignore")}
-    asked = subprocess.run(
+    all_paths = {str(path.relative_to(root)) for path in root.rglob("*") if ".git" not in path.parts[len(root.parts)]}
+    all_paths = {path for path in all_paths if not path.endswith(".gitignore")}
+    completed = subprocess.run(
         ["git", "-c", "core.excludesFile=", "-c", "core.ignoreCase=false", "check-ignore", "--no-index", "--stdin",
-         "-z"], cwd=root, input="\0".join(sorted(every)).encode(), capture_output=True,
+         "-z"], cwd=root, input="\0".join(sorted(all_paths)).encode(), capture_output=True,
     )  # fmt: skip
-    assert asked.returncode in (0, 1), asked.stderr
-    return every - set(asked.stdout.decode().split("\0"))
+    assert completed.returncode in (0, 1), completed.stderr
+    return all_paths - set(completed.stdout.decode().split("\0"))
 
 
 LINE = st.lists(st.sampled_from(PIECES), min_size=1, max_size=7).map("".join)
@@ -203,7 +206,7 @@ FILE = st.lists(LINE, min_size=1, max_size=6).map("\n".join)
 
 
 @pytest.mark.skipif(
-    shutil.which("git") is None or sys.platform != "linux", reason="names that only Linux allows, and git"
+    shutil.which("git") is None or sys.platform != "linux", reason="needs git, and names that only Linux allows"
 )
 @given(top=FILE, inner=st.just("") | FILE)
 @example(top="a**/b\n", inner="")
@@ -212,11 +215,11 @@ FILE = st.lists(LINE, min_size=1, max_size=6).map("\n".join)
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
-def test_ignored_files_are_those_that_git_ignores(repository: Path, top: str, inner: str) -> None:
-    """Every pattern of every file, against `git check-ignore` over some 500 paths."""
+def test_the_same_files_are_ignored_as_by_git(repository: Path, top: str, inner: str) -> None:
+    """Compare the rules with `git check-ignore` for about 500 paths."""
     (repository / ".gitignore").write_bytes(top.encode())
     (repository / "a" / ".gitignore").write_bytes(inner.encode())
-    assert set(published(repository, Rules(PublishChoice()))) == seen_by_git(repository)
+    assert set(published(repository, Rules(PublishChoice()))) == paths_not_ignored_by_git(repository)
 
 
 @pytest.mark.parametrize("times", [1, 10, 70])
@@ -230,7 +233,7 @@ def test_hostile_patterns_are_matched_in_time(piece: str, times: int) -> None:
     assert time.process_time() - began < 5
 
 
-def test_the_largest_number_of_patterns_is_matched_in_time() -> None:
+def test_the_maximum_number_of_patterns_is_matched_in_time() -> None:
     rules = Rules(PublishChoice()).with_patterns(
         read_ignore_file("\n".join(f"*a*{n}*a*?" for n in range(MAX_WILD_PATTERNS)).encode())
     )
@@ -252,8 +255,8 @@ def test_the_largest_number_of_patterns_is_matched_in_time() -> None:
         (b"#" * IGNORE_FILE_BYTES + b"\na", "ignored"),
     ],
 )
-def test_nothing_is_published_beside_a_gitignore_over_the_limits(data: bytes, verdict: Verdict) -> None:
-    """The part within the limits may lack the line that hides something."""
+def test_a_directory_whose_gitignore_exceeds_the_limits_is_not_published(data: bytes, verdict: Verdict) -> None:
+    """A pattern that hides a file may be in the part that was not read."""
     rules = Rules(PublishChoice()).with_patterns(read_ignore_file(data))
     assert rules.judge("plain.txt", False) == verdict
 
@@ -289,5 +292,5 @@ def test_too_many_or_too_long_include_and_exclude_patterns_are_refused(patterns:
 
 def test_the_number_of_compiled_patterns_is_bounded() -> None:
     assert len(Patterns(f"{number}*?" for number in range(2 * MAX_WILD_PATTERNS)).wild) == MAX_WILD_PATTERNS + 1
-    made = read_ignore_file(b"".join(b"%d*?\n" % number for number in range(2 * MAX_WILD_PATTERNS)))
-    assert made is not None and made.everything
+    patterns = read_ignore_file(b"".join(b"%d*?\n" % number for number in range(2 * MAX_WILD_PATTERNS)))
+    assert patterns is not None and patterns.everything

@@ -1,4 +1,4 @@
-"""Changes of watched directories are reported, and reading reports none."""
+"""Changes in watched directories are reported, and reads are not."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import pytest
 
 from wharfinger.sources.folder.inotify import ADDED, DELETED, MODIFIED, InotifyNotifier
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify needs Linux")
 
-NEVER = threading.Event()
+NEVER_SET = threading.Event()
 
 
 @pytest.fixture
 def notifier(charts: Path) -> Iterator[InotifyNotifier]:
-    made = InotifyNotifier([str(charts), str(charts / "harbours")])
-    yield made
-    made.close()
+    inotify = InotifyNotifier([str(charts), str(charts / "harbours")])
+    yield inotify
+    inotify.close()
 
 
 def changes(notifier: InotifyNotifier, timeout_ms: int = 5_000) -> object:
-    return notifier.watch(50, 10, timeout_ms, NEVER)
+    return notifier.watch(50, 10, timeout_ms, NEVER_SET)
 
 
 def test_every_kind_of_change_is_reported_with_its_path(notifier: InotifyNotifier, charts: Path) -> None:
@@ -34,9 +34,9 @@ def test_every_kind_of_change_is_reported_with_its_path(notifier: InotifyNotifie
     (charts / "empty.txt").unlink()
     (charts / "tides.csv").chmod(0o600)
     (charts / "harbours" / "hull.ts").rename(charts / "hull.ts")
-    found = changes(notifier)
-    assert isinstance(found, set)
-    assert {(kind, path.removeprefix(f"{charts}/")) for kind, path in found} >= {
+    events = changes(notifier)
+    assert isinstance(events, set)
+    assert {(kind, path.removeprefix(f"{charts}/")) for kind, path in events} >= {
         (ADDED, "new.md"),
         (MODIFIED, "README.md"),
         (DELETED, "empty.txt"),
@@ -46,7 +46,7 @@ def test_every_kind_of_change_is_reported_with_its_path(notifier: InotifyNotifie
     }
 
 
-def test_reading_and_listing_cause_no_event(notifier: InotifyNotifier, charts: Path) -> None:
+def test_reading_and_listing_are_not_reported(notifier: InotifyNotifier, charts: Path) -> None:
     for _ in range(3):
         (charts / "README.md").read_text()
         os.listdir(charts)
@@ -58,7 +58,7 @@ def test_changes_below_an_unwatched_directory_are_not_reported(notifier: Inotify
     assert changes(notifier, 60) == "timeout"
 
 
-def test_a_directory_that_is_removed_or_moved_is_reported_itself(notifier: InotifyNotifier, charts: Path) -> None:
+def test_moving_a_watched_directory_is_reported(notifier: InotifyNotifier, charts: Path) -> None:
     (charts / "harbours").rename(charts.with_name("moved"))
     assert (DELETED, str(charts / "harbours")) in changes(notifier)  # type: ignore[operator]
 
@@ -74,26 +74,26 @@ def test_names_may_be_any_bytes(charts: Path) -> None:
     notifier.close()
 
 
-def test_a_wait_ends_when_it_is_interrupted(notifier: InotifyNotifier, charts: Path) -> None:
+def test_a_wait_ends_when_its_stop_event_is_set(notifier: InotifyNotifier, charts: Path) -> None:
     stop = threading.Event()
     stop.set()
     assert notifier.watch(50, 10, 0, stop) == "stop"
 
 
-def test_events_that_were_lost_count_as_a_change_of_everything(charts: Path) -> None:
+def test_an_overflow_of_the_event_queue_is_reported_as_a_change_of_the_directory(charts: Path) -> None:
     notifier = InotifyNotifier([str(charts)])
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     if limit > 100_000:
         pytest.skip("the queue is too long to fill")
-    one, two = charts / "a.txt", charts / "b.txt"
-    one.touch()
+    first, second = charts / "a.txt", charts / "b.txt"
+    first.touch()
     for _ in range(limit // 4 + 1):
-        one.rename(two)
-        two.rename(one)
-    found = set()
-    while isinstance(more := changes(notifier, 100), set):
-        found |= more
-    assert (MODIFIED, str(charts)) in found
+        first.rename(second)
+        second.rename(first)
+    events = set()
+    while isinstance(batch := changes(notifier, 100), set):
+        events |= batch
+    assert (MODIFIED, str(charts)) in events
     notifier.close()
 
 

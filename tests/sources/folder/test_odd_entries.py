@@ -1,4 +1,4 @@
-"""Entries that are not files are left out or refused, and the files are still served."""
+"""Entries that are not files are neither listed nor read, and the files are still served."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.server.driving import looped
 from tests.sources.conftest import without_privileges
 from wharfinger import Client, Server
 from wharfinger.errors import ResourceNotFound
@@ -21,57 +20,57 @@ from wharfinger.source import Source
 from wharfinger.sources.folder.source import Folder, files
 from wharfinger.sources.windows.window import WINDOW
 
-Make = Callable[[Path], None]
+CreateEntry = Callable[[Path], None]
 
 
-def make_fifo(path: Path) -> None:
+def create_fifo(path: Path) -> None:
     os.mkfifo(path)
 
 
-def make_socket(path: Path) -> None:
-    here = os.getcwd()
-    os.chdir(path.parent)  # a socket's path may have 107 bytes
+def create_socket(path: Path) -> None:
+    previous_directory = os.getcwd()
+    os.chdir(path.parent)  # the path of a socket has at most 107 bytes
     try:
         with closing(socket.socket(socket.AF_UNIX)) as server:
             server.bind(path.name)
     finally:
-        os.chdir(here)
+        os.chdir(previous_directory)
 
 
-def make_device(path: Path) -> None:
+def create_device(path: Path) -> None:
     try:
         os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 5))  # /dev/zero
     except PermissionError:
-        pytest.skip("only root makes devices")
+        pytest.skip("only root can create devices")
 
 
-def make_loop(path: Path) -> None:
+def create_loop(path: Path) -> None:
     path.symlink_to(path.parent)
 
 
-def make_dangling_link(path: Path) -> None:
+def create_dangling_link(path: Path) -> None:
     path.symlink_to("nothing")
 
 
-def listed(source: Folder) -> set[str]:
+def listed_paths(source: Folder) -> set[str]:
     return {resource.uri.removeprefix(f"{source.uri}/") for resource in source.page(None, 1_000)[0]}
 
 
-@pytest.mark.parametrize("make", [make_fifo, make_socket, make_device, make_loop, make_dangling_link])
+@pytest.mark.parametrize("create", [create_fifo, create_socket, create_device, create_loop, create_dangling_link])
 @pytest.mark.parametrize("name", ["odd.md", "aaa", ".gitignore"])
-def test_an_entry_that_is_not_a_file_is_left_out_and_refused_at_once(
-    source: Folder, charts: Path, make: Make, name: str
+def test_an_entry_that_is_not_a_file_is_neither_listed_nor_read(
+    source: Folder, charts: Path, create: CreateEntry, name: str
 ) -> None:
-    """With the name of a page, whose heading a list would read, and with the name of an ignore file."""
-    before = listed(source)
-    make(charts / name)
-    assert listed(source) == before
+    """Among the names are a Markdown file, whose heading a list would read, and an ignore file."""
+    before = listed_paths(source)
+    create(charts / name)
+    assert listed_paths(source) == before
     assert [child.name for child in source.children(source.uri)[0]] == [
         "harbours", "README.md", "empty.txt", "tides.csv"
     ]  # fmt: skip
-    for ask in (source.read, source.stat, source.children, lambda uri: list(source.text(uri))):
+    for request in (source.read, source.stat, source.children, lambda uri: list(source.text(uri))):
         with pytest.raises(ResourceNotFound):
-            ask(f"{source.uri}/{name}")
+            request(f"{source.uri}/{name}")
     assert source.read(f"{source.uri}/README.md").contents[0].text
     assert source.read(source.uri).contents[0].text
     assert source.count().files == 5
@@ -99,7 +98,9 @@ def test_a_file_of_ten_gib_is_listed_described_searched_and_read_in_windows(sour
 @pytest.mark.parametrize(
     "name", [b"\xff\xfe.md", b"\xc3.md", b"a\nb.md", b"\x1b[31m.md", "\N{RIGHT-TO-LEFT OVERRIDE}.md".encode()]
 )
-def test_a_name_that_is_not_text_is_listed_described_read_and_found(source: Folder, charts: Path, name: bytes) -> None:
+def test_a_file_with_an_unprintable_name_is_listed_described_read_and_found(
+    source: Folder, charts: Path, name: bytes
+) -> None:
     with open(os.path.join(os.fsencode(charts), name), "wb") as file:
         file.write(b"# Odd\n\nquoins\n")
     (odd,) = [resource for resource in source.page(None, 100)[0] if resource.description == "Odd"]
@@ -112,15 +113,15 @@ def test_a_name_that_is_not_text_is_listed_described_read_and_found(source: Fold
 @pytest.fixture
 def open_charts(charts: Path) -> Path:
     """The folder, readable for everyone."""
-    for above in (charts, *charts.parents):
+    for directory in (charts, *charts.parents):
         with suppress(PermissionError):
-            above.chmod(above.stat().st_mode | 0o555)
+            directory.chmod(directory.stat().st_mode | 0o555)
     return charts
 
 
 @pytest.mark.parametrize("mode", [0, 0o111, 0o444])
-def test_a_directory_that_may_not_be_read_hides_nothing_else(open_charts: Path, mode: int) -> None:
-    """Without any permission, without that to list, and without that to enter."""
+def test_a_directory_without_permissions_does_not_hide_other_files(open_charts: Path, mode: int) -> None:
+    """The modes allow nothing, only entering, and only listing."""
     closed = open_charts / "closed"
     closed.mkdir()
     (closed / "in.md").write_text("# In\n")
@@ -130,7 +131,7 @@ def test_a_directory_that_may_not_be_read_hides_nothing_else(open_charts: Path, 
     closed.chmod(mode)
     try:
         with without_privileges():
-            names = {uri for uri in listed(source) if uri != "locked.md"}
+            names = {path for path in listed_paths(source) if path != "locked.md"}
             assert names - {"closed", "closed/in.md"} == {
                 source.uri, "README.md", "empty.txt", "tides.csv", "harbours", "harbours/hull.ts", "harbours/north",
                 "harbours/north/buoy.png",
@@ -146,7 +147,7 @@ def test_a_directory_that_may_not_be_read_hides_nothing_else(open_charts: Path, 
         closed.chmod(0o755)
 
 
-def test_a_folder_that_may_not_be_read_any_more_is_empty_and_not_found(open_charts: Path) -> None:
+def test_a_folder_that_became_unreadable_is_empty_and_its_files_are_not_found(open_charts: Path) -> None:
     source = files(open_charts)
     open_charts.chmod(0)
     try:
@@ -160,8 +161,8 @@ def test_a_folder_that_may_not_be_read_any_more_is_empty_and_not_found(open_char
     assert source.read(f"{source.uri}/README.md").contents[0].text
 
 
-class Broken(Source):
-    """A source in which everything fails, as on a damaged disk."""
+class FailingSource(Source):
+    """A source whose methods all fail, as on a damaged disk."""
 
     name, uri = "broken", "broken://disk"
 
@@ -174,10 +175,9 @@ class Broken(Source):
     read = stat = children = search = page  # type: ignore[assignment]
 
 
-@looped
-async def test_one_source_that_fails_disturbs_no_other(charts: Path) -> None:
+async def test_a_failing_source_does_not_affect_other_sources(charts: Path) -> None:
     server = Server("harbour")
-    server.include(Broken())
+    server.include(FailingSource())
     server.include(files(charts))
     async with Client(server) as client:
         uris = [resource.uri async for resource in client.list_resources()]

@@ -1,12 +1,10 @@
-"""A folder with a policy: a caller sees what the folder would show if the rest had never been there."""
+"""A folder with a policy: a caller sees the same as in a folder without the hidden files."""
 
 from __future__ import annotations
 
 import os
 import re
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sources.conftest import Permit
 from wharfinger.errors import ResourceNotFound
 from wharfinger.policy.current import CURRENT_ACCESS, readable_names
 from wharfinger.policy.policy import Policy
+from wharfinger.policy.rule import Rule
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.protocol.principal import LOCAL
 from wharfinger.server.document_search import search_documents
+from wharfinger.sources.folder import tree
+from wharfinger.sources.folder.file_uri import quote
 from wharfinger.sources.folder.safe_open import has_another_spelling, open_root
 from wharfinger.sources.folder.source import Folder, files
 
-Permit = Callable[..., AbstractContextManager[None]]
-
-SEEN = {
+VISIBLE = {
     "readme.md": "# About\nprudence",
     "docs/guide.md": "# Guide\nprudence",
     "docs/a b.txt": "text",
@@ -47,7 +47,7 @@ ALLOW = ["file:///d/**"]
 DENY = ["file:///d/private/**", "file:///d/**/*wages.*", "file:///d/aaa/**"]
 
 
-def make(root: Path, contents: dict[str, str]) -> None:
+def write_files(root: Path, contents: dict[str, str]) -> None:
     for path, text in contents.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
@@ -55,20 +55,20 @@ def make(root: Path, contents: dict[str, str]) -> None:
 
 
 @pytest.fixture
-def both(tmp_path: Path) -> tuple[Folder, Folder]:
-    """The whole folder, and one without the hidden files. A file of both is the same file (a hard link)."""
-    whole, rest = tmp_path / "whole", tmp_path / "rest"
-    make(whole, SEEN)
+def folders(tmp_path: Path) -> tuple[Folder, Folder]:
+    """A folder with hidden files, and a reference without them, whose files are hard links to the same files."""
+    full, reference = tmp_path / "whole", tmp_path / "rest"
+    write_files(full, VISIBLE)
     time.sleep(0.02)
-    for path in SEEN:
-        (rest / path).parent.mkdir(parents=True, exist_ok=True)
-        os.link(whole / path, rest / path)
-    make(whole, HIDDEN)
-    return files(whole, label="d"), files(rest, label="d")
+    for path in VISIBLE:
+        (reference / path).parent.mkdir(parents=True, exist_ok=True)
+        os.link(full / path, reference / path)
+    write_files(full, HIDDEN)
+    return files(full, label="d"), files(reference, label="d")
 
 
 def answers(folder: Folder) -> list[tuple[str, Any]]:
-    """Return all answers about a folder, each with its question."""
+    """Return the answers to many requests about a folder, each with a label of its request."""
     found: list[tuple[str, Any]] = []
     for limit in (1, 2, 3, 1000):
         for name, page in (("page", folder.page), ("documents", folder.documents)):
@@ -80,11 +80,13 @@ def answers(folder: Folder) -> list[tuple[str, Any]]:
                     break
     directories = ["file:///d", *(f"file:///d/{path}" for path in ("docs", "docs/deep", "mixed/", "mixed/sub"))]
     for uri in directories:
-        found += [(f"{what.__name__} {uri}", encode(what(uri))) for what in (folder.read, folder.stat, folder.children)]
+        found += [
+            (f"{method.__name__} {uri}", encode(method(uri))) for method in (folder.read, folder.stat, folder.children)
+        ]
         found.append((f"first of {uri}", encode(folder.children(uri, None, 1))))
-    for path in SEEN:
+    for path in VISIBLE:
         uri = "file:///d/" + path.replace(" ", "%20")
-        found += [(f"{what.__name__} {uri}", encode(what(uri))) for what in (folder.read, folder.stat)]
+        found += [(f"{method.__name__} {uri}", encode(method(uri))) for method in (folder.read, folder.stat)]
     for value in ("", "s", "wages", "p", "private/", "mixed/", "mixed/s", "a", "open", "docs/deep/", "aaa/"):
         found.append((f"complete {value}", folder.complete(folder.template, "path", value, {})))
     for query in ("prudence", "prudense", "hiddenword", "wages", "salaries", "hiddenwort"):
@@ -97,85 +99,85 @@ def without_ttl(answer: tuple[str, Any]) -> str:
     return re.sub(r'"ttlMs":\d+', "", str(answer))
 
 
-def test_a_policy_shows_a_folder_as_one_without_the_hidden_files(both: tuple[Folder, Folder], permit: Permit) -> None:
-    whole, rest = both
+def test_a_folder_with_denied_files_looks_like_one_without_them(folders: tuple[Folder, Folder], permit: Permit) -> None:
+    full, reference = folders
     with permit(*ALLOW, deny=DENY):
-        seen, expected = answers(whole), answers(rest)
-    for one, other in zip(seen, expected, strict=True):
-        assert one == other
+        actual, expected = answers(full), answers(reference)
+    for answer, expected_answer in zip(actual, expected, strict=True):
+        assert answer == expected_answer
 
 
-def test_with_rules_that_allow_everything_nothing_changes(both: tuple[Folder, Folder], permit: Permit) -> None:
+def test_rules_that_allow_everything_change_no_answer(folders: tuple[Folder, Folder], permit: Permit) -> None:
     with permit("file:///d/**"):
-        seen = answers(both[0])
-    for one, other in zip(seen, answers(both[0]), strict=True):
-        assert without_ttl(one) == without_ttl(other)  # the folder has become older meanwhile
+        actual = answers(folders[0])
+    for answer, expected_answer in zip(actual, answers(folders[0]), strict=True):
+        assert without_ttl(answer) == without_ttl(expected_answer)  # a TTL depends on the age of the folder
 
 
-def test_a_directory_with_hidden_entries_has_no_date_and_keeps_its_version(
-    both: tuple[Folder, Folder], permit: Permit
+def test_a_directory_with_hidden_entries_has_no_date_and_a_stable_version(
+    folders: tuple[Folder, Folder], permit: Permit
 ) -> None:
-    whole, _ = both
+    full, _ = folders
     with permit(*ALLOW, deny=DENY):
-        before = [whole.stat(uri) for uri in ("file:///d", "file:///d/mixed", "file:///d/docs")]
-        Path(whole.root, "mixed/another.wages.md").write_text("new")
-        Path(whole.root, "docs/deep/another.wages.md").write_text("new")
-        after = [whole.stat(uri) for uri in ("file:///d", "file:///d/mixed", "file:///d/docs")]
+        before = [full.stat(uri) for uri in ("file:///d", "file:///d/mixed", "file:///d/docs")]
+        Path(full.root, "mixed/another.wages.md").write_text("new")
+        Path(full.root, "docs/deep/another.wages.md").write_text("new")
+        after = [full.stat(uri) for uri in ("file:///d", "file:///d/mixed", "file:///d/docs")]
     assert encode(before) == encode(after)
     assert all("lastModified" not in encode(resource).decode() for resource in before)
 
 
-def test_only_what_is_below_an_allowed_directory_is_listed(both: tuple[Folder, Folder], permit: Permit) -> None:
-    whole, _ = both
+def test_only_files_below_an_allowed_directory_are_listed(folders: tuple[Folder, Folder], permit: Permit) -> None:
+    full, _ = folders
     with permit("file:///d/mixed/sub/*"):
-        assert [resource.uri for resource in whole.page(None, 100)[0]] == [
+        assert [resource.uri for resource in full.page(None, 100)[0]] == [
             "file:///d/mixed/sub/open.md",
             "file:///d/mixed/sub/wages.txt",
         ]
-        assert whole.complete(whole.template, "path", "", {}) == []
-        assert whole.complete(whole.template, "path", "mixed/sub/", {}) == [
+        assert full.complete(full.template, "path", "", {}) == []
+        assert full.complete(full.template, "path", "mixed/sub/", {}) == [
             "mixed/sub/open.md",
             "mixed/sub/wages.txt",
         ]
-        assert "d/ holds 0 folders and 0 files" in str(whole.read("file:///d").contents[0].text)
+        assert "d/ holds 0 folders and 0 files" in str(full.read("file:///d").contents[0].text)
 
 
-def test_directories_below_which_nothing_may_be_read_are_not_opened(
-    both: tuple[Folder, Folder], permit: Permit, monkeypatch: pytest.MonkeyPatch
+def test_directories_without_readable_files_are_not_opened(
+    folders: tuple[Folder, Folder], permit: Permit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole, _ = both
+    full, _ = folders
     opened: list[str] = []
-    real = os.scandir
+    original = os.scandir
 
     def scandir(handle: Any) -> Any:
         opened.append(os.readlink(f"/proc/self/fd/{handle}") if isinstance(handle, int) else handle)
-        return real(handle)
+        return original(handle)
 
     monkeypatch.setattr(os, "scandir", scandir)
     with permit(*ALLOW, deny=DENY):
-        whole.page(None, 1000)
+        full.page(None, 1000)
     assert opened
     assert not any("private" in path or "aaa" in path for path in opened)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a privilege")
-def test_a_link_to_a_hidden_file_is_not_found(both: tuple[Folder, Folder], permit: Permit) -> None:
-    whole, _ = both
-    os.symlink("../private/pay.md", Path(whole.root, "docs/link.md"))
-    os.symlink("../private", Path(whole.root, "docs/linked"))
+def test_a_link_to_a_hidden_file_is_not_found(folders: tuple[Folder, Folder], permit: Permit) -> None:
+    full, _ = folders
+    os.symlink("../private/pay.md", Path(full.root, "docs/link.md"))
+    os.symlink("../private", Path(full.root, "docs/linked"))
     with permit(*ALLOW, deny=DENY):
         for uri in ("file:///d/docs/link.md", "file:///d/docs/linked/pay.md", "file:///d/docs/linked"):
             with pytest.raises(ResourceNotFound):
-                whole.read(uri)
+                full.read(uri)
 
 
-def test_another_spelling_of_a_name_is_noticed(tmp_path: Path) -> None:
+def test_another_spelling_of_a_name_is_detected(tmp_path: Path) -> None:
     (tmp_path / "Pay.md").write_text("x")
     (tmp_path / "plain").write_text("x")
     handle = open_root(str(tmp_path))
-    folds = (tmp_path / "pAY.MD").exists()
-    assert has_another_spelling(handle, "Pay.md") is folds
-    if not folds:  # the same inode under both names, as on a disk that ignores case
+    ignores_case = (tmp_path / "pAY.MD").exists()
+    assert has_another_spelling(handle, "Pay.md") is ignores_case
+    if not ignores_case:  # the same inode under both names, as on a disk that ignores case
         os.link(tmp_path / "Pay.md", tmp_path / "pAY.MD")
         assert has_another_spelling(handle, "Pay.md")
     assert not has_another_spelling(handle, "missing")
@@ -184,31 +186,24 @@ def test_another_spelling_of_a_name_is_noticed(tmp_path: Path) -> None:
 
 
 def test_on_a_disk_that_ignores_case_only_the_listed_name_is_read(
-    both: tuple[Folder, Folder], permit: Permit, monkeypatch: pytest.MonkeyPatch
+    folders: tuple[Folder, Folder], permit: Permit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from wharfinger.sources.folder import tree
+    full, _ = folders
 
-    whole, _ = both
-
-    # What such a disk does: it finds `Private` by another name, which its listing does not have.
-    def listed(place: object) -> tree.DirectoryListing:
+    # Such a disk opens `private`, but its listing has only the name `Private`.
+    def list_directory(place: object) -> tree.DirectoryListing:
         return tree.DirectoryListing([], ["Private"], {})
 
-    def found(parent: object, name: str) -> bool:
-        return True
-
-    monkeypatch.setattr(tree, "has_another_spelling", found)
-    monkeypatch.setattr(tree, "_list", listed)
+    monkeypatch.setattr(tree, "has_another_spelling", lambda parent, name: True)
+    monkeypatch.setattr(tree, "_list", list_directory)
     with permit(*ALLOW, deny=["file:///d/Private/**"]), pytest.raises(ResourceNotFound):
-        whole.read("file:///d/private/pay.md")
+        full.read("file:///d/private/pay.md")
 
 
-def test_a_file_that_was_read_without_a_policy_is_still_checked_for_another_spelling_with_one(
-    both: tuple[Folder, Folder], permit: Permit, monkeypatch: pytest.MonkeyPatch
+def test_a_cached_file_is_checked_for_another_spelling_under_a_policy(
+    folders: tuple[Folder, Folder], permit: Permit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from wharfinger.sources.folder import tree
-
-    whole, _ = both
+    full, _ = folders
     uri = "file:///d/docs/guide.md"
     checked: list[str] = []
 
@@ -217,16 +212,16 @@ def test_a_file_that_was_read_without_a_policy_is_still_checked_for_another_spel
         return False
 
     monkeypatch.setattr(tree, "has_another_spelling", has_another_spelling)
-    whole.read(uri)
-    whole.read(uri)
+    full.read(uri)
+    full.read(uri)
     assert checked == []
     with permit(*ALLOW, deny=DENY):
-        whole.read(uri)
+        full.read(uri)
         assert checked == ["docs", "guide.md"]
-        whole.read(uri)
+        full.read(uri)
         assert checked == ["docs", "guide.md", "docs"]
-        os.utime(Path(whole.root, "docs/guide.md"))
-        whole.read(uri)  # opened once to find that its status has changed, and then as if for the first time
+        os.utime(Path(full.root, "docs/guide.md"))
+        full.read(uri)  # opened to detect the changed status, and then checked like a new file
         assert checked == ["docs", "guide.md", "docs", "docs", "docs", "guide.md"]
 
 
@@ -244,10 +239,7 @@ PATTERNS = st.sampled_from([
     st.lists(NAMES, min_size=1, max_size=8),
     st.sampled_from(["file:///d/", "file:///d/a/", "file:///d/a/b/"]),
 )
-def test_names_are_judged_like_uris(allow: list[str], deny: list[str], names: list[str], prefix: str) -> None:
-    from wharfinger.policy.rule import Rule
-    from wharfinger.sources.folder.file_uri import quote
-
+def test_names_are_allowed_like_their_uris(allow: list[str], deny: list[str], names: list[str], prefix: str) -> None:
     policy = Policy(
         allow=[Rule(who="anyone", what=tuple(allow))] if allow else [],
         deny=[Rule(who="anyone", what=tuple(deny))] if deny else [],
@@ -255,9 +247,9 @@ def test_names_are_judged_like_uris(allow: list[str], deny: list[str], names: li
     access = policy.access(LOCAL)
     token = CURRENT_ACCESS.set(access)
     try:
-        test = readable_names(prefix)
+        may_read = readable_names(prefix)
         for name in names:
-            if test is not None:
-                assert test(name) == access.allows("read", prefix + quote(name))
+            if may_read is not None:
+                assert may_read(name) == access.allows("read", prefix + quote(name))
     finally:
         CURRENT_ACCESS.reset(token)

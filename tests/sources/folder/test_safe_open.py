@@ -1,4 +1,4 @@
-"""Nothing outside the root is opened, and only regular files (security: R01 to R22)."""
+"""Only regular files below the root are opened (security: R01 to R22)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECRET = "outside the wharf"
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A secret beside the folder, with a name that begins in the same way."""
+    """A directory with a secret beside the folder. Its name begins with the name of the folder."""
     folder = tmp_path / "charts-private"
     folder.mkdir()
     (folder / "ledger.txt").write_text(SECRET)
@@ -31,11 +31,11 @@ def outside(tmp_path: Path) -> Path:
 
 
 def assert_not_found(source: Folder, uri: str) -> None:
-    """Every request gets the same answer as for a file that never existed."""
-    for ask in (source.read, source.stat, source.children):
-        with pytest.raises(ResourceNotFound) as caught:
-            ask(uri)
-        assert (str(caught.value), caught.value.uri) == (str(ResourceNotFound(uri)), uri)
+    """Assert that every request gets the same error as for a file that never existed."""
+    for request in (source.read, source.stat, source.children):
+        with pytest.raises(ResourceNotFound) as raised:
+            request(uri)
+        assert (str(raised.value), raised.value.uri) == (str(ResourceNotFound(uri)), uri)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def assert_not_found(source: Folder, uri: str) -> None:
         "README.md%", "x" * 300, "x/" * 5000, "a" * 40_000, "\ud800",
     ],
 )  # fmt: skip
-def test_no_trick_with_the_path_leads_out(source: Folder, outside: Path, path: str) -> None:
+def test_no_manipulated_path_reads_outside_the_folder(source: Folder, outside: Path, path: str) -> None:
     assert_not_found(source, f"{source.uri}/{path}")
 
 
@@ -63,12 +63,12 @@ def test_no_trick_with_the_path_leads_out(source: Folder, outside: Path, path: s
         "file:///CHARTS/README.md", "file:///%63harts/README.md", "", "charts", "file:///",
     ],
 )  # fmt: skip
-def test_no_trick_with_the_rest_of_the_uri_leads_out(source: Folder, outside: Path, uri: str) -> None:
+def test_no_manipulated_uri_prefix_reads_outside_the_folder(source: Folder, outside: Path, uri: str) -> None:
     assert not source.matches(uri)
     assert_not_found(source, uri)
 
 
-def test_links_are_not_followed_wherever_they_lead(source: Folder, charts: Path, outside: Path) -> None:
+def test_symbolic_links_are_not_followed(source: Folder, charts: Path, outside: Path) -> None:
     (charts / "file").symlink_to(outside / "ledger.txt")
     (charts / "directory").symlink_to(outside)
     (charts / "inside.md").symlink_to("README.md")
@@ -88,21 +88,19 @@ def test_links_are_not_followed_wherever_they_lead(source: Folder, charts: Path,
         "proc/environ",
     ):
         assert_not_found(source, f"{source.uri}/{path}")
-    listed = [resource.uri for resource in source.page(None, 100)[0]]
-    assert not [
-        uri for uri in listed if uri.endswith(("file", "directory", "inside.md", "loop", "self", "zero", "proc"))
-    ]
+    uris = [resource.uri for resource in source.page(None, 100)[0]]
+    assert not [uri for uri in uris if uri.endswith(("file", "directory", "inside.md", "loop", "self", "zero", "proc"))]
 
 
 def test_a_fifo_a_socket_and_a_device_are_refused_at_once(source: Folder, charts: Path) -> None:
     os.mkfifo(charts / "fifo")
     server = socket.socket(socket.AF_UNIX)
-    here = os.getcwd()
-    os.chdir(charts)  # a socket's path may have 107 bytes
+    previous_directory = os.getcwd()
+    os.chdir(charts)  # the path of a socket has at most 107 bytes
     try:
         server.bind("socket")
     finally:
-        os.chdir(here)
+        os.chdir(previous_directory)
     with suppress(PermissionError):
         os.mknod(charts / "device", 0o600 | stat.S_IFCHR, os.makedev(1, 5))
     for name in ("fifo", "socket", "device"):
@@ -113,18 +111,18 @@ def test_a_fifo_a_socket_and_a_device_are_refused_at_once(source: Folder, charts
 
 
 def test_a_fifo_that_replaces_a_file_does_not_hang(charts: Path) -> None:
-    """Even if it is swapped between the check and the opening, which this test forces."""
+    """A FIFO may replace the file between the check and the opening, which this test simulates."""
     os.mkfifo(charts / "fifo")
     root = open_root(str(charts))
     with pytest.raises(NotServed), missing_as_not_served():
         open_file(root, "fifo")
-    descriptor = os.open("fifo", os.O_RDONLY | os.O_NONBLOCK, dir_fd=root)  # what `open_file` would do then: at once
+    descriptor = os.open("fifo", os.O_RDONLY | os.O_NONBLOCK, dir_fd=root)  # as `open_file` does: returns at once
     os.close(descriptor)
     assert isinstance(root, int)
     os.close(root)
 
 
-def test_a_link_is_not_a_directory(charts: Path, outside: Path) -> None:
+def test_a_link_is_not_opened_as_a_directory(charts: Path, outside: Path) -> None:
     (charts / "link").symlink_to(outside)
     root = open_root(str(charts))
     assert isinstance(root, int)
@@ -133,19 +131,19 @@ def test_a_link_is_not_a_directory(charts: Path, outside: Path) -> None:
     os.close(root)
 
 
-@pytest.mark.parametrize("together", [False, True])
-def test_a_directory_swapped_for_a_link_again_and_again_never_leads_out(
-    charts: Path, outside: Path, together: bool
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_directory_swapped_for_a_link_during_reads_exposes_no_file_outside(
+    charts: Path, outside: Path, batched: bool
 ) -> None:
-    """Security: R19. The path is checked nowhere and opened part by part, so that there is nothing to race.
+    """Security: R19. The path is opened component by component without a prior check, so there is no race.
 
-    Also in a batch of reads, which opens each directory once.
+    This also holds for a batch of reads, which opens each directory once.
     """
     (charts / "swapped").mkdir()
     (charts / "swapped" / "ledger.txt").write_text("inside")
     source = files(charts)
     uri = f"{source.uri}/swapped/ledger.txt"
-    stop, whole = threading.Event(), threading.Semaphore(0)
+    stop, was_read = threading.Event(), threading.Semaphore(0)
 
     def swap() -> None:
         while not stop.is_set():
@@ -154,30 +152,30 @@ def test_a_directory_swapped_for_a_link_again_and_again_never_leads_out(
                 os.symlink(outside, charts / "swapped")
                 os.unlink(charts / "swapped")
                 os.rename(charts / "aside", charts / "swapped")
-            whole.acquire()  # now and then the folder rests until it was read, however the threads are scheduled
+            was_read.acquire()  # one read must succeed, however the threads are scheduled
 
     swapper = threading.Thread(target=swap, daemon=True)
     swapper.start()
-    seen: set[str] = set()
+    results: set[str] = set()
     try:
-        for turn in range(4_000):
-            with source.batch() if together else nullcontext():
-                for _ in range(2 if together else 1):
+        for attempt in range(4_000):
+            with source.batch() if batched else nullcontext():
+                for _ in range(2 if batched else 1):
                     try:
-                        seen.add(str(source.read(uri).contents[0].text))
-                        whole.release()
+                        results.add(str(source.read(uri).contents[0].text))
+                        was_read.release()
                     except ResourceNotFound:
-                        seen.add("not found")
-            if len(seen) == 2 and turn > 1_500:
+                        results.add("not found")
+            if len(results) == 2 and attempt > 1_500:
                 break
-            for hit in source.page(None, 100)[0] if turn % 50 == 0 else ():
+            for hit in source.page(None, 100)[0] if attempt % 50 == 0 else ():
                 assert "private" not in hit.uri
     finally:
         stop.set()
-        whole.release()
+        was_read.release()
         swapper.join(20)
-    assert seen <= {"inside", "not found"}
-    assert "inside" in seen
+    assert results <= {"inside", "not found"}
+    assert "inside" in results
 
 
 def test_files_without_permission_are_not_found() -> None:
@@ -207,16 +205,16 @@ def test_an_unexpected_error_about_a_file_is_not_hidden() -> None:
         raise OSError(5, "5: the disk is broken")
 
 
-def test_no_handle_is_left_open(source: Folder, charts: Path) -> None:
+def test_no_descriptor_is_left_open(source: Folder, charts: Path) -> None:
     (charts / "link").symlink_to("/")
     before = len(os.listdir("/proc/self/fd"))
     for path in ("", "/README.md", "/harbours/north", "/nothing", "/link", "/harbours/nothing/x", "/README.md/x"):
-        for ask in (source.read, source.stat, source.children):
+        for request in (source.read, source.stat, source.children):
             with suppress(ResourceNotFound):
-                ask(source.uri + path)
+                request(source.uri + path)
             with suppress(ResourceNotFound), source.batch():
-                ask(source.uri + path)
-                ask(source.uri + path)
+                request(source.uri + path)
+                request(source.uri + path)
     source.page(None, 2)
     source.count()
     search_documents(source, "depth", 5)

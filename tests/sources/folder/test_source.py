@@ -1,4 +1,4 @@
-"""A folder as resources: what is listed, read, completed and counted."""
+"""A folder as resources: lists, reads, completion and counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from tests.sources.conftest import many_names
+from tests.sources.conftest import create_files
 from wharfinger import types as t
 from wharfinger.content.text import iso
 from wharfinger.errors import InvalidArgument, ResourceNotFound
@@ -29,25 +29,25 @@ from wharfinger.sources.windows.line_index import LineIndex
 from wharfinger.sources.windows.window import GUESSED, NEXT, WINDOW
 
 MODIFIED = 1_700_000_000
-AS_TEXT = "2023-11-14T22:13:20Z"
+MODIFIED_TEXT = "2023-11-14T22:13:20Z"
 
 
 def content(source: Folder, path: str) -> t.ResourceContents:
     """Read a file and return its content without the version in `_meta`."""
-    return plain(source.read(f"{source.uri}/{path}").contents[0])
+    return without_version(source.read(f"{source.uri}/{path}").contents[0])
 
 
-def listed(source: Folder) -> dict[str, t.Resource]:
+def resources_by_uri(source: Folder) -> dict[str, t.Resource]:
     return {resource.uri: resource for resource in source.page(None, 100)[0]}
 
 
 def index_of(source: Folder, name: str) -> LineIndex:
-    known = source.files._lines._indexes.get((name,))
-    assert known is not None
-    return known[2]
+    entry = source.files._lines._indexes.get((name,))
+    assert entry is not None
+    return entry[2]
 
 
-def plain(contents: t.ResourceContents) -> t.ResourceContents:
+def without_version(contents: t.ResourceContents) -> t.ResourceContents:
     meta = dict(contents.meta or {})
     assert meta.pop(VERSION)
     return msgspec.structs.replace(contents, meta=meta or UNSET)
@@ -59,34 +59,34 @@ def plain(contents: t.ResourceContents) -> t.ResourceContents:
 def test_a_file_is_listed_with_title_type_size_time_and_version(source: Folder, charts: Path) -> None:
     os.utime(charts / "harbours" / "hull.ts", (MODIFIED, MODIFIED))
     os.utime(charts / "harbours", (MODIFIED, MODIFIED))
-    listed = {resource.uri: resource for resource in source.page(None, 100)[0]}
-    assert listed["file:///charts/harbours/hull.ts"] == t.Resource(
+    resources = resources_by_uri(source)
+    assert resources["file:///charts/harbours/hull.ts"] == t.Resource(
         uri="file:///charts/harbours/hull.ts",
         name="hull.ts",
         title="harbours/hull.ts",
         mime_type="text/x-typescript",
         size=24,
-        annotations=t.Annotations(last_modified=AS_TEXT),
+        annotations=t.Annotations(last_modified=MODIFIED_TEXT),
         meta={VERSION: source.version("file:///charts/harbours/hull.ts")},
     )
-    assert listed["file:///charts/harbours"] == t.Resource(
+    assert resources["file:///charts/harbours"] == t.Resource(
         uri="file:///charts/harbours",
         name="harbours",
         title="harbours",
         mime_type="inode/directory",
-        annotations=t.Annotations(priority=0.7, last_modified=AS_TEXT),
+        annotations=t.Annotations(priority=0.7, last_modified=MODIFIED_TEXT),
     )
-    assert listed["file:///charts"].name == "charts"
-    assert len(listed) == 8
+    assert resources["file:///charts"].name == "charts"
+    assert len(resources) == 8
 
 
 def test_a_file_is_described_by_its_heading_in_every_list(source: Folder, charts: Path) -> None:
     (charts / "harbours" / "pilot.py").write_text('"""Guides ships.\n\nMore."""\n')
     (charts / "harbours" / "secret.md").write_bytes(b"\x89PNG\r\n\x1a\n\0\0 # Not a heading")
-    message = {
+    descriptions = {
         resource.uri.removeprefix("file:///charts"): resource.description for resource in source.page(None, 100)[0]
     }
-    assert {path: text for path, text in message.items() if text is not UNSET} == {
+    assert {path: text for path, text in descriptions.items() if text is not UNSET} == {
         "/README.md": "Charts",
         "/harbours/pilot.py": "Guides ships.",
     }
@@ -102,43 +102,43 @@ def test_a_heading_is_read_again_only_when_its_file_changes(
     source: Folder, charts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = charts / "README.md"
-    assert listed(source)["file:///charts/README.md"].description == "Charts"
+    assert resources_by_uri(source)["file:///charts/README.md"].description == "Charts"
     opened: list[str] = []
     monkeypatch.setattr(file_content, "open_file", lambda parent, name: opened.append(name) or open_file(parent, name))
     source.page(None, 100)
     assert opened == []
     path.write_text("# Seas\n")
-    assert listed(source)["file:///charts/README.md"].description == "Seas"
+    assert resources_by_uri(source)["file:///charts/README.md"].description == "Seas"
     assert opened == ["README.md"]
 
 
-def test_a_list_out_of_time_shows_only_cached_headings(
+def test_a_list_that_exceeds_its_time_shows_only_cached_headings(
     source: Folder, charts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tree_resources, "HEADING_SECONDS", 0)
-    assert listed(source)["file:///charts/README.md"].description is UNSET
+    assert resources_by_uri(source)["file:///charts/README.md"].description is UNSET
     assert source.stat(f"{source.uri}/README.md").description == "Charts"
-    assert listed(source)["file:///charts/README.md"].description == "Charts"
+    assert resources_by_uri(source)["file:///charts/README.md"].description == "Charts"
 
 
 def test_the_cache_of_headings_is_bounded(source: Folder, charts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_content, "MAX_HEADINGS", 3)
     for number in range(5):
         (charts / f"{number}.md").write_text(f"# Page {number}\n")
-    message = [resource.description for resource in source.page(None, 100)[0] if resource.description is not UNSET]
-    assert message == [*(f"Page {number}" for number in range(5)), "Charts"]
-    assert source.files._headings is not None and len(source.files._headings._known) == 3
+    descriptions = [resource.description for resource in source.page(None, 100)[0] if resource.description is not UNSET]
+    assert descriptions == [*(f"Page {number}" for number in range(5)), "Charts"]
+    assert source.files._headings is not None and len(source.files._headings._texts) == 3
 
 
-def test_annotations_rank_what_to_read_first(source: Folder, charts: Path) -> None:
+def test_annotations_give_important_files_a_higher_priority(source: Folder, charts: Path) -> None:
     for name in ("package-lock.json", "harbours/readme.txt", "harbours/app.min.js", "harbours/old.zip"):
         (charts / name).write_text("{}")
-    shown = {
+    annotations = {
         resource.uri.removeprefix("file:///charts"): (resource.annotations.priority, resource.annotations.audience)
         for resource in source.page(None, 100)[0]
         if resource.annotations is not UNSET
     }
-    assert shown == {
+    assert annotations == {
         "": (UNSET, UNSET),
         "/README.md": (1.0, UNSET),
         "/empty.txt": (0.7, UNSET),
@@ -199,7 +199,7 @@ def test_names_that_are_not_utf8_are_listed_and_read(source: Folder, charts: Pat
     msgspec.json.encode(source.read(source.uri))
 
 
-def test_uris_may_be_the_real_paths(charts: Path) -> None:
+def test_absolute_uris_contain_the_real_path(charts: Path) -> None:
     source = files(charts, absolute_uris=True)
     assert source.uri == charts.as_uri()
     assert source.read((charts / "tides.csv").as_uri()).contents[0].mime_type == "text/csv"
@@ -213,7 +213,7 @@ def test_the_label_is_percent_encoded_in_uris(charts: Path) -> None:
     assert files("/").label == "root"
 
 
-def test_a_template_reaches_every_file(source: Folder) -> None:
+def test_the_template_matches_every_file(source: Folder) -> None:
     assert [template.uri_template for template in source.templates] == [
         "file:///charts/{+path}",
         "file:///charts/{+path}{?pages}",
@@ -286,11 +286,11 @@ def test_a_file_above_the_limit_is_read_as_its_first_window(charts: Path) -> Non
     (charts / "ten.txt").write_text("0123456789")
     assert content(source, "ten.txt").text == "0123456789"
     (charts / "more.txt").write_text("0123\n" * 500_000)
-    first, further = source.read(f"{source.uri}/more.txt").contents
+    first, next_window = source.read(f"{source.uri}/more.txt").contents
     assert (first.text, first.uri) == ("0123\n" * 2_000, f"{source.uri}/more.txt")
-    assert first.meta is not UNSET and first.meta[NEXT] == further.uri == f"{source.uri}/more.txt?bytes=10000-"
-    assert source.read(further.uri).contents[0].text == "0123\n" * 2_000
-    assert source.matches(further.uri)
+    assert first.meta is not UNSET and first.meta[NEXT] == next_window.uri == f"{source.uri}/more.txt?bytes=10000-"
+    assert source.read(next_window.uri).contents[0].text == "0123\n" * 2_000
+    assert source.matches(next_window.uri)
 
 
 def test_a_large_sparse_file_is_not_loaded(source: Folder, charts: Path) -> None:
@@ -349,10 +349,10 @@ def test_a_large_blob_stays_in_its_file_until_it_is_sent(source: Folder, charts:
         os.fstat(descriptor)
 
 
-def test_the_version_changes_only_with_the_content(source: Folder, charts: Path) -> None:
+def test_the_version_changes_with_the_modification_time_and_the_content(source: Folder, charts: Path) -> None:
     uri = f"{source.uri}/README.md"
     before = source.version(uri)
-    assert before == source.version(uri) == version_of(listed(source)[uri])
+    assert before == source.version(uri) == version_of(resources_by_uri(source)[uri])
     os.utime(charts / "README.md", (MODIFIED, MODIFIED))
     old = source.version(uri)
     (charts / "README.md").write_text("x" * (charts / "README.md").stat().st_size)
@@ -360,7 +360,7 @@ def test_the_version_changes_only_with_the_content(source: Folder, charts: Path)
     assert len({before, old, source.version(uri)}) == 3  # the same size and time: ctime differs
 
 
-def test_a_file_changed_long_ago_may_be_cached_and_one_changed_now_may_not(source: Folder, charts: Path) -> None:
+def test_only_a_file_that_changed_long_ago_may_be_cached(source: Folder, charts: Path) -> None:
     os.utime(charts / "README.md", (MODIFIED, MODIFIED))
     old = source.read(f"{source.uri}/README.md")
     assert (old.ttl_ms, old.cache_scope) == (60_000, "public")
@@ -379,8 +379,7 @@ def test_the_line_index_of_a_file_that_grows_is_extended(source: Folder, charts:
     uri = f"{source.uri}/tides.log"
     assert source.read(f"{uri}?lines={number}-").contents[0].text == line.decode()
     index = index_of(source, "tides.log")
-    known = index.scanned
-    assert known > 3 << 20
+    assert index.scanned > 3 << 20
     with (charts / "tides.log").open("ab") as file:
         file.write(b"last\n")
     assert source.read(f"{uri}?lines={number + 1}-").contents[0].text == "last\n"
@@ -436,13 +435,13 @@ def test_the_text_of_a_missing_file_is_not_found(source: Folder) -> None:
         list(source.text(f"{source.uri}/none"))
 
 
-def test_a_folder_describes_what_it_publishes(source: Folder, charts: Path) -> None:
+def test_describe_reports_the_number_of_files_and_how_they_are_watched(source: Folder, charts: Path) -> None:
     assert source.describe().startswith("5 files, ")
     assert "watched by" in source.describe()
     assert (source.name, source.uri, source.location) == ("charts", "file:///charts", str(charts))
 
 
-def test_a_file_with_a_wrong_size_is_read_to_its_end() -> None:
+def test_a_file_that_reports_a_wrong_size_is_read_to_its_end() -> None:
     source = files("/proc/self", label="proc", max_size=1 << 20)
     assert b"Name:" in (content(source, "status").text or "").encode()
 
@@ -487,7 +486,7 @@ def test_a_directory_is_read_as_a_listing_and_one_content_for_each_child(source:
         os.utime(path, (MODIFIED, MODIFIED))
     uri = f"{source.uri}/harbours"
     first, *others = source.read(uri).contents
-    assert [plain(first), *others] == [
+    assert [without_version(first), *others] == [
         t.ResourceContents(
             uri=uri,
             mime_type="text/plain",
@@ -495,7 +494,7 @@ def test_a_directory_is_read_as_a_listing_and_one_content_for_each_child(source:
                 "charts/harbours/ holds 1 folder and 1 file.\n"
                 "\n"
                 f"north/  {uri}/north\n"
-                f"hull.ts  (24 B, text/x-typescript, {AS_TEXT})  {uri}/hull.ts\n"
+                f"hull.ts  (24 B, text/x-typescript, {MODIFIED_TEXT})  {uri}/hull.ts\n"
             ),
         ),
         t.ResourceContents(uri=f"{uri}/north", mime_type="inode/directory", text="", meta={SUMMARY: True}),
@@ -505,46 +504,48 @@ def test_a_directory_is_read_as_a_listing_and_one_content_for_each_child(source:
     ]
 
 
-def as_vscode(source: Folder, directory: str) -> dict[str, str]:
+def list_like_vscode(source: Folder, directory: str) -> dict[str, str]:
     """List a directory as VS Code's file system does (its mcpResourceFilesystem: `_decodeURI`, `_readURI`, `readdir`).
 
-    It reads without the slash at the end, skips what is not below, and treats what is deeper or has no bytes as a
-    directory.
+    VS Code reads the URI without its trailing slash and skips contents that are not below it. Contents that are deeper
+    or empty count as directories.
     """
-    asked = directory.rstrip("/")
-    above = urlsplit(asked).path.split("/")
+    uri = directory.rstrip("/")
+    parent = urlsplit(uri).path.split("/")
     entries: dict[str, str] = {}
-    for part in source.read(asked).contents:
+    for part in source.read(uri).contents:
         path = unquote(urlsplit(part.uri).path).split("/")
-        if len(path) <= len(above) or [name.lower() for name in path[: len(above)]] != [name.lower() for name in above]:
+        if len(path) <= len(parent) or [name.lower() for name in path[: len(parent)]] != [
+            name.lower() for name in parent
+        ]:
             continue
         size = len((part.text or "").encode() if part.text is not UNSET else part.blob or b"")
-        name = path[len(above)]
-        entries[name] = "directory" if len(path) > len(above) + 1 or not size else "file"
+        name = path[len(parent)]
+        entries[name] = "directory" if len(path) > len(parent) + 1 or not size else "file"
     return entries
 
 
 def test_vscode_shows_a_large_file_with_the_notice_of_the_next_window(charts: Path) -> None:
-    """Its `_readURI` joins all contents whose path is that of the URI, with any query."""
+    """The `_readURI` of VS Code joins all contents that have the path of the URI, with any query."""
     (charts / "tides.log").write_text("high\n" * 100_000)
     source = files(charts, max_size=100_000)
     uri = f"{source.uri}/tides.log"
     parts = [part for part in source.read(uri).contents if urlsplit(part.uri).path == urlsplit(uri).path]
-    shown = "".join(str(part.text) for part in parts)
-    assert shown == "high\n" * 2_000 + (
+    text = "".join(str(part.text) for part in parts)
+    assert text == "high\n" * 2_000 + (
         f"\n[Bytes 0-9,999 of 500,000, lines 1-2,000. To continue, read {uri}?bytes=10000-]\n"
     )
 
 
 def test_vscode_distinguishes_files_and_directories(source: Folder, charts: Path) -> None:
-    assert as_vscode(source, f"{source.uri}/") == {
+    assert list_like_vscode(source, f"{source.uri}/") == {
         "harbours": "directory", "README.md": "file", "empty.txt": "file", "tides.csv": "file",
     }  # fmt: skip
-    assert as_vscode(source, f"{source.uri}/harbours/") == {"north": "directory", "hull.ts": "file"}
+    assert list_like_vscode(source, f"{source.uri}/harbours/") == {"north": "directory", "hull.ts": "file"}
 
 
 def test_vscode_can_open_a_directory_as_a_document(source: Folder) -> None:
-    """Its `_readFile` takes the first content of the URI it asked for."""
+    """The `_readFile` of VS Code uses the first content with the requested URI."""
     uri = f"{source.uri}/harbours"
     assert [part.uri for part in source.read(uri).contents].count(uri) == 1
     assert [part.uri for part in source.read(uri + "/").contents].count(uri + "/") == 1
@@ -558,10 +559,10 @@ def test_a_trailing_slash_changes_only_the_uri(source: Folder) -> None:
         assert slashed[1:] == plain[1:]
 
 
-def test_a_directory_with_too_many_entries_is_cut_and_reported(source: Folder, charts: Path) -> None:
+def test_a_directory_with_too_many_entries_is_truncated_and_reported(source: Folder, charts: Path) -> None:
     many = charts / "many"
     many.mkdir()
-    many_names(many, [f"{number:04d}.txt" for number in range(MAX_CHILDREN + 5)])
+    create_files(many, [f"{number:04d}.txt" for number in range(MAX_CHILDREN + 5)])
     contents = source.read(f"{source.uri}/many").contents
     assert len(contents) == MAX_CHILDREN + 1
     assert "Only the first 1,000 entries follow." in str(contents[0].text)
@@ -574,7 +575,7 @@ def test_an_empty_directory_has_a_nonempty_answer(source: Folder, charts: Path) 
     ]
 
 
-def test_children_come_in_pages_directories_first(source: Folder) -> None:
+def test_children_are_paged_with_directories_first(source: Folder) -> None:
     names, key = [], None
     while True:
         page, key = source.children(source.uri, key, 1)
@@ -624,13 +625,13 @@ def test_a_root_that_vanished_is_unavailable_and_not_empty(source: Folder, chart
         ("%zz", []),
     ],
 )
-def test_paths_complete_within_a_directory_then_by_any_part_of_the_name(
+def test_paths_are_completed_by_directory_and_then_by_any_part_of_the_name(
     source: Folder, value: str, expected: list[str]
 ) -> None:
     assert source.complete(source.template, "path", value, {}) == expected
 
 
-def test_a_completion_can_be_put_into_the_template(source: Folder, charts: Path) -> None:
+def test_a_completion_expands_to_a_readable_uri(source: Folder, charts: Path) -> None:
     for name in ("a b?.txt", "100%41.txt", "ü#.txt"):
         (charts / name).write_text(name)
     for value in source.complete(source.template, "path", "", {})[1:]:
@@ -641,8 +642,8 @@ def test_a_completion_can_be_put_into_the_template(source: Folder, charts: Path)
 
 
 def test_completions_are_bounded_and_only_for_the_path(source: Folder, charts: Path) -> None:
-    many_names(charts, [f"n{number:03d}.txt" for number in range(150)])
-    assert len(source.complete(source.template, "path", "n", {})) == 101  # one more than are shown
+    create_files(charts, [f"n{number:03d}.txt" for number in range(150)])
+    assert len(source.complete(source.template, "path", "n", {})) == 101  # one more than the server returns
     assert len(source.complete(source.template, "path", ".txt", {})) == 101
     assert source.complete(source.template, "other", "n", {}) == []
 
@@ -663,23 +664,23 @@ def test_a_count_reports_published_and_unpublished_files(publish: Callable[..., 
     (charts / "out" / "b.txt").touch()
     (charts / ".hidden").touch()
     (charts / "id_rsa").touch()
-    counted = publish(charts, exclude=["tides.*"]).count()
-    assert (counted.files, counted.directories, counted.complete) == (4, 3, True)
-    assert str(counted) == "4 files, 72 B (2 ignored by .gitignore, 2 hidden, 1 credential-like, 1 excluded)"
+    count = publish(charts, exclude=["tides.*"]).count()
+    assert (count.files, count.directories, count.complete) == (4, 3, True)
+    assert str(count) == "4 files, 72 B (2 ignored by .gitignore, 2 hidden, 1 credential-like, 1 excluded)"
 
 
-def test_a_count_out_of_time_is_reported_as_incomplete(source: Folder, charts: Path) -> None:
-    many_names(charts, [f"{number}.txt" for number in range(300)])
-    counted = source.count(seconds=-1)
-    assert not counted.complete
-    assert str(counted).startswith("more than 256 files, ")
+def test_a_count_that_exceeds_its_time_is_reported_as_incomplete(source: Folder, charts: Path) -> None:
+    create_files(charts, [f"{number}.txt" for number in range(300)])
+    count = source.count(seconds=-1)
+    assert not count.complete
+    assert str(count).startswith("more than 254 files, ")  # the 256th entry; the others are the folder and this one
 
 
 @pytest.mark.parametrize(
-    ("octets", "text"), [(0, "0 B"), (1023, "1023 B"), (2150, "2.1 KiB"), (38 << 20, "38 MiB"), (1 << 50, "1024 TiB")]
+    ("size", "text"), [(0, "0 B"), (1023, "1023 B"), (2150, "2.1 KiB"), (38 << 20, "38 MiB"), (1 << 50, "1024 TiB")]
 )
-def test_sizes_are_formatted_for_people(octets: int, text: str) -> None:
-    assert size_text(octets) == text
+def test_sizes_are_formatted_with_units(size: int, text: str) -> None:
+    assert size_text(size) == text
 
 
 @pytest.mark.parametrize("seconds", [1e30, -1e30, float(1 << 62)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import CI, examples
-from tests.sources.conftest import many_names
+from tests.sources.conftest import create_files
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import SourceUnavailable
@@ -47,17 +48,17 @@ def test_a_directory_is_followed_by_its_files_and_then_its_directories(charts: P
 
 def test_a_walk_continues_after_any_position(charts: Path) -> None:
     tree = FileTree(str(charts), PublishChoice())
-    whole = list(tree.walk())
-    for at, entry in enumerate(whole):
+    entries = list(tree.walk())
+    for index, entry in enumerate(entries):
         after = read_key(write_key(TreePosition(entry.is_directory, entry.parts)))
-        assert paths(tree, after) == paths(tree)[at + 1 :]
+        assert paths(tree, after) == paths(tree)[index + 1 :]
 
 
 def test_a_walk_continues_after_a_position_whose_entry_was_deleted(charts: Path) -> None:
     tree = FileTree(str(charts), PublishChoice())
-    whole = paths(tree)
+    before = paths(tree)
     (charts / "empty.txt").unlink()
-    assert paths(tree, TreePosition(False, ("empty.txt",))) == whole[3:]
+    assert paths(tree, TreePosition(False, ("empty.txt",))) == before[3:]
     shutil.rmtree(charts / "harbours")
     assert paths(tree, TreePosition(False, ("harbours", "hull.ts"))) == []
     (charts / "zones").mkdir()
@@ -107,18 +108,19 @@ def apply(root: bytes, change: tuple[str, bytes]) -> None:
 
 
 def identity(resource: Resource) -> tuple[str, bool]:
-    """Return what identifies a resource: a file in place of a directory is another resource."""
+    """Return the identity of a resource. A file that replaces a directory is another resource."""
     return resource.uri, resource.mime_type == DIRECTORY
 
 
-def whole(source: Folder) -> list[tuple[str, bool]]:
+def list_all(source: Folder) -> list[tuple[str, bool]]:
     return [identity(resource) for resource in source.page(None, 1_000)[0]]
 
 
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(PATHS, max_size=12), st.lists(CHANGES, max_size=5), st.integers(1, 4))
-@example([b"a/a", b"B.txt/a"], [[("remove", b"a"), ("add", b"a")]], 2)  # a directory that becomes a file did not stay
-def test_joined_pages_have_each_entry_that_stayed_once_and_in_order(
+# A file that replaces a directory is a new entry.
+@example([b"a/a", b"B.txt/a"], [[("remove", b"a"), ("add", b"a")]], 2)
+def test_pages_list_each_remaining_entry_once_and_in_order(
     start: list[bytes], changes: list[list[tuple[str, bytes]]], limit: int
 ) -> None:
     """Entries are added and removed between two pages."""
@@ -128,7 +130,7 @@ def test_joined_pages_have_each_entry_that_stayed_once_and_in_order(
         for path in start:
             apply(root, ("add", path))
         source = files(os.fsdecode(root))
-        stayed = set(whole(source))
+        remaining = set(list_all(source))
         order: list[tuple[str, bool]] = []
         key: str | None = None
         steps = iter(changes)
@@ -140,10 +142,12 @@ def test_joined_pages_have_each_entry_that_stayed_once_and_in_order(
                 break
             for change in next(steps, ()):
                 apply(root, change)
-            stayed &= set(whole(source))
+            remaining &= set(list_all(source))
         assert len(order) == len(set(order))
-        assert stayed <= set(order)
-        assert [one for one in order if one in stayed] == [one for one in whole(source) if one in stayed]
+        assert remaining <= set(order)
+        assert [entry for entry in order if entry in remaining] == [
+            entry for entry in list_all(source) if entry in remaining
+        ]
 
 
 def test_a_listing_is_cached_until_the_directory_or_its_rules_change(
@@ -153,7 +157,7 @@ def test_a_listing_is_cached_until_the_directory_or_its_rules_change(
     monkeypatch.setattr(trees, "SETTLED_COARSE_NS", -(1 << 62))
     tree = FileTree(str(charts), PublishChoice())
 
-    def listing() -> trees.Listing:
+    def listing() -> trees.DirectoryListing:
         with tree.directory(()) as place:
             return tree.listing(place)
 
@@ -181,7 +185,7 @@ def test_the_cache_of_listings_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
     for number in range(50):
         directory = tmp_path / f"d{number}"
         directory.mkdir()
-        many_names(directory, [f"{name}" * 20 for name in range(20)])
+        create_files(directory, [f"{name}" * 20 for name in range(20)])
     tree = FileTree(str(tmp_path), PublishChoice(), cache_bytes=20_000)
     assert len(paths(tree)) == 50 * 21 + 1
     assert 0 < tree._kept_bytes <= 20_000
@@ -189,29 +193,32 @@ def test_the_cache_of_listings_is_bounded(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_path_deeper_than_the_bound_is_not_served(tmp_path: Path) -> None:
-    here = os.open(tmp_path, os.O_RDONLY)
+    directory = os.open(tmp_path, os.O_RDONLY)
     for _ in range(MAX_DEPTH + 20):
-        os.mkdir("d", dir_fd=here)
-        inner = os.open("d", os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = inner
-    os.close(here)
+        os.mkdir("d", dir_fd=directory)
+        inner = os.open("d", os.O_RDONLY, dir_fd=directory)
+        os.close(directory)
+        directory = inner
+    os.close(directory)
     tree = FileTree(str(tmp_path), PublishChoice())
     assert len(paths(tree)) == MAX_DEPTH
     with pytest.raises(NotServed), tree.directory(("d",) * (MAX_DEPTH + 1)):
         pass
 
 
-def test_only_the_real_name_is_served_on_a_case_insensitive_file_system(
+def test_only_the_listed_name_is_served_on_a_case_insensitive_file_system(
     charts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Security: R33. On a case-insensitive file system, the rules must see the real name."""
     monkeypatch.setattr(trees, "FOLDS_NAMES", True)
     tree = FileTree(str(charts), PublishChoice())
+    if not (charts / "readme.md").exists():
+        os.link(charts / "README.md", charts / "readme.md")
+    listing = trees.DirectoryListing(["README.md"], ["harbours"], {})
+    monkeypatch.setattr(tree, "listing", lambda directory: listing)
     with tree.file(("README.md",)), tree.directory(("harbours",)):
         pass
-    os.link(charts / "README.md", charts / "id_rsa")  # a second name that is not listed
-    with pytest.raises(NotServed), tree.file(("id_rsa",)):
+    with pytest.raises(NotServed), tree.file(("readme.md",)):
         pass
 
 
@@ -228,7 +235,7 @@ def test_a_missing_root_is_empty(charts: Path) -> None:
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="/\0"), min_size=1), unique=True), st.text())
-def test_names_is_a_sorted_sequence(names: list[str], other: str) -> None:
+def test_names_are_a_sorted_sequence(names: list[str], other: str) -> None:
     packed = Names(list(names))
     assert list(packed) == sorted(names)
     assert packed[-3:] == sorted(names)[-3:]
@@ -237,55 +244,57 @@ def test_names_is_a_sorted_sequence(names: list[str], other: str) -> None:
     assert packed.index_after(other) == sum(name <= other for name in names)
 
 
-def make_files(root: Path, directories: int, each: int) -> None:
+def create_tree(root: Path, directories: int, files_per_directory: int) -> None:
     """Create directories of empty files."""
     for number in range(directories):
         directory = root / f"d{number:04d}"
         directory.mkdir(parents=True)
-        many_names(directory, [f"file-{name:06d}.txt" for name in range(each)])
+        create_files(directory, [f"file-{name:06d}.txt" for name in range(files_per_directory)])
 
 
-def resident() -> float:
+def resident_mebibytes() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / (1 << 20)
 
 
-SIZES = [(1, 2_000, 1.0), (20, 100, 1.0)]
+SIZES = [(1, 2_000), (20, 100)]
 if CI:
-    SIZES += [(1, 100_000, 1.0), (1_000, 100, 1.0)]
+    SIZES += [(1, 100_000), (1_000, 100)]
 
 
-@pytest.mark.parametrize(("directories", "each", "first"), SIZES)
+@pytest.mark.parametrize(("directories", "files_per_directory"), SIZES)
 def test_a_large_tree_is_listed_quickly_and_in_little_memory(
-    tmp_path: Path, directories: int, each: int, first: float
+    tmp_path: Path, directories: int, files_per_directory: int
 ) -> None:
-    """Issue: 100,000 files: first page < 1 s, later pages < 50 ms, RSS growth < 32 MiB. Smaller outside of CI.
+    """The first page takes less than 1 s, and nine of ten later pages take less than 50 ms.
 
-    CPU time is measured, so that other processes on a busy machine do not count.
+    Memory grows by less than 32 MiB. CI lists 100,000 files. CPU time is measured, and existing objects are frozen, so
+    that neither other processes nor the collection of these objects count.
     """
-    make_files(tmp_path / "big", directories, each)
+    create_tree(tmp_path / "big", directories, files_per_directory)
     time.sleep(trees.SETTLED_NS / 1e9)
     source = files(tmp_path / "big")
-    before = resident()
+    before = resident_mebibytes()
+    gc.freeze()
     began = time.thread_time()
     page, key = source.page(None, 500)
-    assert time.thread_time() - began < first
-    number, slow = len(page), []
+    first_page_seconds = time.thread_time() - began
+    number, page_seconds = len(page), []
     while key is not None:
         began = time.thread_time()
         page, key = source.page(key, 500)
-        slow.append(time.thread_time() - began)
+        page_seconds.append(time.thread_time() - began)
         number += len(page)
-    assert number == directories * each + directories + 1
-    assert sorted(slow)[len(slow) * 9 // 10] < 0.05
-    assert resident() - before < 32
+    gc.unfreeze()
+    assert number == directories * files_per_directory + directories + 1
+    assert first_page_seconds < 1
+    assert sorted(page_seconds)[len(page_seconds) * 9 // 10] < 0.05
+    assert resident_mebibytes() - before < 32
 
 
 # Reads of one batch
 
 
-def test_a_batch_opens_the_root_once_and_the_next_one_opens_it_again(
-    charts: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_batch_opens_the_root_once(charts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr(trees, "open_root", lambda path: (opened.append(path), open_root(path))[1])
     source = files(charts)
@@ -300,7 +309,7 @@ def test_a_batch_opens_the_root_once_and_the_next_one_opens_it_again(
     assert len(opened) == 3
 
 
-def test_a_change_between_two_batches_is_seen(charts: Path) -> None:
+def test_a_batch_reads_changes_since_the_previous_batch(charts: Path) -> None:
     source = files(charts)
     uri = f"{source.uri}/README.md"
     with source.batch():
@@ -317,7 +326,7 @@ def test_a_change_between_two_batches_is_seen(charts: Path) -> None:
         source.read(uri)
 
 
-def test_the_directories_that_a_batch_keeps_open_are_bounded(tmp_path: Path) -> None:
+def test_the_number_of_directories_that_a_batch_keeps_open_is_bounded(tmp_path: Path) -> None:
     paths = [f"d{number}/inner" for number in range(MAX_SHARED_DIRECTORIES + 2)]
     for path in paths:
         (tmp_path / path).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A tree as resources, for all sources over files: adjusted, with or without versions, and as bytes."""
+"""The resources of a file tree: adjustments, versions, encodings, and the cache of small files."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from wharfinger.sources.folder.tree_resources import (
 from wharfinger.sources.windows.window_budget import window_budget
 
 
-def over(root: Path, *, gitignore: bool = True, **options: Any) -> TreeResources:
+def tree_resources(root: Path, *, gitignore: bool = True, **options: Any) -> TreeResources:
     return TreeResources(FileTree(str(root), PublishChoice(), gitignore=gitignore), "x://top", "top", **options)
 
 
-def without_csv(resource: t.Resource, parts: Parts) -> t.Resource | None:
+def leave_out_csv_files(resource: t.Resource, parts: Parts) -> t.Resource | None:
     if resource.mime_type == DIRECTORY:
         return resource
     resource.description = "adjusted"
     return None if parts[-1].endswith(".csv") else resource
 
 
-def test_a_resource_is_adjusted_or_left_out_everywhere(charts: Path) -> None:
-    files = over(charts, adjust=without_csv)
+def test_adjust_applies_to_lists_directories_and_single_resources(charts: Path) -> None:
+    files = tree_resources(charts, adjust=leave_out_csv_files)
     listed, _ = files.page(None, 100)
     assert "x://top/tides.csv" not in [resource.uri for resource in listed]
     children, _ = files.children("x://top")
@@ -48,21 +48,23 @@ def test_a_resource_is_adjusted_or_left_out_everywhere(charts: Path) -> None:
         files.stat("x://top/tides.csv")
 
 
-def test_resources_have_versions_unless_the_source_has_other_marks(charts: Path) -> None:
-    assert version_of(over(charts).stat("x://top/README.md"))
-    assert over(charts).read("x://top").contents[0].meta == {VERSION: version_of(over(charts).stat("x://top"))}
-    bare = over(charts, versioned=False)
+def test_resources_have_versions_unless_versioned_is_false(charts: Path) -> None:
+    assert version_of(tree_resources(charts).stat("x://top/README.md"))
+    assert tree_resources(charts).read("x://top").contents[0].meta == {
+        VERSION: version_of(tree_resources(charts).stat("x://top"))
+    }
+    unversioned = tree_resources(charts, versioned=False)
     for uri in ("x://top", "x://top/README.md"):
-        assert version_of(bare.stat(uri)) == ""
-        assert not bare.read(uri).contents[0].meta
+        assert version_of(unversioned.stat(uri)) == ""
+        assert not unversioned.read(uri).contents[0].meta
 
 
-def test_a_text_in_another_encoding_is_bytes_if_only_utf8_is_text(tmp_path: Path) -> None:
+def test_utf16_text_is_returned_as_bytes_if_utf8_only_is_set(tmp_path: Path) -> None:
     (tmp_path / "wide.txt").write_bytes("Fähre".encode("utf-16"))
-    assert over(tmp_path).read("x://top/wide.txt").contents[0].text == "Fähre"
-    content = over(tmp_path, utf8_only=True).read("x://top/wide.txt").contents[0]
+    assert tree_resources(tmp_path).read("x://top/wide.txt").contents[0].text == "Fähre"
+    content = tree_resources(tmp_path, utf8_only=True).read("x://top/wide.txt").contents[0]
     assert content.blob == "Fähre".encode("utf-16")
-    window = over(tmp_path, utf8_only=True).read("x://top/wide.txt?bytes=2-5").contents[0]
+    window = tree_resources(tmp_path, utf8_only=True).read("x://top/wide.txt?bytes=2-5").contents[0]
     assert window.blob == "Fä".encode("utf-16-le")
 
 
@@ -70,19 +72,19 @@ def test_gitignore_is_followed_unless_the_tree_ignores_it(tmp_path: Path) -> Non
     (tmp_path / ".gitignore").write_text("*.log\n")
     (tmp_path / "app.log").write_text("x")
     with pytest.raises(ResourceNotFound):
-        over(tmp_path).stat("x://top/app.log")
-    assert over(tmp_path, gitignore=False).stat("x://top/app.log").size == 1
+        tree_resources(tmp_path).stat("x://top/app.log")
+    assert tree_resources(tmp_path, gitignore=False).stat("x://top/app.log").size == 1
 
 
-def test_a_listing_counts_with_the_noun_of_the_source(charts: Path) -> None:
-    text = str(over(charts, noun="table").read("x://top").contents[0].text)
+def test_a_folder_listing_counts_files_with_the_configured_noun(charts: Path) -> None:
+    text = str(tree_resources(charts, noun="table").read("x://top").contents[0].text)
     assert text.startswith("top/ holds 1 folder and 3 tables.")
 
 
-@pytest.mark.parametrize(("changed", "tick"), [(1_000_000_001, SETTLED_NS), (1_000_000_000, SETTLED_COARSE_NS)])
-def test_a_time_is_settled_after_a_tick_of_its_clock(changed: int, tick: int) -> None:
-    assert not is_settled(changed, changed + tick)
-    assert is_settled(changed, changed + tick + 1)
+@pytest.mark.parametrize(("changed_ns", "tick_ns"), [(1_000_000_001, SETTLED_NS), (1_000_000_000, SETTLED_COARSE_NS)])
+def test_a_file_time_is_settled_after_a_tick_of_its_clock(changed_ns: int, tick_ns: int) -> None:
+    assert not is_settled(changed_ns, changed_ns + tick_ns)
+    assert is_settled(changed_ns, changed_ns + tick_ns + 1)
 
 
 def text_of(resources: TreeResources, uri: str) -> str:
@@ -91,12 +93,12 @@ def text_of(resources: TreeResources, uri: str) -> str:
     return contents.text
 
 
-def test_changes_of_a_result_by_its_caller_do_not_reach_the_next_read(tmp_path: Path) -> None:
+def test_a_caller_that_modifies_a_result_does_not_affect_later_reads(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one")
-    resources = over(tmp_path)
+    resources = tree_resources(tmp_path)
     uri = "x://top/a.txt"
     version = version_of(resources.read(uri).contents[0])
-    for _ in range(3):  # the first is read from the file, the second is kept
+    for _ in range(3):  # the first result is read from the file, the others come from the cache
         (contents,) = resources.read(uri).contents
         assert (contents.text, version_of(contents)) == ("one", version)
         contents.text = "changed"
@@ -105,10 +107,10 @@ def test_changes_of_a_result_by_its_caller_do_not_reach_the_next_read(tmp_path: 
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows refuses to change a mapped file that is open elsewhere")
-def test_a_change_that_leaves_the_times_as_they_are_is_read(tmp_path: Path) -> None:
+def test_a_change_that_does_not_update_the_file_times_is_read(tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     file.write_text("one")
-    resources = over(tmp_path)
+    resources = tree_resources(tmp_path)
     with file.open("r+b") as opened, mmap.mmap(opened.fileno(), 0) as mapped:
         mapped[:] = b"two"
         assert text_of(resources, "x://top/a.txt") == "two"
@@ -119,10 +121,10 @@ def test_a_change_that_leaves_the_times_as_they_are_is_read(tmp_path: Path) -> N
         assert text_of(resources, "x://top/a.txt") == "six"
 
 
-def test_a_file_that_was_read_is_not_found_once_it_is_ignored_or_removed(tmp_path: Path) -> None:
+def test_a_cached_file_is_not_found_after_it_is_ignored_or_removed(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one")
     (tmp_path / "b.txt").write_text("two")
-    resources = over(tmp_path)
+    resources = tree_resources(tmp_path)
     assert text_of(resources, "x://top/a.txt") == text_of(resources, "x://top/a.txt") == "one"
     assert text_of(resources, "x://top/b.txt") == "two"
     (tmp_path / ".gitignore").write_text("a.txt\n")
@@ -134,12 +136,12 @@ def test_a_file_that_was_read_is_not_found_once_it_is_ignored_or_removed(tmp_pat
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs FIFOs and links")
 @pytest.mark.parametrize("replace", [os.mkfifo, lambda path: os.symlink("/etc/hostname", path), os.mkdir])
-def test_a_file_that_was_replaced_by_something_else_after_a_read_is_not_served(
+def test_a_cached_file_is_not_served_after_a_fifo_link_or_folder_replaces_it(
     tmp_path: Path, replace: Callable[[str], None]
 ) -> None:
     file = tmp_path / "a.txt"
     file.write_text("one")
-    resources = over(tmp_path)
+    resources = tree_resources(tmp_path)
     text_of(resources, "x://top/a.txt")
     file.unlink()
     replace(str(file))
@@ -151,9 +153,9 @@ def test_a_file_that_was_replaced_by_something_else_after_a_read_is_not_served(
 
 
 @pytest.mark.parametrize("size", [MAX_KEPT_FILE_BYTES, MAX_KEPT_FILE_BYTES + 1])
-def test_each_read_returns_the_present_content_and_version(tmp_path: Path, size: int) -> None:
+def test_each_read_returns_the_current_content_and_version(tmp_path: Path, size: int) -> None:
     file = tmp_path / "a.txt"
-    resources = over(tmp_path)
+    resources = tree_resources(tmp_path)
     versions: set[str] = set()
     for letter in "abc":
         file.write_text(letter * size)
@@ -166,19 +168,19 @@ def test_each_read_returns_the_present_content_and_version(tmp_path: Path, size:
     assert len(versions) == 3
 
 
-def test_a_budget_also_holds_for_a_file_that_was_read_whole(tmp_path: Path) -> None:
+def test_a_window_budget_also_cuts_a_cached_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("line\n" * 1_000)
-    resources = over(tmp_path)
+    resources = tree_resources(tmp_path)
     text_of(resources, "x://top/a.txt")
-    for budget, contents in ((5_000, 1), (4_999, 2)):  # with a remark that names the next window
+    for budget, contents in ((5_000, 1), (4_999, 2)):  # the second content is a remark that names the next window
         with window_budget(budget):
             assert len(resources.read("x://top/a.txt").contents) == contents
 
 
-def test_kept_files_are_bounded(tmp_path: Path) -> None:
-    resources = over(tmp_path)
-    most = KEPT_BYTES // (KEPT_FILE_COST + 1)
-    for number in range(most + 1):
+def test_the_cache_of_small_files_is_bounded(tmp_path: Path) -> None:
+    resources = tree_resources(tmp_path)
+    max_files = KEPT_BYTES // (KEPT_FILE_COST + 1)
+    for number in range(max_files + 1):
         (tmp_path / f"{number}.txt").write_text("x")
         assert text_of(resources, f"x://top/{number}.txt") == "x"
-        assert len(resources._small_files._kept) == min(number + 1, most)
+        assert len(resources._small_files._kept) == min(number + 1, max_files)

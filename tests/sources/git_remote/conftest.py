@@ -1,4 +1,4 @@
-"""Repositories elsewhere, and the cache for their clones."""
+"""A git host, a history that is pushed to it, and the cache of the clones."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ import pytest
 
 from tests.conftest import absent
 from tests.sources.git_remote.git_host import GitHost
-from tests.sources.git_repository.conftest import GIT, Work
+from tests.sources.git_repository.conftest import GitRepository
 from wharfinger import Client, Server
 from wharfinger.source import Source
 from wharfinger.sources.git_remote import remote_address
 from wharfinger.sources.git_remote.remote_source import RemoteGitSource
 from wharfinger.sources.git_repository import git
 
-TIME = 50.0
-"""Seconds until something must have happened, on a busy machine."""
+TIMEOUT_SECONDS = 50.0  # long enough for a busy machine
 
 if sys.platform == "win32":
     collect_ignore_glob = ["test_*"]
@@ -30,7 +29,7 @@ if sys.platform == "win32":
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The cache of the user, and an environment without tokens."""
+    """Return the cache folder of the user. The environment has no tokens."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
     for name in ("WHARFINGER_GIT_TOKEN", "WHARFINGER_GIT_USERNAME", "GIT_SSL_CAINFO"):
@@ -40,16 +39,14 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Work:
-    """An empty repository, whose owner pushes to the host."""
-    if GIT is None:
-        absent("git, which these tests make repositories with (apt-get install git)")
-    return Work(tmp_path / "work").init()
+def work(tmp_path: Path) -> GitRepository:
+    """Return an empty repository, which tests push to the host."""
+    return GitRepository(tmp_path / "work").init()
 
 
 @pytest.fixture
-def history(work: Work) -> Work:
-    """Commits, branches and tags. Only an old revision has `old.txt`."""
+def history(work: GitRepository) -> GitRepository:
+    """Return a repository with commits, branches and tags. Only an old revision has `old.txt`."""
     work.commit("Begin", README__md="# Harbour\n", hull__txt="four\nfathoms\n", old__txt="old contents\n")
     work.git("tag", "v1")
     (work.path / "old.txt").unlink()
@@ -63,28 +60,28 @@ def history(work: Work) -> Work:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[GitHost]:
-    made = GitHost(tmp_path / "host")
-    yield made
-    made.close()
+    host = GitHost(tmp_path / "host")
+    yield host
+    host.close()
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate for localhost that signs itself, and its key."""
+    """Return the paths of a self-signed certificate for localhost and of its key."""
     if not shutil.which("openssl"):
         absent("openssl (on Debian: apt-get install openssl)")
     folder = tmp_path_factory.mktemp("tls")
-    made, key = folder / "host.pem", folder / "host.key"
+    certificate, key = folder / "host.pem", folder / "host.key"
     subprocess.run(
         "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost "
-        f"-keyout {key} -out {made}".split(),
+        f"-keyout {key} -out {certificate}".split(),
         check=True, capture_output=True,
     )  # fmt: skip
-    return made, key
+    return certificate, key
 
 
 def clone(url: str, **options: object) -> RemoteGitSource:
-    """The source of a repository elsewhere, which is fetched every second."""
+    """Return the source of a remote repository, which it fetches every second."""
     source = git(url, **{"every": 1.0, **options})  # type: ignore[arg-type]
     assert isinstance(source, RemoteGitSource)
     return source
@@ -92,26 +89,33 @@ def clone(url: str, **options: object) -> RemoteGitSource:
 
 @asynccontextmanager
 async def serving(*sources: Source) -> AsyncGenerator[Client]:
-    """A client of a server with these sources."""
+    """Yield a client of a server with these sources."""
     server = Server("harbour")
     for source in sources:
         server.include(source)
-    async with Client(server, cache=False, timeout=TIME) as client:
+    async with Client(server, cache=False, timeout=TIMEOUT_SECONDS) as client:
         yield client
 
 
-async def until(condition: Callable[[], object], what: str = "") -> None:
+async def wait_until(condition: Callable[[], object]) -> None:
     """Wait until a condition is true."""
-    async with asyncio.timeout(TIME):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while not condition():
             await asyncio.sleep(0.02)
 
 
-async def complete(source: RemoteGitSource) -> None:
-    """Wait until a source has all of its repository."""
-    await until(lambda: source.mirror.cloned and not source.mirror.state.missing)
+async def wait_until_complete(source: RemoteGitSource) -> None:
+    """Wait until the clone has all objects of its repository."""
+    await wait_until(lambda: source.mirror.cloned and not source.mirror.state.missing)
 
 
-async def text(client: Client, uri: str) -> str:
-    """The text of the first content."""
+async def wait_for_text(client: Client, uri: str, expected: str) -> None:
+    """Read a resource until it has this text."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while await read_text(client, uri) != expected:
+            await asyncio.sleep(0.05)
+
+
+async def read_text(client: Client, uri: str) -> str:
+    """Return the text of the first content of a resource."""
     return str((await client.read_resource(uri)).contents[0].text)

@@ -1,4 +1,4 @@
-"""A host of repositories: `git http-backend` behind nginx, with basic authentication, TLS and redirects."""
+"""A git host: `git http-backend` behind nginx, with basic authentication, TLS and redirects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from tests.conftest import absent
-from tests.sources.git_repository.conftest import Work
+from tests.sources.git_repository.conftest import GitRepository
 
 TOKEN = "fathoms-8-21-40"
 CONFIGURATION = """
@@ -48,7 +48,7 @@ fastcgi_param REMOTE_USER $remote_user; fastcgi_param REMOTE_ADDR $remote_addr;
 
 
 def program(name: str, package: str) -> str:
-    """Return the path of a program of the system."""
+    """Return the path of an installed program, or skip the test."""
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin")
     if found is None:
         absent(f"{name} (on Debian: apt-get install {package})")
@@ -63,7 +63,7 @@ def free_port() -> int:
 
 
 class GitHost:
-    """The host. `stop` and `begin` are an outage and its end."""
+    """A running git host. `stop` simulates an outage, and `start` ends it."""
 
     def __init__(self, folder: Path, certificate: tuple[Path, Path] | None = None, elsewhere: str = "") -> None:
         self.folder = folder
@@ -74,8 +74,8 @@ class GitHost:
         (folder / "repositories").mkdir(parents=True)
         (folder / "files").mkdir()
         (folder / "users").write_text(f"ada:{{PLAIN}}{TOKEN}\nx-access-token:{{PLAIN}}{TOKEN}\n")
-        paths = subprocess.run(["git", "--exec-path"], capture_output=True, text=True, check=True).stdout.strip()
-        backend = BACKEND.format(folder=folder, backend=os.path.join(paths, "git-http-backend"))
+        exec_path = subprocess.run(["git", "--exec-path"], capture_output=True, text=True, check=True).stdout.strip()
+        backend = BACKEND.format(folder=folder, backend=os.path.join(exec_path, "git-http-backend"))
         tls = ""
         if certificate:
             tls = f"ssl_certificate {certificate[0]}; ssl_certificate_key {certificate[1]};"
@@ -87,25 +87,28 @@ class GitHost:
         if os.getuid() == 0:
             configuration = "user root;" + configuration
         (folder / "nginx.conf").write_text(configuration)
-        clean = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
+        environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "GIT_CONFIG_NOSYSTEM": "1"}
         self._cgi = subprocess.Popen(
-            [cgi, "-c", "4", "-s", f"unix:{folder}/cgi"], env=clean, start_new_session=True, stderr=subprocess.DEVNULL
+            [cgi, "-c", "4", "-s", f"unix:{folder}/cgi"],
+            env=environment,
+            start_new_session=True,
+            stderr=subprocess.DEVNULL,
         )
         self._process: subprocess.Popen[bytes] | None = None
-        self.begin()
+        self.start()
 
     @property
     def origin(self) -> str:
-        """The beginning of its addresses."""
+        """The scheme, host and port of its URLs."""
         return f"{self.scheme}://{'localhost' if self.scheme == 'https' else '127.0.0.1'}:{self.port}"
 
     @property
     def requests(self) -> str:
-        """All requests, as nginx recorded them."""
+        """The access log of nginx."""
         return (self.folder / "access").read_text()
 
-    def add(self, work: Work, name: str = "harbour.git", *, partial: bool = True) -> str:
-        """Publish a repository, and return its address. `work` pushes to the remote `origin`."""
+    def add(self, work: GitRepository, name: str = "harbour.git", *, partial: bool = True) -> str:
+        """Publish a repository as the remote `origin` of `work`, and return its URL."""
         path = self.folder / "repositories" / name
         work.git("init", "-q", "--bare", "-b", "main", str(path), cwd=self.folder)
         work.git("config", "uploadpack.allowFilter", "true" if partial else "false", cwd=path)
@@ -114,13 +117,13 @@ class GitHost:
             work.git("push", "-q", "--mirror", "origin")
         return f"{self.origin}/{name}"
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start nginx, and wait until it answers."""
         self._process = subprocess.Popen(
             [self._nginx, "-p", str(self.folder), "-e", f"{self.folder}/errors", "-c", f"{self.folder}/nginx.conf"],
             start_new_session=True,
         )
-        until = time.monotonic() + 20
+        deadline = time.monotonic() + 20
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
@@ -128,7 +131,7 @@ class GitHost:
                     return
             except OSError:
                 pass
-            assert time.monotonic() < until, (self.folder / "errors").read_text()
+            assert time.monotonic() < deadline, (self.folder / "errors").read_text()
             time.sleep(0.02)
 
     def stop(self) -> None:
@@ -139,7 +142,7 @@ class GitHost:
             self._process = None
 
     def close(self) -> None:
-        """Stop everything."""
+        """Stop nginx and the CGI process."""
         self.stop()
         os.killpg(self._cgi.pid, signal.SIGKILL)
         self._cgi.wait(20)

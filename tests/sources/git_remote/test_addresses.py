@@ -1,4 +1,4 @@
-"""Which addresses of repositories are cloned, and where their credentials come from."""
+"""The addresses of repositories that can be cloned, and the credentials that are sent to them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_an_address_is_normalised_and_names_the_source(text: str, url: str, name
         ("https://example.org/" + "x" * 2_000, "cannot be read"),
     ],
 )
-def test_other_addresses_are_refused_without_showing_secrets(text: str, reason: str, cache: Path) -> None:
+def test_other_addresses_are_refused_without_repeating_secrets(text: str, reason: str, cache: Path) -> None:
     with pytest.raises(UnusableSource, match=reason) as caught:
         git(text)
     assert "hunter2" not in str(caught.value)
@@ -68,20 +68,22 @@ def test_the_length_of_an_address_is_bounded() -> None:
         parse_remote(start + "x" * (2_001 - len(start)))
 
 
-def test_repositories_of_one_name_are_told_apart_by_their_organisations(cache: Path) -> None:
+def test_repositories_with_the_same_name_are_named_after_their_organisations_too(cache: Path) -> None:
     urls = ["https://a.example/port/docs.git", "https://a.example/yard/docs.git", "https://b.example/x/yard/docs"]
     made = make_sources([f"git:{url}" for url in urls])
     assert [each.name for each in made] == ["docs", "yard-docs", "x-yard-docs"]
 
 
-def test_a_folder_with_a_name_like_an_address_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_folder_is_preferred_to_an_address_of_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert is_remote("me@host:docs")
     (tmp_path / "me@host:docs").mkdir()
     assert not is_remote("me@host:docs")
 
 
-def test_each_address_has_its_own_folder() -> None:
+def test_each_address_has_its_own_key() -> None:
     urls = [
         "https://a.example/x.git",
         "https://a.example/X.git",
@@ -92,24 +94,30 @@ def test_each_address_has_its_own_folder() -> None:
     assert parse_remote(urls[0] + "/").key == parse_remote(urls[0]).key
 
 
-def test_a_token_is_sent_to_one_host_only(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def sent(host: str) -> str:
+def test_a_general_token_is_sent_to_one_host_only(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def credentials(host: str) -> str:
         header = parse_remote(f"https://{host}/x.git").authorization()
         return base64.b64decode(header.removeprefix("Basic ")).decode()
 
-    assert sent("a.example") == ""
+    assert credentials("a.example") == ""
     monkeypatch.setenv("WHARFINGER_GIT_TOKEN", "general")
-    assert sent("a.example") == "x-access-token:general"
+    assert credentials("a.example") == "x-access-token:general"
     with pytest.raises(UnusableSource, match="WHARFINGER_GIT_TOKEN_B_EXAMPLE") as caught:
-        sent("b.example")
+        credentials("b.example")
     assert "general" not in str(caught.value).replace("the general", "")
     monkeypatch.setenv("WHARFINGER_GIT_TOKEN_B_EXAMPLE", "own")
     monkeypatch.setenv("WHARFINGER_GIT_USERNAME_B_EXAMPLE", "ada")
     monkeypatch.setenv("WHARFINGER_GIT_TOKEN_C_EXAMPLE", "")
-    assert (sent("a.example"), sent("b.example"), sent("c.example")) == ("x-access-token:general", "ada:own", "")
+    assert (credentials("a.example"), credentials("b.example"), credentials("c.example")) == (
+        "x-access-token:general",
+        "ada:own",
+        "",
+    )
 
 
-def test_a_variable_that_fits_two_hosts_is_sent_to_one(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_variable_that_matches_two_hosts_is_sent_to_one_of_them(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WHARFINGER_GIT_TOKEN_GIT_TWICE_EXAMPLE", "secret")
     assert parse_remote("https://git.twice.example/x.git").authorization()
     assert parse_remote("https://git.twice.example/y.git").authorization()
@@ -121,10 +129,10 @@ def test_a_variable_that_fits_two_hosts_is_sent_to_one(cache: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("token", ["a\nX-Evil: 1", "a\x00", "a\rb"])
-def test_a_token_that_would_be_two_headers_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+def test_a_token_with_control_characters_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch, token: str) -> None:
     try:
         monkeypatch.setenv("WHARFINGER_GIT_TOKEN", token)
     except ValueError:
-        return  # the system refuses it
+        return  # the operating system refuses such a value
     with pytest.raises(UnusableSource, match="cannot be sent"):
         parse_remote("https://a.example/x.git").authorization()

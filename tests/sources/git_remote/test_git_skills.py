@@ -1,4 +1,4 @@
-"""Skills in git repositories, here and elsewhere: they follow HEAD, and nothing else of the repository is written."""
+"""Skills in local and remote git repositories follow HEAD, and no other files are written to disk."""
 
 from __future__ import annotations
 
@@ -8,28 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.git_remote.conftest import serving, text, until
+from tests.sources.git_remote.conftest import read_text, serving, wait_until
 from tests.sources.git_remote.git_host import GitHost
-from tests.sources.git_repository.conftest import Work
+from tests.sources.git_repository.conftest import GitRepository
 from wharfinger.errors import RemoteError
 from wharfinger.source import UnusableSource
 from wharfinger.sources.git_remote.git_skills import GitSkills
 from wharfinger.sources.registry import make_sources
 from wharfinger.sources.skill_folder import skills
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("cache")]
+pytestmark = pytest.mark.usefixtures("cache")
 
 MANUAL = "---\nname: {}\ndescription: {}\n---\n\n# Use it\n"
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-def library(work: Work) -> Work:
-    """A repository with two skills, and files of none."""
+def library(work: GitRepository) -> GitRepository:
+    """Return a repository with two skills, and files that belong to no skill."""
     work.write("skills/pdf-forms/SKILL.md", MANUAL.format("pdf-forms", "Fill in forms."))
     work.write("skills/pdf-forms/templates/invoice.md", "Name: …\n")
     work.write("skills/pdf-forms/logo.png", b"\x89PNG\r\n\x1a\n\0\0")
@@ -39,21 +34,21 @@ def library(work: Work) -> Work:
     return work
 
 
-def published(place: str, **options: object) -> GitSkills:
-    source = skills(f"git:{place}", every=1.0, **options)  # type: ignore[arg-type]
+def skills_of(location: str, **options: object) -> GitSkills:
+    source = skills(f"git:{location}", every=1.0, **options)  # type: ignore[arg-type]
     assert isinstance(source, GitSkills)
     return source
 
 
-@pytest.mark.parametrize("where", ["here", "elsewhere"])
-async def test_skills_of_a_repository_follow_head(host: GitHost, library: Work, where: str) -> None:
-    place = host.add(library) if where == "elsewhere" else str(library.path)
+@pytest.mark.parametrize("remote", [False, True])
+async def test_skills_of_a_repository_follow_head(host: GitHost, library: GitRepository, remote: bool) -> None:
+    location = host.add(library) if remote else str(library.path)
 
     def push() -> None:
-        if where == "elsewhere":
+        if remote:
             library.git("push", "-q", "origin", "main")
 
-    source = published(place)
+    source = skills_of(location)
     async with serving(source) as client:
         found = await client.list_skills()
         assert {skill.uri for skill in found} == {
@@ -67,7 +62,7 @@ async def test_skills_of_a_repository_follow_head(host: GitHost, library: Work, 
         template = await client.read_skill_file(forms, "skill://skills/pdf-forms/templates/invoice.md")
         assert template.text == "Name: …\n"
         with pytest.raises(RemoteError):
-            await text(client, "skill://src/secret.py")
+            await read_text(client, "skill://src/secret.py")
         async with client.watch("skill://skills/pdf-forms/SKILL.md") as changes:
             library.write("skills/pdf-forms/SKILL.md", MANUAL.format("pdf-forms", "Fill in all forms."))
             (library.path / "skills/pdf-forms/templates/invoice.md").unlink()
@@ -89,24 +84,26 @@ async def test_skills_of_a_repository_follow_head(host: GitHost, library: Work, 
     assert not source._folder.exists()
 
 
-async def test_a_repository_that_is_a_skill_has_the_uris_of_a_folder(host: GitHost, work: Work) -> None:
+async def test_a_skill_at_the_top_of_a_repository_is_named_after_the_repository(
+    host: GitHost, work: GitRepository
+) -> None:
     work.write("SKILL.md", MANUAL.format("tides", "Read tide tables.")).write("ports/hull.md", "Hull 6.1\n")
     work.commit("Begin")
-    source = published(host.add(work, "tides.git"))
+    source = skills_of(host.add(work, "tides.git"))
     async with serving(source) as client:
         (skill,) = await client.list_skills()
         assert skill.uri == "skill://tides/SKILL.md"
         assert (await client.read_skill_file(skill, "skill://tides/ports/hull.md")).text == "Hull 6.1\n"
 
 
-async def test_links_and_names_of_git_are_not_written(tmp_path: Path, work: Work) -> None:
+async def test_links_and_special_names_of_a_repository_are_not_written(tmp_path: Path, work: GitRepository) -> None:
     work.write("a/SKILL.md", MANUAL.format("a", "A skill."))
     (work.path / "a" / "passwd").symlink_to("/etc/passwd")
     (work.path / "a" / "up").symlink_to("../..")
     work.write("a/.gitignore", "kept.md\n").write("a/kept.md", "tracked all the same\n")
     work.git("add", "-f", "a/kept.md")
     work.commit("Begin")
-    # paths that git itself would not make, such as a/../escape
+    # paths that git would not create itself, such as a/../escape
     blob = work.git("rev-parse", "HEAD:a/kept.md")
     inner = work.put("tree", b"100644 escape\0" + bytes.fromhex(blob))
     entries = b""
@@ -119,7 +116,7 @@ async def test_links_and_names_of_git_are_not_written(tmp_path: Path, work: Work
         top = work.put("tree", b"40000 a\0" + bytes.fromhex(tree))
         work.git("update-ref", "refs/heads/main", work.git("commit-tree", "-m", "Trap", top))
         assert "escape" in work.git("ls-tree", "-r", "--name-only", "HEAD")
-        source = published(str(work.path))
+        source = skills_of(str(work.path))
         async with serving(source) as client:
             (skill,) = await client.list_skills()
             names = {str(getattr(file, "uri", file)).removeprefix("skill://a/") for file in skill.resources}
@@ -129,15 +126,17 @@ async def test_links_and_names_of_git_are_not_written(tmp_path: Path, work: Work
             assert not any(path.is_symlink() for path in below)
 
 
-async def test_skills_that_cannot_be_cloned_are_unavailable_with_the_reason(host: GitHost, library: Work) -> None:
+async def test_a_failure_to_clone_is_reported_until_the_skills_can_be_read(
+    host: GitHost, library: GitRepository
+) -> None:
     url = host.add(library)
     host.stop()
-    source = published(url)
+    source = skills_of(url)
     async with serving(source) as client:
         with pytest.raises(RemoteError, match=r"127\.0\.0\.1 does not answer"):
             await client.list_skills()
-        host.begin()
-        await until(source._ready.is_set)
+        host.start()
+        await wait_until(source._ready.is_set)
         async with asyncio.timeout(50):
             while True:
                 try:
@@ -147,23 +146,25 @@ async def test_skills_that_cannot_be_cloned_are_unavailable_with_the_reason(host
                     await asyncio.sleep(0.1)
 
 
-async def test_a_skill_folder_and_its_clone_are_words_of_the_command_line(host: GitHost, library: Work) -> None:
+async def test_the_command_line_accepts_skill_folders_and_skills_of_repositories(
+    host: GitHost, library: GitRepository
+) -> None:
     url = host.add(library)
     words = [f"here=skills:{library.path}/skills", f"skills:git:{library.path}", f"far=skills:git:{url}", f"git:{url}"]
-    made = make_sources(words, {"every": 1.0, "max_clone_size": 1 << 20})
-    assert [each.source.uri for each in made] == ["skill://here", "skill://", "skill://far", "git://harbour"]
-    assert [each.name for each in made] == ["here", "work", "far", "harbour"]
-    async with serving(*[each.source for each in made]) as client:
-        assert await text(client, "skill://far/skills/pdf-forms/templates/invoice.md") == "Name: …\n"
-        assert await text(client, "skill://here/pdf-forms/templates/invoice.md") == "Name: …\n"
-        assert await text(client, "skill://skills/pdf-forms/templates/invoice.md") == "Name: …\n"
+    sources = make_sources(words, {"every": 1.0, "max_clone_size": 1 << 20})
+    assert [each.source.uri for each in sources] == ["skill://here", "skill://", "skill://far", "git://harbour"]
+    assert [each.name for each in sources] == ["here", "work", "far", "harbour"]
+    async with serving(*[each.source for each in sources]) as client:
+        assert await read_text(client, "skill://far/skills/pdf-forms/templates/invoice.md") == "Name: …\n"
+        assert await read_text(client, "skill://here/pdf-forms/templates/invoice.md") == "Name: …\n"
+        assert await read_text(client, "skill://skills/pdf-forms/templates/invoice.md") == "Name: …\n"
         assert len(await client.list_skills()) == 6
     for word in (f"skills:git:{library.path}/missing", "skills:git:ssh://a/b", f"skills:git:{host.origin}@b/c"):
         with pytest.raises(UnusableSource):
             make_sources([word])
 
 
-def test_the_words_of_skills_are_absolute_for_other_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_words_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from wharfinger.sources.registry import absolute_word, parse_word
 
     monkeypatch.chdir(tmp_path)

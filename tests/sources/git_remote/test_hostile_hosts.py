@@ -1,4 +1,4 @@
-"""Hosts that are hostile, slow or impersonated cannot make a clone leave its bounds, its address, or its processes."""
+"""A hostile, slow or impersonated host cannot exceed the limits of a clone, redirect it or leave processes behind."""
 
 from __future__ import annotations
 
@@ -15,37 +15,32 @@ from pathlib import Path
 
 import pytest
 
-from tests.sources.git_remote.conftest import clone, complete, serving, text, until
+from tests.sources.git_remote.conftest import clone, read_text, serving, wait_for_text, wait_until, wait_until_complete
 from tests.sources.git_remote.git_host import TOKEN, GitHost
-from tests.sources.git_repository.conftest import Work
+from tests.sources.git_repository.conftest import GitRepository
 from wharfinger.errors import RemoteError
 from wharfinger.source import UnusableSource
 from wharfinger.sources.git_repository import git
 
-pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("cache")]
+pytestmark = pytest.mark.usefixtures("cache")
 
 HULL = "git://harbour/tree/HEAD/hull.txt"
 OID = "1" * 40
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-Answer = Callable[[BaseHTTPRequestHandler, bytes], None]
+RequestHandler = Callable[[BaseHTTPRequestHandler, bytes], None]
 
 
 @contextmanager
-def host_of(answer: Answer) -> Generator[tuple[str, list[str]]]:
-    """A host that answers each request so; its address, and the paths that were requested."""
-    requested: list[str] = []
+def fake_host(answer: RequestHandler) -> Generator[tuple[str, list[str]]]:
+    """Run an HTTP server that answers with `answer`. Yield its URL and the list of requested paths."""
+    requested_paths: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.0"
 
         def do_GET(self) -> None:
-            requested.append(self.path)
+            requested_paths.append(self.path)
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             try:
                 answer(self, body)
@@ -61,47 +56,49 @@ def host_of(answer: Answer) -> Generator[tuple[str, list[str]]]:
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", requested
+        yield f"http://127.0.0.1:{server.server_port}", requested_paths
     finally:
         server.shutdown()
         server.server_close()
 
 
-def packet(text: str) -> bytes:
+def packet_line(text: str) -> bytes:
     data = text.encode()
     return f"{len(data) + 4:04x}".encode() + data
 
 
-def send(handler: BaseHTTPRequestHandler, kind: str, body: bytes) -> None:
+def send_response(handler: BaseHTTPRequestHandler, kind: str, body: bytes) -> None:
     handler.send_response(200)
     handler.send_header("Content-Type", f"application/x-git-upload-pack-{kind}")
     handler.end_headers()
     handler.wfile.write(body)
 
 
-def advertise(handler: BaseHTTPRequestHandler) -> None:
+def send_capabilities(handler: BaseHTTPRequestHandler) -> None:
     lines = ["version 2\n", "agent=x\n", "ls-refs=unborn\n", "fetch=shallow filter\n", "object-format=sha1\n"]
-    send(
+    send_response(
         handler,
         "advertisement",
-        b"".join([packet("# service=git-upload-pack\n"), b"0000", *map(packet, lines), b"0000"]),
+        b"".join([packet_line("# service=git-upload-pack\n"), b"0000", *map(packet_line, lines), b"0000"]),
     )
 
 
-def listing(*names: str) -> bytes:
-    return b"".join([packet(f"{OID} {name}\n") for name in names]) + b"0000"
+def reference_list(*names: str) -> bytes:
+    return b"".join([packet_line(f"{OID} {name}\n") for name in names]) + b"0000"
 
 
-def impostor(lists: bytes, packs: Callable[[BaseHTTPRequestHandler], None] | None = None) -> Answer:
-    """A host that speaks protocol 2: it lists these references, and sends these packs."""
+def protocol_handler(
+    references: bytes, send_pack: Callable[[BaseHTTPRequestHandler], None] | None = None
+) -> RequestHandler:
+    """Return a handler of git's protocol 2 that lists these references and sends packs with `send_pack`."""
 
     def answer(handler: BaseHTTPRequestHandler, body: bytes) -> None:
         if handler.command == "GET":
-            advertise(handler)
+            send_capabilities(handler)
         elif b"command=ls-refs" in body:
-            send(handler, "result", lists)
-        elif packs is not None:
-            packs(handler)
+            send_response(handler, "result", references)
+        elif send_pack is not None:
+            send_pack(handler)
 
     return answer
 
@@ -109,8 +106,8 @@ def impostor(lists: bytes, packs: Callable[[BaseHTTPRequestHandler], None] | Non
 # Credentials
 
 
-def environments() -> list[tuple[int, bytes, bytes]]:
-    """The numbers, command lines and environments of the processes below this one."""
+def child_processes() -> list[tuple[int, bytes, bytes]]:
+    """Return the ids, command lines and environments of the descendants of this process."""
     found: list[tuple[int, bytes, bytes]] = []
     parents = {os.getpid()}
     for _ in range(4):
@@ -126,47 +123,48 @@ def environments() -> list[tuple[int, bytes, bytes]]:
     return found
 
 
-async def test_a_token_is_in_no_argument_file_log_or_reader(
-    host: GitHost, history: Work, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_a_token_is_in_no_argument_file_or_log_and_not_sent_to_object_readers(
+    host: GitHost,
+    history: GitRepository,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
     host.add(history)
     url = f"{host.origin}/private/harbour.git"
     monkeypatch.setenv("WHARFINGER_GIT_TOKEN", "wrong")
-    wrong = clone(url)
-    async with serving(wrong) as client:
+    async with serving(clone(url)) as client:
         with pytest.raises(RemoteError, match="requires a valid token") as caught:
-            await text(client, HULL)
+            await read_text(client, HULL)
     monkeypatch.setenv("WHARFINGER_GIT_TOKEN", TOKEN)
     source = clone(url)
     header = source.mirror.address.authorization().removeprefix("Basic ")
     seen: list[tuple[int, bytes, bytes]] = []
     stop = threading.Event()
 
-    def look() -> None:
+    def record_processes() -> None:
         while not stop.is_set():
-            seen.extend(environments())
+            seen.extend(child_processes())
 
-    looking = threading.Thread(target=look)
-    looking.start()
+    recorder = threading.Thread(target=record_processes)
+    recorder.start()
     try:
         async with serving(source) as client:
-            assert await text(client, HULL) == "five\nfathoms\n"
-            await complete(source)
-            assert "Add a buoy" in await text(client, "git://harbour/log/HEAD")
+            assert await read_text(client, HULL) == "five\nfathoms\n"
+            await wait_until_complete(source)
+            assert "Add a buoy" in await read_text(client, "git://harbour/log/HEAD")
             history.commit("Dredge", hull__txt="six\n")
             history.git("push", "-q", "origin", "main")
-            async with asyncio.timeout(50):
-                while await text(client, HULL) != "six\n":
-                    await asyncio.sleep(0.05)
+            await wait_for_text(client, HULL, "six\n")
             host.stop()
-            await until(lambda: source.mirror.problem)
+            await wait_until(lambda: source.mirror.problem)
             shown = [source.describe(), repr(source), source.location, str(caught.value), caplog.text]
     finally:
         stop.set()
-        looking.join()
+        recorder.join()
     secrets = (TOKEN.encode(), header.encode())
-    assert any(secrets[1] in environ for _, _, environ in seen), "the look would have found it"
+    assert any(secrets[1] in environ for _, _, environ in seen), "the recorder finds a token in an environment"
     readers = [(command, environ) for _, command, environ in seen if b"cat-file" in command]
     assert readers
     for _, command, environ in seen:
@@ -182,13 +180,13 @@ async def test_a_token_is_in_no_argument_file_log_or_reader(
     assert not any(secret.decode() in text for secret in secrets for text in shown)
 
 
-async def test_configuration_of_the_user_is_ignored(
-    host: GitHost, history: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_the_git_configuration_of_the_user_is_ignored(
+    host: GitHost, history: GitRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither another address, a program, nor a password of the user's is used."""
-    trap = tmp_path / "trap"
+    """No replaced address, program or password of the user is used."""
+    marker = tmp_path / "marker"
     program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\ntouch {trap}\n")
+    program.write_text(f"#!/bin/sh\ntouch {marker}\n")
     program.chmod(0o755)
     home = tmp_path / "home"
     (home / "hooks").mkdir(parents=True)
@@ -215,24 +213,22 @@ async def test_configuration_of_the_user_is_ignored(
     monkeypatch.setenv("HOME", str(home))
     source, other = clone(url), clone(f"{host.origin}/private/harbour.git", label="other")
     async with serving(source, other) as client:
-        assert await text(client, HULL) == "five\nfathoms\n"
+        assert await read_text(client, HULL) == "five\nfathoms\n"
         with pytest.raises(RemoteError, match="requires a valid token"):
-            await text(client, "git://other")
+            await read_text(client, "git://other")
         history.commit("Dredge", hull__txt="six\n")
         for name in [key for key in os.environ if key.startswith("GIT_")]:
             monkeypatch.delenv(name)
         history.git("push", "-q", "origin", "main")
-        async with asyncio.timeout(50):
-            while await text(client, HULL) != "six\n":
-                await asyncio.sleep(0.05)
-    assert not trap.exists() and not (tmp_path / "elsewhere").exists()
+        await wait_for_text(client, HULL, "six\n")
+    assert not marker.exists() and not (tmp_path / "elsewhere").exists()
 
 
 # Transport
 
 
-async def test_a_certificate_is_verified(
-    tmp_path: Path, history: Work, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+async def test_the_certificate_of_the_host_is_verified(
+    tmp_path: Path, history: GitRepository, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = GitHost(tmp_path / "host", certificate)
     try:
@@ -241,19 +237,18 @@ async def test_a_certificate_is_verified(
         source = clone(url)
         async with serving(source) as client:
             with pytest.raises(RemoteError, match="its certificate cannot be verified"):
-                await text(client, HULL)
+                await read_text(client, HULL)
         assert "upload-pack" not in host.requests
         monkeypatch.setenv("GIT_SSL_CAINFO", str(certificate[0]))
         source = clone(url)
         async with serving(source) as client:
-            assert await text(client, HULL) == "five\nfathoms\n"
+            assert await read_text(client, HULL) == "five\nfathoms\n"
     finally:
         host.close()
 
 
-async def test_no_other_address_is_reached(tmp_path: Path, history: Work) -> None:
-    """Neither by a redirect, nor by the alternates of a host with plain files."""
-    with host_of(lambda handler, body: send(handler, "result", b"")) as (elsewhere, requested):
+async def test_redirects_and_alternates_are_not_followed(tmp_path: Path, history: GitRepository) -> None:
+    with fake_host(lambda handler, body: send_response(handler, "result", b"")) as (elsewhere, requested_paths):
         host = GitHost(tmp_path / "host", elsewhere=elsewhere)
         try:
             host.add(history)
@@ -264,27 +259,27 @@ async def test_no_other_address_is_reached(tmp_path: Path, history: Work) -> Non
             for pack in (plain / "objects").glob("[0-9a-f][0-9a-f]/*"):
                 pack.unlink()
             (plain / "objects" / "info" / "http-alternates").write_text(f"{elsewhere}/objects/\n")
-            dumb = clone(f"{host.origin}/files/plain.git", label="dumb")
-            async with serving(moved, dumb) as client:
+            plain_files = clone(f"{host.origin}/files/plain.git", label="dumb")
+            async with serving(moved, plain_files) as client:
                 for label, reason in (("moved", "redirects"), ("dumb", "could not be cloned")):
                     with pytest.raises(RemoteError, match=reason):
-                        await text(client, f"git://{label}")
+                        await read_text(client, f"git://{label}")
         finally:
             host.close()
-    assert requested == []
+    assert requested_paths == []
 
 
 # Data
 
 
-async def test_an_endless_pack_ends_at_the_bound(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_endless_pack_is_cut_off_at_the_size_limit(caplog: pytest.LogCaptureFixture) -> None:
     sent = 0
 
-    def endless(handler: BaseHTTPRequestHandler) -> None:
+    def send_endless_pack(handler: BaseHTTPRequestHandler) -> None:
         nonlocal sent
-        send(handler, "result", packet("packfile\n"))
+        send_response(handler, "result", packet_line("packfile\n"))
         header = b"PACK" + (2).to_bytes(4, "big") + (2).to_bytes(4, "big")
-        # one large object that does not compress: type blob, a size of many bytes, stored blocks of zlib
+        # one large blob in stored blocks of zlib, so that the received bytes grow as fast as the object
         header += bytes([0x30 | 0x80 | 15, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]) + b"\x78\x01"
         handler.wfile.write(f"{len(header) + 5:04x}".encode() + b"\x01" + header)
         block = b"\x00" + (60_000).to_bytes(2, "little") + (60_000 ^ 0xFFFF).to_bytes(2, "little") + os.urandom(60_000)
@@ -292,19 +287,19 @@ async def test_an_endless_pack_ends_at_the_bound(caplog: pytest.LogCaptureFixtur
             handler.wfile.write(f"{len(block) + 5:04x}".encode() + b"\x01" + block)
             sent += len(block)
 
-    with host_of(impostor(listing("refs/heads/main"), endless)) as (url, _):
+    with fake_host(protocol_handler(reference_list("refs/heads/main"), send_endless_pack)) as (url, _):
         source = clone(f"{url}/harbour.git", max_clone_size=3_000_000)
         async with serving(source) as client:
-            await until(lambda: source.mirror.problem)
+            await wait_until(lambda: source.mirror.problem)
             assert "the bound of the clone" in source.mirror.problem
             with pytest.raises(RemoteError, match="the bound of the clone"):
-                await text(client, HULL)
+                await read_text(client, HULL)
     assert 2_000_000 < sent < 60_000_000
     assert source.mirror.folder.size() < 4_000_000
 
 
-async def test_a_bomb_is_refused_within_the_bounds(host: GitHost, work: Work) -> None:
-    """A delta that unpacks to more than the memory of the process."""
+async def test_a_decompression_bomb_stays_compressed_in_the_clone(host: GitHost, work: GitRepository) -> None:
+    """The blob of 300 MiB of zeros takes less than 8 MiB on disk, and other files can be read."""
     work.commit("Begin", hull__txt="four\n")
     work.write("bomb.bin", b"\0" * (300 << 20))
     work.git("config", "core.bigFileThreshold", "2g")
@@ -315,46 +310,46 @@ async def test_a_bomb_is_refused_within_the_bounds(host: GitHost, work: Work) ->
         async with asyncio.timeout(50):
             while True:
                 try:
-                    assert "bomb.bin" in await text(client, "git://harbour/tree/HEAD")
+                    assert "bomb.bin" in await read_text(client, "git://harbour/tree/HEAD")
                     break
                 except RemoteError:
                     assert not source.mirror.problem
                     await asyncio.sleep(0.2)
-        assert await text(client, "git://harbour/tree/HEAD/hull.txt") == "four\n"
+        assert await read_text(client, "git://harbour/tree/HEAD/hull.txt") == "four\n"
     assert source.mirror.folder.size() < 8 << 20
 
 
-async def test_names_that_lead_out_are_not_stored(host: GitHost, history: Work, cache: Path) -> None:
+async def test_invalid_reference_names_are_not_stored(host: GitHost, history: GitRepository, cache: Path) -> None:
     names = ["refs/heads/../../escape", "refs/heads/..", "refs/heads/a.lock", "refs/heads/ok\x01", "refs/heads//x"]
-    with host_of(impostor(listing("refs/heads/main", *names))) as (url, _):
+    with fake_host(protocol_handler(reference_list("refs/heads/main", *names))) as (url, _):
         source = clone(f"{url}/harbour.git")
         async with serving(source):
-            await until(lambda: source.mirror.problem)
+            await wait_until(lambda: source.mirror.problem)
         repository = source.mirror.folder.repository
         assert not list(cache.rglob("*escape*"))
         assert [path for path in (repository / "refs").rglob("*") if path.is_file()] == []
 
 
-async def test_endless_references_are_refused() -> None:
-    def many(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+async def test_an_endless_list_of_references_is_refused() -> None:
+    def send_references(handler: BaseHTTPRequestHandler, body: bytes) -> None:
         if handler.command == "GET":
-            advertise(handler)
+            send_capabilities(handler)
             return
-        send(handler, "result", b"")
+        send_response(handler, "result", b"")
         number = 0
         while True:
-            lines = b"".join(packet(f"{OID} refs/heads/{'x' * 900}{number + each}\n") for each in range(1_000))
+            lines = b"".join(packet_line(f"{OID} refs/heads/{'x' * 900}{number + offset}\n") for offset in range(1_000))
             handler.wfile.write(lines)
             number += 1_000
 
-    with host_of(many) as (url, _):
+    with fake_host(send_references) as (url, _):
         source = clone(f"{url}/harbour.git")
         async with serving(source):
-            await until(lambda: source.mirror.problem)
+            await wait_until(lambda: source.mirror.problem)
             assert "too many references" in source.mirror.problem or "memory" in source.mirror.problem
 
 
-async def test_a_malformed_object_is_refused(host: GitHost, work: Work) -> None:
+async def test_a_tree_that_contains_a_git_folder_is_refused(host: GitHost, work: GitRepository) -> None:
     work.commit("Begin", hull__txt="four\n")
     blob = work.git("rev-parse", "HEAD:hull.txt")
     tree = work.put("tree", b"100644 .git\0" + bytes.fromhex(blob))
@@ -362,22 +357,22 @@ async def test_a_malformed_object_is_refused(host: GitHost, work: Work) -> None:
     work.git("update-ref", "refs/heads/main", commit)
     source = clone(host.add(work))
     async with serving(source):
-        await until(lambda: source.mirror.problem)
+        await wait_until(lambda: source.mirror.problem)
         assert "hasDotgit" in source.mirror.problem
         assert not source.mirror.cloned
 
 
-async def test_what_the_host_says_is_not_taken_for_a_message_of_git() -> None:
-    def lie(handler: BaseHTTPRequestHandler) -> None:
-        said = b"\x02fatal: No space left on device\x1b[31m\nerror: returned error: 401\n"
-        handler_body = packet("packfile\n") + f"{len(said) + 4:04x}".encode() + said
-        said = b"\x03go away \x1b[31m password=hunter2-hunter2\n"
-        send(handler, "result", handler_body + f"{len(said) + 4:04x}".encode() + said)
+async def test_messages_of_the_host_are_neither_interpreted_nor_shown() -> None:
+    def send_messages(handler: BaseHTTPRequestHandler) -> None:
+        progress = b"\x02fatal: No space left on device\x1b[31m\nerror: returned error: 401\n"
+        fatal_error = b"\x03go away \x1b[31m password=hunter2-hunter2\n"
+        packets = [f"{len(message) + 4:04x}".encode() + message for message in (progress, fatal_error)]
+        send_response(handler, "result", packet_line("packfile\n") + b"".join(packets))
 
-    with host_of(impostor(listing("refs/heads/main"), lie)) as (url, _):
+    with fake_host(protocol_handler(reference_list("refs/heads/main"), send_messages)) as (url, _):
         source = clone(f"{url}/harbour.git")
         async with serving(source):
-            await until(lambda: source.mirror.problem)
+            await wait_until(lambda: source.mirror.problem)
             problem = source.mirror.problem
     assert "no space" not in problem and "token" not in problem
     assert "\x1b" not in problem and "hunter2" not in problem
@@ -386,31 +381,33 @@ async def test_what_the_host_says_is_not_taken_for_a_message_of_git() -> None:
 # Processes
 
 
-async def test_the_end_of_a_server_ends_a_clone_at_once_and_the_next_start_works(
-    host: GitHost, history: Work, cache: Path
+async def test_a_server_that_stops_ends_its_clone_at_once_and_can_start_again(
+    host: GitHost, history: GitRepository, cache: Path
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, and never answers
         port = silent.getsockname()[1]
         source = clone(f"http://127.0.0.1:{port}/harbour.git")
         async with serving(source) as client:
-            await until(lambda: any(b"git-remote-http" in command for _, command, _ in environments()))
+            await wait_until(lambda: any(b"git-remote-http" in command for _, command, _ in child_processes()))
             with pytest.raises(RemoteError, match="is being cloned for the first time"):
-                await text(client, HULL)
-            ended = time.monotonic()
-        assert time.monotonic() - ended < 5
-        assert not [command for _, command, _ in environments() if b"remote-http" in command or b"ls-remote" in command]
+                await read_text(client, HULL)
+            closing = time.monotonic()
+        assert time.monotonic() - closing < 20
+        assert not [
+            command for _, command, _ in child_processes() if b"remote-http" in command or b"ls-remote" in command
+        ]
     assert source.mirror.folder.path.is_dir()
     again = clone(source.mirror.address.url)
     assert not again.mirror.cloned
 
 
-async def test_what_a_killed_fetch_left_is_removed(host: GitHost, history: Work) -> None:
+async def test_files_of_a_killed_fetch_are_removed(host: GitHost, history: GitRepository) -> None:
     url = host.add(history)
     source = clone(url)
     repository = source.mirror.folder.repository
     async with serving(source):
-        await complete(source)
-    left = [
+        await wait_until_complete(source)
+    leftovers = [
         repository / name
         for name in (
             "packed-refs.lock", "HEAD.lock", "config.lock", "shallow.lock", "refs/heads/main.lock",
@@ -418,20 +415,18 @@ async def test_what_a_killed_fetch_left_is_removed(host: GitHost, history: Work)
             "objects/tmp_objdir-incoming-x/pack/a",
         )
     ]  # fmt: skip
-    for path in left:
+    for path in leftovers:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"half")
     history.commit("Dredge", hull__txt="six\n")
     history.git("push", "-q", "origin", "main")
     source = clone(url)
     async with serving(source) as client:
-        async with asyncio.timeout(50):
-            while await text(client, HULL) != "six\n":
-                await asyncio.sleep(0.05)
-    assert not [path for path in left if path.exists()]
+        await wait_for_text(client, HULL, "six\n")
+    assert not [path for path in leftovers if path.exists()]
 
 
-def test_a_half_made_folder_is_made_again(host: GitHost, history: Work) -> None:
+def test_an_incomplete_clone_is_initialised_again(host: GitHost, history: GitRepository) -> None:
     folder = clone(host.add(history)).mirror.folder
     (folder.repository / "HEAD").unlink()
     (folder.path / "state.json").write_text('{"fetched": 5')
@@ -439,7 +434,7 @@ def test_a_half_made_folder_is_made_again(host: GitHost, history: Work) -> None:
     assert (folder.repository / "HEAD").exists()
 
 
-def test_a_folder_that_others_may_enter_is_refused(host: GitHost, history: Work) -> None:
+def test_a_cache_folder_that_other_users_may_enter_is_refused(host: GitHost, history: GitRepository) -> None:
     url = host.add(history)
     folder = clone(url).mirror.folder.path
     folder.chmod(0o755)
@@ -447,7 +442,7 @@ def test_a_folder_that_others_may_enter_is_refused(host: GitHost, history: Work)
         git(url)
 
 
-def test_the_shortest_time_between_fetches_is_a_second(host: GitHost, history: Work) -> None:
+def test_the_shortest_interval_between_fetches_is_one_second(host: GitHost, history: GitRepository) -> None:
     url = host.add(history)
     git(url, every=1)
     for every in (0.99, 0, -1, float("nan")):

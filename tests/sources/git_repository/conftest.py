@@ -1,4 +1,4 @@
-"""Real repositories, made by the real git, independent of this machine's configuration."""
+"""Repositories created by git, independently of the git configuration of this machine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
+from hashlib import sha1
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,8 +24,8 @@ from wharfinger.testing.source_suite.driver import SourceDriver
 GIT = shutil.which("git")
 
 
-class Work:
-    """A repository with a work tree, and git in it."""
+class GitRepository:
+    """A git repository, usually with a work tree. Its methods run git."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -32,9 +33,11 @@ class Work:
 
     def git(self, *arguments: str, data: bytes | None = None, cwd: Path | None = None, **env: str) -> str:
         """Run git and return what it prints."""
+        if GIT is None:
+            absent("git (on Debian: apt-get install git)")
         self.seconds += 60
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-        clean |= {
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        environment |= {
             "GIT_CONFIG_NOSYSTEM": "1",
             "HOME": str(self.path.parent),
             "GIT_AUTHOR_NAME": "Ada Berth",
@@ -46,26 +49,31 @@ class Work:
             "LC_ALL": "C.UTF-8",
         } | env
         ran = subprocess.run(
-            [GIT or "git", *arguments], cwd=cwd or self.path, input=data, env=clean, capture_output=True, timeout=50
+            [GIT or "git", *arguments],
+            cwd=cwd or self.path,
+            input=data,
+            env=environment,
+            capture_output=True,
+            timeout=50,
         )
         assert ran.returncode == 0, ran.stderr.decode()
         return os.fsdecode(ran.stdout).rstrip("\n")
 
-    def init(self, *options: str) -> Work:
-        """Make it a repository."""
+    def init(self, *options: str) -> GitRepository:
+        """Create the folder and the repository."""
         self.path.mkdir(parents=True, exist_ok=True)
         self.git("init", "-q", "-b", "main", *options)
         return self
 
-    def write(self, name: str, content: str | bytes) -> Work:
-        """Write a file of the work tree."""
+    def write(self, name: str, content: str | bytes) -> GitRepository:
+        """Write a file in the work tree."""
         file = self.path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
         return self
 
     def commit(self, message: str = "Change", **files: str | bytes) -> str:
-        """Commit these files and all other changes; `a__b` is a.b. Return the commit's name."""
+        """Commit these files (`a__b` is written as `a.b`) and all other changes. Return the id of the commit."""
         for name, content in files.items():
             self.write(name.replace("__", "."), content)
         self.git("add", "-A")
@@ -74,25 +82,23 @@ class Work:
 
     @property
     def head(self) -> str:
-        """The name of the commit that HEAD is."""
+        """The id of the commit of HEAD."""
         return self.git("rev-parse", "HEAD")
 
     def put(self, kind: str, content: bytes) -> str:
-        """Store an object that git would not make itself."""
+        """Store an object without checking its format. Return its id."""
         return self.git("hash-object", "-w", "-t", kind, "--literally", "--stdin", data=content)
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Work:
-    """An empty repository."""
-    if GIT is None:
-        absent("git, which these tests make repositories with (apt-get install git)")
-    return Work(tmp_path / "harbour").init()
+def work(tmp_path: Path) -> GitRepository:
+    """Return an empty repository."""
+    return GitRepository(tmp_path / "harbour").init()
 
 
 @pytest.fixture
-def history(work: Work) -> Work:
-    """A repository with some commits, two branches and two tags."""
+def history(work: GitRepository) -> GitRepository:
+    """Return a repository with three commits, two branches and two tags."""
     work.commit("Begin", README__md="# Harbour\n", hull__txt="four\nfathoms\n")
     work.git("tag", "v1")
     work.write("docs/tides.md", "# Tides\n\nHigh at six.\n")
@@ -106,7 +112,7 @@ def history(work: Work) -> Work:
 
 
 class ServedGit:
-    """A source as a server calls it: its coroutines run on one event loop, in another thread."""
+    """Runs a source as a server does: its coroutines run on one event loop, in another thread."""
 
     def __init__(self, source: GitSource) -> None:
         self.source = source
@@ -125,41 +131,52 @@ class ServedGit:
         return self.driver.ask(name, *arguments, within=60)
 
     def references(self) -> References:
-        """The references as they are."""
+        """Return the current references."""
         return self.driver.run(self.source.repository.references.now())
 
-    def found(self, query: str, limit: int) -> list[Hit]:
-        """What the server's search of documents finds, without an index."""
+    def search(self, query: str, limit: int) -> list[Hit]:
+        """Search the documents as the server does without an index."""
         return search_documents(cast("Source", self), query, limit)
 
-    def end(self) -> None:
-        """End the source and its loop."""
+    def close(self) -> None:
+        """Close the source and its event loop."""
         self.driver.run(self.source.close())
         self.driver.__exit__()
 
 
 @pytest.fixture
 def publish() -> Iterator[Callable[..., ServedGit]]:
-    """`git()`, served until the end of the test."""
-    made: list[ServedGit] = []
+    """Return a function that serves the source of a repository until the end of the test."""
+    sources: list[ServedGit] = []
 
-    def make(work: Work | Path | str, **options: Any) -> ServedGit:
-        made.append(ServedGit(git(work.path if isinstance(work, Work) else work, **options)))
-        return made[-1]
+    def make(work: GitRepository | Path | str, **options: Any) -> ServedGit:
+        sources.append(ServedGit(git(work.path if isinstance(work, GitRepository) else work, **options)))
+        return sources[-1]
 
     yield make
-    for source in made:
-        source.end()
+    for source in sources:
+        source.close()
 
 
 @pytest.fixture
-def source(history: Work, publish: Callable[..., ServedGit]) -> ServedGit:
-    """The repository with some commits, published as `repo`."""
+def source(history: GitRepository, publish: Callable[..., ServedGit]) -> ServedGit:
+    """Return the source of the repository `history`, with the label `repo`."""
     return publish(history, label="repo")
 
 
+def put_ambiguous_blobs(work: GitRepository) -> tuple[str, list[str]]:
+    """Store blobs whose ids begin with the same four digits. Return these digits and the ids."""
+    contents: dict[str, list[bytes]] = {}
+    for number in range(3_000):
+        content = b"%d" % number
+        digits = sha1(b"blob %d\0%s" % (len(content), content)).hexdigest()[:4]
+        contents.setdefault(digits, []).append(content)
+    digits = next(digits for digits in contents if len(contents[digits]) > 1)
+    return digits, [work.put("blob", content) for content in contents[digits]]
+
+
 def text_of(source: ServedGit, uri: str) -> str:
-    """The text of the first content."""
+    """Return the text of the first content."""
     text = source.read(uri).contents[0].text
     assert isinstance(text, str)
     return text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def git_processes(parent: int | None = None) -> dict[int, str]:
-    """The processes called git that this or another process has started, and their commands."""
+    """Return the ids and command lines of the git processes that this or another process has started."""
     found: dict[int, str] = {}
     for children in Path("/proc", str(parent or os.getpid()), "task").glob("*/children"):
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sources.git_repository.conftest import Work
+from tests.sources.git_repository.conftest import GitRepository
 from wharfinger.source import Source
 from wharfinger.sources.git_repository import GitSource, git
 from wharfinger.testing.contract import SourceContract
@@ -15,7 +15,7 @@ class TestGit(SourceContract):
     windowed = "git://repo/tree/main/large.txt"
 
     @pytest.fixture
-    def source(self, history: Work) -> GitSource:
+    def source(self, history: GitRepository) -> GitSource:
         history.commit("Measure depths", large__txt="".join(f"{number} fathoms\n" for number in range(40_000)))
         self.work = history
         self.number = 0

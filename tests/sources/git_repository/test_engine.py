@@ -1,4 +1,4 @@
-"""git's processes: what they read is exact, and one bad object or process disturbs no other read."""
+"""The git processes of a source: reads are exact, and a damaged object or killed process affects no other read."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import asyncio
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from hashlib import sha1
 from pathlib import Path
 
 import pytest
 
-from tests.sources.git_repository.conftest import Work
+from tests.sources.git_repository.conftest import GitRepository, put_ambiguous_blobs
 from wharfinger.source import UnusableSource
 from wharfinger.sources.git_repository import git_process
 from wharfinger.sources.git_repository.git_directory import find_repository
@@ -28,38 +28,39 @@ from wharfinger.sources.git_repository.object_reader import (
 )
 from wharfinger.sources.git_repository.private_directory import PrivateDirectory
 
-Private = Callable[[Work], PrivateDirectory]
+OpenDirectory = Callable[[GitRepository], PrivateDirectory]
 
 
 @pytest.fixture
-def private() -> Iterator[Private]:
-    """Opens the private directory of a repository until the end of the test."""
-    with ExitStack() as opened:
+def open_directory() -> Iterator[OpenDirectory]:
+    """Return a function that opens the private directory of a repository until the end of the test."""
+    with ExitStack() as stack:
 
-        def make(work: Work) -> PrivateDirectory:
+        def make(work: GitRepository) -> PrivateDirectory:
             directory = PrivateDirectory(find_repository(work.path))
             directory.open()
-            opened.callback(directory.close)
+            stack.callback(directory.close)
             return directory
 
         yield make
 
 
-def all_objects(work: Work) -> list[GitObject]:
+def all_objects(work: GitRepository) -> list[GitObject]:
     printed = work.git("cat-file", "--batch-all-objects", "--batch-check")
     return [GitObject(oid, kind, int(size)) for oid, kind, size in map(str.split, printed.split("\n"))]
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_every_object_is_what_git_says(history: Work, packed: bool, private: Private) -> None:
-    """git itself, on the repository's own directory."""
+def test_every_object_is_read_as_git_reads_it(
+    history: GitRepository, packed: bool, open_directory: OpenDirectory
+) -> None:
     history.commit("Large", large__bin=os.urandom(300_000), empty__txt=b"", newline__txt=b"\n")
     if packed:
         history.git("gc", "-q")
     objects = all_objects(history)
 
     async def read() -> tuple[list[GitObject], list[bytes]]:
-        reader = ObjectReader(private(history))
+        reader = ObjectReader(open_directory(history))
         try:
             infos = await asyncio.gather(*[reader.info(each.oid) for each in objects])
             return infos, await asyncio.gather(*[reader.contents(each.oid) for each in objects])
@@ -72,11 +73,11 @@ def test_every_object_is_what_git_says(history: Work, packed: bool, private: Pri
         assert history.git("hash-object", "-t", each.kind, "--stdin", data=data) == each.oid
 
 
-def test_names_are_resolved_or_refused(history: Work, private: Private) -> None:
-    """gitrevisions(7): the beginning of a name, and steps to parents."""
+def test_short_ids_and_parents_are_resolved(history: GitRepository, open_directory: OpenDirectory) -> None:
+    """gitrevisions(7)."""
 
     async def read() -> None:
-        reader = ObjectReader(private(history))
+        reader = ObjectReader(open_directory(history))
         try:
             assert (await reader.info(f"{history.head}~2")).oid == history.git("rev-parse", "HEAD~2")
             assert (await reader.info(history.head[:9])).oid == history.head
@@ -90,8 +91,8 @@ def test_names_are_resolved_or_refused(history: Work, private: Private) -> None:
     asyncio.run(read())
 
 
-def test_a_damaged_object_disturbs_no_other_read(history: Work, private: Private) -> None:
-    """If they are requested together, each caller gets its own result."""
+def test_a_damaged_object_affects_no_other_read(history: GitRepository, open_directory: OpenDirectory) -> None:
+    """The objects are requested together. Each caller gets its own result."""
     sound = [each.oid for each in all_objects(history)]
     damaged = history.put("blob", os.urandom(50_000))
     file = history.path / ".git/objects" / damaged[:2] / damaged[2:]
@@ -103,25 +104,25 @@ def test_a_damaged_object_disturbs_no_other_read(history: Work, private: Private
     file = history.path / ".git/objects" / unreadable[:2] / unreadable[2:]
     file.chmod(0o644)
     file.write_bytes(b"rubbish")
-    wanted = [*sound, damaged, *sound, unreadable, *sound]
+    requested = [*sound, damaged, *sound, unreadable, *sound]
 
     async def read() -> list[bytes | BaseException]:
-        reader = ObjectReader(private(history))
+        reader = ObjectReader(open_directory(history))
         try:
-            return await asyncio.gather(*[reader.contents(oid) for oid in wanted], return_exceptions=True)
+            return await asyncio.gather(*[reader.contents(oid) for oid in requested], return_exceptions=True)
         finally:
             await reader.close()
 
     found = asyncio.run(read())
-    for oid, data in zip(wanted, found, strict=True):
+    for oid, data in zip(requested, found, strict=True):
         assert isinstance(data, DamagedObject if oid in (damaged, unreadable) else bytes), oid
 
 
-def test_a_process_that_is_killed_is_replaced(history: Work, private: Private) -> None:
-    """From outside, while it is idle and during a request."""
+def test_a_process_that_is_killed_is_replaced(history: GitRepository, open_directory: OpenDirectory) -> None:
+    """Idle processes and processes with requests are killed."""
 
     async def read() -> None:
-        reader = ObjectReader(private(history))
+        reader = ObjectReader(open_directory(history))
         try:
             oids = [each.oid for each in all_objects(history)]
             for _ in range(3):
@@ -135,41 +136,42 @@ def test_a_process_that_is_killed_is_replaced(history: Work, private: Private) -
                     os.kill(process._transport.get_pid() or 0, signal.SIGKILL)
                 reader._infos.clear()
                 assert [each.oid for each in await waiting] == oids
-                await asyncio.wait([process.lost for process in killed])  # else the next round may kill a second one
+                # otherwise, a request of the next round may lose two processes
+                await asyncio.wait([process.lost for process in killed])
         finally:
             await reader.close()
 
     asyncio.run(read())
 
 
-def test_commands_end_at_their_bounds(history: Work, private: Private) -> None:
-    """Bounds of output, at the value and one above; of time."""
+def test_commands_are_ended_at_their_limits(history: GitRepository, open_directory: OpenDirectory) -> None:
+    """The limits are the bytes of output and the time."""
 
     async def run() -> None:
-        place = private(history)
-        whole = (await run_git(place, "cat-file", "commit", history.head)).data
-        assert (await run_git(place, "cat-file", "commit", history.head, most=len(whole))).data == whole
+        directory = open_directory(history)
+        whole = (await run_git(directory, "cat-file", "commit", history.head)).data
+        assert (await run_git(directory, "cat-file", "commit", history.head, most=len(whole))).data == whole
         with pytest.raises(GitFailed, match="bytes of output"):
-            await run_git(place, "cat-file", "commit", history.head, most=len(whole) - 1)
-        cut = await run_git(place, "cat-file", "commit", history.head, most=len(whole) - 1, partial=True)
+            await run_git(directory, "cat-file", "commit", history.head, most=len(whole) - 1)
+        cut = await run_git(directory, "cat-file", "commit", history.head, most=len(whole) - 1, partial=True)
         assert cut == (whole[:-1], "size")
         fifo = history.path / ".git/refs/heads/fifo"
         os.mkfifo(fifo)
         with pytest.raises(GitFailed, match=r"ended after 0\.2 s"):
-            await run_git(place, "for-each-ref", seconds=0.2)
+            await run_git(directory, "for-each-ref", seconds=0.2)
         fifo.unlink()
         with pytest.raises(GitFailed, match=r"failed: Not a valid object name"):
-            await run_git(place, "cat-file", "commit", "0" * 40 + "x")
+            await run_git(directory, "cat-file", "commit", "0" * 40 + "x")
 
     asyncio.run(run())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prlimit(2)")
-def test_every_process_is_limited(history: Work, private: Private) -> None:
-    """Memory, processor time, files and processes, as the kernel reports them."""
+def test_every_process_is_limited(history: GitRepository, open_directory: OpenDirectory) -> None:
+    """The kernel reports the limits of memory, file size and processes."""
 
     async def read() -> str:
-        reader = ObjectReader(private(history))
+        reader = ObjectReader(open_directory(history))
         try:
             await reader.info(history.head)
             (process,) = reader._processes
@@ -179,15 +181,32 @@ def test_every_process_is_limited(history: Work, private: Private) -> None:
             await reader.close()
 
     limits = asyncio.run(read())
-    for name, most in (("address space", git_process.MEMORY_BYTES), ("file size", 0), ("processes", 0)):
-        assert re.search(rf"Max {name} +{most} +{most} ", limits), limits
+    for name, limit in (("address space", git_process.MEMORY_BYTES), ("file size", 0), ("processes", 0)):
+        assert re.search(rf"Max {name} +{limit} +{limit} ", limits), limits
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prlimit(2)")
+def test_a_process_with_lower_hard_limits_gets_the_other_limits() -> None:
+    """Regression: the first limit that could not be raised kept all others from being set."""
+    code = (
+        "import resource, time; resource.setrlimit(resource.RLIMIT_AS, (1 << 28, 1 << 28)); "
+        "print(flush=True); time.sleep(50)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        git_process.limit(process.pid)
+        limits = Path(f"/proc/{process.pid}/limits").read_text()
+        process.kill()
+    for name, limit in (("address space", 1 << 28), ("file size", 0), ("processes", 0)):
+        assert re.search(rf"Max {name} +{limit} +{limit} ", limits), limits
 
 
 def test_an_old_or_missing_git_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest that is accepted is git 2.39.5."""
+    """The oldest accepted version is git 2.39.5."""
     program = tmp_path / "git"
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UnusableSource, match="none is in PATH") as none:
+    with pytest.raises(UnusableSource, match="none is in PATH") as missing:
         find_git()
     for version, accepted in (("2.39.4", False), ("2.30.2", False), ("2.39.5", True), ("2.40.0.windows.1", True)):
         program.write_text(f"#!/bin/sh\necho git version {version}\n")
@@ -196,29 +215,22 @@ def test_an_old_or_missing_git_is_refused_in_one_line(tmp_path: Path, monkeypatc
         if accepted:
             assert find_git().path == str(program)
         else:
-            with pytest.raises(UnusableSource, match=version) as old:
+            with pytest.raises(UnusableSource, match=version) as outdated:
                 find_git()
-            assert "\n" not in str(old.value)
+            assert "\n" not in str(outdated.value)
     git_process._program.cache_clear()
-    assert "\n" not in str(none.value)
+    assert "\n" not in str(missing.value)
 
 
-def test_ambiguous_beginnings_are_refused(work: Work, private: Private) -> None:
-    """Two blobs whose names begin with the same four digits (found by trying)."""
-    starts: dict[str, list[int]] = {}
-    for number in range(3_000):
-        start = sha1(b"blob %d\0%d" % (len(str(number)), number)).hexdigest()[:4]
-        starts.setdefault(start, []).append(number)
-    start, numbers = next((start, numbers) for start, numbers in starts.items() if len(numbers) > 1)
-    for number in numbers:
-        work.put("blob", b"%d" % number)
+def test_an_ambiguous_short_id_is_refused(work: GitRepository, open_directory: OpenDirectory) -> None:
+    digits, oids = put_ambiguous_blobs(work)
 
     async def read() -> None:
-        reader = ObjectReader(private(work))
+        reader = ObjectReader(open_directory(work))
         try:
             with pytest.raises(AmbiguousName):
-                await reader.info(start)
-            assert len(await reader.starting_with(start, 9)) == len(numbers)
+                await reader.info(digits)
+            assert sorted(await reader.starting_with(digits, 9)) == sorted(oids)
         finally:
             await reader.close()
 

@@ -1,8 +1,8 @@
 """A repository cannot make the source run a program, read outside of the repository, or exhaust the machine.
 
-Each trap is a configuration key, hook, attribute or file that makes git run a program. The program writes a file. Every
-kind of URI is read, and the file must not exist. Then plain git is used in the same repository. Where git runs the
-program, the file must exist, which proves that the trap works.
+A trap is a configuration key, hook, attribute or file that makes git run a program. The program writes a marker file.
+The test reads every kind of URI and checks that the marker does not exist. Then it runs plain git in the same
+repository, and checks that the marker exists. This proves that the trap works.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from typing import NamedTuple
 import pytest
 from msgspec import UNSET
 
-from tests.conftest import absent
-from tests.sources.git_repository.conftest import GIT, Work
+from tests.sources.git_repository.conftest import GIT, GitRepository
 from tests.sources.git_repository.git_processes import git_processes
-from tests.sources.git_repository.histories import Published, bytes_of, close_all, escaped
+from tests.sources.git_repository.histories import PublishedRepository, bytes_of, close_all, percent_encode
+from tests.sources.git_repository.pack_files import encode_header, encode_size
 from wharfinger import Client
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import UnusableSource
@@ -40,7 +40,7 @@ SECRET = "the combination of the safe is 8-21-40"
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs of the traps are shell scripts")
 
 
-# A repository, and every request for it
+# The repository and its requests
 
 ADA = b"Ada Berth <ada@example.org> 1795000000 +0100\n"
 SIGNATURES = {
@@ -52,10 +52,8 @@ SIGNATURES = {
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository with attributes for every file, a branch to merge, signed commits, and changes not committed."""
-    if GIT is None:
-        absent("git, which these tests make repositories with (apt-get install git)")
-    work = Work(tmp_path_factory.mktemp("template") / "harbour").init()
+    """Return a repository with attributes for all files, a branch to merge, signed commits and uncommitted changes."""
+    work = GitRepository(tmp_path_factory.mktemp("template") / "harbour").init()
     work.write(".gitattributes", "* diff=evil filter=evil merge=evil\n")
     work.commit("Begin", hull__txt="four\nfathoms\n", other__txt="other\n")
     work.git("tag", "v1")
@@ -78,10 +76,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def work(template: Path, tmp_path: Path) -> Work:
-    """A copy of the repository."""
+def work(template: Path, tmp_path: Path) -> GitRepository:
+    """Return a copy of the template."""
     shutil.copytree(template, tmp_path / "harbour", symlinks=True)
-    return Work(tmp_path / "harbour")
+    return GitRepository(tmp_path / "harbour")
 
 
 VALUES = {
@@ -100,17 +98,17 @@ VALUES = {
     "lines": ("1-2",),
     "follow": ("true",),
 }
-"""Values of the variables of all templates of the source. A variable that is not here fails the tests."""
+"""Values of the variables of all URI templates. A template with another variable fails the tests."""
 
 _VARIABLES = re.compile(r"\{([+?&]?)([a-z,]+)\}")
 
 
-def _filled(uri: str, name: str, value: str) -> str:
+def _expand(uri: str, name: str, value: str) -> str:
     return uri.replace(f"{{{name}}}", value).replace(f"{{+{name}}}", value)
 
 
-def uris_of(source: Published) -> list[str]:
-    """URIs of every kind that the source has templates for, with each value and each parameter."""
+def uris_of(source: PublishedRepository) -> list[str]:
+    """Return URIs of every template of the source, with each value and each parameter."""
     found = [
         source.uri,
         f"{source.uri}/tree/HEAD",
@@ -119,23 +117,23 @@ def uris_of(source: Published) -> list[str]:
     ]
     found += [f"{source.uri}/tree/HEAD/hull.txt?tail=1", f"{source.uri}/tree/HEAD/hull.txt?bytes=0-3"]
     for template in source.templates:
-        plain, _, query = template.uri_template.partition("{?")
-        made = [plain]
-        for _, name in _VARIABLES.findall(plain):
-            made = [_filled(uri, name, value) for uri in made for value in VALUES[name]]
-        found += made
+        path_template, _, query = template.uri_template.partition("{?")
+        uris = [path_template]
+        for _, name in _VARIABLES.findall(path_template):
+            uris = [_expand(uri, name, value) for uri in uris for value in VALUES[name]]
+        found += uris
         parameters = query.rstrip("}").split(",") if query else []
-        found += [f"{uri}?{name}={value}" for uri in made[:2] for name in parameters for value in VALUES[name]]
+        found += [f"{uri}?{name}={value}" for uri in uris[:2] for name in parameters for value in VALUES[name]]
     return found
 
 
-def drive(source: Published) -> dict[str, list[bytes]]:
-    """Make every kind of request. Return the contents, or the name of the error, by URI."""
+def make_all_requests(source: PublishedRepository) -> dict[str, list[bytes]]:
+    """Make every kind of request. Return the contents, or the name of the error, of each URI."""
     found: dict[str, list[bytes]] = {}
     for uri in uris_of(source):
-        for ask in (source.stat, source.version):
+        for method in (source.stat, source.version):
             with suppress(*REFUSED):
-                ask(uri)
+                method(uri)
         try:
             found[uri] = [bytes_of(contents) for contents in source.read(uri).contents]
         except REFUSED as error:
@@ -161,8 +159,8 @@ def drive(source: Published) -> dict[str, list[bytes]]:
     return found
 
 
-def _watch(source: Published) -> None:
-    """Watch for one round of polling."""
+def _watch(source: PublishedRepository) -> None:
+    """Watch some URIs for one round of polling."""
     changed = threading.Event()
     uris = (source.uri, f"{source.uri}/tree/HEAD/hull.txt", None)
     for uri in uris:
@@ -173,33 +171,33 @@ def _watch(source: Published) -> None:
 
 
 @pytest.fixture(scope="module")
-def honest(template: Path) -> dict[str, list[bytes]]:
-    """The answers of the unchanged repository, without a trap."""
-    with Published(template, every=0.02) as source:
-        found = drive(source)
+def expected_answers(template: Path) -> dict[str, list[bytes]]:
+    """Return the answers of the repository without a trap."""
+    with PublishedRepository(template, every=0.02) as source:
+        found = make_all_requests(source)
     read = [uri for uri, contents in found.items() if contents not in ([b"ResourceNotFound"], [b"InvalidArgument"])]
     assert len(read) > 25, found
     return found
 
 
-def published(path: Path) -> dict[str, list[bytes]] | None:
-    """Return all answers of a repository, or None if it is refused."""
+def read_all(path: Path) -> dict[str, list[bytes]] | None:
+    """Return the answers to all requests, or None if the repository is refused."""
     try:
-        source = Published(path, every=0.02)
+        source = PublishedRepository(path, every=0.02)
     except UnusableSource as error:
         print(f"refused: {error}")
         return None
     with source:
         try:
-            return drive(source)
+            return make_all_requests(source)
         except InvalidArgument as error:
             print(f"refused: {error}")
             return None
 
 
-def differing(found: dict[str, list[bytes]], honest: dict[str, list[bytes]]) -> list[str]:
-    """Return the URIs whose answer differs, without the changes of the working tree, where traps write files."""
-    return [uri for uri, contents in honest.items() if found[uri] != contents and "/changes" not in uri]
+def changed_answers(found: dict[str, list[bytes]], expected_answers: dict[str, list[bytes]]) -> list[str]:
+    """Return the URIs whose answers differ. Uncommitted changes are left out, because traps write files."""
+    return [uri for uri, contents in expected_answers.items() if found[uri] != contents and "/changes" not in uri]
 
 
 # Traps
@@ -208,18 +206,18 @@ def differing(found: dict[str, list[bytes]], honest: dict[str, list[bytes]]) -> 
 class Trap(NamedTuple):
     """Configuration and files that make git run a program; `{}` stands for the program.
 
-    `plain` lists the git commands that run it. It is empty if git itself refuses.
+    `commands` lists the git commands that run it. It is empty if none of them runs the program.
     """
 
     config: str = ""
-    plain: Sequence[Sequence[str]] = ()
+    commands: Sequence[Sequence[str]] = ()
     files: Sequence[tuple[str, str]] = ()
-    given: str = ""
-    """What plain git reads from stdin."""
-    prepare: Callable[[Work, str], None] = lambda work, program: None
-    screen: bool = False
-    """Whether plain git runs it only in a terminal."""
-    same: bool = True
+    stdin: str = ""
+    """The input of plain git."""
+    prepare: Callable[[GitRepository, str], None] = lambda work, program: None
+    in_terminal: bool = False
+    """Whether plain git runs the program only in a terminal."""
+    same_answers: bool = True
     """Whether all answers are the same as without the trap."""
 
 
@@ -257,43 +255,43 @@ HOOKS: dict[str, Sequence[Sequence[str]]] = {
 }
 
 
-def _executable(path: Path, program: str) -> None:
+def _install(path: Path, program: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(program, path)
     path.chmod(0o755)
 
 
-def _hook(name: str) -> Callable[[Work, str], None]:
-    def prepare(work: Work, program: str) -> None:
+def _add_hook(name: str) -> Callable[[GitRepository, str], None]:
+    def prepare(work: GitRepository, program: str) -> None:
         work.git("init", "-q", "--bare", str(work.path.parent / "pushed.git"))
-        _executable(work.path / ".git/hooks" / name, program)
+        _install(work.path / ".git/hooks" / name, program)
 
     return prepare
 
 
-def _hooks_elsewhere(work: Work, program: str) -> None:
-    _executable(work.path / "hooked/post-checkout", program)
+def _add_hooks_folder(work: GitRepository, program: str) -> None:
+    _install(work.path / "hooked/post-checkout", program)
 
 
-def _lose_a_blob(work: Work, program: str) -> None:
-    """Delete a blob, which git would fetch in a partial clone."""
+def _delete_blob(work: GitRepository, program: str) -> None:
+    """Delete a blob. In a partial clone, git would fetch it."""
     blob = work.git("rev-parse", "HEAD:other.txt")
     (work.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
 
 
-def _borrow(work: Work, program: str) -> None:
-    other = Work(work.path.parent / "other").init()
+def _add_alternates(work: GitRepository, program: str) -> None:
+    other = GitRepository(work.path.parent / "other").init()
     other.commit("Other", other__txt="other\n")
     work.write(".git/objects/info/alternates", str(other.path / ".git/objects") + "\n")
 
 
-def _include(work: Work, program: str) -> None:
+def _write_included_config(work: GitRepository, program: str) -> None:
     (work.path.parent / "included").write_text(f"[core]\n\tfsmonitor = {program}\n")
 
 
-def _submodule(work: Work, program: str) -> None:
+def _add_submodule(work: GitRepository, program: str) -> None:
     """Add a submodule whose own configuration names the program."""
-    inner = Work(work.path / "lib").init()
+    inner = GitRepository(work.path / "lib").init()
     inner.commit("Inside", inside__txt="inside\n")
     work.write(".gitmodules", '[submodule "lib"]\n\tpath = lib\n\turl = ./lib\n')
     work.git("update-index", "--add", "--cacheinfo", f"160000,{inner.head},lib")
@@ -301,8 +299,8 @@ def _submodule(work: Work, program: str) -> None:
     inner.write("inside.txt", "changed\n")
 
 
-def _sign(kind: str) -> Callable[[Work, str], None]:
-    def prepare(work: Work, program: str) -> None:
+def _use_signed_commit(kind: str) -> Callable[[GitRepository, str], None]:
+    def prepare(work: GitRepository, program: str) -> None:
         work.git("update-ref", "refs/heads/main", f"refs/heads/{kind}")
 
     return prepare
@@ -314,11 +312,11 @@ TRAPS: dict[str, Trap] = {
     "core.fsmonitor and the untracked cache": Trap("[core]\n\tfsmonitor = {}\n\tuntrackedCache = true\n", STATUS),
     "core.hooksPath": Trap(
         "[core]\n\thooksPath = hooked\n", CHECKOUT,
-        prepare=_hooks_elsewhere,
+        prepare=_add_hooks_folder,
     ),
-    "core.pager": Trap("[core]\n\tpager = {}\n", [["log", "-1"]], screen=True),
-    "pager.log": Trap("[pager]\n\tlog = {}\n", [["log", "-1"]], screen=True),
-    "pager.blame": Trap("[pager]\n\tblame = {}\n", [["blame", "v1", "hull.txt"]], screen=True),
+    "core.pager": Trap("[core]\n\tpager = {}\n", [["log", "-1"]], in_terminal=True),
+    "pager.log": Trap("[pager]\n\tlog = {}\n", [["log", "-1"]], in_terminal=True),
+    "pager.blame": Trap("[pager]\n\tblame = {}\n", [["blame", "v1", "hull.txt"]], in_terminal=True),
     "core.editor": Trap("[core]\n\teditor = {}\n", [["commit", "--allow-empty"]]),
     "sequence.editor": Trap("[sequence]\n\teditor = {}\n", [["rebase", "--autostash", "-i", "v1"]]),
     "core.sshCommand": Trap(
@@ -327,12 +325,12 @@ TRAPS: dict[str, Trap] = {
     "core.gitProxy": Trap(
         '[core]\n\tgitProxy = {}\n[remote "origin"]\n\turl = git://host.invalid/x\n', [["fetch", "origin"]]
     ),
-    "core.askPass": Trap("[core]\n\taskPass = {}\n", [["credential", "fill"]], given="protocol=https\nhost=a\n\n"),
+    "core.askPass": Trap("[core]\n\taskPass = {}\n", [["credential", "fill"]], stdin="protocol=https\nhost=a\n\n"),
     "credential.helper": Trap(
-        "[credential]\n\thelper = {}\n", [["credential", "fill"]], given="protocol=https\nhost=a\nusername=b\n\n"
+        "[credential]\n\thelper = {}\n", [["credential", "fill"]], stdin="protocol=https\nhost=a\nusername=b\n\n"
     ),
     "core.alternateRefsCommand": Trap(
-        "[core]\n\talternateRefsCommand = {}\n", [["rev-list", "--alternate-refs"]], prepare=_borrow
+        "[core]\n\talternateRefsCommand = {}\n", [["rev-list", "--alternate-refs"]], prepare=_add_alternates
     ),
     "diff.external": Trap("[diff]\n\texternal = {}\n", [["diff", "v1", "main"]]),
     "diff.*.command": Trap('[diff "evil"]\n\tcommand = {}\n', [["diff", "v1", "main"]]),
@@ -356,8 +354,8 @@ TRAPS: dict[str, Trap] = {
     "filter.*.process": Trap('[filter "evil"]\n\tprocess = {}\n', [["add", "hull.txt"]]),
     "merge.*.driver": Trap('[merge "evil"]\n\tdriver = {}\n', [["checkout", "-fq", "main"], ["merge", "-q", "side"]]),
     "log.showSignature, gpg.program": Trap(
-        "[log]\n\tshowSignature = true\n[gpg]\n\tprogram = {}\n", [["log", "-1", "pgp"]], prepare=_sign("pgp"),
-        same=False,
+        "[log]\n\tshowSignature = true\n[gpg]\n\tprogram = {}\n", [["log", "-1", "pgp"]],
+        prepare=_use_signed_commit("pgp"), same_answers=False,
     ),
     "log.showSignature, gpg.openpgp.program": Trap(
         '[log]\n\tshowSignature = true\n[gpg "openpgp"]\n\tprogram = {}\n', [["log", "-1", "pgp"]]
@@ -375,8 +373,8 @@ TRAPS: dict[str, Trap] = {
     "gpg.ssh.defaultKeyCommand": Trap(
         '[gpg]\n\tformat = ssh\n[gpg "ssh"]\n\tdefaultKeyCommand = {}\n', [["commit", "-S", "--allow-empty", "-m", "x"]]
     ),
-    "include.path": Trap("[include]\n\tpath = ../../included\n", STATUS, prepare=_include),
-    "includeIf": Trap('[includeIf "gitdir:/"]\n\tpath = ../../included\n', STATUS, prepare=_include),
+    "include.path": Trap("[include]\n\tpath = ../../included\n", STATUS, prepare=_write_included_config),
+    "includeIf": Trap('[includeIf "gitdir:/"]\n\tpath = ../../included\n', STATUS, prepare=_write_included_config),
     "extensions.worktreeConfig": Trap(
         "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tworktreeConfig = true\n", STATUS,
         [(".git/config.worktree", "[core]\n\tfsmonitor = {}\n")],
@@ -384,19 +382,19 @@ TRAPS: dict[str, Trap] = {
     "extensions.partialClone": Trap(
         "[core]\n\trepositoryformatversion = 1\n\tsshCommand = {}\n[extensions]\n\tpartialClone = origin\n"
         '[remote "origin"]\n\turl = ssh://host.invalid/x\n\tpromisor = true\n\tpartialclonefilter = blob:none\n',
-        [["cat-file", "-p", "HEAD:other.txt"]], prepare=_lose_a_blob, same=False,
+        [["cat-file", "-p", "HEAD:other.txt"]], prepare=_delete_blob, same_answers=False,
     ),
     "remote.*.promisor": Trap(
         '[core]\n\tsshCommand = {}\n[remote "origin"]\n\turl = ssh://host.invalid/x\n\tpromisor = true\n',
-        [["cat-file", "-p", "HEAD:other.txt"]], prepare=_lose_a_blob, same=False,
+        [["cat-file", "-p", "HEAD:other.txt"]], prepare=_delete_blob, same_answers=False,
     ),
     "remote.*.promisor, ext::": Trap(
         '[protocol "ext"]\n\tallow = always\n[remote "origin"]\n\turl = ext::{}\n\tpromisor = true\n',
-        [["cat-file", "-p", "HEAD:other.txt"]], prepare=_lose_a_blob, same=False,
+        [["cat-file", "-p", "HEAD:other.txt"]], prepare=_delete_blob, same_answers=False,
     ),
     "remote.*.uploadpack": Trap(
         '[remote "origin"]\n\turl = .\n\tuploadpack = {}\n\tpromisor = true\n', [["cat-file", "-p", "HEAD:other.txt"]],
-        prepare=_lose_a_blob, same=False,
+        prepare=_delete_blob, same_answers=False,
     ),
     "url.*.insteadOf": Trap(
         '[protocol "ext"]\n\tallow = always\n[url "ext::{}"]\n\tinsteadOf = x:\n[remote "origin"]\n\turl = x:\n',
@@ -405,47 +403,53 @@ TRAPS: dict[str, Trap] = {
     "uploadpack.packObjectsHook": Trap("[uploadpack]\n\tpackObjectsHook = {}\n"),
     "alias": Trap("[alias]\n\tcat-file = !{}\n\tlog = !{}\n\tx = !{}\n", [["x"]]),
     "trailer.*.command": Trap(
-        '[trailer "x"]\n\tkey = x\n\tcommand = {}\n', [["interpret-trailers", "--trailer", "x=1"]], given="subject\n"
+        '[trailer "x"]\n\tkey = x\n\tcommand = {}\n', [["interpret-trailers", "--trailer", "x=1"]], stdin="subject\n"
     ),
     "interactive.diffFilter": Trap("[interactive]\n\tdiffFilter = {}\n\tsingleKey = false\n[color]\n\tui = always\n"),
     "gc.recentObjectsHook": Trap("[gc]\n\trecentObjectsHook = {}\n"),
     "submodule.*.update": Trap('[submodule "lib"]\n\tactive = true\n\turl = x\n\tupdate = !{}\n'),
     "a submodule's core.fsmonitor": Trap(
-        "[status]\n\tsubmoduleSummary = true\n[diff]\n\tsubmodule = diff\n", STATUS, prepare=_submodule, same=False
+        "[status]\n\tsubmoduleSummary = true\n[diff]\n\tsubmodule = diff\n", STATUS,
+        prepare=_add_submodule, same_answers=False,
     ),
     "man, browser, difftool, mergetool": Trap(
         '[man]\n\tviewer = evil\n[man "evil"]\n\tcmd = {}\n[browser "evil"]\n\tcmd = {}\n[web]\n\tbrowser = evil\n'
         '[diff]\n\ttool = evil\n[difftool "evil"]\n\tcmd = {}\n[mergetool "evil"]\n\tcmd = {}\n',
         [["difftool", "-y", "v1", "main"]],
     ),
-    **{f"hook {name}": Trap("", plain, prepare=_hook(name)) for name, plain in HOOKS.items()},
+    **{f"hook {name}": Trap("", commands, prepare=_add_hook(name)) for name, commands in HOOKS.items()},
 }  # fmt: skip
 
 
-def set_trap(trap: Trap, work: Work, tmp_path: Path) -> Path:
-    """Write the program and everything that names it. Return the file that the program writes."""
-    sprung, program = tmp_path / "sprung", tmp_path / "program"
-    program.write_text(f"#!/bin/sh\necho \"$0 $*\" >> '{sprung}'\nexit 1\n")
+def set_trap(trap: Trap, work: GitRepository, tmp_path: Path) -> Path:
+    """Write the program and the files that name it. Return the path of the marker."""
+    marker, program = tmp_path / "marker", tmp_path / "program"
+    program.write_text(f"#!/bin/sh\necho \"$0 $*\" >> '{marker}'\nexit 1\n")
     program.chmod(0o755)
     trap.prepare(work, str(program))
     config = work.path / ".git/config"
     config.write_text(config.read_text() + trap.config.replace("{}", str(program)))
     for name, content in trap.files:
         work.write(name, content.replace("{}", str(program)))
-    return sprung
+    return marker
 
 
-def spring(trap: Trap, work: Work) -> None:
-    """Run plain git. Its exit code is ignored."""
-    clean = {"PATH": os.environ["PATH"], "HOME": str(work.path.parent), "GIT_CONFIG_NOSYSTEM": "1", "TERM": "dumb"}
+def run_plain_git(trap: Trap, work: GitRepository) -> None:
+    """Run the commands of a trap. Their exit codes are ignored."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(work.path.parent),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "TERM": "dumb",
+    }
     for name in ("AUTHOR", "COMMITTER"):
-        clean |= {f"GIT_{name}_NAME": "A", f"GIT_{name}_EMAIL": "a@b"}
-    for arguments in trap.plain:
+        environment |= {f"GIT_{name}_NAME": "A", f"GIT_{name}_EMAIL": "a@b"}
+    for arguments in trap.commands:
         outer, inner = pty.openpty()
-        out = inner if trap.screen else subprocess.DEVNULL
+        out = inner if trap.in_terminal else subprocess.DEVNULL
         try:
             subprocess.run(
-                [GIT or "git", *arguments], cwd=work.path, env=clean, input=trap.given.encode(), stdout=out,
+                [GIT or "git", *arguments], cwd=work.path, env=environment, input=trap.stdin.encode(), stdout=out,
                 stderr=subprocess.DEVNULL, timeout=20, check=False,
             )  # fmt: skip
         finally:
@@ -454,49 +458,53 @@ def spring(trap: Trap, work: Work) -> None:
 
 
 @pytest.mark.parametrize("name", list(TRAPS))
-def test_no_program_that_a_repository_names_is_run(
-    work: Work, tmp_path: Path, honest: dict[str, list[bytes]], name: str
+def test_programs_named_in_a_repository_are_not_run(
+    work: GitRepository, tmp_path: Path, expected_answers: dict[str, list[bytes]], name: str
 ) -> None:
-    """Decided by us: security G03, G05, G08. The answers are the same as without the trap."""
+    """Security G03, G05, G08. The answers are the same as without the trap."""
     trap = TRAPS[name]
-    sprung = set_trap(trap, work, tmp_path)
-    sprung.unlink(missing_ok=True)
-    found = published(work.path)
-    assert not sprung.exists(), sprung.read_text()
-    assert (found is None) == (name == "core.alternateRefsCommand"), "borrowed objects are refused, and nothing else"
-    if trap.same and found is not None:
-        assert differing(found, honest) == []
-    spring(trap, work)
-    assert sprung.exists() == bool(trap.plain), "plain git does otherwise: the trap does not work"
+    marker = set_trap(trap, work, tmp_path)
+    marker.unlink(missing_ok=True)
+    found = read_all(work.path)
+    assert not marker.exists(), marker.read_text()
+    assert (found is None) == (name == "core.alternateRefsCommand"), "only the alternates are refused"
+    if trap.same_answers and found is not None:
+        assert changed_answers(found, expected_answers) == []
+    run_plain_git(trap, work)
+    assert marker.exists() == bool(trap.commands), "the trap does not work with plain git"
 
 
 ENVIRONMENT: dict[str, Trap] = {
-    "GIT_EXTERNAL_DIFF": Trap(plain=[["diff", "v1", "main"]]),
-    "GIT_PAGER": Trap(plain=[["log", "-1"]], screen=True),
-    "PAGER": Trap(plain=[["log", "-1"]], screen=True),
-    "GIT_EDITOR": Trap(plain=[["commit", "--allow-empty"]]),
-    "GIT_ASKPASS": Trap(plain=[["credential", "fill"]], given="protocol=https\nhost=a\n\n"),
-    "GIT_SSH": Trap(plain=[["ls-remote", "ssh://host.invalid/x"]]),
-    "GIT_SSH_COMMAND": Trap(plain=[["ls-remote", "ssh://host.invalid/x"]]),
-    "GIT_PROXY_COMMAND": Trap(plain=[["ls-remote", "git://host.invalid/x"]]),
+    "GIT_EXTERNAL_DIFF": Trap(commands=[["diff", "v1", "main"]]),
+    "GIT_PAGER": Trap(commands=[["log", "-1"]], in_terminal=True),
+    "PAGER": Trap(commands=[["log", "-1"]], in_terminal=True),
+    "GIT_EDITOR": Trap(commands=[["commit", "--allow-empty"]]),
+    "GIT_ASKPASS": Trap(commands=[["credential", "fill"]], stdin="protocol=https\nhost=a\n\n"),
+    "GIT_SSH": Trap(commands=[["ls-remote", "ssh://host.invalid/x"]]),
+    "GIT_SSH_COMMAND": Trap(commands=[["ls-remote", "ssh://host.invalid/x"]]),
+    "GIT_PROXY_COMMAND": Trap(commands=[["ls-remote", "git://host.invalid/x"]]),
     "GIT_CONFIG_PARAMETERS": Trap("'core.fsmonitor={}'", STATUS),
     "GIT_CONFIG_GLOBAL": Trap("[core]\n\tfsmonitor = {}\n", STATUS),
     "GIT_CONFIG_VALUE_0": Trap("{}", STATUS),
-    "GIT_EXEC_PATH": Trap(plain=[["remote-evil"]]),
-    "GIT_TRACE": Trap(plain=STATUS),
-    "GIT_TRACE2": Trap(plain=STATUS),
-    "GIT_TRACE_PACKET": Trap(plain=[["ls-remote", "."]]),
+    "GIT_EXEC_PATH": Trap(commands=[["remote-evil"]]),
+    "GIT_TRACE": Trap(commands=STATUS),
+    "GIT_TRACE2": Trap(commands=STATUS),
+    "GIT_TRACE_PACKET": Trap(commands=[["ls-remote", "."]]),
 }
-"""Environment variables, and what makes plain git run the program they name, or write the file."""
+"""Environment variables, and the commands with which plain git runs their program or writes the marker."""
 
 
 @pytest.mark.parametrize("name", list(ENVIRONMENT))
-def test_no_program_that_the_environment_names_is_run(
-    work: Work, tmp_path: Path, honest: dict[str, list[bytes]], monkeypatch: pytest.MonkeyPatch, name: str
+def test_programs_named_in_the_environment_are_not_run(
+    work: GitRepository,
+    tmp_path: Path,
+    expected_answers: dict[str, list[bytes]],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
 ) -> None:
-    """Decided by us: security G11: git starts with an empty environment."""
+    """Security G11: git starts with an empty environment."""
     trap = ENVIRONMENT[name]
-    sprung = set_trap(Trap(), work, tmp_path)
+    marker = set_trap(Trap(), work, tmp_path)
     program = str(tmp_path / "program")
     value = trap.config.replace("{}", program) or program
     if name == "GIT_CONFIG_GLOBAL":
@@ -506,42 +514,43 @@ def test_no_program_that_the_environment_names_is_run(
         monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
         monkeypatch.setenv("GIT_CONFIG_KEY_0", "core.fsmonitor")
     if name == "GIT_EXEC_PATH":
-        _executable(tmp_path / "exec/git-remote-evil", program)
+        _install(tmp_path / "exec/git-remote-evil", program)
         value = str(tmp_path / "exec")
     if name.startswith("GIT_TRACE"):
-        value = str(sprung)
+        value = str(marker)
     monkeypatch.setenv(name, value)
-    found = published(work.path)
-    assert not sprung.exists(), sprung.read_text()
+    found = read_all(work.path)
+    assert not marker.exists(), marker.read_text()
     assert found is not None
-    assert differing(found, honest) == []
-    for arguments in trap.plain:
+    assert changed_answers(found, expected_answers) == []
+    for arguments in trap.commands:
         outer, inner = pty.openpty()
         subprocess.run(
-            [GIT or "git", *arguments], cwd=work.path, env={**os.environ, "TERM": "dumb"}, input=trap.given.encode(),
-            stdout=inner if trap.screen else subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=20, check=False,
+            [GIT or "git", *arguments], cwd=work.path, env={**os.environ, "TERM": "dumb"}, input=trap.stdin.encode(),
+            stdout=inner if trap.in_terminal else subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            timeout=20, check=False,
         )  # fmt: skip
         os.close(outer)
         os.close(inner)
-    assert sprung.exists(), "plain git does otherwise: the trap does not work"
+    assert marker.exists(), "the trap does not work with plain git"
 
 
 def test_a_program_called_git_in_the_repository_is_not_run(
-    work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    work: GitRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A PATH that contains the current folder would find it first."""
-    sprung = set_trap(Trap(), work, tmp_path)
-    _executable(work.path / "git", str(tmp_path / "program"))
+    marker = set_trap(Trap(), work, tmp_path)
+    _install(work.path / "git", str(tmp_path / "program"))
     monkeypatch.chdir(work.path)
     monkeypatch.setenv("PATH", f".{os.pathsep}{os.environ['PATH']}")
-    published(work.path)
-    assert not sprung.exists(), sprung.read_text()
+    read_all(work.path)
+    assert not marker.exists(), marker.read_text()
     subprocess.run(["./git", "--version"], cwd=work.path, check=False)
-    assert sprung.exists()
+    assert marker.exists()
 
 
-def test_configuration_does_not_change_answers(work: Work, honest: dict[str, list[bytes]]) -> None:
-    """Plain git prints something else with these prefixes, colours, orders, algorithms, encodings and names."""
+def test_configuration_does_not_change_answers(work: GitRepository, expected_answers: dict[str, list[bytes]]) -> None:
+    """With these keys, plain git prints other prefixes, colours, orders, encodings and names."""
     before = work.git("log", "-p", "main")
     config = work.path / ".git/config"
     config.write_text(
@@ -605,14 +614,14 @@ def test_configuration_does_not_change_answers(work: Work, honest: dict[str, lis
     work.write(".mailmap", "Eve Wrong <eve@example.org> <ada@example.org>\n")
     work.git("notes", "--ref=evil", "add", "-m", "a note", "main")
     work.git("update-ref", "-d", "refs/notes/evil")
-    found = published(work.path)
+    found = read_all(work.path)
     assert found is not None
-    assert differing(found, honest) == []
-    assert work.git("log", "-p", "main") != before, "plain git prints the same: these keys change nothing"
+    assert changed_answers(found, expected_answers) == []
+    assert work.git("log", "-p", "main") != before, "the keys do not change the output of plain git"
 
 
-def test_mailmaps_grafts_and_replacements_are_ignored(work: Work) -> None:
-    """A commit is read from its object; plain git shows something else."""
+def test_mailmaps_grafts_and_replacements_are_ignored(work: GitRepository) -> None:
+    """A commit is read from its own object."""
     evil = work.git("commit-tree", "main^{tree}", "-m", "Replaced")
     work.git("replace", work.git("rev-parse", "main"), evil)
     assert "Replaced" in work.git("log", "-1", "main")
@@ -620,7 +629,7 @@ def test_mailmaps_grafts_and_replacements_are_ignored(work: Work) -> None:
     assert "Eve Wrong" in work.git("log", "-1", "side")
     work.write(".git/info/grafts", work.git("rev-parse", "side") + "\n")
     assert work.git("rev-list", "side").count("\n") == 0
-    source = Published(work.path)
+    source = PublishedRepository(work.path)
     found = {
         name: str(source.read(f"git://repo/{name}").contents[0].text)
         for name in ("commit/main", "log/side", "log/main")
@@ -633,18 +642,20 @@ def test_mailmaps_grafts_and_replacements_are_ignored(work: Work) -> None:
 
 # Links that leave the repository
 
-LINKED = (
+LINKED_PATHS = (
     "refs", "refs/heads", "refs/tags", "refs/heads/evil", "refs/heads/evil/more", "packed-refs", "HEAD", "objects",
     "objects/pack", "objects/info", "objects/xx", "objects/xx/object", "objects/pack/pack", "shallow", "index",
     "config", "logs", "info",
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["before", "while it is published"])
-@pytest.mark.parametrize("name", LINKED)
-def test_links_out_of_a_repository_are_not_followed(work: Work, tmp_path: Path, name: str, late: bool) -> None:
-    """Decided by us: security G05: no object outside is read through a link in `.git`."""
-    other = Work(tmp_path / "other").init()
+@pytest.mark.parametrize("while_published", [False, True], ids=["before", "while it is published"])
+@pytest.mark.parametrize("name", LINKED_PATHS)
+def test_links_out_of_a_repository_are_not_followed(
+    work: GitRepository, tmp_path: Path, name: str, while_published: bool
+) -> None:
+    """Security G05: no object outside of the repository is read through a link in `.git`."""
+    other = GitRepository(tmp_path / "other").init()
     secret = other.commit("Secret", secret__txt=SECRET + "\n")
     blob = other.git("rev-parse", "HEAD:secret.txt")
     other.git("branch", "evil")
@@ -656,31 +667,31 @@ def test_links_out_of_a_repository_are_not_followed(work: Work, tmp_path: Path, 
         other.git("pack-refs", "--all")
     if name == "shallow":
         (target / "shallow").write_text(secret + "\n")
-    source = Published(work.path, every=0.02) if late else None
+    source = PublishedRepository(work.path, every=0.02) if while_published else None
     if source is not None:
-        drive(source)
-    _link(work.path / ".git", target, name, blob, secret)
+        make_all_requests(source)
+    _replace_with_links(work.path / ".git", target, name, blob, secret)
     try:
-        source = source or Published(work.path, every=0.02)
+        source = source or PublishedRepository(work.path, every=0.02)
     except UnusableSource as error:
         assert "link" in str(error)
         return
     secrets = [f"tree/{blob}", f"tree/{secret}/secret.txt", f"commit/{secret}", "tree/evil/secret.txt", f"log/{secret}"]
-    ends = time.monotonic() + (3 if late else 0)  # a later change is found within a second
-    while any(_is_read(source, f"git://repo/{uri}") for uri in secrets):
-        assert time.monotonic() < ends, "an object outside of the repository is read"
+    deadline = time.monotonic() + (30 if while_published else 0)  # a later change is found within a second
+    while any(_can_be_read(source, f"git://repo/{uri}") for uri in secrets):
+        assert time.monotonic() < deadline, "an object outside of the repository is read"
     try:
-        found = drive(source)
-    except InvalidArgument as error:  # nothing is read until it is mended
+        found = make_all_requests(source)
+    except InvalidArgument as error:  # nothing can be read until the link is removed
         assert "link" in error.message
         found = {}
-    published = b"\n".join([part for parts in found.values() for part in parts])
-    assert SECRET.encode() not in published
-    assert name in ("HEAD", "packed-refs", "shallow") or secret[:12].encode() not in published
+    answers = b"\n".join([part for parts in found.values() for part in parts])
+    assert SECRET.encode() not in answers
+    assert name in ("HEAD", "packed-refs", "shallow") or secret[:12].encode() not in answers
     source.close()
 
 
-def _is_read(source: Published, uri: str) -> bool:
+def _can_be_read(source: PublishedRepository, uri: str) -> bool:
     try:
         source.read(uri)
     except REFUSED:
@@ -688,7 +699,7 @@ def _is_read(source: Published, uri: str) -> bool:
     return True
 
 
-def _link(inside: Path, outside: Path, name: str, blob: str, secret: str) -> None:
+def _replace_with_links(inside: Path, outside: Path, name: str, blob: str, secret: str) -> None:
     """Replace parts of this repository with links to another one."""
     pairs = [(inside / name, outside / name)]
     if name == "objects/xx":
@@ -718,14 +729,14 @@ def _link(inside: Path, outside: Path, name: str, blob: str, secret: str) -> Non
         ".git/commondir", ".gitattributes", ".gitignore", ".gitmodules", ".mailmap", "hull.txt",
     ],
 )  # fmt: skip
-def test_a_pipe_instead_of_a_file_does_not_block(work: Work, name: str) -> None:
-    """Opening a pipe waits until a program writes to it."""
+def test_a_fifo_instead_of_a_file_does_not_block(work: GitRepository, name: str) -> None:
+    """Opening a FIFO blocks until a program writes to it."""
     path = work.path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     os.mkfifo(path)
     began = time.monotonic()
-    published(work.path)
+    read_all(work.path)
     assert time.monotonic() - began < 30
 
 
@@ -734,10 +745,10 @@ def test_a_pipe_instead_of_a_file_does_not_block(work: Work, name: str) -> None:
 KINDS = {"commit": 1, "tree": 2, "blob": 3, "tag": 4, "delta": 6}
 
 
-class Packed(NamedTuple):
-    """An object of a pack: its kind, its size as the pack declares it, and its data before compression.
+class PackedObject(NamedTuple):
+    """An object of a pack: its kind, its declared size, and its data before compression.
 
-    A delta is of the object before it.
+    The base of a delta is the object before it.
     """
 
     kind: str
@@ -745,19 +756,15 @@ class Packed(NamedTuple):
     data: bytes
 
 
-def write_pack(folder: Path, objects: Sequence[Packed]) -> tuple[list[str], int]:
-    """Write a pack and its index (gitformat-pack(5)). Return the names that the objects get, and the pack's size."""
+def write_pack(folder: Path, objects: Sequence[PackedObject]) -> tuple[list[str], int]:
+    """Write a pack and its index (gitformat-pack(5)). Return the ids of the objects and the size of the pack."""
     body = bytearray(b"PACK" + (2).to_bytes(4, "big") + len(objects).to_bytes(4, "big"))
     offsets: list[int] = []
     for each in objects:
         offsets.append(len(body))
-        byte, rest = KINDS[each.kind] << 4 | each.size & 15, each.size >> 4
-        while rest:
-            body.append(byte | 0x80)
-            byte, rest = rest & 0x7F, rest >> 7
-        body.append(byte)
+        body += encode_header(KINDS[each.kind], each.size)
         if each.kind == "delta":
-            body += _offset(offsets[-1] - offsets[-2])
+            body += _encode_offset(offsets[-1] - offsets[-2])
         body += zlib.compress(each.data, 9)
     body += hashlib.sha1(body).digest()
     names = [f"{number + 16:02x}" * 20 for number in range(len(objects))]
@@ -770,7 +777,7 @@ def write_pack(folder: Path, objects: Sequence[Packed]) -> tuple[list[str], int]
     return names, len(body)
 
 
-def _offset(value: int) -> bytes:
+def _encode_offset(value: int) -> bytes:
     out = [value & 0x7F]
     value >>= 7
     while value:
@@ -780,16 +787,7 @@ def _offset(value: int) -> bytes:
     return bytes(reversed(out))
 
 
-def _number(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _copies(base: int, times: int) -> Packed:
+def _copy_delta(base: int, times: int) -> PackedObject:
     """Return a delta that copies its whole base this many times."""
     if base > 0xFFFFFF:
         steps = range(0, base, 0xFFFFFF)
@@ -798,29 +796,35 @@ def _copies(base: int, times: int) -> Packed:
         )
     else:
         copy = b"\xf0" + base.to_bytes(3, "little")
-    delta = _number(base) + _number(base * times) + copy * times
-    return Packed("delta", len(delta), delta)
+    delta = encode_size(base) + encode_size(base * times) + copy * times
+    return PackedObject("delta", len(delta), delta)
 
 
-def _first(base: int, wanted: int) -> Packed:
-    delta = _number(base) + _number(wanted) + b"\x90" + bytes((wanted,))
-    return Packed("delta", len(delta), delta)
+def _prefix_delta(base: int, length: int) -> PackedObject:
+    """Return a delta that copies the first bytes of its base."""
+    delta = encode_size(base) + encode_size(length) + b"\x90" + bytes((length,))
+    return PackedObject("delta", len(delta), delta)
 
 
-def _small_bomb() -> list[Packed]:
-    """A pack of some 200 bytes: 16 bytes grow to 64 KiB and 2 GiB; the result is the first ten bytes of those."""
-    return [Packed("blob", 16, b"0123456789abcdef"), _copies(16, 4_096), _copies(65_536, 32_768), _first(1 << 31, 10)]
+def _small_bomb() -> list[PackedObject]:
+    """Return objects of a pack of about 200 bytes: 16 bytes grow to 64 KiB and 2 GiB. The last object has ten bytes."""
+    return [
+        PackedObject("blob", 16, b"0123456789abcdef"),
+        _copy_delta(16, 4_096),
+        _copy_delta(65_536, 32_768),
+        _prefix_delta(1 << 31, 10),
+    ]
 
 
-def _wide_bomb() -> list[Packed]:
-    """32 MiB of zeros and a chain of 64 deltas that make 32 MiB each: 2 GiB of intermediate objects."""
+def _wide_bomb() -> list[PackedObject]:
+    """Return 32 MiB of zeros and a chain of 64 deltas of 32 MiB each: 2 GiB of intermediate objects."""
     size = 32 << 20
-    return [Packed("blob", size, bytes(size)), *[_copies(size, 1) for _ in range(64)]]
+    return [PackedObject("blob", size, bytes(size)), *[_copy_delta(size, 1) for _ in range(64)]]
 
 
-BOMBS: dict[str, Callable[[], list[Packed]]] = {"2 GiB in 207 bytes": _small_bomb, "2 GiB on the way": _wide_bomb}
+BOMBS: dict[str, Callable[[], list[PackedObject]]] = {"2 GiB in 207 bytes": _small_bomb, "2 GiB on the way": _wide_bomb}
 
-MEASURED = """
+MEASURE_SCRIPT = """
 import asyncio, inspect, resource, sys
 from wharfinger.errors import WharfingerError
 from wharfinger.sources import git
@@ -844,17 +848,21 @@ async def main(path, *uris):
 
 asyncio.run(main(*sys.argv[1:]))
 children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-with open("/proc/self/status") as status:  # ru_maxrss of a process counts the one that it was forked from
+with open("/proc/self/status") as status:  # the own ru_maxrss includes the process that was forked
     own = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 print("peak", children >> 10, own >> 10)
 """
-"""Reads a bomb between two ordinary reads. Prints the peak MiB of memory of the largest child and of itself."""
+"""A program that reads URIs between two ordinary reads, and prints the peak MiB of its largest child and of itself."""
 
 
-def measured(work: Work, *uris: str) -> tuple[list[str], int, int]:
-    """Read these URIs in a separate process. Return its output, and the MiB that its children and the process used."""
+def measure_memory(work: GitRepository, *uris: str) -> tuple[list[str], int, int]:
+    """Read URIs in a separate process. Return its output, the peak MiB of its largest child, and its own."""
     ran = subprocess.run(
-        [sys.executable, "-c", MEASURED, str(work.path), *uris], capture_output=True, text=True, timeout=55, check=True
+        [sys.executable, "-c", MEASURE_SCRIPT, str(work.path), *uris],
+        capture_output=True,
+        text=True,
+        timeout=55,
+        check=True,
     )
     *lines, last = ran.stdout.splitlines()
     children, own = map(int, last.split()[1:])
@@ -863,23 +871,23 @@ def measured(work: Work, *uris: str) -> tuple[list[str], int, int]:
 
 
 @pytest.mark.parametrize("name", list(BOMBS))
-def test_a_bomb_uses_little_memory_and_is_reported(work: Work, name: str) -> None:
-    """Decided by us: security G10: intermediate objects count, too."""
+def test_a_decompression_bomb_uses_little_memory_and_is_reported(work: GitRepository, name: str) -> None:
+    """Security G10: the limits include intermediate objects."""
     names, size = write_pack(work.path / ".git/objects/pack", BOMBS[name]())
     assert size < 40_000
     target = names[-1]
     tree = work.put("tree", b"100644 bomb.txt\0" + bytes.fromhex(target))
     commit = work.git("commit-tree", tree, "-p", "main", "-m", "Bomb")
     uris = [f"git://repo/tree/{target}", f"git://repo/tree/{commit}/bomb.txt", f"git://repo/diff/{commit}"]
-    lines, children, own = measured(work, *uris, f"git://repo/tree/{target}?bytes=0-9")
+    lines, children, own = measure_memory(work, *uris, f"git://repo/tree/{target}?bytes=0-9")
     assert lines[0] == lines[-1] == "read five"
     assert children < 600, f"a child used {children} MiB"
     assert own < 400, f"the process used {own} MiB"
     assert any(line.startswith("error") and target in line for line in lines), lines
 
 
-def test_git_without_a_limit_needs_2_gib_for_a_bomb(work: Work) -> None:
-    """The test above can fail: the object declares ten bytes."""
+def test_git_without_a_limit_needs_2_gib_for_a_bomb(work: GitRepository) -> None:
+    """Prove that the test above can fail. The object declares a size of ten bytes."""
     names, size = write_pack(work.path / ".git/objects/pack", _small_bomb())
     assert size < 300
     checked = work.git("cat-file", "--batch-check", data=names[-1].encode())
@@ -908,8 +916,8 @@ REVISIONS = (
     "ORIG_HEAD",
     "contents hull.txt", "info HEAD", "flush", "worktrees/x/HEAD", "main-worktree/HEAD", "a" * 65, "0" * 40, "0" * 64,
 )  # fmt: skip
-"""Forms that git understands, or that look like options or commands. GOOD has those that the source accepts."""
-GOOD = ("HEAD~1~", "HEAD~", "@", "HEAD^{}", "HEAD^{commit}", "HEAD^{tree}", "v2^{object}")
+"""Revisions that git understands, or that look like options or commands."""
+ACCEPTED = ("HEAD~1~", "HEAD~", "@", "HEAD^{}", "HEAD^{commit}", "HEAD^{tree}", "v2^{object}")
 
 
 @pytest.mark.parametrize(
@@ -920,58 +928,58 @@ GOOD = ("HEAD~1~", "HEAD~", "@", "HEAD^{}", "HEAD^{commit}", "HEAD^{tree}", "v2^
     ],
 )  # fmt: skip
 def test_revisions_are_never_passed_as_options(
-    work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    work: GitRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Decided by us: security G01, G02: no git process has one of them among its arguments."""
-    published = Recorder(tmp_path, monkeypatch)
-    source = Published(work.path)
+    """Security G01, G02: no argument of a git process is a revision of the client."""
+    recorder = GitRecorder(tmp_path, monkeypatch)
+    source = PublishedRepository(work.path)
     source.read("git://repo/log/HEAD")
     began = time.monotonic()
     for rev in REVISIONS:
-        uri = "git://repo/" + kind.format(escaped(rev.encode()))
-        for ask in (source.read, source.stat, source.version):
+        uri = "git://repo/" + kind.format(percent_encode(rev.encode()))
+        for method in (source.read, source.stat, source.version):
             try:
-                ask(uri)
+                method(uri)
             except REFUSED:
                 continue
-            if "after=" not in kind or ask is source.read:
-                assert rev in GOOD, f"{rev!r} was taken for a revision"
-        published.receive()
+            if "after=" not in kind or method is source.read:
+                assert rev in ACCEPTED, f"{rev!r} was accepted as a revision"
+        recorder.receive()
     assert time.monotonic() - began < 30
     source.close()
     assert not list(work.path.glob("stolen*"))
-    published.receive()
-    published.close()
-    assert {"cat-file", "log", "for-each-ref"} <= published.arguments
-    plain = {"--all", "--stdin", "--", "-", "0" * 40, "0" * 64}  # options of ours, and names of objects
-    assert published.arguments.isdisjoint(set(REVISIONS) - plain)
+    recorder.receive()
+    recorder.close()
+    assert {"cat-file", "log", "for-each-ref"} <= recorder.arguments
+    own_arguments = {"--all", "--stdin", "--", "-", "0" * 40, "0" * 64}  # options of the source, and ids of objects
+    assert recorder.arguments.isdisjoint(set(REVISIONS) - own_arguments)
 
 
 @pytest.mark.parametrize("tags", [0, 1])
 def test_the_times_of_tags_are_read_only_if_there_are_tags(
-    work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tags: int
+    work: GitRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tags: int
 ) -> None:
     for name in work.git("tag").split():
         work.git("tag", "--delete", name)
     for number in range(tags):
         work.git("tag", f"v{number}")
-    published = Recorder(tmp_path, monkeypatch)
-    source = Published(work.path)
+    recorder = GitRecorder(tmp_path, monkeypatch)
+    source = PublishedRepository(work.path)
     uris = [resource.uri for resource in source.page(None, 100)[0]]
     source.close()
-    published.receive()
-    published.close()
+    recorder.receive()
+    recorder.close()
     assert uris.count("git://repo/tree/v0") == tags
-    assert ("--format=%(creatordate:unix) %(refname)" in published.arguments) == (tags > 0)
+    assert ("--format=%(creatordate:unix) %(refname)" in recorder.arguments) == (tags > 0)
 
 
-class Recorder:
-    """A program called `git`, first in the PATH, that sends its arguments here and then runs git."""
+class GitRecorder:
+    """Puts a program called `git` first in the PATH. It sends its arguments to this recorder and runs git."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.arguments: set[str] = set()
         pipe = folder / "arguments"
-        os.mkfifo(pipe)  # the limit on the size of files holds for the program, but not for pipes
+        os.mkfifo(pipe)  # not a file: the limit on the size of files applies to the program
         self._descriptor = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
         program = folder / "bin/git"
         program.parent.mkdir()
@@ -980,13 +988,12 @@ class Recorder:
         monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
 
     def receive(self) -> None:
-        """Add the arguments received so far."""
+        """Add the arguments that were received so far."""
         with suppress(BlockingIOError):
             while data := os.read(self._descriptor, 1 << 16):
                 self.arguments |= set(os.fsdecode(data).split("\0"))
 
     def close(self) -> None:
-        """Stop receiving."""
         os.close(self._descriptor)
 
 
@@ -1001,9 +1008,9 @@ class Recorder:
         "text=-f/etc/passwd", "text=--open-files-in-pager=touch stolen", "pickaxe=--output=stolen", "pickaxe=%0A--all",
     ],
 )  # fmt: skip
-def test_query_parameters_are_never_passed_as_options(work: Work, query: str) -> None:
-    """Decided by us: security G01, G12."""
-    source = Published(work.path)
+def test_query_parameters_are_never_passed_as_options(work: GitRepository, query: str) -> None:
+    """Security G01, G12."""
+    source = PublishedRepository(work.path)
     began = time.monotonic()
     for kind in (
         "log/HEAD",
@@ -1025,19 +1032,19 @@ def test_query_parameters_are_never_passed_as_options(work: Work, query: str) ->
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_serving_a_hostile_repository_runs_no_program(work: Work, tmp_path: Path, revision: str) -> None:
-    """`wharfinger serve git:PATH` with many traps at once, read by a client of either era."""
+def test_serving_a_hostile_repository_runs_no_program(work: GitRepository, tmp_path: Path, revision: str) -> None:
+    """A client of either era reads a repository with many traps from `wharfinger serve git:PATH`."""
     names = ("core.fsmonitor", "diff.external", "diff.*.textconv", "filter.*.clean", "credential.helper")
     config = "".join(TRAPS[name].config for name in names) + "[log]\n\tshowSignature = true\n[gpg]\n\tprogram = {}\n"
-    sprung = set_trap(Trap(config), work, tmp_path)
+    marker = set_trap(Trap(config), work, tmp_path)
     command = [sys.executable, "-m", "wharfinger", "serve", "--stdio", f"repo=git:{work.path}"]
 
     async def read() -> int:
         async with Client(command, revision=revision) as client:
-            read = 0
+            count = 0
             for resource in await client.list_resources():
                 await client.read_resource(resource.uri)
-                read += 1
+                count += 1
             for path in (
                 "log/HEAD?path=hull.txt",
                 "diff/v1..main",
@@ -1048,19 +1055,19 @@ def test_serving_a_hostile_repository_runs_no_program(work: Work, tmp_path: Path
             ):
                 text = (await client.read_resource(f"git://repo/{path}")).contents[0].text
                 assert text is not UNSET
-                read += 1
-            return read
+                count += 1
+            return count
 
     assert asyncio.run(asyncio.wait_for(read(), 50)) > 15
-    assert not sprung.exists(), sprung.read_text()
+    assert not marker.exists(), marker.read_text()
 
 
 @pytest.fixture(autouse=True)
 def _no_processes_are_left() -> Iterator[None]:
-    """Every git process that a source starts ends when the source is closed."""
+    """Check that no git process is left after the sources are closed."""
     yield
     close_all()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while (left := git_processes()) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert left == {}

@@ -1,4 +1,4 @@
-"""A repository with a policy: a caller sees what one without the hidden files and their commits would show."""
+"""With a policy, the answers are those of a repository without the hidden files and their commits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.sources.git_repository.conftest import Work
+from tests.sources.git_repository.conftest import GitRepository
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.server.document_search import SourceReader, search_documents
@@ -20,7 +20,6 @@ from wharfinger.sources.git_repository import GitSource, git
 
 Permit = Callable[..., AbstractContextManager[None]]
 
-pytestmark = pytest.mark.anyio
 
 ALLOW = ["git://harbour/**"]
 DENY = ["git://harbour/tree/*/private/**", "git://harbour/tree/*/**/*hidden*"]
@@ -32,83 +31,86 @@ def is_hidden(path: str) -> bool:
     return path.startswith("private/") or "hidden" in path.rpartition("/")[2]
 
 
-class Pair:
-    """The whole repository, and one without the hidden files but with the same commits."""
+class RepositoryPair:
+    """A repository with hidden files, and one with the same commits of the visible files only."""
 
     def __init__(self, folder: Path) -> None:
-        self.works = [Work(folder / name / "harbour").init() for name in ("whole", "rest")]
+        self.repositories = [GitRepository(folder / name / "harbour").init() for name in ("whole", "visible")]
         self.oids: dict[str, str] = {}
-        """The names of commits of the whole repository by those of the other one, and of blobs."""
+        """Maps the ids of commits of the whole repository to those of the visible one."""
 
     def commit(self, message: str, **changes: str | None) -> None:
         """Commit files by path (`__` is `/`, `_0_` is `.`); None removes one."""
         files = {path.replace("__", "/").replace("_0_", "."): text for path, text in changes.items()}
         hidden = [path for path in files if is_hidden(path)]
-        seen = [path for path in files if not is_hidden(path)]
-        for number, work in enumerate(self.works):
-            if number and hidden and not seen:
+        visible = [path for path in files if not is_hidden(path)]
+        for number, work in enumerate(self.repositories):
+            if number and hidden and not visible:
                 work.seconds += 180
                 continue
-            for path in seen if number else files:
+            for path in visible if number else files:
                 if (text := files[path]) is None:
                     (work.path / path).unlink()
                 else:
                     work.write(path, text)
             work.git("add", "-A")
-            shown = "" if number and hidden else message
-            work.git("commit", "-q", "--allow-empty", "--allow-empty-message", "-m", shown)
+            visible_message = "" if number and hidden else message
+            work.git("commit", "-q", "--allow-empty", "--allow-empty-message", "-m", visible_message)
             work.git("status")
-        if not hidden or seen:
-            self.pair("HEAD")
+        if not hidden or visible:
+            self.record_commit("HEAD")
 
-    def both(self, *arguments: str) -> None:
-        for work in self.works:
+    def git(self, *arguments: str) -> None:
+        """Run git in both repositories."""
+        for work in self.repositories:
             work.git(*arguments)
 
-    def pair(self, rev: str) -> None:
-        whole, rest = (work.git("rev-parse", rev) for work in self.works)
-        self.oids[whole] = rest
+    def record_commit(self, rev: str) -> None:
+        whole, visible = (work.git("rev-parse", rev) for work in self.repositories)
+        self.oids[whole] = visible
 
     def sources(self) -> list[GitSource]:
-        return [git(work.path, label="harbour") for work in self.works]
+        return [git(work.path, label="harbour") for work in self.repositories]
 
 
 @pytest.fixture
-def pair(work: Work, tmp_path: Path) -> Pair:
-    made = Pair(tmp_path / "pair")
-    made.commit("Hide first", private__first_0_md="hiddenword first\n")
-    made.commit("Begin", readme_0_md="# Harbour\nprudence\n", docs__guide_0_md=TEXT, private__pay_0_md="hiddenword\n")
-    made.commit("Only seen: prudence", docs__guide_0_md=TEXT + "more prudence\n")
-    made.both("tag", "v1")
-    made.commit("Hide only hiddenword", private__pay_0_md="hiddenword 2\n", docs__hidden_0_md="hiddenword\n")
-    made.both("tag", "-a", "v2", "-m", "The second")
-    made.commit("Mixed hiddenword", docs__guide_0_md=TEXT + "mixed prudence\n", docs__hidden_0_md="hiddenword 2\n")
-    made.commit("From hidden", docs__moved_0_md=TEXT * 2, private__moved_0_md=OTHER)
-    made.commit("Rename", docs__moved_0_md=None, docs__renamed_0_md=TEXT * 2)
-    made.commit("Into the open", private__moved_0_md=None, docs__opened_0_md=OTHER + "opened\n")
-    made.commit("Change opened", docs__opened_0_md=OTHER + "opened again\n")
-    made.both("checkout", "-q", "-b", "side", "HEAD~0")
-    made.commit("Side", side_0_md="side\n")
-    made.commit("Side hidden", private__side_0_md="hiddenword\n")
-    made.both("checkout", "-q", "main")
-    made.commit("Main", main_0_md="main\n")
-    made.both("merge", "-q", "--no-ff", "--no-commit", "side")
-    for one, message in zip(made.works, ("Merge side", ""), strict=True):  # which brings a hidden file too
-        one.git("commit", "-q", "--allow-empty-message", "-m", message)
-    made.pair("HEAD")
-    made.commit("Gone", docs__renamed_0_md=None)
-    made.commit("Empty")
+def pair(tmp_path: Path) -> RepositoryPair:
+    pair = RepositoryPair(tmp_path / "pair")
+    pair.commit("Hide first", private__first_0_md="hiddenword first\n")
+    pair.commit("Begin", readme_0_md="# Harbour\nprudence\n", docs__guide_0_md=TEXT, private__pay_0_md="hiddenword\n")
+    pair.commit("Only seen: prudence", docs__guide_0_md=TEXT + "more prudence\n")
+    pair.git("tag", "v1")
+    pair.commit("Hide only hiddenword", private__pay_0_md="hiddenword 2\n", docs__hidden_0_md="hiddenword\n")
+    pair.git("tag", "-a", "v2", "-m", "The second")
+    pair.commit("Mixed hiddenword", docs__guide_0_md=TEXT + "mixed prudence\n", docs__hidden_0_md="hiddenword 2\n")
+    pair.commit("From hidden", docs__moved_0_md=TEXT * 2, private__moved_0_md=OTHER)
+    pair.commit("Rename", docs__moved_0_md=None, docs__renamed_0_md=TEXT * 2)
+    pair.commit("Into the open", private__moved_0_md=None, docs__opened_0_md=OTHER + "opened\n")
+    pair.commit("Change opened", docs__opened_0_md=OTHER + "opened again\n")
+    pair.git("checkout", "-q", "-b", "side", "HEAD~0")
+    pair.commit("Side", side_0_md="side\n")
+    pair.commit("Side hidden", private__side_0_md="hiddenword\n")
+    pair.git("checkout", "-q", "main")
+    pair.commit("Main", main_0_md="main\n")
+    pair.git("merge", "-q", "--no-ff", "--no-commit", "side")
+    for repository, message in zip(
+        pair.repositories, ("Merge side", ""), strict=True
+    ):  # the merge adds a hidden file too
+        repository.git("commit", "-q", "--allow-empty-message", "-m", message)
+    pair.record_commit("HEAD")
+    pair.commit("Gone", docs__renamed_0_md=None)
+    pair.commit("Empty")
     for number in range(5):
-        made.commit(f"Hidden last {number}", private__last_0_md=f"hiddenword {number}\n")
-    whole, rest = made.works
-    for one in (whole, rest):
-        one.write("readme.md", "# Harbour\nprudence uncommitted\n").write("new/file.txt", "x").write(
+        pair.commit(f"Hidden last {number}", private__last_0_md=f"hiddenword {number}\n")
+    for repository in pair.repositories:
+        repository.write("readme.md", "# Harbour\nprudence uncommitted\n").write("new/file.txt", "x").write(
             "untracked.md", "x"
         )
+    whole = pair.repositories[0]
     whole.write("private/pay.md", "hiddenword uncommitted").write("private/new.md", "hiddenword").write("h/hidden", "x")
     whole.write("docs/hidden.md", "hiddenword staged")
     whole.git("add", "docs/hidden.md")
-    return made
+    return pair
 
 
 URIS = [
@@ -135,28 +137,29 @@ URIS = [
 ]  # fmt: skip
 
 
-async def asked(source: GitSource, uri: str) -> list[tuple[str, Any]]:
+async def answers_for(source: GitSource, uri: str) -> list[tuple[str, Any]]:
+    """Return the requests for one URI, each with its answer or error."""
     found: list[tuple[str, Any]] = []
-    for what in (source.read, source.stat, source.version, source.children):
+    for method in (source.read, source.stat, source.version, source.children):
         try:
-            answer = await what(uri)
-            found.append((f"{what.__name__} {uri}", answer if isinstance(answer, str) else encode(answer).decode()))
+            answer = await method(uri)
+            found.append((f"{method.__name__} {uri}", answer if isinstance(answer, str) else encode(answer).decode()))
         except (ResourceNotFound, InvalidArgument) as error:
-            found.append((f"{what.__name__} {uri}", repr(error)))
+            found.append((f"{method.__name__} {uri}", repr(error)))
     return found
 
 
-async def answers(source: GitSource) -> list[tuple[str, Any]]:
-    """Return every answer of a repository, each with its question."""
+async def all_answers(source: GitSource) -> list[tuple[str, Any]]:
+    """Make all requests to a repository, and return each with its answer."""
     found: list[tuple[str, Any]] = []
     for uri in URIS:
-        found += await asked(source, "git://harbour" + uri)
-        following = re.findall(r'"wharfinger/next":"([^"]*)"', str(found[-4][1]))
+        found += await answers_for(source, "git://harbour" + uri)
+        next_uris = re.findall(r'"wharfinger/next":"([^"]*)"', str(found[-4][1]))
         for _ in range(10):
-            if not following:
+            if not next_uris:
                 break
-            found += (await asked(source, following[0]))[:1]
-            following = re.findall(r'"wharfinger/next":"([^"]*)"', str(found[-1][1]))
+            found += (await answers_for(source, next_uris[0]))[:1]
+            next_uris = re.findall(r'"wharfinger/next":"([^"]*)"', str(found[-1][1]))
     for limit in (1, 3, 1000):
         for name, page in (("page", source.page), ("documents", source.documents)):
             after: str | None = None
@@ -178,10 +181,12 @@ async def answers(source: GitSource) -> list[tuple[str, Any]]:
     return found
 
 
-async def test_a_policy_shows_a_repository_as_one_without_the_hidden_files(pair: Pair, permit: Permit) -> None:
-    whole, rest = pair.sources()
+async def test_answers_equal_those_of_a_repository_without_the_hidden_files(
+    pair: RepositoryPair, permit: Permit
+) -> None:
+    whole, visible = pair.sources()
 
-    def translated(answer: tuple[str, Any]) -> str:
+    def replace_ids(answer: tuple[str, Any]) -> str:
         text = str(answer)
         for oid, other in pair.oids.items():
             for length in (40, 12, 7):
@@ -190,23 +195,23 @@ async def test_a_policy_shows_a_repository_as_one_without_the_hidden_files(pair:
 
     try:
         with permit(*ALLOW, deny=DENY):
-            seen, expected = await answers(whole), await answers(rest)
-        assert "hiddenword" not in "".join(str(answer) for question, answer in seen if "hidden" not in question)
-        unhashed = re.compile(r'("wharfinger/version":)"[^"]*"|("ttlMs":)\d+|^(\(.version ).*')
-        for one, other in zip(seen, expected, strict=True):
-            assert unhashed.sub(r"\1\2\3", translated(one)) == unhashed.sub(r"\1\2\3", translated(other))
+            actual, expected = await all_answers(whole), await all_answers(visible)
+        assert "hiddenword" not in "".join(str(answer) for request, answer in actual if "hidden" not in request)
+        volatile = re.compile(r'("wharfinger/version":)"[^"]*"|("ttlMs":)\d+|^(\(.version ).*')
+        for answer, other in zip(actual, expected, strict=True):
+            assert volatile.sub(r"\1\2\3", replace_ids(answer)) == volatile.sub(r"\1\2\3", replace_ids(other))
     finally:
         await whole.close()
-        await rest.close()
+        await visible.close()
 
 
-async def test_versions_stay_the_same_while_only_hidden_files_change(pair: Pair, permit: Permit) -> None:
+async def test_versions_do_not_change_if_only_hidden_files_change(pair: RepositoryPair, permit: Permit) -> None:
     source = pair.sources()[0]
     uris = ["", "/tree/HEAD", "/tree/HEAD/docs", "/log/HEAD", "/diff/v1..HEAD", "/diff/v1..HEAD/docs", "/changes"]
     try:
         with permit(*ALLOW, deny=DENY):
             before = [await source.version("git://harbour" + uri) for uri in uris]
-            work = pair.works[0].write("private/more.md", "hiddenword").write("docs/hidden.md", "more")
+            work = pair.repositories[0].write("private/more.md", "hiddenword").write("docs/hidden.md", "more")
             work.git("add", "private/more.md", "docs/hidden.md")
             work.git("commit", "-q", "-m", "More", "--", "private/more.md", "docs/hidden.md")
             after = [await source.version("git://harbour" + uri) for uri in uris]
@@ -215,25 +220,25 @@ async def test_versions_stay_the_same_while_only_hidden_files_change(pair: Pair,
     assert before == after
 
 
-async def test_hidden_objects_are_not_found_by_name(pair: Pair, permit: Permit) -> None:
-    source, work = pair.sources()[0], pair.works[0]
-    names = [work.git("rev-parse", name) for name in ("HEAD", "HEAD:private", "HEAD:private/pay.md", "HEAD:readme.md")]
+async def test_hidden_objects_are_not_found_by_their_ids(pair: RepositoryPair, permit: Permit) -> None:
+    source, work = pair.sources()[0], pair.repositories[0]
+    oids = [work.git("rev-parse", name) for name in ("HEAD", "HEAD:private", "HEAD:private/pay.md", "HEAD:readme.md")]
     try:
-        for name in names:
-            for rev in (name, name[:10]):
+        for oid in oids:
+            for rev in (oid, oid[:10]):
                 await source.stat(f"git://harbour/tree/{rev}")  # without a policy
         with permit(*ALLOW, deny=DENY):
-            for name in names:
-                for rev in (name, name[:10]):
+            for oid in oids:
+                for rev in (oid, oid[:10]):
                     for kind in ("tree", "commit", "log", "diff"):
                         with pytest.raises(ResourceNotFound):
                             await source.stat(f"git://harbour/{kind}/{rev}")
-                assert await source.complete(source.templates[0].uri_template, "rev", name[:6], {}) == []
+                assert await source.complete(source.templates[0].uri_template, "rev", oid[:6], {}) == []
     finally:
         await source.close()
 
 
-async def test_a_branch_that_may_not_be_read_is_not_named(pair: Pair, permit: Permit) -> None:
+async def test_a_branch_that_may_not_be_read_is_not_named(pair: RepositoryPair, permit: Permit) -> None:
     source = pair.sources()[0]
     try:
         with permit(*ALLOW, deny=["git://harbour/*/side/**"]):
@@ -244,18 +249,18 @@ async def test_a_branch_that_may_not_be_read_is_not_named(pair: Pair, permit: Pe
         await source.close()
 
 
-async def test_with_rules_that_allow_everything_nothing_changes(pair: Pair, permit: Permit) -> None:
+async def test_a_policy_that_allows_everything_changes_no_answer(pair: RepositoryPair, permit: Permit) -> None:
     source = pair.sources()[0]
     try:
         with permit(*ALLOW):
-            seen = await answers(source)
-        for one, other in zip(seen, await answers(source), strict=True):
-            assert re.sub(r'"ttlMs":\d+', "", str(one)) == re.sub(r'"ttlMs":\d+', "", str(other))
+            allowed = await all_answers(source)
+        for answer, other in zip(allowed, await all_answers(source), strict=True):
+            assert re.sub(r'"ttlMs":\d+', "", str(answer)) == re.sub(r'"ttlMs":\d+', "", str(other))
     finally:
         await source.close()
 
 
-async def test_hidden_lines_do_not_starve_the_visible_ones(work: Work, permit: Permit) -> None:
+async def test_many_hidden_matches_do_not_use_up_the_limit_of_grep(work: GitRepository, permit: Permit) -> None:
     work.write("aaa/hidden.txt", "needle\n" * 20_000).write("zzz/seen.txt", "needle\n").commit("All")
     source = git(work.path, label="harbour")
     try:
@@ -266,7 +271,7 @@ async def test_hidden_lines_do_not_starve_the_visible_ones(work: Work, permit: P
     assert text.startswith("1 line at HEAD") and "zzz/seen.txt" in text
 
 
-async def test_many_paths_are_compared_without_the_hidden_ones(work: Work, permit: Permit) -> None:
+async def test_a_diff_of_many_paths_leaves_out_the_hidden_ones(work: GitRepository, permit: Permit) -> None:
     for number in range(700):
         work.write(f"seen/{number:03}.txt", f"seen {number}\n").write(f"hide/{number:03}.txt", f"hiddenword {number}\n")
     work.commit("All")
@@ -286,3 +291,47 @@ async def test_many_paths_are_compared_without_the_hidden_ones(work: Work, permi
     assert text.count("diff --git ") == 700
     assert "hid" not in text
     assert commit and "More than 300 paths" in commit and "hid" not in commit and "All" not in commit
+
+
+@pytest.mark.parametrize("path", ["private/pay.md", "docs/hidden.md", "docs/opened.md", "docs/guide.md"])
+async def test_a_log_continues_only_after_the_commits_that_it_lists(
+    pair: RepositoryPair, permit: Permit, path: str
+) -> None:
+    whole = pair.repositories[0]
+    source = git(whole.path, label="harbour")
+    uri, logged = f"git://harbour/log/HEAD?path={path}", r"(?m)^([0-9a-f]{12}) \d"
+    try:
+        with permit(*ALLOW, deny=DENY):
+            listed = re.findall(logged, str((await source.read(uri)).contents[0].text))
+            accepted: list[str] = []
+            for oid in whole.git("rev-list", "HEAD").split():
+                try:
+                    rest = str((await source.read(f"{uri}&after={oid}")).contents[0].text)
+                except InvalidArgument:
+                    continue
+                accepted.append(oid[:12])
+                assert re.findall(logged, rest) == listed[listed.index(oid[:12]) + 1 :]
+    finally:
+        await source.close()
+    assert sorted(accepted) == sorted(listed)
+    assert bool(listed) != is_hidden(path)
+
+
+async def test_a_log_that_cannot_be_followed_does_not_list_the_commits_of_a_hidden_file(
+    tmp_path: Path, permit: Permit
+) -> None:
+    work = GitRepository(tmp_path / "harbour").init()
+    work.commit("One", old__md="a text\n" * 30)
+    blob = work.git("rev-parse", "HEAD:old.md")
+    (work.path / "old.md").unlink()
+    work.write("private/pay.md", "a text\n" * 31)
+    oid = work.commit("Two", readme__md="seen\n")
+    (work.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    source = git(work.path, label="harbour")
+    uri = "git://harbour/log/HEAD?path=private/pay.md"
+    try:
+        assert oid[:12] in str((await source.read(uri)).contents[0].text)
+        with permit(*ALLOW, deny=DENY):
+            assert (await source.read(uri)).contents[0].text.startswith("0 commits.")
+    finally:
+        await source.close()

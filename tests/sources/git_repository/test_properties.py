@@ -1,4 +1,4 @@
-"""Properties of all URIs, revisions and histories."""
+"""Properties of URIs, revisions, objects and histories."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import absent, examples
-from tests.sources.git_repository.conftest import GIT, ServedGit, Work
+from tests.conftest import examples
+from tests.sources.git_repository.conftest import GitRepository, ServedGit
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.sources.folder.file_uri import UnreadableUri
 from wharfinger.sources.git_repository import git
@@ -29,7 +29,7 @@ labels = st.text(min_size=1, max_size=10).filter(
 
 
 @given(labels, revs, parts)
-def test_trees_are_written_and_read_back(label: str, rev: str, path: tuple[str, ...]) -> None:
+def test_tree_uris_round_trip(label: str, rev: str, path: tuple[str, ...]) -> None:
     uris = GitUris(label)
     uri = uris.tree(rev, path)
     assert uri.isascii()
@@ -41,16 +41,21 @@ def test_trees_are_written_and_read_back(label: str, rev: str, path: tuple[str, 
 @given(revs, st.none() | revs, parts)
 @example("v1.", "v2", ())
 @example(".", ".", ())
-def test_differences_are_written_and_read_back(rev: str, to: str | None, path: tuple[str, ...]) -> None:
+def test_diff_uris_round_trip(rev: str, to: str | None, path: tuple[str, ...]) -> None:
     uris = GitUris("repo")
     address = uris.read(uris.diff(rev, to, path))
     assert (address.kind, address.rev, address.to, address.parts) == ("diff", rev, to, path)
 
 
 @given(st.text(max_size=60))
-def test_any_uri_is_read_or_refused(rest: str) -> None:
+def test_any_uri_is_parsed_or_refused(suffix: str) -> None:
     uris = GitUris("repo")
-    for uri in ("git://repo/" + rest, "git://repo" + rest, "git://repo/tree/" + rest, "git://repo/diff/a.." + rest):
+    for uri in (
+        "git://repo/" + suffix,
+        "git://repo" + suffix,
+        "git://repo/tree/" + suffix,
+        "git://repo/diff/a.." + suffix,
+    ):
         try:
             uris.read(uri)
         except (ResourceNotFound, InvalidArgument):
@@ -58,11 +63,11 @@ def test_any_uri_is_read_or_refused(rest: str) -> None:
 
 
 @given(parts.filter(bool))
-def test_plain_paths_are_read_as_they_are(path: tuple[str, ...]) -> None:
+def test_plain_paths_are_split_at_slashes(path: tuple[str, ...]) -> None:
     try:
         assert plain_path("/".join(path)) == path
     except UnreadableUri:
-        pytest.fail("a path that can be")
+        pytest.fail("a readable path was refused")
 
 
 @given(st.binary(max_size=200))
@@ -77,23 +82,21 @@ def test_any_object_is_parsed_or_refused(data: bytes) -> None:
 
 
 @pytest.fixture(scope="module")
-def growing() -> Iterator[tuple[Work, ServedGit]]:
-    """A repository that tests add commits to."""
-    if GIT is None:
-        absent("git")
+def growing_repository() -> Iterator[tuple[GitRepository, ServedGit]]:
+    """Return a repository to which tests add commits, and its source."""
     with tempfile.TemporaryDirectory() as folder:
-        work = Work(Path(folder) / "growing").init()
+        work = GitRepository(Path(folder) / "growing").init()
         work.commit("Begin", a__txt="a")
         source = ServedGit(git(work.path, label="repo"))
         yield work, source
-        source.end()
+        source.close()
 
 
-def grow(work: Work, shape: list[int]) -> None:
-    """Add commits by `git fast-import`: of each number the parent is so many commits back, or two of them (a merge)."""
+def add_commits(work: GitRepository, shape: list[int]) -> None:
+    """Add a commit for each number with `git fast-import`. A number n > 1 merges the commit n before it."""
     out = [b"reset refs/heads/main\nfrom refs/heads/main^0\n\n"]
     for mark, back in enumerate(shape, 1):
-        work.seconds += 60 * (back % 3 - 1)  # clocks are wrong, and equal, sometimes
+        work.seconds += 60 * (back % 3 - 1)  # some times are equal or go backwards
         out.append(b"commit refs/heads/main\nmark :%d\ncommitter A <a@b> %d +0000\ndata 1\nx\n" % (mark, work.seconds))
         out.append(b"from %s\n" % (b":%d" % (mark - 1) if mark > 1 else b"refs/heads/main^0"))
         if back > 1 and mark > back:
@@ -104,12 +107,12 @@ def grow(work: Work, shape: list[int]) -> None:
 
 @settings(max_examples=examples(24), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=12), st.integers(1, 7), st.lists(st.integers(0, 6), max_size=4))
-def test_a_log_in_windows_is_every_commit_once_while_others_arrive(
-    growing: tuple[Work, ServedGit], shape: list[int], limit: int, meanwhile: list[int]
+def test_windows_of_a_log_list_each_commit_once_while_others_arrive(
+    growing_repository: tuple[GitRepository, ServedGit], shape: list[int], limit: int, meanwhile: list[int]
 ) -> None:
-    """The windows of a log show the moment at which it began."""
-    work, source = growing
-    grow(work, shape)
+    """All windows show the history at the time of the first one."""
+    work, source = growing_repository
+    add_commits(work, shape)
     expected = set(work.git("rev-list", "main").split("\n"))
     found: list[str] = []
     following = f"git://repo/log/main?limit={limit}"
@@ -119,8 +122,8 @@ def test_a_log_in_windows_is_every_commit_once_while_others_arrive(
         found += [line[:12] for line in str(contents[0].text).split("\n")[2:-3] if line and not line.startswith(" ")]
         following = str(contents[0].meta.get(NEXT, ""))  # type: ignore[union-attr]
         if first and meanwhile:
-            grow(work, meanwhile)
-            source.repository.histories._kept.clear()  # as after a new start of the server
+            add_commits(work, meanwhile)
+            source.repository.histories._kept.clear()  # as after a restart of the server
         first = False
     assert len(found) == len(set(found)) == len(expected)
     assert set(found) == {oid[:12] for oid in expected}
@@ -128,11 +131,11 @@ def test_a_log_in_windows_is_every_commit_once_while_others_arrive(
 
 @settings(max_examples=examples(24), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(1, 9), st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(0, 30))
-def test_a_list_in_pages_loses_and_repeats_nothing_while_commits_arrive(
-    growing: tuple[Work, ServedGit], limit: int, meanwhile: list[int], at: int
+def test_pages_of_the_list_have_each_resource_once_while_commits_arrive(
+    growing_repository: tuple[GitRepository, ServedGit], limit: int, meanwhile: list[int], threshold: int
 ) -> None:
-    """All that was there when the list began is in it, once."""
-    work, source = growing
+    """Resources that exist at the first page are not missing."""
+    work, source = growing_repository
     before = [resource.uri for resource in source.page(None, 100_000)[0]]
     found: list[str] = []
     key: str | None = None
@@ -141,8 +144,8 @@ def test_a_list_in_pages_loses_and_repeats_nothing_while_commits_arrive(
         found += [resource.uri for resource in resources]
         if key is None:
             break
-        if len(found) >= at > 0:
-            grow(work, meanwhile)
-            at = 0
+        if len(found) >= threshold > 0:
+            add_commits(work, meanwhile)
+            threshold = 0
     assert len(found) == len(set(found))
     assert set(before) <= set(found)

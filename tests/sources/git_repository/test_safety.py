@@ -1,4 +1,4 @@
-"""Hostile repositories and requests (docs/source_git.md, security) are refused or harmless. They run no program."""
+"""Hostile repositories and requests are refused or harmless, and run no program."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import time
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from hashlib import sha1
 from pathlib import Path
 
 import pytest
 
-from tests.sources.git_repository.conftest import ServedGit, Work, text_of
+from tests.sources.git_repository.conftest import GitRepository, ServedGit, put_ambiguous_blobs, text_of
+from tests.sources.git_repository.pack_files import encode_header, encode_size
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import UnusableSource
 from wharfinger.sources.git_repository import git
@@ -38,7 +38,7 @@ REFUSED = (ResourceNotFound, InvalidArgument)
     ],
 )  # fmt: skip
 def test_only_plain_revisions_are_accepted(source: ServedGit, rev: str) -> None:
-    """Decided by us: security G01, G02."""
+    """Security G01, G02."""
     began = time.monotonic()
     for uri in (
         source.repository.uris.tree(rev),
@@ -49,12 +49,12 @@ def test_only_plain_revisions_are_accepted(source: ServedGit, rev: str) -> None:
         for method in (source.read, source.stat, source.version):
             with pytest.raises(REFUSED):
                 method(uri)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     assert not list(Path(source.location).glob("stolen*"))
 
 
-def test_options_in_paths_and_queries_are_refused(source: ServedGit, history: Work) -> None:
-    """Decided by us: security G01."""
+def test_options_in_paths_and_queries_are_refused(source: ServedGit, history: GitRepository) -> None:
+    """Security G01."""
     for uri in (
         "git://repo/log/HEAD?since=--output=x", "git://repo/log/HEAD?limit=--all", "git://repo/log/HEAD?path=--output=x",
         "git://repo/log/HEAD?after=--all", "git://repo/diff/HEAD~1..HEAD/--output=x", "git://repo/tree/HEAD/--output=x",
@@ -71,44 +71,34 @@ def test_options_in_paths_and_queries_are_refused(source: ServedGit, history: Wo
     ]  # fmt: skip
 
 
-def test_a_reference_that_looks_like_an_option_is_read_as_a_name(history: Work, publish: Publish) -> None:
-    """Decided by us: security G01. git itself makes no such branch, but another program may."""
+def test_a_reference_that_looks_like_an_option_is_read_as_a_name(history: GitRepository, publish: Publish) -> None:
+    """Security G01. git creates no such branch, but another program may."""
     history.write(".git/refs/heads/--output=x", history.head + "\n")
     source = publish(history, label="repo")
     assert source.version("git://repo/commit/--output%3Dx") == history.head
 
 
-def test_an_ambiguous_short_object_name_is_refused(work: Work, publish: Publish) -> None:
-    """Decided by us: security G02."""
+def test_an_ambiguous_short_object_name_is_refused(work: GitRepository, publish: Publish) -> None:
+    """Security G02."""
     work.commit("Begin")
-    by_start: dict[str, int] = {}
-    number = 0
-    while max(by_start.values(), default=0) < 2:
-        data = b"blob %d\0%d" % (len(str(number)), number)
-        start = sha1(data).hexdigest()[:4]
-        by_start[start] = by_start.get(start, 0) + 1
-        work.put("blob", str(number).encode()) if by_start[start] == 2 else None
-        number += 1
-    start = next(start for start, many in by_start.items() if many == 2)
-    first = next(n for n in range(number) if sha1(b"blob %d\0%d" % (len(str(n)), n)).hexdigest().startswith(start))
-    work.put("blob", str(first).encode())
+    digits, _ = put_ambiguous_blobs(work)
     source = publish(work, label="repo")
     with pytest.raises(InvalidArgument, match="more digits"):
-        source.read(f"git://repo/tree/{start}")
+        source.read(f"git://repo/tree/{digits}")
     with pytest.raises(REFUSED):
-        source.read(f"git://repo/commit/{start}")
+        source.read(f"git://repo/commit/{digits}")
 
 
 # Configuration
 
 
 def test_programs_in_the_configuration_of_a_repository_are_not_run(
-    history: Work, publish: Publish, tmp_path: Path
+    history: GitRepository, publish: Publish, tmp_path: Path
 ) -> None:
-    """Decided by us: security G03."""
-    trap = tmp_path / "sprung"
-    script = tmp_path / "trap.sh"
-    script.write_text(f"#!/bin/sh\necho $0 >> {trap}\ncat\n")
+    """Security G03."""
+    marker = tmp_path / "marker"
+    script = tmp_path / "program.sh"
+    script.write_text(f"#!/bin/sh\necho $0 >> {marker}\ncat\n")
     script.chmod(0o755)
     include = tmp_path / "include"
     include.write_text(f"[core]\n\tfsmonitor = {script}\n")
@@ -158,14 +148,14 @@ def test_programs_in_the_configuration_of_a_repository_are_not_run(
     ):  # fmt: skip
         source.read(uri)
     source.page(None, 1_000)
-    source.found("fathoms", 10)
+    source.search("fathoms", 10)
     source.describe()
     assert text_of(source, "git://repo/tree/HEAD/hull.txt") == "five\nfathoms\n"
-    assert not trap.exists()
+    assert not marker.exists()
 
 
-def test_the_environment_and_the_users_configuration_are_ignored(history: Work, tmp_path: Path) -> None:
-    """Decided by us: security G03, G11. Only git is run, and its environment names only the source's own directory."""
+def test_the_environment_and_the_users_configuration_are_ignored(history: GitRepository, tmp_path: Path) -> None:
+    """Security G03, G11. Only git is run, and only with the directory of the source in its environment."""
     home = tmp_path / "home"
     home.mkdir()
     (home / ".gitconfig").write_text("[include]\n\tpath = /dev/zero\n[core]\n\trepositoryformatversion = 99\n")
@@ -190,7 +180,7 @@ paths = {env.get("GIT_DIR", "").rpartition("wharfinger-git-")[0] for *_, env in 
 names = set().union(*[env for *_, env in started])
 print(len(programs), len(paths), sorted(names & {"HOME", "PATH", "GIT_WORK_TREE", "GIT_CONFIG_COUNT", "GIT_NAMESPACE"}))
 """
-    elsewhere = Work(tmp_path / "elsewhere").init()
+    elsewhere = GitRepository(tmp_path / "elsewhere").init()
     elsewhere.commit("Other", hull__txt="other\n")
     other = str(elsewhere.path / ".git")
     ran = subprocess.run(
@@ -207,41 +197,40 @@ print(len(programs), len(paths), sorted(names & {"HOME", "PATH", "GIT_WORK_TREE"
     assert (ran.stdout, ran.stderr) == ("five\nfathoms\n\n1 1 []\n", "")
 
 
-# Where a repository is
+# Locations
 
 
-def test_a_planted_bare_repository_is_refused(history: Work, tmp_path: Path) -> None:
-    """Decided by us: security G04."""
-    Work(history.path / "vendor" / "planted").init("--bare")
+def test_a_planted_bare_repository_is_refused(history: GitRepository, tmp_path: Path) -> None:
+    """Security G04."""
+    GitRepository(history.path / "vendor" / "planted").init("--bare")
     with pytest.raises(UnusableSource, match="bare repository inside"):
         git(history.path / "vendor" / "planted")
 
 
-def test_a_bare_repository_is_published(history: Work, publish: Publish, tmp_path: Path) -> None:
-    """Decided by us."""
+def test_a_bare_repository_is_published(history: GitRepository, publish: Publish, tmp_path: Path) -> None:
     history.git("clone", "-q", "--bare", "--no-local", str(history.path), str(tmp_path / "store.git"))
     source = publish(tmp_path / "store.git")
     assert source.uri == "git://store"
     assert text_of(source, "git://store/tree/main/hull.txt") == "five\nfathoms\n"
 
 
-def test_git_files_planted_in_a_work_tree_are_not_read(history: Work, publish: Publish) -> None:
-    """As in git: `.git` takes precedence over a bare repository around it."""
+def test_git_files_planted_in_a_work_tree_are_not_read(history: GitRepository, publish: Publish) -> None:
+    """As in git, `.git` takes precedence over a bare repository around it."""
     for name in ("HEAD", "config", "objects/x", "refs/x"):
         history.write(name, "ref: refs/heads/evil\n")
     assert publish(history, label="repo").describe().startswith("main at")
 
 
-def test_a_worktree_is_refused_with_the_directory_it_points_to(history: Work, tmp_path: Path) -> None:
-    """Decided by us: security G05."""
+def test_a_worktree_is_refused_with_the_directory_it_points_to(history: GitRepository, tmp_path: Path) -> None:
+    """Security G05."""
     history.git("worktree", "add", "-q", str(tmp_path / "linked"), "-b", "other")
     with pytest.raises(UnusableSource, match=r"leads to .*worktrees/linked.*name that directory"):
         git(tmp_path / "linked")
     with pytest.raises(UnusableSource, match="linked worktree"):
-        git(_outside(history.path / ".git" / "worktrees" / "linked", tmp_path))
+        git(_copy_git_directory(history.path / ".git" / "worktrees" / "linked", tmp_path))
 
 
-def _outside(directory: Path, tmp_path: Path) -> Path:
+def _copy_git_directory(directory: Path, tmp_path: Path) -> Path:
     """Copy the git directory of a worktree out of its repository."""
     copy = tmp_path / "copied"
     copy.mkdir()
@@ -252,16 +241,18 @@ def _outside(directory: Path, tmp_path: Path) -> Path:
     return copy
 
 
-def test_borrowed_objects_are_refused(history: Work, tmp_path: Path) -> None:
-    """Decided by us: security G05."""
+def test_borrowed_objects_are_refused(history: GitRepository, tmp_path: Path) -> None:
+    """Security G05."""
     history.git("clone", "-q", "--shared", str(history.path), str(tmp_path / "shared"))
     with pytest.raises(UnusableSource, match=r"borrows objects.*git repack"):
         git(tmp_path / "shared")
 
 
-def test_alternates_that_are_added_later_are_not_followed(history: Work, publish: Publish, tmp_path: Path) -> None:
-    """Decided by us: security G05."""
-    other = Work(tmp_path / "other").init()
+def test_alternates_that_are_added_later_are_not_followed(
+    history: GitRepository, publish: Publish, tmp_path: Path
+) -> None:
+    """Security G05."""
+    other = GitRepository(tmp_path / "other").init()
     oid = other.commit("Secret", secret__txt="secret\n")
     source = publish(history, label="repo")
     history.write(".git/objects/info/alternates", str(other.path / ".git" / "objects") + "\n")
@@ -270,17 +261,19 @@ def test_alternates_that_are_added_later_are_not_followed(history: Work, publish
 
 
 @pytest.mark.parametrize("name", [".git", ".git/objects", ".git/refs", ".git/HEAD", ".git/objects/pack", ".git/config"])
-def test_symbolic_links_in_the_git_directory_are_refused(history: Work, tmp_path: Path, name: str) -> None:
-    """Decided by us: security G05."""
+def test_symbolic_links_in_the_git_directory_are_refused(history: GitRepository, tmp_path: Path, name: str) -> None:
+    """Security G05."""
     (history.path / name).rename(tmp_path / "moved")
     (history.path / name).symlink_to(tmp_path / "moved")
     with pytest.raises(UnusableSource, match="symbolic link"):
         git(history.path)
 
 
-def test_links_among_references_and_objects_are_not_followed(history: Work, publish: Publish, tmp_path: Path) -> None:
-    """Decided by us: security G05."""
-    other = Work(tmp_path / "other").init()
+def test_links_among_references_and_objects_are_not_followed(
+    history: GitRepository, publish: Publish, tmp_path: Path
+) -> None:
+    """Security G05."""
+    other = GitRepository(tmp_path / "other").init()
     oid = other.commit("Secret", secret__txt="secret\n")
     source = publish(history, label="repo")
     (history.path / ".git/refs/heads/evil").symlink_to(other.path / ".git/refs/heads/main")
@@ -302,8 +295,7 @@ def test_links_among_references_and_objects_are_not_followed(history: Work, publ
         source.read(f"git://repo/commit/{oid}")
 
 
-def test_a_folder_without_a_repository_is_refused_with_advice(history: Work, tmp_path: Path) -> None:
-    """Decided by us."""
+def test_a_folder_without_a_repository_is_refused_with_advice(history: GitRepository, tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     for path, words in (
         (tmp_path / "plain", "git init"),
@@ -326,8 +318,8 @@ def test_a_folder_without_a_repository_is_refused_with_advice(history: Work, tmp
         ("[core\n\0\n", "cannot be read"),
     ],
 )
-def test_unknown_repository_formats_are_refused(history: Work, config: str, words: str) -> None:
-    """As in git: an unknown extension may change the format of anything."""
+def test_unknown_repository_formats_are_refused(history: GitRepository, config: str, words: str) -> None:
+    """As in git, because an unknown extension may change any format."""
     history.write(".git/config", config)
     with pytest.raises(UnusableSource, match=words):
         git(history.path)
@@ -342,8 +334,7 @@ def test_unknown_repository_formats_are_refused(history: Work, config: str, word
         '\n# [extensions]\n; x = y\n[remote "o"]\n\turl = ../x[1]\n',
     ],
 )
-def test_known_repository_formats_are_read(history: Work, publish: Publish, config: str) -> None:
-    """As git does."""
+def test_known_repository_formats_are_read(history: GitRepository, publish: Publish, config: str) -> None:
     history.write(".git/config", config)
     assert publish(history, label="repo").describe().startswith("main at")
 
@@ -355,8 +346,8 @@ def test_known_repository_formats_are_read(history: Work, publish: Publish, conf
         b"a" * 41, b"\xff\0", b"ref: HEAD", b"ref: refs/heads/none", b"0" * 40, b"ref: refs/heads/loop",
     ],
 )  # fmt: skip
-def test_an_invalid_head_is_never_used_as_a_path(history: Work, publish: Publish, head: bytes) -> None:
-    """Decided by us: the content of a file never becomes a path."""
+def test_an_invalid_head_is_never_used_as_a_path(history: GitRepository, publish: Publish, head: bytes) -> None:
+    """The content of a file never becomes a path."""
     history.write(".git/HEAD", head + b"\n")
     history.write(".git/refs/heads/loop", "ref: refs/heads/pool\n")
     history.write(".git/refs/heads/pool", "ref: refs/heads/loop\n")
@@ -368,16 +359,16 @@ def test_an_invalid_head_is_never_used_as_a_path(history: Work, publish: Publish
         source.read("git://repo/tree/HEAD")
     assert text_of(source, "git://repo/tree/main/hull.txt") == "five\nfathoms\n"
     assert source.page(None, 100)[0]
-    assert source.found("fathoms", 5) == []
+    assert source.search("fathoms", 5) == []
     assert source.documents(None, 5)[0] == []
 
 
 # Contents of a repository
 
 
-def test_submodules_are_named_and_not_read(history: Work, publish: Publish, tmp_path: Path) -> None:
-    """Decided by us: security G07, G08."""
-    other = Work(tmp_path / "other").init()
+def test_submodules_are_named_and_not_read(history: GitRepository, publish: Publish, tmp_path: Path) -> None:
+    """Security G07, G08."""
+    other = GitRepository(tmp_path / "other").init()
     oid = other.commit("Inside", inside__txt="inside\n")
     history.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other.path), "lib")
     history.commit("Add a submodule")
@@ -391,8 +382,8 @@ def test_submodules_are_named_and_not_read(history: Work, publish: Publish, tmp_
     assert f"+Subproject commit {oid}" in text_of(source, "git://repo/diff/HEAD")
 
 
-def test_links_in_trees_are_read_as_the_text_of_their_target(history: Work, publish: Publish) -> None:
-    """Decided by us: security G06."""
+def test_links_in_trees_are_read_as_their_target_paths(history: GitRepository, publish: Publish) -> None:
+    """Security G06."""
     (history.path / "passwd").symlink_to("/etc/passwd")
     (history.path / "up").symlink_to("..")
     history.commit("Add links")
@@ -414,8 +405,8 @@ NAMES = {
 }
 
 
-def test_odd_names_are_shown_safely_and_read_byte_for_byte(work: Work, publish: Publish) -> None:
-    """Decided by us: security G09."""
+def test_odd_names_are_shown_safely_and_read_byte_for_byte(work: GitRepository, publish: Publish) -> None:
+    """Security G09."""
     for name in NAMES:
         (work.path / os.fsdecode(name)).write_bytes(NAMES[name].encode())
     work.git("add", "-A")
@@ -435,8 +426,8 @@ def test_odd_names_are_shown_safely_and_read_byte_for_byte(work: Work, publish: 
         assert "\u202e" not in text
 
 
-def test_names_that_no_file_can_have_are_left_out(work: Work, publish: Publish) -> None:
-    """Decided by us: security G06."""
+def test_names_that_no_file_can_have_are_left_out(work: GitRepository, publish: Publish) -> None:
+    """Security G06."""
     work.commit("Begin", a__txt="a")
     blob = bytes.fromhex(work.git("rev-parse", "HEAD:a.txt"))
     names = (b"", b".", b"..", b"../../up", b".git", b"ok")
@@ -448,8 +439,8 @@ def test_names_that_no_file_can_have_are_left_out(work: Work, publish: Publish) 
     assert source.read("git://repo/tree/odd/.git").contents[0].text == "a"
 
 
-def test_a_bomb_of_trees_is_listed_in_pages(work: Work, publish: Publish) -> None:
-    """Decided by us: security G10: ten folders of ten folders, ten deep, are 10^10 files."""
+def test_a_tree_of_ten_billion_files_is_listed_in_pages(work: GitRepository, publish: Publish) -> None:
+    """Security G10: folders of ten folders, ten levels deep, have 10^10 files."""
     oid, kind = work.put("blob", b"boom"), b"100644"
     for _ in range(10):
         entries = [kind + b" %d\0" % number + bytes.fromhex(oid) for number in range(10)]
@@ -462,15 +453,15 @@ def test_a_bomb_of_trees_is_listed_in_pages(work: Work, publish: Publish) -> Non
     assert key is not None
     source.page(key, 500)
     source.read("git://repo/commit/HEAD")
-    with suppress(InvalidArgument):  # it takes too much time or memory
+    with suppress(InvalidArgument):  # if it takes too much time or memory
         assert "in time" in text_of(source, "git://repo/diff/HEAD")
-    source.found("nowhere", 5)
+    source.search("nowhere", 5)
     assert "more than" in source.describe()
     assert time.monotonic() - began < 40
 
 
-def test_deep_trees_are_listed_to_a_limit(work: Work, publish: Publish) -> None:
-    """Decided by us: security G10."""
+def test_deep_trees_are_listed_up_to_a_limit(work: GitRepository, publish: Publish) -> None:
+    """Security G10."""
     oid, kind = work.put("blob", b"deep"), b"100644"
     for _ in range(700):
         oid, kind = work.put("tree", kind + b" d\0" + bytes.fromhex(oid)), b"40000"
@@ -484,8 +475,8 @@ def test_deep_trees_are_listed_to_a_limit(work: Work, publish: Publish) -> None:
 # Damaged and forged objects
 
 
-def loose(work: Work, oid: str, data: bytes) -> None:
-    """Write this data as the file of an object."""
+def write_loose_object(work: GitRepository, oid: str, data: bytes) -> None:
+    """Write the file of a loose object."""
     path = work.path / ".git/objects" / oid[:2] / oid[2:]
     path.parent.mkdir(exist_ok=True)
     path.unlink(missing_ok=True)
@@ -501,26 +492,28 @@ def loose(work: Work, oid: str, data: bytes) -> None:
         zlib.compress(b"commit 3\0abc"), zlib.compress(b"blob -3\0abc"),
     ],
 )  # fmt: skip
-def test_damaged_objects_are_reported_and_the_rest_works(work: Work, publish: Publish, data: bytes) -> None:
-    """Decided by us: security G10."""
+def test_damaged_objects_are_reported_and_others_can_be_read(
+    work: GitRepository, publish: Publish, data: bytes
+) -> None:
+    """Security G10."""
     work.commit("Begin", a__txt="abc", b__txt="whole\n")
-    loose(work, work.git("rev-parse", "HEAD:a.txt"), data)
+    write_loose_object(work, work.git("rev-parse", "HEAD:a.txt"), data)
     source = publish(work, label="repo")
     with pytest.raises((InvalidArgument, ResourceNotFound)):
         source.read("git://repo/tree/HEAD/a.txt")
     assert text_of(source, "git://repo/tree/HEAD/b.txt") == "whole\n"
     assert "a.txt" in text_of(source, "git://repo/tree/HEAD")
     source.page(None, 100)
-    source.found("whole", 5)
+    source.search("whole", 5)
     source.read("git://repo/commit/HEAD")
     assert list(source.text("git://repo/tree/HEAD/b.txt")) == ["whole\n"]
 
 
 @pytest.mark.parametrize("kind", ["commit", "tree"])
-def test_a_damaged_commit_or_tree_is_reported(work: Work, publish: Publish, kind: str) -> None:
-    """Decided by us: security G10."""
+def test_a_damaged_commit_or_tree_is_reported(work: GitRepository, publish: Publish, kind: str) -> None:
+    """Security G10."""
     work.commit("Begin", a__txt="abc")
-    loose(
+    write_loose_object(
         work,
         work.git("rev-parse", "HEAD" if kind == "commit" else "HEAD^{tree}"),
         zlib.compress(b"%s 3\0abc" % kind.encode()),
@@ -530,13 +523,12 @@ def test_a_damaged_commit_or_tree_is_reported(work: Work, publish: Publish, kind
         source.read("git://repo/tree/HEAD")
     assert source.read("git://repo").contents
     assert source.describe()
-    source.found("abc", 5)
+    source.search("abc", 5)
     assert source.page(None, 100)[0][0].uri == "git://repo"
     assert source.documents(None, 100)[1] is None
 
 
-def test_a_damaged_folder_or_commit_does_not_hide_others(work: Work, publish: Publish) -> None:
-    """Decided by us."""
+def test_a_damaged_folder_or_commit_does_not_hide_others(work: GitRepository, publish: Publish) -> None:
     first = work.commit("Begin", z__txt="z")
     work.write("a/b.txt", "b")
     second = work.commit("Second")
@@ -544,28 +536,28 @@ def test_a_damaged_folder_or_commit_does_not_hide_others(work: Work, publish: Pu
     work.write("y.txt", "y")
     third = work.commit("Third")
     tree = work.git("rev-parse", "HEAD:a")
-    loose(work, tree, b"rubbish")
-    loose(work, first, b"rubbish")
+    write_loose_object(work, tree, b"rubbish")
+    write_loose_object(work, first, b"rubbish")
     source = publish(work, label="repo")
     uris = [resource.uri for resource in source.page(None, 100)[0]]
     assert uris[-2:] == ["git://repo/tree/HEAD/a", "git://repo/tree/HEAD/y.txt"]
     assert f"git://repo/commit/{third}" in uris
     text = text_of(source, "git://repo/log/HEAD")
-    assert text.startswith("1 commit ")  # as in git: the parent of the damaged one needs it
+    assert text.startswith("1 commit ")  # as in git, which needs the damaged commit to read its child
     assert "there may be older commits" in text
     assert text_of(source, "git://repo/log/HEAD?path=y.txt").startswith("1 commit ")
     assert "paths changed" in text_of(source, f"git://repo/commit/{second}")
 
 
-def test_a_bomb_is_not_inflated(work: Work, publish: Publish) -> None:
-    """Decided by us: security G10: a gigabyte of zeros in a megabyte."""
+def test_a_decompression_bomb_is_not_inflated(work: GitRepository, publish: Publish) -> None:
+    """Security G10: a megabyte would inflate to a gigabyte of zeros."""
     size = 1 << 30
-    machine = zlib.compressobj(9)
-    pieces = [machine.compress(b"blob %d\0" % size)]
-    pieces += [machine.compress(bytes(1 << 20)) for _ in range(64)]
-    pieces.append(machine.flush())
+    compressor = zlib.compressobj(9)
+    pieces = [compressor.compress(b"blob %d\0" % size)]
+    pieces += [compressor.compress(bytes(1 << 20)) for _ in range(size >> 20)]
+    pieces.append(compressor.flush())
     oid = "ab" * 20
-    loose(work, oid, b"".join(pieces))
+    write_loose_object(work, oid, b"".join(pieces))
     source = publish(work, label="repo")
     began = time.monotonic()
     for uri in (f"git://repo/tree/{oid}", f"git://repo/tree/{oid}?bytes={size - 10}-"):
@@ -574,22 +566,16 @@ def test_a_bomb_is_not_inflated(work: Work, publish: Publish) -> None:
     assert time.monotonic() - began < 30
 
 
-def packed(work: Work, objects: list[tuple[int, int, bytes, bytes]]) -> None:
-    """Write a pack of objects (kind, declared size, bytes before the data, data) and an index that git has not made.
+def write_pack(work: GitRepository, objects: list[tuple[int, int, bytes, bytes]]) -> None:
+    """Write a pack of objects (kind, declared size, bytes before the data, data) and its index.
 
-    The index names them 00…0, 00…1 and so on.
+    The ids of the objects in the index are 00…0, 00…1 and so on.
     """
     body = b"PACK" + (2).to_bytes(4, "big") + len(objects).to_bytes(4, "big")
     offsets = []
     for kind, size, before, data in objects:
         offsets.append(len(body))
-        byte, rest = kind << 4 | size & 15, size >> 4
-        head = bytearray()
-        while rest:
-            head.append(byte | 0x80)
-            byte, rest = rest & 0x7F, rest >> 7
-        head.append(byte)
-        body += bytes(head) + before + zlib.compress(data)
+        body += encode_header(kind, size) + before + zlib.compress(data)
     names = b"".join(number.to_bytes(20, "big") for number in range(len(objects)))
     fan = b"".join(len(objects).to_bytes(4, "big") for _ in range(256))
     index = b"\xfftOc\0\0\0\x02" + fan + names + bytes(4 * len(objects))
@@ -598,50 +584,40 @@ def packed(work: Work, objects: list[tuple[int, int, bytes, bytes]]) -> None:
     work.write(".git/objects/pack/pack-evil.idx", index)
 
 
-def number(value: int) -> bytes:
-    """Return a size in the encoding of deltas."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+COPY_BASE = b"\xff" + b"\0\0\0\0" + b"\xff\xff\x00"  # copies the first 65,535 bytes of the base
 
 
-COPY = b"\xff" + b"\0\0\0\0" + b"\xff\xff\x00"  # 65,535 bytes from the beginning of the base
-
-
-def deltas() -> dict[str, bytes]:
+def bad_deltas() -> dict[str, bytes]:
     base = 65_535
     return {
-        "more than promised": number(base) + number(10) + COPY * 3,
-        "a bomb": number(base) + number(1 << 40) + COPY * 1_000,
-        "a bomb that says nothing of it": number(base) + number(base) + COPY * 100_000,
-        "outside of the base": number(base) + number(20) + b"\x91\xff\x20",
-        "another base": number(7) + number(base) + COPY,
-        "cut": number(base) + number(base) + b"\xff\0",
-        "no instruction": number(base) + number(base) + b"\0",
+        "more than promised": encode_size(base) + encode_size(10) + COPY_BASE * 3,
+        "a bomb": encode_size(base) + encode_size(1 << 40) + COPY_BASE * 1_000,
+        "a bomb that says nothing of it": encode_size(base) + encode_size(base) + COPY_BASE * 100_000,
+        "outside of the base": encode_size(base) + encode_size(20) + b"\x91\xff\x20",
+        "another base": encode_size(7) + encode_size(base) + COPY_BASE,
+        "cut": encode_size(base) + encode_size(base) + b"\xff\0",
+        "no instruction": encode_size(base) + encode_size(base) + b"\0",
         "no sizes": b"\xff\xff",
         "": b"",
     }
 
 
-@pytest.mark.parametrize("name", list(deltas()))
-def test_bad_deltas_are_reported(work: Work, publish: Publish, name: str) -> None:
-    """Decided by us: security G10."""
-    delta = deltas()[name]
-    packed(work, [(3, 65_535, b"", bytes(65_535)), (7, len(delta), bytes(20), delta)])
+@pytest.mark.parametrize("name", list(bad_deltas()))
+def test_bad_deltas_are_reported(work: GitRepository, publish: Publish, name: str) -> None:
+    """Security G10."""
+    delta = bad_deltas()[name]
+    write_pack(work, [(3, 65_535, b"", bytes(65_535)), (7, len(delta), bytes(20), delta)])
     source = publish(work, label="repo")
     began = time.monotonic()
     with pytest.raises(InvalidArgument):
         source.read("git://repo/tree/" + "1".zfill(40))
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
-def test_a_cycle_of_deltas_is_refused(work: Work, publish: Publish) -> None:
-    """Decided by us: security G10."""
-    delta = number(5) + number(5) + b"\x90\x05"
-    packed(
+def test_a_cycle_of_deltas_is_refused(work: GitRepository, publish: Publish) -> None:
+    """Security G10."""
+    delta = encode_size(5) + encode_size(5) + b"\x90\x05"
+    write_pack(
         work,
         [(7, len(delta), (1).to_bytes(20, "big"), delta), (7, len(delta), (0).to_bytes(20, "big"), delta)],
     )
@@ -649,24 +625,26 @@ def test_a_cycle_of_deltas_is_refused(work: Work, publish: Publish) -> None:
         publish(work, label="repo").read("git://repo/tree/" + "1".zfill(40))
 
 
-def test_a_chain_of_deltas_with_large_intermediate_objects_is_refused(work: Work, publish: Publish) -> None:
-    """Decided by us: security G10: intermediate objects count, not only the result."""
+def test_a_chain_of_deltas_with_large_intermediate_objects_is_refused(work: GitRepository, publish: Publish) -> None:
+    """Security G10: the limits include intermediate objects."""
     size = 30 << 20
-    copies = (number(size) + number(size)) + b"".join(
+    copies = (encode_size(size) + encode_size(size)) + b"".join(
         bytes((0xFF,)) + at.to_bytes(4, "little") + min(0xFFFF, size - at).to_bytes(3, "little")
         for at in range(0, size, 0xFFFF)
     )
     chain = [(3, size, b"", bytes(size))]
-    chain += [(7, len(copies), number_of.to_bytes(20, "big"), copies) for number_of in range(100)]
-    packed(work, chain)
+    chain += [(7, len(copies), base.to_bytes(20, "big"), copies) for base in range(100)]
+    write_pack(work, chain)
     began = time.monotonic()
     with pytest.raises(InvalidArgument, match="damaged"):
         publish(work, label="repo").read("git://repo/tree/" + f"{100:x}".zfill(40))
     assert time.monotonic() - began < 40
 
 
-def test_damaged_packs_are_skipped(history: Work, publish: Publish) -> None:
-    """Decided by us: security G10."""
+def test_files_in_damaged_packs_are_refused_and_the_repository_is_described(
+    history: GitRepository, publish: Publish
+) -> None:
+    """Security G10."""
     history.git("gc", "-q")
     pack = next((history.path / ".git/objects/pack").glob("*.pack"))
     index = pack.with_suffix(".idx")
@@ -686,8 +664,10 @@ def test_damaged_packs_are_skipped(history: Work, publish: Publish) -> None:
         assert source.describe()
 
 
-def test_a_pack_that_is_truncated_while_open_does_not_crash_the_process(history: Work, publish: Publish) -> None:
-    """Decided by us: truncating a mapped file raises SIGBUS; a file that is read only gives an error."""
+def test_a_pack_that_is_truncated_while_open_does_not_crash_the_process(
+    history: GitRepository, publish: Publish
+) -> None:
+    """Truncating a mapped file raises SIGBUS, but reading a truncated file only fails."""
     history.git("gc", "-q")
     source = publish(history, label="repo")
     source.version("git://repo/tree/HEAD/hull.txt")
@@ -698,8 +678,8 @@ def test_a_pack_that_is_truncated_while_open_does_not_crash_the_process(history:
         source.read("git://repo/tree/HEAD~1/docs/tides.md")
 
 
-def test_replacements_and_grafts_are_ignored(history: Work, publish: Publish) -> None:
-    """Decided by us: a name always means the object of that name."""
+def test_replacements_and_grafts_are_ignored(history: GitRepository, publish: Publish) -> None:
+    """An id always means the object with that id."""
     first = history.git("rev-list", "--max-parents=0", "HEAD")
     evil = history.git("commit-tree", "HEAD^{tree}", "-m", "Evil")
     history.git("replace", history.head, evil)
@@ -709,8 +689,9 @@ def test_replacements_and_grafts_are_ignored(history: Work, publish: Publish) ->
     assert text_of(source, "git://repo/log/HEAD").startswith("3 commits")
 
 
-def test_the_log_of_a_shallow_clone_ends_at_its_boundary(history: Work, publish: Publish, tmp_path: Path) -> None:
-    """Decided by us."""
+def test_the_log_of_a_shallow_clone_ends_at_its_boundary(
+    history: GitRepository, publish: Publish, tmp_path: Path
+) -> None:
     history.git("clone", "-q", "--depth=1", f"file://{history.path}", str(tmp_path / "shallow"))
     source = publish(tmp_path / "shallow", label="repo")
     assert text_of(source, "git://repo/log/HEAD").startswith("1 commit ")
@@ -719,8 +700,8 @@ def test_the_log_of_a_shallow_clone_ends_at_its_boundary(history: Work, publish:
         source.read("git://repo/commit/HEAD~1")
 
 
-def test_a_commit_encoding_is_used_only_if_it_is_a_text_encoding(work: Work, publish: Publish) -> None:
-    """Decided by us: some codecs of Python are slow, or are not for text."""
+def test_a_commit_encoding_is_used_only_if_it_is_a_text_encoding(work: GitRepository, publish: Publish) -> None:
+    """Some codecs of Python are slow, or not for text."""
     work.commit("Begin")
     tree = work.git("rev-parse", "HEAD^{tree}")
     for encoding, expected in (
@@ -739,8 +720,8 @@ def test_a_commit_encoding_is_used_only_if_it_is_a_text_encoding(work: Work, pub
 @pytest.mark.parametrize(
     "when", ["9" * 30 + " +0000", "-99999999999 -9999", "1e9 +0000", "", "9" * 5_000 + " +1", "253402300800 +0000"]
 )
-def test_commits_with_impossible_times_are_read(work: Work, publish: Publish, when: str) -> None:
-    """Decided by us: a commit may have any time."""
+def test_commits_with_impossible_times_are_read(work: GitRepository, publish: Publish, when: str) -> None:
+    """A commit may have any time."""
     work.commit("Begin")
     tree = work.git("rev-parse", "HEAD^{tree}")
     person = f"A <a@b> {when}\n"
@@ -753,8 +734,8 @@ def test_commits_with_impossible_times_are_read(work: Work, publish: Publish, wh
     assert source.page(None, 100)[0]
 
 
-def test_reading_does_not_change_the_repository(history: Work, publish: Publish) -> None:
-    """Decided by us: file times do not change either."""
+def test_reading_does_not_change_the_repository(history: GitRepository, publish: Publish) -> None:
+    """File times do not change either."""
 
     def state() -> dict[str, tuple[int, int]]:
         found = {}

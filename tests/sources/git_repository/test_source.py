@@ -1,4 +1,4 @@
-"""What a repository publishes at each of its URIs."""
+"""The resources of a repository: files, commits, diffs and logs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 from msgspec import UNSET
 
-from tests.sources.git_repository.conftest import ServedGit, Work, text_of
+from tests.sources.git_repository.conftest import GitRepository, ServedGit, text_of
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import version_of
@@ -23,8 +23,7 @@ from wharfinger.sources.windows.window import NEXT
 Publish = Callable[..., ServedGit]
 
 
-def test_the_list_has_the_repository_branches_tags_commits_and_files(source: ServedGit, history: Work) -> None:
-    """Decided by us."""
+def test_the_repository_branches_tags_commits_and_files_are_listed(source: ServedGit, history: GitRepository) -> None:
     oids = history.git("rev-list", "HEAD").split("\n")
     expected = ["", "/tree/HEAD", "/log/HEAD", "/tree/feature%2Flights", "/tree/main", "/tree/v2", "/tree/v1"]
     expected += [f"/commit/{oid}" for oid in oids]
@@ -33,8 +32,7 @@ def test_the_list_has_the_repository_branches_tags_commits_and_files(source: Ser
     assert [resource.uri for resource in source.page(None, 1_000)[0]] == ["git://repo" + path for path in expected]
 
 
-def test_the_uri_of_the_repository_summarizes_it(source: ServedGit, history: Work) -> None:
-    """Decided by us."""
+def test_the_top_resource_summarizes_the_repository(source: ServedGit, history: GitRepository) -> None:
     result = source.read("git://repo")
     text = text_of(source, "git://repo")
     assert f"main at {history.head[:7]}" in text
@@ -50,7 +48,7 @@ def test_the_uri_of_the_repository_summarizes_it(source: ServedGit, history: Wor
         "v2^0", "HEAD^^",
     ],
 )  # fmt: skip
-def test_revisions_resolve_as_in_git(source: ServedGit, history: Work, rev: str) -> None:
+def test_revisions_resolve_as_in_git(source: ServedGit, history: GitRepository, rev: str) -> None:
     """gitrevisions(7)."""
     oid = history.git("rev-parse", f"{rev}^{{commit}}")
     assert source.version(f"git://repo/log/{quote(rev, safe='')}") == oid
@@ -58,8 +56,7 @@ def test_revisions_resolve_as_in_git(source: ServedGit, history: Work, rev: str)
     assert source.version(f"git://repo/log/{short}") == oid
 
 
-def test_a_file_is_read_at_any_revision(source: ServedGit, history: Work) -> None:
-    """Decided by us."""
+def test_a_file_is_read_at_any_revision(source: ServedGit, history: GitRepository) -> None:
     assert text_of(source, "git://repo/tree/main/hull.txt") == "five\nfathoms\n"
     assert text_of(source, "git://repo/tree/v1/hull.txt") == "four\nfathoms\n"
     assert text_of(source, f"git://repo/tree/{history.head}~1/hull.txt") == "four\nfathoms\n"
@@ -76,14 +73,14 @@ def test_a_file_is_read_at_any_revision(source: ServedGit, history: Work) -> Non
 
 
 def test_binary_files_are_read_as_blobs(source: ServedGit) -> None:
-    """Decided by us: never corrupted."""
+    """Bytes are never decoded as text."""
     content = source.read("git://repo/tree/main/buoy.png").contents[0]
     assert content.blob == b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\xff\xfe"
     assert content.mime_type == "image/png"
 
 
-def test_a_file_is_read_in_windows(history: Work, publish: Publish) -> None:
-    """In UTF-8 and UTF-16."""
+def test_a_file_is_read_in_windows(history: GitRepository, publish: Publish) -> None:
+    """The files are in UTF-8 and UTF-16."""
     text = "".join(f"{number} ⚓\n" for number in range(5_000))
     history.commit("Long", long__txt=text, wide__txt=b"\xff\xfe" + text.encode("utf-16-le"))
     source = publish(history, label="repo", max_size=20_000)
@@ -102,7 +99,7 @@ def test_a_file_is_read_in_windows(history: Work, publish: Publish) -> None:
 
 
 def test_a_folder_is_read_as_a_listing(source: ServedGit) -> None:
-    """As in a folder source."""
+    """The listing is like that of a folder source."""
     result = source.read("git://repo/tree/HEAD")
     assert "repo/ at HEAD holds " in str(result.contents[0].text)
     assert [content.uri for content in result.contents[1:]][:2] == [
@@ -111,8 +108,7 @@ def test_a_folder_is_read_as_a_listing(source: ServedGit) -> None:
     assert source.stat("git://repo/tree/HEAD/docs").mime_type == DIRECTORY
 
 
-def test_a_commit_has_author_time_message_and_changes(source: ServedGit, history: Work) -> None:
-    """Decided by us."""
+def test_a_commit_has_author_time_message_and_changes(source: ServedGit, history: GitRepository) -> None:
     text = text_of(source, "git://repo/commit/v2")
     oid = history.git("rev-parse", "v2^{commit}")
     assert text.startswith(f"commit {oid}\nparent ")
@@ -121,8 +117,8 @@ def test_a_commit_has_author_time_message_and_changes(source: ServedGit, history
         assert words in text
 
 
-def test_a_rename_is_reported_as_one_change(history: Work, publish: Publish) -> None:
-    """Decided by us: for files whose content is unchanged."""
+def test_a_rename_is_reported_as_one_change(history: GitRepository, publish: Publish) -> None:
+    """The content of the file is unchanged."""
     history.git("mv", "hull.txt", "keel.txt")
     history.commit("Rename")
     source = publish(history, label="repo")
@@ -130,8 +126,7 @@ def test_a_rename_is_reported_as_one_change(history: Work, publish: Publish) -> 
     assert "rename from hull.txt\nrename to keel.txt\n" in text_of(source, "git://repo/diff/HEAD")
 
 
-def test_git_applies_a_difference(source: ServedGit, history: Work, tmp_path: Path) -> None:
-    """A unified diff."""
+def test_git_applies_a_diff(source: ServedGit, history: GitRepository, tmp_path: Path) -> None:
     text = text_of(source, "git://repo/diff/v1..main")
     assert "-four\n+five\n fathoms\n" in text
     history.git("checkout", "-q", "v1")
@@ -144,7 +139,7 @@ def test_git_applies_a_difference(source: ServedGit, history: Work, tmp_path: Pa
         source.read("git://repo/diff/v1..main/none")
 
 
-def test_a_long_difference_is_read_in_windows(history: Work, publish: Publish) -> None:
+def test_a_long_diff_is_read_in_windows(history: GitRepository, publish: Publish) -> None:
     """Each path is listed once, in order. The windows stay the same while commits arrive."""
     for number in range(40):
         history.write(f"part{number % 4}/{number:02}.txt", f"line {number}\n" * 3_000)
@@ -162,9 +157,7 @@ def test_a_long_difference_is_read_in_windows(history: Work, publish: Publish) -
     assert paths == history.git("diff", "--name-only", "HEAD~" + str(len(texts) + 1), "HEAD").split("\n")
 
 
-def test_a_log_is_read_by_path_and_time(source: ServedGit, history: Work) -> None:
-    """Decided by us."""
-
+def test_a_log_is_filtered_by_path_and_time(source: ServedGit, history: GitRepository) -> None:
     def subjects(query: str) -> list[str]:
         text = text_of(source, "git://repo/log/HEAD" + query)
         lines = [line.strip() for line in text.split("\n") if line.startswith("    ")]
@@ -186,8 +179,8 @@ def test_a_log_is_read_by_path_and_time(source: ServedGit, history: Work) -> Non
             source.read("git://repo/log/HEAD?" + bad)
 
 
-def test_the_log_of_a_merge_lists_each_commit_once(work: Work, publish: Publish) -> None:
-    """Newest first."""
+def test_the_log_of_a_merge_lists_each_commit_once(work: GitRepository, publish: Publish) -> None:
+    """The newest commit is first."""
     work.commit("Begin", a__txt="a")
     work.git("checkout", "-q", "-b", "side")
     work.commit("Side", b__txt="b")
@@ -205,8 +198,8 @@ def test_the_log_of_a_merge_lists_each_commit_once(work: Work, publish: Publish)
     assert source.version("git://repo/log/HEAD%5E2") == work.git("rev-parse", "side")
 
 
-def test_a_uri_with_an_object_id_has_the_ttl_of_immutable_content(source: ServedGit, history: Work) -> None:
-    """ttlMs: a branch may move at any time, but an object id always names the same object."""
+def test_a_uri_with_an_object_id_has_the_ttl_of_immutable_content(source: ServedGit, history: GitRepository) -> None:
+    """A branch may move at any time, but an object id always names the same object."""
     oid = history.head
     for uri in (
         f"tree/{oid}",
@@ -223,25 +216,23 @@ def test_a_uri_with_an_object_id_has_the_ttl_of_immutable_content(source: Served
         assert 0 <= ttl <= 10_000, uri
 
 
-def test_a_repository_without_commits_can_be_read(work: Work, publish: Publish) -> None:
-    """Decided by us."""
+def test_a_repository_without_commits_can_be_read(work: GitRepository, publish: Publish) -> None:
     source = publish(work, label="repo")
     assert [resource.uri for resource in source.page(None, 10)[0]] == ["git://repo"]
     assert "without commits yet" in text_of(source, "git://repo")
     assert source.describe().startswith("main, without commits yet, 0 branches")
-    assert source.found("x", 5) == []
+    assert source.search("x", 5) == []
     assert source.documents(None, 5) == ([], None)
     with pytest.raises(ResourceNotFound):
         source.read("git://repo/tree/HEAD")
 
 
-def test_a_detached_head_is_reported(history: Work, publish: Publish) -> None:
-    """Decided by us."""
+def test_a_detached_head_is_reported(history: GitRepository, publish: Publish) -> None:
     history.git("checkout", "-q", "--detach", "v1")
     assert publish(history, label="repo").describe().startswith(f"detached at {history.head[:7]}, 2 branches, 2 files")
 
 
-def test_a_branch_and_a_tag_with_the_same_name_are_distinguished(history: Work, publish: Publish) -> None:
+def test_a_branch_and_a_tag_with_the_same_name_are_distinguished(history: GitRepository, publish: Publish) -> None:
     """gitrevisions(7): the tag has precedence."""
     history.git("branch", "v1", "HEAD")
     history.git("branch", "a" * 40)
@@ -253,8 +244,8 @@ def test_a_branch_and_a_tag_with_the_same_name_are_distinguished(history: Work, 
     assert source.version("git://repo/log/heads%2Fv1") == history.head
 
 
-def test_all_resources_are_read_after_gc_and_pack_refs(source: ServedGit, history: Work) -> None:
-    """While the source is in use."""
+def test_all_resources_are_read_after_gc_and_pack_refs(source: ServedGit, history: GitRepository) -> None:
+    """The source is in use meanwhile."""
     before = {resource.uri: version_of(resource) for resource in source.page(None, 1_000)[0]}
     history.git("gc", "-q", "--prune=now")
     history.git("pack-refs", "--all")
@@ -264,7 +255,7 @@ def test_all_resources_are_read_after_gc_and_pack_refs(source: ServedGit, histor
         source.read(uri)
 
 
-def test_revisions_and_paths_are_completed(source: ServedGit, history: Work) -> None:
+def test_revisions_and_paths_are_completed(source: ServedGit, history: GitRepository) -> None:
     """Revisions are completed by name, and paths within the chosen revision."""
     tree = "git://repo/tree/{rev}/{+path}"
     assert source.complete(tree, "rev", "", {}) == ["HEAD", "feature/lights", "main", "v2", "v1"]
@@ -276,16 +267,16 @@ def test_revisions_and_paths_are_completed(source: ServedGit, history: Work) -> 
     assert source.complete(tree, "path", "", {"rev": "none"}) == []
 
 
-def test_search_finds_paths_messages_and_text(source: ServedGit, history: Work) -> None:
-    """Without an index."""
-    assert [hit.uri for hit in source.found("fathoms", 10)] == ["git://repo/tree/HEAD/hull.txt"]
-    assert "git://repo/tree/HEAD/docs/tides.md" in [hit.uri for hit in source.found("tides.md", 10)]
-    hits = source.found("table ports", 10)
+def test_search_finds_paths_messages_and_text(source: ServedGit, history: GitRepository) -> None:
+    """The search uses no index."""
+    assert [hit.uri for hit in source.search("fathoms", 10)] == ["git://repo/tree/HEAD/hull.txt"]
+    assert "git://repo/tree/HEAD/docs/tides.md" in [hit.uri for hit in source.search("tides.md", 10)]
+    hits = source.search("table ports", 10)
     assert [hit.uri for hit in hits] == [f"git://repo/commit/{history.git('rev-parse', 'v2^{commit}')}"]
 
 
-def test_documents_are_files_and_messages(source: ServedGit, history: Work) -> None:
-    """These documents are indexed."""
+def test_documents_are_files_and_messages(source: ServedGit, history: GitRepository) -> None:
+    """They are the documents that a server indexes."""
     documents, key = source.documents(None, 100)
     assert key is None
     assert [document.uri for document in documents[:5]] == [
@@ -296,7 +287,7 @@ def test_documents_are_files_and_messages(source: ServedGit, history: Work) -> N
     assert "With a table of all ports." in "".join(source.text("git://repo/commit/v2"))
 
 
-def test_differences_of_files_are_patches(work: Work, publish: Publish, tmp_path: Path) -> None:
+def test_diffs_of_files_are_patches(work: GitRepository, publish: Publish, tmp_path: Path) -> None:
     """`git apply` turns the old content into the new one, with any line end at the end of the file."""
     pairs = [
         ("", "a\n"), ("a", "a\n"), ("a\n", "a"), ("a\nb\nc", "a\nb\nd"), ("x\n" * 50, "x\n" * 49), ("", "a"),
@@ -323,8 +314,10 @@ def log_subjects(source: ServedGit, query: str) -> list[str]:
     return [line.strip() for before, line in pairwise(lines) if re.match(r"[0-9a-f]{12} \d{4}-", before)]
 
 
-def test_a_log_has_whole_messages_and_filters_by_author_message_and_pickaxe(history: Work, publish: Publish) -> None:
-    """As `git log` with the same options."""
+def test_a_log_has_whole_messages_and_filters_by_author_message_and_pickaxe(
+    history: GitRepository, publish: Publish
+) -> None:
+    """The results equal those of `git log` with the same options."""
     history.git("config", "user.name", "x")
     history.write("hull.txt", "five\nfathoms\nand Mary\n")
     history.git("add", "-A")
@@ -348,7 +341,7 @@ def test_a_log_has_whole_messages_and_filters_by_author_message_and_pickaxe(hist
             source.read("git://repo/log/HEAD?" + bad)
 
 
-def test_a_log_is_read_by_age(work: Work, publish: Publish) -> None:
+def test_a_log_is_filtered_by_age(work: GitRepository, publish: Publish) -> None:
     """An age is relative to the first request, also in the next windows."""
     for days in (40, 9, 6, 1):
         when = f"{int(time.time()) - days * 86_400} +0000"
@@ -367,8 +360,8 @@ def test_a_log_is_read_by_age(work: Work, publish: Publish) -> None:
         source.read("git://repo/log/HEAD?since=7x")
 
 
-def test_the_log_of_a_file_follows_renames_and_reports_its_end(history: Work, publish: Publish) -> None:
-    """As `git log --follow`, also if a commit changes name and content."""
+def test_the_log_of_a_file_follows_renames_to_the_first_commit(history: GitRepository, publish: Publish) -> None:
+    """The results equal those of `git log --follow`, also if a commit changes name and content."""
     lines = [f"line {number}\n" for number in range(100)]
     history.commit("Write", first__txt="".join(lines))
     history.git("mv", "first.txt", "second.txt")
@@ -394,8 +387,10 @@ def test_the_log_of_a_file_follows_renames_and_reports_its_end(history: Work, pu
     assert "Renames of folders are not followed" in text_of(source, "git://repo/log/HEAD?path=docs")
 
 
-def test_hunk_headers_name_functions_and_renames_with_changes_are_detected(work: Work, publish: Publish) -> None:
-    """git's patterns for the suffix of the file are used. The patch of a renamed file shows only the changed lines."""
+def test_hunk_headers_name_functions_and_renames_with_changes_are_detected(
+    work: GitRepository, publish: Publish
+) -> None:
+    """git knows functions of Python files by their suffix. The patch of a renamed file has only the changed lines."""
     body = "".join(f"        depth = {number}\n" for number in range(12))
     work.commit("Begin", hull__py=f"class Hull:\n    def sound(self):\n{body}        return depth\n")
     work.git("mv", "hull.py", "keel.py")
@@ -410,8 +405,8 @@ def test_hunk_headers_name_functions_and_renames_with_changes_are_detected(work:
     ]  # fmt: skip
 
 
-def test_git_applies_every_kind_of_change(history: Work, publish: Publish) -> None:
-    """Binary files, modes, links, submodules, type changes and odd names."""
+def test_git_applies_every_kind_of_change(history: GitRepository, publish: Publish) -> None:
+    """The diff has binary files, modes, links, submodules, type changes and odd names."""
     history.write("old.bin", bytes(range(256)) * 300).write("gone.bin", b"\0gone").write("run.sh", "x\n")
     history.write("file.txt", "a file\n").write("a b/ü\tquoted.txt", "x\n").write("move.bin", bytes(range(255)) * 99)
     history.commit("Old")
@@ -432,7 +427,7 @@ def test_git_applies_every_kind_of_change(history: Work, publish: Publish) -> No
     assert history.git("write-tree") == newer
 
 
-def test_tracked_files_are_published_even_if_ignored(work: Work, publish: Publish) -> None:
+def test_tracked_files_are_published_even_if_ignored(work: GitRepository, publish: Publish) -> None:
     """`.gitignore` does not apply to committed files."""
     work.write("kept.log", "tracked\n").write(".gitignore", "*.log\n").write("other.log", "untracked\n")
     work.git("add", ".gitignore")
@@ -442,12 +437,12 @@ def test_tracked_files_are_published_even_if_ignored(work: Work, publish: Publis
     uris = [resource.uri for resource in source.page(None, 100)[0]]
     assert "git://repo/tree/HEAD/kept.log" in uris
     assert "git://repo/tree/HEAD/other.log" not in uris
-    assert [hit.uri for hit in source.found("tracked", 5)] == ["git://repo/tree/HEAD/kept.log"]
+    assert [hit.uri for hit in source.search("tracked", 5)] == ["git://repo/tree/HEAD/kept.log"]
 
 
 def test_a_sha256_repository_is_read(tmp_path: Path, publish: Publish) -> None:
     """Object ids have 64 digits."""
-    work = Work(tmp_path / "harbour").init("--object-format=sha256")
+    work = GitRepository(tmp_path / "harbour").init("--object-format=sha256")
     work.commit("Begin", hull__txt="four\n")
     work.commit("Deepen", hull__txt="five\n")
     source = publish(work, label="repo")
@@ -462,7 +457,9 @@ def test_a_sha256_repository_is_read(tmp_path: Path, publish: Publish) -> None:
     assert len(first) + len(source.page(key, 100)[0]) == 7
 
 
-def test_an_unshallowed_clone_shows_its_history_at_once(history: Work, publish: Publish, tmp_path: Path) -> None:
+def test_a_clone_shows_its_whole_history_after_it_is_unshallowed(
+    history: GitRepository, publish: Publish, tmp_path: Path
+) -> None:
     """The boundary of a shallow clone is read again."""
     history.git("clone", "-q", "--depth=1", f"file://{history.path}", str(tmp_path / "shallow"))
     source = publish(tmp_path / "shallow", label="repo")
@@ -474,14 +471,18 @@ def test_an_unshallowed_clone_shows_its_history_at_once(history: Work, publish: 
     assert "A README.md" not in text_of(source, "git://repo/commit/HEAD")
 
 
-def test_a_repository_that_disappears_is_reported(history: Work, publish: Publish) -> None:
+def test_a_repository_that_disappears_is_reported(history: GitRepository, publish: Publish) -> None:
     """It is never reported as empty."""
     source = publish(history, label="repo")
     assert source.page(None, 10)[0]
     history.path.rename(history.path.with_name("elsewhere"))
-    for ask in (lambda: source.page(None, 10), lambda: source.read("git://repo"), lambda: source.stat("git://repo")):
+    for request in (
+        lambda: source.page(None, 10),
+        lambda: source.read("git://repo"),
+        lambda: source.stat("git://repo"),
+    ):
         with pytest.raises(InvalidArgument, match="moved or removed"):
-            ask()
+            request()
     assert "moved or removed" in source.describe()
     history.path.with_name("elsewhere").rename(history.path)
     assert source.page(None, 10)[0]

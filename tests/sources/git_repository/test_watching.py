@@ -1,19 +1,19 @@
-"""Watchers of a repository get the changes of what they watch, and no others."""
+"""Watchers are notified of changes of their resources, and of no others."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable
 
 from tests.sources.conftest import ChangeRecorder
-from tests.sources.git_repository.conftest import ServedGit, Work
+from tests.sources.git_repository.conftest import GitRepository, ServedGit
+from wharfinger.sources import polling
 
 FILE, OTHER, TREE = "git://repo/tree/main/hull.txt", "git://repo/tree/main/README.md", "git://repo/tree/main"
 
 
-def watched(source: ServedGit, *uris: str | None) -> ChangeRecorder:
+def watch(source: ServedGit, *uris: str | None) -> ChangeRecorder:
     recorder = ChangeRecorder()
     for uri in uris:
         if uri is not None:
@@ -22,33 +22,43 @@ def watched(source: ServedGit, *uris: str | None) -> ChangeRecorder:
     return recorder
 
 
-def quiet(recorder: ChangeRecorder, seconds: float = 1.0) -> list[str | None]:
-    """Return the reports within a time in which there should be none."""
+def wait_for_first_poll(source: ServedGit, *uris: str | None) -> None:
+    """Wait until the versions of these resources have been polled."""
+    deadline = time.monotonic() + 40
+    while not source._known_versions.keys() >= set(uris):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def unexpected_changes(recorder: ChangeRecorder, seconds: float = 1.0) -> list[str | None]:
+    """Return the changes that are reported while nothing should be reported."""
     time.sleep(seconds)
     return recorder.changes
 
 
-def test_a_commit_is_reported_for_the_changed_resources(source: ServedGit, history: Work) -> None:
-    """A file at a branch only if it differs there."""
+def test_a_commit_is_reported_for_the_changed_resources(source: ServedGit, history: GitRepository) -> None:
+    """A file of a branch is reported only if the commit changes it."""
     log = "git://repo/log/HEAD"
-    recorder = watched(source, FILE, OTHER, TREE, log, None)
-    began = time.monotonic()
+    recorder = watch(source, FILE, OTHER, TREE, log, None)
     history.commit("Deepen", hull__txt="six\n")
     recorder.wait_for(FILE, TREE, log, None)
-    assert time.monotonic() - began < 5
-    assert quiet(recorder) == []
+    assert unexpected_changes(recorder) == []
     history.git("commit", "-q", "--allow-empty", "-m", "Nothing")
     recorder.wait_for(log, None)
-    assert quiet(recorder) == []
+    assert unexpected_changes(recorder) == []
 
 
-def test_new_moved_and_removed_branches_and_tags_are_reported(source: ServedGit, history: Work) -> None:
-    """Also one that did not exist when the watch began."""
+def test_new_moved_and_removed_branches_and_tags_are_reported(source: ServedGit, history: GitRepository) -> None:
+    """A branch or tag may be created after the watch began."""
     top, new, tag = "git://repo", "git://repo/tree/new/hull.txt", "git://repo/commit/v3"
-    recorder = watched(source, top, FILE)
+    recorder = watch(source, top, FILE)
     source.watch(new, recorder)
     source.watch(tag, recorder)
-    time.sleep(0.4)  # the next round looks at a missing one for the first time
+    watched = source._polling._watched
+    deadline = time.monotonic() + 40
+    while any(watched[uri].state is polling._UNKNOWN for uri in (new, tag)):  # until a round in which they are missing
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     history.git("branch", "new", "v1")
     recorder.wait_for(top, new)
     history.git("branch", "-f", "new", "main")
@@ -57,53 +67,52 @@ def test_new_moved_and_removed_branches_and_tags_are_reported(source: ServedGit,
     recorder.wait_for(top, tag)
     history.git("branch", "-D", "new")
     recorder.wait_for(top, new)
-    assert quiet(recorder, 0.5) == []
+    assert unexpected_changes(recorder, 0.5) == []
 
 
-def test_another_head_is_reported(source: ServedGit, history: Work) -> None:
-    """A checkout moves HEAD, and no branch."""
+def test_a_checkout_is_reported(source: ServedGit, history: GitRepository) -> None:
+    """It moves HEAD, but no branch."""
     head = "git://repo/tree/HEAD/hull.txt"
-    recorder = watched(source, head, FILE, "git://repo")
+    recorder = watch(source, head, FILE, "git://repo")
     history.git("checkout", "-q", "v1")
     recorder.wait_for(head, "git://repo")
-    assert FILE not in quiet(recorder, 0.5)
+    assert FILE not in unexpected_changes(recorder, 0.5)
 
 
-def test_packing_reports_nothing(source: ServedGit, history: Work) -> None:
-    """`git gc` moves objects and references to packs, and changes nothing."""
-    recorder = watched(source, FILE, TREE, "git://repo", None)
+def test_git_gc_is_not_reported_as_a_change(source: ServedGit, history: GitRepository) -> None:
+    """`git gc` only moves objects and references to packs."""
+    recorder = watch(source, FILE, TREE, "git://repo", None)
     history.git("pack-refs", "--all")
     history.git("gc", "-q", "--prune=now")
-    assert quiet(recorder) == []
+    assert unexpected_changes(recorder) == []
     history.commit("After", hull__txt="after\n")
     recorder.wait_for(FILE, TREE, "git://repo", None)
 
 
-def test_a_rebase_is_reported(history: Work, publish: Callable[..., ServedGit]) -> None:
-    """Wherever HEAD is meanwhile, the branch is reported when it moves."""
+def test_a_rebase_is_reported(history: GitRepository, publish: Callable[..., ServedGit]) -> None:
+    """HEAD is detached meanwhile. The branch is reported when it moves."""
     history.git("checkout", "-q", "-b", "topic", "v1")
     history.commit("Topic", topic__txt="topic\n")
     source = publish(history, label="repo")
     log = "git://repo/log/topic"
-    recorder = watched(source, log)
+    recorder = watch(source, log)
     history.git("rebase", "-q", "main")
     recorder.wait_for(log)
     assert source.version(log) == history.head
 
 
-def test_a_hundred_commits_end_at_the_last(source: ServedGit, history: Work) -> None:
-    """The last of many fast commits is reported, at most once for each look."""
+def test_the_last_of_a_hundred_fast_commits_is_reported(source: ServedGit, history: GitRepository) -> None:
+    """There is at most one notification for each round of polling."""
     log = "git://repo/log/HEAD"
-    recorder = watched(source, log)
+    recorder = watch(source, log)
     tree = history.git("rev-parse", "HEAD^{tree}")
     oid = history.head
-    seen: set[str] = set()
     began = time.monotonic()
     for number in range(100):
         oid = history.git("commit-tree", tree, "-p", oid, "-m", str(number))
         history.git("update-ref", "refs/heads/main", oid)
         if recorder.changes:
-            seen.add(source.version(log))
+            source.version(log)
     deadline = time.monotonic() + 40
     while source._known_versions[log][1] != oid and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -112,8 +121,8 @@ def test_a_hundred_commits_end_at_the_last(source: ServedGit, history: Work) -> 
     assert len(recorder.changes) <= (time.monotonic() - began) / source._polling.every + 2
 
 
-def test_a_change_before_the_first_look_is_reported(source: ServedGit, history: Work) -> None:
-    """A watch begins with `stat`: no later change is lost."""
+def test_a_change_before_the_first_poll_is_reported(source: ServedGit, history: GitRepository) -> None:
+    """A change after the `stat` that precedes a watch is not lost."""
     recorder = ChangeRecorder()
     source.stat(FILE)
     history.commit("At once", hull__txt="at once\n")
@@ -121,38 +130,35 @@ def test_a_change_before_the_first_look_is_reported(source: ServedGit, history: 
     recorder.wait_for(FILE)
 
 
-def test_a_repository_that_disappears_and_returns_is_reported(source: ServedGit, history: Work) -> None:
-    """Each watcher gets both changes."""
-    recorder = watched(source, FILE, "git://repo", None)
-    source.driver.run(asyncio.sleep(0.5))  # the first look only records the state
+def test_a_repository_that_disappears_and_returns_is_reported(source: ServedGit, history: GitRepository) -> None:
+    """Both changes are reported."""
+    recorder = watch(source, FILE, "git://repo", None)
+    wait_for_first_poll(source, FILE, None)  # it only records the state
     history.path.rename(history.path.with_name("elsewhere"))
     recorder.wait_for(FILE, "git://repo", None)
     history.path.with_name("elsewhere").rename(history.path)
     recorder.wait_for(FILE, "git://repo", None)
 
 
-def test_watchers_of_many_files_cost_little_while_nothing_moves(source: ServedGit) -> None:
-    """Only the references are read."""
+def test_polling_reads_only_references_while_they_do_not_move(source: ServedGit) -> None:
     uris = [f"git://repo/tree/main/hull.txt?lines={number}-" for number in range(1, 3)] + [FILE, TREE]
-    watched(source, *uris)
-    deadline = time.monotonic() + 5
-    while len(source._known_versions) < len(uris) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    moment = source.references()
-    assert all(seen[0] is moment for seen in source._known_versions.values())
+    watch(source, *uris)
+    wait_for_first_poll(source, *uris)
+    references = source.references()
+    assert all(seen[0] is references for seen in source._known_versions.values())
 
 
-def test_no_reference_is_ever_missed_while_git_packs_them(source: ServedGit, history: Work) -> None:
-    """They are in files, then in a pack, then in files again, and never in neither."""
+def test_no_reference_is_missing_while_git_packs_them(source: ServedGit, history: GitRepository) -> None:
+    """git moves them between their own files and `packed-refs`."""
     stopped = threading.Event()
     missed: list[str] = []
 
-    def look() -> None:
+    def read_references() -> None:
         while not stopped.is_set():
-            now = source.references()
-            missed.extend(name for name in ("refs/heads/main", "refs/tags/v1") if name not in now.names)
+            references = source.references()
+            missed.extend(name for name in ("refs/heads/main", "refs/tags/v1") if name not in references.names)
 
-    readers = [threading.Thread(target=look) for _ in range(2)]
+    readers = [threading.Thread(target=read_references) for _ in range(2)]
     for reader in readers:
         reader.start()
     tree, oid = history.git("rev-parse", "HEAD^{tree}"), history.head
@@ -167,8 +173,8 @@ def test_no_reference_is_ever_missed_while_git_packs_them(source: ServedGit, his
     assert source.references().head == oid
 
 
-def test_a_look_at_references_never_sees_an_old_one_again(source: ServedGit, history: Work) -> None:
-    """A read right after git has written returns what it wrote."""
+def test_a_moved_reference_is_read_at_once(source: ServedGit, history: GitRepository) -> None:
+    """No cache returns the old commit after git has written the reference."""
     tree, oid = history.git("rev-parse", "HEAD^{tree}"), history.head
     for number in range(30):
         oid = history.git("commit-tree", tree, "-p", oid, "-m", str(number))

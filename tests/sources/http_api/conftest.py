@@ -1,4 +1,4 @@
-"""A shop as a real server of uvicorn, whose data the tests change."""
+"""A shop API served by uvicorn, whose data tests change."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import uvicorn
 
 from tests.sources.http_api.shop import Shop, make_shop
 
-__all__ = ["ShopServer", "served"]
+__all__ = ["ShopServer", "shop_server"]
 
 
 class ShopServer:
-    """A shop behind uvicorn in a thread. It can be stopped, and started again on the same port."""
+    """Serves a shop with uvicorn in a thread. It can be stopped, and started again on the same port."""
 
     def __init__(self) -> None:
         self.shop = Shop()
         self.app = make_shop(self.shop)
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self.port = found.getsockname()[1]
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            self.port = listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.start()
 
@@ -49,8 +49,7 @@ class ShopServer:
 
 
 @pytest.fixture
-def served() -> Iterator[ShopServer]:
-    """A shop behind uvicorn."""
+def shop_server() -> Iterator[ShopServer]:
     server = ShopServer()
     yield server
     server.stop()

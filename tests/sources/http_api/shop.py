@@ -1,6 +1,6 @@
-"""A real HTTP API for tests: a FastAPI application with orders, whose answers have ETags, dates, pages and faults.
+"""An HTTP API for tests: a FastAPI application of orders, with ETags, dates, pages and faults.
 
-`shop` makes it; `python -m tests.sources.http_api.shop PORT` serves it with uvicorn.
+`make_shop` returns it. `python -m tests.sources.http_api.shop PORT` serves it with uvicorn.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pydantic import BaseModel
 __all__ = ["TOKEN", "Shop", "make_shop"]
 
 TOKEN = "tok-4f1f0c8e2b"
-"""The token that the guarded operations accept."""
+"""The token that the protected operations accept."""
 
 
 class Status(StrEnum):
@@ -40,7 +40,7 @@ class Order(BaseModel):
 
 
 class Shop:
-    """The data of the shop, which tests change."""
+    """The data and the faults of a shop, which tests change, and the requests it has received."""
 
     def __init__(self) -> None:
         self.orders: dict[int, dict[str, Any]] = {
@@ -52,16 +52,16 @@ class Shop:
             }
             for number in range(1, 26)
         }
-        self.etags = True
-        self.down = False
+        self.sends_etags = True
+        self.is_down = False
         self.requests: list[Request] = []
         self.not_modified = 0
-        self.extra = 0
-        self.hidden: tuple[str, ...] = ()
-        self.started = 0
+        self.extra_paths = 0  # of the document at /openapi-live.json
+        self.hidden_paths: tuple[str, ...] = ()
+        self.running = 0  # applications whose lifespan has begun
 
     def headers(self, value: Any) -> dict[str, str]:
-        if not self.etags:
+        if not self.sends_etags:
             return {}
         return {"etag": f'"{abs(hash(json.dumps(value, sort_keys=True))):x}"', "cache-control": "no-cache"}
 
@@ -72,22 +72,22 @@ def make_shop(shop: Shop) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> Any:
-        shop.started += 1
+        shop.running += 1
         yield {"greeting": "ahoy"}
-        shop.started -= 1
+        shop.running -= 1
 
     app = FastAPI(title="Rope shop", version="1.2", description="Ropes and their orders.", lifespan=lifespan)
     bearer, key = HTTPBearer(auto_error=False), APIKeyHeader(name="X-Shop-Key", auto_error=False)
 
     @app.middleware("http")
-    async def record(request: Request, call_next: Any) -> Any:
+    async def record_request(request: Request, call_next: Any) -> Any:
         shop.requests.append(request)
-        if shop.down:
+        if shop.is_down:
             return Response(status_code=503)
         return await call_next(request)
 
-    def answer(request: Request, value: Any, more: dict[str, str] | None = None) -> Response:
-        headers = {**shop.headers(value), **(more or {})}
+    def respond(request: Request, value: Any, extra_headers: dict[str, str] | None = None) -> Response:
+        headers = {**shop.headers(value), **(extra_headers or {})}
         if "etag" in headers and request.headers.get("if-none-match") == headers["etag"]:
             shop.not_modified += 1
             return Response(status_code=304, headers=headers)
@@ -101,21 +101,21 @@ def make_shop(shop: Shop) -> FastAPI:
         page: Annotated[int, Query(ge=1)] = 1,
         per_page: Annotated[int, Query(ge=1, le=100)] = 10,
     ) -> Response:
-        found = [o for o in shop.orders.values() if status is None or o["status"] == status.value]
-        found = [o for o in found if not product or o["product"] in product]
+        orders = [order for order in shop.orders.values() if status is None or order["status"] == status.value]
+        orders = [order for order in orders if not product or order["product"] in product]
         begin = (page - 1) * per_page
         links: list[str] = []
-        if begin + per_page < len(found):
+        if begin + per_page < len(orders):
             links.append(f'<{request.url.include_query_params(page=page + 1)}>; rel="next"')
         if page > 1:
             links.append(f'<{request.url.include_query_params(page=page - 1)}>; rel="prev"')
-        return answer(request, found[begin : begin + per_page], {"link": ", ".join(links)} if links else None)
+        return respond(request, orders[begin : begin + per_page], {"link": ", ".join(links)} if links else None)
 
     @app.get("/orders/{order_id}", tags=["orders"], summary="Show an order")
     async def show_order(request: Request, order_id: int) -> Response:
         if order_id not in shop.orders:
             raise HTTPException(404, "no such order")
-        return answer(request, shop.orders[order_id])
+        return respond(request, shop.orders[order_id])
 
     @app.post("/orders", tags=["orders"], summary="Place an order", operation_id="place_order", status_code=201)
     async def place_order(order: Order, dry_run: bool = False) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def make_shop(shop: Shop) -> FastAPI:
 
     @app.get("/harbours/{harbour}", tags=["harbours"], summary="Show a harbour")
     async def show_harbour(request: Request, harbour: Harbour) -> Response:
-        return answer(request, {"name": harbour.value, "depth": 7})
+        return respond(request, {"name": harbour.value, "depth": 7})
 
     @app.get("/tides", tags=["harbours"], summary="Today's tides")
     async def tides() -> Response:
@@ -185,11 +185,11 @@ def make_shop(shop: Shop) -> FastAPI:
 
     @app.get("/endless", tags=["faults"])
     async def endless() -> Response:
-        async def pieces() -> Any:
+        async def chunks() -> Any:
             for _ in range(100_000):
                 yield b"x" * 65_536
 
-        return StreamingResponse(pieces(), media_type="text/plain")
+        return StreamingResponse(chunks(), media_type="text/plain")
 
     @app.get("/broken", tags=["faults"])
     async def broken() -> Response:
@@ -218,8 +218,8 @@ def make_shop(shop: Shop) -> FastAPI:
     @app.get("/openapi-live.json", include_in_schema=False)
     async def live() -> Response:
         document = app.openapi()
-        paths = {path: item for path, item in document["paths"].items() if path.strip("/") not in shop.hidden}
-        for number in range(shop.extra):
+        paths = {path: item for path, item in document["paths"].items() if path.strip("/") not in shop.hidden_paths}
+        for number in range(shop.extra_paths):
             paths[f"/extra/{number}"] = {
                 "get": {"summary": f"Extra {number}", "responses": {"200": {"description": ""}}}
             }

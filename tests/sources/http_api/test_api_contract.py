@@ -1,4 +1,4 @@
-"""The contract of a source, for an API behind uvicorn and for one in this process."""
+"""The contract of a source, for an API that uvicorn serves and for an ASGI application in this process."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ FAULTS = ("elsewhere", "slow", "endless", "broken", "busy", "account", "keys", "
 
 
 def document_without_faults(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document without the operations that fail, since all that is listed must be readable."""
+    """Return the document without the operations that fail, because listed resources must be readable."""
     paths = {path: item for path, item in document["paths"].items() if path.strip("/") not in FAULTS}
     return {**document, "paths": paths}
 
 
 class TestServedApi(SourceContract):
-    """Behind uvicorn, with the document at a URL that changes."""
+    """uvicorn serves the API and its document, which changes."""
 
     missing = "api://shop/orders/4711"
     windowed = "api://shop/notices"
     secret = TOKEN
 
     @pytest.fixture
-    def source(self, served: ShopServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpApi]:
+    def source(self, shop_server: ShopServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpApi]:
         monkeypatch.setenv("WHARFINGER_OPENAPI_SHOP_TOKEN", TOKEN)
-        self.served = served
-        served.shop.hidden = FAULTS
-        yield openapi(f"{served.url}/openapi-live.json", label="shop", every=EVERY_SECONDS)
-        if not served.is_up:
-            served.start()
+        self.server = shop_server
+        shop_server.shop.hidden_paths = FAULTS
+        yield openapi(f"{shop_server.url}/openapi-live.json", label="shop", every=EVERY_SECONDS)
+        if not shop_server.is_up:
+            shop_server.start()
 
     def change(self, source: Any) -> str:
-        order = self.served.shop.orders[1]
+        order = self.server.shop.orders[1]
         order["amount"] += 1
         return "api://shop/orders/1"
 
     def add(self, source: Any) -> str:
-        number = self.served.shop.extra
-        self.served.shop.extra += 1
+        number = self.server.shop.extra_paths
+        self.server.shop.extra_paths += 1
         return f"api://shop/extra/{number}"
 
     def whole(self, source: Any) -> str:
         return "".join(f"notice {number}: all is well\n" for number in range(60_000))
 
     def hide(self, source: Any) -> Callable[[], object]:
-        self.served.stop()
-        return self.served.start
+        self.server.stop()
+        return self.server.start
 
 
 class TestApiInThisProcess(SourceContract):
-    """As an ASGI application, without ETags."""
+    """The API is an ASGI application and sends no ETags."""
 
     missing = "api://rope-shop/orders/4711"
     windowed = "api://rope-shop/notices"
@@ -66,7 +66,7 @@ class TestApiInThisProcess(SourceContract):
     @pytest.fixture
     def source(self) -> HttpApi:
         self.shop = Shop()
-        self.shop.etags = False
+        self.shop.sends_etags = False
         app = make_shop(self.shop)
         return openapi(document_without_faults(app.openapi()), app=app, every=EVERY_SECONDS)
 
@@ -78,9 +78,9 @@ class TestApiInThisProcess(SourceContract):
         return "".join(f"notice {number}: all is well\n" for number in range(60_000))
 
     def hide(self, source: Any) -> Callable[[], object]:
-        self.shop.down = True
+        self.shop.is_down = True
 
-        def bring_back() -> None:
-            self.shop.down = False
+        def end_outage() -> None:
+            self.shop.is_down = False
 
-        return bring_back
+        return end_outage

@@ -1,4 +1,4 @@
-"""Documents: JSON and YAML, versions, references, and hostile ones at each bound and one beyond."""
+"""OpenAPI documents: JSON and YAML, versions, references, schemas, URIs and hostile documents."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ JSON_VALUES = st.recursive(
 
 
 @given(JSON_VALUES)
-def test_json_and_yaml_of_one_document_are_the_same_values(value: Any) -> None:
-    whole = {"openapi": "3.1.0", "x": value}
-    assert parse_document(json.dumps(whole).encode(), "a") == whole
-    assert parse_document(b"# YAML\n" + yaml.safe_dump(whole, allow_unicode=True).encode(), "a") == whole
+def test_a_document_has_the_same_values_in_json_and_yaml(value: Any) -> None:
+    root = {"openapi": "3.1.0", "x": value}
+    assert parse_document(json.dumps(root).encode(), "a") == root
+    assert parse_document(b"# YAML\n" + yaml.safe_dump(root, allow_unicode=True).encode(), "a") == root
 
 
-def test_texts_of_yaml_stay_texts() -> None:
+def test_yaml_dates_and_switches_are_strings() -> None:
     data = b"openapi: 3.1.0\nday: 2026-11-20\nswitch: on\nanswer: no\n200: ok\nclock: 12:30:45\noctal: 0o17\n"
     assert parse_document(data, "a") == {
         "openapi": "3.1.0", "day": "2026-11-20", "switch": "on", "answer": "no", "200": "ok", "clock": "12:30:45",
@@ -61,19 +61,19 @@ def test_texts_of_yaml_stay_texts() -> None:
     }  # fmt: skip
 
 
-def test_merged_objects_of_yaml_are_merged() -> None:
+def test_yaml_merge_keys_are_applied() -> None:
     data = b"openapi: 3.1.0\nbase: &base {a: 1, b: 2}\nmore:\n  <<: *base\n  b: 3\n"
     assert parse_document(data, "a")["more"] == {"a": 1, "b": 3}
 
 
-def bomb(levels: int, width: int = 10) -> bytes:
+def yaml_bomb(levels: int, width: int = 10) -> bytes:
     lines = ["openapi: 3.1.0", "a0: &a0 [x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * width)}]" for n in range(1, levels + 1)]
     return "\n".join(lines).encode()
 
 
 HOSTILE = {
-    "a billion laughs": bomb(9),
+    "a billion laughs": yaml_bomb(9),
     "a document that contains itself": b"openapi: 3.1.0\na: &a [*a]\n",
     "merges that multiply": "\n".join(
         ["openapi: 3.1.0", "m0: &m0 {" + ", ".join(f"k{n}: 1" for n in range(1_000)) + "}"]
@@ -95,13 +95,13 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_document_is_refused_quickly(name: str) -> None:
-    began = time.monotonic()
+    began = time.thread_time()
     with pytest.raises(UnusableSource, match="quay"):
         api_document.check_version(parse_document(HOSTILE[name], "quay"), "quay")
-    assert time.monotonic() - began < 10
+    assert time.thread_time() - began < 10
 
 
-def test_the_depth_of_a_document_is_bounded_at_its_value() -> None:
+def test_the_depth_of_a_document_is_limited() -> None:
     def nested(levels: int) -> bytes:
         return b'{"a":' * (levels - 1) + b'{"a":1}' + b"}" * (levels - 1)
 
@@ -110,21 +110,19 @@ def test_the_depth_of_a_document_is_bounded_at_its_value() -> None:
         parse_document(nested(api_document.MAX_DOCUMENT_DEPTH + 1), "a")
 
 
-def test_the_values_of_a_document_are_bounded_at_their_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_values_of_a_document_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_document, "MAX_VALUES", 100)
     parse_document(json.dumps({"a": [1] * 99}).encode(), "a")
     with pytest.raises(UnusableSource, match="more than 100 values"):
         parse_document(json.dumps({"a": [1] * 100}).encode(), "a")
 
 
-@pytest.mark.parametrize(("name", "kind"), [("MAX_DOCUMENT_BYTES", b'{"a": 1}'), ("MAX_YAML_BYTES", b"a: 1 #...")])
-def test_the_size_of_a_document_is_bounded_at_its_value(
-    name: str, kind: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(api_document, name, len(kind))
-    parse_document(kind, "a")
+@pytest.mark.parametrize(("limit", "data"), [("MAX_DOCUMENT_BYTES", b'{"a": 1}'), ("MAX_YAML_BYTES", b"a: 1 #...")])
+def test_the_size_of_a_document_is_limited(limit: str, data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_document, limit, len(data))
+    parse_document(data, "a")
     with pytest.raises(UnusableSource, match="too large"):
-        parse_document(kind + b" ", "a")
+        parse_document(data + b" ", "a")
 
 
 @pytest.mark.parametrize(
@@ -138,7 +136,7 @@ def test_the_size_of_a_document_is_bounded_at_its_value(
         ({"paths": {"/a": 5}}, "no operations"),
     ],
 )
-def test_a_document_that_cannot_be_used_says_why(members: dict[str, Any], message: str) -> None:
+def test_an_unusable_document_is_refused_with_a_reason(members: dict[str, Any], message: str) -> None:
     with pytest.raises(UnusableSource, match=message):
         read_document(document(**members), "quay.json")
 
@@ -158,18 +156,18 @@ def test_a_document_that_cannot_be_used_says_why(members: dict[str, Any], messag
         "#/a/9",
     ],
 )
-def test_no_reference_outside_the_document_is_followed(reference: str) -> None:
+def test_references_outside_the_document_are_not_resolved(reference: str) -> None:
     with pytest.raises(UnresolvedReference):
         resolve({"a": [1]}, {"$ref": reference})
 
 
-def test_references_in_a_circle_end() -> None:
+def test_circular_references_are_refused() -> None:
     root = {"a": {"$ref": "#/b"}, "b": {"$ref": "#/a"}}
     with pytest.raises(UnresolvedReference, match="circle"):
         resolve(root, root["a"])
 
 
-def test_names_with_slashes_and_tildes_are_found() -> None:
+def test_escaped_names_in_references_are_resolved() -> None:
     root = {"paths": {"/a~b": {"x": [10, 20]}}}
     assert resolve(root, {"$ref": "#/paths/~1a~0b/x/1"}) == 20
 
@@ -178,7 +176,7 @@ def test_an_operation_with_a_remote_reference_is_left_out_with_a_remark() -> Non
     found = operations_of(
         {"/bad": get({"$ref": "https://elsewhere.test/p.json"}), "/good": get(), "/worse": {"$ref": "https://e.test/x"}}
     )
-    assert [one.path for one in found.operations] == ["/good"]
+    assert [operation.path for operation in found.operations] == ["/good"]
     assert found.skipped == [
         "GET /bad: https://elsewhere.test/p.json is not in the document, and nothing is fetched",
         "/worse: https://e.test/x is not in the document, and nothing is fetched",
@@ -203,46 +201,46 @@ def test_an_operation_with_a_remote_reference_is_left_out_with_a_remark() -> Non
         ),
     ],
 )
-def test_one_mistake_costs_one_operation(path: str, item: dict[str, Any], reason: str) -> None:
+def test_only_the_invalid_operation_is_left_out(path: str, item: dict[str, Any], reason: str) -> None:
     found = operations_of({path: item, "/good": get()})
-    assert [one.path for one in found.operations] == ["/good"]
+    assert [operation.path for operation in found.operations] == ["/good"]
     assert reason in found.skipped[0]
 
 
 @pytest.mark.parametrize("name", ["Accept", "Authorization", "Content-Type", "Host", "Transfer-Encoding"])
-def test_a_header_that_is_not_the_callers_is_no_parameter(name: str) -> None:
+def test_headers_that_the_source_sets_are_not_parameters(name: str) -> None:
     (operation,) = operations_of({"/a": get({"name": name, "in": "header", "required": True, "schema": {}})}).operations
     assert operation.parameters == ()
 
 
-def test_all_operations_that_were_left_out_are_counted() -> None:
+def test_the_directory_counts_the_operations_that_are_left_out() -> None:
     found = operations_of({"/good": get(), **{f"/a/{{x{n}}}": get() for n in range(150)}})
     catalogue = ApiCatalogue(found, ApiUris("quay"), {}, frozenset())
     assert "Left out: 130 more." in catalogue.directory_text("api://quay")
 
 
-def test_a_hundred_parameters_are_not_too_many() -> None:
+def test_an_operation_may_have_a_hundred_parameters() -> None:
     found = operations_of({"/a": get(*[{"name": f"p{n}", "in": "query", "schema": {}} for n in range(100)])})
     assert len(found.operations[0].parameters) == 100
 
 
-def test_parameters_of_a_path_are_replaced_by_those_of_an_operation() -> None:
+def test_parameters_of_an_operation_override_those_of_its_path() -> None:
     shared = {"name": "x", "in": "query", "schema": {"type": "string"}}
     item = {"parameters": [shared], **get({**shared, "schema": {"type": "integer"}})}
     (operation,) = operations_of({"/a": item}).operations
-    assert [types_of(one.schema) for one in operation.parameters] == [{"integer"}]
+    assert [types_of(parameter.schema) for parameter in operation.parameters] == [{"integer"}]
 
 
-def test_two_operations_of_one_id_have_two_names() -> None:
+def test_duplicate_operation_ids_are_made_unique() -> None:
     found = operations_of({"/a": get(operationId="list"), "/b": get(operationId="list"), "/c/{x}": get(
         {"name": "x", "in": "path", "required": True, "schema": {}})})  # fmt: skip
-    assert [one.id for one in found.operations] == ["list", "list_2", "get_c_x"]
+    assert [operation.id for operation in found.operations] == ["list", "list_2", "get_c_x"]
 
 
 # Schemas
 
 
-def test_schemas_of_openapi_3_0_are_translated() -> None:
+def test_schemas_of_openapi_3_0_are_converted_to_json_schema() -> None:
     schema = {"type": "integer", "nullable": True, "minimum": 3, "exclusiveMinimum": True, "enum": [4, 5], "example": 4}
     found = json_schema({}, schema, version="3.0")
     assert found == {"type": ["integer", "null"], "exclusiveMinimum": 3, "enum": [4, 5, None]}
@@ -250,7 +248,7 @@ def test_schemas_of_openapi_3_0_are_translated() -> None:
     assert [compiled.fits(value) for value in (4, None, 3, "4")] == [True, True, False, False]
 
 
-def test_a_recursive_schema_stands_alone() -> None:
+def test_a_recursive_schema_is_self_contained() -> None:
     node = {"type": "object", "properties": {"name": {"type": "string"}, "next": {"$ref": "#/components/schemas/Node"}}}
     found = json_schema(
         {"components": {"schemas": {"Node": node}}}, {"$ref": "#/components/schemas/Node"}, version="3.1"
@@ -272,14 +270,14 @@ def test_a_large_schema_keeps_its_required_members_within_the_budget() -> None:
     assert not compiled.fits({"optional0000": "a"})
 
 
-def test_a_schema_with_a_remote_reference_inside_accepts_any_value_there() -> None:
+def test_a_remote_reference_in_a_schema_accepts_any_value() -> None:
     schema = {"type": "object", "properties": {"a": {"$ref": "https://elsewhere.test/x"}, "b": {"type": "integer"}}}
     compiled = CompiledSchema(json_schema({}, schema, version="3.1"), "it")
-    assert compiled.fits({"a": object.__name__, "b": 1})
+    assert compiled.fits({"a": "object", "b": 1})
     assert not compiled.fits({"b": "x"})
 
 
-def test_what_an_api_sends_and_does_not_accept_is_no_argument() -> None:
+def test_read_only_properties_are_not_arguments() -> None:
     schema = {
         "type": "object",
         "properties": {"id": {"type": "integer", "readOnly": True}, "a": {}},
@@ -290,7 +288,7 @@ def test_what_an_api_sends_and_does_not_accept_is_no_argument() -> None:
     assert list(found["properties"]) == ["a"]
 
 
-def test_allowed_values_are_found_behind_references_and_alternatives() -> None:
+def test_enum_values_are_found_through_references_and_any_of() -> None:
     root = {"components": {"schemas": {"Status": {"type": "string", "enum": ["open", "shut"]}}}}
     schema = {"anyOf": [{"$ref": "#/components/schemas/Status"}, {"type": "null"}]}
     found = json_schema(root, schema, version="3.1")
@@ -322,7 +320,7 @@ SCHEMAS = st.recursive(
 
 
 @given(SCHEMAS)
-def test_any_value_as_a_schema_becomes_one_within_the_bounds(value: Any) -> None:
+def test_any_value_is_converted_to_a_schema_or_refused(value: Any) -> None:
     for version in ("3.0", "3.1"):
         try:
             found = json_schema({"a": value}, value, version=version)
@@ -350,14 +348,21 @@ PARTS = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["/a", "/a/{query}", "/{a}/b", "/", "x", "/a b"]), PARTS), PARTS, PARTS)
-def test_any_values_in_a_document_are_operations_or_remarks(paths: Any, components: Any, more: Any) -> None:
-    root = {"openapi": "3.0.3", "info": more, "paths": paths, "components": components, "servers": more, "tags": more}
+def test_any_document_is_read_or_refused(paths: Any, components: Any, value: Any) -> None:
+    root = {
+        "openapi": "3.0.3",
+        "info": value,
+        "paths": paths,
+        "components": components,
+        "servers": value,
+        "tags": value,
+    }
     try:
         found = read_document(root, "quay.json")
     except UnusableSource:
         return
     uris = ApiUris("quay")
-    tools = allowed_operations(found, [one.id for one in found.operations if one.body is None])
+    tools = allowed_operations(found, [operation.id for operation in found.operations if operation.body is None])
     catalogue = ApiCatalogue(found, uris, tools, frozenset())
     for operation in catalogue.operations:
         assert uris.read(uris.about(operation)).operation is operation
@@ -381,9 +386,9 @@ def shop_uris() -> ApiUris:
 
 
 @given(st.text(st.sampled_from("ab/{}%?&=#.:;,+-~1@ []é"), max_size=40))
-def test_any_text_is_a_uri_or_one_of_two_errors(rest: str) -> None:
+def test_any_uri_is_read_or_refused(suffix: str) -> None:
     uris = shop_uris()
-    for uri in (f"api://shop{rest}", f"api://shop/a/{rest}/b", f"api://shop/a/x/b?{rest}", rest):
+    for uri in (f"api://shop{suffix}", f"api://shop/a/{suffix}/b", f"api://shop/a/x/b?{suffix}", suffix):
         try:
             found = uris.read(uri)
         except (ResourceNotFound, InvalidArgument):
@@ -396,7 +401,7 @@ def test_any_text_is_a_uri_or_one_of_two_errors(rest: str) -> None:
     st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1),
     st.text(st.characters(codec="utf-8")),
 )
-def test_a_value_comes_out_of_a_uri_as_it_went_in(value: str, query: str) -> None:
+def test_values_round_trip_through_uris(value: str, query: str) -> None:
     uris = shop_uris()
     uri = f"api://shop/a/{quote(value, safe='')}/b?q%5Bx%5D={quote(query, safe='')}"
     if set(value) & set("/\\") or value in (".", "..") or len(uri) > 8_192:

@@ -1,4 +1,4 @@
-"""Pages of APIs: the header Link, and the members and parameters that APIs use."""
+"""Pagination: the Link header, and the members and parameters that APIs use for pages."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ def operation(*names: str, **defaults: int) -> ApiOperation:
     return read_document(root, "it").operations[0]
 
 
-def following(found: ApiOperation, value: Any, *pairs: tuple[str, str], link: str = "") -> Any:
-    links = page_links(found, pairs, link, json.dumps(value).encode(), "application/json", URL)
+def next_page(operation: ApiOperation, value: Any, *pairs: tuple[str, str], link: str = "") -> Any:
+    """Return the URL or the parameters of the page after an answer."""
+    links = page_links(operation, pairs, link, json.dumps(value).encode(), "application/json", URL)
     return links.next_url or dict(links.next_pairs)
 
 
 @pytest.mark.parametrize(
-    ("header", "found"),
+    ("header", "expected"),
     [
         ('<https://a.test/x?page=2>; rel="next"', {"next": "https://a.test/x?page=2"}),
         ('</x?page=2>; rel=next, </x?page=9>; rel="last"', {"next": "/x?page=2", "last": "/x?page=9"}),
@@ -39,19 +40,19 @@ def following(found: ApiOperation, value: Any, *pairs: tuple[str, str], link: st
         ("<a; rel=next", {}),
     ],
 )
-def test_a_link_header_is_read(header: str, found: dict[str, str]) -> None:
-    assert read_links(header) == found
+def test_a_link_header_is_parsed(header: str, expected: dict[str, str]) -> None:
+    assert read_links(header) == expected
 
 
 @given(st.text(st.sampled_from('<>;,"= relnxt'), max_size=200))
-def test_any_link_header_is_read(header: str) -> None:
+def test_any_link_header_is_parsed_without_an_error(header: str) -> None:
     assert all(isinstance(target, str) for target in read_links(header).values())
 
 
 def test_a_link_that_is_not_a_url_is_not_followed() -> None:
     found = page_links(operation(), (), "<http://[x>; rel=next, <http://[y>; rel=prev", b"{}", "application/json", URL)
     assert found.next_url == found.previous_url == ""
-    assert following(operation(), {"items": [], "next": "http://[x"}) == {}
+    assert next_page(operation(), {"items": [], "next": "http://[x"}) == {}
 
 
 ITEMS = [{"id": number} for number in range(10)]
@@ -82,15 +83,34 @@ ITEMS = [{"id": number} for number in range(10)]
     ],
 )
 def test_the_next_page_is_found(names: tuple[str, ...], value: Any, pairs: Any, expected: Any) -> None:
-    assert following(operation(*names), value, *pairs) == expected
+    assert next_page(operation(*names), value, *pairs) == expected
 
 
-def test_the_default_size_of_a_page_counts() -> None:
-    assert following(operation("page", per_page=10), ITEMS) == {"page": "2"}
-    assert following(operation("page", per_page=30), ITEMS) == {}
+def test_the_default_page_size_is_used() -> None:
+    assert next_page(operation("page", per_page=10), ITEMS) == {"page": "2"}
+    assert next_page(operation("page", per_page=30), ITEMS) == {}
 
 
-def test_a_link_header_goes_before_members() -> None:
+def test_a_link_header_takes_precedence_over_members() -> None:
     link = '</v1/ships?page=7>; rel="next"'
-    assert following(operation("cursor"), {"next_cursor": "abc"}, link=link) == "https://api.test/v1/ships?page=7"
-    assert following(operation("cursor"), {"next_cursor": "abc"}, link='</v1/ships>; rel="first"') == {}
+    assert next_page(operation("cursor"), {"next_cursor": "abc"}, link=link) == "https://api.test/v1/ships?page=7"
+    assert next_page(operation("cursor"), {"next_cursor": "abc"}, link='</v1/ships>; rel="first"') == {}
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        '</openapi.json>; rel="service-desc"',
+        "</style.css>; rel=preload; as=style",
+        '</openapi.json>; REL="Service-Desc", </v1/ships>; rel="SELF"',
+    ],
+)
+def test_members_are_followed_although_links_about_other_things_are_in_the_header(link: str) -> None:
+    """A bug: any link in the header ended the pages."""
+    assert next_page(operation("cursor"), {"next_cursor": "abc"}, link=link) == {"cursor": "abc"}
+
+
+@pytest.mark.parametrize("relation", ["first", "last", "prev", "previous", "LAST", "alternate Prev"])
+def test_a_header_that_links_pages_without_a_next_one_ends_them(relation: str) -> None:
+    """We: the members of such an answer are not pages; GitHub's last page links only the first and previous ones."""
+    assert next_page(operation("cursor"), {"next_cursor": "abc"}, link=f'</v1/ships>; rel="{relation}"') == {}

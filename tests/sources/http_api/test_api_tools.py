@@ -1,4 +1,4 @@
-"""Operations as tools: names, schemas, the requests that arguments become, and results."""
+"""Operations as tools: names, schemas, requests and results."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def document(path: str, method: str, **operation: Any) -> dict[str, Any]:
     return {"openapi": "3.1.0", "info": {"title": "Quay", "version": "1"}, "paths": {path: {method: operation}}}
 
 
-def called(root: dict[str, Any], arguments: dict[str, Any], tool: str = "act") -> dict[str, Any]:
-    """Call a tool in a server of the document. Returns the request that the application got."""
+def request_of_call(root: dict[str, Any], arguments: dict[str, Any], tool: str = "act") -> dict[str, Any]:
+    """Call a tool of a server of the document. Return the request that the application received."""
     seen: dict[str, Any] = {}
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -48,12 +48,12 @@ def called(root: dict[str, Any], arguments: dict[str, Any], tool: str = "act") -
     return seen
 
 
-def parameter(name: str, place: str, more: dict[str, Any] = TEXT, **members: Any) -> dict[str, Any]:
-    return {"name": name, "in": place, "required": place == "path", **more, **members}
+def parameter(name: str, location: str, schema: dict[str, Any] = TEXT, **members: Any) -> dict[str, Any]:
+    return {"name": name, "in": location, "required": location == "path", **schema, **members}
 
 
 @pytest.mark.parametrize(
-    ("more", "arguments", "wanted"),
+    ("parameters", "arguments", "expected"),
     [
         ([], {"id": "a b+c"}, {"path": "/a/a%20b+c"}),
         ([parameter("q", "query", LIST)], {"q": ["x", "y&z"]}, {"query": "q=x&q=y%26z"}),
@@ -70,14 +70,18 @@ def parameter(name: str, place: str, more: dict[str, Any] = TEXT, **members: Any
         ([parameter("on", "query", {"schema": {"type": "boolean"}})], {"on": True}, {"query": "on=true"}),
     ],
 )
-def test_arguments_become_a_request(more: list[Any], arguments: dict[str, Any], wanted: dict[str, str]) -> None:
-    seen = called(document("/a/{id}", "post", parameters=[parameter("id", "path"), *more]), {"id": "1", **arguments})
+def test_arguments_are_sent_as_the_document_defines(
+    parameters: list[Any], arguments: dict[str, Any], expected: dict[str, str]
+) -> None:
+    seen = request_of_call(
+        document("/a/{id}", "post", parameters=[parameter("id", "path"), *parameters]), {"id": "1", **arguments}
+    )
     assert seen["method"] == "POST"
-    assert {name: seen.get(name, seen["headers"].get(name)) for name in wanted} == wanted
+    assert {name: seen.get(name, seen["headers"].get(name)) for name in expected} == expected
 
 
 @pytest.mark.parametrize(
-    ("kind", "body", "sent"),
+    ("content_type", "body", "expected"),
     [
         ("application/json", {"a": [1, None]}, '{"a":[1,null]}'),
         ("application/merge-patch+json", {"a": 1}, '{"a":1}'),
@@ -89,33 +93,33 @@ def test_arguments_become_a_request(more: list[Any], arguments: dict[str, Any], 
         ("text/plain", "hello", "hello"),
     ],
 )
-def test_bodies_are_sent_in_their_type(kind: str, body: Any, sent: str) -> None:
-    root = document("/a", "put", requestBody={"required": True, "content": {kind: {"schema": {}}}})
-    seen = called(root, {"body": body})
-    assert seen["headers"]["content-type"] == kind
-    assert seen["headers"]["content-length"] == str(len(sent))
-    assert seen["body"] == sent
+def test_bodies_are_sent_in_their_content_type(content_type: str, body: Any, expected: str) -> None:
+    root = document("/a", "put", requestBody={"required": True, "content": {content_type: {"schema": {}}}})
+    seen = request_of_call(root, {"body": body})
+    assert seen["headers"]["content-type"] == content_type
+    assert seen["headers"]["content-length"] == str(len(expected))
+    assert seen["body"] == expected
 
 
 @pytest.mark.parametrize("value", ["..", ".", "a/b", "../admin", "a\\b", "a\0b", "", "a\nb"])
-def test_a_value_cannot_lead_to_another_path(value: str) -> None:
+def test_an_argument_cannot_change_the_path(value: str) -> None:
     with pytest.raises(ToolError, match="cannot be a part of a path"):
-        called(document("/a/{id}", "delete", parameters=[parameter("id", "path")]), {"id": value})
+        request_of_call(document("/a/{id}", "delete", parameters=[parameter("id", "path")]), {"id": value})
 
 
-def test_a_header_cannot_be_divided() -> None:
+def test_a_header_with_a_line_break_is_refused() -> None:
     root = document("/a", "post", parameters=[parameter("X-Trace", "header")])
     with pytest.raises(ToolError, match="printable characters"):
-        called(root, {"X-Trace": "a\r\nX-Evil: 1"})
+        request_of_call(root, {"X-Trace": "a\r\nX-Evil: 1"})
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [({}, "id: missing"), ({"more": 2}, "more: no such member"), ({"id": 5}, "id: expected")],
 )
-def test_arguments_are_checked_by_the_document(arguments: dict[str, Any], message: str) -> None:
+def test_arguments_are_checked_against_the_document(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ToolError, match=message):
-        called(document("/a/{id}", "post", parameters=[parameter("id", "path")]), arguments)
+        request_of_call(document("/a/{id}", "post", parameters=[parameter("id", "path")]), arguments)
 
 
 def test_operations_are_allowed_by_id_or_by_method_and_path() -> None:
@@ -127,25 +131,25 @@ def test_operations_are_allowed_by_id_or_by_method_and_path() -> None:
         allowed_operations(found, ["place"])
 
 
-def test_a_file_cannot_be_sent() -> None:
+def test_an_operation_with_a_multipart_body_cannot_be_allowed() -> None:
     root = document("/a", "post", requestBody={"content": {"multipart/form-data": {}}})
     with pytest.raises(UnknownOperation, match="multipart/form-data, which no tool can send"):
         allowed_operations(read_document(root, "it"), ["act"])
 
 
-def answer(status: int, body: bytes, kind: str = "application/json") -> HttpResponse:
-    return HttpResponse(status, {"content-type": kind}, body)
+def response(status: int, body: bytes, content_type: str = "application/json") -> HttpResponse:
+    return HttpResponse(status, {"content-type": content_type}, body)
 
 
-def test_an_answer_is_structured_and_within_the_budget() -> None:
-    assert result_of(answer(200, b'{"a": 1}'), "quay").structured_content == {"a": 1}
-    assert "quay answered 204" in str(result_of(answer(204, b""), "quay").content)
-    assert "image/png, 8 B" in str(result_of(answer(200, b"\x89PNG\r\n\x1a\n", "image/png"), "quay").content)
-    most = DEFAULT_TOKENS * 4
-    fits = result_of(answer(200, json.dumps("x" * (most - 2)).encode()), "quay")
-    assert fits.structured_content == {"result": "x" * (most - 2)}
-    long = result_of(answer(200, json.dumps(["x" * 100] * 1_000).encode()), "quay")
-    assert sum(len(getattr(block, "text", "")) for block in long.content) <= most + 200
+def test_a_result_is_structured_and_within_the_budget() -> None:
+    assert result_of(response(200, b'{"a": 1}'), "quay").structured_content == {"a": 1}
+    assert "quay answered 204" in str(result_of(response(204, b""), "quay").content)
+    assert "image/png, 8 B" in str(result_of(response(200, b"\x89PNG\r\n\x1a\n", "image/png"), "quay").content)
+    max_characters = DEFAULT_TOKENS * 4
+    fitting = result_of(response(200, json.dumps("x" * (max_characters - 2)).encode()), "quay")
+    assert fitting.structured_content == {"result": "x" * (max_characters - 2)}
+    long = result_of(response(200, json.dumps(["x" * 100] * 1_000).encode()), "quay")
+    assert sum(len(getattr(block, "text", "")) for block in long.content) <= max_characters + 200
     assert "These are the first" in str(long.content[-1])
 
 
@@ -159,8 +163,9 @@ def test_an_answer_is_structured_and_within_the_budget() -> None:
         (b'{"detail": "' + b"x" * 10_000 + b'"}', "quay answered 422 Unprocessable Entity: xxx"),
     ],
 )
-def test_a_refusal_says_what_the_api_said(body: bytes, message: str) -> None:
+def test_an_error_has_the_message_of_the_api(body: bytes, message: str) -> None:
     with pytest.raises(ToolError) as error:
-        result_of(answer(422, body), "quay")
+        result_of(response(422, body), "quay")
+    # Python 3.13 calls this status "Unprocessable Content"
     assert str(error.value).replace("Content", "Entity").startswith(message)
     assert len(str(error.value)) < 500

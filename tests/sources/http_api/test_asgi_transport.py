@@ -1,11 +1,14 @@
-"""Calls of an ASGI application in this process: its lifespan, its bounds and its faults."""
+"""Requests to an ASGI application in this process: lifespan, limits and faults."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from fastapi.responses import StreamingResponse
 
 from wharfinger.errors import ConnectionFailed
 from wharfinger.fetching import TooLarge
@@ -15,41 +18,63 @@ from wharfinger.sources.http_api.asgi_transport import AsgiTransport
 URL = "http://localhost/a"
 
 
-def transport(app: Any, *, timeout: float = 5, most: int = 1_000) -> AsgiTransport:
-    return AsgiTransport(app, timeout=timeout, max_body_bytes=most)
+def transport(app: Any, *, timeout: float = 5, max_body_bytes: int = 1_000) -> AsgiTransport:
+    return AsgiTransport(app, timeout=timeout, max_body_bytes=max_body_bytes)
 
 
-def answering(*pieces: bytes, status: int = 200, headers: Any = ()) -> Any:
+def app_that_sends(*chunks: bytes, status: int = 200, headers: Any = ()) -> Any:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         assert scope["type"] == "http"
         await send({"type": "http.response.start", "status": status, "headers": list(headers)})
-        for piece in pieces:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        for chunk in chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body"})
 
     return app
 
 
-def test_an_answer_in_pieces_is_joined_up_to_its_bound() -> None:
+def test_the_chunks_of_a_response_are_joined_up_to_the_limit() -> None:
     async def check() -> None:
-        found = await transport(answering(b"a", b"b", headers=[(b"X-A", b"1"), (b"x-a", b"2")]), most=2).request(
-            "GET", URL
-        )
+        found = await transport(
+            app_that_sends(b"a", b"b", headers=[(b"X-A", b"1"), (b"x-a", b"2")]), max_body_bytes=2
+        ).request("GET", URL)
         assert (found.status, found.headers, found.body) == (200, {"x-a": "1, 2"}, b"ab")
         with pytest.raises(TooLarge):
-            await transport(answering(b"a", b"bc"), most=2).request("GET", URL)
+            await transport(app_that_sends(b"a", b"bc"), max_body_bytes=2).request("GET", URL)
 
     asyncio.run(check())
 
 
-def test_an_application_gets_the_request_as_it_is() -> None:
+def test_a_response_over_the_limit_is_reported_if_the_application_hides_the_error() -> None:
+    """Regression: Starlette's StreamingResponse raised ClientDisconnect instead, which became an answer of 500."""
+
+    async def stream(scope: Any, receive: Any, send: Any) -> None:
+        async def chunks() -> AsyncIterator[bytes]:
+            for _ in range(3):
+                yield b"abc"
+
+        await StreamingResponse(chunks())(scope, receive, send)
+
+    async def swallow(scope: Any, receive: Any, send: Any) -> None:
+        with suppress(OSError):
+            await app_that_sends(b"abc")(scope, receive, send)
+
+    async def check(app: Any) -> None:
+        with pytest.raises(TooLarge, match="more than 2 bytes"):
+            await transport(app, max_body_bytes=2).request("GET", URL)
+
+    asyncio.run(check(stream))
+    asyncio.run(check(swallow))
+
+
+def test_an_application_receives_the_request_unchanged() -> None:
     seen: dict[str, Any] = {}
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             seen.update(scope)
             seen["body"] = await receive()
-            await answering()(scope, receive, send)
+            await app_that_sends()(scope, receive, send)
 
     async def check() -> None:
         await transport(app).request("POST", "http://localhost/a%2Fb/%C3%A9?q=%20", headers={"X-A": "1"}, body=b"hello")
@@ -60,7 +85,7 @@ def test_an_application_gets_the_request_as_it_is() -> None:
     assert seen["body"] == {"type": "http.request", "body": b"hello", "more_body": False}
 
 
-def test_an_application_that_never_answers_is_given_up() -> None:
+def test_a_request_that_is_not_answered_in_time_is_cancelled() -> None:
     cancelled = asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -71,14 +96,14 @@ def test_an_application_that_never_answers_is_given_up() -> None:
                 cancelled.set()
 
     async def check() -> None:
-        with pytest.raises(ConnectionFailed, match=r"did not answer within 0\.1 s"):
-            await transport(app, timeout=0.1).request("GET", URL)
+        with pytest.raises(ConnectionFailed, match=r"did not answer within 1 s"):
+            await transport(app, timeout=1).request("GET", URL)
         assert cancelled.is_set()
 
     asyncio.run(check())
 
 
-def test_an_application_that_returns_without_an_answer_failed() -> None:
+def test_an_application_that_returns_without_an_answer_is_an_error() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         return
 
@@ -89,22 +114,22 @@ def test_an_application_that_returns_without_an_answer_failed() -> None:
     asyncio.run(check())
 
 
-def test_redirects_within_the_application_are_followed_up_to_their_bound() -> None:
-    def redirecting(to: str) -> Any:
-        return answering(status=307, headers=[(b"location", to.encode())])
+def test_redirects_within_the_application_are_followed_up_to_the_limit() -> None:
+    def app_that_redirects(location: str) -> Any:
+        return app_that_sends(status=307, headers=[(b"location", location.encode())])
 
     async def check() -> None:
         with pytest.raises(ConnectionFailed, match="more than 5 times"):
-            await transport(redirecting("/b")).request("GET", URL)
+            await transport(app_that_redirects("/b")).request("GET", URL)
         for elsewhere in ("https://localhost/a", "//elsewhere.test/", "http://localhost:81/", "http://["):
             with pytest.raises(ConnectionFailed, match="redirects elsewhere"):
-                await transport(redirecting(elsewhere)).request("GET", URL)
-        assert (await transport(redirecting("/b")).request("POST", URL)).status == 307
+                await transport(app_that_redirects(elsewhere)).request("GET", URL)
+        assert (await transport(app_that_redirects("/b")).request("POST", URL)).status == 307
 
     asyncio.run(check())
 
 
-def test_the_lifespan_is_that_of_the_transport_and_belongs_to_no_request() -> None:
+def test_the_lifespan_runs_once_and_without_the_context_of_a_request() -> None:
     events: list[Any] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -116,22 +141,22 @@ def test_the_lifespan_is_that_of_the_transport_and_belongs_to_no_request() -> No
             await send({"type": "lifespan.shutdown.complete"})
             return
         events.append(scope["state"])
-        await answering()(scope, receive, send)
+        await app_that_sends()(scope, receive, send)
 
     async def check() -> None:
         CURRENT_ACCESS.set(object())  # type: ignore[arg-type]
-        called = transport(app)
+        asgi = transport(app)
         assert events == []
-        await asyncio.gather(*(called.request("GET", URL) for _ in range(3)))
-        await called.close()
-        await called.close()
+        await asyncio.gather(*(asgi.request("GET", URL) for _ in range(3)))
+        await asgi.close()
+        await asgi.close()
 
     asyncio.run(check())
     ship = {"ship": "mary"}
     assert events == [("lifespan.startup", None), ship, ship, ship, "lifespan.shutdown"]
 
 
-def test_an_application_that_cannot_start_says_so() -> None:
+def test_a_failed_startup_is_reported_without_its_message() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await receive()
         await send({"type": "lifespan.startup.failed", "message": "the password is hunter2"})
@@ -145,18 +170,22 @@ def test_an_application_that_cannot_start_says_so() -> None:
 
 
 def test_an_application_is_ended_if_the_request_that_starts_it_is_cancelled() -> None:
-    ended = asyncio.Event()
+    started, ended = asyncio.Event(), asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         try:
+            started.set()
             await asyncio.sleep(60)
         finally:
             ended.set()
 
     async def check() -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(transport(app).request("GET", URL), 0.1)
-        await asyncio.wait_for(ended.wait(), 5)
+        request = asyncio.ensure_future(transport(app).request("GET", URL))
+        await started.wait()
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        await asyncio.wait_for(ended.wait(), 20)
 
     asyncio.run(check())
 
@@ -171,9 +200,35 @@ def test_another_event_loop_starts_the_application_again() -> None:
             await receive()
             await send({"type": "lifespan.shutdown.complete"})
         else:
-            await answering(b"x")(scope, receive, send)
+            await app_that_sends(b"x")(scope, receive, send)
 
-    called = transport(app)
+    asgi = transport(app)
     for _ in range(2):
-        assert asyncio.run(called.request("GET", URL)).body == b"x"
+        assert asyncio.run(asgi.request("GET", URL)).body == b"x"
+    assert starts == ["lifespan.startup"] * 2
+
+
+def test_concurrent_first_requests_start_the_application_once_in_each_event_loop() -> None:
+    """Regression: the lock of the first event loop failed the requests of the second one."""
+    starts: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            starts.append((await receive())["type"])
+            await asyncio.sleep(0)
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await send({"type": "lifespan.shutdown.complete"})
+        else:
+            await app_that_sends(b"x")(scope, receive, send)
+
+    asgi = transport(app)
+
+    async def check() -> None:
+        found = await asyncio.gather(*(asgi.request("GET", URL) for _ in range(3)))
+        assert [response.body for response in found] == [b"x"] * 3
+        await asgi.close()
+
+    for _ in range(2):
+        asyncio.run(check())
     assert starts == ["lifespan.startup"] * 2

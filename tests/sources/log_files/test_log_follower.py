@@ -1,4 +1,4 @@
-"""Following logs that another process writes and rotates, and that are truncated, replaced and compressed."""
+"""Following logs while they are written, rotated, truncated, replaced and compressed."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import subprocess
 import sys
 import textwrap
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
+from tests.sources.log_files.conftest import append
 from wharfinger.sources.log_files import Follower
 
 LINES = 100_000
@@ -28,7 +30,7 @@ HANDLER = """
     for number in range(lines):
         log.info("line %d", number)
 """
-# As logrotate's `copytruncate` does it, by the writer itself, so that nothing is written between copy and cut.
+# Rotates like logrotate with `copytruncate`. The writer does it, so that no line is lost between copy and truncation.
 COPY_TRUNCATE = """
     import os, shutil, sys
     path, lines = sys.argv[1], int(sys.argv[2])
@@ -50,7 +52,7 @@ def numbers(lines: list[bytes]) -> list[int]:
 
 
 @pytest.mark.parametrize("writer", [HANDLER, COPY_TRUNCATE], ids=["renamed", "copied and cut"])
-def test_every_line_of_a_process_that_rotates_comes_exactly_once(tmp_path: Path, writer: str) -> None:
+def test_each_line_is_read_once_while_another_process_rotates_the_log(tmp_path: Path, writer: str) -> None:
     path = tmp_path / "app.log"
     path.touch()
     follower = Follower(path)
@@ -60,10 +62,10 @@ def test_every_line_of_a_process_that_rotates_comes_exactly_once(tmp_path: Path,
     try:
         while True:
             ended = process.poll() is not None
-            new = numbers(follower.read())
-            found += new
-            reads += bool(new)
-            if ended and not new:
+            lines = numbers(follower.read())
+            found += lines
+            reads += bool(lines)
+            if ended and not lines:
                 break
     finally:
         process.kill()
@@ -81,54 +83,49 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def add(path: Path, text: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(text)
-
-
-def test_a_line_comes_when_it_is_complete(log: Path) -> None:
+def test_a_line_is_read_when_it_is_complete(log: Path) -> None:
     follower = Follower(log)
-    add(log, b"three")
+    append(log, b"three")
     assert follower.read() == []
-    add(log, b" 3\nfour")
+    append(log, b" 3\nfour")
     assert follower.read() == [b"three 3\n"]
 
 
-def test_the_last_line_of_a_rotated_file_is_complete_without_its_end(log: Path) -> None:
+def test_the_last_line_of_a_rotated_file_is_read_without_a_line_end(log: Path) -> None:
     follower = Follower(log)
-    add(log, b"three 3")
+    append(log, b"three 3")
     log.rename(f"{log}.1")
     assert follower.read() == []
     log.write_bytes(b"four 4\n")
     assert follower.read() == [b"three 3", b"four 4\n"]
 
 
-def test_an_emptied_log_that_grew_beyond_where_it_was_is_read_from_its_beginning(log: Path) -> None:
+def test_a_rewritten_log_that_is_longer_than_before_is_read_from_its_beginning(log: Path) -> None:
     follower = Follower(log)
     log.write_bytes(b"a whole new line 3\nand one more line 4\n")
     assert follower.read() == [b"a whole new line 3\n", b"and one more line 4\n"]
     assert follower.lost
 
 
-def test_a_copy_that_is_not_cut_yet_is_not_read_twice(log: Path) -> None:
+def test_a_copied_log_that_is_not_truncated_yet_is_read_once(log: Path) -> None:
     follower = Follower(log, beginning=True)
     shutil.copyfile(log, f"{log}.1")
     assert follower.read() == [b"one 1\n", b"two 2\n"]
     os.truncate(log, 0)
     assert follower.read() == []
     os.rename(f"{log}.1", f"{log}.2")
-    add(log, b"three 3\n")
+    append(log, b"three 3\n")
     shutil.copyfile(log, f"{log}.1")
     assert follower.read() == [b"three 3\n"]
-    add(log, b"four 4\n")
+    append(log, b"four 4\n")
     assert follower.read() == [b"four 4\n"]
     assert not follower.lost
 
 
-def test_a_file_compressed_meanwhile_is_still_read(log: Path) -> None:
+def test_a_file_that_is_compressed_meanwhile_is_read(log: Path) -> None:
     follower = Follower(log)
     position = follower.position
-    add(log, b"three 3\n")
+    append(log, b"three 3\n")
     Path(f"{log}.2.gz").write_bytes(gzip.compress(log.read_bytes()))
     log.unlink()
     Path(f"{log}.1").write_bytes(b"four 4\n")
@@ -138,16 +135,16 @@ def test_a_file_compressed_meanwhile_is_still_read(log: Path) -> None:
     assert not follower.lost
 
 
-def test_a_replaced_file_is_read_and_its_old_lines_are_lost(log: Path) -> None:
+def test_a_replaced_log_is_read_and_its_old_lines_are_reported_as_lost(log: Path) -> None:
     follower = Follower(log)
-    time.sleep(0.02)  # a file system's clock ticks slowly
+    time.sleep(0.02)  # longer than a tick of the clock of the file system
     log.unlink()
     log.write_bytes(b"nine 9\n")
     assert follower.read() == [b"nine 9\n"]
     assert follower.lost
 
 
-def test_a_log_that_comes_later_is_read_from_its_beginning(tmp_path: Path) -> None:
+def test_a_log_that_is_created_later_is_read_from_its_beginning(tmp_path: Path) -> None:
     follower = Follower(tmp_path / "app.log")
     assert follower.read() == []
     (tmp_path / "app.log").write_bytes(b"one 1\n")
@@ -155,9 +152,30 @@ def test_a_log_that_comes_later_is_read_from_its_beginning(tmp_path: Path) -> No
     assert follower.read() == []
 
 
-def test_a_name_that_is_like_a_rotated_one_is_another_log(log: Path) -> None:
+def test_a_file_with_a_similar_name_is_not_a_rotated_log(log: Path) -> None:
     follower = Follower(log)
     log.with_name("app-2.log").write_bytes(b"other 1\n")
     log.with_name("app.log.json").write_bytes(b"other 2\n")
-    add(log, b"three 3\n")
+    append(log, b"three 3\n")
     assert follower.read() == [b"three 3\n"]
+
+
+@pytest.mark.parametrize("rest", ["", "the beginning of a line", "x" * 300_000])
+def test_a_follower_begins_after_the_last_complete_line_without_reading_the_log(tmp_path: Path, rest: str) -> None:
+    path = tmp_path / "app.log"
+    path.write_text("one line\n" * 3_000_000 + rest)
+    tracemalloc.start()
+    follower = Follower(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 << 20, "the log has 27 MB"
+    append(path, b" and its end\nnext\n")
+    assert follower.read() == [f"{rest} and its end\n".encode(), b"next\n"]
+
+
+def test_a_follower_of_a_log_without_a_line_end_begins_at_its_start(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    path.write_text("beginning")
+    follower = Follower(path)
+    append(path, b" and end\n")
+    assert follower.read() == [b"beginning and end\n"]

@@ -1,4 +1,4 @@
-"""Windows of logs against the bytes on disk: joined they are the log, and entries stay whole."""
+"""Windows of logs have each entry once, and end between entries."""
 
 from __future__ import annotations
 
@@ -6,37 +6,29 @@ import logging.handlers
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wharfinger.sources.log_files import Logs, log_windows, logs
+from wharfinger.sources.log_files import Logs, log_windows
 from wharfinger.sources.windows.window import NEXT, PREVIOUS
 
 APP = "log://boats/app.log"
-BUDGET = 40_000  # characters: about 10,000 tokens
+MAX_WINDOW_CHARACTERS = 40_000  # about 10,000 tokens
 
 
-@pytest.fixture
-def boats(tmp_path: Path) -> Iterator[Logs]:
-    source = logs(tmp_path / "*.log", label="boats", timezone="UTC")
-    yield source
-    source._watch.close()
-    source._watch.join()
-
-
-def walk(source: Logs, uri: str, direction: str) -> list[str]:
-    """The texts of all windows in one direction, oldest first."""
+def read_windows(source: Logs, uri: str, direction: str) -> list[str]:
+    """Return the texts of all windows in one direction. The oldest is first."""
     found: list[str] = []
-    following: object = uri
+    next_uri: object = uri
     for _ in range(500):
-        content = source.read(str(following)).contents[0]
+        content = source.read(str(next_uri)).contents[0]
         found = [*found, str(content.text)] if direction == NEXT else [str(content.text), *found]
-        following = dict(content.meta or {}).get(direction)
-        if not following or (direction == NEXT and not content.text):
+        next_uri = dict(content.meta or {}).get(direction)
+        if not next_uri or (direction == NEXT and not content.text):
             return found
     raise AssertionError("the windows do not end")
 
@@ -47,7 +39,7 @@ def remarks_of(source: Logs, uri: str) -> str:
 
 
 def entry(number: int) -> str:
-    """An entry of one to four lines; every seventh is an error with a stack trace."""
+    """Return an entry. Every seventh entry is an error with a stack trace."""
     moment = f"2026-11-{20 + number // 86400}T{number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02}Z"
     if number % 7:
         return f"{moment} INFO line {number}\n"
@@ -57,14 +49,14 @@ def entry(number: int) -> str:
 ENTRIES = [entry(number) for number in range(9_000)]
 
 
-def test_windows_joined_are_the_log_and_end_between_entries(tmp_path: Path, boats: Logs) -> None:
-    """From the end backwards, and from the beginning forwards."""
+def test_windows_have_the_whole_log_and_end_between_entries(tmp_path: Path, source: Logs) -> None:
+    """The log is read backwards from its end, and forwards from its beginning."""
     (tmp_path / "app.log").write_text("".join(ENTRIES))
     for uri, direction in ((APP, PREVIOUS), (f"{APP}?since=2026-11-20T00:00:00Z", NEXT)):
-        windows = [window for window in walk(boats, uri, direction) if window]
+        windows = [window for window in read_windows(source, uri, direction) if window]
         assert "".join(windows) == "".join(ENTRIES)
         assert all(window.startswith("2026-") for window in windows)
-        assert all(len(window) <= BUDGET for window in windows)
+        assert all(len(window) <= MAX_WINDOW_CHARACTERS for window in windows)
         assert len(windows) > 5
 
 
@@ -78,39 +70,41 @@ FILTERS: dict[str, Callable[[str], bool]] = {
 
 
 @pytest.mark.parametrize("query", FILTERS)
-def test_filtered_windows_joined_are_the_wanted_entries(
-    query: str, tmp_path: Path, boats: Logs, monkeypatch: pytest.MonkeyPatch
+def test_filtered_windows_have_each_matching_entry_once(
+    query: str, tmp_path: Path, source: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each entry once and whole, also if one read scans only a part of the log."""
+    """One read scans only a part of the log."""
     monkeypatch.setattr(log_windows, "MAX_SCANNED_BYTES", 100_000)
     monkeypatch.setattr(log_windows, "SCAN_BYTES", 10_000)
     (tmp_path / "app.log").write_text("".join(ENTRIES))
-    wanted = "".join([one for one in ENTRIES if FILTERS[query](one)])
-    assert "".join(walk(boats, f"{APP}?{query}", PREVIOUS)) == wanted
+    expected = "".join([entry for entry in ENTRIES if FILTERS[query](entry)])
+    assert "".join(read_windows(source, f"{APP}?{query}", PREVIOUS)) == expected
     forwards: list[str] = []
-    following: object = f"{APP}?{query}&since=2026-11-20T00:00:00Z"
+    next_uri: object = f"{APP}?{query}&since=2026-11-20T00:00:00Z"
     for _ in range(100):
-        content = boats.read(str(following)).contents[0]
+        content = source.read(str(next_uri)).contents[0]
         forwards.append(str(content.text))
-        if following == dict(content.meta or {})[NEXT]:
+        if next_uri == dict(content.meta or {})[NEXT]:
             break
-        following = dict(content.meta or {})[NEXT]
-    assert "".join(forwards) == wanted
+        next_uri = dict(content.meta or {})[NEXT]
+    assert "".join(forwards) == expected
 
 
-@pytest.mark.parametrize("way", ["renamed", "copied and cut"])
-def test_every_entry_is_shown_once_while_the_log_is_rotated(way: str, tmp_path: Path, boats: Logs) -> None:
-    """By Python's handler, and by logrotate with copytruncate; compared with what was written."""
+@pytest.mark.parametrize("rotation", ["renamed", "copied and cut"])
+def test_every_entry_is_shown_once_while_the_log_is_rotated(rotation: str, tmp_path: Path, source: Logs) -> None:
+    """The log is rotated by Python's handler, and as by logrotate with `copytruncate`."""
     path = tmp_path / "app.log"
     path.touch()
-    handler = logging.handlers.RotatingFileHandler(path, maxBytes=50_000 if way == "renamed" else 0, backupCount=100)
+    handler = logging.handlers.RotatingFileHandler(
+        path, maxBytes=50_000 if rotation == "renamed" else 0, backupCount=100
+    )
     handler.setFormatter(logging.Formatter("%(message)s"))
     handler.terminator = ""
-    following: object = dict(boats.read(APP).contents[0].meta or {})[NEXT]
+    next_uri: object = dict(source.read(APP).contents[0].meta or {})[NEXT]
     found: list[str] = []
-    for number, one in enumerate(ENTRIES[:4_000]):
-        handler.emit(logging.LogRecord("x", 20, "", 0, one, None, None))
-        if way != "renamed" and number % 700 == 699:
+    for number, text in enumerate(ENTRIES[:4_000]):
+        handler.emit(logging.LogRecord("x", 20, "", 0, text, None, None))
+        if rotation != "renamed" and number % 700 == 699:
             for age in range(9, 0, -1):
                 if (older := path.with_name(f"app.log.{age}")).exists():
                     older.rename(path.with_name(f"app.log.{age + 1}"))
@@ -118,21 +112,21 @@ def test_every_entry_is_shown_once_while_the_log_is_rotated(way: str, tmp_path: 
             os.truncate(path, 0)
         if number % 500 == 450:
             for _ in range(100):
-                result = boats.read(str(following))
+                result = source.read(str(next_uri))
                 assert "gone" not in " ".join([str(content.text) for content in result.contents[1:]])
                 found.append(str(result.contents[0].text))
-                following = dict(result.contents[0].meta or {})[NEXT]
+                next_uri = dict(result.contents[0].meta or {})[NEXT]
                 if not result.contents[0].text:
                     break
     handler.close()
     for _ in range(100):
-        content = boats.read(str(following)).contents[0]
+        content = source.read(str(next_uri)).contents[0]
         found.append(str(content.text))
-        following = dict(content.meta or {})[NEXT]
+        next_uri = dict(content.meta or {})[NEXT]
         if not content.text:
             break
     assert "".join(found) == "".join(ENTRIES[:4_000])
-    assert "".join(walk(boats, APP, PREVIOUS)) == "".join(ENTRIES[:4_000])
+    assert "".join(read_windows(source, APP, PREVIOUS)) == "".join(ENTRIES[:4_000])
 
 
 lines = st.lists(
@@ -147,98 +141,98 @@ lines = st.lists(
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(shape=lines, query=st.sampled_from(["level=error", "level=warning", "text=b", "text=a&level=info"]))
-def test_any_entries_are_filtered_as_by_looking_at_each(
-    shape: list[list[str]], query: str, tmp_path: Path, boats: Logs
+def test_filters_return_the_matching_entries_of_any_log(
+    shape: list[list[str]], query: str, tmp_path: Path, source: Logs
 ) -> None:
-    """Entries with lines of all kinds after the first one."""
-    whole = ["\n".join([f"2026-11-20T10:00:{n:02}Z {head}", *rest]) + "\n" for n, (head, *rest) in enumerate(shape)]
-    (tmp_path / "app.log").write_text("".join(whole))
+    """The entries have several kinds of continuation lines."""
+    entries = ["\n".join([f"2026-11-20T10:00:{n:02}Z {head}", *rest]) + "\n" for n, (head, *rest) in enumerate(shape)]
+    (tmp_path / "app.log").write_text("".join(entries))
     ranks = {"ERROR": 3, "WARNING": 2, "INFO": 1, "plain": 0}
-    wanted = whole
+    expected = entries
     for part in query.split("&"):
         name, _, value = part.partition("=")
         if name == "text":
-            wanted = [one for one in wanted if value in one.lower()]
+            expected = [entry for entry in expected if value in entry.lower()]
         else:
-            wanted = [one for one in wanted if ranks[one.split()[1]] >= ranks[value.upper()]]
-    assert "".join(walk(boats, f"{APP}?{query}", PREVIOUS)) == "".join(wanted)
-    assert "".join(walk(boats, f"{APP}?{query}&tail=3", PREVIOUS)) == "".join(wanted)
+            expected = [entry for entry in expected if ranks[entry.split()[1]] >= ranks[value.upper()]]
+    assert "".join(read_windows(source, f"{APP}?{query}", PREVIOUS)) == "".join(expected)
+    assert "".join(read_windows(source, f"{APP}?{query}&tail=3", PREVIOUS)) == "".join(expected)
 
 
-def test_a_stack_trace_in_a_log_without_times_belongs_to_the_line_before_it(tmp_path: Path, boats: Logs) -> None:
-    """Of Python and of Java."""
+def test_a_stack_trace_in_a_log_without_times_belongs_to_the_line_before_it(tmp_path: Path, source: Logs) -> None:
+    """The traces are of Python and Java."""
     trace = (
         "error: the crane stands still\nTraceback (most recent call last):\n  File x\nCraneError: no pressure\n"
         "During handling of the above exception, another occurred:\n  File y\nbridge.Exception\n"
     )
     java = "error: bridge\njava.lang.X\n\tat a.b(C.java:1)\nCaused by: y\n\t... 3 more\n"
     (tmp_path / "app.log").write_text(f"info: one\n{trace}info: two\n{java}info: three\n")
-    assert boats.read(f"{APP}?level=error").contents[0].text == trace + "error: bridge\n"
-    assert boats.read(f"{APP}?text=pressure").contents[0].text == trace
+    assert source.read(f"{APP}?level=error").contents[0].text == trace + "error: bridge\n"
+    assert source.read(f"{APP}?text=pressure").contents[0].text == trace
     assert (
-        boats.read(f"{APP}?text=%20more").contents[0].text
+        source.read(f"{APP}?text=%20more").contents[0].text
         == "java.lang.X\n\tat a.b(C.java:1)\nCaused by: y\n\t... 3 more\n"
     )
 
 
-def test_an_access_log_is_filtered_by_status(tmp_path: Path, boats: Logs) -> None:
-    """5xx are errors, 4xx warnings."""
+def test_an_access_log_is_filtered_by_status(tmp_path: Path, source: Logs) -> None:
+    """5xx are errors, and 4xx are warnings."""
     statuses = (200, 404, 500, 301, 503)
     rows = [f'1.2.3.4 - - [20/Nov/2026:10:00:0{n} +0000] "GET /{n} HTTP/1.1" {s} 1\n' for n, s in enumerate(statuses)]
     (tmp_path / "app.log").write_text("".join(rows))
-    assert boats.read(f"{APP}?level=error").contents[0].text == rows[2] + rows[4]
-    assert boats.read(f"{APP}?level=warning").contents[0].text == rows[1] + rows[2] + rows[4]
+    assert source.read(f"{APP}?level=error").contents[0].text == rows[2] + rows[4]
+    assert source.read(f"{APP}?level=warning").contents[0].text == rows[1] + rows[2] + rows[4]
 
 
-def test_no_answer_is_empty(tmp_path: Path, boats: Logs) -> None:
-    """It names the part that was scanned, why nothing matched, and what to try."""
+def test_an_empty_window_has_a_remark(tmp_path: Path, source: Logs) -> None:
+    """The remark says which part was scanned, why nothing matched, and what to try."""
     path = tmp_path / "app.log"
     path.write_text("")
-    assert "app.log is empty" in remarks_of(boats, APP)
+    assert "app.log is empty" in remarks_of(source, APP)
     path.write_text("".join([f"2026-11-20T10:0{n}:00Z the boat {n} is in\n" for n in range(2, 8)]))
-    text = remarks_of(boats, f"{APP}?level=error")
+    text = remarks_of(source, f"{APP}?level=error")
     assert "Nothing matched level=error in the last 228 B (2026-11-20T10:02:00Z to 2026-11-20T10:07:00Z)" in text
     assert "these lines carry no level. Try text=error" in text
-    assert "Nothing matched text=crane" in remarks_of(boats, f"{APP}?text=crane")
-    assert "its last entry is from 2026-11-20T10:07:00Z" in remarks_of(boats, f"{APP}?since=2026-11-20T11:00:00Z")
-    assert "2026-11-20T10:07:00Z" in remarks_of(boats, f"{APP}?since=2026-11-20T11:00:00Z&level=error")
-    assert "Nothing" in remarks_of(boats, f"{APP}?until=2026-11-20T09:00:00Z")
-    following = str(dict(boats.read(APP).contents[0].meta or {})[NEXT])
-    assert "Nothing was written after this." in remarks_of(boats, following)
+    assert "Nothing matched text=crane" in remarks_of(source, f"{APP}?text=crane")
+    assert "its last entry is from 2026-11-20T10:07:00Z" in remarks_of(source, f"{APP}?since=2026-11-20T11:00:00Z")
+    assert "2026-11-20T10:07:00Z" in remarks_of(source, f"{APP}?since=2026-11-20T11:00:00Z&level=error")
+    assert "Nothing" in remarks_of(source, f"{APP}?until=2026-11-20T09:00:00Z")
+    next_uri = str(dict(source.read(APP).contents[0].meta or {})[NEXT])
+    assert "Nothing was written after this." in remarks_of(source, next_uri)
     path.write_text("".join([f"2026-11-20T10:0{n}:00Z {'INFO' if n % 2 else 'WARNING'} boat {n}\n" for n in range(9)]))
-    assert "the levels of these lines are info, warning. Try level=warning" in remarks_of(boats, f"{APP}?level=error")
+    assert "the levels of these lines are info, warning. Try level=warning" in remarks_of(source, f"{APP}?level=error")
 
 
-def test_the_supported_parameters_are_described(tmp_path: Path, boats: Logs) -> None:
-    """By the directory, and by the first window of a log."""
+def test_the_supported_parameters_are_described(tmp_path: Path, source: Logs) -> None:
+    """The directory and the first window of a log describe them."""
     (tmp_path / "app.log").write_text(ENTRIES[0])
-    assert "?level=error" in str(boats.read("log://boats").contents[0].text)
-    assert "?level=error" in remarks_of(boats, APP)
+    assert "?level=error" in str(source.read("log://boats").contents[0].text)
+    assert "?level=error" in remarks_of(source, APP)
 
 
-def test_an_entry_that_is_larger_than_a_window_is_read_in_parts(tmp_path: Path, boats: Logs) -> None:
-    """Nothing is lost on the way back, and no window is too long."""
+def test_an_entry_that_is_larger_than_a_window_is_read_in_parts(tmp_path: Path, source: Logs) -> None:
+    """The parts have the whole entry, and no window is too long."""
     large = "2026-11-20T10:00:01Z ERROR large\n" + "".join([f"  detail {n}\n" for n in range(4_000)])
-    whole = ["2026-11-20T10:00:00Z ERROR before\n", large, "2026-11-20T10:00:02Z INFO after\n"]
-    (tmp_path / "app.log").write_text("".join(whole))
-    windows = walk(boats, APP, PREVIOUS)
-    assert "".join(windows) == "".join(whole)
-    assert max(map(len, windows)) <= BUDGET
-    windows = walk(boats, f"{APP}?level=error", PREVIOUS)
-    assert "".join(windows) == whole[0] + whole[1]
-    assert max(map(len, windows)) <= BUDGET
-    windows = walk(boats, f"{APP}?level=error&since=2026-11-20T10:00:00Z", NEXT)
-    assert "".join(windows) == whole[0] + whole[1]
+    entries = ["2026-11-20T10:00:00Z ERROR before\n", large, "2026-11-20T10:00:02Z INFO after\n"]
+    (tmp_path / "app.log").write_text("".join(entries))
+    windows = read_windows(source, APP, PREVIOUS)
+    assert "".join(windows) == "".join(entries)
+    assert max(map(len, windows)) <= MAX_WINDOW_CHARACTERS
+    windows = read_windows(source, f"{APP}?level=error", PREVIOUS)
+    assert "".join(windows) == entries[0] + entries[1]
+    assert max(map(len, windows)) <= MAX_WINDOW_CHARACTERS
+    windows = read_windows(source, f"{APP}?level=error&since=2026-11-20T10:00:00Z", NEXT)
+    assert "".join(windows) == entries[0] + entries[1]
 
 
-def test_a_log_of_4_mib_without_matches_is_answered_quickly(tmp_path: Path, boats: Logs) -> None:
-    """And the link leads further back."""
+def test_a_log_of_4_mib_without_matches_is_answered_quickly(tmp_path: Path, source: Logs) -> None:
+    """The answer links to the window before the scanned part."""
     (tmp_path / "app.log").write_text("2026-11-20T10:00:00Z INFO " + "x" * 80 + "\n")
     with (tmp_path / "app.log").open("a") as file:
         file.write(("2026-11-20T10:00:00Z INFO " + "x" * 80 + "\n") * 60_000)
-    began = time.monotonic()
-    result = boats.read(f"{APP}?level=error")
-    assert time.monotonic() - began < 10
+    began = time.thread_time()
+    result = source.read(f"{APP}?level=error")
+    assert time.thread_time() - began < 10
     assert result.contents[0].text == ""
     assert "in the last 4.0 MiB" in str(result.contents[1].text)
     assert PREVIOUS in (result.contents[0].meta or {})

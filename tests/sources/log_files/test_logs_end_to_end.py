@@ -1,4 +1,4 @@
-"""A client of each era follows, over a real connection, a log that another process writes and rotates."""
+"""Clients of both protocol eras follow a log over stdio while another process writes and rotates it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 from wharfinger.client import Client
 from wharfinger.sources.windows.window import NEXT, SUMMARY
 
-LINES = 20_000
+LINE_COUNT = 20_000
 
 SERVER = """
     import sys
@@ -49,64 +48,59 @@ def test_a_client_follows_a_rotating_log_and_reads_every_line_once(tmp_path: Pat
     command = [sys.executable, str(tmp_path / "server.py"), str(tmp_path / "*.log")]
 
     async def follow() -> tuple[list[int], int]:
-        found: list[int] = []
+        numbers: list[int] = []
         waits = 0
         async with Client(command, revision=revision) as client:
-            uri, _ = await read(client, "log://boats/app.log")
+            uri, _ = await read_window(client, "log://boats/app.log")
             async with client.watch("log://boats/app.log") as changes:
-                with subprocess.Popen([sys.executable, str(tmp_path / "writer.py"), str(path), str(LINES)]):
-                    while len(found) < LINES:
-                        uri, text = await read(client, uri)
-                        found += [int(line.rpartition(" ")[2]) for line in text.splitlines()]
-                        if not text and len(found) < LINES:
+                with subprocess.Popen([sys.executable, str(tmp_path / "writer.py"), str(path), str(LINE_COUNT)]):
+                    while len(numbers) < LINE_COUNT:
+                        uri, text = await read_window(client, uri)
+                        numbers += [int(line.rpartition(" ")[2]) for line in text.splitlines()]
+                        if not text and len(numbers) < LINE_COUNT:
                             waits += 1
                             await asyncio.wait_for(anext(aiter(changes)), 20)
-                _, rest = await read(client, uri)
+                _, rest = await read_window(client, uri)
                 assert rest == ""
-        return found, waits
+        return numbers, waits
 
-    found, waits = asyncio.run(follow())
-    assert found == list(range(LINES))
+    numbers, waits = asyncio.run(follow())
+    assert numbers == list(range(LINE_COUNT))
     assert waits > 0
     assert len(list(tmp_path.glob("app.log.*"))) > 5
 
 
-async def read(client: Client, uri: str) -> tuple[str, str]:
-    """What a window holds, and the one that follows it."""
-    first, *others = (await client.read_resource(uri)).contents
+async def read_window(client: Client, uri: str) -> tuple[str, str]:
+    """Return the text of a window of the log, and the URI of the next window."""
+    first, *summaries = (await client.read_resource(uri)).contents
     meta: Any = first.meta
-    assert all((other.meta or {}).get(SUMMARY) for other in others)
+    assert all((summary.meta or {}).get(SUMMARY) for summary in summaries)
     return meta[NEXT], str(first.text)
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_a_change_reaches_a_watcher_within_a_second(tmp_path: Path, revision: str) -> None:
+def test_a_watcher_is_notified_of_each_line_and_of_a_rotation(tmp_path: Path, revision: str) -> None:
     (tmp_path / "server.py").write_text(textwrap.dedent(SERVER))
     path = tmp_path / "app.log"
     path.write_text("2026-11-20T10:00:00Z INFO line 0\n")
     command = [sys.executable, str(tmp_path / "server.py"), str(tmp_path / "*.log")]
 
-    async def latencies() -> list[float]:
-        took: list[float] = []
+    async def follow() -> None:
         async with (
             Client(command, revision=revision) as client,
             client.watch("log://boats/app.log?tail=1", "log://boats/app.log?level=error") as changes,
         ):
             await asyncio.sleep(0.3)  # changes before the watch may be reported
             for number in range(1, 11):
-                began = time.monotonic()
                 with path.open("a") as file:
                     file.write(f"2026-11-20T10:00:00Z INFO line {number}\n")
                 while True:
-                    change = await asyncio.wait_for(anext(aiter(changes)), 10)
+                    change = await asyncio.wait_for(anext(aiter(changes)), 20)
                     assert "level" not in str(change)
                     if str(number) in str((await client.read_resource("log://boats/app.log?tail=1")).contents[0].text):
                         break
-                took.append(time.monotonic() - began)
                 if number == 5:
                     path.rename(f"{path}.1")
                     path.touch()
-        return took
 
-    took = sorted(asyncio.run(latencies()))
-    assert took[-1] < 5.0, took  # how soon is what benchmarks/noticing.py measures
+    asyncio.run(follow())  # benchmarks/noticing.py measures the latency

@@ -1,4 +1,4 @@
-"""Real stores with the same few objects: a local server that speaks S3, an archive, and memory."""
+"""Stores with the same few objects: a bucket of a local S3 server, an archive, and memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONTENT = {
 
 @pytest.fixture(scope="session")
 def endpoint() -> Iterator[str]:
-    """A server that speaks S3."""
+    """Start a local S3 server, and yield its URL."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
@@ -42,7 +42,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def aws(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> str:
-    """The environment with credentials and an endpoint."""
+    """Set the credentials and the endpoint in the environment, and return the endpoint."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "harbourmaster")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secretfathoms")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
@@ -53,12 +53,26 @@ def aws(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> str:
 
 @pytest.fixture
 def client(aws: str) -> Any:
-    """Another user of the store."""
+    """Return an S3 client, with which tests change a bucket."""
     return boto3.client("s3")
 
 
+PATIENCE_SECONDS = 60.0
+"""On a busy machine the first request of the library takes longer than the patience of a bucket."""
+
+
+def publish_bucket(uri: str, patience: float = PATIENCE_SECONDS, **options: Any) -> Objects:
+    """Return the source of a bucket that answers, however long its first answer takes on a busy machine."""
+    source = objects(uri, **options)
+    source.patience = patience
+    if source.breaker.down:
+        source.probe()
+        source.breaker.succeeded()
+    return source
+
+
 class Bucket:
-    """A new bucket of a store, and changes in it."""
+    """A new bucket of the S3 server."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -72,10 +86,10 @@ class Bucket:
         self.client.delete_object(Bucket=self.name, Key=f"prefix/{key}")
 
     def publish(self, **options: Any) -> Objects:
-        return objects(f"s3://{self.name}/prefix", **options)
+        return publish_bucket(f"s3://{self.name}/prefix", **options)
 
 
-class Memory:
+class MemoryStore:
     """A new store in memory."""
 
     def __init__(self) -> None:
@@ -93,7 +107,7 @@ class Memory:
 
 
 class Archive:
-    """An archive that is written again with each change, next to the old one, and then replaces it."""
+    """A ZIP archive. Each change writes a new archive, which replaces the old one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -119,7 +133,7 @@ class Archive:
 
 
 class TarArchive(Archive):
-    """A compressed tar archive that is written again with each change."""
+    """A compressed tar archive. Each change writes a new archive, which replaces the old one."""
 
     def write(self) -> None:
         new = self.path.with_suffix(".new")
@@ -134,26 +148,26 @@ class TarArchive(Archive):
         return objects(f"tar:{self.path}", **options)
 
 
-Place = Bucket | Memory | Archive
+WritableStore = Bucket | MemoryStore | Archive
 
 
 @pytest.fixture(params=["s3", "memory", "zip"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """One of the three with `CONTENT`."""
-    makers: dict[str, Callable[[], Place]] = {
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> WritableStore:
+    """Return each kind of store in turn, with `CONTENT`."""
+    factories: dict[str, Callable[[], WritableStore]] = {
         "s3": lambda: Bucket(request.getfixturevalue("client")),
-        "memory": Memory,
+        "memory": MemoryStore,
         "zip": lambda: Archive(tmp_path / "charts.zip"),
     }
-    made = makers[request.param]()
+    created = factories[request.param]()
     for key, data in CONTENT.items():
-        made.put(key, data)
-    return made
+        created.put(key, data)
+    return created
 
 
 @pytest.fixture
-def source(place: Place) -> Iterator[Objects]:
-    published = place.publish()
+def source(store: WritableStore) -> Iterator[Objects]:
+    published = store.publish()
     yield published
     published._polling.close()
     published.store.close()

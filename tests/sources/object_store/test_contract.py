@@ -9,42 +9,42 @@ from typing import Any
 
 import pytest
 
-from tests.sources.object_store.conftest import CONTENT, Archive, Bucket, Memory, Place, TarArchive
+from tests.sources.object_store.conftest import CONTENT, Archive, Bucket, MemoryStore, TarArchive, WritableStore
 from wharfinger.sources.object_store import Objects
 from wharfinger.testing import SourceContract
 
 LARGE = b"".join(b"%015d\n" % number for number in range(3 << 16))
 
 
-class Objectively(SourceContract):
-    """The clauses with a store that a test can change; `place` is kept beside the source."""
+class ObjectStoreContract(SourceContract):
+    """The contract with a store that a test can change: `publish` keeps it in `store`."""
 
-    place: Place
+    store: WritableStore
 
-    def publish(self, place: Place) -> Objects:
+    def publish(self, store: WritableStore) -> Objects:
         for key, data in CONTENT.items():
-            place.put(key, data)
-        place.put("large.txt", LARGE)
-        type(self).place = place
-        source = place.publish()
+            store.put(key, data)
+        store.put("large.txt", LARGE)
+        type(self).store = store
+        source = store.publish()
         type(self).windowed = source.uri + "large.txt?bytes=0-"
         type(self).missing = source.uri + "none"
         return source
 
     def change(self, source: Any) -> str:
-        self.place.put("README.md", os.urandom(9).hex().encode())
+        self.store.put("README.md", os.urandom(9).hex().encode())
         return str(source.uri + "README.md")
 
     def add(self, source: Any) -> str:
         name = os.urandom(4).hex()
-        self.place.put(f"harbours/{name}", b"new")
+        self.store.put(f"harbours/{name}", b"new")
         return str(source.uri + "harbours/" + name)
 
     def whole(self, source: Any) -> str:
         return LARGE.decode()
 
 
-class TestBucket(Objectively):
+class TestBucket(ObjectStoreContract):
     secret = "secretfathoms"
 
     @pytest.fixture
@@ -52,37 +52,37 @@ class TestBucket(Objectively):
         yield self.publish(Bucket(client))
 
     def hide(self, source: Any) -> Callable[[], object]:
-        client, bucket = self.place.client, self.place.name  # type: ignore[union-attr]
+        client, bucket = self.store.client, self.store.name  # type: ignore[union-attr]
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
-            for found in page["Contents"]:
-                client.delete_object(Bucket=bucket, Key=found["Key"])
+            for entry in page["Contents"]:
+                client.delete_object(Bucket=bucket, Key=entry["Key"])
         client.delete_bucket(Bucket=bucket)
 
-        def bring_back() -> None:
+        def restore() -> None:
             client.create_bucket(Bucket=bucket)
             for key, data in CONTENT.items():
-                self.place.put(key, data)
+                self.store.put(key, data)
 
-        return bring_back
+        return restore
 
 
-class TestMemory(Objectively):
+class TestMemory(ObjectStoreContract):
     @pytest.fixture
     def source(self) -> Iterator[Objects]:
-        place = Memory()
-        yield self.publish(place)
-        place.fs.rm(f"/{place.name}", recursive=True)
+        store = MemoryStore()
+        yield self.publish(store)
+        store.fs.rm(f"/{store.name}", recursive=True)
 
 
-class TestArchive(Objectively):
+class TestArchive(ObjectStoreContract):
     @pytest.fixture
     def source(self, tmp_path: Path) -> Iterator[Objects]:
         yield self.publish(Archive(tmp_path / "charts.zip"))
 
     def hide(self, source: Any) -> Callable[[], object]:
         path = Path(source.store.path)
-        away = path.rename(path.with_name("away.zip"))
-        return lambda: away.rename(path)
+        moved = path.rename(path.with_name("away.zip"))
+        return lambda: moved.rename(path)
 
 
 class TestTarArchive(TestArchive):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +17,27 @@ import pytest
 
 from tests.sources.conftest import ChangeRecorder
 from tests.sources.object_store.bucket_server import BucketServer
-from tests.sources.object_store.conftest import Bucket
+from tests.sources.object_store.conftest import Bucket, publish_bucket
 from tests.sources.stalling_proxy import StallingProxy
 from wharfinger import Client, Server
 from wharfinger.errors import RemoteError
 from wharfinger.sources import files, resource_tools, search_index
 from wharfinger.sources.object_store import Objects, objects
 
-PATIENCE = 1.0
+PATIENCE_SECONDS = 1.0
 
 
 @pytest.fixture
 def proxy(endpoint: str) -> Iterator[StallingProxy]:
-    with StallingProxy(endpoint, delay=2.5 * PATIENCE) as made:
-        yield made
+    with StallingProxy(endpoint, delay=2.5 * PATIENCE_SECONDS) as started:
+        yield started
 
 
 @pytest.fixture
 def bucket(client: Any) -> Bucket:
-    made = Bucket(client)
-    made.put("a.txt", b"high tide")
-    return made
+    created = Bucket(client)
+    created.put("a.txt", b"high tide")
+    return created
 
 
 @pytest.fixture
@@ -46,10 +46,13 @@ def docs(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def published(bucket: Bucket, proxy: StallingProxy) -> Objects:
-    source = objects(f"s3://{bucket.name}/prefix", endpoint_url=proxy.url)
-    source.patience = PATIENCE
-    return source
+def proxied_source(bucket: Bucket, proxy: StallingProxy) -> Objects:
+    return publish_bucket(f"s3://{bucket.name}/prefix", PATIENCE_SECONDS, endpoint_url=proxy.url)
+
+
+def list_ignoring_errors(source: Objects) -> None:
+    with suppress(Exception):
+        source.page(None, 10)
 
 
 @asynccontextmanager
@@ -65,7 +68,7 @@ async def client_of(source: Objects, docs: Path) -> AsyncGenerator[Client]:
 async def check_the_folder_is_served(client: Client) -> str:
     """List, search and read the folder. Return what the list reports as missing."""
     result: dict[str, Any] = (await client.call_tool("list_resources")).data
-    uris = [each["uri"] for each in result["resources"]]
+    uris = [resource["uri"] for resource in result["resources"]]
     assert "file:///docs/harbour.md" in uris
     found: dict[str, Any] = (await client.call_tool("search", {"query": "lantern"})).data
     assert [hit["id"] for hit in found["results"]] == ["file:///docs/harbour.md"]
@@ -76,12 +79,13 @@ async def check_the_folder_is_served(client: Client) -> str:
 
 def test_a_bucket_that_never_answers_delays_no_other_source(bucket: Bucket, proxy: StallingProxy, docs: Path) -> None:
     proxy.set("silent")
-    source = published(bucket, proxy)
-    threading.Thread(target=lambda: _ignore(source.page, None, 10), daemon=True).start()
+    source = objects(f"s3://{bucket.name}/prefix", endpoint_url=proxy.url)
+    source.patience = PATIENCE_SECONDS
+    threading.Thread(target=list_ignoring_errors, args=(source,), daemon=True).start()
     proxy.wait_until_held()
     held = proxy.holds()
 
-    async def test() -> None:
+    async def main() -> None:
         async with client_of(source, docs) as client, client.watch_lists() as changes:
             note = await check_the_folder_is_served(client)
             assert f"bucket 's3://{bucket.name}/prefix'" in note
@@ -94,15 +98,15 @@ def test_a_bucket_that_never_answers_delays_no_other_source(bucket: Bucket, prox
             assert (await client.read_resource(f"s3://{bucket.name}/prefix/a.txt")).text == "high tide"
             assert "note" not in (await client.call_tool("list_resources")).data
 
-    asyncio.run(test())
+    asyncio.run(main())
 
 
 def test_pending_reads_of_a_bucket_that_stops_answering_fail_and_watchers_are_notified(
     bucket: Bucket, proxy: StallingProxy, docs: Path
 ) -> None:
-    source, uri = published(bucket, proxy), f"s3://{bucket.name}/prefix/a.txt"
+    source, uri = proxied_source(bucket, proxy), f"s3://{bucket.name}/prefix/a.txt"
 
-    async def test() -> None:
+    async def main() -> None:
         async with (
             client_of(source, docs) as client,
             client.watch(uri) as changes,
@@ -119,7 +123,7 @@ def test_pending_reads_of_a_bucket_that_stops_answering_fail_and_watchers_are_no
             assert held & proxy.holds()  # the connections are still open
             assert (await anext(changes)).uri == uri
             assert (await anext(lists)).kind == "resources"
-            for _ in range(20):  # without a wait for each
+            for _ in range(20):  # each fails at once
                 with pytest.raises(RemoteError, match="has not answered for"):
                     await client.read_resource(uri)
             assert "has not answered for" in await check_the_folder_is_served(client)
@@ -130,17 +134,17 @@ def test_pending_reads_of_a_bucket_that_stops_answering_fail_and_watchers_are_no
                 try:
                     assert (await client.read_resource(uri)).text == "high tide"
                     break
-                except RemoteError:  # another notice about the outage
+                except RemoteError:  # the notification was still about the outage
                     await asyncio.wait_for(anext(changes), 60)
 
-    asyncio.run(test())
+    asyncio.run(main())
 
 
 def test_a_search_of_the_index_does_not_wait_for_a_silent_bucket(
     bucket: Bucket, proxy: StallingProxy, docs: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     bucket.put("b.txt", b"another lantern")
-    source = published(bucket, proxy)
+    source = proxied_source(bucket, proxy)
     server = Server("all")
     server.include(files(docs, label="docs"))
     server.include(source)
@@ -148,46 +152,50 @@ def test_a_search_of_the_index_does_not_wait_for_a_silent_bucket(
     index = search_index(tmp_path_factory.mktemp("index"))
     server.include(index)
 
-    async def test() -> None:
+    async def main() -> None:
         async with Client(server, cache=False) as client:
 
-            async def found() -> set[str]:
+            async def search_ids() -> set[str]:
                 hits = (await client.call_tool("search", {"query": "lantern"})).data["results"]
                 return {hit["id"] for hit in hits}
 
-            while index.pending or len(await found()) < 2:
+            while index.pending or len(await search_ids()) < 2:
                 await asyncio.sleep(0.01)
             proxy.set("silent")
-            searching = asyncio.ensure_future(found())
+            search_task = asyncio.ensure_future(search_ids())
             await asyncio.to_thread(proxy.wait_until_held)
             held = proxy.holds()
-            assert await searching == {"file:///docs/harbour.md"}
+            assert await search_task == {"file:///docs/harbour.md"}
             await check_the_folder_is_served(client)
             assert held & proxy.holds()
 
-    asyncio.run(test())
+    asyncio.run(main())
 
 
-def test_a_bucket_slower_than_its_patience_is_listed_later(bucket: Bucket, proxy: StallingProxy, docs: Path) -> None:
-    source = published(bucket, proxy)
+def test_a_bucket_that_answers_too_late_is_listed_after_its_answer(
+    bucket: Bucket, proxy: StallingProxy, docs: Path
+) -> None:
+    source = proxied_source(bucket, proxy)
 
-    async def test() -> None:
+    async def main() -> None:
         async with client_of(source, docs) as client, client.watch_lists() as changes:
             proxy.set("slow")
             result = await client.list_resources()
-            assert f"s3://{bucket.name}/prefix/a.txt" not in [each.uri for each in result]
-            while f"s3://{bucket.name}/prefix/a.txt" not in [each.uri for each in await client.list_resources()]:
+            assert f"s3://{bucket.name}/prefix/a.txt" not in [resource.uri for resource in result]
+            while f"s3://{bucket.name}/prefix/a.txt" not in [
+                resource.uri for resource in await client.list_resources()
+            ]:
                 await asyncio.wait_for(anext(changes), 60)
 
-    asyncio.run(test())
+    asyncio.run(main())
 
 
 def test_a_dead_bucket_is_reported_with_the_reason_and_recovers(
     bucket: Bucket, proxy: StallingProxy, docs: Path
 ) -> None:
-    source, uri = published(bucket, proxy), f"s3://{bucket.name}/prefix/a.txt"
+    source, uri = proxied_source(bucket, proxy), f"s3://{bucket.name}/prefix/a.txt"
 
-    async def test() -> None:
+    async def main() -> None:
         async with client_of(source, docs) as client, client.watch(uri) as changes:
             proxy.set("dead")
             assert (await asyncio.wait_for(anext(changes), 60)).uri == uri
@@ -204,21 +212,21 @@ def test_a_dead_bucket_is_reported_with_the_reason_and_recovers(
                 except RemoteError:
                     continue
 
-    asyncio.run(test())
+    asyncio.run(main())
 
 
 def test_a_deleted_bucket_is_reported_as_missing_and_never_as_empty(bucket: Bucket, docs: Path) -> None:
     source, uri = bucket.publish(), f"s3://{bucket.name}/prefix/a.txt"
 
-    async def test() -> None:
+    async def main() -> None:
         async with client_of(source, docs) as client, client.watch_lists() as lists, client.watch(uri) as changes:
             bucket.remove("a.txt")
             bucket.client.delete_bucket(Bucket=bucket.name)
             await asyncio.wait_for(anext(lists), 60)
             await asyncio.wait_for(anext(changes), 60)
-            for gone in (uri, source.uri):
+            for missing in (uri, source.uri):
                 with pytest.raises(RemoteError, match="it does not exist"):
-                    await client.read_resource(gone)
+                    await client.read_resource(missing)
             assert "it does not exist" in await check_the_folder_is_served(client)
             bucket.client.create_bucket(Bucket=bucket.name)
             bucket.put("a.txt", b"low tide")
@@ -230,28 +238,21 @@ def test_a_deleted_bucket_is_reported_as_missing_and_never_as_empty(bucket: Buck
                 except RemoteError:
                     continue
 
-    asyncio.run(test())
-
-
-def _ignore(function: Any, *arguments: Any) -> None:
-    try:
-        function(*arguments)
-    except Exception:
-        return
+    asyncio.run(main())
 
 
 # Many objects
 
 
 class CountingBucket(BucketServer):
-    """Records its requests, and delays each list."""
+    """Records its requests, and delays each list request."""
 
     def __init__(self, number: int, seconds: float) -> None:
-        super().__init__({f"prefix/{one:05}.txt": b"x" for one in range(number)})
+        super().__init__({f"prefix/{index:05}.txt": b"x" for index in range(number)})
         self.seconds = seconds
         self.requests: list[str] = []
 
-    def seen(self, request: str) -> None:
+    def on_request(self, request: str) -> None:
         self.requests.append(request)
         if request == "list":
             threading.Event().wait(self.seconds)
@@ -261,20 +262,20 @@ class CountingBucket(BucketServer):
         self.keys = sorted(self.objects)
 
 
-@pytest.mark.parametrize(("watched", "request_"), [(10, "head"), (11, "list")])
-def test_many_watched_objects_are_polled_by_listing_instead_of_one_by_one(
-    aws: str, recorder: ChangeRecorder, watched: int, request_: str
+@pytest.mark.parametrize(("watched", "polled_by"), [(10, "head"), (11, "list")])
+def test_more_than_ten_watched_objects_are_polled_by_listing(
+    aws: str, recorder: ChangeRecorder, watched: int, polled_by: str
 ) -> None:
     with CountingBucket(2_500, 0.0) as server:
-        source = objects("s3://charts/prefix", endpoint_url=server.url)
+        source = publish_bucket("s3://charts/prefix", endpoint_url=server.url)
         source._polling.every = 0.05
         uris = [f"{source.uri}{number:05}.txt" for number in range(watched)]
         for uri in uris:
             source.stat(uri)
             source.watch(uri, recorder)
-        while server.requests[-30:] != [request_] * 30:
+        while server.requests[-30:] != [polled_by] * 30:
             threading.Event().wait(0.01)
-        assert recorder.changes == []  # a list and a single request return the same versions
+        assert recorder.changes == []  # both kinds of request return the same versions
         server.put("00007.txt", b"another")
         recorder.wait_for(uris[7])
         source._polling.close()
@@ -282,9 +283,9 @@ def test_many_watched_objects_are_polled_by_listing_instead_of_one_by_one(
 
 
 def test_changes_are_reported_soon_when_listing_takes_long(aws: str, recorder: ChangeRecorder) -> None:
-    """A round takes 1.5 s. Regression: the thread slept twenty times as long, without a report for 30 s."""
+    """A poll takes 1.5 s. Regression: the thread then slept twenty times as long, and reported nothing for 30 s."""
     with CountingBucket(2_500, 0.5) as server:
-        source = objects("s3://charts/prefix", endpoint_url=server.url)
+        source = publish_bucket("s3://charts/prefix", endpoint_url=server.url)
         source.stat(source.uri + "02400.txt")
         source.watch(source.uri + "02400.txt", recorder)
         source.watch(None, recorder)

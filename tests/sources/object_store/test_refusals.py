@@ -1,4 +1,4 @@
-"""Invalid URLs of stores, and URLs that would lead elsewhere, are refused with advice."""
+"""Invalid URLs, and URLs that are not of one remote store, are refused with advice."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from wharfinger.sources import objects
         ("", "not the URL of a store"),
     ],
 )
-def test_it_is_refused(url: str, message: str) -> None:
+def test_an_unsupported_url_is_refused_with_advice(url: str, message: str) -> None:
     with pytest.raises(UnusableSource) as caught:
         objects(url)
     assert message in str(caught.value)
@@ -48,20 +48,20 @@ def test_it_is_refused(url: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("label", ["", ".", "..", "a/b", "a\0"])
-def test_a_label_that_cannot_be_in_a_uri_is_refused(tmp_path: Path, label: str) -> None:
+def test_an_invalid_label_is_refused(tmp_path: Path, label: str) -> None:
     with pytest.raises(UnusableSource, match="choose another label"):
         objects(f"zip:{tmp_path}/a.zip", label=label)
 
 
-def test_a_password_of_another_store_is_in_no_uri(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Quiet(fsspec.AbstractFileSystem):
+def test_the_password_of_a_url_appears_in_no_uri_or_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class QuietFileSystem(fsspec.AbstractFileSystem):
         protocol = "quiet"
 
-    fsspec.register_implementation("quiet", Quiet, clobber=True)
+    fsspec.register_implementation("quiet", QuietFileSystem, clobber=True)
     source = objects("quiet://pilot:hush@host:22/charts")
-    message = [source.uri, source.location, source.name, source.title, repr(source), str(source.templates)]
+    texts = [source.uri, source.location, source.name, source.title, repr(source), str(source.templates)]
     assert source.uri == "quiet://host:22/charts/"
-    assert not any("hush" in text for text in message)
+    assert not any("hush" in text for text in texts)
     with pytest.raises(Exception, match="quiet://host:22/charts/ does not answer") as caught:
         source.page(None, 10)
     assert "hush" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Archives that try to escape the source or to exhaust the memory, and broken archives."""
+"""ZIP archives that try to escape the source or to exhaust the memory, and damaged archives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from wharfinger.sources.object_store import Objects, objects, zip_archive
 
 
 def entry(name: str, mode: int = 0) -> zipfile.ZipInfo:
-    """Return a member with any name. `zipfile` itself would correct the name."""
+    """Return a member with any name: the constructor of `ZipInfo` would normalize it."""
     info = zipfile.ZipInfo("x", (2026, 7, 1, 12, 0, 0))
     info.filename = name
     info.external_attr = mode << 16
@@ -33,21 +33,33 @@ def entry(name: str, mode: int = 0) -> zipfile.ZipInfo:
 
 
 def pack(path: Path, *members: tuple[zipfile.ZipInfo, bytes], method: int = zipfile.ZIP_DEFLATED) -> Objects:
-    with zipfile.ZipFile(path, "w", method) as packed:
+    with zipfile.ZipFile(path, "w", method) as archive:
         for info, data in members:
             info.compress_type = method
-            packed.writestr(info, data)
+            archive.writestr(info, data)
     return objects(f"zip:{path}")
 
 
-def listed(source: Objects) -> list[str]:
+def listed_uris(source: Objects) -> list[str]:
     return [resource.uri for resource in source.page(None, 1_000)[0]]
 
 
 def test_names_that_leave_the_archive_are_withheld(tmp_path: Path) -> None:
-    bad = ["../up", "a/../../up", "/etc/passwd", "C:/x", "C:x", "..\\up", "\\\\host\\x", "./x", "a//b", "..", "a/./b"]
-    source = pack(tmp_path / "a.zip", (entry("in.txt"), b"in"), *((entry(name), b"out") for name in bad))
-    assert listed(source) == ["zip://a.zip/", "zip://a.zip/in.txt"]
+    unsafe_names = [
+        "../up",
+        "a/../../up",
+        "/etc/passwd",
+        "C:/x",
+        "C:x",
+        "..\\up",
+        "\\\\host\\x",
+        "./x",
+        "a//b",
+        "..",
+        "a/./b",
+    ]
+    source = pack(tmp_path / "a.zip", (entry("in.txt"), b"in"), *((entry(name), b"out") for name in unsafe_names))
+    assert listed_uris(source) == ["zip://a.zip/", "zip://a.zip/in.txt"]
     assert source.describe() == "1 member (11 withheld: links, unsafe or overlapping), watched by polling every 1 s"
     for path in (
         "../up",
@@ -67,7 +79,7 @@ def test_links_and_devices_are_withheld(tmp_path: Path) -> None:
     kinds = [stat.S_IFLNK | 0o777, stat.S_IFCHR | 0o666, stat.S_IFIFO | 0o666]
     members = [(entry(f"odd{number}", mode), b"/etc/passwd") for number, mode in enumerate(kinds)]
     source = pack(tmp_path / "a.zip", *members, (entry("file", stat.S_IFREG | 0o644), b"in"))
-    assert listed(source) == ["zip://a.zip/", "zip://a.zip/file"]
+    assert listed_uris(source) == ["zip://a.zip/", "zip://a.zip/file"]
     with pytest.raises(ResourceNotFound):
         source.read("zip://a.zip/odd0")
 
@@ -81,7 +93,7 @@ def test_a_zip_bomb_is_reported_and_not_inflated(tmp_path: Path) -> None:
 
 
 def forge_size(path: Path, name: bytes, size: int) -> None:
-    """Declare another size in the directory and in the header of a member."""
+    """Declare another size of the only member, in its header and in the directory."""
     data = bytearray(path.read_bytes())
     local, central = data.index(b"PK\x03\x04"), data.rindex(b"PK\x01\x02")
     assert data[local + 30 : local + 30 + len(name)] == name
@@ -100,8 +112,8 @@ def test_a_member_with_a_false_size_is_reported(tmp_path: Path, size: int) -> No
 
 @cache
 def zeros(method: int, size: int) -> bytes:
-    """Return this many zeros, compressed by this method without a container."""
-    machine: Any = {
+    """Return `size` zero bytes, compressed by `method` without a container."""
+    compressor: Any = {
         zipfile.ZIP_STORED: lambda: None,
         zipfile.ZIP_DEFLATED: lambda: zlib.compressobj(9, zlib.DEFLATED, -15),
         zipfile.ZIP_BZIP2: lambda: bz2.BZ2Compressor(9),
@@ -109,35 +121,38 @@ def zeros(method: int, size: int) -> bytes:
             lzma.FORMAT_RAW, filters=[{"id": lzma.FILTER_LZMA1, "preset": 0, "dict_size": 1 << 16}]
         ),
     }[method]()
-    if machine is None:
+    if compressor is None:
         return bytes(size)
-    packed = b"".join(machine.compress(bytes(1 << 20)) for _ in range(size >> 20)) + machine.flush()
-    head = b"\x09\x04\x05\x00\x5d" + (1 << 16).to_bytes(4, "little") if method == zipfile.ZIP_LZMA else b""
-    return head + packed
+    packed = b"".join(compressor.compress(bytes(1 << 20)) for _ in range(size >> 20)) + compressor.flush()
+    header = b"\x09\x04\x05\x00\x5d" + (1 << 16).to_bytes(4, "little") if method == zipfile.ZIP_LZMA else b""
+    return header + packed
 
 
 def write_raw(
     path: Path, members: list[tuple[bytes, int, bytes, int]], overlap: bool = False, extra: bytes = b""
 ) -> None:
-    """Write an archive of members with a name, a method, packed data and a declared size."""
+    """Write an archive of members, each of them a name, a method, the packed data and the declared size.
+
+    With `overlap`, all entries of the directory refer to the first member.
+    """
     body, directory = bytearray(), bytearray()
-    at = 0
+    offset = 0
     for name, method, data, size in members:
         if not overlap or not body:
-            at = len(body)
+            offset = len(body)
             body += (
                 struct.pack("<4s5H3I2H", b"PK\x03\x04", 20, 0, method, 0, 33, 0, len(data), size, len(name), 0)
                 + name
                 + data
             )
-        fields = (20, 20, 0, method, 0, 33, 0, len(data), size, len(name), len(extra), 0, 0, 0, 0, at)
+        fields = (20, 20, 0, method, 0, 33, 0, len(data), size, len(name), len(extra), 0, 0, 0, 0, offset)
         directory += struct.pack("<4s6H3I5H2I", b"PK\x01\x02", *fields) + name + extra
     end = (0, 0, len(members) & 0xFFFF, len(members) & 0xFFFF, len(directory), len(body), 0)
     path.write_bytes(bytes(body + directory) + struct.pack("<4s4H2IH", b"PK\x05\x06", *end))
 
 
-def memory_of(code: str, *arguments: str) -> int:
-    """Run code in a separate process, for at most 60 s. Return the MiB that it needs beyond its start."""
+def memory_mib_of(code: str, *arguments: str) -> int:
+    """Run code in a new process, for at most 60 s, and return by how many MiB its peak memory grew."""
     program = f"""
 import resource, sys
 from wharfinger.sources.object_store import objects
@@ -150,13 +165,15 @@ except WharfingerError as error:
     print(error, file=sys.stderr)
 print((peak() - begin) >> 10)
 """
-    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return int(done.stdout)
+    process = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)
+    assert process.returncode == 0, process.stderr
+    return int(process.stdout)
 
 
-READ = "source = objects('zip:' + sys.argv[1]); source.read('zip://a.zip/bomb'); list(source.text('zip://a.zip/bomb'))"
-OPEN = "source = objects('zip:' + sys.argv[1]); source.page(None, 500); source.children('zip://a.zip/')"
+READ_CODE = (
+    "source = objects('zip:' + sys.argv[1]); source.read('zip://a.zip/bomb'); list(source.text('zip://a.zip/bomb'))"
+)
+OPEN_CODE = "source = objects('zip:' + sys.argv[1]); source.page(None, 500); source.children('zip://a.zip/')"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts memory in KiB")
@@ -165,22 +182,22 @@ OPEN = "source = objects('zip:' + sys.argv[1]); source.page(None, 500); source.c
 def test_a_bomb_with_a_false_size_is_never_inflated_in_memory(tmp_path: Path, method: int, size: int) -> None:
     """Regression: a bzip2 member of 861 bytes inflated to 2,032 MiB. This test uses 256 MiB."""
     write_raw(tmp_path / "a.zip", [(b"bomb", method, zeros(method, 256 << 20), size)])
-    assert memory_of(READ, str(tmp_path / "a.zip")) < 64
+    assert memory_mib_of(READ_CODE, str(tmp_path / "a.zip")) < 64
 
 
 @pytest.mark.parametrize(
-    ("method", "named"), [(zipfile.ZIP_BZIP2, "bzip2"), (zipfile.ZIP_LZMA, "LZMA"), (98, "method 98")]
+    ("method", "method_name"), [(zipfile.ZIP_BZIP2, "bzip2"), (zipfile.ZIP_LZMA, "LZMA"), (98, "method 98")]
 )
-def test_a_compression_method_other_than_deflate_is_reported(tmp_path: Path, method: int, named: str) -> None:
+def test_a_compression_method_other_than_deflate_is_reported(tmp_path: Path, method: int, method_name: str) -> None:
     write_raw(tmp_path / "a.zip", [(b"bomb", method, b"x", 1)])
-    with pytest.raises(InvalidArgument, match=f"bomb is compressed by {named}, but only deflate is supported"):
+    with pytest.raises(InvalidArgument, match=f"bomb is compressed by {method_name}, but only deflate is supported"):
         objects(f"zip:{tmp_path}/a.zip").read("zip://a.zip/bomb")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts memory in KiB")
-def test_a_directory_of_a_million_entries_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
+def test_a_directory_of_500_000_entries_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
     write_raw(tmp_path / "a.zip", [(b"%x" % n, 0, b"", 0) for n in range(500_000)])
-    assert memory_of(OPEN, str(tmp_path / "a.zip")) < 128
+    assert memory_mib_of(OPEN_CODE, str(tmp_path / "a.zip")) < 128
     with pytest.raises(UnusableSource, match="it has more than 300,000 members"):
         objects(f"zip:{tmp_path}/a.zip")
 
@@ -194,20 +211,20 @@ def test_extra_data_that_would_take_quadratic_time_is_refused(tmp_path: Path) ->
 
 
 def test_overlapping_members_are_withheld(tmp_path: Path) -> None:
-    """The search index would inflate one bomb that is listed 1,000 times 1,000 times."""
+    """If one bomb is listed as 1,000 members, the search index would inflate it 1,000 times."""
     shared = [(b"%d" % n, zipfile.ZIP_DEFLATED, zeros(zipfile.ZIP_DEFLATED, 1 << 20), 1 << 20) for n in range(1_000)]
     write_raw(tmp_path / "a.zip", shared, overlap=True)
     source = objects(f"zip:{tmp_path}/a.zip")
-    assert listed(source) == ["zip://a.zip/"]
+    assert listed_uris(source) == ["zip://a.zip/"]
     assert source.describe().startswith("0 members (1,000 withheld")
     write_raw(tmp_path / "a.zip", [*shared[:1], (b"x", 0, b"plain", 5), *shared[1:3]])
-    assert len(listed(source)) == 5
+    assert len(listed_uris(source)) == 5
 
 
-@pytest.mark.parametrize(("length", "shown"), [(1_024, 2), (1_025, 1)])
-def test_a_huge_name_is_withheld(tmp_path: Path, length: int, shown: int) -> None:
+@pytest.mark.parametrize(("length", "count"), [(1_024, 2), (1_025, 1)])
+def test_a_huge_name_is_withheld(tmp_path: Path, length: int, count: int) -> None:
     write_raw(tmp_path / "a.zip", [(b"x" * length, 0, b"", 0)])
-    assert len(listed(objects(f"zip:{tmp_path}/a.zip"))) == shown
+    assert len(listed_uris(objects(f"zip:{tmp_path}/a.zip"))) == count
 
 
 def test_deeply_nested_names_are_listed_in_pages(tmp_path: Path) -> None:
@@ -244,11 +261,11 @@ def test_a_window_beyond_the_inflation_limit_is_refused(tmp_path: Path, monkeypa
 def test_an_encrypted_member_is_reported(tmp_path: Path) -> None:
     pack(tmp_path / "a.zip", (entry("secret"), b"x")).store.close()
     data = bytearray((tmp_path / "a.zip").read_bytes())
-    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        data[data.index(mark) + offset] |= 1
+    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(signature) + offset] |= 1
     (tmp_path / "a.zip").write_bytes(data)
     source = objects(f"zip:{tmp_path}/a.zip")
-    assert listed(source) == ["zip://a.zip/", "zip://a.zip/secret"]
+    assert listed_uris(source) == ["zip://a.zip/", "zip://a.zip/secret"]
     with pytest.raises(InvalidArgument, match="secret is encrypted"):
         source.read("zip://a.zip/secret")
 
@@ -293,14 +310,14 @@ def test_a_replaced_archive_is_read_again_and_a_missing_one_is_reported(tmp_path
     assert source.read("zip://a.zip/a").contents[0].text == "old"
     pack(path, (entry("a"), b"newer"), (entry("b"), b"b")).store.close()
     assert source.read("zip://a.zip/a").contents[0].text == "newer"
-    assert len(listed(source)) == 3
+    assert len(listed_uris(source)) == 3
     path.unlink()
     with pytest.raises(Exception, match=r"a\.zip cannot be read: No such file"):
         source.read("zip://a.zip/a")
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_all_windows_of_a_large_member_are_read_in_time(tmp_path: Path, method: int) -> None:
+def test_all_windows_of_a_large_member_are_read_quickly(tmp_path: Path, method: int) -> None:
     lines = b"".join(b"%07d fathoms\n" % number for number in range(400_000))
     source = pack(tmp_path / "a.zip", (entry("long.txt"), lines), method=method)
     began = time.monotonic()
@@ -316,29 +333,29 @@ def test_all_windows_of_a_large_member_are_read_in_time(tmp_path: Path, method: 
 def test_several_threads_read_one_archive(tmp_path: Path) -> None:
     members = [(entry(f"{number}.txt"), f"{number} ".encode() * 50_000) for number in range(8)]
     source = pack(tmp_path / "a.zip", *members)
-    wrong: list[int] = []
+    mismatches: list[int] = []
 
     def read(number: int) -> None:
         for _ in range(20):
             (content,) = source.read(f"zip://a.zip/{number}.txt").contents
             if content.text != f"{number} " * 50_000:
-                wrong.append(number)
+                mismatches.append(number)
 
     threads = [threading.Thread(target=read, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert wrong == []
+    assert mismatches == []
 
 
 def test_fifty_thousand_members_are_listed_quickly(tmp_path: Path) -> None:
     source = pack(tmp_path / "a.zip", *((entry(f"d{n % 50}/{n}.txt"), b"") for n in range(50_000)))
     source.page(None, 100)
-    took = []
+    durations = []
     for _ in range(5):
         began = time.perf_counter()
         source.page(None, 100)
-        took.append(time.perf_counter() - began)
-    assert min(took) < 0.1
+        durations.append(time.perf_counter() - began)
+    assert min(durations) < 0.1
     assert len(source.children("zip://a.zip/")[0]) == 50

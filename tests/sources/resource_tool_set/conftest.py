@@ -1,4 +1,4 @@
-"""A server with a folder, a resource of its own and the resource tools, and a client of it."""
+"""A server with a folder, a resource and the resource tools, and functions that call it with a client."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from wharfinger import types as t
 from wharfinger.sources import Folder
 from wharfinger.sources.resource_tool_set import resource_tools
 
-Use = Callable[[Client], Awaitable[Any]]
-Ask = Callable[[Use], Any]
+ClientCode = Callable[[Client], Awaitable[Any]]
+Runner = Callable[[ClientCode], Any]
 
 
 @pytest.fixture
-def ask(source: Folder) -> Ask:
-    """Run something with a client of a server that has the folder, a resource of its own, and the resource tools."""
+def run(source: Folder) -> Runner:
+    """Return a function that runs code with a client of a server with a folder, a resource and the resource tools."""
     server = Server("harbour")
     server.include(resource_tools())
 
@@ -31,19 +31,25 @@ def ask(source: Folder) -> Ask:
 
     server.include(source)
 
-    def run(use: Use) -> Any:
+    return runner_of(server)
+
+
+def runner_of(server: Server) -> Runner:
+    """Return a function that runs code with a client of `server`."""
+
+    def run(code: ClientCode) -> Any:
         async def main() -> Any:
             async with Client(server) as client:
-                return await use(client)
+                return await code(client)
 
         return asyncio.run(main())
 
     return run
 
 
-def call(ask: Ask, tool: str, **arguments: Any) -> tuple[Any, list[t.ContentBlock]]:
-    """Return `(structured content, blocks)` of a call; the first block must repeat the structured content."""
-    result = ask(lambda client: client.call_tool(tool, arguments))
+def call(run: Runner, tool: str, **arguments: Any) -> tuple[Any, list[t.ContentBlock]]:
+    """Call a tool, and return its structured content and its blocks. The first block repeats the structured content."""
+    result = run(lambda client: client.call_tool(tool, arguments))
     if result.structured:
         assert isinstance(result.content[0], t.TextContent)
         assert msgspec.json.decode(result.content[0].text) == result.structured

@@ -1,4 +1,4 @@
-"""The size of an answer, and where a longer text is cut."""
+"""The limit of the size of an answer, and the positions at which longer texts are cut."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_budget_out_of_bounds_is_refused(tokens: int) -> None:
         Budget.of(tokens)
 
 
-def test_a_budget_leaves_room_for_the_next_call() -> None:
+def test_a_budget_reserves_characters_for_the_next_call() -> None:
     for tokens in (MIN_TOKENS, 10_000, MAX_TOKENS):
         budget = Budget.of(tokens)
         for uri in ("a:b", "a:" + "b" * 500):
@@ -47,12 +47,12 @@ def test_a_budget_leaves_room_for_the_next_call() -> None:
         ("word word word", 12, "word word "),
     ],
 )
-def test_a_text_is_cut_at_the_best_position(text: str, room: int, part: str) -> None:
+def test_a_text_is_cut_after_a_paragraph_line_row_or_word(text: str, room: int, part: str) -> None:
     assert text[: end_of_part(text, 0, room)] == part
 
 
 @given(st.text(alphabet="ab \n,}", max_size=200), st.integers(1, 50))
-def test_parts_joined_are_the_text_and_each_one_fits(text: str, room: int) -> None:
+def test_each_part_fits_and_the_joined_parts_are_the_text(text: str, room: int) -> None:
     begin, parts = 0, []
     while begin < len(text):
         end = end_of_part(text, begin, room)
@@ -63,7 +63,7 @@ def test_parts_joined_are_the_text_and_each_one_fits(text: str, room: int) -> No
 
 
 @given(st.lists(st.text(max_size=20), max_size=20), st.integers(2, 100))
-def test_as_many_items_are_kept_as_fit(items: list[str], room: int) -> None:
+def test_the_largest_number_of_items_that_fit_is_counted(items: list[str], room: int) -> None:
     number = count_fitting(items, room)
     assert number >= min(1, len(items))
     if number > 1:
@@ -85,5 +85,5 @@ def test_as_many_items_are_kept_as_fit(items: list[str], room: int) -> None:
         (None, None),
     ],
 )
-def test_a_long_value_of_a_row_becomes_its_beginning_and_length(value: Any, short: Any) -> None:
+def test_a_long_value_of_a_row_is_replaced_by_its_beginning_and_length(value: Any, short: Any) -> None:
     assert short_cell(value, 10) == (value if short is None else short)

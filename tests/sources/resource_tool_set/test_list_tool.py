@@ -6,21 +6,23 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tests.sources.conftest import many_names
-from tests.sources.resource_tool_set.conftest import Ask, call
-from wharfinger import Client, Server
+import pytest
+
+from tests.sources.conftest import create_files
+from tests.sources.resource_tool_set.conftest import Runner, call
+from wharfinger import Client, Server, ToolError
 from wharfinger.sources import Folder, files, logs
 from wharfinger.sources.resource_tool_set import resource_tools
 from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS
 from wharfinger.sources.resource_tool_set.list_tool import MAX_ENTRIES
 
 
-def test_resources_are_listed_in_pages(ask: Ask, source: Folder, charts: Path) -> None:
-    many_names(charts, [f"n{number:04d}.txt" for number in range(620)])
+def test_resources_are_listed_in_pages(run: Runner, source: Folder, charts: Path) -> None:
+    create_files(charts, [f"n{number:04d}.txt" for number in range(620)])
     uris: list[str] = []
     cursor: dict[str, str] = {}
     while True:
-        page, _ = call(ask, "list_resources", **cursor)
+        page, _ = call(run, "list_resources", **cursor)
         assert len(page["resources"]) <= MAX_ENTRIES
         uris += [resource["uri"] for resource in page["resources"]]
         if "nextCursor" not in page:
@@ -29,19 +31,19 @@ def test_resources_are_listed_in_pages(ask: Ask, source: Folder, charts: Path) -
     assert len(uris) == len(set(uris)) == 620 + 8 + 1
 
 
-def test_a_listed_resource_has_its_title_media_type_size_and_description(ask: Ask, source: Folder) -> None:
-    listed = {resource["uri"]: resource for resource in call(ask, "list_resources")[0]["resources"]}
+def test_a_listed_resource_has_its_title_media_type_size_and_description(run: Runner, source: Folder) -> None:
+    listed = {resource["uri"]: resource for resource in call(run, "list_resources")[0]["resources"]}
     hull = listed[f"{source.uri}/harbours/hull.ts"]
     assert (hull["title"], hull["mimeType"], hull["size"]) == ("harbours/hull.ts", "text/x-typescript", 24)
     assert listed["notes://today"]["description"] == "The pilot's notes."
 
 
-def test_a_directory_is_listed_in_pages(ask: Ask, source: Folder, charts: Path) -> None:
-    top, _ = call(ask, "read_directory")
+def test_a_directory_is_listed_in_pages(run: Runner, source: Folder, charts: Path) -> None:
+    top, _ = call(run, "read_directory")
     assert top["entries"] == [{"uri": source.uri, "mimeType": "inode/directory"}]
-    many_names(charts, [f"n{number:03d}.txt" for number in range(MAX_ENTRIES)])
-    first, _ = call(ask, "read_directory", uri=source.uri)
-    second, _ = call(ask, "read_directory", uri=source.uri, cursor=first["nextCursor"])
+    create_files(charts, [f"n{number:03d}.txt" for number in range(MAX_ENTRIES)])
+    first, _ = call(run, "read_directory", uri=source.uri)
+    second, _ = call(run, "read_directory", uri=source.uri, cursor=first["nextCursor"])
     titles = [entry["title"] for entry in (*first["entries"], *second["entries"])]
     assert titles[:3] == ["harbours", "README.md", "empty.txt"]
     assert len(titles) == len(set(titles)) == MAX_ENTRIES + 4
@@ -49,7 +51,7 @@ def test_a_directory_is_listed_in_pages(ask: Ask, source: Folder, charts: Path) 
     assert first["note"] == "To continue, call read_directory for the same uri with cursor set to nextCursor."
 
 
-def test_the_top_shows_templates_and_the_parameters_of_their_queries(tmp_path: Path) -> None:
+def test_the_root_directory_shows_templates_and_their_query_parameters(tmp_path: Path) -> None:
     (tmp_path / "app.log").write_text("quiet\n")
     server = Server("logs")
     server.include(logs(tmp_path / "*.log", label="app"))
@@ -64,16 +66,16 @@ def test_the_top_shows_templates_and_the_parameters_of_their_queries(tmp_path: P
         async with Client(server) as client:
             return (await client.call_tool("read_directory", {})).structured
 
-    templates = {each["uriTemplate"]: each for each in asyncio.run(main())["templates"]}
+    templates = {template["uriTemplate"]: template for template in asyncio.run(main())["templates"]}
     assert templates["tide://{port}"]["description"] == "The tide at a port."
-    part = templates["log://app/{+path}{?tail,since,until,level,text}"]
-    assert part["parameters"]["level"] == "such as error: entries of this level and above"
+    log_template = templates["log://app/{+path}{?tail,since,until,level,text}"]
+    assert log_template["parameters"]["level"] == "such as error: entries of this level and above"
     assert list(templates["log://app/{+path}"]["parameters"]) == ["lines"]
 
 
 def test_pages_are_short_if_entries_are_long(tmp_path: Path) -> None:
-    """Names of 200 percent-encoded characters make URIs of 600."""
-    many_names(tmp_path, [f"{number:03d}{'ü' * 90}.txt" for number in range(150)])
+    """Each name has 90 characters that are percent-encoded as six characters each."""
+    create_files(tmp_path, [f"{number:03d}{'ü' * 90}.txt" for number in range(150)])
     server = Server("long")
     server.include(files(tmp_path, label="long"))
     server.include(resource_tools())
@@ -110,3 +112,13 @@ def test_an_empty_list_or_folder_is_reported(tmp_path: Path) -> None:
     assert "no folders" in asyncio.run(note_of("read_directory"))
     server.include(files(tmp_path, label="empty"))
     assert "This folder is empty" in asyncio.run(note_of("read_directory", uri="file:///empty"))
+
+
+def test_a_resource_without_parts_is_not_a_folder(run: Runner) -> None:
+    """Regression: it was an empty folder, and any cursor was accepted."""
+
+    async def listed(client: Client) -> None:
+        with pytest.raises(ToolError, match="notes://today is not a folder: call read_resource"):
+            await client.call_tool("read_directory", {"uri": "notes://today"})
+
+    run(listed)

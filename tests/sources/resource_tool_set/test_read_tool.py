@@ -1,17 +1,15 @@
-"""The read tool: text, pictures, linked parts, queries, and the size of an answer."""
+"""The read tool: text, images, linked parts, queries, and the size of an answer."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.sources.resource_tool_set.conftest import Ask, call
+from tests.sources.resource_tool_set.conftest import Runner, call, runner_of
 from wharfinger import Client, Server, ToolError
 from wharfinger import types as t
 from wharfinger.server import Content
@@ -19,170 +17,154 @@ from wharfinger.sources import Folder, files, logs, sql
 from wharfinger.sources.resource_tool_set import read_tool, resource_tools
 from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS, Budget
 
-MOST = DEFAULT_TOKENS * 4
 
-
-def ask_of(*parts: Any) -> Ask:
-    """Return a function that runs a coroutine with a client of a server with these parts and the tools."""
+def serve(*parts: Any) -> Runner:
+    """Return a function that runs code with a client of a server with these parts and the resource tools."""
     server = Server("asked")
     for part in (*parts, resource_tools(allow_query=True)):
         server.include(part)
-
-    def run(use: Callable[[Client], Any]) -> Any:
-        async def main() -> Any:
-            async with Client(server) as client:
-                return await use(client)
-
-        return asyncio.run(main())
-
-    return run
+    return runner_of(server)
 
 
-def texts(ask: Ask, tool: str, **arguments: Any) -> list[str]:
-    """Return the texts of an answer, and check that they are within the budget."""
-    _, blocks = call(ask, tool, **arguments)
+def texts(run: Runner, tool: str, **arguments: Any) -> list[str]:
+    """Call a tool, and return the texts of its answer, which must be within the budget."""
+    _, blocks = call(run, tool, **arguments)
     found = [block.text for block in blocks if isinstance(block, t.TextContent)]
     assert sum(map(len, found)) <= 4 * arguments.get("max_tokens", DEFAULT_TOKENS)
     assert all(found), "an answer has an empty text"
     return found
 
 
-_CALL = re.compile(r"To continue, call (\w+) with (.*?)\.?\]?$").search
+NEXT_CALL = re.compile(r"To continue, call (\w+) with (.*?)\.?\]?$")
 
 
 def next_call(text: str) -> tuple[str, dict[str, Any]] | None:
-    """Return the tool and the arguments of the call at the end of an answer."""
-    found = _CALL(text)
+    """Return the tool and the arguments of the next call that the end of an answer gives, or None."""
+    found = NEXT_CALL.search(text)
     if found is None:
         return None
     pairs = (pair.partition("=") for pair in found[2].split(" and "))
     return found[1], {name: int(value) if name in ("start", "max_tokens") else value for name, _, value in pairs}
 
 
-def read_all_parts(ask: Ask, uri: str, **arguments: Any) -> list[str]:
-    """Return all parts of a resource. Each part ends with the call for the next one."""
+def read_all_parts(run: Runner, uri: str, **arguments: Any) -> list[str]:
+    """Return all parts of a resource, by the next call that each part gives."""
     parts: list[str] = []
     following: Any = ("read_resource", {"uri": uri, **arguments})
     while following:
-        part, *notes = texts(ask, following[0], **following[1])
+        part, *notes = texts(run, following[0], **following[1])
         parts.append(part)
         following = next_call(notes[0]) if notes else None
         assert len(parts) < 200
     return parts
 
 
-def test_fetching_binary_data_returns_a_hint(ask: Ask, source: Folder) -> None:
-    fetched, _ = call(ask, "fetch", id=f"{source.uri}/harbours/north/buoy.png")
+def test_fetching_binary_data_returns_a_hint(run: Runner, source: Folder) -> None:
+    fetched, _ = call(run, "fetch", id=f"{source.uri}/harbours/north/buoy.png")
     assert fetched["metadata"] == {"mimeType": "image/png", "size": "16"}
     assert "read_resource" in fetched["text"]
 
 
-def test_text_and_pictures_are_read_and_other_data_on_request(ask: Ask, source: Folder, charts: Path) -> None:
+def test_text_and_images_are_returned_and_other_data_only_on_request(run: Runner, source: Folder, charts: Path) -> None:
     (charts / "a.zip").write_bytes(b"PK\x03\x04\xff")
-    assert call(ask, "read_resource", uri=f"{source.uri}/README.md")[1] == [
+    assert call(run, "read_resource", uri=f"{source.uri}/README.md")[1] == [
         t.TextContent(text="# Charts\n\nSoundings in fathoms.\n")
     ]
-    assert call(ask, "read_resource", uri=f"{source.uri}/harbours/north/buoy.png")[1] == [
+    assert call(run, "read_resource", uri=f"{source.uri}/harbours/north/buoy.png")[1] == [
         t.ImageContent(data=b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", mime_type="image/png")
     ]
-    assert call(ask, "read_resource", uri=f"{source.uri}/a.zip")[1] == [
+    assert call(run, "read_resource", uri=f"{source.uri}/a.zip")[1] == [
         t.TextContent(text="This is application/zip, 5 B: call read_resource with binary=true to get it.")
     ]
-    (zipped,) = call(ask, "read_resource", uri=f"{source.uri}/a.zip", binary=True)[1]
+    (zipped,) = call(run, "read_resource", uri=f"{source.uri}/a.zip", binary=True)[1]
     assert isinstance(zipped, t.EmbeddedResource)
     assert (zipped.resource.mime_type, zipped.resource.blob) == ("application/zip", b"PK\x03\x04\xff")
 
 
-@pytest.mark.parametrize(("size", "shown"), [(0, t.ImageContent), (1, t.TextContent)])
-def test_a_picture_that_is_too_large_is_returned_only_on_request(
-    ask: Ask, source: Folder, charts: Path, monkeypatch: pytest.MonkeyPatch, size: int, shown: type
+@pytest.mark.parametrize(("excess_bytes", "block_type"), [(0, t.ImageContent), (1, t.TextContent)])
+def test_a_large_image_is_returned_only_on_request(
+    run: Runner, source: Folder, charts: Path, monkeypatch: pytest.MonkeyPatch, excess_bytes: int, block_type: type
 ) -> None:
     monkeypatch.setattr(read_tool, "MAX_IMAGE_BYTES", 1_000)
-    (charts / "chart.png").write_bytes(b"\x89PNG\r\n\x1a\n".ljust(1_000 + size, b"\0"))
+    (charts / "chart.png").write_bytes(b"\x89PNG\r\n\x1a\n".ljust(1_000 + excess_bytes, b"\0"))
     uri = f"{source.uri}/chart.png"
-    assert [type(block) for block in call(ask, "read_resource", uri=uri)[1]] == [shown]
-    assert [type(block) for block in call(ask, "read_resource", uri=uri, binary=True)[1]] == [t.ImageContent]
+    assert [type(block) for block in call(run, "read_resource", uri=uri)[1]] == [block_type]
+    assert [type(block) for block in call(run, "read_resource", uri=uri, binary=True)[1]] == [t.ImageContent]
 
 
-def test_a_directory_is_read_as_a_listing_with_a_hint_about_queries(ask: Ask, source: Folder) -> None:
-    listing, hint = texts(ask, "read_resource", uri=f"{source.uri}/harbours")
+def test_a_directory_is_read_as_a_listing_with_a_hint_about_queries(run: Runner, source: Folder) -> None:
+    listing, hint = texts(run, "read_resource", uri=f"{source.uri}/harbours")
     assert listing.startswith("charts/harbours/ holds 1 folder and 1 file.")
     assert hint == "[Ask also for file:///charts/…?lines=1-200 ?tail=200 ?bytes=0-65535]"
 
 
-def test_an_empty_resource_is_reported_as_empty(ask: Ask, source: Folder) -> None:
+def test_an_empty_resource_is_reported_as_empty(run: Runner, source: Folder) -> None:
     uri = f"{source.uri}/empty.txt"
-    assert texts(ask, "read_resource", uri=uri) == [f"[{uri} is empty: it has 0 characters.]"]
-    assert call(ask, "fetch", id=uri)[0]["text"] == f"[{uri} is empty: it has 0 characters.]"
+    assert texts(run, "read_resource", uri=uri) == [f"[{uri} is empty: it has 0 characters.]"]
+    assert call(run, "fetch", id=uri)[0]["text"] == f"[{uri} is empty: it has 0 characters.]"
 
 
 # The budget
 
 
 @pytest.mark.parametrize("lines", [1, 400])
-def test_a_long_text_is_read_in_linked_parts(ask: Ask, source: Folder, charts: Path, lines: int) -> None:
-    """The joined parts are the whole text, also for one long line."""
+def test_a_long_text_is_read_in_linked_parts(run: Runner, source: Folder, charts: Path, lines: int) -> None:
     whole = "".join(f"{'x' * 2_000}{number}{'' if lines == 1 else chr(10)}" for number in range(400))
     (charts / "long.txt").write_text(whole)
-    parts = read_all_parts(ask, f"{source.uri}/long.txt")
+    parts = read_all_parts(run, f"{source.uri}/long.txt")
     assert len(parts) > 20
     assert "".join(parts) == whole
 
 
-def test_a_part_names_its_lines_and_the_queries_for_smaller_parts(ask: Ask, source: Folder, charts: Path) -> None:
+def test_a_part_reports_its_lines_and_the_queries_for_smaller_parts(run: Runner, source: Folder, charts: Path) -> None:
     (charts / "long.txt").write_text("a line of the log\n" * 20_000)
-    text, note, hint = texts(ask, "read_resource", uri=f"{source.uri}/long.txt")
+    text, note, hint = texts(run, "read_resource", uri=f"{source.uri}/long.txt")
     assert "lines 1-2,000" in note
     assert len(text) == 2_000 * 18
     assert note.endswith(f"To continue, call read_resource with uri={source.uri}/long.txt?lines=2001-]")
     assert hint.startswith("[Parts of it: ?lines=1-200: these lines; ?tail=200: the last lines;")
 
 
-@pytest.mark.parametrize("more", [0, 1])
-def test_a_text_that_just_fits_is_returned_whole(ask: Ask, source: Folder, charts: Path, more: int) -> None:
+@pytest.mark.parametrize("excess", [0, 1])
+def test_a_text_is_returned_whole_only_if_it_fits(run: Runner, source: Folder, charts: Path, excess: int) -> None:
     uri = f"{source.uri}/fits.txt"
-    whole = "x" * (Budget().room(uri) + more)
+    whole = "x" * (Budget().room(uri) + excess)
     (charts / "fits.txt").write_text(whole)
-    found = texts(ask, "read_resource", uri=uri)
-    assert (found == [whole]) is not more
-    assert "".join(read_all_parts(ask, uri)) == whole
+    found = texts(run, "read_resource", uri=uri)
+    assert (found == [whole]) is (excess == 0)
+    assert "".join(read_all_parts(run, uri)) == whole
 
 
 @pytest.mark.parametrize("tokens", [500, 1_000, 100_000])
-def test_max_tokens_sets_the_budget(ask: Ask, source: Folder, charts: Path, tokens: int) -> None:
+def test_max_tokens_sets_the_budget(run: Runner, source: Folder, charts: Path, tokens: int) -> None:
     whole = "".join(f"line {number}\n" for number in range(9_000))
     (charts / "long.txt").write_text(whole)
-    parts = read_all_parts(ask, f"{source.uri}/long.txt", max_tokens=tokens)
+    parts = read_all_parts(run, f"{source.uri}/long.txt", max_tokens=tokens)
     assert "".join(parts) == whole
     assert len(parts) >= len(whole) // (tokens * 4)
     with pytest.raises(ToolError, match="max_tokens is 499: give a number from 500 to 100,000"):
-        call(ask, "fetch", id=f"{source.uri}/long.txt", max_tokens=499)
+        call(run, "fetch", id=f"{source.uri}/long.txt", max_tokens=499)
 
 
 @pytest.mark.parametrize("tool", ["read_resource", "fetch"])
-def test_a_long_text_of_a_function_is_continued_by_characters(tool: str) -> None:
+def test_a_long_text_of_a_function_is_continued_at_a_character(tool: str) -> None:
     server = Server("long")
     server.include(resource_tools())
     whole = '"quoted"\n\n' * 30_000
-    calls: list[int] = []
+    reads: list[str] = []
 
     @server.resource("notes://long")
     def long() -> str:
-        calls.append(1)
+        reads.append("notes://long")
         return whole
 
-    def ask(use: Any) -> Any:
-        async def main() -> Any:
-            async with Client(server) as client:
-                return await use(client)
-
-        return asyncio.run(main())
+    run = runner_of(server)
 
     def part(**arguments: Any) -> str:
         if tool == "read_resource":
-            return "".join(texts(ask, tool, uri="notes://long", **arguments))
-        texts(ask, tool, id="notes://long", **arguments)
-        return str(call(ask, tool, id="notes://long", **arguments)[0]["text"])
+            return "".join(texts(run, tool, uri="notes://long", **arguments))
+        texts(run, tool, id="notes://long", **arguments)
+        return str(call(run, tool, id="notes://long", **arguments)[0]["text"])
 
     joined, following = "", {}
     while following is not None:
@@ -193,9 +175,9 @@ def test_a_long_text_of_a_function_is_continued_by_characters(tool: str) -> None
     assert joined == whole
     with pytest.raises(ToolError, match="start=300,000 is not within this text, which has 300,000 characters"):
         part(start=300_000)
-    calls.clear()
+    reads.clear()
     part()
-    assert len(calls) == (1 if tool == "read_resource" else 2)
+    assert len(reads) == (1 if tool == "read_resource" else 2)
 
 
 def test_the_budget_applies_to_all_contents_together() -> None:
@@ -206,31 +188,25 @@ def test_the_budget_applies_to_all_contents_together() -> None:
     def several() -> list[Content]:
         return [Content("a" * 30_000), Content(b"\0\1", mime_type="application/zip"), Content("b" * 30_000)]
 
-    def ask(use: Any) -> Any:
-        async def main() -> Any:
-            async with Client(server) as client:
-                return await use(client)
-
-        return asyncio.run(main())
-
-    first = texts(ask, "read_resource", uri="notes://several")
+    run = runner_of(server)
+    first = texts(run, "read_resource", uri="notes://several")
     assert [len(text) for text in first[:1]] == [30_000]
     assert first[1].startswith("This is application/zip, 2 B")
     start = next_call(first[-1])[1]["start"]  # type: ignore[index]
-    second = texts(ask, "read_resource", uri="notes://several", start=start)
+    second = texts(run, "read_resource", uri="notes://several", start=start)
     assert first[2] + second[0] == "b" * 30_000
     assert len(second) == 1
 
 
-def test_the_budget_of_fetch_counts_its_json(ask: Ask, source: Folder, charts: Path) -> None:
+def test_the_budget_of_fetch_counts_its_json(run: Runner, source: Folder, charts: Path) -> None:
     """Quotes and line ends have two characters in JSON."""
     whole = '"\n' * 60_000
     (charts / "quotes.txt").write_text(whole)
     uri: str | None = f"{source.uri}/quotes.txt"
     joined = ""
     while uri:
-        texts(ask, "fetch", id=uri)
-        fetched, _ = call(ask, "fetch", id=uri)
+        texts(run, "fetch", id=uri)
+        fetched, _ = call(run, "fetch", id=uri)
         text, _, note = fetched["text"].partition("\n[Bytes ")
         joined += text
         following = next_call(note)
@@ -243,82 +219,75 @@ def test_the_budget_of_fetch_counts_its_json(ask: Ask, source: Folder, charts: P
 
 
 @pytest.fixture
-def flood(tmp_path: Path) -> Ask:
-    """A log of 2 MB, and a table with long values and bytes."""
+def large_server(tmp_path: Path) -> Runner:
+    """Serve a log of 2 MB, and a table with long texts and binary data."""
     (tmp_path / "app.log").write_text(
         "".join(f"2026-11-20T10:{n // 1000:02}:00Z INFO request {n} was served\n" for n in range(40_000))
     )
-    with sqlite3.connect(tmp_path / "shop.db") as made:
-        made.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, body TEXT, picture BLOB)")
+    with sqlite3.connect(tmp_path / "shop.db") as connection:
+        connection.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, body TEXT, picture BLOB)")
         picture = b"\x89PNG\r\n\x1a\n" + bytes(50_000)
-        made.executemany(
+        connection.executemany(
             "INSERT INTO notes VALUES (?, ?, ?)", [(n, "x" * 51_000, picture if n == 1 else None) for n in range(3)]
         )
-        made.executemany("INSERT INTO notes VALUES (?, ?, NULL)", [(n, "y" * 900) for n in range(3, 200)])
-    made.close()
-    return ask_of(logs(tmp_path / "*.log", label="app"), sql(f"sqlite:///{tmp_path}/shop.db", label="shop"))
+        connection.executemany("INSERT INTO notes VALUES (?, ?, NULL)", [(n, "y" * 900) for n in range(3, 200)])
+    connection.close()
+    return serve(logs(tmp_path / "*.log", label="app"), sql(f"sqlite:///{tmp_path}/shop.db", label="shop"))
 
 
-def test_a_log_is_read_from_its_end_within_the_budget(flood: Ask) -> None:
-    text, back, parts = texts(flood, "read_resource", uri="log://app/app.log")
+def test_a_log_is_read_from_its_end_within_the_budget(large_server: Runner) -> None:
+    text, back, parts = texts(large_server, "read_resource", uri="log://app/app.log")
     assert text.endswith("request 39999 was served\n")
     assert back.startswith("[For what is before, call read_resource with uri=log://app/app.log?before=")
     assert "?level=error" in parts
     earlier = back.partition("uri=")[2].removesuffix("]")
-    before = texts(flood, "read_resource", uri=earlier)[0]
+    before = texts(large_server, "read_resource", uri=earlier)[0]
     first = int(re.findall(r"request (\d+)", text)[0])
     assert before.endswith(f"request {first - 1} was served\n")
 
 
-def test_the_window_of_a_hit_in_a_log_is_cut_to_the_budget(flood: Ask) -> None:
+def test_a_window_of_a_log_is_cut_to_the_budget(large_server: Runner) -> None:
     uri = "log://app/app.log?bytes=0-262143"
-    text, note = texts(flood, "read_resource", uri=uri)
+    text, note = texts(large_server, "read_resource", uri=uri)
     assert text.startswith("2026-11-20T10:00:00Z INFO request 0 was served\n")
     assert text.endswith("was served\n")
     assert next_call(note)[1]["uri"] == f"log://app/app.log?bytes={len(text)}-{len(text) + 262_143}"  # type: ignore[index]
-    texts(flood, "fetch", id=uri)
+    texts(large_server, "fetch", id=uri)
 
 
-def test_a_filter_without_matches_is_reported(flood: Ask) -> None:
-    found = " ".join(texts(flood, "read_resource", uri="log://app/app.log?level=error"))
+def test_a_filter_without_matches_is_reported(large_server: Runner) -> None:
+    found = " ".join(texts(large_server, "read_resource", uri="log://app/app.log?level=error"))
     assert "level=error" in found
 
 
-def test_rows_with_long_values_and_bytes_are_shortened(flood: Ask) -> None:
-    text, note = texts(flood, "read_resource", uri="sqlite://shop/notes/rows?limit=3")
+def test_rows_with_long_values_and_bytes_are_shortened(large_server: Runner) -> None:
+    text, note = texts(large_server, "read_resource", uri="sqlite://shop/notes/rows?limit=3")
     assert len(text) < 10_000
     assert text.count('"cut":true,"characters":51000,"read":"sqlite://shop/notes/rows/') == 3
     assert '"picture":{"type":"image/png","bytes":50008' in text
-    assert text.count('"characters":51000,"read":"sqlite://shop/notes/rows/') == 3
-    assert '"picture":{"type":"image/png","bytes":' in text
     assert next_call(note)[1]["uri"] == "sqlite://shop/notes/rows?after=2&limit=3"  # type: ignore[index]
 
 
-def test_all_rows_are_read_by_the_calls_at_the_ends_of_answers(flood: Ask) -> None:
-    parts = read_all_parts(flood, "sqlite://shop/notes/rows")
+def test_all_rows_are_read_by_following_the_next_calls(large_server: Runner) -> None:
+    parts = read_all_parts(large_server, "sqlite://shop/notes/rows")
     ids = [int(found) for found in re.findall(r'\{"id":(\d+)', "".join(parts))]
     assert ids == list(range(200))
     assert len(parts) > 4
 
 
-def test_a_long_value_is_read_whole_in_parts(flood: Ask) -> None:
-    assert "".join(read_all_parts(flood, "sqlite://shop/notes/rows/2/body")) == "x" * 51_000
+def test_a_long_value_is_read_whole_in_parts(large_server: Runner) -> None:
+    assert "".join(read_all_parts(large_server, "sqlite://shop/notes/rows/2/body")) == "x" * 51_000
 
 
-def test_one_long_value_is_read_whole_in_parts(flood: Ask) -> None:
-    joined = "".join(read_all_parts(flood, "sqlite://shop/notes/rows/2/body"))
-    assert "x" * 51_000 in joined
-
-
-def test_a_database_that_is_down_is_a_tool_error(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "shop.db") as made:
-        made.execute("CREATE TABLE ports (name TEXT)")
-    made.close()
-    ask = ask_of(sql(f"sqlite:///{tmp_path}/shop.db", label="shop"))
+def test_every_tool_reports_a_database_that_is_down(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "shop.db") as connection:
+        connection.execute("CREATE TABLE ports (name TEXT)")
+    connection.close()
+    run = serve(sql(f"sqlite:///{tmp_path}/shop.db", label="shop"))
     (tmp_path / "shop.db").unlink()
 
-    async def failed(client: Client) -> list[str]:
-        message = []
+    async def collect_errors(client: Client) -> list[str]:
+        messages = []
         for tool, arguments in (
             ("query", {"statement": "SELECT * FROM ports"}),
             ("read_resource", {"uri": "sqlite://shop/ports/rows"}),
@@ -328,15 +297,15 @@ def test_a_database_that_is_down_is_a_tool_error(tmp_path: Path) -> None:
             with pytest.raises(ToolError) as caught:
                 await client.call_tool(tool, arguments)
             assert caught.value.result.is_error is True
-            message.append(str(caught.value))
-        return message
+            messages.append(str(caught.value))
+        return messages
 
-    assert all("shop.db cannot be read" in text for text in ask(failed))
+    assert all("shop.db cannot be read" in text for text in run(collect_errors))
 
 
 def test_a_large_folder_is_listed_in_parts(tmp_path: Path) -> None:
     for number in range(900):
         (tmp_path / f"a-rather-long-name-of-a-file-{number:04}.txt").touch()
-    parts = read_all_parts(ask_of(files(tmp_path, label="many")), "file:///many")
+    parts = read_all_parts(serve(files(tmp_path, label="many")), "file:///many")
     assert len(parts) > 2
     assert len(set(re.findall(r"file:///many/(\S+)", "".join(parts)))) == 900

@@ -1,4 +1,4 @@
-"""The search tool: ChatGPT's format, links, filters and SQL statements."""
+"""The search tool: ChatGPT's format, links and filters; and the query tool: SQL statements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.sources.resource_tool_set.conftest import Ask, call
+from tests.sources.resource_tool_set.conftest import Runner, call
 from wharfinger import Client, Server, ToolError
 from wharfinger import types as t
 from wharfinger.source import Hit, Source
@@ -19,31 +19,31 @@ from wharfinger.sources.resource_tool_set.answer_budget import DEFAULT_TOKENS
 from wharfinger.sources.search import search_index
 
 
-def test_search_and_fetch_return_the_format_of_chatgpt(ask: Ask, source: Folder) -> None:
+def test_search_and_fetch_answer_in_the_format_of_chatgpt(run: Runner, source: Folder) -> None:
     uri = f"{source.uri}/harbours/hull.ts"
-    assert call(ask, "search", query="depth")[0] == {
+    assert call(run, "search", query="depth")[0] == {
         "results": [{"id": uri, "title": "harbours/hull.ts", "url": uri, "text": "1: export const depth = 4;"}]
     }
-    assert call(ask, "fetch", id=uri)[0] == {
+    assert call(run, "fetch", id=uri)[0] == {
         "id": uri,
         "title": "hull.ts",
         "text": "export const depth = 4;\n",
         "url": uri,
         "metadata": {"mimeType": "text/x-typescript"},
     }
-    assert call(ask, "search", query="pilot")[0]["results"][0]["id"] == "notes://today"
-    assert call(ask, "fetch", id="notes://today")[0]["text"] == "fog"
+    assert call(run, "search", query="pilot")[0]["results"][0]["id"] == "notes://today"
+    assert call(run, "fetch", id="notes://today")[0]["text"] == "fog"
 
 
-def test_a_search_without_hits_names_what_was_searched(ask: Ask) -> None:
-    found, _ = call(ask, "search", query="nothing like it", path="*.md")
+def test_a_search_without_hits_reports_what_was_searched(run: Runner) -> None:
+    found, _ = call(run, "search", query="nothing like it", path="*.md")
     assert found["results"] == []
     assert "Looked through the names and texts of charts, in paths like *.md." in found["note"]
     assert "Try fewer words" in found["note"]
 
 
 def test_hits_that_do_not_fit_are_counted() -> None:
-    class Wordy(Source):
+    class WordySource(Source):
         name = "wordy"
 
         def matches(self, uri: str) -> bool:
@@ -53,7 +53,7 @@ def test_hits_that_do_not_fit_are_counted() -> None:
             return [Hit(uri=f"wordy:{number}", title="x" * 5_000, snippet="y" * 5_000) for number in range(limit)]
 
     server = Server("wordy")
-    server.include(Wordy())
+    server.include(WordySource())
     server.include(resource_tools())
 
     async def main() -> tuple[Any, int]:
@@ -68,15 +68,15 @@ def test_hits_that_do_not_fit_are_counted() -> None:
     )
 
 
-def test_a_search_returns_links_only_on_request(ask: Ask) -> None:
+def test_a_search_returns_links_only_on_request(run: Runner) -> None:
     """AutoGen 0.7 and Semantic Kernel 1.45 lose an answer that has a link, and LangChain turns it into a file."""
     for arguments in ({}, {"links": False}, {"source": "charts", "type": "text"}):
-        _, blocks = call(ask, "search", query="depth", **arguments)
+        _, blocks = call(run, "search", query="depth", **arguments)
         assert [type(block) for block in blocks] == [t.TextContent]
 
 
-def test_links_of_hits_have_the_matching_line(ask: Ask, source: Folder) -> None:
-    _, blocks = call(ask, "search", query="depth", links=True)
+def test_the_link_of_a_hit_is_described_by_its_matching_line(run: Runner, source: Folder) -> None:
+    _, blocks = call(run, "search", query="depth", links=True)
     link = blocks[1]
     assert isinstance(link, t.ResourceLink)
     assert (link.uri, link.name, link.title, link.mime_type, link.description) == (
@@ -89,18 +89,18 @@ def test_links_of_hits_have_the_matching_line(ask: Ask, source: Folder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("longest", "filters"), [(2_000, "query"), (2_000, "source"), (2_000, "type"), (1_000, "path")]
+    ("max_length", "name"), [(2_000, "query"), (2_000, "source"), (2_000, "type"), (1_000, "path")]
 )
-def test_the_length_of_queries_and_filters_is_limited(ask: Ask, longest: int, filters: str) -> None:
-    if filters != "source":
-        call(ask, "search", **{"query": "h", filters: "*a" * (longest // 2)})
+def test_the_length_of_queries_and_filters_is_limited(run: Runner, max_length: int, name: str) -> None:
+    if name != "source":
+        call(run, "search", **{"query": "h", name: "*a" * (max_length // 2)})
     with pytest.raises(ToolError, match="Search for at most 2,000 characters, with a path of at most 1,000"):
-        call(ask, "search", **{"query": "h", filters: "a" * (longest + 1)})
+        call(run, "search", **{"query": "h", name: "a" * (max_length + 1)})
 
 
 @pytest.mark.parametrize("indexed", [False, True])
-def test_hostile_paths_and_queries_are_answered_in_time(tmp_path: Path, indexed: bool) -> None:
-    """Regression: `*a*a…*b` for paths, and a word that almost matches everywhere, needed backtracking."""
+def test_hostile_paths_and_queries_are_answered_quickly(tmp_path: Path, indexed: bool) -> None:
+    """Regression: a path like `*a*a…*b`, and a word that almost matches everywhere, took exponential backtracking."""
     folder = tmp_path / "charts"
     folder.mkdir()
     (folder / ("a" * 200)).write_text("tide")
@@ -125,15 +125,15 @@ def test_hostile_paths_and_queries_are_answered_in_time(tmp_path: Path, indexed:
     asyncio.run(main())
 
 
-def test_a_search_is_narrowed_by_type_path_and_source(ask: Ask, source: Folder) -> None:
-    def found(**filters: str) -> list[str]:
-        return [result["title"] for result in call(ask, "search", query="h", **filters)[0]["results"]]
+def test_a_search_is_narrowed_by_type_path_and_source(run: Runner, source: Folder) -> None:
+    def titles(**filters: str) -> list[str]:
+        return [result["title"] for result in call(run, "search", query="h", **filters)[0]["results"]]
 
-    assert found(type="text/csv") == ["tides.csv"]
-    assert found(path="harbours/", type="text") == ["harbours/hull.ts"]
-    assert found(path="*.md", source="charts") == ["README.md"]
+    assert titles(type="text/csv") == ["tides.csv"]
+    assert titles(path="harbours/", type="text") == ["harbours/hull.ts"]
+    assert titles(path="*.md", source="charts") == ["README.md"]
     with pytest.raises(ToolError, match="There is no source 'elsewhere': there are charts"):
-        found(source="elsewhere")
+        titles(source="elsewhere")
 
 
 def test_a_hit_in_a_long_file_links_to_its_window(tmp_path: Path) -> None:
@@ -185,10 +185,12 @@ def run_query(server: Server, **arguments: Any) -> Any:
     return asyncio.run(main())
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_the_query_tool_runs_statements_of_the_chosen_database(first: bool) -> None:
+@pytest.mark.parametrize("tools_first", [True, False])
+def test_the_query_tool_runs_statements_of_the_chosen_database(tools_first: bool) -> None:
     server = Server("sql")
-    for part in (resource_tools(allow_query=True), Ledger()) if first else (Ledger(), resource_tools(allow_query=True)):
+    for part in (
+        (resource_tools(allow_query=True), Ledger()) if tools_first else (Ledger(), resource_tools(allow_query=True))
+    ):
         server.include(part)
     assert run_query(server, statement="SELECT 1") == {
         "columns": ["port", "depth"],
@@ -207,10 +209,10 @@ def test_the_query_tool_reads_a_sqlite_database_in_parts(tmp_path: Path) -> None
 
     from wharfinger.sources import sql
 
-    with sqlite3.connect(tmp_path / "shop.db") as made:
-        made.execute("CREATE TABLE berths (name TEXT, depth REAL)")
-        made.executemany("INSERT INTO berths VALUES (?, ?)", [(f"berth {n}", n / 2) for n in range(150)])
-    made.close()
+    with sqlite3.connect(tmp_path / "shop.db") as connection:
+        connection.execute("CREATE TABLE berths (name TEXT, depth REAL)")
+        connection.executemany("INSERT INTO berths VALUES (?, ?)", [(f"berth {n}", n / 2) for n in range(150)])
+    connection.close()
     server = Server("shop")
     server.include(sql(f"sqlite:///{tmp_path}/shop.db", label="shop"))
     server.include(resource_tools(allow_query=True))
@@ -232,17 +234,17 @@ def test_the_query_tool_reads_a_sqlite_database_in_parts(tmp_path: Path) -> None
         run_query(server, statement="DELETE FROM berths")
 
 
-def test_all_rows_with_long_values_are_returned_in_parts(tmp_path: Path) -> None:
+def test_all_rows_with_long_values_are_returned_by_several_calls(tmp_path: Path) -> None:
     import sqlite3
 
     from wharfinger.sources import sql
 
-    with sqlite3.connect(tmp_path / "shop.db") as made:
-        made.execute("CREATE TABLE notes (id INTEGER, a TEXT, b BLOB)")
-        made.executemany(
+    with sqlite3.connect(tmp_path / "shop.db") as connection:
+        connection.execute("CREATE TABLE notes (id INTEGER, a TEXT, b BLOB)")
+        connection.executemany(
             "INSERT INTO notes VALUES (?, ?, ?)", [(n, "x" * 70_000, bytes([0, 255]) * 9_000) for n in range(60)]
         )
-    made.close()
+    connection.close()
     server = Server("shop")
     server.include(sql(f"sqlite:///{tmp_path}/shop.db", label="shop"))
     server.include(resource_tools(allow_query=True))
@@ -267,7 +269,7 @@ def test_all_rows_with_long_values_are_returned_in_parts(tmp_path: Path) -> None
 
 
 def test_an_answer_names_its_database_and_how_to_read_shortened_values() -> None:
-    class Named(NamedTuple):
+    class LabelledAnswer(NamedTuple):
         columns: list[str]
         rows: list[list[Any]]
         truncated: str = ""
@@ -275,14 +277,14 @@ def test_an_answer_names_its_database_and_how_to_read_shortened_values() -> None
         database: str = "ledger"
         dialect: str = "SQLite"
 
-    class Spoken(Ledger):
+    class SqliteLedger(Ledger):
         dialect = "SQLite"
 
         def query(self, statement: str, parameters: tuple[Any, ...] = (), limit: int = 200) -> Any:
-            return Named(["port"], [["Hull"]])
+            return LabelledAnswer(["port"], [["Hull"]])
 
-    server = Server("spoken")
-    server.include(Spoken())
+    server = Server("labelled")
+    server.include(SqliteLedger())
     server.include(resource_tools(allow_query=True))
     assert run_query(server, statement="SELECT 1") == {
         "columns": ["port"],
@@ -291,23 +293,23 @@ def test_an_answer_names_its_database_and_how_to_read_shortened_values() -> None
         "shortened": "Select substr(port, 5).",
     }
 
-    async def described() -> str:
+    async def query_description() -> str:
         async with Client(server) as client:
             return str(next(tool.description for tool in await client.list_tools() if tool.name == "query"))
 
-    assert asyncio.run(described()).endswith("Databases: ledger (SQLite).")
+    assert asyncio.run(query_description()).endswith("Databases: ledger (SQLite).")
 
 
 def test_a_statement_with_more_than_200_columns_is_refused(tmp_path: Path) -> None:
     from wharfinger.sources.sql_database.sql_query import QueryAnswer
 
-    class Wide(Ledger):
+    class WideLedger(Ledger):
         def query(self, statement: str, parameters: tuple[Any, ...] = (), limit: int = 200) -> Any:
             number = int(statement)
             return QueryAnswer(columns=[f"c{n}" for n in range(number)], rows=[["x" * 9_000] * number] * 2)
 
     server = Server("wide")
-    server.include(Wide())
+    server.include(WideLedger())
     server.include(resource_tools(allow_query=True))
     assert len(str(run_query(server, statement="200"))) < DEFAULT_TOKENS * 4
     with pytest.raises(ToolError, match="returns 201 columns: name at most 200 of them"):

@@ -1,4 +1,4 @@
-"""Which tools are added, their cost, and conflicts of names."""
+"""The tools that are added, their size in tokens, and conflicts of names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.sources.resource_tool_set.conftest import Ask, call
+from tests.sources.resource_tool_set.conftest import Runner, call
 from wharfinger import Client, Context, Server, ToolError
 from wharfinger import types as t
 from wharfinger.cli.doctor.survey import tokens
@@ -19,11 +19,11 @@ from wharfinger.sources.resource_tool_set import resource_tools
 NAMES = ["list_resources", "read_resource", "read_directory", "search", "fetch"]
 
 
-def test_the_tools_are_listed_with_titles_descriptions_and_annotations(ask: Ask) -> None:
-    async def listed(client: Client) -> list[t.Tool]:
+def test_the_tools_are_listed_with_titles_descriptions_and_annotations(run: Runner) -> None:
+    async def list_tools(client: Client) -> list[t.Tool]:
         return list(await client.list_tools())
 
-    tools = {tool.name: tool for tool in ask(listed)}
+    tools = {tool.name: tool for tool in run(list_tools)}
     assert list(tools) == NAMES
     for tool in tools.values():
         assert tool.annotations == t.ToolAnnotations(
@@ -48,23 +48,23 @@ def test_the_tools_are_listed_with_titles_descriptions_and_annotations(ask: Ask)
         ("fetch", {"id": "file:///charts/../secret"}),
     ],
 )
-def test_an_impossible_request_is_reported_to_the_model(ask: Ask, tool: str, arguments: dict[str, str]) -> None:
+def test_an_invalid_call_returns_a_tool_error(run: Runner, tool: str, arguments: dict[str, str]) -> None:
     with pytest.raises(ToolError) as caught:
-        call(ask, tool, **arguments)
+        call(run, tool, **arguments)
     assert "Internal" not in str(caught.value)
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_a_tool_of_the_author_takes_precedence(first: bool) -> None:
+@pytest.mark.parametrize("added_first", [True, False])
+def test_a_tool_of_the_author_takes_precedence(added_first: bool) -> None:
     server = Server("own")
 
     def search(query: str, ctx: Context[Any]) -> str:
         return "mine"
 
-    if first:
+    if added_first:
         server.tools.add(search)
     server.include(resource_tools())
-    if not first:
+    if not added_first:
         server.tools.add(search)
 
     async def main() -> str:
@@ -75,9 +75,7 @@ def test_a_tool_of_the_author_takes_precedence(first: bool) -> None:
     assert asyncio.run(main()) == "mine"
 
 
-def test_a_database_alone_adds_no_query_tool() -> None:
-    """Statements are accepted only if the author allows them."""
-
+def test_the_query_tool_is_added_only_with_a_database_and_allow_query() -> None:
     class Ledger(Source):
         def query(self, statement: str, limit: int) -> None: ...
 
@@ -97,32 +95,32 @@ def test_a_database_alone_adds_no_query_tool() -> None:
     assert names(Ledger(), resource_tools(allow_query=True)) == [*NAMES, "query"]
 
 
-def test_the_definitions_cost_few_tokens() -> None:
-    """1,500 at most, by the estimate of `wharfinger doctor`: four characters are a token."""
-    from benchmarks.tool_tokens import MOST, definitions
+def test_the_tool_definitions_have_at_most_1500_tokens() -> None:
+    """`wharfinger doctor` estimates that four characters are one token."""
+    from benchmarks.tool_tokens import MAX_TOKENS, definitions
 
-    each = definitions()
-    assert len(each) == 6
-    for message in ("level=error", "tail=200", "rows=1-200", "limit=200", "Databases: shop"):
-        assert any(message in text for text in each.values()), message
-    assert sum(tokens(text) for text in each.values()) <= MOST == 1_500
+    texts = definitions().values()
+    assert len(texts) == 6
+    for example in ("level=error", "tail=200", "rows=1-200", "limit=200", "Databases: shop"):
+        assert any(example in text for text in texts), example
+    assert sum(tokens(text) for text in texts) <= MAX_TOKENS == 1_500
 
 
-def test_descriptions_name_the_sources_and_leave_those_of_the_author(tmp_path: Path) -> None:
+def test_descriptions_name_new_sources_but_never_change_the_tools_of_the_author(tmp_path: Path) -> None:
     server = Server("later")
     server.include(resource_tools())
     server.tools.remove("fetch")
 
-    async def described() -> dict[str, str]:
+    async def tool_descriptions() -> dict[str, str]:
         async with Client(server) as client:
             return {tool.name: str(tool.description) for tool in await client.list_tools()}
 
-    assert "Ask for less by a query" not in asyncio.run(described())["read_resource"]
+    assert "Ask for less by a query" not in asyncio.run(tool_descriptions())["read_resource"]
     (tmp_path / "app.log").write_text("quiet\n")
     server.include(logs(tmp_path / "*.log", label="app"))
-    message = asyncio.run(described())
-    assert "log://app/{+path}?tail=200&since=15m" in message["read_resource"]
-    assert list(message) == ["list_resources", "read_resource", "read_directory", "search"]
+    descriptions = asyncio.run(tool_descriptions())
+    assert "log://app/{+path}?tail=200&since=15m" in descriptions["read_resource"]
+    assert list(descriptions) == ["list_resources", "read_resource", "read_directory", "search"]
 
     @server.tool
     def read_resource(uri: str) -> str:
@@ -130,4 +128,4 @@ def test_descriptions_name_the_sources_and_leave_those_of_the_author(tmp_path: P
         return "mine"
 
     server.include(files(tmp_path, label="more"))
-    assert asyncio.run(described())["read_resource"] == "The author's tool."
+    assert asyncio.run(tool_descriptions())["read_resource"] == "The author's tool."

@@ -28,15 +28,17 @@ from wharfinger.sources.resource_tool_set.uri_queries import (
 )
 
 
-def shop(folder: Path) -> Source:
-    with sqlite3.connect(folder / "shop.db") as made:
-        made.execute("CREATE TABLE ports (id INTEGER PRIMARY KEY, name TEXT, status TEXT, date TEXT, a INT, b INT)")
-        made.execute("INSERT INTO ports VALUES (1, 'Hull', 'paid', '2026-11-20', 1, 2)")
-    made.close()
+def database_source(folder: Path) -> Source:
+    with sqlite3.connect(folder / "shop.db") as connection:
+        connection.execute(
+            "CREATE TABLE ports (id INTEGER PRIMARY KEY, name TEXT, status TEXT, date TEXT, a INT, b INT)"
+        )
+        connection.execute("INSERT INTO ports VALUES (1, 'Hull', 'paid', '2026-11-20', 1, 2)")
+    connection.close()
     return sql(f"sqlite:///{folder}/shop.db", label="shop")
 
 
-def harbour(folder: Path) -> Source:
+def git_source(folder: Path) -> Source:
     def run(*words: str) -> None:
         settings = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
         subprocess.run(["git", "-C", str(folder), *settings, *words], check=True, capture_output=True)
@@ -50,17 +52,17 @@ def harbour(folder: Path) -> Source:
     return git(folder, label="harbour")
 
 
-def log(folder: Path) -> Source:
+def log_source(folder: Path) -> Source:
     (folder / "app.log").write_text("2026-11-20T10:00:00Z ERROR a timeout\n")
     return logs(folder / "*.log", label="app")
 
 
-def sales(folder: Path) -> Source:
+def table_source(folder: Path) -> Source:
     (folder / "app.csv").write_text("day,price,date,name\n2026-11-20,5,2026-11-20,Ada\n")
     return tables(str(folder / "*.csv"), label="sales")
 
 
-def folder_of(folder: Path) -> Source:
+def folder_source(folder: Path) -> Source:
     (folder / "app.log").write_text("a line\n")
     presentation = pptx.Presentation()
     for _ in range(3):
@@ -69,21 +71,21 @@ def folder_of(folder: Path) -> Source:
     return files(folder, label="charts")
 
 
-def archive(folder: Path) -> Source:
+def archive_source(folder: Path) -> Source:
     import zipfile
 
-    with zipfile.ZipFile(folder / "a.zip", "w") as made:
-        made.writestr("app.log", "a line\n")
+    with zipfile.ZipFile(folder / "a.zip", "w") as archive:
+        archive.writestr("app.log", "a line\n")
     return objects(f"zip:{folder}/a.zip", label="a")
 
 
 PUBLISHED: dict[str, tuple[Callable[[Path], Source], dict[str, str]]] = {
-    "folder": (folder_of, {"path": "app.log"}),
-    "log": (log, {"path": "app.log"}),
-    "sql": (shop, {"table": "ports"}),
-    "git": (harbour, {"rev": "HEAD", "from": "HEAD", "to": "HEAD", "path": "app.log"}),
-    "tables": (sales, {"path": "app.csv"}),
-    "objects": (archive, {"key": "app.log", "path": "app.log"}),
+    "folder": (folder_source, {"path": "app.log"}),
+    "log": (log_source, {"path": "app.log"}),
+    "sql": (database_source, {"table": "ports"}),
+    "git": (git_source, {"rev": "HEAD", "from": "HEAD", "to": "HEAD", "path": "app.log"}),
+    "tables": (table_source, {"path": "app.csv"}),
+    "objects": (archive_source, {"key": "app.log", "path": "app.log"}),
     "system": (lambda folder: system(), {}),
 }
 
@@ -96,22 +98,28 @@ def test_every_example_of_a_source_can_be_read(tmp_path: Path, kind: str) -> Non
     server.include(source)
     query = re.compile(r"\{[?&]([^}]*)\}")
 
-    def filled(template: str, names: list[str]) -> str:
-        for_documents = any(name in source.parameters and source.parameters[name].types for name in names)
-        typed = {"path": "plan.pptx"} if for_documents else dict[str, str]()
-        base = re.sub(r"\{\+?(\w+)\}", lambda found: {**values, **typed}[found[1]], query.sub("", template))
-        one_of = {"limit", "tail"} if "rows" in names else set[str]()  # a URI has only one of them
-        parameters = {name: source.parameters[name] for name in names if name in source.parameters.keys() - one_of}
-        asked = [f"{name}={parameter.example}" for name, parameter in parameters.items()]
-        return f"{base}?{'&'.join(one for one in asked if not one.endswith('=KEY'))}"
+    def expand(template: str, names: list[str]) -> str:
+        only_for_documents = any(name in source.parameters and source.parameters[name].types for name in names)
+        document = {"path": "plan.pptx"} if only_for_documents else dict[str, str]()
+        base = re.sub(r"\{\+?(\w+)\}", lambda found: {**values, **document}[found[1]], query.sub("", template))
+        # `rows` cannot be combined with `limit` or `tail` in one URI.
+        excluded = {"limit", "tail"} if "rows" in names else set[str]()
+        parameters = {name: source.parameters[name] for name in names if name in source.parameters.keys() - excluded}
+        pairs = [f"{name}={parameter.example}" for name, parameter in parameters.items()]
+        return f"{base}?{'&'.join(pair for pair in pairs if not pair.endswith('=KEY'))}"
 
-    named = {each.uri_template: ",".join(query.findall(each.uri_template)).split(",") for each in source.templates}
-    uris = [filled(template, names) for template, names in named.items() if names != [""]]
+    names_by_template = {
+        template.uri_template: ",".join(query.findall(template.uri_template)).split(",")
+        for template in source.templates
+    }
+    uris = [expand(template, names) for template, names in names_by_template.items() if names != [""]]
     for name in source.parameters:
-        if name != "COLUMN" and not any(name in names for names in named.values()):
-            uris += [filled(template, [name]) for template in named if template.endswith(("{+path}", "{+key}"))][:1]
+        if name != "COLUMN" and not any(name in names for names in names_by_template.values()):
+            uris += [
+                expand(template, [name]) for template in names_by_template if template.endswith(("{+path}", "{+key}"))
+            ][:1]
     assert uris
-    assert {name for names in named.values() for name in names} - {"", "after"} <= set(source.parameters)
+    assert {name for names in names_by_template.values() for name in names} - {"", "after"} <= set(source.parameters)
 
     async def main() -> None:
         async with Client(server) as client:
@@ -122,7 +130,7 @@ def test_every_example_of_a_source_can_be_read(tmp_path: Path, kind: str) -> Non
 
 
 class Tides(Source):
-    """A source with a parameter of a template and one of all URIs."""
+    """A source with one parameter in a template, and one that all URIs accept."""
 
     uri = "tides://top"
     templates = (
@@ -147,7 +155,7 @@ def test_parameters_are_shown_with_the_uris_that_accept_them() -> None:
 
 
 class ManyTides(Tides):
-    """Tides with more parameters than examples have room for, and one for documents."""
+    """Tides with more parameters than a line has room for, and one that only PDF documents accept."""
 
     parameters = {  # noqa: RUF012
         **{f"parameter{number}": UriParameter("x" * 20, "that") for number in range(12)},
@@ -155,19 +163,21 @@ class ManyTides(Tides):
     }
 
 
-def test_a_source_is_explained_in_one_bounded_line_from_its_own_declaration() -> None:
+def test_the_declared_parameters_of_a_source_are_explained_in_one_line_of_limited_length() -> None:
     assert explained(Tides()) == "tides://top: tides://top/{port}?day=today; tides://top/…?unit=m"
     assert explained(Tides(), parameters=False) == "tides://top"
     line = explained(ManyTides())
     assert len(line) <= MAX_LINE_CHARACTERS and "?pages" in line
     assert all(f"?{name}" in line for name in ManyTides.parameters)
-    named = type("Named", (Tides,), {"parameters": {"pages": ManyTides.parameters["pages"]}})
-    assert explained(named()) == "tides://top: for some types ?pages=1-3"
-    huge = type("Huge", (Tides,), {"parameters": {"n" * 99 + str(n): UriParameter("1", "") for n in range(9)}})
-    assert len(explained(huge())) == MAX_LINE_CHARACTERS
+    pdf_tides = type("PdfTides", (Tides,), {"parameters": {"pages": ManyTides.parameters["pages"]}})
+    assert explained(pdf_tides()) == "tides://top: for some types ?pages=1-3"
+    long_names = type(
+        "LongNames", (Tides,), {"parameters": {"n" * 99 + str(n): UriParameter("1", "") for n in range(9)}}
+    )
+    assert len(explained(long_names())) == MAX_LINE_CHARACTERS
 
 
-def test_a_description_names_each_kind_of_source_once_and_few_of_them() -> None:
+def test_a_description_explains_each_kind_of_source_once_up_to_a_limit() -> None:
     kinds: list[Any] = [type(f"Tides{number}", (Tides,), {}) for number in range(MAX_SOURCES + 5)]
     text = with_queries("Read.", [kind() for kind in kinds for _ in range(3)])
     assert text.startswith("Read.\n\nAsk for less by a query:\ntides://top/{port}?day=today; tides://top/…?unit=m\n")

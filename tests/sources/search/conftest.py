@@ -1,4 +1,4 @@
-"""A server with an index over a real folder, and searches of it as a tool of the server makes them."""
+"""A server with a search index, and searches as the search tool makes them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.driving import opened
+from tests.server.driving import make_request
 from wharfinger import Server
 from wharfinger.server.search import SearchRequest, search
 from wharfinger.source import Hits, Source
@@ -27,14 +27,14 @@ class IndexedServer:
         self.progress_reports: list[tuple[float, str]] = []
 
     async def find(self, query: str, limit: int = 20, **filters: str) -> Hits:
-        """Search as a caller does."""
-        request = opened(self.server, "resources/list")
-        wanted = SearchRequest(query=query, limit=limit, **filters)
+        """Search with the request of a caller."""
+        request = make_request(self.server, "resources/list")
+        search_request = SearchRequest(query=query, limit=limit, **filters)
         return await search(
             self.server.services,
             self.server.resources,
             request,
-            wanted,
+            search_request,
             lambda done, message: self.progress_reports.append((done, message)),
         )
 
@@ -42,20 +42,20 @@ class IndexedServer:
         """Return the URIs of the hits, best first."""
         return [hit.uri for hit in await self.find(query, limit, **filters)]
 
-    async def complete(self) -> None:
-        """Wait until everything is indexed."""
-        await self.until(lambda: not self.index.pending)
+    async def wait_until_indexed(self) -> None:
+        """Wait until all documents are indexed."""
+        await self.wait_until(lambda: not self.index.pending)
 
-    async def until(self, done: Callable[[], Any], seconds: float = 20) -> None:
+    async def wait_until(self, condition: Callable[[], Any], seconds: float = 40) -> None:
         """Wait for a condition, which may be a coroutine function."""
-        ends = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         while True:
-            value = done()
+            value = condition()
             if hasattr(value, "__await__"):
                 value = await value
             if value:
                 return
-            assert time.monotonic() < ends, "the condition did not hold in time"
+            assert time.monotonic() < deadline, "the condition did not hold in time"
             await asyncio.sleep(0.02)
 
 
@@ -65,11 +65,11 @@ def cache(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def serving(cache: Path) -> Callable[..., Any]:
-    """`async with serving(source, …) as searched`: these sources with an index in `cache`."""
+def start_server(cache: Path) -> Callable[..., Any]:
+    """Return a context manager that runs a server: `async with start_server(source, …) as indexed_server`."""
 
     @asynccontextmanager
-    async def serve(*sources: Source, folder: Path | None = None, **options: Any) -> AsyncIterator[IndexedServer]:
+    async def start(*sources: Source, folder: Path | None = None, **options: Any) -> AsyncIterator[IndexedServer]:
         server = Server("searched")
         for source in sources:
             server.include(source)
@@ -81,4 +81,4 @@ def serving(cache: Path) -> Callable[..., Any]:
         finally:
             await server.close()
 
-    return serve
+    return start

@@ -1,4 +1,4 @@
-"""The index finds every document with a word, stores no text, and forgets removed documents."""
+"""The index finds every document with a word, stores no text, and drops removed documents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from wharfinger.content.folding import fold
 from wharfinger.content.search_query import Query, Word, query_of
 from wharfinger.source import Document
-from wharfinger.sources.search import index_store as module
+from wharfinger.sources.search import index_store
 from wharfinger.sources.search.index_store import (
     BEGINNING,
     NAME_ONLY,
@@ -24,24 +24,26 @@ from wharfinger.sources.search.index_store import (
     IndexStore,
 )
 
-EVERYWHERE = Filters()
+NO_FILTERS = Filters()
 LETTERS = "abcÅå \n\0\"'é漢ß"
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[IndexStore]:
-    made = IndexStore(tmp_path / "index.sqlite")
-    yield made
-    made.close()
+    opened = IndexStore(tmp_path / "index.sqlite")
+    yield opened
+    opened.close()
 
 
-def put(store: IndexStore, uri: str, *pieces: str, version: str = "1", most: int = 1 << 30, kind: str = "") -> int:
-    id = store.put("docs", Document(uri=uri, title=uri, version=version, mime_type=kind), pieces, most)
+def put(
+    store: IndexStore, uri: str, *pieces: str, version: str = "1", max_characters: int = 1 << 30, mime_type: str = ""
+) -> int:
+    id = store.put("docs", Document(uri=uri, title=uri, version=version, mime_type=mime_type), pieces, max_characters)
     store.commit()
     return id
 
 
-def uris(store: IndexStore, query: str, filters: Filters = EVERYWHERE) -> list[str]:
+def uris(store: IndexStore, query: str, filters: Filters = NO_FILTERS) -> list[str]:
     return [row.uri for row in store.find(query_of(query), filters, 1_000).rows]
 
 
@@ -56,12 +58,12 @@ def test_every_document_with_a_word_is_found(store: IndexStore, texts: list[str]
         put(store, f"x:{number}", text)
     word = fold(word)
     phrase = Query((Word(word, word, (word,), (word,), phrase=True),))
-    found = {row.uri for row in store.find(phrase, EVERYWHERE, 100).rows}
+    found = {row.uri for row in store.find(phrase, NO_FILTERS, 100).rows}
     assert {f"x:{number}" for number, text in enumerate(texts) if word in fold(text)} <= found
 
 
 @pytest.mark.parametrize(
-    "at",
+    "offset",
     [
         0,
         PART_CHARACTERS - 3,
@@ -72,19 +74,19 @@ def test_every_document_with_a_word_is_found(store: IndexStore, texts: list[str]
     ],
 )
 @pytest.mark.parametrize("word", ["q", "qz", "qzv", "harbour" * 10, "w" * 2_000])
-def test_a_word_across_the_parts_of_a_long_text_is_found(store: IndexStore, at: int, word: str) -> None:
-    text = "." * at + word + "." * (3 * PART_CHARACTERS - at)
+def test_a_word_across_the_parts_of_a_long_text_is_found(store: IndexStore, offset: int, word: str) -> None:
+    text = "." * offset + word + "." * (3 * PART_CHARACTERS - offset)
     put(store, "x:1", *(text[begin : begin + 100_000] for begin in range(0, len(text), 100_000)))
     assert uris(store, word) == ["x:1"]
 
 
-def test_words_may_be_in_different_parts(store: IndexStore) -> None:
+def test_a_query_matches_words_in_different_parts_of_a_text(store: IndexStore) -> None:
     put(store, "x:1", "alpha" + "." * 3 * PART_CHARACTERS + "omega")
     put(store, "x:2", "alpha")
     assert uris(store, "omega alpha") == ["x:1"]
 
 
-def test_matching_names_come_first_then_the_newest(store: IndexStore) -> None:
+def test_matching_names_rank_first_and_then_the_newest_documents(store: IndexStore) -> None:
     put(store, "x:1", "tide")
     put(store, "x:tide", "")
     put(store, "x:2", "tide")
@@ -92,13 +94,14 @@ def test_matching_names_come_first_then_the_newest(store: IndexStore) -> None:
 
 
 def test_filters_narrow_the_hits(store: IndexStore) -> None:
-    put(store, "x:1", "tide", kind="text/markdown")
-    put(store, "x:2", "tide", kind="text/csv")
-    put(store, "x:3", "tide", kind="image/svg+xml")
+    put(store, "x:1", "tide", mime_type="text/markdown")
+    put(store, "x:2", "tide", mime_type="text/csv")
+    put(store, "x:3", "tide", mime_type="image/svg+xml")
     assert uris(store, "tide", Filters(type="text/csv")) == ["x:2"]
     assert uris(store, "tide", Filters(type="text")) == uris(store, "tide", Filters(type="text/*")) == ["x:2", "x:1"]
     assert uris(store, "tide", Filters(path="x:[13]")) == ["x:3", "x:1"]
     assert uris(store, "tide", Filters(sources=["other"])) == []
+    assert NO_FILTERS.shows is None
 
 
 def test_a_new_text_replaces_the_old_one(store: IndexStore) -> None:
@@ -109,8 +112,8 @@ def test_a_new_text_replaces_the_old_one(store: IndexStore) -> None:
     assert store.known("docs", ["x:1", "x:2"])["x:1"].version == "2"
 
 
-def test_parts_that_are_the_same_are_not_indexed_again(store: IndexStore) -> None:
-    """The cost of a growing log depends only on its growth."""
+def test_unchanged_parts_are_not_indexed_again(store: IndexStore) -> None:
+    """Indexing a log that grows costs only as much as its new lines."""
     begin = "".join(f"line {number}\n" for number in range(60_000))
     put(store, "x:log", begin)
     before = store._parts_made
@@ -130,9 +133,9 @@ def test_removed_documents_are_not_found(store: IndexStore) -> None:
     assert uris(store, "tide") == []
 
 
-def test_a_very_long_text_is_indexed_in_part_and_that_is_reported(store: IndexStore) -> None:
-    put(store, "x:1", "alpha omega", most=5)
-    put(store, "x:2", "alpha omega", most=0)
+def test_a_very_long_text_is_indexed_in_part_and_counted_as_such(store: IndexStore) -> None:
+    put(store, "x:1", "alpha omega", max_characters=5)
+    put(store, "x:2", "alpha omega", max_characters=0)
     put(store, "x:3", "")
     known = store.known("docs", ["x:1", "x:2", "x:3"])
     assert [known[uri].extent for uri in ("x:1", "x:2", "x:3")] == [BEGINNING, NAME_ONLY, WHOLE]
@@ -148,7 +151,7 @@ def test_no_text_is_stored(store: IndexStore, tmp_path: Path) -> None:
 
 
 def test_a_stale_index_is_reported(store: IndexStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_ORPHANS", 3)
+    monkeypatch.setattr(index_store, "MAX_ORPHANS", 3)
     for number in range(5):
         assert not store.is_stale(False)
         put(store, "x:1", f"text {number}")
@@ -179,8 +182,8 @@ def test_an_invalid_index_is_refused(tmp_path: Path, content: bytes) -> None:
 
 def test_a_database_of_another_program_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "index.sqlite"
-    other = sqlite3.connect(path)
-    other.execute("CREATE TABLE documents (id)")
-    other.close()
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE documents (id)")
+    connection.close()
     with pytest.raises(sqlite3.DatabaseError, match="not an index"):
         IndexStore(path)

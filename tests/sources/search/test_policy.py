@@ -6,13 +6,13 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.server.driving import opened
+from tests.server.driving import make_request
+from tests.sources.conftest import Permit
 from wharfinger import Server
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument
@@ -20,11 +20,7 @@ from wharfinger.protocol.jsonrpc import encode
 from wharfinger.server.search import SearchRequest, search
 from wharfinger.source import Document, Hit, Hits, Source
 from wharfinger.sources import files, git
-from wharfinger.sources.search.index_store import MAX_TEXT_CHARACTERS, Filters
-
-pytestmark = pytest.mark.anyio
-
-Permit = Callable[..., AbstractContextManager[None]]
+from wharfinger.sources.search.index_store import MAX_TEXT_CHARACTERS
 
 SEEN = {
     "notes.md": "# Notes\nthe harbour opens at prudence\n",
@@ -42,7 +38,7 @@ QUERIES = (
 )  # fmt: skip
 
 
-def make(root: Path, contents: dict[str, str]) -> Path:
+def write_files(root: Path, contents: dict[str, str]) -> Path:
     for path, text in contents.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
@@ -50,40 +46,42 @@ def make(root: Path, contents: dict[str, str]) -> Path:
     return root
 
 
-async def answers(searched: Any) -> list[Any]:
+async def search_all(indexed_server: Any) -> list[Any]:
     found: list[Any] = []
     for query in QUERIES:
         for limit in (1, 3, 20):
             for filters in ({}, {"source": "d"}, {"path": "*.md"}, {"path": "private"}):
-                hits = await searched.find(query, limit, **filters)
+                hits = await indexed_server.find(query, limit, **filters)
                 found.append((query, limit, filters, encode(list(hits)), hits.truncated, hits.remark))
     return found
 
 
 async def test_hits_of_an_index_equal_those_of_one_without_hidden_files(
-    serving: Callable[..., Any], tmp_path: Path, permit: Permit
+    start_server: Callable[..., Any], tmp_path: Path, permit: Permit
 ) -> None:
-    whole, rest = make(tmp_path / "whole", SEEN | HIDDEN), make(tmp_path / "rest", SEEN)
-    expected: list[list[Any]] = []
-    for place in (whole, rest):
-        async with serving(files(place, label="d"), folder=tmp_path / f"cache of {place.name}") as searched:
-            await searched.complete()
+    all_files, visible_files = write_files(tmp_path / "whole", SEEN | HIDDEN), write_files(tmp_path / "rest", SEEN)
+    answers: list[list[Any]] = []
+    for folder in (all_files, visible_files):
+        async with start_server(
+            files(folder, label="d"), folder=tmp_path / f"cache of {folder.name}"
+        ) as indexed_server:
+            await indexed_server.wait_until_indexed()
             with permit("file:///d/**", deny=DENY):
-                expected.append(await answers(searched))
-            assert not any("300" in message for _, message in searched.progress_reports)
-    for one, other in zip(*expected, strict=True):
-        assert one == other
-    assert any(found for _, _, _, found, _, _ in expected[0] if found != b"[]")
+                answers.append(await search_all(indexed_server))
+            assert not any("300" in message for _, message in indexed_server.progress_reports)
+    for with_hidden, without_hidden in zip(*answers, strict=True):
+        assert with_hidden == without_hidden
+    assert any(hits != b"[]" for _, _, _, hits, _, _ in answers[0])
 
 
 class Shelf(Source):
-    """A source without a policy of its own, with thousands of hidden documents before the visible ones."""
+    """A source that lists its hidden documents before five visible ones, and does not check policies itself."""
 
     name = "shelf"
 
-    def __init__(self, hidden: int, own: bool = False) -> None:
+    def __init__(self, hidden: int, own_search: bool = False) -> None:
         self.names = [*(f"closed/{number}" for number in range(hidden)), *(f"open/{number}" for number in range(5))]
-        self.own = own
+        self.own_search = own_search
         self.read_uris: list[str] = []
 
     def matches(self, uri: str) -> bool:
@@ -103,7 +101,7 @@ class Shelf(Source):
         return ["harbour"]
 
     def search(self, query: str, limit: int) -> Sequence[Hit] | None:
-        if not self.own:
+        if not self.own_search:
             return None
         hits = Hits(Hit(uri=f"shelf://{name}", title=name, snippet="harbour") for name in self.names[:limit])
         hits.truncated = "There are more." if len(hits) == limit else ""
@@ -111,9 +109,9 @@ class Shelf(Source):
         return hits
 
 
-@pytest.mark.parametrize("own", [False, True])
-async def test_thousands_of_hidden_documents_do_not_starve_the_visible_ones(permit: Permit, own: bool) -> None:
-    server, shelf = Server("shelves"), Shelf(5_000, own)
+@pytest.mark.parametrize("own_search", [False, True])
+async def test_visible_documents_are_found_after_thousands_of_hidden_ones(permit: Permit, own_search: bool) -> None:
+    server, shelf = Server("shelves"), Shelf(5_000, own_search)
     server.include(shelf)
     await server.start()
     try:
@@ -121,7 +119,7 @@ async def test_thousands_of_hidden_documents_do_not_starve_the_visible_ones(perm
             hits = await search(
                 server.services,
                 server.resources,
-                opened(server, "resources/list"),
+                make_request(server, "resources/list"),
                 SearchRequest(query="harbour", limit=5),
                 lambda done, message: None,
             )
@@ -133,43 +131,42 @@ async def test_thousands_of_hidden_documents_do_not_starve_the_visible_ones(perm
 
 
 async def test_sources_that_may_not_be_read_are_not_named(
-    serving: Callable[..., Any], tmp_path: Path, permit: Permit
+    start_server: Callable[..., Any], tmp_path: Path, permit: Permit
 ) -> None:
-    one, other = make(tmp_path / "one", SEEN), make(tmp_path / "other", SEEN)
-    async with serving(files(one, label="seen"), files(other, label="unseen")) as searched:
+    seen, unseen = write_files(tmp_path / "one", SEEN), write_files(tmp_path / "other", SEEN)
+    async with start_server(files(seen, label="seen"), files(unseen, label="unseen")) as indexed_server:
         with permit("file:///seen/**"):
             for name in ("unseen", "nowhere"):
                 with pytest.raises(InvalidArgument, match=rf"no source '{name}': there are seen\.$"):
-                    await searched.find("harbour", source=name)
-            assert all(uri.startswith("file:///seen/") for uri in await searched.uris("harbour"))
+                    await indexed_server.find("harbour", source=name)
+            assert all(uri.startswith("file:///seen/") for uri in await indexed_server.uris("harbour"))
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 async def test_commit_messages_are_found_only_by_callers_who_may_read_everything(
-    serving: Callable[..., Any], tmp_path: Path, permit: Permit
+    start_server: Callable[..., Any], tmp_path: Path, permit: Permit
 ) -> None:
-    place = make(tmp_path / "repo", {"seen.md": "seen\n", "private/pay.md": "x\n"})
+    folder = write_files(tmp_path / "repo", {"seen.md": "seen\n", "private/pay.md": "x\n"})
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "Quenchword of salaries"]):
-        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], cwd=place, check=True)
-    async with serving(git(place, label="repo")) as searched:
-        await searched.complete()
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], cwd=folder, check=True)
+    async with start_server(git(folder, label="repo")) as indexed_server:
+        await indexed_server.wait_until_indexed()
         with permit("git://repo/**"):
-            assert await searched.uris("quenchword")
+            assert await indexed_server.uris("quenchword")
         with permit("git://repo/**", deny=["git://repo/tree/*/private/**"]):
             for query in ("quenchword", "quenchwort", "pay"):
-                hits = await searched.find(query)
+                hits = await indexed_server.find(query)
                 assert not hits and "quenchword" not in hits.remark.replace(f"“{query}”", "").lower()
-            assert await searched.uris("seen")
+            assert await indexed_server.uris("seen")
 
 
-async def test_documents_that_are_indexed_in_part_are_counted_for_the_caller(
-    serving: Callable[..., Any], tmp_path: Path, permit: Permit
+async def test_a_partly_indexed_document_is_reported_only_to_callers_who_may_read_it(
+    start_server: Callable[..., Any], tmp_path: Path, permit: Permit
 ) -> None:
     large = "words and words " * (MAX_TEXT_CHARACTERS // 16 + 1)
-    place = make(tmp_path / "big", {"seen.md": "harbour\n", "private/big.txt": large})
-    async with serving(files(place, label="d")) as searched:
-        await searched.complete()
-        assert "indexed only" in (await searched.find("harbour")).truncated
+    folder = write_files(tmp_path / "big", {"seen.md": "harbour\n", "private/big.txt": large})
+    async with start_server(files(folder, label="d")) as indexed_server:
+        await indexed_server.wait_until_indexed()
+        assert "indexed only" in (await indexed_server.find("harbour")).truncated
         with permit("file:///d/**", deny=DENY):
-            assert (await searched.find("harbour")).truncated == ""
-    assert Filters().shows is None
+            assert (await indexed_server.find("harbour")).truncated == ""

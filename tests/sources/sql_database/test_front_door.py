@@ -37,6 +37,6 @@ async def visit(shop: Shop, revision: str) -> None:
         async with client.watch(f"{shop.top}/orders/rows") as changes:
             for number in range(3):
                 await asyncio.to_thread(shop.run, f"INSERT INTO orders VALUES ({number + 10}, 1, 1)")
-                change = await asyncio.wait_for(anext(changes), 5)
+                change = await asyncio.wait_for(anext(changes), 40)
                 text = str((await client.read_resource(change.uri)).contents[0].text)
                 assert f'"id":{number + 10}' in text

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB, tested with a real MariaDB: what an account sees, pages in every order, large tables, faults."""
+"""MySQL and MariaDB, tested with a MariaDB server: rights of accounts, orders of rows, large tables and faults."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from wharfinger.sources.sql_database import Database
 from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable, QueryRefused, Span
 from wharfinger.sources.windows.window import NEXT, PREVIOUS
 
-from .conftest import SHOP
+from .conftest import SHOP, walk
 from .mariadb_server import PASSWORD, MariaDBServer
-from .test_choosing_rows import walk
 
 ORDERS = """
 CREATE TABLE orders (id INT PRIMARY KEY, status ENUM('paid', 'new', 'Lost', '') NOT NULL, amount DECIMAL(30, 10),
@@ -44,7 +43,7 @@ def orders(mariadb: MariaDBServer, publish: Callable[..., Database]) -> tuple[Da
 def test_a_view_is_read_without_the_right_to_its_definition(
     mariadb: MariaDBServer, publish: Callable[..., Database]
 ) -> None:
-    """Its columns are known without SHOW VIEW."""
+    """Its columns are known without the privilege SHOW VIEW."""
     source = publish(mariadb.url(mariadb.database(ORDERS), "plain"), label="shop")
     text = str(source.read(source.uri).contents[0].text)
     assert "paid (view)" in text
@@ -86,21 +85,21 @@ ORDER_CASES = [
 
 
 @pytest.mark.parametrize(("query", "where", "order"), ORDER_CASES)
-def test_rows_are_chosen_and_paged_as_sql_does(
+def test_rows_are_filtered_and_paged_in_the_order_of_sql(
     query: str, where: str, order: str, orders: tuple[Database, Callable[[str], str]]
 ) -> None:
-    """Forwards and backwards, with NULL, ties, and numbers that a DOUBLE would round."""
+    """The rows are read in both directions. They have NULL, ties, and numbers that a DOUBLE would round."""
     source, run = orders
-    wanted = [int(line) for line in run(f"SELECT id FROM orders WHERE {where or 'true'} ORDER BY {order}").split()]
-    assert wanted
+    expected = [int(line) for line in run(f"SELECT id FROM orders WHERE {where or 'true'} ORDER BY {order}").split()]
+    assert expected
     rows = f"{source.uri}/orders/rows"
-    mark = "&" if query else ""
-    assert walk(source, f"{rows}?limit=37{mark}{query}", NEXT, "id") == wanted
-    assert walk(source, f"{rows}?tail=41{mark}{query}", PREVIOUS, "id") == wanted
+    separator = "&" if query else ""
+    assert walk(source, f"{rows}?limit=37{separator}{query}", NEXT, "id") == expected
+    assert walk(source, f"{rows}?tail=41{separator}{query}", PREVIOUS, "id") == expected
 
 
 @pytest.mark.parametrize(
-    ("query", "why"),
+    ("query", "message"),
     [
         ("status=sold", "status must be a value of the type enum"),
         ("id=paid", "id must be a value of the type int"),
@@ -114,9 +113,9 @@ def test_rows_are_chosen_and_paged_as_sql_does(
     ],
 )
 def test_a_condition_of_the_wrong_type_is_refused_with_its_reason(
-    query: str, why: str, orders: tuple[Database, object]
+    query: str, message: str, orders: tuple[Database, object]
 ) -> None:
-    with pytest.raises(InvalidArgument, match=why):
+    with pytest.raises(InvalidArgument, match=message):
         orders[0].read(f"{orders[0].uri}/orders/rows?{query}")
 
 
@@ -146,10 +145,10 @@ def test_a_condition_of_the_wrong_type_is_refused_with_its_reason(
         ("k INT NOT NULL, m INT NULL, UNIQUE (m), UNIQUE (k)", "(2, NULL), (1, NULL)", ["1", "2"]),
     ],
 )  # fmt: skip
-def test_keys_of_every_type_name_their_rows(
+def test_keys_of_every_type_identify_their_rows(
     declared: str, rows: str, expected: list[str] | None, mariadb: MariaDBServer, publish: Callable[..., Database]
 ) -> None:
-    """Each key leads to its row and to its cell, and to the row after it."""
+    """A row, its cell and the rows after it are read by its key."""
     source = publish(mariadb.url(mariadb.database(f"SET sql_mode = ''; CREATE TABLE t ({declared})")), label="t")
     mariadb.run(f"SET sql_mode = ''; INSERT INTO t VALUES {rows}", f"{source.engine.database}")
     table = source.engine.catalogue().tables[source.engine.database, "t"]
@@ -158,15 +157,15 @@ def test_keys_of_every_type_name_their_rows(
     keys = [row.key[0] for row in found]
     assert len(keys) == rows.count("(")
     assert expected is None or keys == expected
-    for at, row in enumerate(found):
-        one = source.engine.rows(table, Span(where="at", key=row.key, limit=1), source.bounds).rows
-        assert [other.cells for other in one] == [row.cells]
-        after = source.engine.rows(table, Span(where="after", key=row.place), source.bounds).rows
-        assert [other.key for other in after] == [other.key for other in found[at + 1 :]]
+    for number, row in enumerate(found):
+        rows_at_key = source.engine.rows(table, Span(where="at", key=row.key, limit=1), source.bounds).rows
+        assert [row_at_key.cells for row_at_key in rows_at_key] == [row.cells]
+        rows_after = source.engine.rows(table, Span(where="after", key=row.place), source.bounds).rows
+        assert [later.key for later in rows_after] == [later.key for later in found[number + 1 :]]
         assert source.read(source.uris.of_cell(table.schema, "t", row.key, "k")).contents
 
 
-NAMES = [
+TABLE_NAMES = [
     "plain",
     "Plain",
     "with space",
@@ -182,17 +181,19 @@ NAMES = [
 ]
 
 
-def test_names_of_every_kind_are_tables_and_columns(mariadb: MariaDBServer, publish: Callable[..., Database]) -> None:
+def test_names_of_tables_and_columns_may_have_any_characters(
+    mariadb: MariaDBServer, publish: Callable[..., Database]
+) -> None:
     """Names that differ in case are different tables."""
     statements = ""
-    for number, name in enumerate(NAMES):
+    for number, name in enumerate(TABLE_NAMES):
         quoted = name.replace("`", "``")
         statements += f"CREATE TABLE `{quoted}` (`{quoted}` INT PRIMARY KEY, `x{quoted}` INT); "
         statements += f"INSERT INTO `{quoted}` VALUES ({number}, NULL); "
     source = publish(mariadb.url(mariadb.database(statements)), label="t")
     listed = {resource.name: resource.uri for resource in source.page(None, 100)[0][1:]}
-    assert sorted(listed) == sorted(NAMES)
-    for number, name in enumerate(NAMES):
+    assert sorted(listed) == sorted(TABLE_NAMES)
+    for number, name in enumerate(TABLE_NAMES):
         uri = listed[name]
         assert json.loads(str(source.read(f"{uri}/rows").contents[0].text)) == {name: number, f"x{name}": None}
         assert source.read(f"{uri}/rows/{number}/{quote(name, safe='')}").contents[0].text == f"{number}"
@@ -200,7 +201,7 @@ def test_names_of_every_kind_are_tables_and_columns(mariadb: MariaDBServer, publ
         assert walk(source, chosen, column=name) == [number]
 
 
-def test_a_database_has_any_name_and_never_shows_another_one_in_other_case(
+def test_a_database_whose_name_differs_only_in_case_is_not_shown(
     mariadb: MariaDBServer, publish: Callable[..., Database]
 ) -> None:
     """`information_schema` itself ignores case."""
@@ -223,22 +224,22 @@ def test_a_million_rows_are_paged_by_key(mariadb: MariaDBServer, publish: Callab
     rows = f"{source.uri}/many/rows"
     source.read(f"{rows}?limit=100")
     for query in ("limit=100", "after=0,999000&limit=100", "after=1,999701&limit=100", "tail=100", "before=1,500001"):
-        before = _rows_read(mariadb)
+        before = count_rows_read(mariadb)
         content = source.read(f"{rows}?{query}").contents[0]
         assert len(str(content.text).splitlines()) >= 100
-        assert _rows_read(mariadb) - before < 3_000, query
+        assert count_rows_read(mariadb) - before < 3_000, query
     assert 500_000 < (source.read(rows).contents[0].meta or {})["wharfinger/rows"] < 2_000_000
 
 
-def _rows_read(mariadb: MariaDBServer) -> int:
+def count_rows_read(mariadb: MariaDBServer) -> int:
     found = mariadb.run("SHOW GLOBAL STATUS WHERE Variable_name IN ('Handler_read_next', 'Handler_read_prev')")
     return sum(int(line.split()[1]) for line in found.splitlines())
 
 
-def test_tables_without_a_key_partitions_and_invisible_columns(
+def test_tables_without_a_key_partitions_and_invisible_columns_are_read(
     mariadb: MariaDBServer, publish: Callable[..., Database]
 ) -> None:
-    """A sequence is no table, and a generated column is marked."""
+    """Sequences are not listed, and generated columns are marked."""
     name = mariadb.database(
         "CREATE TABLE loose (a INT, b VARCHAR(10)); "
         "INSERT INTO loose VALUES (2, 'x'), (1, NULL), (2, 'x'), (NULL, 'y');"
@@ -292,7 +293,7 @@ def test_a_table_that_is_dropped_or_altered_is_noticed(orders: tuple[Database, C
 
 
 def test_a_view_that_would_write_is_not_shown(mariadb: MariaDBServer, publish: Callable[..., Database]) -> None:
-    """A view has the rights of its owner, but the transaction is read-only, in which the view cannot be opened."""
+    """The view has the rights of its owner, but it cannot be opened in a read-only transaction."""
     name = mariadb.database(
         "CREATE TABLE log (n INT);\nDELIMITER //\n"
         "CREATE FUNCTION note() RETURNS INT MODIFIES SQL DATA BEGIN INSERT INTO log VALUES (1); RETURN 1; END//\n"
@@ -307,11 +308,11 @@ def test_a_view_that_would_write_is_not_shown(mariadb: MariaDBServer, publish: C
     assert mariadb.run("SELECT count(*) FROM log", name) == "0\n"
 
 
-def test_a_server_of_the_wrong_account_or_database_is_unreachable_without_its_password(
+def test_a_failed_connection_is_reported_with_its_reason_and_without_the_password(
     mariadb: MariaDBServer, publish: Callable[..., Database], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = mariadb.database(SHOP)
-    for url, why in (
+    for url, message in (
         (mariadb.url(name, password="not-hush"), "Access denied"),
         (mariadb.url("test_none"), "Unknown database"),
         (mariadb.url("mysql"), "Access denied"),
@@ -320,10 +321,10 @@ def test_a_server_of_the_wrong_account_or_database_is_unreachable_without_its_pa
     ):
         source = publish(url, label="shop")
         for read in (lambda: source.read(f"{source.uri}/orders/rows"), lambda: source.page(None, 10)):  # noqa: B023
-            with pytest.raises(DatabaseUnreachable, match=why) as caught:
+            with pytest.raises(DatabaseUnreachable, match=message) as caught:
                 read()
             assert "hush" not in str(caught.value)
-        assert why in source.describe()
+        assert message in source.describe()
         assert "hush" not in f"{source!r} {source.describe()} {source.location}"
     monkeypatch.setenv("MYSQL_PWD", PASSWORD)
     assert publish(mariadb.url(name, password=""), label="shop").page(None, 10)[0]
@@ -331,10 +332,10 @@ def test_a_server_of_the_wrong_account_or_database_is_unreachable_without_its_pa
     assert publish(mariadb.url(name), label="shop").page(None, 10)[0]
 
 
-def test_a_server_that_does_not_answer_fails_in_time_and_is_used_again(
+def test_a_read_from_a_suspended_server_times_out_and_later_reads_succeed(
     mariadb: MariaDBServer, publish: Callable[..., Database]
 ) -> None:
-    source = publish(mariadb.url(mariadb.database(SHOP)), label="shop", seconds=0.5)
+    source = publish(mariadb.url(mariadb.database(SHOP)), label="shop", seconds=2)
     uri = f"{source.uri}/customers/rows"
     source.read(uri)
     began = time.monotonic()
@@ -344,7 +345,7 @@ def test_a_server_that_does_not_answer_fails_in_time_and_is_used_again(
             source.read(uri)
     finally:
         os.kill(mariadb.process.pid, signal.SIGCONT)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 40
     assert "Ada" in str(source.read(uri).contents[0].text)
 
 
@@ -358,7 +359,7 @@ def test_connections_that_the_server_closed_are_replaced(
             mariadb.run(f"KILL {thread}")
 
 
-def test_no_more_connections_than_allowed_are_open(mariadb: MariaDBServer, publish: Callable[..., Database]) -> None:
+def test_the_number_of_open_connections_is_limited(mariadb: MariaDBServer, publish: Callable[..., Database]) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     source = publish(mariadb.url(mariadb.database(SHOP)), label="shop", connections=2)
@@ -367,13 +368,13 @@ def test_no_more_connections_than_allowed_are_open(mariadb: MariaDBServer, publi
     count = mariadb.run(
         "SELECT count(*) FROM information_schema.PROCESSLIST WHERE db = DATABASE()", source.engine.database
     )
-    assert int(count) <= 2 + 1  # and that of the test
+    assert int(count) <= 2 + 1  # plus the connection of this test
 
 
-def test_changes_are_noticed_by_whole_tables_of_any_engine(
+def test_every_write_changes_the_version_of_a_table_in_any_storage_engine(
     mariadb: MariaDBServer, publish: Callable[..., Database]
 ) -> None:
-    """Two writes within one second, of which only the first changes UPDATE_TIME."""
+    """UPDATE_TIME counts seconds: of two writes within one second, it shows only the first."""
     for engine in ("InnoDB", "MyISAM", "Aria"):
         name = mariadb.database(
             f"CREATE TABLE many (id INT PRIMARY KEY, n INT) ENGINE {engine}; CREATE TABLE other (id INT PRIMARY KEY); "
@@ -386,20 +387,20 @@ def test_changes_are_noticed_by_whole_tables_of_any_engine(
             mariadb.run(f"UPDATE many SET n = {number} WHERE id = 2500", name)
             versions.append(source.version(uri))
         assert len(set(versions)) == 4, engine
-        aged = "SELECT SLEEP(0.1), UPDATE_TIME < NOW() - INTERVAL 5 SECOND FROM information_schema.TABLES WHERE "
-        aged += f"TABLE_SCHEMA = '{name}' AND TABLE_NAME = 'many'"
-        deadline = time.monotonic() + 20
-        while mariadb.run(aged).split()[1] == "0":  # the last write still counts as new
+        is_old = "SELECT SLEEP(0.1), UPDATE_TIME < NOW() - INTERVAL 5 SECOND FROM information_schema.TABLES WHERE "
+        is_old += f"TABLE_SCHEMA = '{name}' AND TABLE_NAME = 'many'"
+        deadline = time.monotonic() + 40
+        while mariadb.run(is_old).split()[1] == "0":  # a recent UPDATE_TIME is not trusted
             assert time.monotonic() < deadline
-        now = source.version(uri)
+        version = source.version(uri)
         mariadb.run("INSERT INTO other VALUES (1)", name)
-        assert source.version(uri) == now, engine
+        assert source.version(uri) == version, engine
 
 
-def test_it_is_encrypted_and_verified_over_tcp(
+def test_a_tcp_connection_is_encrypted_and_verified_as_ssl_mode_requires(
     tmp_path: Path, publish: Callable[..., Database], mariadb: MariaDBServer
 ) -> None:
-    """The modes of MySQL's own clients. A certificate of another authority or name is refused."""
+    """The modes are those of MySQL's clients. A certificate of another authority or name is refused."""
     for name in ("good", "bad"):
         subprocess.run(
             ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}.test",
@@ -443,7 +444,7 @@ def test_it_is_encrypted_and_verified_over_tcp(
         source.read(f"{source.uri}/customers/rows")
 
 
-def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     from wharfinger.errors import MissingExtra

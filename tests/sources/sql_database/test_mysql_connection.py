@@ -1,4 +1,4 @@
-"""What is sent to a MySQL server before its identity is known. The server is a socket of the test."""
+"""No credentials are sent to a MySQL server before its identity is known. The server is a socket of the test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wharfinger.sources.sql_database import mysql_connection  # noqa: E402
 from wharfinger.sources.sql_database.mysql_connection import connect, read_address  # noqa: E402
 
 CAPABILITIES = 0x00A8_A200
-"""Protocol 4.1, secure connections, plugins of authentication, multiple results; no TLS."""
+"""Protocol 4.1, secure connections, authentication plugins and multiple results, but not TLS."""
 
 
 def greeting(capabilities: int) -> bytes:
@@ -27,15 +27,15 @@ def greeting(capabilities: int) -> bytes:
     return struct.pack("<I", len(body)) + body
 
 
-def received(capabilities: int, use: Callable[[int], None]) -> bytes:
-    """Greet the client that `use` connects to a port, and return what it sends."""
+def bytes_sent(capabilities: int, connect_to: Callable[[int], None]) -> bytes:
+    """Greet the client that `connect_to` connects to a port, and return the bytes that it sends."""
     data = bytearray()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
             client, _ = server.accept()
             with client:
-                client.settimeout(2)
+                client.settimeout(20)
                 client.sendall(greeting(capabilities))
                 try:
                     data.extend(client.recv(4_096))
@@ -44,24 +44,24 @@ def received(capabilities: int, use: Callable[[int], None]) -> bytes:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        use(server.getsockname()[1])
+        connect_to(server.getsockname()[1])
         thread.join()
     return bytes(data)
 
 
 @pytest.mark.parametrize("mode", ["REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY"])
 def test_nothing_is_sent_to_a_server_without_tls(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def use(port: int) -> None:
+    def connect_to(port: int) -> None:
         address = read_address(f"mysql://reader:hunter2@127.0.0.1:{port}/shop?ssl_mode={mode}")
         with pytest.raises(pymysql.err.OperationalError, match="SSL is required"):
-            connect(address, 2, 2)
+            connect(address, 20, 20)
 
-    def old(self: object) -> None:
-        """Authenticate as old versions of PyMySQL do, without a look at the capabilities."""
+    def authenticate_early(self: object) -> None:
+        """Authenticate as old versions of PyMySQL do, without checking the capabilities of the server."""
         self._write_bytes(b"reader hunter2")  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(pymysql.connections.Connection, "_request_authentication", old)
-    assert received(CAPABILITIES, use) == b""
+    monkeypatch.setattr(pymysql.connections.Connection, "_request_authentication", authenticate_early)
+    assert bytes_sent(CAPABILITIES, connect_to) == b""
 
 
 @pytest.mark.parametrize(
@@ -75,22 +75,22 @@ def test_nothing_is_sent_to_a_server_without_tls(mode: str, monkeypatch: pytest.
         ("?unix_socket=/run/mysqld.sock", True),
     ],
 )
-def test_a_password_in_clear_text_needs_a_verified_server(
+def test_a_password_is_sent_in_clear_text_only_to_a_verified_server(
     options: str, allowed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Made(Exception):
+    class ConnectionAttempted(Exception):
         pass
 
-    def made(**given: object) -> None:
-        assert (given["auth_plugin_map"] == {}) is allowed
-        raise Made
+    def fake_connection(**arguments: object) -> None:
+        assert (arguments["auth_plugin_map"] == {}) is allowed
+        raise ConnectionAttempted
 
     monkeypatch.setattr(mysql_connection, "_tls", lambda address: {})
-    monkeypatch.setattr(pymysql.connections, "Connection", made)
-    with pytest.raises(Made):
+    monkeypatch.setattr(pymysql.connections, "Connection", fake_connection)
+    with pytest.raises(ConnectionAttempted):
         connect(read_address("mysql://reader@db.example/shop" + options.format(ca=tmp_path / "ca.pem")), 1, 1)
 
 
-def test_a_password_is_not_in_the_representation_of_an_address() -> None:
+def test_the_repr_of_an_address_omits_the_password() -> None:
     address = read_address("mysql://reader:hunter2@db.example/shop")
     assert (repr(address), address.password) == ("MySQLAddress('db.example')", "hunter2")

@@ -1,4 +1,4 @@
-"""Values of MariaDB are exact: as its own client writes them, for every type."""
+"""Values of every MariaDB type equal those that the `mariadb` client reads."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ COLUMNS = {
     "mood": "ENUM('good', 'it''s', 'a\\\\b', 'x,y', 'tab\\t')", "days": "SET('mon', 'tue')",
     "uuid": "UUID", "ip": "INET6",
 }  # fmt: skip
-BINARY = {"bytes": "VARBINARY(40)", "blob": "LONGBLOB", "exact": "BINARY(4)"}
-ODD = [
+BINARY_COLUMNS = {"bytes": "VARBINARY(40)", "blob": "LONGBLOB", "exact": "BINARY(4)"}
+UNUSUAL_VALUES = [
     {"tiny": -128, "big": -(2**63), "huge": 2**64 - 1, "padded": 7, "year": 0, "decimal": f"-0.{'0' * 29}1"},
     {"big": 2**53, "huge": 2**53 - 1, "decimal": "9" * 35 + "." + "9" * 30, "single": 16777216, "twice": 1e-308},
     {"day": "0000-00-00", "at": "0000-00-00 00:00:00", "time": "-838:59:59", "stamp": "0000-00-00 00:00:00"},
@@ -38,11 +38,11 @@ ODD = [
 
 
 @pytest.fixture(scope="module")
-def write(mariadb: MariaDBServer) -> Iterator[tuple[str, Callable[[dict[str, Any]], int]]]:
-    """A table with a column of each type, and a function that adds a row to it."""
+def values_table(mariadb: MariaDBServer) -> Iterator[tuple[str, Callable[[dict[str, Any]], int]]]:
+    """Create a table with a column of each type. Yield the name of its database, and a function that adds a row."""
     import pymysql
 
-    declared = ", ".join(f"`{name}` {kind} NULL" for name, kind in {**COLUMNS, **BINARY}.items())
+    declared = ", ".join(f"`{name}` {kind} NULL" for name, kind in {**COLUMNS, **BINARY_COLUMNS}.items())
     name = mariadb.database(f"CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, {declared})")
     with pymysql.connect(
         unix_socket=str(mariadb.socket), user="root", database=name, charset="utf8mb4", autocommit=True
@@ -58,32 +58,33 @@ def write(mariadb: MariaDBServer) -> Iterator[tuple[str, Callable[[dict[str, Any
         yield name, add
 
 
-def written(mariadb: MariaDBServer, database: str, row: int) -> dict[str, bytes | None]:
-    """Return the bytes of each value of a row, as the `mariadb` client reads them."""
+def read_with_client(mariadb: MariaDBServer, database: str, row: int) -> dict[str, bytes | None]:
+    """Return the bytes of each value of a row, read with the `mariadb` client."""
     texts = [f"HEX(CAST(CONVERT(`{name}` USING utf8mb4) AS BINARY))" for name in COLUMNS]
-    shown = ", ".join([f"IFNULL({one}, 'NULL')" for one in [*texts, *[f"HEX(`{name}`)" for name in BINARY]]])
-    line = mariadb.run(f"SET time_zone = '+00:00'; SELECT {shown} FROM t WHERE id = {row}", database).rstrip("\n")
+    expressions = [*texts, *[f"HEX(`{name}`)" for name in BINARY_COLUMNS]]
+    selected = ", ".join([f"IFNULL({expression}, 'NULL')" for expression in expressions])
+    line = mariadb.run(f"SET time_zone = '+00:00'; SELECT {selected} FROM t WHERE id = {row}", database).rstrip("\n")
     values = [None if value == "NULL" else bytes.fromhex(value) for value in line.split("\t")]
-    return dict(zip([*COLUMNS, *BINARY], values, strict=True))
+    return dict(zip([*COLUMNS, *BINARY_COLUMNS], values, strict=True))
 
 
 def check(source: Database, mariadb: MariaDBServer, row: int) -> None:
-    """Compare a row in a window, the row itself, its cells and the answer of a statement with the client's bytes."""
-    wanted = written(mariadb, source.engine.database, row)
+    """Compare a row in a window, the row alone, its cells and the answer of a statement with the client's bytes."""
+    expected = read_with_client(mariadb, source.engine.database, row)
     rows = f"{source.uri}/t/rows"
-    shown = json.loads(str(source.read(f"{rows}/{row}").contents[0].text), parse_constant=pytest.fail)
-    assert json.loads(str(source.read(f"{rows}?id={row}").contents[0].text)) == shown
+    row_values = json.loads(str(source.read(f"{rows}/{row}").contents[0].text), parse_constant=pytest.fail)
+    assert json.loads(str(source.read(f"{rows}?id={row}").contents[0].text)) == row_values
     answer = source.query("SELECT * FROM t WHERE id = ?", [row])
-    for value in shown.values():
+    for value in row_values.values():
         if isinstance(value, dict):
             value.pop("read", None)  # the answer of a statement has no URIs
-    assert dict(zip(answer.columns, answer.rows[0], strict=True)) == shown
-    for name, data in wanted.items():
-        value = shown[name]
+    assert dict(zip(answer.columns, answer.rows[0], strict=True)) == row_values
+    for name, data in expected.items():
+        value = row_values[name]
         cell = source.read(f"{rows}/{row}/{name}").contents[0]
         if data is None:
             assert (value, cell.text) == (None, "NULL\n"), name
-        elif name in BINARY:
+        elif name in BINARY_COLUMNS:
             assert value["bytes"] == len(data), name
             assert "hex" not in value or value["hex"] == data.hex(), name
         else:
@@ -95,18 +96,18 @@ def check(source: Database, mariadb: MariaDBServer, row: int) -> None:
                 assert value == (str(int(text)) if name in ("big", "huge", "padded") else text), name
             assert cell.text in (text, None) or cell.blob is not None, name
         if data is not None and name not in ("single", "twice", "body", "kana", "latin", "wide"):
-            query = quote(data.hex() if name in BINARY else data.decode(), safe="")
+            query = quote(data.hex() if name in BINARY_COLUMNS else data.decode(), safe="")
             if "%00" in query:
                 continue
             found = source.read(f"{rows}?{name}=eq.{query}&limit=10000&columns=id").contents[0]
             assert row in [json.loads(line)["id"] for line in str(found.text).splitlines()], name
 
 
-@pytest.mark.parametrize("values", ODD, ids=str)
-def test_odd_values_are_those_that_the_client_reads(
-    values: dict[str, Any], mariadb: MariaDBServer, write: Any, publish: Callable[..., Database]
+@pytest.mark.parametrize("values", UNUSUAL_VALUES, ids=str)
+def test_unusual_values_equal_those_that_the_client_reads(
+    values: dict[str, Any], mariadb: MariaDBServer, values_table: Any, publish: Callable[..., Database]
 ) -> None:
-    check(publish(mariadb.url(write[0]), label="t"), mariadb, write[1](values))
+    check(publish(mariadb.url(values_table[0]), label="t"), mariadb, values_table[1](values))
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -131,13 +132,13 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=st.fixed_dictionaries({}, optional=VALUES).filter(bool))
-def test_any_value_is_that_which_the_client_reads(
-    values: dict[str, Any], mariadb: MariaDBServer, write: Any, publish: Callable[..., Database]
+def test_random_values_equal_those_that_the_client_reads(
+    values: dict[str, Any], mariadb: MariaDBServer, values_table: Any, publish: Callable[..., Database]
 ) -> None:
-    check(publish(mariadb.url(write[0]), label="t"), mariadb, write[1](values))
+    check(publish(mariadb.url(values_table[0]), label="t"), mariadb, values_table[1](values))
 
 
-def test_json_geometry_and_bits_are_shown_as_what_they_mean(
+def test_json_geometry_and_bits_are_shown_in_readable_form(
     mariadb: MariaDBServer, publish: Callable[..., Database]
 ) -> None:
     name = mariadb.database(
@@ -155,8 +156,10 @@ def test_json_geometry_and_bits_are_shown_as_what_they_mean(
 
 
 @pytest.mark.parametrize("length", [2_000, 2_001])
-def test_a_text_is_cut_beyond_its_bound(length: int, mariadb: MariaDBServer, publish: Callable[..., Database]) -> None:
-    """In characters, also for a character set of other sizes. Its size is that in UTF-8."""
+def test_a_text_of_more_than_2_000_characters_is_cut(
+    length: int, mariadb: MariaDBServer, publish: Callable[..., Database]
+) -> None:
+    """Characters are counted in every character set. The reported size is that in UTF-8."""
     name = mariadb.database(
         "CREATE TABLE t (id INT PRIMARY KEY, a LONGTEXT, b TEXT CHARACTER SET latin1, c VARCHAR(3000), d JSON); "
         f"INSERT INTO t VALUES (1, REPEAT('😀', {length}), REPEAT('é', {length}), REPEAT('x', {length}), "
@@ -176,7 +179,7 @@ def test_a_text_is_cut_beyond_its_bound(length: int, mariadb: MariaDBServer, pub
 
 
 def test_a_value_of_many_megabytes_is_read_in_part(mariadb: MariaDBServer, publish: Callable[..., Database]) -> None:
-    """At most 16 MiB of it. In a window, only its beginning is sent."""
+    """At most 16 MiB of it are read. A window contains only its beginning."""
     name = mariadb.database("CREATE TABLE t (id INT PRIMARY KEY, body LONGTEXT, data LONGBLOB)")
     mariadb.run("SET GLOBAL max_allowed_packet = 64 << 20", options=("--max-allowed-packet=64M",))
     mariadb.run(

@@ -1,4 +1,4 @@
-"""Windows over rows by key: complete and without repetition, in both directions, while rows change."""
+"""Windows ordered by a key contain each row once, in both directions, even while rows change."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from wharfinger.errors import InvalidArgument
 from wharfinger.sources.sql_database import Database
 from wharfinger.sources.sql_database.sql_uris import quote_part
-from wharfinger.sources.windows.window import NEXT, PREVIOUS
+from wharfinger.sources.windows.window import PREVIOUS
 
-from .conftest import PostgresServer
+from .conftest import PostgresServer, walk
 
 NUMBERS = "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q WHERE n < 1000)"
 
@@ -65,24 +65,7 @@ POSTGRES_TABLES = {
 }
 
 
-def numbers(text: str) -> list[int]:
-    return [json.loads(line)["n"] for line in text.splitlines()]
-
-
-def walk(source: Database, uri: str, direction: str = NEXT, between: Callable[[], None] = lambda: None) -> list[int]:
-    """Column n of all rows, window by window."""
-    found: list[int] = []
-    following: str | None = uri
-    while following is not None:
-        content = source.read(following).contents[0]
-        part = numbers(str(content.text))
-        found = found + part if direction == NEXT else part + found
-        following = dict(content.meta or {}).get(direction)  # type: ignore[assignment,arg-type]
-        between()
-    return found
-
-
-def check_all_ways(source: Database, uri: str) -> None:
+def check_both_directions(source: Database, uri: str) -> None:
     forwards = walk(source, f"{uri}?limit=37")
     assert sorted(forwards) == list(range(1, 1_001))
     assert walk(source, f"{uri}?tail=41", PREVIOUS) == forwards
@@ -90,8 +73,10 @@ def check_all_ways(source: Database, uri: str) -> None:
 
 
 @pytest.mark.parametrize("table", SQLITE_TABLES)
-def test_sqlite_windows_joined_are_the_table(table: str, tmp_path: Path, publish: Callable[..., Database]) -> None:
-    """For each kind of key, forwards, backwards and at once."""
+def test_joined_windows_are_the_whole_sqlite_table(
+    table: str, tmp_path: Path, publish: Callable[..., Database]
+) -> None:
+    """The rows are read forwards, backwards, and without a limit."""
     path = tmp_path / "t.db"
     writer = sqlite3.connect(path)
     writer.executescript(SQLITE_TABLES[table])
@@ -100,19 +85,19 @@ def test_sqlite_windows_joined_are_the_table(table: str, tmp_path: Path, publish
     writer.commit()
     writer.close()
     source = publish(f"sqlite:///{path}")
-    check_all_ways(source, f"{source.uri}/t/rows")
+    check_both_directions(source, f"{source.uri}/t/rows")
 
 
 @pytest.mark.parametrize("table", POSTGRES_TABLES)
-def test_postgres_windows_joined_are_the_table(
+def test_joined_windows_are_the_whole_postgres_table(
     table: str, postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:
-    """For each kind of key, forwards, backwards and at once."""
+    """The rows are read forwards, backwards, and without a limit."""
     columns, value = POSTGRES_TABLES[table]
     rows = f"INSERT INTO t (id, n) SELECT {value}, n FROM generate_series(1, 1000) n ORDER BY (n * 7919) % 1009"
     name = postgres.database(f"CREATE TABLE t ({columns}); {rows}")
     source = publish(postgres.url(name, "reader"), label="t")
-    check_all_ways(source, f"{source.uri}/public/t/rows")
+    check_both_directions(source, f"{source.uri}/public/t/rows")
 
 
 steps = st.lists(
@@ -122,37 +107,36 @@ steps = st.lists(
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=steps, size=st.integers(20, 300))
-def test_rows_that_stay_are_shown_once_while_others_come_and_go(
+def test_kept_rows_are_read_once_while_others_are_inserted_and_deleted(
     changes: list[tuple[str, int, int]], size: int, tmp_path: Path, publish: Callable[..., Database]
 ) -> None:
-    """Whatever is added or removed between two windows."""
     path = tmp_path / f"t{time.monotonic_ns()}.db"
     writer = sqlite3.connect(path, isolation_level=None)
     writer.execute("CREATE TABLE t (n INTEGER PRIMARY KEY)")
     writer.execute(f"INSERT INTO t {NUMBERS} SELECT n * 3 FROM q")
     before = {n for (n,) in writer.execute("SELECT n FROM t")}
-    gone: set[int] = set()
-    left = list(changes)
+    deleted: set[int] = set()
+    remaining = list(changes)
 
-    def between() -> None:
-        if left:
-            what, at, many = left.pop()
-            rows = range(at, at + many)
-            if what == "insert":
+    def change_rows() -> None:
+        if remaining:
+            action, begin, count = remaining.pop()
+            rows = range(begin, begin + count)
+            if action == "insert":
                 writer.executemany("INSERT OR IGNORE INTO t VALUES (?)", [(n,) for n in rows])
             else:
                 writer.executemany("DELETE FROM t WHERE n = ?", [(n,) for n in rows])
-                gone.update(rows)
+                deleted.update(rows)
 
     source = publish(f"sqlite:///{path}")
-    found = walk(source, f"{source.uri}/t/rows?limit={size}", between=between)
+    found = walk(source, f"{source.uri}/t/rows?limit={size}", between_windows=change_rows)
     writer.close()
     assert found == sorted(set(found))
-    assert before - gone <= set(found)
+    assert before - deleted <= set(found)
 
 
 def test_a_row_is_read_by_its_key(tmp_path: Path, publish: Callable[..., Database]) -> None:
-    """Keys of several columns, and keys that look like something else; an invalid one is not found."""
+    """Each key has two columns. Some values look like another type, and one is not valid UTF-8."""
     path = tmp_path / "t.db"
     writer = sqlite3.connect(path)
     writer.execute("CREATE TABLE t (a, b TEXT NOT NULL, n INTEGER, PRIMARY KEY (a, b)) WITHOUT ROWID")
@@ -178,29 +162,28 @@ def test_a_row_is_read_by_its_key(tmp_path: Path, publish: Callable[..., Databas
     assert sorted(found) == list(range(8))
 
 
-BAD = (
+INVALID_QUERIES = (
     "rows=201-400", "rows=2", "limit=0", "limit=x", "limit=10001", "after=x", "after=1,2", "offset=5", "tail=0",
     "after=1&before=5", "tail=5&limit=5", "limit=5&limit=6", "after=", "lines=1-2", "after=~",
 )  # fmt: skip
 
 
-def test_impossible_windows_are_reported(shop: Any) -> None:
-    """The message says what to write."""
-    for query in BAD:
+def test_an_invalid_window_is_refused(shop: Any) -> None:
+    for query in INVALID_QUERIES:
         with pytest.raises(InvalidArgument):
             shop.source.read(f"{shop.top}/orders/rows?{query}")
-    assert len(numbers_of(shop, "rows=1-2")) == 2
+    assert len(lines_of(shop, "rows=1-2")) == 2
     with pytest.raises(InvalidArgument, match="without a key"):
         shop.source.read(f"{shop.top}/busy/rows?after=1")
-    assert len(numbers_of(shop, "limit=1", "busy")) == 1
+    assert len(lines_of(shop, "limit=1", "busy")) == 1
 
 
-def numbers_of(shop: Any, query: str, table: str = "orders") -> list[str]:
+def lines_of(shop: Any, query: str, table: str = "orders") -> list[str]:
     return str(shop.source.read(f"{shop.top}/{table}/rows?{query}").contents[0].text).splitlines()
 
 
 def test_a_cell_that_is_too_large_to_load_is_read_in_part(tmp_path: Path, publish: Callable[..., Database]) -> None:
-    """The other rows are complete, and memory does not grow."""
+    """The other rows are complete."""
     path = tmp_path / "t.db"
     writer = sqlite3.connect(path)
     writer.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, n INT, data BLOB, word TEXT)")

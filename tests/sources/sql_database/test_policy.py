@@ -1,25 +1,24 @@
-"""A database with a policy: a caller sees what a database without the hidden tables would show."""
+"""With a policy, a caller sees the same as in a database without the hidden tables."""
 
 from __future__ import annotations
 
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from tests.sources.conftest import Permit
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.protocol.jsonrpc import encode
 from wharfinger.server.document_search import search_documents
 from wharfinger.sources.sql_database import Database, sql
 
 from .mariadb_server import MariaDBServer
-
-Permit = Callable[..., AbstractContextManager[None]]
 
 SEEN = """
 CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT);
@@ -47,17 +46,17 @@ def database(path: Path, statements: str) -> Database:
 
 
 @pytest.fixture
-def both(tmp_path: Path) -> Iterator[tuple[Database, Database]]:
+def databases(tmp_path: Path) -> Iterator[tuple[Database, Database]]:
     linked = "ALTER TABLE orders ADD COLUMN wage INTEGER"
-    whole = database(tmp_path / "whole.db", f"{SEEN}{HIDDEN}{linked} REFERENCES wages (id);")
-    rest = database(tmp_path / "rest.db", f"{SEEN}{linked};")
-    yield whole, rest
-    for source in (whole, rest):
+    full = database(tmp_path / "full.db", f"{SEEN}{HIDDEN}{linked} REFERENCES wages (id);")
+    visible = database(tmp_path / "visible.db", f"{SEEN}{linked};")
+    yield full, visible
+    for source in (full, visible):
         source.engine.close()
 
 
-def answers(source: Database) -> list[tuple[str, Any]]:
-    """Return all answers about a database, each with its question."""
+def call_all(source: Database) -> list[tuple[str, Any]]:
+    """Call the methods of a database, and return each call with its answer."""
     found: list[tuple[str, Any]] = []
     for limit in (1, 2, 100):
         for name, page in (("page", source.page), ("documents", source.documents)):
@@ -74,12 +73,12 @@ def answers(source: Database) -> list[tuple[str, Any]]:
     uris += [f"{TOP}/orders/rows{query}" for query in ("", "?limit=1", "?order=-id", "/1", "/1/note", "?note=x")]
     uris += [f"{TOP}/{path}" for path in ("wages/rows", "paid/rows", "names/rows", "wages/rows/1", "paid/rows?limit=1")]
     for uri in uris:
-        for what in (source.read, source.stat, source.version, source.children):
+        for method in (source.read, source.stat, source.version, source.children):
             try:
-                answer = what(uri)
-                found.append((f"{what.__name__} {uri}", answer if isinstance(answer, str) else encode(answer)))
+                answer = method(uri)
+                found.append((f"{method.__name__} {uri}", answer if isinstance(answer, str) else encode(answer)))
             except (ResourceNotFound, InvalidArgument) as error:
-                found.append((f"{what.__name__} {uri}", repr(error)))
+                found.append((f"{method.__name__} {uri}", repr(error)))
     for argument, value, context in (
         ("table", "", {}), ("table", "w", {}), ("key", "", {"table": "wages"}), ("key", "", {"table": "orders"}),
         ("columns", "", {"table": "wages"}), ("columns", "", {"table": "orders"}), ("key", "", {"table": "paid"}),
@@ -92,46 +91,48 @@ def answers(source: Database) -> list[tuple[str, Any]]:
     return found
 
 
-def test_a_policy_shows_a_database_as_one_without_the_hidden_rows(
-    both: tuple[Database, Database], permit: Permit
+def test_all_answers_equal_those_of_a_database_without_the_hidden_tables(
+    databases: tuple[Database, Database], permit: Permit
 ) -> None:
-    whole, rest = both
+    full, visible = databases
     with permit(f"{TOP}/**", deny=DENY):
-        for one, other in zip(answers(whole), answers(rest), strict=True):
-            assert one == other
+        for answer, expected in zip(call_all(full), call_all(visible), strict=True):
+            assert answer == expected
 
 
-def test_with_rules_that_allow_everything_nothing_changes(both: tuple[Database, Database], permit: Permit) -> None:
+def test_rules_that_allow_everything_change_no_answer(databases: tuple[Database, Database], permit: Permit) -> None:
     with permit(f"{TOP}/**"):
-        seen = answers(both[0])
-    for one, other in zip(seen, answers(both[0]), strict=True):
-        assert re.sub(r'"ttlMs":\d+', "", str(one)) == re.sub(r'"ttlMs":\d+', "", str(other))
+        with_policy = call_all(databases[0])
+    for answer, expected in zip(with_policy, call_all(databases[0]), strict=True):
+        assert re.sub(r'"ttlMs":\d+', "", str(answer)) == re.sub(r'"ttlMs":\d+', "", str(expected))
 
 
 def test_versions_stay_the_same_while_only_hidden_tables_change(
-    both: tuple[Database, Database], permit: Permit, tmp_path: Path
+    databases: tuple[Database, Database], permit: Permit, tmp_path: Path
 ) -> None:
     uris = [TOP, f"{TOP}/orders", f"{TOP}/orders/rows", f"{TOP}/orders/rows?limit=1"]
     with permit(f"{TOP}/**", deny=DENY):
-        before = [both[0].version(uri) for uri in uris]
-        with closing(sqlite3.connect(tmp_path / "whole.db")) as connection:
+        before = [databases[0].version(uri) for uri in uris]
+        with closing(sqlite3.connect(tmp_path / "full.db")) as connection:
             connection.executescript("INSERT INTO wages VALUES (2, 1, 'x'); ALTER TABLE wages ADD COLUMN more;")
-        assert [both[0].version(uri) for uri in uris] == before
+        assert [databases[0].version(uri) for uri in uris] == before
 
 
-def test_statements_need_the_action_and_all_tables(both: tuple[Database, Database], permit: Permit) -> None:
-    whole, rest = both
-    for explained in (False, True):
+def test_statements_need_permission_to_query_and_to_read_all_tables(
+    databases: tuple[Database, Database], permit: Permit
+) -> None:
+    full, visible = databases
+    for explain in (False, True):
         with permit(f"{TOP}/**", query=[f"{TOP}/**"]):
-            assert whole.query("SELECT pay FROM wages", explain=explained).rows
-            assert whole.may_query()
+            assert full.query("SELECT pay FROM wages", explain=explain).rows
+            assert full.may_query()
         for rules in (
             {"deny": DENY, "query": [f"{TOP}/**"]},
             {"deny": [f"{TOP}/wages/rows/1"], "query": [f"{TOP}/**"]},
             {},
         ):
             with permit(f"{TOP}/**", **rules):
-                assert not whole.may_query()
+                assert not full.may_query()
                 for statement in (
                     "SELECT 1",
                     "SELECT name FROM customers",
@@ -139,26 +140,28 @@ def test_statements_need_the_action_and_all_tables(both: tuple[Database, Databas
                     "EXPLAIN SELECT 1",
                 ):
                     with pytest.raises(InvalidArgument, match="takes no statements"):
-                        whole.query(statement, explain=explained)
+                        full.query(statement, explain=explain)
     with permit(f"{TOP}/**", deny=DENY, query=[TOP]):
-        assert rest.query("SELECT 1").rows == [[1]]
+        assert visible.query("SELECT 1").rows == [[1]]
 
 
-def test_a_window_of_rows_is_not_shown_if_one_row_is_hidden(both: tuple[Database, Database], permit: Permit) -> None:
-    whole, _ = both
+def test_a_window_of_rows_is_not_shown_if_one_row_is_hidden(
+    databases: tuple[Database, Database], permit: Permit
+) -> None:
+    full, _ = databases
     with permit(f"{TOP}/**", deny=[f"{TOP}/customers/rows/2", f"{TOP}/orders/rows/*/note"]):
-        assert whole.read(f"{TOP}/customers/rows/1").contents
+        assert full.read(f"{TOP}/customers/rows/1").contents
         for path in ("customers/rows", "names/rows", "names", "orders/rows", "orders/rows/1", "orders/rows?limit=1"):
             with pytest.raises(ResourceNotFound):
-                whole.read(f"{TOP}/{path}")
-        assert "row" not in (whole.read(TOP).contents[0].text or "").partition("customers (")[2].partition("\n")[0]
+                full.read(f"{TOP}/{path}")
+        assert "row" not in (full.read(TOP).contents[0].text or "").partition("customers (")[2].partition("\n")[0]
 
 
 @pytest.mark.parametrize("name", ["wages", "odd`wages", "Odd Wages"])
 def test_a_view_of_a_hidden_table_is_hidden_in_mariadb(
     name: str, mariadb: MariaDBServer, publish: Callable[..., Database], permit: Permit
 ) -> None:
-    """Its definition writes a backtick in a name twice. Without SHOW VIEW, every view is hidden."""
+    """The definition of a view doubles a backtick in a name. Without SHOW VIEW, all views are hidden."""
     quoted = name.replace("`", "``")
     database = mariadb.database(
         f"CREATE TABLE `{quoted}` (id INT PRIMARY KEY); CREATE TABLE free (id INT PRIMARY KEY); "

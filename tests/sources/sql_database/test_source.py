@@ -1,4 +1,4 @@
-"""What a database publishes: definitions, directories, completions, documents, and its description."""
+"""A database publishes definitions, directories, completions, documents and a description."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .conftest import SHOP, PostgresServer, Shop
 
 
 def test_a_definition_has_columns_keys_and_referenced_tables(shop: Shop) -> None:
-    """It is JSON with a line for each column, and with URIs of the other tables."""
+    """It is JSON with one line for each column, and with the URIs of other tables."""
     text = str(shop.source.read(f"{shop.top}/orders").contents[0].text)
     definition = json.loads(text)
     assert [column["name"] for column in definition["columns"]] == ["id", "customer", "pieces"]
@@ -39,9 +39,9 @@ def test_a_definition_has_columns_keys_and_referenced_tables(shop: Shop) -> None
 
 def test_tables_and_views_are_listed_and_rows_are_not(shop: Shop) -> None:
     """They follow the database itself, in pages of any size."""
-    wanted = [shop.source.uri, *(f"{shop.top}/{name}" for name in ("busy", "customers", "orders"))]
+    expected = [shop.source.uri, *(f"{shop.top}/{name}" for name in ("busy", "customers", "orders"))]
     listed, key = shop.source.page(None, 100)
-    assert [item.uri for item in listed] == wanted
+    assert [item.uri for item in listed] == expected
     assert key is None
     found: list[str] = []
     while True:
@@ -49,7 +49,7 @@ def test_tables_and_views_are_listed_and_rows_are_not(shop: Shop) -> None:
         found += [item.uri for item in listed]
         if key is None:
             break
-    assert found == wanted
+    assert found == expected
 
 
 def test_rows_are_read_one_by_one_and_in_linked_windows(shop: Shop) -> None:
@@ -74,14 +74,14 @@ def test_rows_are_read_one_by_one_and_in_linked_windows(shop: Shop) -> None:
         shop.source.read(f"{shop.top}/orders?limit=2")
 
 
-def test_directories_lead_to_every_table(shop: Shop) -> None:
-    """The database, its schemas, their tables."""
+def test_every_table_is_in_the_tree_of_directories(shop: Shop) -> None:
+    """The root contains schemas or tables, and schemas contain tables."""
     found: list[str] = []
-    left = [shop.source.uri]
-    while left:
-        children, _ = shop.source.children(left.pop())
+    remaining = [shop.source.uri]
+    while remaining:
+        children, _ = shop.source.children(remaining.pop())
         found += [child.uri for child in children if child.mime_type != DIRECTORY]
-        left += [child.uri for child in children if child.mime_type == DIRECTORY]
+        remaining += [child.uri for child in children if child.mime_type == DIRECTORY]
     assert sorted(found) == [item.uri for item in shop.source.page(None, 100)[0][1:]]
 
 
@@ -101,7 +101,7 @@ def test_schemas_tables_and_keys_are_completed(shop: Shop) -> None:
 
 
 def test_texts_in_rows_are_found_with_a_link_to_their_window(shop: Shop) -> None:
-    """By all words, in any case; and by the names of columns."""
+    """A row matches if it has all words, in any case. Names of columns are searched as well."""
     assert [hit.uri for hit in search_documents(shop.source, "goole CY", 10)] == [
         f"{shop.top}/customers/rows?limit=100"
     ]
@@ -109,7 +109,7 @@ def test_texts_in_rows_are_found_with_a_link_to_their_window(shop: Shop) -> None
     assert search_documents(shop.source, "nowhere", 10) == []
 
 
-def test_documents_are_definitions_and_windows_up_to_a_bound(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_are_definitions_and_a_limited_number_of_windows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of any size have the same documents, with the versions of their windows."""
     shop.run("CREATE TABLE many (id INTEGER PRIMARY KEY, n INTEGER)")
     numbers = "WITH RECURSIVE q (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM q WHERE n < 3000)"
@@ -127,15 +127,15 @@ def test_documents_are_definitions_and_windows_up_to_a_bound(shop: Shop, monkeyp
 
     whole = pages(1_000)
     assert pages(1) == pages(3) == whole
-    many = [one.split()[0] for one in whole if "/many/rows" in one]
+    many = [entry.split()[0] for entry in whole if "/many/rows" in entry]
     assert len(many) == 4
     text = "".join([piece for uri in many for piece in shop.source.text(uri)])
     assert text.count("\n") == 400
-    assert {shop.source.version(uri) for uri in many} == {one.split()[1] for one in whole if "/many/rows" in one}
+    assert {shop.source.version(uri) for uri in many} == {entry.split()[1] for entry in whole if "/many/rows" in entry}
 
 
 def test_describe_counts_tables_and_names_the_access(shop: Shop) -> None:
-    """For the banner of the command line."""
+    """`wharfinger serve` prints it at its start."""
     facts = shop.source.describe()
     assert facts.startswith("3 tables, ")
     assert any(
@@ -145,7 +145,7 @@ def test_describe_counts_tables_and_names_the_access(shop: Shop) -> None:
 
 
 def test_describe_warns_of_a_role_that_may_write(postgres: PostgresServer, publish: Callable[..., Database]) -> None:
-    """The transaction is read-only anyway."""
+    """The transaction is read-only in any case."""
     assert "a superuser: use a role that can only read" in publish(postgres.url()).describe()
 
 
@@ -175,7 +175,7 @@ def test_only_the_configured_schemas_are_published(postgres: PostgresServer, pub
     assert source.read("postgres://shop/one/t/rows").contents[0].text == '{"id":1}\n{"id":7}\n'
 
 
-ODD_NAMES = [
+UNUSUAL_NAMES = [
     "a b",
     'quo"te',
     "per%cent",
@@ -192,11 +192,10 @@ ODD_NAMES = [
 ]
 
 
-def test_odd_names_have_uris(tmp_path: Path, publish: Callable[..., Database]) -> None:
-    """Odd names of tables and columns."""
+def test_unusual_names_of_tables_and_columns_have_uris(tmp_path: Path, publish: Callable[..., Database]) -> None:
     path = tmp_path / "odd name.db"
     writer = sqlite3.connect(path)
-    for name in ODD_NAMES:
+    for name in UNUSUAL_NAMES:
         quoted = name.replace('"', '""')
         writer.execute(f'CREATE TABLE "{quoted}" ("{quoted}" INTEGER PRIMARY KEY)')
         writer.execute(f'INSERT INTO "{quoted}" VALUES (5)')
@@ -205,14 +204,14 @@ def test_odd_names_have_uris(tmp_path: Path, publish: Callable[..., Database]) -
     source = publish(f"sqlite:///{path}")
     assert source.uri == "sqlite://odd%20name"
     listed = source.page(None, 100)[0][1:]
-    assert sorted(str(item.title) for item in listed) == sorted(ODD_NAMES)
+    assert sorted(str(item.title) for item in listed) == sorted(UNUSUAL_NAMES)
     for item in listed:
         assert json.loads(str(source.read(f"{item.uri}/rows/5").contents[0].text)) == {item.title: 5}
         assert source.stat(item.uri).title == item.title
 
 
 def test_values_of_every_kind_are_valid_json(tmp_path: Path, publish: Callable[..., Database]) -> None:
-    """Infinity, bytes, text that is not UTF-8, large integers, generated columns and an empty column name."""
+    """The row has infinity, bytes, invalid UTF-8, a large integer, a generated column and an empty column name."""
     path = tmp_path / "values.db"
     writer = sqlite3.connect(path)
     writer.execute('CREATE TABLE t (id INTEGER PRIMARY KEY, a, b, c, d, e AS (id * 2), "" TEXT)')
@@ -247,8 +246,46 @@ def test_postgres_values_are_valid_json(postgres: PostgresServer, publish: Calla
     }  # fmt: skip
 
 
+def test_a_view_with_columns_of_types_that_have_no_order_is_read(
+    postgres: PostgresServer, publish: Callable[..., Database]
+) -> None:
+    """A bug: arrays and some types had no operator to order them by. The types are those of this server."""
+    found = postgres.run(
+        "SELECT format_type(oid, -1) AS name, typarray FROM pg_type WHERE typtype = 'b' AND typcategory <> 'A' "
+        "AND typnamespace = 'pg_catalog'::regnamespace AND typname NOT LIKE 'pg_brin_%' ORDER BY 1"
+    )
+    types = [str(row["name"]) for row in found] + [f"{row['name']}[]" for row in found if row["typarray"]]
+    assert {"json", "json[]", "point[]", "jsonpath", "aclitem"} <= {*types}
+    columns = ", ".join([f"NULL::{name} AS c{number}" for number, name in enumerate(types)])
+    name = postgres.database(
+        f"CREATE VIEW nulls AS SELECT {columns};"
+        """CREATE VIEW v AS SELECT n, ARRAY['{"a": 1}'::json] AS j, ARRAY[point(n, 2)] AS p, '$.a'::jsonpath AS path,"""
+        " 'reader=r/postgres'::aclitem AS acl FROM generate_series(1, 2) AS n"
+    )
+    source = publish(postgres.url(name, "reader"), label="t")
+    (nulls,) = str(source.read("postgres://t/public/nulls/rows").contents[0].text).splitlines()
+    assert list(json.loads(nulls).values()) == [None] * len(types)
+    rows = [json.loads(line) for line in str(source.read("postgres://t/public/v/rows").contents[0].text).splitlines()]
+    assert rows == [
+        {"n": n, "j": [{"a": 1}], "p": [f"({n},2)"], "path": '$."a"', "acl": "reader=r/postgres"} for n in (1, 2)
+    ]
+
+
+def test_postgres_json_with_half_of_a_surrogate_pair_is_read(
+    postgres: PostgresServer, publish: Callable[..., Database]
+) -> None:
+    """A bug: the whole table could not be read."""
+    name = postgres.database(
+        "CREATE TABLE t (id int PRIMARY KEY, k json);"
+        r"""INSERT INTO t VALUES (1, '{"a": "\ud83d"}'), (2, '{"a": "\ud83d\ude00"}')"""
+    )
+    source = publish(postgres.url(name, "reader"), label="t")
+    lines = str(source.read("postgres://t/public/t/rows").contents[0].text).splitlines()
+    assert [json.loads(line)["k"]["a"] for line in lines] == ["\ufffd", "\U0001f600"]
+
+
 @pytest.mark.parametrize(
-    ("url", "why"),
+    ("url", "message"),
     [
         ("sqlite:///nowhere.db", "There is no SQLite file"),
         ("sqlite://", "Give the path"),
@@ -264,15 +301,14 @@ def test_postgres_values_are_valid_json(postgres: PostgresServer, publish: Calla
         ("postgresql://user:hush-hush@host:port/db", "Give a URL such as postgresql:"),
     ],
 )
-def test_an_unusable_url_is_reported_without_the_password(url: str, why: str) -> None:
+def test_an_unusable_url_is_reported_without_the_password(url: str, message: str) -> None:
     """It is reported when the source is created, not when it is first read."""
-    with pytest.raises(UnusableSource, match=why) as error:
+    with pytest.raises(UnusableSource, match=message) as error:
         sql(url)
     assert "hush" not in str(error.value)
 
 
 def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path) -> None:
-    """With its path."""
     path = tmp_path / "text.db"
     path.write_text("This is no database, but long enough to be looked at as one. " * 20)
     with pytest.raises(UnusableSource, match="cannot be read as an SQLite file"):
@@ -312,12 +348,12 @@ def test_another_database_is_read_by_sqlalchemy_with_read_only_by_role(tmp_path:
 
 
 def test_many_threads_read_at_once(shop: Shop) -> None:
-    """There are more threads than connections."""
+    """There are more threads than connections to the database."""
     uris = [f"{shop.top}/{rest}" for rest in ("orders", "orders/rows", "orders/rows/2", "customers/rows?limit=2")] * 50
-    wanted = {uri: shop.source.read(uri).contents[0].text for uri in uris}
+    expected = {uri: shop.source.read(uri).contents[0].text for uri in uris}
     with ThreadPoolExecutor(16) as threads:
         found = list(threads.map(lambda uri: shop.source.read(uri).contents[0].text, uris))
-    assert found == [wanted[uri] for uri in uris]
+    assert found == [expected[uri] for uri in uris]
 
 
 def test_a_locked_file_is_reported_and_read_again_later(sqlite_shop: Shop, tmp_path: Path) -> None:
@@ -333,11 +369,11 @@ def test_a_locked_file_is_reported_and_read_again_later(sqlite_shop: Shop, tmp_p
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs a process that can be stopped")
-def test_a_read_of_a_postgres_that_does_not_answer_fails_in_time(
+def test_a_read_from_a_suspended_postgres_server_times_out(
     postgres: PostgresServer, publish: Callable[..., Database]
 ) -> None:
-    """BEGIN and ROLLBACK do not wait for it, and reads work again when it continues."""
-    source = publish(postgres.url(postgres.database(SHOP), role="reader"), seconds=0.5)
+    """BEGIN and ROLLBACK time out as well. Reads succeed again after the server continues."""
+    source = publish(postgres.url(postgres.database(SHOP), role="reader"), seconds=2)
     uri = f"{source.uri}/public/customers/rows"
     source.read(uri)
     backends = "SELECT pid FROM pg_stat_activity WHERE application_name = 'wharfinger' AND usename = 'reader'"
@@ -351,7 +387,7 @@ def test_a_read_of_a_postgres_that_does_not_answer_fails_in_time(
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 40
     assert "Ada" in str(source.read(uri).contents[0].text)
 
 

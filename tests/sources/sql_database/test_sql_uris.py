@@ -1,4 +1,4 @@
-"""How tables and keys are written in URIs and read back, and which URIs are refused."""
+"""Tables and keys are written to URIs and read back, and invalid URIs are refused."""
 
 from __future__ import annotations
 
@@ -19,28 +19,30 @@ keys = st.lists(
 
 
 @given(names, names, keys)
-def test_names_and_keys_survive_a_uri(schema: str, table: str, parts: list[str]) -> None:
-    """With schemas and without, in a path and in a query."""
+def test_names_and_keys_are_written_to_a_uri_and_read_back(schema: str, table: str, parts: list[str]) -> None:
+    """The URIs have a schema or not, and a key or a query."""
     key = tuple(parts)
-    for uris, wanted in ((SqlUris("sqlite://shop", "main"), "main"), (SqlUris("postgres://host/shop", None), schema)):
-        uri = f"{uris.of_rows(wanted, table)}/{quote_part(join_key(key))}"
+    for uris, schema_name in (
+        (SqlUris("sqlite://shop", "main"), "main"),
+        (SqlUris("postgres://host/shop", None), schema),
+    ):
+        uri = f"{uris.of_rows(schema_name, table)}/{quote_part(join_key(key))}"
         assert uri.isascii()
         target = uris.read(uri)
-        assert (target.kind, target.schema, target.table, target.key) == ("row", wanted, table, key)
-        assert uris.read(uris.of_table(wanted, table)).table == table
-        target = uris.read(uris.of_rows(wanted, table, "limit=5"))
+        assert (target.kind, target.schema, target.table, target.key) == ("row", schema_name, table, key)
+        assert uris.read(uris.of_table(schema_name, table)).table == table
+        target = uris.read(uris.of_rows(schema_name, table, "limit=5"))
         assert (target.kind, target.query) == ("rows", "limit=5")
 
 
 @given(keys)
-def test_a_key_survives_being_one_text(parts: list[str]) -> None:
-    """Commas, tildes and empty parts, too; and no two keys are the same text."""
+def test_a_key_is_joined_to_one_text_and_split_again(parts: list[str]) -> None:
+    """So no two keys have the same text, also with commas, tildes and empty parts."""
     assert split_key(join_key(tuple(parts))) == tuple(parts)
 
 
 @given(st.text(max_size=30))
-def test_any_text_is_a_key_or_none(text: str) -> None:
-    """And a valid one is written as it was read."""
+def test_a_text_that_is_a_valid_key_is_joined_to_the_same_text(text: str) -> None:
     try:
         key = split_key(text)
     except ValueError:
@@ -49,12 +51,12 @@ def test_any_text_is_a_key_or_none(text: str) -> None:
 
 
 @given(st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text(), st.binary()))
-def test_values_of_sqlite_survive_being_text(value: object) -> None:
-    """17 and '17' are two keys."""
+def test_sqlite_values_are_written_as_text_and_read_back(value: object) -> None:
+    """The number 17 and the text '17' are different keys."""
     if isinstance(value, str) and any(
         0xD800 <= ord(character) < 0xDC80 or 0xDCFF < ord(character) < 0xE000 for character in value
     ):
-        return  # no bytes are read as such a text
+        return  # SQLite never returns such a text
     text = write_value(value)
     assert text is not None
     found = read_value(text)
@@ -85,7 +87,7 @@ def test_values_of_sqlite_survive_being_text(value: object) -> None:
     ],
 )
 def test_an_invalid_table_uri_is_not_found(rest: str) -> None:
-    """With the same error as for a missing one."""
+    """The error is the same as for a missing table."""
     uris = SqlUris("sqlite://shop", "main")
     if rest == "/":
         assert uris.read(uris.top + rest).kind == "database"
@@ -95,13 +97,12 @@ def test_an_invalid_table_uri_is_not_found(rest: str) -> None:
 
 
 def test_only_rows_have_windows() -> None:
-    """A definition is never cut."""
+    """A definition is always read whole."""
     with pytest.raises(InvalidArgument):
         SqlUris("sqlite://shop", "main").read("sqlite://shop/a?limit=5")
     assert split_query("sqlite://shop/a/rows?limit=5")[1] == {"limit": "5"}
 
 
-def test_names_of_columns_become_different() -> None:
-    """Whatever the names are."""
+def test_column_names_are_made_unique() -> None:
     assert unique_names(["a", "a", "a_2", "a"]) == ["a", "a_3", "a_2", "a_4"]
     assert unique_names(["", ""]) == ["", "_2"]

@@ -1,4 +1,4 @@
-"""Real journals: files that systemd-journal-remote writes from the Journal Export Format."""
+"""Journal files, which systemd-journal-remote writes from the Journal Export Format."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.conftest import absent
 REMOTE = "/lib/systemd/systemd-journal-remote"
 BOOT = "a" * 32
 CAN_WRITE = Path(REMOTE).exists() and shutil.which("journalctl") is not None
-"""Whether journals can be written here and read."""
+"""Whether the programs that write and read journals are installed."""
 NOON = 1_795_003_200
 """2026-11-18T12:00:00Z."""
 
 
-def exported(fields: dict[str, bytes | str | int]) -> bytes:
-    """Return one entry in the export format."""
+def export_entry(fields: dict[str, bytes | str | int]) -> bytes:
+    """Return one entry in the Journal Export Format."""
     data = b""
     for name, value in fields.items():
         raw = value if isinstance(value, bytes) else str(value).encode()
@@ -32,7 +32,7 @@ def exported(fields: dict[str, bytes | str | int]) -> bytes:
 
 
 class WrittenJournal:
-    """A directory with journal files to which entries are added, one second after the other."""
+    """A directory of journal files. Each new entry is one second later than the previous one."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -47,11 +47,11 @@ class WrittenJournal:
         boot: str = BOOT,
         **fields: str | bytes | int,
     ) -> None:
-        """Append messages, with these fields."""
+        """Append one entry for each message, with these fields."""
         data = b""
         for message in messages:
             moment = NOON + next(self._seconds) if at is None else at
-            given: dict[str, bytes | str | int] = {
+            entry: dict[str, bytes | str | int] = {
                 "__REALTIME_TIMESTAMP": int(moment * 1e6),
                 "__MONOTONIC_TIMESTAMP": int((moment - NOON) * 1e6),
                 "_BOOT_ID": boot,
@@ -63,18 +63,18 @@ class WrittenJournal:
                 "MESSAGE": message,
                 **fields,
             }
-            data += exported({name: value for name, value in given.items() if value != ""})
-        done = subprocess.run([REMOTE, "-o", self.folder / file, "-"], input=data, capture_output=True, timeout=30)
-        assert done.returncode == 0, done.stderr
+            data += export_entry({name: value for name, value in entry.items() if value != ""})
+        process = subprocess.run([REMOTE, "-o", self.folder / file, "-"], input=data, capture_output=True, timeout=30)
+        assert process.returncode == 0, process.stderr
 
     def read(self, *arguments: str) -> bytes:
-        """Return what journalctl prints."""
+        """Return the output of journalctl."""
         command = ["journalctl", "--no-pager", "--quiet", f"--directory={self.folder}", *arguments]
         return subprocess.run(command, capture_output=True, check=True, timeout=30).stdout
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> WrittenJournal:
+def journal_files(tmp_path: Path) -> WrittenJournal:
     if not CAN_WRITE:
         absent("systemd-journal-remote (apt-get install systemd-journal-remote)")
     return WrittenJournal(tmp_path / "journal")

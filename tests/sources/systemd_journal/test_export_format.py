@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sources.systemd_journal.conftest import exported
+from tests.sources.systemd_journal.conftest import export_entry
 from wharfinger.sources.systemd_journal import export_format
 from wharfinger.sources.systemd_journal.export_format import read_entries
 
@@ -17,7 +17,7 @@ FIELDS = st.dictionaries(st.from_regex(r"[A-Z_][A-Z0-9_]{0,20}", fullmatch=True)
 
 @given(st.lists(FIELDS, max_size=5))
 def test_what_is_written_is_read(entries: list[dict[str, bytes]]) -> None:
-    data = b"".join([exported(dict(fields)) for fields in entries])
+    data = b"".join([export_entry(dict(fields)) for fields in entries])
     assert [entry.fields for entry in read_entries(io.BytesIO(data))] == entries
 
 
@@ -28,7 +28,7 @@ def test_any_bytes_end_without_an_error(data: bytes) -> None:
 
 @given(st.lists(FIELDS, min_size=1, max_size=3), st.integers(1, 400))
 def test_an_entry_that_is_cut_is_left_out(entries: list[dict[str, bytes]], cut: int) -> None:
-    data = b"".join([exported(dict(fields)) for fields in entries])
+    data = b"".join([export_entry(dict(fields)) for fields in entries])
     found = [entry.fields for entry in read_entries(io.BytesIO(data[: max(0, len(data) - cut)]))]
     assert found == entries[: len(found)] and len(found) < len(entries)
 
@@ -43,8 +43,8 @@ def test_only_the_first_value_and_so_many_fields_are_kept(monkeypatch: pytest.Mo
 def test_the_values_of_one_entry_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export_format, "MAX_ENTRY_BYTES", 1_000)
     monkeypatch.setattr(export_format, "SHORT_VALUE_BYTES", 10)
-    data = exported({"A": "a" * 1_000, "B": "b" * 20, "_SYSTEMD_UNIT": "a.service", "C": "\n" * 20})
-    first, second = read_entries(io.BytesIO(data + exported({"B": "b" * 20, "N" * 65: "long"})))
+    data = export_entry({"A": "a" * 1_000, "B": "b" * 20, "_SYSTEMD_UNIT": "a.service", "C": "\n" * 20})
+    first, second = read_entries(io.BytesIO(data + export_entry({"B": "b" * 20, "N" * 65: "long"})))
     assert first.fields == {
         "A": b"a" * 1_000, "B": b"b" * 10, "_SYSTEMD_UNIT": b"a.service", "C": b"\n" * 10,
     }  # fmt: skip

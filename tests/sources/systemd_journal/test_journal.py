@@ -1,4 +1,4 @@
-"""The journal: entries as journalctl has them, windows, secrets, a policy, following, and what can be wrong."""
+"""The journal: the same entries as journalctl, windows, secrets, policies, following, and errors."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.sources.conftest import Permit
 from tests.sources.systemd_journal.conftest import BOOT, NOON, WrittenJournal
 from wharfinger import Client, Server
 from wharfinger.errors import InvalidArgument, ResourceNotFound
@@ -25,12 +24,11 @@ from wharfinger.sources import journal
 from wharfinger.sources.systemd_journal import Journal, journal_process, journal_windows
 from wharfinger.sources.windows.window_budget import window_budget
 
-Permit = Callable[..., AbstractContextManager[None]]
 NGINX = "journal://journal/nginx.service"
 
 
-def made(written: WrittenJournal, **options: Any) -> Journal:
-    return journal(directory=written.folder, **options)
+def open_journal(journal_files: WrittenJournal, **options: Any) -> Journal:
+    return journal(directory=journal_files.folder, **options)
 
 
 def text_of(source: Journal, uri: str) -> str:
@@ -50,60 +48,62 @@ def notes(source: Journal, uri: str) -> str:
     return " ".join([str(content.text) for content in source.read(uri).contents[1:]])
 
 
-# What is read
+# Reads
 
 
-def test_the_entries_are_those_of_journalctl(written: WrittenJournal) -> None:
+def test_entries_equal_those_of_journalctl(journal_files: WrittenJournal) -> None:
     for number in range(40):
-        written.write(f"message {number}", PRIORITY=number % 8, _SYSTEMD_UNIT=f"{'ab'[number % 2]}@x.service")
-    source = made(written)
+        journal_files.write(f"message {number}", PRIORITY=number % 8, _SYSTEMD_UNIT=f"{'ab'[number % 2]}@x.service")
+    source = open_journal(journal_files)
     for unit in ("a@x.service", "b@x.service"):
-        expected = written.read(f"--unit={unit}", "--output=cat").decode().splitlines()
+        expected = journal_files.read(f"--unit={unit}", "--output=cat").decode().splitlines()
         assert messages(source, f"journal://journal/{unit}") == expected
-        worse = written.read(f"--unit={unit}", "--output=cat", "--priority=3").decode().splitlines()
-        assert messages(source, f"journal://journal/{unit}?level=error") == worse
-    assert messages(source, "journal://journal/all") == written.read("--output=cat").decode().splitlines()
+        errors = journal_files.read(f"--unit={unit}", "--output=cat", "--priority=3").decode().splitlines()
+        assert messages(source, f"journal://journal/{unit}?level=error") == errors
+    assert messages(source, "journal://journal/all") == journal_files.read("--output=cat").decode().splitlines()
 
 
-def test_a_line_has_time_level_program_and_message(written: WrittenJournal) -> None:
-    written.write("it sank", PRIORITY=2, at=NOON + 1.25, _PID=42)
-    written.write("no level", PRIORITY="", _PID="", SYSLOG_IDENTIFIER="", _COMM="crane")
-    assert text_of(made(written), NGINX) == (
+def test_a_line_has_time_level_program_and_message(journal_files: WrittenJournal) -> None:
+    journal_files.write("it sank", PRIORITY=2, at=NOON + 1.25, _PID=42)
+    journal_files.write("no level", PRIORITY="", _PID="", SYSLOG_IDENTIFIER="", _COMM="crane")
+    assert text_of(open_journal(journal_files), NGINX) == (
         "2026-11-18T12:00:01.250Z CRITICAL nginx[42]: it sank\n2026-11-18T12:00:00.000Z crane: no level\n"
     )
 
 
 @pytest.mark.parametrize("priority", ["012", "8", "-1", "٣"])
-def test_a_level_that_syslog_does_not_have_is_left_out(written: WrittenJournal, priority: str) -> None:
-    written.write("it sank", PRIORITY=priority, _PID="", SYSLOG_PID="7" * 11)
-    assert text_of(made(written), NGINX) == "2026-11-18T12:00:00.000Z nginx: it sank\n"
+def test_an_invalid_priority_or_pid_is_omitted(journal_files: WrittenJournal, priority: str) -> None:
+    journal_files.write("it sank", PRIORITY=priority, _PID="", SYSLOG_PID="7" * 11)
+    assert text_of(open_journal(journal_files), NGINX) == "2026-11-18T12:00:00.000Z nginx: it sank\n"
 
 
-def test_a_message_cannot_look_like_another_entry(written: WrittenJournal) -> None:
-    written.write("first\n2026-11-18T12:00:00.000Z INFO sshd[1]: Accepted\x1b[31m\r\nlast", SYSLOG_IDENTIFIER="a\nb")
-    assert text_of(made(written), NGINX) == (
+def test_a_message_cannot_look_like_another_entry(journal_files: WrittenJournal) -> None:
+    journal_files.write(
+        "first\n2026-11-18T12:00:00.000Z INFO sshd[1]: Accepted\x1b[31m\r\nlast", SYSLOG_IDENTIFIER="a\nb"
+    )
+    assert text_of(open_journal(journal_files), NGINX) == (
         "2026-11-18T12:00:00.000Z INFO a b[7]: first\n"
         "    2026-11-18T12:00:00.000Z INFO sshd[1]: Accepted\\x1b[31m\r\n"
         "    last\n"
     )
 
 
-def test_bytes_that_are_not_text_are_shown_as_numbers(written: WrittenJournal) -> None:
-    written.write(b"\xff\xfe\0binary", "café ✓")
-    first, second = text_of(made(written), NGINX).splitlines()
+def test_bytes_that_are_not_text_are_escaped(journal_files: WrittenJournal) -> None:
+    journal_files.write(b"\xff\xfe\0binary", "café ✓")
+    first, second = text_of(open_journal(journal_files), NGINX).splitlines()
     assert first.endswith(r": \xff\xfe\x00binary") and second.endswith(": café ✓")
 
 
-def test_an_entry_of_one_mebibyte_is_cut_and_its_fields_are_read_in_windows(written: WrittenJournal) -> None:
+def test_an_entry_of_one_mebibyte_is_cut_and_its_fields_are_read_in_windows(journal_files: WrittenJournal) -> None:
     long = "fathoms of water\n" * 62_000
     assert len(long) > 1 << 20
-    written.write("before", long, "after", CODE_FILE="keel.c")
-    source = made(written)
+    journal_files.write("before", long, "after", CODE_FILE="keel.c")
+    source = open_journal(journal_files)
     text = text_of(source, NGINX)
     assert len(text) < 40_000
     assert text.splitlines()[0].endswith(": before") and text.splitlines()[-1].endswith(": after")
-    at = text.index(" bytes more in this entry: ?entry=")
-    position = text[at:].partition("entry=")[2].partition("]")[0]
+    begin = text.index(" bytes more in this entry: ?entry=")
+    position = text[begin:].partition("entry=")[2].partition("]")[0]
     uri: str = f"{NGINX}?entry={position}&bytes=0-"
     pieces = []
     while uri:
@@ -114,21 +114,21 @@ def test_an_entry_of_one_mebibyte_is_cut_and_its_fields_are_read_in_windows(writ
     assert "bytes more in this entry]" in whole
 
 
-def test_a_field_at_the_bound_is_whole(written: WrittenJournal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_field_is_cut_only_above_the_limit(journal_files: WrittenJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     from wharfinger.sources.systemd_journal import export_format
 
     monkeypatch.setattr(export_format, "MAX_FIELD_BYTES", 1_000)
     for length, more in ((1_000, ""), (1_001, "[1 bytes more in this entry")):
         for message in ("x" * length, "\n" * 5 + "x" * (length - 5)):
-            written.write(message)
-            last = text_of(made(written), f"{NGINX}?tail=1")
+            journal_files.write(message)
+            last = text_of(open_journal(journal_files), f"{NGINX}?tail=1")
             assert (more in last) if more else ("more in" not in last)
 
 
 @pytest.mark.parametrize("budget", [1_000, 4_000, 20_000])
-def test_a_window_keeps_to_the_budget_of_its_caller(written: WrittenJournal, budget: int) -> None:
-    written.write(*["x" * 700] * 60, "y" * 50_000)
-    source = made(written)
+def test_a_window_fits_into_the_budget_of_the_caller(journal_files: WrittenJournal, budget: int) -> None:
+    journal_files.write(*["x" * 700] * 60, "y" * 50_000)
+    source = open_journal(journal_files)
     for query in ("", "?tail=50", f"?since={NOON}", "?text=y"):
         with window_budget(budget):
             text = text_of(source, NGINX + query)
@@ -138,15 +138,15 @@ def test_a_window_keeps_to_the_budget_of_its_caller(written: WrittenJournal, bud
 # Windows
 
 
-def test_windows_lead_back_to_the_oldest_entry_and_forward_to_the_newest(written: WrittenJournal) -> None:
-    written.write(*[f"entry {number:05} {'x' * 50}" for number in range(2_000)])
-    source = made(written)
-    expected = written.read("--output=cat").decode().splitlines()
+def test_links_of_windows_lead_to_the_oldest_and_to_the_newest_entry(journal_files: WrittenJournal) -> None:
+    journal_files.write(*[f"entry {number:05} {'x' * 50}" for number in range(2_000)])
+    source = open_journal(journal_files)
+    expected = journal_files.read("--output=cat").decode().splitlines()
     pieces, uri = [], NGINX
     while uri:
         pieces.insert(0, messages(source, uri))
         uri = link(source, uri, "previous")
-    assert [one for piece in pieces for one in piece] == expected and len(pieces) > 3
+    assert [message for piece in pieces for message in piece] == expected and len(pieces) > 3
     forward, uri = [], f"{NGINX}?since={NOON - 5}"
     while (found := messages(source, uri)) or not forward:
         forward += found
@@ -157,16 +157,16 @@ def test_windows_lead_back_to_the_oldest_entry_and_forward_to_the_newest(written
 
 
 @pytest.mark.parametrize("tail", [1, 2, 5])
-def test_the_last_lines_are_those_of_whole_entries(written: WrittenJournal, tail: int) -> None:
-    written.write("one", "two\nthree", "four", "five")
+def test_tail_never_splits_an_entry(journal_files: WrittenJournal, tail: int) -> None:
+    journal_files.write("one", "two\nthree", "four", "five")
     expected = {1: ["five"], 2: ["four", "five"], 5: ["one", "two", "", "four", "five"]}[tail]
-    assert messages(made(written), f"{NGINX}?tail={tail}") == expected
+    assert messages(open_journal(journal_files), f"{NGINX}?tail={tail}") == expected
 
 
-def test_times_select_from_since_until_before(written: WrittenJournal) -> None:
+def test_since_is_inclusive_and_until_is_exclusive(journal_files: WrittenJournal) -> None:
     for second in range(10):
-        written.write(f"at {second}", at=NOON + second)
-    source = made(written)
+        journal_files.write(f"at {second}", at=NOON + second)
+    source = open_journal(journal_files)
     assert messages(source, f"{NGINX}?since={NOON + 3}&until={NOON + 6}") == ["at 3", "at 4", "at 5"]
     assert messages(source, f"{NGINX}?until={NOON + 2}") == ["at 0", "at 1"]
     assert messages(source, f"{NGINX}?since=2026-11-18T12:00:08Z") == ["at 8", "at 9"]
@@ -176,10 +176,10 @@ def test_times_select_from_since_until_before(written: WrittenJournal) -> None:
     assert "No entry of nginx.service matched" in notes(source, f"{NGINX}?since={NOON + 90}")
 
 
-def test_boots_are_selected(written: WrittenJournal) -> None:
-    written.write("old", boot="b" * 32, at=NOON)
-    written.write("new", at=NOON + 9)
-    source = made(written)
+def test_the_entries_of_one_boot_are_selected(journal_files: WrittenJournal) -> None:
+    journal_files.write("old", boot="b" * 32, at=NOON)
+    journal_files.write("new", at=NOON + 9)
+    source = open_journal(journal_files)
     for boot, expected in (("0", "new"), ("-1", "old"), ("b" * 32, "old"), (BOOT, "new")):
         assert messages(source, f"{NGINX}?boot={boot}") == [expected]
     for boot in ("-5", "c" * 32):
@@ -187,11 +187,11 @@ def test_boots_are_selected(written: WrittenJournal) -> None:
             source.read(f"{NGINX}?boot={boot}")
 
 
-def test_a_text_is_found_beyond_the_first_window_and_only_so_far(
-    written: WrittenJournal, monkeypatch: pytest.MonkeyPatch
+def test_a_text_search_scans_a_limited_part_and_links_to_the_rest(
+    journal_files: WrittenJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written.write("the Anna is in", *["filler " + "x" * 1_000] * 200)
-    source = made(written)
+    journal_files.write("the Anna is in", *["filler " + "x" * 1_000] * 200)
+    source = open_journal(journal_files)
     assert messages(source, f"{NGINX}?text=ANNA") == ["the Anna is in"]
     monkeypatch.setattr(journal_windows, "MAX_SCANNED_BYTES", 50_000)
     assert messages(source, f"{NGINX}?text=ANNA") == []
@@ -203,7 +203,7 @@ def test_a_text_is_found_beyond_the_first_window_and_only_so_far(
 
 
 @pytest.mark.parametrize(
-    ("query", "why"),
+    ("query", "message"),
     [
         ("lines=1-9", "Of a journal, ask for tail=200"),
         ("unit=x", "This asked for unit"),
@@ -220,25 +220,25 @@ def test_a_text_is_found_beyond_the_first_window_and_only_so_far(
         (f"text={'x' * 201}", "text= takes 1 to 200"),
     ],
 )
-def test_impossible_queries_are_refused(written: WrittenJournal, query: str, why: str) -> None:
-    written.write("x")
-    with pytest.raises(InvalidArgument, match=why):
-        made(written).read(f"{NGINX}?{query}")
+def test_an_invalid_query_is_refused(journal_files: WrittenJournal, query: str, message: str) -> None:
+    journal_files.write("x")
+    with pytest.raises(InvalidArgument, match=message):
+        open_journal(journal_files).read(f"{NGINX}?{query}")
 
 
 @pytest.mark.parametrize("unit", ["--file=x.service", "-x", "a b.service", "nginx*", "a/b", "x\n", "", "a" * 256, "ü"])
-def test_a_name_that_is_not_of_a_unit_is_refused(written: WrittenJournal, unit: str) -> None:
-    written.write("x")
+def test_an_invalid_name_of_a_unit_is_refused(journal_files: WrittenJournal, unit: str) -> None:
+    journal_files.write("x")
     with pytest.raises(UnusableSource, match="is not the name of a unit"):
-        made(written, unit=unit)
+        open_journal(journal_files, unit=unit)
 
 
-def test_hostile_names_in_the_journal_are_not_listed(written: WrittenJournal) -> None:
-    written.write("x", _SYSTEMD_UNIT="--file=x.service")
-    written.write("x", _SYSTEMD_UNIT="../../etc.service")
-    written.write("x", _SYSTEMD_UNIT="a\\x2db@1:2.service")
-    source = made(written)
-    assert [one.uri for one in source.page(None, 9)[0]] == [
+def test_hostile_names_in_the_journal_are_not_listed(journal_files: WrittenJournal) -> None:
+    journal_files.write("x", _SYSTEMD_UNIT="--file=x.service")
+    journal_files.write("x", _SYSTEMD_UNIT="../../etc.service")
+    journal_files.write("x", _SYSTEMD_UNIT="a\\x2db@1:2.service")
+    source = open_journal(journal_files)
+    assert [resource.uri for resource in source.page(None, 9)[0]] == [
         "journal://journal",
         r"journal://journal/a%5Cx2db@1:2.service",
         "journal://journal/all",
@@ -249,12 +249,15 @@ def test_hostile_names_in_the_journal_are_not_listed(written: WrittenJournal) ->
             source.read(f"journal://journal/{path}")
 
 
-def test_one_unit_is_published_alone(written: WrittenJournal) -> None:
-    written.write("seen")
-    written.write("hidden", _SYSTEMD_UNIT="other.service")
-    written.write("hidden", _SYSTEMD_UNIT="", _TRANSPORT="kernel")
-    source = made(written, unit="nginx")
-    assert [one.uri for one in source.page(None, 9)[0]] == ["journal://nginx", "journal://nginx/nginx.service"]
+def test_only_the_chosen_unit_is_published(journal_files: WrittenJournal) -> None:
+    journal_files.write("seen")
+    journal_files.write("hidden", _SYSTEMD_UNIT="other.service")
+    journal_files.write("hidden", _SYSTEMD_UNIT="", _TRANSPORT="kernel")
+    source = open_journal(journal_files, unit="nginx")
+    assert [resource.uri for resource in source.page(None, 9)[0]] == [
+        "journal://nginx",
+        "journal://nginx/nginx.service",
+    ]
     assert messages(source, "journal://nginx/nginx.service") == ["seen"]
     for name in ("all", "kernel", "other.service"):
         with pytest.raises(ResourceNotFound):
@@ -262,50 +265,50 @@ def test_one_unit_is_published_alone(written: WrittenJournal) -> None:
     assert [document.uri for document in source.documents(None, 9)[0]] == ["journal://nginx/nginx.service"]
 
 
-def test_the_kernel_has_a_log(written: WrittenJournal) -> None:
-    written.write("Linux version 6", _SYSTEMD_UNIT="", _TRANSPORT="kernel", SYSLOG_IDENTIFIER="kernel", _PID="")
-    written.write("other")
-    assert text_of(made(written), "journal://journal/kernel").endswith("INFO kernel: Linux version 6\n")
+def test_messages_of_the_kernel_are_in_a_separate_log(journal_files: WrittenJournal) -> None:
+    journal_files.write("Linux version 6", _SYSTEMD_UNIT="", _TRANSPORT="kernel", SYSLOG_IDENTIFIER="kernel", _PID="")
+    journal_files.write("other")
+    assert text_of(open_journal(journal_files), "journal://journal/kernel").endswith("INFO kernel: Linux version 6\n")
 
 
 # Secrets
 
 
-def test_secrets_are_left_out_also_those_that_begin_before_the_window(written: WrittenJournal) -> None:
+def test_secrets_are_redacted_even_if_they_begin_before_the_window(journal_files: WrittenJournal) -> None:
     body = ["MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7" + str(number) * 12 for number in range(6)]
-    written.write(
+    journal_files.write(
         "password=hunter2 was given", "-----BEGIN PRIVATE KEY-----", *body, "-----END PRIVATE KEY-----", "end"
     )
-    source = made(written)
+    source = open_journal(journal_files)
     cursor = link(source, f"{NGINX}?tail=6", "previous").partition("before=")[2].partition("&")[0]
     for query in ("", "?tail=4", "?tail=20", f"?since={NOON + 4}", f"?after={cursor}", f"?text={body[3][:30]}"):
         text = text_of(source, NGINX + query)
         assert "hunter2" not in text and "MIIEv" not in text, query
     assert "password=[redacted] was given" in text_of(source, NGINX)
     assert "hunter2" not in str(list(search_documents(source, "hunter2 password", 9)))
-    assert "hunter2" in text_of(made(written, redact=False), NGINX)
+    assert "hunter2" in text_of(open_journal(journal_files, redact=False), NGINX)
 
 
-def test_fields_are_shown_without_secrets(written: WrittenJournal) -> None:
-    written.write("x" * 20_000, REQUEST="token=abcdef123456 x")
-    source = made(written)
+def test_secrets_in_fields_are_redacted(journal_files: WrittenJournal) -> None:
+    journal_files.write("x" * 20_000, REQUEST="token=abcdef123456 x")
+    source = open_journal(journal_files)
     position = text_of(source, NGINX).partition("?entry=")[2].partition("]")[0]
     assert "REQUEST=token=[redacted] x" in text_of(source, f"{NGINX}?entry={position}")
 
 
-# A policy
+# Policies
 
 
-def test_a_policy_shows_a_journal_as_one_without_the_hidden_units(
-    written: WrittenJournal, tmp_path: Path, permit: Permit
+def test_answers_equal_those_of_a_journal_without_the_hidden_units(
+    journal_files: WrittenJournal, tmp_path: Path, permit: Permit
 ) -> None:
-    """Also in the log of all entries, in that of a slice, and for what systemd says about a hidden unit."""
-    rest = WrittenJournal(tmp_path / "rest")
+    """This also holds for the log of all entries, the log of a slice, and entries of systemd about a hidden unit."""
+    visible = WrittenJournal(tmp_path / "visible")
 
     def write(message: str, hidden: bool, **fields: str) -> None:
-        written.write(message, at=NOON + len(message), **fields)
+        journal_files.write(message, at=NOON + len(message), **fields)
         if not hidden:
-            rest.write(message, at=NOON + len(message), **fields)
+            visible.write(message, at=NOON + len(message), **fields)
 
     write("seen", False, _SYSTEMD_SLICE="system.slice")
     write("hiddenword", True, _SYSTEMD_UNIT="secret.service", _SYSTEMD_SLICE="system.slice")
@@ -315,9 +318,9 @@ def test_a_policy_shows_a_journal_as_one_without_the_hidden_units(
     write("last", False, _SYSTEMD_UNIT="system.slice")
     answers = []
     with permit("journal://j/**", deny=["journal://j/secret.service", "journal://j/x.scope", "journal://j/init.scope"]):
-        for place in (written, rest):
-            source = journal(directory=place.folder, label="j")
-            found = [encode(source.page(None, 100)), [one.uri for one in source.documents(None, 100)[0]]]
+        for files in (journal_files, visible):
+            source = journal(directory=files.folder, label="j")
+            found = [encode(source.page(None, 100)), [document.uri for document in source.documents(None, 100)[0]]]
             found += [source.complete(source.template, "log", value, {}) for value in ("", "s")]
             for name in ("", "/all", "/nginx.service", "/system.slice", "/secret.service", "/all?text=hiddenword"):
                 try:
@@ -326,43 +329,43 @@ def test_a_policy_shows_a_journal_as_one_without_the_hidden_units(
                     found.append(repr(error))
             answers.append(found)
     assert answers[0] == answers[1]
-    shown = str(answers[0])
-    assert "hiddenword" not in shown.replace("text=hiddenword", "") and "not about a hidden one" in shown
+    text = str(answers[0])
+    assert "hiddenword" not in text.replace("text=hiddenword", "") and "not about a hidden one" in text
 
 
 # Following
 
 
-def test_what_is_written_later_is_followed_across_files(written: WrittenJournal) -> None:
-    written.write("one")
-    source = made(written)
+def test_new_entries_are_followed_across_files(journal_files: WrittenJournal) -> None:
+    journal_files.write("one")
+    source = open_journal(journal_files)
     following = link(source, NGINX, "next")
     assert messages(source, following) == []
-    written.write("two")
-    written.write("three", file="system@rotated.journal")
+    journal_files.write("two")
+    journal_files.write("three", file="system@rotated.journal")
     assert messages(source, following) == ["two", "three"]
     later = link(source, following, "next")
-    written.write("four")
+    journal_files.write("four")
     assert messages(source, later) == ["four"]
 
 
-def test_an_empty_log_can_be_followed(written: WrittenJournal) -> None:
-    written.write("other", _SYSTEMD_UNIT="other.service")
-    source = made(written, unit="nginx")
+def test_an_empty_log_can_be_followed(journal_files: WrittenJournal) -> None:
+    journal_files.write("other", _SYSTEMD_UNIT="other.service")
+    source = open_journal(journal_files, unit="nginx")
     following = link(source, "journal://nginx/nginx.service", "next")
     assert "nginx.service has no entries" in notes(source, "journal://nginx/nginx.service")
-    written.write("first", at=time.time() + 1)
+    journal_files.write("first", at=time.time() + 1)
     assert messages(source, following) == ["first"]
 
 
-def test_a_position_whose_entry_was_vacuumed_is_an_error(written: WrittenJournal) -> None:
-    written.write("old", file="old.journal")
-    source = made(written)
+def test_a_position_whose_entry_was_removed_is_refused(journal_files: WrittenJournal) -> None:
+    journal_files.write("old", file="old.journal")
+    source = open_journal(journal_files)
     following = link(source, NGINX, "next")
     before = f"{NGINX}?before={following.partition('after=')[2]}"
     entry = f"{NGINX}?entry={following.partition('after=')[2]}"
-    written.write("new", file="new.journal")
-    (written.folder / "old.journal").unlink()
+    journal_files.write("new", file="new.journal")
+    (journal_files.folder / "old.journal").unlink()
     for name, uri in (("after", following), ("before", before), ("entry", entry)):
         with pytest.raises(
             InvalidArgument, match=f"The entry that {name}= names is not in the journal: it was rotated"
@@ -372,36 +375,38 @@ def test_a_position_whose_entry_was_vacuumed_is_an_error(written: WrittenJournal
         source.read(following)
 
 
-def test_a_position_is_valid_with_another_filter(written: WrittenJournal) -> None:
-    written.write("one", PRIORITY=6)
-    source = made(written)
+def test_a_position_is_valid_with_another_filter(journal_files: WrittenJournal) -> None:
+    journal_files.write("one", PRIORITY=6)
+    source = open_journal(journal_files)
     following = link(source, NGINX, "next")
-    written.write("bad", PRIORITY=3)
+    journal_files.write("bad", PRIORITY=3)
     assert messages(source, following + "&level=error") == ["bad"]
     assert messages(source, following.replace("nginx.service", "all")) == ["bad"]
 
 
-def test_a_watcher_of_a_level_is_notified_only_of_that_level(written: WrittenJournal) -> None:
-    written.write("one")
+def test_a_watcher_of_a_level_is_notified_only_of_that_level(journal_files: WrittenJournal) -> None:
+    journal_files.write("one")
     server = Server("harbour")
-    server.include(journal(directory=written.folder, poll=0.2))
+    server.include(journal(directory=journal_files.folder, poll=0.2))
 
-    async def work() -> None:
+    async def main() -> None:
         async with Client(server, cache=False) as client, client.watch(f"{NGINX}?level=error") as changes:
-            waiting = asyncio.ensure_future(anext(aiter(changes)))
-            await asyncio.to_thread(written.write, "fine")
-            done, _ = await asyncio.wait({waiting}, timeout=1.5)
+            notification = asyncio.ensure_future(anext(aiter(changes)))
+            await asyncio.to_thread(journal_files.write, "fine")
+            done, _ = await asyncio.wait({notification}, timeout=1.5)
             assert not done
-            await asyncio.to_thread(written.write, "broken", PRIORITY=3)
-            assert (await asyncio.wait_for(waiting, 20)).uri == f"{NGINX}?level=error"
+            await asyncio.to_thread(journal_files.write, "broken", PRIORITY=3)
+            assert (await asyncio.wait_for(notification, 40)).uri == f"{NGINX}?level=error"
             assert "broken" in (await client.read_resource(f"{NGINX}?level=error")).text
 
-    asyncio.run(work())
+    asyncio.run(main())
 
 
-def test_no_process_is_started_while_no_file_changes(written: WrittenJournal, monkeypatch: pytest.MonkeyPatch) -> None:
-    written.write("one")
-    source = made(written)
+def test_no_process_is_started_while_no_file_changes(
+    journal_files: WrittenJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal_files.write("one")
+    source = open_journal(journal_files)
     source._prepare()
     first = source._look(NGINX)
     monkeypatch.setattr(source, "_version", lambda *_: pytest.fail("the version was computed again"))
@@ -409,55 +414,57 @@ def test_no_process_is_started_while_no_file_changes(written: WrittenJournal, mo
     assert source._look(NGINX) == first
 
 
-def test_several_threads_read_at_once(written: WrittenJournal) -> None:
-    written.write(*[f"{number}" for number in range(300)])
-    source = made(written)
+def test_several_threads_read_at_once(journal_files: WrittenJournal) -> None:
+    journal_files.write(*[f"{number}" for number in range(300)])
+    source = open_journal(journal_files)
     expected = messages(source, NGINX)
 
-    async def work() -> None:
-        found = await asyncio.gather(*[asyncio.to_thread(messages, source, NGINX) for _ in range(20)])
-        assert all(one == expected for one in found)
+    async def main() -> None:
+        results = await asyncio.gather(*[asyncio.to_thread(messages, source, NGINX) for _ in range(20)])
+        assert all(result == expected for result in results)
 
-    asyncio.run(work())
-
-
-# What can be wrong
+    asyncio.run(main())
 
 
-def test_without_journalctl_the_error_says_so(written: WrittenJournal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", f".:{written.folder}")
-    with pytest.raises(UnusableSource, match="needs journalctl, which is part of systemd: none is in PATH"):
-        made(written)
+# Errors
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_without_a_journal_the_error_names_the_place(tmp_path: Path, there: bool) -> None:
-    if there:
+def test_a_missing_journalctl_is_reported(journal_files: WrittenJournal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f".:{journal_files.folder}")
+    with pytest.raises(UnusableSource, match="needs journalctl, which is part of systemd: it is not in PATH"):
+        open_journal(journal_files)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_directory_without_a_journal_is_refused(tmp_path: Path, exists: bool) -> None:
+    if exists:
         (tmp_path / "none").mkdir()
     with pytest.raises(UnusableSource, match=r"There are no journal files in|There is no directory"):
         journal(directory=tmp_path / "none")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes to another account")
-def test_an_account_without_permission_is_told_the_group(written: WrittenJournal) -> None:
-    written.write("x")
-    for folder in (written.folder, *written.folder.parents):
+def test_the_error_for_missing_permission_names_the_group(journal_files: WrittenJournal) -> None:
+    journal_files.write("x")
+    for folder in (journal_files.folder, *journal_files.folder.parents):
         if folder != Path("/") and folder.stat().st_uid == 0 and "pytest" in str(folder):
             folder.chmod(0o755)
-    (written.folder / "system.journal").chmod(0o600)
+    (journal_files.folder / "system.journal").chmod(0o600)
     code = (
         "import os, sys; from wharfinger.sources import journal; from wharfinger.source import UnusableSource\n"
         "import wharfinger.sources.systemd_journal; os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "try: journal(directory=sys.argv[1])\n"
         "except UnusableSource as error: print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", code, written.folder], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert "This account may not read the journal: add it to the group systemd-journal" in done.stdout
+    process = subprocess.run(
+        [sys.executable, "-c", code, journal_files.folder], capture_output=True, text=True, timeout=60
+    )
+    assert process.returncode == 0, process.stderr
+    assert "This account may not read the journal: add it to the group systemd-journal" in process.stdout
 
 
-def program(folder: Path, script: str) -> Path:
-    """Make a program `journalctl` in a folder."""
+def write_journalctl(folder: Path, script: str) -> Path:
+    """Write an executable `journalctl` into a new folder, and return its path."""
     folder.mkdir()
     path = folder / "journalctl"
     path.write_text(f"#!/bin/sh\n{script}\n")
@@ -465,41 +472,41 @@ def program(folder: Path, script: str) -> Path:
     return path
 
 
-def test_a_run_that_takes_too_long_returns_what_it_found(
-    written: WrittenJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_read_that_exceeds_the_time_limit_returns_the_entries_so_far(
+    journal_files: WrittenJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written.write("x")
-    real = subprocess.run(["which", "journalctl"], capture_output=True, text=True, check=True).stdout.strip()
-    program(tmp_path / "bin", f'{real} "$@"\ncase "$*" in *reverse*) sleep 60;; esac')
+    journal_files.write("x")
+    journalctl = subprocess.run(["which", "journalctl"], capture_output=True, text=True, check=True).stdout.strip()
+    write_journalctl(tmp_path / "bin", f'{journalctl} "$@"\ncase "$*" in *reverse*) sleep 60;; esac')
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    monkeypatch.setattr(journal_process, "RUN_SECONDS", 0.5)
-    monkeypatch.setattr(journal_windows, "RUN_SECONDS", 0.5)
-    source = made(written)
+    monkeypatch.setattr(journal_process, "RUN_SECONDS", 2)
+    monkeypatch.setattr(journal_windows, "RUN_SECONDS", 2)
+    source = open_journal(journal_files)
     began = time.monotonic()
     assert messages(source, NGINX) == ["x"]
-    assert "Ended after 0.5 s" in notes(source, NGINX)
-    assert time.monotonic() - began < 20
+    assert "Ended after 2 s" in notes(source, NGINX)
+    assert time.monotonic() - began < 40
 
 
-def test_a_program_that_fails_later_makes_the_journal_unavailable(
-    written: WrittenJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_failure_of_journalctl_makes_the_journal_unavailable(
+    journal_files: WrittenJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written.write("x")
-    monkeypatch.setenv("PATH", f"{program(tmp_path / 'bin', 'exit 0').parent}:{os.environ['PATH']}")
-    source = made(written, unit="nginx")
+    journal_files.write("x")
+    monkeypatch.setenv("PATH", f"{write_journalctl(tmp_path / 'bin', 'exit 0').parent}:{os.environ['PATH']}")
+    source = open_journal(journal_files, unit="nginx")
     (tmp_path / "bin" / "journalctl").write_text("#!/bin/sh\necho 'Failed to open: Input/output error' >&2\nexit 1\n")
     with pytest.raises(SourceUnavailable, match="The journal cannot be read: Failed to open: Input/output error"):
         source.read("journal://nginx/nginx.service")
 
 
-def test_a_damaged_journal_file_does_not_hide_the_others(written: WrittenJournal) -> None:
-    written.write("healthy")
-    (written.folder / "broken.journal").write_bytes(os.urandom(9_000))
-    assert messages(made(written), NGINX) == ["healthy"]
+def test_a_damaged_journal_file_does_not_hide_the_others(journal_files: WrittenJournal) -> None:
+    journal_files.write("healthy")
+    (journal_files.folder / "broken.journal").write_bytes(os.urandom(9_000))
+    assert messages(open_journal(journal_files), NGINX) == ["healthy"]
 
 
-def test_a_policy_with_roots_covers_the_whole_directory(written: WrittenJournal) -> None:
-    written.write("x")
-    source = made(written)
-    assert source.root == str(written.folder)
+def test_a_rule_about_any_path_below_the_root_covers_the_whole_journal(journal_files: WrittenJournal) -> None:
+    journal_files.write("x")
+    source = open_journal(journal_files)
+    assert source.root == str(journal_files.folder)
     assert list(source.patterns_below(["anything"])) == ["journal://journal/**"]

@@ -20,26 +20,26 @@ class TestJournal(SourceContract):
     secret = "hunter2"
 
     @pytest.fixture
-    def source(self, written: WrittenJournal) -> Iterator[Journal]:
-        self.written = written
-        written.write("a boat came", "it sank", PRIORITY=3)
-        written.write("password=hunter2", _SYSTEMD_UNIT="login.service")
-        written.write(*[f"line {number}" for number in range(2_000)], _SYSTEMD_UNIT="large.service")
-        written.write("Linux", _SYSTEMD_UNIT="", _TRANSPORT="kernel", SYSLOG_IDENTIFIER="kernel", _PID="")
-        yield journal(directory=written.folder, label="boats")
+    def source(self, journal_files: WrittenJournal) -> Iterator[Journal]:
+        self.journal_files = journal_files
+        journal_files.write("a boat came", "it sank", PRIORITY=3)
+        journal_files.write("password=hunter2", _SYSTEMD_UNIT="login.service")
+        journal_files.write(*[f"line {number}" for number in range(2_000)], _SYSTEMD_UNIT="large.service")
+        journal_files.write("Linux", _SYSTEMD_UNIT="", _TRANSPORT="kernel", SYSLOG_IDENTIFIER="kernel", _PID="")
+        yield journal(directory=journal_files.folder, label="boats")
 
     def change(self, source: Any) -> str | None:
-        self.written.write("another boat came")
+        self.journal_files.write("another boat came")
         return "journal://boats/nginx.service"
 
     def add(self, source: Any) -> str | None:
         name = f"new-{os.urandom(4).hex()}.service"
-        self.written.write("new", _SYSTEMD_UNIT=name)
+        self.journal_files.write("new", _SYSTEMD_UNIT=name)
         return f"journal://boats/{name}"
 
     def whole(self, source: Any) -> str | bytes | None:
         unit = ("--unit=large.service", "--output=cat")
-        lines = self.written.read(*unit).decode().splitlines()
+        lines = self.journal_files.read(*unit).decode().splitlines()
         text = "".join([self.line(number, line) for number, line in enumerate(lines)])
         assert len(lines) == 2_000
         return text
@@ -50,6 +50,6 @@ class TestJournal(SourceContract):
         return f"2026-11-18T{clock}.000Z INFO nginx[7]: {message}\n"
 
     def hide(self, source: Any) -> Callable[[], object]:
-        path = Path(self.written.folder)
-        away = path.rename(path.with_name("away"))
-        return lambda: away.rename(path)
+        path = Path(self.journal_files.folder)
+        moved = path.rename(path.with_name("away"))
+        return lambda: moved.rename(path)

@@ -1,4 +1,4 @@
-"""Workbooks written by hand, for what no library writes."""
+"""Workbooks that no library would write, and files that are not workbooks."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _TYPES = (
 def workbook(
     sheet: str, *, strings: str = "<si><t>x</t></si>", names: Sequence[str] = ("S",), before: str = ""
 ) -> bytes:
-    """Return a workbook whose sheets all have this XML, and these shared strings. `before` comes before each sheet."""
-    written = io.BytesIO()
+    """Return a workbook with these shared strings, and with this XML in each sheet. `before` precedes each sheet."""
+    data = io.BytesIO()
     numbered = list(enumerate(names, 1))
     sheets = "".join(f'<sheet name="{escape(name)}" sheetId="{n}" r:id="rId{n}"/>' for n, name in numbered)
     links = "".join(
         f'<Relationship Id="rId{n}" Type="{_OFFICE}/worksheet" Target="worksheets/sheet{n}.xml"/>' for n, _ in numbered
     )
-    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("[Content_Types].xml", _TYPES)
         archive.writestr(
             "_rels/.rels",
@@ -48,11 +48,11 @@ def workbook(
         for n, _ in numbered:
             archive.writestr(f"xl/worksheets/sheet{n}.xml", f'{before}<worksheet xmlns="{MAIN}">{sheet}</worksheet>')
         archive.writestr("xl/sharedStrings.xml", f'<sst xmlns="{MAIN}">{strings}</sst>')
-    return written.getvalue()
+    return data.getvalue()
 
 
 def hostile_workbooks() -> dict[str, tuple[bytes, str]]:
-    """Return workbooks that cannot be read, each with words of the error."""
+    """Return workbooks that cannot be read, each with a part of its error."""
     rows = "".join(f'<row r="{n}"><c r="A{n}" t="s"><v>0</v></c></row>' for n in range(1, 100_001))
     entities = '<!ENTITY a0 "lol">' + "".join(f'<!ENTITY a{n + 1} "{f"&a{n};" * 10}">' for n in range(9))
     bomb = io.BytesIO()
@@ -92,16 +92,16 @@ def hostile_workbooks() -> dict[str, tuple[bytes, str]]:
             workbook('<sheetData><row r="99999999999"><c r="ZZZZZZZ99999999"><v>1</v></c></row></sheetData>'),
             "longer than",
         ),
-        "no string": (
+        "missing shared string": (
             workbook('<sheetData><row r="1"><c r="A1" t="s"><v>99</v></c></row></sheetData>'),
             "it is damaged",
         ),
         "row zero": (workbook('<sheetData><row r="0"><c r="A0"><v>1</v></c></row></sheetData>'), "it is damaged"),
         "a bomb": (bomb.getvalue(), "200 times as large"),
         "many files": (many.getvalue(), "20,001 files"),
-        "no archive": (b"PK nothing", "it is damaged"),
+        "not an archive": (b"PK nothing", "it is damaged"),
         "encrypted": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(1_000), "it is encrypted"),
         "empty": (b"", "it is damaged"),
-        "cut": (workbook("<sheetData/>")[:-100], "it is damaged"),
-        "a text": (b"a,b\n1,2\n", "it is damaged"),
+        "truncated": (workbook("<sheetData/>")[:-100], "it is damaged"),
+        "CSV text": (b"a,b\n1,2\n", "it is damaged"),
     }

@@ -1,11 +1,11 @@
-"""Conditions, orders and tails of files, compared with the same in Python."""
+"""Conditions, orders and tails choose the same rows of table files as Python."""
 
 from __future__ import annotations
 
 import csv
 import json
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ SALES: list[Row] = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same rows in each format."""
+    """Return a folder with the same rows in a file of each format."""
     root = tmp_path_factory.mktemp("files") / "sales"
     root.mkdir()
     with (root / "sales.csv").open("w", newline="") as file:
@@ -46,14 +46,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "sales.jsonl").write_text("".join([json.dumps(row, ensure_ascii=False) + "\n" for row in SALES]))
     duckdb.execute(f"COPY (FROM '{root}/sales.csv') TO '{root}/sales.parquet' (ROW_GROUP_SIZE 2048)")
     return root
-
-
-@pytest.fixture
-def source(folder: Path) -> Iterator[Tables]:
-    published = tables(folder)
-    yield published
-    published._watch.close()
-    published._watch.join()
 
 
 def walk(source: Tables, uri: str, direction: str = NEXT) -> list[int]:
@@ -68,17 +60,17 @@ def walk(source: Tables, uri: str, direction: str = NEXT) -> list[int]:
     return found
 
 
-def last(key: Callable[[Row], Any], *, down: bool = False) -> Callable[[list[Row]], list[Row]]:
-    """Sort by a key. Rows without it come last, and rows with the same key keep their order."""
+def nulls_last(key: Callable[[Row], Any], *, reverse: bool = False) -> Callable[[list[Row]], list[Row]]:
+    """Return a function that sorts by a key. Rows without a key are last, and rows with equal keys keep their order."""
     return lambda rows: [
-        *sorted([row for row in rows if key(row) is not None], key=key, reverse=down),
+        *sorted([row for row in rows if key(row) is not None], key=key, reverse=reverse),
         *[row for row in rows if key(row) is None],
     ]
 
 
 def descending(key: Callable[[Row], Any]) -> Callable[[list[Row]], list[Row]]:
-    """Sort in descending order. `sorted(reverse=True)` keeps the order of equal rows."""
-    return last(key, down=True)
+    """Return a function that sorts in descending order, which also keeps the order of rows with equal keys."""
+    return nulls_last(key, reverse=True)
 
 
 CASES: dict[str, tuple[Callable[[Row], bool], Callable[[list[Row]], list[Row]]]] = {
@@ -90,27 +82,26 @@ CASES: dict[str, tuple[Callable[[Row], bool], Callable[[list[Row]], list[Row]]]]
     "big=9007199254740993": (lambda row: row["big"] == 9007199254740993, list),
     "big=gt.9007199254740994&columns=n": (lambda row: row["big"] > 9007199254740994, list),
     "day=lt.2026-02-01": (lambda row: row["day"] < "2026-02-01", list),
-    "order=amount": (lambda row: True, last(lambda row: row["amount"])),
+    "order=amount": (lambda row: True, nulls_last(lambda row: row["amount"])),
     "order=-big,n": (lambda row: True, descending(lambda row: row["big"])),
     "order=-day": (lambda row: True, descending(lambda row: row["day"])),
-    "order=town&amount=neq.2": (lambda row: row["amount"] not in (None, 2), last(lambda row: row["town"])),
+    "order=town&amount=neq.2": (lambda row: row["amount"] not in (None, 2), nulls_last(lambda row: row["town"])),
 }
 
 
 @pytest.mark.parametrize("name", ["sales.csv", "sales.jsonl", "sales.parquet"])
 @pytest.mark.parametrize("query", CASES)
 def test_joined_windows_are_the_chosen_rows(query: str, name: str, source: Tables) -> None:
-    """In the requested order, forwards and backwards, in all formats."""
+    """The rows are in the requested order, and are read in both directions."""
     condition, order = CASES[query]
-    wanted = [row["n"] for row in order([row for row in SALES if condition(row)])]
-    assert wanted
-    assert walk(source, f"/{name}?rows=1-300&{query}") == wanted
-    assert walk(source, f"/{name}?tail=300&{query}", PREVIOUS) == wanted
+    expected = [row["n"] for row in order([row for row in SALES if condition(row)])]
+    assert expected
+    assert walk(source, f"/{name}?rows=1-300&{query}") == expected
+    assert walk(source, f"/{name}?tail=300&{query}", PREVIOUS) == expected
 
 
 @pytest.mark.parametrize("name", ["sales.csv", "sales.jsonl", "sales.parquet"])
 def test_rows_are_read_from_the_end_and_from_the_beginning(name: str, source: Tables) -> None:
-    """Without a condition."""
     assert walk(source, f"/{name}?tail=150", PREVIOUS) == [row["n"] for row in SALES]
     assert walk(source, f"/{name}?limit=150") == [row["n"] for row in SALES]
     content = source.read(f"{source.uri}/{name}?tail=3").contents[0]
@@ -119,7 +110,7 @@ def test_rows_are_read_from_the_end_and_from_the_beginning(name: str, source: Ta
 
 
 def test_the_last_line_needs_no_line_end(tmp_path: Path) -> None:
-    """A file without lines has no rows."""
+    """An empty file has no rows."""
     (tmp_path / "a.jsonl").write_text('{"n": 1}\n{"n": 2}')
     (tmp_path / "empty.jsonl").write_text("")
     source = tables(tmp_path, label="x")
@@ -136,7 +127,7 @@ values = st.one_of(st.none(), st.integers(-5, 5).map(str), st.sampled_from(["x",
     value=st.sampled_from(["1", "x", "1.5", "-3"]),
     operator=st.sampled_from(["eq", "neq"]),
 )
-def test_any_values_of_a_csv_are_compared_as_text_or_number(
+def test_values_of_a_csv_are_compared_as_text_or_as_numbers(
     cells: list[str | None], value: str, operator: str, tmp_path: Path
 ) -> None:
     """Equal values are found with any type of the column."""
@@ -164,7 +155,7 @@ def test_any_values_of_a_csv_are_compared_as_text_or_number(
     assert found == {n for n, same in known.items() if same is (operator == "eq")}
 
 
-BAD = {
+INVALID_QUERIES = {
     "twon=Hull": r"sales.csv has no column twon\. Did you mean town\?",
     "order=-amonut": r"Did you mean amount\?",
     "amount=gt.much": "amount has numbers",
@@ -174,23 +165,22 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("query", BAD)
+@pytest.mark.parametrize("query", INVALID_QUERIES)
 def test_the_error_for_an_invalid_choice_suggests_a_valid_one(query: str, source: Tables) -> None:
-    """It names a similar column or an example."""
-    with pytest.raises(InvalidArgument, match=BAD[query]):
+    """The error contains a similar column or an example."""
+    with pytest.raises(InvalidArgument, match=INVALID_QUERIES[query]):
         source.read(f"{source.uri}/sales.csv?{query}")
 
 
 def test_overviews_and_answers_without_rows_have_a_hint(source: Tables) -> None:
-    """Below the overview, and in place of rows."""
     assert "?tail=20" in str(source.read(f"{source.uri}/sales.csv").contents[0].text)
-    nothing, message = source.read(f"{source.uri}/sales.csv?town=Leeds").contents
-    assert nothing.text == ""
-    assert "No rows of sales.csv match" in str(message.text)
+    empty, hint = source.read(f"{source.uri}/sales.csv?town=Leeds").contents
+    assert empty.text == ""
+    assert "No rows of sales.csv match" in str(hint.text)
 
 
-def test_overlapping_ranges_of_columns_take_no_memory_for_each() -> None:
-    names = [f"column{at}" for at in range(20_000)]
+def test_overlapping_ranges_of_columns_take_little_memory() -> None:
+    names = [f"column{number}" for number in range(20_000)]
     ranges = tuple(f"{first}-20000" for first in range(1, 501))
     tracemalloc.start()
     try:

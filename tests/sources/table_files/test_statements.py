@@ -1,4 +1,4 @@
-"""Statements of callers over table files: results, names of tables, and that nothing else can be read or done."""
+"""Statements of callers read table files by name, and can neither read nor do anything else."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
+from tests.sources.conftest import Permit
 from wharfinger import Client, Server
 from wharfinger.errors import InternalError, InvalidArgument, ToolError
 from wharfinger.sources import resource_tools
@@ -23,8 +22,6 @@ from wharfinger.sources.child_process import ChildProcesses
 from wharfinger.sources.table_files import Tables, queried_tables, tables
 from wharfinger.sources.table_files import source as source_module
 from wharfinger.sources.table_files.query_tables import MAX_QUERIED_TABLES, named_tables
-
-Permit = Callable[..., AbstractContextManager[None]]
 
 
 @pytest.fixture
@@ -44,16 +41,8 @@ def folder(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.fixture
-def source(folder: Path) -> Iterator[Tables]:
-    published = tables(folder)
-    yield published
-    published._watch.close()
-    published._watch.join()
-
-
 @pytest.mark.parametrize(
-    ("statement", "wanted"),
+    ("statement", "expected"),
     [
         (
             'SELECT * FROM "tides.csv"',
@@ -64,7 +53,7 @@ def source(folder: Path) -> Iterator[Tables]:
         ('SELECT "at" FROM PORTS ORDER BY id LIMIT 1;', [["2026-01-01 00:00:00+00"]]),
         ("SELECT a, b, c FROM log -- the log", [[1, "[1]", "x"], ["12345678901234567890", None, None]]),
         ('SELECT port FROM "old/tides"', [["old"]]),
-        ("SELECT max(a), avg(b) FROM late WHERE a <> 'oops'", [["9999", 14999.5]]),  # `a` is text, since one is
+        ("SELECT max(a), avg(b) FROM late WHERE a <> 'oops'", [["9999", 14999.5]]),  # `a` is text, because one value is
         ("WITH one AS (FROM tides.csv) SELECT count(*) FROM one JOIN ports p ON p.id = 7", [[3]]),
         ("SELECT unnest([1, 2]) AS x UNION ALL SELECT * FROM range(2) ORDER BY 1", [[0], [1], [1], [2]]),
         (
@@ -73,13 +62,13 @@ def source(folder: Path) -> Iterator[Tables]:
         ),
     ],
 )
-def test_a_statement_reads_published_tables(source: Tables, statement: str, wanted: list[Any]) -> None:
+def test_a_statement_reads_published_tables(source: Tables, statement: str, expected: list[Any]) -> None:
     answer = source.query(statement)
-    assert answer.rows == wanted
+    assert answer.rows == expected
     assert (answer.database, answer.dialect) == ("sales", "DuckDB")
 
 
-def test_parameters_plans_and_descriptions_work(source: Tables) -> None:
+def test_parameters_explain_describe_and_summarize_are_supported(source: Tables) -> None:
     assert source.query("SELECT port FROM tides.csv WHERE high > ?", [6]).rows == [["Hull"]]
     assert source.query("SELECT port FROM tides.csv WHERE high > $least", {"least": 6}).rows == [["Hull"]]
     assert "Read Csv" in str(source.query("EXPLAIN SELECT port FROM tides.csv").rows)
@@ -87,7 +76,7 @@ def test_parameters_plans_and_descriptions_work(source: Tables) -> None:
     assert len(source.query("SUMMARIZE tides.csv").rows) == 5
 
 
-def test_results_equal_those_of_another_database(source: Tables, folder: Path) -> None:
+def test_results_equal_those_of_sqlite(source: Tables, folder: Path) -> None:
     with (folder / "late.csv").open(newline="") as file:
         lines = list(csv.reader(file))[1:]
     other = sqlite3.connect(":memory:")
@@ -101,7 +90,7 @@ def test_results_equal_those_of_another_database(source: Tables, folder: Path) -
         assert source.query(statement).rows == [list(row) for row in other.execute(statement)]
 
 
-REFUSED = {
+REFUSED_STATEMENTS = {
     "SELECT * FROM read_csv('/etc/passwd')": "read_csv() is not allowed",
     "SELECT (SELECT count(*) FROM read_text('/etc/passwd'))": "read_text() is not allowed",
     "SELECT * FROM tides.csv, LATERAL (SELECT * FROM read_blob('/etc/passwd'))": "read_blob() is not allowed",
@@ -147,13 +136,52 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("statement", REFUSED)
+@pytest.mark.parametrize("statement", REFUSED_STATEMENTS)
 def test_anything_but_a_select_over_the_tables_is_refused(source: Tables, statement: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         source.query(statement)
-    assert REFUSED[statement] in str(caught.value)
+    assert REFUSED_STATEMENTS[statement] in str(caught.value)
     assert "/proc/self" not in str(caught.value).replace("FROM read_csv", "") or "fd" in statement
     assert len(str(caught.value)) < 1_000
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "WITH pragma_database_list AS (FROM pragma_database_list) FROM pragma_database_list",
+        "WITH pg_settings AS MATERIALIZED (SELECT * FROM pg_settings) SELECT * FROM pg_settings",
+        "WITH a AS (FROM pg_settings), pg_settings AS (SELECT 1) FROM a",
+        "WITH RECURSIVE pg_settings AS (SELECT 1 UNION SELECT name FROM pg_settings UNION SELECT 1) FROM pg_settings",
+        "SELECT * FROM (WITH sqlite_master AS (SELECT 1) FROM sqlite_master), sqlite_master",
+        "(WITH pg_settings AS (SELECT 1) FROM pg_settings) UNION ALL SELECT 1 FROM pg_settings",
+        'WITH "duc\N{KELVIN SIGN}db_views" AS (SELECT 1) FROM duckdb_views',
+    ],
+)
+def test_a_table_of_duckdb_is_refused_where_a_common_table_expression_of_its_name_is_not_seen(
+    source: Tables, statement: str
+) -> None:
+    """Regression: the names of common table expressions counted in the whole statement."""
+    with pytest.raises(InvalidArgument, match=r"there is no table (pragma_|pg_|sqlite_|duckdb_)"):
+        source.query(statement)
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("WITH a AS (SELECT 1 AS x), B AS (FROM A) FROM b", [[1]]),
+        ("WITH a AS MATERIALIZED (SELECT 1 AS x) SELECT (SELECT max(x) FROM (FROM a UNION ALL FROM a))", [[1]]),
+        ("WITH a AS (SELECT 1 AS x) SELECT i FROM range(3) t(i), LATERAL (FROM a WHERE x = i)", [[1]]),
+        ("WITH a AS (SELECT 1 AS x), b AS (WITH a AS (FROM a) FROM a) FROM b", [[1]]),
+        (
+            "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 3), s AS (FROM r) FROM s",
+            [[1], [2], [3]],
+        ),
+        ("WITH pg_settings AS (SELECT 1 AS x) FROM pg_settings", [[1]]),
+        ("WITH ports AS (FROM ports) SELECT count(*) FROM ports", [[5000]]),
+    ],
+)
+def test_common_table_expressions_are_seen_in_their_scope(source: Tables, statement: str, expected: list[Any]) -> None:
+    assert source.query(statement).rows == expected
 
 
 @pytest.mark.parametrize(
@@ -163,48 +191,48 @@ def test_anything_but_a_select_over_the_tables_is_refused(source: Tables, statem
 def test_duckdb_itself_opens_no_other_file(
     source: Tables, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
-    """The second barrier, without the first: a statement within the SELECT of a table, which is not checked."""
+    """The statement is in the SELECT of a table, which is not checked, so only the settings of DuckDB refuse it."""
     (tmp_path / "out.csv").write_text("secret\n1\n")
-    for place in ("/etc/passwd", str(tmp_path / "out.csv"), str(folder / "ports.parquet"), "/proc/self/environ"):
-        inner = statement.format(place)
+    for path in ("/etc/passwd", str(tmp_path / "out.csv"), str(folder / "ports.parquet"), "/proc/self/environ"):
+        inner = statement.format(path)
         select = f"SELECT 1 AS x WHERE ({inner}) IS NULL"
         monkeypatch.setattr(queried_tables, "select_of", lambda *_, select=select: select)
         with pytest.raises(InvalidArgument):
             source.query("SELECT * FROM tides.csv")
 
 
-def test_a_statement_takes_no_longer_than_its_bound(source: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_statement_is_stopped_at_the_time_limit(source: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_module, "_BOUNDS", source_module._BOUNDS.__class__(seconds=1.5))
     for statement in (
         "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b",
-        "WITH a AS (" * 3_000,  # for which the parser takes exponential time
+        "WITH a AS (" * 3_000,  # the parser takes exponential time for this
     ):
         began = time.monotonic()
         with pytest.raises(InvalidArgument, match=r"longer than 1\.5 s|memory"):
             source.query(statement)
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < 25
 
 
-def test_close_ends_a_statement_that_runs(source: Tables) -> None:
-    failed: list[str] = []
+def test_close_stops_a_running_statement(source: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "_BOUNDS", source_module._BOUNDS.__class__(seconds=60))
+    errors: list[str] = []
 
-    def run() -> None:
+    def query() -> None:
         try:
             source.query("SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b")
         except InvalidArgument as error:
-            failed.append(str(error))
+            errors.append(str(error))
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=query)
     thread.start()
     while not source._statements._children._running:
         time.sleep(0.01)
-    began = time.monotonic()
     asyncio.run(source.close())
-    thread.join(10)
-    assert failed and time.monotonic() - began < 5
+    thread.join(30)
+    assert errors
 
 
-def test_rows_and_bytes_are_bounded_and_the_rest_is_reported(source: Tables) -> None:
+def test_rows_and_bytes_are_limited_and_omitted_rows_are_reported(source: Tables) -> None:
     exact = source.query("FROM range(200)")
     assert (len(exact.rows), exact.truncated) == (200, "")
     more = source.query("FROM range(201)")
@@ -216,18 +244,18 @@ def test_rows_and_bytes_are_bounded_and_the_rest_is_reported(source: Tables) -> 
     assert 400 < len(large.rows) < 600 and "1,024 KiB" in large.truncated
 
 
-def test_names_of_tables_are_their_paths_or_shorter_forms() -> None:
+def test_tables_are_named_by_their_paths_or_shorter_forms() -> None:
     paths = ["tides.csv", "old/tides.csv", "old/rare.csv", "a b/c.d.csv", "Ünï.csv"]
 
-    def named(statement: str) -> list[str]:
+    def paths_in(statement: str) -> list[str]:
         return [table.path for table in named_tables(statement, paths)]
 
-    assert named("FROM tides") == ["tides.csv"]  # a longer form takes precedence
-    assert named("FROM tides . csv") == ["tides.csv", "tides.csv"]
-    assert named('FROM "OLD/tides.csv" JOIN rare') == ["old/tides.csv", "old/rare.csv"]
-    assert named("FROM 'a b/c.d.csv'") == ["a b/c.d.csv"]
-    assert named('FROM "c.d"') == ["a b/c.d.csv"]
-    assert named('FROM "ünï"') == ["Ünï.csv"]
+    assert paths_in("FROM tides") == ["tides.csv"]  # a longer form takes precedence
+    assert paths_in("FROM tides . csv") == ["tides.csv", "tides.csv"]
+    assert paths_in('FROM "OLD/tides.csv" JOIN rare') == ["old/tides.csv", "old/rare.csv"]
+    assert paths_in("FROM 'a b/c.d.csv'") == ["a b/c.d.csv"]
+    assert paths_in('FROM "c.d"') == ["a b/c.d.csv"]
+    assert paths_in('FROM "ünï"') == ["Ünï.csv"]
     with pytest.raises(InvalidArgument, match=r'"a/x\.csv", "b/x\.csv"'):
         named_tables("FROM x", ["a/x.csv", "b/x.csv"])
     many = [f"t{number}.csv" for number in range(MAX_QUERIED_TABLES + 1)]
@@ -240,10 +268,10 @@ def test_names_of_tables_are_their_paths_or_shorter_forms() -> None:
 @pytest.mark.parametrize(
     "text", ['"' * 99_999, "'" * 99_999, "a" + " " * 90_000, "a." * 50_000, '"a' * 50_000, "é" * 100_000]
 )
-def test_looking_for_names_takes_time_that_grows_with_the_statement(text: str) -> None:
-    began = time.monotonic()
+def test_table_names_are_found_in_linear_time(text: str) -> None:
+    began = time.thread_time()
     assert named_tables(text, ["x.csv"]) == []
-    assert time.monotonic() - began < 2
+    assert time.thread_time() - began < 2
 
 
 def test_columns_that_differ_only_in_case_are_all_shown(source: Tables, folder: Path) -> None:
@@ -257,9 +285,8 @@ def test_a_caller_queries_only_what_it_may_read(source: Tables, permit: Permit) 
     top = "table://sales"
     with permit(f"{top}/**", deny=[f"{top}/old/**", f"{top}/ports.parquet/schema"], query=[top, f"{top}/**"]):
         assert source.may_query()
-        assert source.query("SELECT port FROM tides LIMIT 1").rows == [
-            ["Hull"]
-        ]  # `tides` fits only one for this caller
+        # For this caller, `tides` is the name of only one table.
+        assert source.query("SELECT port FROM tides LIMIT 1").rows == [["Hull"]]
         for statement in ('FROM "old/tides.csv"', "FROM ports", "FROM '" + str(source.root) + "/old/tides.csv'"):
             with pytest.raises(InvalidArgument) as caught:
                 source.query(statement)
@@ -273,44 +300,44 @@ def test_a_caller_queries_only_what_it_may_read(source: Tables, permit: Permit) 
 def test_a_file_that_changes_while_it_is_queried_is_reported(
     source: Tables, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = ChildProcesses.run
+    original = ChildProcesses.run
 
-    def changing(self: Any, *arguments: Any) -> bytes:
-        found = real(self, *arguments)
+    def run_and_change_file(self: Any, *arguments: Any) -> bytes:
+        output = original(self, *arguments)
         (folder / "tides.csv").write_text("port\nnew\n")
-        return found
+        return output
 
-    monkeypatch.setattr(ChildProcesses, "run", changing)
+    monkeypatch.setattr(ChildProcesses, "run", run_and_change_file)
     with pytest.raises(InternalError, match="run the statement again"):
         source.query("FROM tides.csv")
     monkeypatch.undo()
     assert source.query("FROM tides.csv").rows == [["new"]]
 
 
-def test_the_tool_queries_tables(folder: Path) -> None:
-    asyncio.run(query_by_tool(folder))
-
-
-async def query_by_tool(folder: Path) -> None:
+def test_the_query_tool_runs_statements_on_table_files(folder: Path) -> None:
     server = Server("x")
-    source = tables(folder)
-    for part in (source, resource_tools(allow_query=True)):
+    for part in (tables(folder), resource_tools(allow_query=True)):
         server.include(part)
-    async with Client(server) as client:
-        answer = await client.call_tool("query", {"statement": "SELECT port FROM tides.csv ORDER BY high DESC LIMIT 1"})
-        assert '"Hull"' in str(answer.content[0])
-        (tool,) = [tool for tool in await client.list_tools() if tool.name == "query"]
-        assert "sales (DuckDB)" in str(tool.description)
-        with pytest.raises(ToolError, match="not allowed"):
-            await client.call_tool("query", {"statement": "FROM read_text('/etc/passwd')"})
+    statement = "SELECT port FROM tides.csv ORDER BY high DESC LIMIT 1"
+
+    async def main() -> None:
+        async with Client(server) as client:
+            answer = await client.call_tool("query", {"statement": statement})
+            assert '"Hull"' in str(answer.content[0])
+            (tool,) = [tool for tool in await client.list_tools() if tool.name == "query"]
+            assert "sales (DuckDB)" in str(tool.description)
+            with pytest.raises(ToolError, match="not allowed"):
+                await client.call_tool("query", {"statement": "FROM read_text('/etc/passwd')"})
+
+    asyncio.run(main())
 
 
-def test_served_tables_are_queried_through_the_front_door(folder: Path) -> None:
-    asyncio.run(query_through_front_door(folder))
-
-
-async def query_through_front_door(folder: Path) -> None:
+def test_a_client_queries_tables_that_the_command_line_serves(folder: Path) -> None:
     command = [sys.executable, "-m", "wharfinger", "serve", "--allow-query", f"table:{folder}/*.csv"]
-    async with Client(command) as client:
-        answer = await client.call_tool("query", {"statement": "SELECT count(*) AS n FROM late"})
-        assert "30001" in str(answer.content[0])
+
+    async def main() -> None:
+        async with Client(command) as client:
+            answer = await client.call_tool("query", {"statement": "SELECT count(*) AS n FROM late"})
+            assert "30001" in str(answer.content[0])
+
+    asyncio.run(main())

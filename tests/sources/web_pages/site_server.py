@@ -1,7 +1,8 @@
-"""A web site for tests, as a process of its own: files of a folder with ETags, and answers that a file describes.
+"""A web site for tests, in a separate process. It serves the files of a folder with ETags.
 
-`PATH.meta` beside a file is JSON with `status`, `headers`, `delay`, `gzip` (a number of bytes to compress), `endless`
-or `no_etag`. Every request is a line of JSON in the file `requests` of the folder above.
+`PATH.meta` beside a file changes its response. It is JSON with `status`, `headers`, `delay`, `gzip` (a number of bytes
+to compress), `endless` or `no_etag`. Each request is appended to the file `requests` in the parent folder, as a line
+of JSON.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from aiohttp import web
 class SiteServer:
     """A site that a test can change, stop and start again on its port."""
 
-    def __init__(self, place: Path) -> None:
-        self.root = place / "site"
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "site"
         self.root.mkdir(parents=True)
-        self.log = place / "requests"
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.log = folder / "requests"
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            self.port = listener.getsockname()[1]
         self.origin = f"http://127.0.0.1:{self.port}"
         self.process: subprocess.Popen[str] | None = None
         self.start()
@@ -44,7 +45,7 @@ class SiteServer:
         assert self.process.stdout.readline() == "ready\n"
 
     def stop(self) -> None:
-        """End the process, so that nothing listens on the port."""
+        """Kill the process, so that connections to the port are refused."""
         if self.process is not None:
             self.process.kill()
             self.process.communicate()
@@ -54,17 +55,17 @@ class SiteServer:
         """Write a file, and return its URL."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        ahead = file.with_name(f".{file.name}.new")
-        ahead.write_bytes(content.encode() if isinstance(content, str) else content)
+        temporary = file.with_name(f".{file.name}.new")
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
         if meta:
             file.with_name(f"{file.name}.meta").write_text(json.dumps(meta))
-        os.replace(ahead, file)
+        os.replace(temporary, file)
         return f"{self.origin}/{path}"
 
     def remove(self, path: str) -> None:
         (self.root / path).unlink()
 
-    def asked(self, path: str | None = None) -> list[dict[str, Any]]:
+    def requests(self, path: str | None = None) -> list[dict[str, Any]]:
         """Return the requests so far, for one path or for all."""
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         found = [json.loads(line) for line in lines]
@@ -77,7 +78,7 @@ def read_meta(file: Path) -> Mapping[str, Any]:
     return found
 
 
-async def answer(request: web.Request) -> web.StreamResponse:
+async def respond(request: web.Request) -> web.StreamResponse:
     root, log = request.app["root"], request.app["log"]
     line = {"path": request.path_qs, "headers": {name.lower(): text for name, text in request.headers.items()}}
     with open(log, "a") as file:
@@ -87,8 +88,10 @@ async def answer(request: web.Request) -> web.StreamResponse:
     await asyncio.sleep(meta.get("delay", 0))
     headers = dict(meta.get("headers", {}))
     if "gzip" in meta:
-        packed = gzip.compress(bytes(meta["gzip"]))
-        return web.Response(body=packed, headers={"Content-Encoding": "gzip", "Content-Type": "text/html", **headers})
+        compressed = gzip.compress(bytes(meta["gzip"]))
+        return web.Response(
+            body=compressed, headers={"Content-Encoding": "gzip", "Content-Type": "text/html", **headers}
+        )
     if meta.get("endless"):
         stream = web.StreamResponse(headers=headers)
         await stream.prepare(request)
@@ -109,7 +112,7 @@ def main() -> None:
     root, log, port = sys.argv[1:]
     app = web.Application()
     app["root"], app["log"] = Path(root), Path(log)
-    app.router.add_get("/{path:.*}", answer)
+    app.router.add_get("/{path:.*}", respond)
 
     def ready(_: str) -> None:
         print("ready", flush=True)

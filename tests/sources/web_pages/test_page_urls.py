@@ -1,4 +1,4 @@
-"""URLs of pages: one spelling for each, and which are below the operator's URL."""
+"""URLs of pages: each has one spelling, and a scope covers those below the operator's URL."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ BASE = "https://docs.example/guide/index.html"
         ("https://hárbour.example/", None),
     ],
 )
-def test_a_link_has_one_url(link: str, url: str | None) -> None:
+def test_a_link_is_resolved_to_a_normalized_url_or_refused(link: str, url: str | None) -> None:
     assert resolved(link, BASE) == url
 
 
 @given(st.text(max_size=60))
-def test_a_url_can_be_judged_by_a_policy_and_is_its_own_spelling(link: str) -> None:
+def test_a_resolved_url_is_normalized_and_usable_in_a_policy(link: str) -> None:
     url = resolved(link, BASE)
     if url is not None:
         assert segments_of(url) is not None
         assert normalized(url) == url
 
 
-def test_urls_are_bounded() -> None:
+def test_overlong_urls_are_refused() -> None:
     prefix = "https://docs.example/"
     longest = prefix + "x" * (page_urls.MAX_URL_CHARACTERS - len(prefix))
     assert normalized(longest) == longest
@@ -76,5 +76,5 @@ def test_urls_are_bounded() -> None:
         ("https://docs.example:444/guide/a", False),
     ],
 )
-def test_a_scope_is_a_prefix_by_segment(url: str, covered: bool) -> None:
+def test_a_scope_covers_the_paths_below_its_segments(url: str, covered: bool) -> None:
     assert Scope("https://docs.example", "/guide/").covers(url) is covered

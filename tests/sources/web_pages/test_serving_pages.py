@@ -1,4 +1,4 @@
-"""A site behind a server: policy, outages, the budget of tools, and the command line as a process."""
+"""A site published by a server: policies, outages, the budget of tools, and the command as a process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from tests.sources.web_pages.conftest import html
 from tests.sources.web_pages.site_server import SiteServer
-from tests.sources.web_pages.test_web_pages import close, listed, read_for_searches
+from tests.sources.web_pages.test_web_pages import close, listed_uris, wait_until_crawled
 from wharfinger import Client, Server
 from wharfinger.errors import RemoteError
 from wharfinger.server.document_search import search_documents
@@ -20,32 +20,32 @@ from wharfinger.sources import files, resource_tools, web
 
 Permit = Callable[..., AbstractContextManager[None]]
 
-MINUTE = 60
+TIMEOUT_SECONDS = 60
 
 
-def test_a_policy_shows_the_site_as_one_without_the_hidden_pages(site: SiteServer, permit: Permit) -> None:
-    whole = web(f"{site.origin}/docs/")
+def test_denied_pages_appear_in_no_list_completion_or_search(site: SiteServer, permit: Permit) -> None:
+    source = web(f"{site.origin}/docs/")
     top = f"{site.origin}/docs"
-    read_for_searches(whole)
+    wait_until_crawled(source)
     with permit(f"{top}/**", deny=[f"{top}/guide/quays.html", f"{top}/data/**"]):
-        shown = listed(whole)
-        assert shown == [f"{top}/guide/", f"{top}/guide/locks.md", f"{top}/tides.html"]
-        assert [each.name for each in whole.children(whole.uri)[0]] == ["guide", "tides.html"]
-        assert "quays" not in str(whole.read(f"{top}/guide/?list=pages"))
-        assert "left out" not in str(whole.read(whole.uri))
-        assert whole.complete(whole.template, "path", "", {}) == ["guide/", "tides.html"]
-        assert whole.complete(whole.template, "path", "q", {}) == []
-        assert search_documents(whole, "lantern", 10) == []
-        first, key = whole.page(None, 3)
+        uris = listed_uris(source)
+        assert uris == [f"{top}/guide/", f"{top}/guide/locks.md", f"{top}/tides.html"]
+        assert [each.name for each in source.children(source.uri)[0]] == ["guide", "tides.html"]
+        assert "quays" not in str(source.read(f"{top}/guide/?list=pages"))
+        assert "left out" not in str(source.read(source.uri))
+        assert source.complete(source.template, "path", "", {}) == ["guide/", "tides.html"]
+        assert source.complete(source.template, "path", "q", {}) == []
+        assert search_documents(source, "lantern", 10) == []
+        first, key = source.page(None, 3)
         assert (len(first), key is None) == (3, False)
-        assert len(whole.page(key, 3)[0]) == 1
-        assert whole.page(key, 3)[1] is None
+        assert len(source.page(key, 3)[0]) == 1
+        assert source.page(key, 3)[1] is None
     with permit(f"{top}/guide/locks.md"):
-        assert [each.uri for each in whole.page(None, 10)[0]] == [f"{top}/guide/locks.md"]
-    close(whole)
+        assert [each.uri for each in source.page(None, 10)[0]] == [f"{top}/guide/locks.md"]
+    close(source)
 
 
-def test_an_outage_is_named_survived_and_ends(site: SiteServer, tmp_path: Path) -> None:
+def test_an_outage_is_reported_until_the_site_returns(site: SiteServer, tmp_path: Path) -> None:
     folder = tmp_path / "notes"
     folder.mkdir()
     (folder / "a.md").write_text("healthy")
@@ -55,13 +55,13 @@ def test_an_outage_is_named_survived_and_ends(site: SiteServer, tmp_path: Path) 
     server.include(source)
     uri = f"{site.origin}/docs/tides.html"
 
-    async def until(wanted: Callable[[str], bool], client: Client) -> str:
+    async def read_until(condition: Callable[[str], bool], client: Client) -> str:
         while True:
             try:
                 text = (await client.read_resource(uri)).text
             except RemoteError as error:
                 text = str(error)
-            if wanted(text):
+            if condition(text):
                 return text
             await asyncio.sleep(0.05)
 
@@ -69,20 +69,20 @@ def test_an_outage_is_named_survived_and_ends(site: SiteServer, tmp_path: Path) 
         async with Client(server, cache=False) as client, client.watch(uri) as changes:
             assert "14:20" in (await client.read_resource(uri)).text
             await asyncio.to_thread(site.stop)
-            assert (await asyncio.wait_for(anext(changes), MINUTE)).uri == uri
-            message = await until(lambda text: "14:20" not in text, client)
+            assert (await asyncio.wait_for(anext(changes), TIMEOUT_SECONDS)).uri == uri
+            message = await read_until(lambda text: "14:20" not in text, client)
             assert "cannot be reached" in message
             page = await client.request("resources/list")
             assert {each.uri for each in page.resources} >= {"file:///notes/a.md"}
             assert "web site" in str(page.meta)
             site.put("docs/tides.html", html("Tides", "now at 15:10"))
             await asyncio.to_thread(site.start)
-            assert "15:10" in await until(lambda text: "15:10" in text, client)
+            assert "15:10" in await read_until(lambda text: "15:10" in text, client)
 
-    asyncio.run(asyncio.wait_for(test(), MINUTE))
+    asyncio.run(asyncio.wait_for(test(), TIMEOUT_SECONDS))
 
 
-def test_tools_answer_a_question_within_the_budget(site: SiteServer) -> None:
+def test_tools_find_and_read_pages_within_the_budget(site: SiteServer) -> None:
     site.put("docs/guide/locks.md", "# Locks\n\n" + "The lock opens at dawn, and closes at dusk.\n" * 20_000)
     server = Server("site")
     source = web(f"{site.origin}/docs/")
@@ -100,26 +100,26 @@ def test_tools_answer_a_question_within_the_budget(site: SiteServer) -> None:
                 await asyncio.sleep(0.05)
             assert found[0]["id"] == f"{site.origin}/docs/guide/quays.html"
             assert "The lantern is lit." in (await client.call_tool("fetch", {"id": found[0]["id"]})).text
-            long = await client.call_tool("read_resource", {"uri": f"{site.origin}/docs/guide/locks.md"})
-            assert len(long.text) < 60_000
-            assert "?lines=" in long.text
+            long_page = await client.call_tool("read_resource", {"uri": f"{site.origin}/docs/guide/locks.md"})
+            assert len(long_page.text) < 60_000
+            assert "?lines=" in long_page.text
 
-    asyncio.run(asyncio.wait_for(test(), MINUTE))
+    asyncio.run(asyncio.wait_for(test(), TIMEOUT_SECONDS))
 
 
-@pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
-def test_the_command_serves_a_site_on_this_machine(site: SiteServer, era: str) -> None:
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_the_command_serves_a_site_on_this_machine(site: SiteServer, revision: str) -> None:
     command = [sys.executable, "-m", "wharfinger", "serve", "--stdio", "--every", "0.2", f"web:{site.origin}/docs/"]
 
     async def test() -> None:
-        async with Client(command, revision=era, cache=False) as client:
+        async with Client(command, revision=revision, cache=False) as client:
             uris = [resource.uri async for resource in client.list_resources()]
             assert f"{site.origin}/docs/tides.html" in uris
             uri = f"{site.origin}/docs/tides.html"
             assert "High water is at 14:20." in (await client.read_resource(uri)).text
             async with client.watch(uri) as changes:
                 site.put("docs/tides.html", html("Tides", "High water is at 15:10."))
-                assert (await asyncio.wait_for(anext(changes), MINUTE)).uri == uri
+                assert (await asyncio.wait_for(anext(changes), TIMEOUT_SECONDS)).uri == uri
             assert "15:10" in (await client.read_resource(uri)).text
             while True:
                 found = (await client.call_tool("search", {"query": "lantern"})).structured
@@ -128,10 +128,10 @@ def test_the_command_serves_a_site_on_this_machine(site: SiteServer, era: str) -
                 await asyncio.sleep(0.1)
             assert found["results"][0]["id"] == f"{site.origin}/docs/guide/quays.html"
 
-    asyncio.run(asyncio.wait_for(test(), MINUTE))
+    asyncio.run(asyncio.wait_for(test(), TIMEOUT_SECONDS))
 
 
-def test_a_client_sees_what_is_wrong_with_a_page(site: SiteServer) -> None:
+def test_the_error_of_a_page_reaches_the_client(site: SiteServer) -> None:
     server = Server("site")
     server.include(web(f"{site.origin}/docs/"))
     url = site.put("docs/tides.html", "", status=500)
@@ -141,14 +141,14 @@ def test_a_client_sees_what_is_wrong_with_a_page(site: SiteServer) -> None:
             with pytest.raises(RemoteError, match="the site answered 500"):
                 await client.read_resource(url)
 
-    asyncio.run(asyncio.wait_for(test(), MINUTE))
+    asyncio.run(asyncio.wait_for(test(), TIMEOUT_SECONDS))
 
 
-def test_the_command_says_what_is_wrong_with_a_site(tmp_path: Path) -> None:
+def test_the_command_reports_an_unreachable_site() -> None:
     async def test() -> None:
         command = [sys.executable, "-m", "wharfinger", "serve", "--stdio", "web:http://127.0.0.1:9/docs/"]
         async with Client(command, cache=False) as client:
             page = await client.request("resources/list")
             assert "cannot be reached" in str(page.meta)
 
-    asyncio.run(asyncio.wait_for(test(), MINUTE))
+    asyncio.run(asyncio.wait_for(test(), TIMEOUT_SECONDS))

@@ -1,4 +1,4 @@
-"""Positions of lines in large contents: few marks, which grow with the content, found in bounded time."""
+"""The index of line positions in a large content: it stays small, and follows a content that grows."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def make_steps_small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(line_index, name, value)
 
 
-def expected(data: bytes, line: int) -> LineStart:
+def expected_start(data: bytes, line: int) -> LineStart:
     lines = data.split(b"\n")
     number = len(lines) - (not lines[-1])
     if line > number:
         return LineStart(len(data), number + 1)
-    return LineStart(sum(len(one) + 1 for one in lines[: line - 1]), line)
+    return LineStart(sum(len(each) + 1 for each in lines[: line - 1]), line)
 
 
 @settings(deadline=None, max_examples=200)
@@ -43,17 +43,17 @@ def test_lines_are_found_in_growing_content(rounds: list[tuple[int, bytes]], fil
         for line, more in rounds:
             data += more + filling * 7
             assert index.grew(BytesContent(data))
-            assert index.find(BytesContent(data), line) == expected(data, line)
+            assert index.find(BytesContent(data), line) == expected_start(data, line)
             assert len(index._counts) <= 9 and len(index._samples) <= 4
 
 
-def test_marks_stay_few_and_lines_are_still_found() -> None:
+def test_the_index_stays_small_and_finds_every_line() -> None:
     data = b"line\n" * 5_000
     index = LineIndex()
     assert index.find(BytesContent(data), 4_999) == LineStart(4_998 * 5, 4_999)
     assert index.step > 32 and len(index._counts) <= 9
     for line in (1, 2, 700, 2_500, 5_000, 5_001, 9_000):
-        assert index.find(BytesContent(data), line) == expected(data, line)
+        assert index.find(BytesContent(data), line) == expected_start(data, line)
 
 
 def test_a_search_ends_at_the_given_position() -> None:
@@ -63,7 +63,7 @@ def test_a_search_ends_at_the_given_position() -> None:
     assert index.scanned <= 160
 
 
-def test_a_search_that_takes_too_long_returns_its_position_and_continues_there() -> None:
+def test_a_search_that_times_out_reports_its_position_and_continues_there() -> None:
     data = b"line\n" * 1_000
     index = LineIndex()
     with pytest.raises(NotReached) as caught:
@@ -75,17 +75,17 @@ def test_a_search_that_takes_too_long_returns_its_position_and_continues_there()
             found = index.find(BytesContent(data), 900, seconds=0)
         except NotReached as error:
             assert error.line == 1 + data[: error.offset].count(b"\n")
-    assert found == expected(data, 900)
+    assert found == expected_start(data, 900)
 
 
-def test_a_content_that_shrinks_while_it_is_read_has_an_end() -> None:
-    class Shrinking(BytesContent):
+def test_a_search_ends_in_a_content_that_shrinks_during_the_read() -> None:
+    class ShrinkingContent(BytesContent):
         size = 1_000
 
-    assert LineIndex().find(Shrinking(b"ab\n" * 20), 50).offset <= 64
+    assert LineIndex().find(ShrinkingContent(b"ab\n" * 20), 50).offset <= 64
 
 
-def test_the_index_of_a_content_stays_while_it_only_grows() -> None:
+def test_the_index_is_kept_while_the_content_only_grows() -> None:
     indexes = LineIndexes(most=2)
     data = b"line\n" * 100
     index = indexes.of("a", "1", BytesContent(data), "inode")
@@ -93,26 +93,26 @@ def test_the_index_of_a_content_stays_while_it_only_grows() -> None:
     assert indexes.of("a", "1", BytesContent(data), "inode") is index
     assert indexes.of("a", "2", BytesContent(data + b"more"), "inode") is index
     assert indexes.of("a", "3", BytesContent(b"\n" + data), "inode") is not index
-    again = indexes.of("a", "3", BytesContent(data), "inode")
-    again.find(BytesContent(data), 100)
-    last = indexes.of("a", "4", BytesContent(data), "another")
-    assert last is not again
+    second = indexes.of("a", "3", BytesContent(data), "inode")
+    second.find(BytesContent(data), 100)
+    third = indexes.of("a", "4", BytesContent(data), "another")
+    assert third is not second
     others = [indexes.of(key, "1", BytesContent(b"")) for key in ("b", "c")]
     assert [indexes.of(key, "1", BytesContent(b"")) for key in ("b", "c")] == others
-    assert indexes.of("a", "4", BytesContent(data), "another") is not last
+    assert indexes.of("a", "4", BytesContent(data), "another") is not third
 
 
-def test_several_threads_find_lines_at_once() -> None:
+def test_several_threads_find_lines_concurrently() -> None:
     data = b"line\n" * 3_000
     index = LineIndex()
     wrong: list[int] = []
 
-    def look(first: int) -> None:
+    def find_lines(first: int) -> None:
         for line in range(first, 3_000, 97):
-            if index.find(BytesContent(data), line) != expected(data, line):
+            if index.find(BytesContent(data), line) != expected_start(data, line):
                 wrong.append(line)
 
-    threads = [threading.Thread(target=look, args=(first,)) for first in range(2, 7)]
+    threads = [threading.Thread(target=find_lines, args=(first,)) for first in range(2, 7)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,4 +1,4 @@
-"""Windows: joined they are the whole content, and each links to the next one."""
+"""Windows of a content: joined, they are the whole content, and each links to the next one."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, BytesConte
 URI = "file:///charts/tides.log"
 
 
-def read(data: bytes, query: str = "", *, whole: int = 1 << 20, name: str = "tides.log") -> list[t.ResourceContents]:
+def read(
+    data: bytes, query: str = "", *, max_bytes: int = 1 << 20, name: str = "tides.log"
+) -> list[t.ResourceContents]:
     uri = URI + ("?" + query if query else "")
     base, parsed_query = split_query(uri)
-    return read_content(uri, base, name, BytesContent(data), window.parse(parsed_query), max_bytes=whole)
+    return read_content(uri, base, name, BytesContent(data), window.parse(parsed_query), max_bytes=max_bytes)
 
 
 def value_of(contents: t.ResourceContents) -> str | bytes:
@@ -31,22 +33,24 @@ def meta_of(contents: t.ResourceContents) -> dict[str, object]:
     return {} if contents.meta is UNSET else dict(contents.meta)
 
 
-def chain(data: bytes, query: str = "", *, whole: int = 1 << 20, key: str = NEXT) -> Iterator[t.ResourceContents]:
-    """Yield a window and all that follow it, or with `key=PREVIOUS` all that precede it."""
-    begun: set[object] = set()
+def follow_links(
+    data: bytes, query: str = "", *, max_bytes: int = 1 << 20, key: str = NEXT
+) -> Iterator[t.ResourceContents]:
+    """Yield a window and all that follow it, or all that precede it with `key=PREVIOUS`."""
+    seen: set[object] = set()
     while True:
-        contents = read(data, query, whole=whole)[0]
+        contents = read(data, query, max_bytes=max_bytes)[0]
         yield contents
         following = meta_of(contents).get(key)
         if following is None:
             return
         query = str(following).partition("?")[2]
-        assert query not in begun, f"{query} follows itself"
-        begun.add(query)
+        assert query not in seen, f"{query} follows itself"
+        seen.add(query)
 
 
-def octets(contents: t.ResourceContents, data: bytes) -> bytes:
-    """Return the bytes of the whole content that a window names."""
+def covered_bytes(contents: t.ResourceContents, data: bytes) -> bytes:
+    """Return the bytes of the content that a window covers."""
     window = meta_of(contents).get(WINDOW)
     if window is None:
         return data
@@ -54,11 +58,11 @@ def octets(contents: t.ResourceContents, data: bytes) -> bytes:
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    make_small(monkeypatch)
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_windows_small(monkeypatch)
 
 
-def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
+def make_windows_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window_budget, "WINDOW_BYTES", 64)
     monkeypatch.setattr(window_reader, "WINDOW_LINES", 5)
     monkeypatch.setattr(window_reader, "_BLOCK_BYTES", 32)
@@ -112,22 +116,22 @@ def test_a_small_text_is_read_whole_and_has_no_window() -> None:
     assert (contents.text, contents.mime_type, contents.meta) == ("fähre\r\n", "text/plain", UNSET)
 
 
-def test_a_large_text_is_read_as_its_first_window_with_the_next_uri(small: None) -> None:
+def test_a_large_text_is_read_as_its_first_window_with_the_next_uri(small_windows: None) -> None:
     data = b"".join(b"line %d\n" % number for number in range(1, 100))
-    first, further = read(data, whole=100)
+    first, continuation = read(data, max_bytes=100)
     assert first.text == "line 1\nline 2\nline 3\nline 4\nline 5\n"
     assert first.uri == URI
     assert meta_of(first)[WINDOW] == {"begin": 0, "end": 35, "size": len(data), "firstLine": 1, "lastLine": 5}
     assert meta_of(first)[NEXT] == f"{URI}?bytes=35-"
     assert PREVIOUS not in meta_of(first)
-    assert further.uri == f"{URI}?bytes=35-"
-    assert "lines 1-5" in str(further.text) and further.uri in str(further.text)
+    assert continuation.uri == f"{URI}?bytes=35-"
+    assert "lines 1-5" in str(continuation.text) and continuation.uri in str(continuation.text)
 
 
 # By lines
 
 
-def test_lines_count_from_one_and_keep_their_line_ends() -> None:
+def test_lines_are_numbered_from_one_and_keep_their_line_ends() -> None:
     data = b"one\r\ntwo\r\nthree"
     assert read(data, "lines=1-1")[0].text == "one\r\n"
     assert read(data, "lines=2-3")[0].text == "two\r\nthree"
@@ -143,7 +147,7 @@ def test_the_line_after_the_last_is_empty_and_the_next_one_is_an_error(data: byt
         read(data, f"lines={line + 1}-")
 
 
-def test_an_open_window_of_lines_ends_at_the_limit_of_a_window(small: None) -> None:
+def test_a_window_without_a_last_line_ends_at_the_limit(small_windows: None) -> None:
     data = b"x\n" * 12
     first = read(data, "lines=2-")
     assert first[0].text == "x\n" * 5
@@ -151,20 +155,20 @@ def test_an_open_window_of_lines_ends_at_the_limit_of_a_window(small: None) -> N
     assert len(first) == 2
 
 
-def test_requested_lines_may_exceed_the_limit_of_a_window(small: None) -> None:
+def test_a_window_with_a_last_line_may_exceed_the_limit(small_windows: None) -> None:
     data = b"0123456789\n" * 100
     assert len(read(data, "lines=1-90")[0].text) == 990  # type: ignore[arg-type]
-    cut, further = read(data, "lines=1-90", whole=100)
+    cut, continuation = read(data, "lines=1-90", max_bytes=100)
     assert cut.text == "0123456789\n" * 9
-    assert further.uri == f"{URI}?lines=10-90"
+    assert continuation.uri == f"{URI}?lines=10-90"
 
 
-def test_a_line_longer_than_a_window_continues_by_bytes(small: None) -> None:
+def test_a_line_longer_than_a_window_continues_by_bytes(small_windows: None) -> None:
     data = "é".encode() * 1000 + b"\nend\n"
-    first = read(data, "lines=1-", whole=100)[0]
+    first = read(data, "lines=1-", max_bytes=100)[0]
     assert first.text == "é" * 32
     assert meta_of(first)[NEXT] == f"{URI}?bytes=64-"
-    joined = "".join(str(piece.text) for piece in chain(data, "lines=1-", whole=100))
+    joined = "".join(str(piece.text) for piece in follow_links(data, "lines=1-", max_bytes=100))
     assert joined == data.decode()
 
 
@@ -187,7 +191,7 @@ def test_a_window_of_bytes_has_exactly_the_requested_bytes() -> None:
     assert len(read(data, "bytes=0-1")) == 1
 
 
-def test_bytes_that_cut_a_character_are_a_blob() -> None:
+def test_bytes_that_split_a_character_are_a_blob() -> None:
     data = "a é b".encode()
     assert read(data, "bytes=0-2")[0].blob == b"a \xc3"
     assert read(data, "bytes=3-5")[0].blob == b"\xa9 b"
@@ -202,12 +206,12 @@ def test_the_byte_after_the_last_is_empty_and_the_next_one_is_an_error() -> None
 
 
 def test_a_window_of_bytes_ends_at_max_bytes() -> None:
-    first, further = read(b"0123456789" * 100, "bytes=0-899", whole=100)
+    first, continuation = read(b"0123456789" * 100, "bytes=0-899", max_bytes=100)
     assert first.text == "0123456789" * 10
-    assert further.uri == f"{URI}?bytes=100-899"
+    assert continuation.uri == f"{URI}?bytes=100-899"
 
 
-# From the end
+# Tails
 
 
 @pytest.mark.parametrize(
@@ -227,17 +231,17 @@ def test_a_tail_has_the_last_lines(data: bytes, number: int, expected: str) -> N
     assert NEXT not in meta_of(contents)
 
 
-def test_the_text_before_a_tail_is_its_previous_window(small: None) -> None:
+def test_the_text_before_a_tail_is_its_previous_window(small_windows: None) -> None:
     data = b"".join(b"line %d\n" % number for number in range(1, 100))
-    pieces = list(chain(data, "tail=3", key=PREVIOUS))
+    pieces = list(follow_links(data, "tail=3", key=PREVIOUS))
     assert pieces[0].text == "line 97\nline 98\nline 99\n"
     assert "".join(str(piece.text) for piece in reversed(pieces)) == data.decode()
     assert str(pieces[1].text).startswith("line ")
 
 
-def test_a_tail_is_cut_to_max_bytes(small: None) -> None:
+def test_a_tail_is_cut_to_max_bytes(small_windows: None) -> None:
     data = b"".join(b"line %d\n" % number for number in range(1, 100))
-    text = str(read(data, "tail=99", whole=70)[0].text)
+    text = str(read(data, "tail=99", max_bytes=70)[0].text)
     assert text.startswith("line ") and text.endswith("line 99\n") and len(text) <= 70
 
 
@@ -245,12 +249,12 @@ def test_a_tail_is_cut_to_max_bytes(small: None) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_windows_of_utf16_stay_aligned(encoding: str, small: None) -> None:
-    mark = "\ufeff".encode(encoding)
+def test_windows_of_utf16_stay_aligned(encoding: str, small_windows: None) -> None:
+    byte_order_mark = "\ufeff".encode(encoding)
     text = "".join(f"Zeile {number} \u0a00\U0001f6a2\r\n" for number in range(60))
-    data = mark + text.encode(encoding)
+    data = byte_order_mark + text.encode(encoding)
     for query in ("", "lines=1-", "lines=1-3"):
-        pieces = list(chain(data, query, whole=100))
+        pieces = list(follow_links(data, query, max_bytes=100))
         assert len(pieces) > 5
         assert "".join(str(piece.text) for piece in pieces) == text
         assert {meta_of(piece)[window.ENCODING] for piece in pieces} == {encoding}
@@ -259,7 +263,7 @@ def test_windows_of_utf16_stay_aligned(encoding: str, small: None) -> None:
     assert read(data, "bytes=3-8")[0].blob == data[3:9]
 
 
-# Joined
+# Joined windows
 
 
 LINES = st.lists(st.text(st.sampled_from("ab é\u0a00\r\U0001f6a2"), max_size=30) | st.just("x" * 150), max_size=30).map(
@@ -279,28 +283,28 @@ TEXTS = st.one_of(
 
 @settings(max_examples=400, deadline=None)
 @given(TEXTS, st.integers(1, 200), st.integers(1, 9), st.integers(40, 300))
-def test_joined_windows_are_the_whole_content(data: bytes, width: int, lines: int, whole: int) -> None:
+def test_joined_windows_are_the_whole_content(data: bytes, width: int, lines: int, max_bytes: int) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
-        make_small(monkeypatch)
-        check_joined_windows(data, ["", f"bytes=0-{width - 1}", "bytes=0-", f"lines=1-{lines}", "lines=1-"], whole)
+        make_windows_small(monkeypatch)
+        check_joined_windows(data, ["", f"bytes=0-{width - 1}", "bytes=0-", f"lines=1-{lines}", "lines=1-"], max_bytes)
 
 
-def check_joined_windows(data: bytes, queries: list[str], whole: int) -> None:
+def check_joined_windows(data: bytes, queries: list[str], max_bytes: int) -> None:
     for query in queries:
         try:
-            pieces = list(chain(data, query, whole=whole))
+            pieces = list(follow_links(data, query, max_bytes=max_bytes))
         except InvalidArgument:
-            assert query.startswith("lines")  # of binary data
+            assert query.startswith("lines")  # binary data has no lines
             continue
-        assert b"".join(octets(piece, data) for piece in pieces) == data
+        assert b"".join(covered_bytes(piece, data) for piece in pieces) == data
         for piece in pieces:
             value = value_of(piece)
             if isinstance(value, bytes):
-                assert value == octets(piece, data)
+                assert value == covered_bytes(piece, data)
             else:
                 encoding = str(meta_of(piece).get(window.ENCODING, "utf-8"))
-                mark = "\ufeff".encode(encoding) if encoding.startswith("utf-16") else b""
-                assert value.encode(encoding) == octets(piece, data).removeprefix(mark)
+                byte_order_mark = "\ufeff".encode(encoding) if encoding.startswith("utf-16") else b""
+                assert value.encode(encoding) == covered_bytes(piece, data).removeprefix(byte_order_mark)
 
 
 @settings(max_examples=200, deadline=None)
@@ -317,8 +321,8 @@ def test_windows_of_lines_match_the_lines_of_the_text(text: str, first: int, las
     assert read(data, f"tail={last}")[0].text == "".join(expected[-last:])
 
 
-def test_a_window_reads_little_more_than_its_own_bytes(small: None) -> None:
-    class Counted(BytesContent):
+def test_a_window_reads_little_more_than_its_own_bytes(small_windows: None) -> None:
+    class CountingContent(BytesContent):
         read_bytes = 0
 
         def read(self, offset: int, length: int) -> bytes:
@@ -326,26 +330,31 @@ def test_a_window_reads_little_more_than_its_own_bytes(small: None) -> None:
             self.read_bytes += len(data)
             return data
 
-    content = Counted(b"0123456789abcde\n" * (4 << 16))  # 4 MiB
+    content = CountingContent(b"0123456789abcde\n" * (4 << 16))  # 4 MiB
     index = LineIndex()
-    for query, most in (("", 70_000), ("bytes=2000000-2000099", 70_000), ("tail=3", 70_000), ("lines=5-7", 1_300_000)):
+    for query, max_read_bytes in (
+        ("", 70_000),
+        ("bytes=2000000-2000099", 70_000),
+        ("tail=3", 70_000),
+        ("lines=5-7", 1_300_000),
+    ):
         content.read_bytes = 0
         read_content(URI, URI, "a.log", content, window.parse(split_query(f"{URI}?{query}" if query else URI)[1]),
                      max_bytes=1000, lines=index)  # fmt: skip
-        assert content.read_bytes < most, query
+        assert content.read_bytes < max_read_bytes, query
 
 
-def test_the_error_for_a_line_not_reached_in_time_links_to_a_window_that_is() -> None:
+def test_the_error_for_a_line_not_reached_in_time_links_to_the_reached_position() -> None:
     data = b"line\n" * (5 << 18)  # 6.25 MiB
     index = LineIndex()
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(LineIndex.find, "__kwdefaults__", {"until": None, "seconds": 0.0})
         with pytest.raises(InvalidArgument, match=r"not reached in time.*\?bytes=1048576-") as caught:
             read_content(URI, URI, "a.log", BytesContent(data), window.Window("lines", 1_200_000), lines=index)
-        ahead = caught.value.data["next"]  # type: ignore[index]
-        assert ahead == f"{URI}?bytes=1048576-"
-        base, query = split_query(ahead)
-        assert read_content(ahead, base, "a.log", BytesContent(data), window.parse(query))[0].text
+        next_uri = caught.value.data["next"]  # type: ignore[index]
+        assert next_uri == f"{URI}?bytes=1048576-"
+        base, query = split_query(next_uri)
+        assert read_content(next_uri, base, "a.log", BytesContent(data), window.parse(query))[0].text
     assert read_content(URI, URI, "a.log", BytesContent(data), window.Window("lines", 1_200_000), lines=index)[0].text
 
 
@@ -355,8 +364,8 @@ def test_the_query_of_a_source_is_kept_in_the_next_window() -> None:
     assert meta_of(contents)[NEXT] == f"{base}&bytes=4000-"
 
 
-def test_the_notice_of_the_next_window_is_recognized(small: None) -> None:
-    first, further = read(b"line\n" * 100, whole=100)
-    assert window.is_continuation(further)
+def test_the_notice_of_the_next_window_is_recognized(small_windows: None) -> None:
+    first, continuation = read(b"line\n" * 100, max_bytes=100)
+    assert window.is_continuation(continuation)
     assert not window.is_continuation(first)
-    assert str(further.text).startswith("\n[") and str(further.text).endswith("]\n")
+    assert str(continuation.text).startswith("\n[") and str(continuation.text).endswith("]\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def read_windows(source: Source, uri: str | None, key: str = NEXT) -> list[str]:
     return texts
 
 
-def test_a_budget_ends_with_the_read_that_it_is_for() -> None:
+def test_a_budget_applies_only_within_its_context() -> None:
     assert (has_budget(), window_bytes(), within_budget(5), cell_bytes(99)) == (False, WINDOW_BYTES, 5, 99)
     with window_budget(160):
         assert (has_budget(), window_bytes(), within_budget(161), within_budget(159), cell_bytes(99)) == (
@@ -46,7 +47,7 @@ def test_a_budget_ends_with_the_read_that_it_is_for() -> None:
     assert not has_budget()
 
 
-def test_two_reads_at_once_have_their_own_budgets() -> None:
+def test_concurrent_reads_have_separate_budgets() -> None:
     async def read(size: int) -> int:
         with window_budget(size):
             await asyncio.sleep(0)
@@ -59,7 +60,7 @@ def test_two_reads_at_once_have_their_own_budgets() -> None:
 
 
 @pytest.mark.parametrize(("size", "windowed"), [(BUDGET, False), (BUDGET + 1, True)])
-def test_a_text_at_the_budget_is_whole_and_one_byte_more_makes_windows(size: int, windowed: bool) -> None:
+def test_only_a_text_above_the_budget_is_split_into_windows(size: int, windowed: bool) -> None:
     data = BytesContent(b"a line\n" * (size // 7) + b"x" * (size % 7))
     with window_budget(BUDGET):
         (content, *_) = read_content("file:///a.txt", "file:///a.txt", "a.txt", data, None)
@@ -76,45 +77,45 @@ def test_binary_data_is_read_whole() -> None:
 
 
 QUERIES: dict[str, Callable[[str], str]] = {
-    "": lambda whole: whole,
-    "?lines=11-400": lambda whole: "".join(whole.splitlines(keepends=True)[10:400]),
-    "?bytes=100-9999": lambda whole: whole[100:10_000],
-    "?tail=3": lambda whole: "".join(whole.splitlines(keepends=True)[-3:]),
+    "": lambda full_text: full_text,
+    "?lines=11-400": lambda full_text: "".join(full_text.splitlines(keepends=True)[10:400]),
+    "?bytes=100-9999": lambda full_text: full_text[100:10_000],
+    "?tail=3": lambda full_text: "".join(full_text.splitlines(keepends=True)[-3:]),
 }
 
 
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.parametrize("kind", ["files", "logs"])
-def test_joined_windows_within_a_budget_are_the_requested_window(tmp_path: Path, kind: str, query: str) -> None:
-    """A window with both ends continues with the window after it, so only the beginning is compared."""
+def test_joined_windows_within_a_budget_start_with_the_requested_text(tmp_path: Path, kind: str, query: str) -> None:
+    """The last window links to the text after the requested range, so only the beginning is compared."""
     root = tmp_path / "boats"
     root.mkdir()
-    whole = "".join(f"2026-11-20T10:00:00Z INFO line {number}\n" for number in range(500))
-    (root / "app.log").write_text(whole)
+    full_text = "".join(f"2026-11-20T10:00:00Z INFO line {number}\n" for number in range(500))
+    (root / "app.log").write_text(full_text)
     source: Source = files(root) if kind == "files" else logs(root / "*.log")
-    begin = "?lines=1-" if kind == "logs" and not query else query
-    texts = read_windows(source, f"{source.uri}/app.log{begin}")
+    first_query = "?lines=1-" if kind == "logs" and not query else query
+    texts = read_windows(source, f"{source.uri}/app.log{first_query}")
     assert all(len(text) <= BUDGET for text in texts)
-    assert "".join(texts).startswith(QUERIES[query](whole))
+    assert "".join(texts).startswith(QUERIES[query](full_text))
     assert len(texts) > 3 or query == "?tail=3"
 
 
-def test_the_newest_window_of_a_log_leads_back_to_its_beginning(tmp_path: Path) -> None:
-    whole = "".join(f"2026-11-20T10:00:00Z INFO line {number}\n" for number in range(500))
-    (tmp_path / "app.log").write_text(whole)
+def test_previous_links_lead_from_the_end_of_a_log_to_its_beginning(tmp_path: Path) -> None:
+    full_text = "".join(f"2026-11-20T10:00:00Z INFO line {number}\n" for number in range(500))
+    (tmp_path / "app.log").write_text(full_text)
     texts = read_windows(logs(tmp_path / "*.log", label="boats"), "log://boats/app.log", PREVIOUS)
-    assert "".join(reversed(texts)) == whole
+    assert "".join(reversed(texts)) == full_text
     assert all(0 < len(text) <= BUDGET for text in texts[:-1])
 
 
 @pytest.mark.parametrize("query", ["", "?limit=400"])
-def test_rows_are_read_in_more_windows_and_long_values_cut(tmp_path: Path, query: str) -> None:
-    import sqlite3
-
-    with sqlite3.connect(tmp_path / "shop.db") as made:
-        made.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, body TEXT)")
-        made.executemany("INSERT INTO notes VALUES (?, ?)", [(n, "x" * (5_000 if n == 7 else 9)) for n in range(300)])
-    made.close()
+def test_rows_are_split_into_windows_and_long_values_are_cut(tmp_path: Path, query: str) -> None:
+    with sqlite3.connect(tmp_path / "shop.db") as connection:
+        connection.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, body TEXT)")
+        connection.executemany(
+            "INSERT INTO notes VALUES (?, ?)", [(n, "x" * (5_000 if n == 7 else 9)) for n in range(300)]
+        )
+    connection.close()
     texts = read_windows(sql(f"sqlite:///{tmp_path}/shop.db", label="shop"), f"sqlite://shop/notes/rows{query}")
     lines = "".join(texts).splitlines()
     assert len(lines) == 300

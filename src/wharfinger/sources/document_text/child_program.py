@@ -5,7 +5,8 @@ answer in the same form, then an `ExtractedText` as MessagePack.
 
 A document may exploit an error of its parser. So before the process reads one, it gives up what it does not need:
 memory beyond a bound, processor time, files, sockets and other programs. It has no environment. If the server ends in
-any way, even by SIGKILL, stdin is closed, and the process ends at once, also during a parse.
+any way, even by SIGKILL, stdin is closed, and the process ends at once, even during a parse. On Windows there are no
+such limits, and the process ends only after the document that it is parsing.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ Parser = Callable[[bytes, PageList], None]
 
 def main(name: str) -> None:
     """Parse documents of this format until stdin is closed."""
-    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    stdin, stdout = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     module = importlib.import_module(f"wharfinger.sources.document_text.{PARSERS[name]}")
     parser: Parser = getattr(module, f"read_{name}")
     parser(module.example(), PageList())  # loads what the libraries load on first use, while files can be opened
@@ -72,20 +73,20 @@ def main(name: str) -> None:
     if sys.platform != "win32":
         os.nice(5)
     set_limits(LIMITS)
-    while (data := _read(source)) is not None:
+    while (data := _read(stdin)) is not None:
         _limit_processor_time()
         answer = msgspec.msgpack.encode(_extract(parser, data))
         del data
-        sink.write(len(answer).to_bytes(LENGTH_BYTES, "big") + answer)
-        sink.flush()
+        stdout.write(len(answer).to_bytes(LENGTH_BYTES, "big") + answer)
+        stdout.flush()
 
 
-def _read(source: BinaryIO) -> bytes | None:
-    head = source.read(LENGTH_BYTES)
+def _read(stdin: BinaryIO) -> bytes | None:
+    head = stdin.read(LENGTH_BYTES)
     if len(head) < LENGTH_BYTES:
         return None
     length = int.from_bytes(head, "big")
-    data = source.read(length)
+    data = stdin.read(length)
     return data if len(data) == length else None
 
 

@@ -41,12 +41,12 @@ __all__ = ["DocumentFiles"]
 log = logging.getLogger("wharfinger.sources")
 
 MAX_DOCUMENT_BYTES = 64 << 20
-"""The largest file that is parsed."""
+"""Maximum bytes of a file that is parsed."""
 KEPT_BYTES = 64 << 20
 """Memory for the texts of one folder's documents."""
 FAILED_SECONDS = 300.0
 """Seconds before a document that could not be parsed is parsed again, unless it changes."""
-READ_PATIENCE, SEARCH_PATIENCE = 20.0, 3.0
+READ_PATIENCE_SECONDS, SEARCH_PATIENCE_SECONDS = 20.0, 3.0
 """Seconds that a read, or a search, waits for a free process."""
 MAX_TRIES = 3
 """Attempts to read a file that changes during the read."""
@@ -78,7 +78,7 @@ class DocumentFiles:
     # Resources
 
     def stat(self, uri: str) -> t.Resource:
-        """Return the resource of the text of a document. It is not parsed.
+        """Return the resource of the text of a document, without parsing the document.
 
         Raises:
             ResourceNotFound: there is no such file.
@@ -101,19 +101,19 @@ class DocumentFiles:
         """
         document, query = read_document_query(uri)
         format = self._format(document, self.files.stat(document).mime_type or "")
-        pages, status = self._pages_at(document, format, READ_PATIENCE)
+        pages, status = self._pages_at(document, format, READ_PATIENCE_SECONDS)
         pages.check(document, query.first)
-        text = "".join(pages.shown(query.first, query.last))
+        text = "".join(pages.texts(query.first, query.last))
         meta: dict[str, object] = {VERSION: version_of_file(status)}
         contents = read_content(
             uri, query.base, f"text{format.suffix}", BytesContent(text.encode()), query.window, meta=meta
         )
         first = contents[0]
         if not query.whole and query.window is None and first.meta is not UNSET and NEXT not in first.meta:
-            last = query.last or pages.number
+            last = query.last or pages.count
             width = last - query.first + 1
-            if last < pages.number:
-                first.meta[NEXT] = pages_uri(document, last + 1, min(last + width, pages.number))
+            if last < pages.count:
+                first.meta[NEXT] = pages_uri(document, last + 1, min(last + width, pages.count))
             if query.first > 1:
                 first.meta[PREVIOUS] = pages_uri(document, max(1, query.first - width), query.first - 1)
         if pages.cut:
@@ -143,15 +143,15 @@ class DocumentFiles:
         if not can_read_documents():
             return
         try:
-            pages, _ = self._pages_at(uri, FORMATS[kind], SEARCH_PATIENCE)
+            pages, _ = self._pages_at(uri, FORMATS[kind], SEARCH_PATIENCE_SECONDS)
         except InvalidArgument:
             return
-        yield from pages.shown()
+        yield from pages.texts()
 
     def place(self, uri: str, kind: str, line: int) -> TextPlace | None:
-        """Return the page in which a line of the text is; None if the document cannot be read now."""
+        """Return the page with this line of the text; None if the document cannot be read now."""
         try:
-            pages, _ = self._pages_at(uri, FORMATS[kind], READ_PATIENCE)
+            pages, _ = self._pages_at(uri, FORMATS[kind], READ_PATIENCE_SECONDS)
         except (ResourceNotFound, InvalidArgument, Overloaded):
             return None
         page = pages.page_of_line(line)
@@ -162,14 +162,14 @@ class DocumentFiles:
         """Return ranges of pages that begin with `value`: all pages, then each, or the ends of a range."""
         try:
             kind = self.files.stat(uri).mime_type or ""
-            pages, _ = self._pages_at(uri, self._format(uri, kind), READ_PATIENCE)
+            pages, _ = self._pages_at(uri, self._format(uri, kind), READ_PATIENCE_SECONDS)
         except (ResourceNotFound, InvalidArgument, Overloaded):
             return []
         begin, dash, _ = value.partition("-")
         if not dash:
-            ranges = [f"1-{pages.number}", *map(str, range(1, pages.number + 1))]
+            ranges = [f"1-{pages.count}", *map(str, range(1, pages.count + 1))]
         elif begin.isdecimal() and len(begin) < 10:
-            ranges = [f"{begin}-{last}" for last in range(max(1, int(begin)), pages.number + 1)]
+            ranges = [f"{begin}-{last}" for last in range(max(1, int(begin)), pages.count + 1)]
         else:
             return []
         return [each for each in ranges if each.startswith(value)][:MAX_COMPLETIONS]
@@ -210,24 +210,24 @@ class DocumentFiles:
             _Unreadable: the file has no text.
         """
         while True:
-            kept = self._kept.get(key)
-            if isinstance(kept, DocumentPages):
-                return kept
-            if kept is not None and time.monotonic() < kept.until:
-                raise _Unreadable(kept.reason)
+            cached = self._kept.get(key)
+            if isinstance(cached, DocumentPages):
+                return cached
+            if cached is not None and time.monotonic() < cached.until:
+                raise _Unreadable(cached.reason)
             with self._lock:
                 running = self._running.get(key)
                 if running is None:
-                    mine = self._running[key] = Future()
+                    future = self._running[key] = Future()
                     break
             return running.result()
         try:
             pages = self._parse(key, uri, format, content, patience)
         except BaseException as error:
-            mine.set_exception(error)
+            future.set_exception(error)
             raise
         else:
-            mine.set_result(pages)
+            future.set_result(pages)
             return pages
         finally:
             with self._lock:

@@ -23,7 +23,7 @@ class DocumentFormat(NamedTuple):
     name: str
     """The name of its parser."""
     page: str
-    """What a page is called."""
+    """The word for a page, such as `slide`."""
     suffix: str
     """The suffix of a file with its text."""
     text_type: str
@@ -61,10 +61,10 @@ class DocumentPages:
         self.format = format
         self.pages = pages
         self.cut = cut
-        """A sentence that says what is missing at the end; empty if nothing is."""
+        """A sentence about missing text at the end; empty if the text is complete."""
 
     @property
-    def number(self) -> int:
+    def count(self) -> int:
         """The number of pages."""
         return len(self.pages)
 
@@ -78,30 +78,30 @@ class DocumentPages:
         """Whether no page has text."""
         return not any(page.strip() for page in self.pages)
 
-    def shown(self, first: int = 1, last: int | None = None) -> Iterator[str]:
+    def texts(self, first: int = 1, last: int | None = None) -> Iterator[str]:
         """Yield the text of each page, from `first` to `last`."""
-        for number in range(first, min(last or self.number, self.number) + 1):
+        for number in range(first, min(last or self.count, self.count) + 1):
             text = self.pages[number - 1]
-            yield f"[{self.format.page} {number} of {self.number}]\n{text}\n\n" if text else self._empty(number)
+            yield f"[{self.format.page} {number} of {self.count}]\n{text}\n\n" if text else self._empty(number)
 
     def _empty(self, number: int) -> str:
-        return f"[{self.format.page} {number} of {self.number}: no text]\n\n"
+        return f"[{self.format.page} {number} of {self.count}: no text]\n\n"
 
     def check(self, uri: str, first: int) -> None:
-        """Check that there is a page.
+        """Check that the document has a page with this number.
 
         Raises:
             InvalidArgument: there is no such page; the message says how many there are.
         """
-        if first > self.number:
+        if first > self.count:
             page = self.format.page
             raise InvalidArgument(
-                f"{uri} has {many(self.number, page)}, and no {page} {first:,}.", data={"pages": self.number}
+                f"{uri} has {many(self.count, page)}, and no {page} {first:,}.", data={"pages": self.count}
             )
 
     def page_of_line(self, line: int) -> int:
-        """Return the page in which a line of the whole text is, both from 1."""
-        return min(max(1, bisect_right(self._first_lines, line)), self.number)
+        """Return the page with this line of the whole text, both counted from 1."""
+        return min(max(1, bisect_right(self._first_lines, line)), self.count)
 
     def lines_of(self, page: int) -> tuple[int, int]:
         """Return the first and the last line of a page in the whole text."""
@@ -110,4 +110,4 @@ class DocumentPages:
 
     @cached_property
     def _first_lines(self) -> list[int]:
-        return list(accumulate((text.count("\n") for text in self.shown()), initial=1))
+        return list(accumulate((text.count("\n") for text in self.texts()), initial=1))

@@ -21,7 +21,7 @@ PARAMETERS = {
 """The parameters of documents, for `Source.parameters`."""
 
 _RANGE = re.compile(r"([0-9]{1,9})(?:(-)([0-9]{1,9})?)?").fullmatch
-_HOW = "write pages=3, pages=3-5 or pages=3-"
+_EXAMPLES = "write pages=3, pages=3-5 or pages=3-"
 _ASKS_FOR_TEXT = re.compile(r"[?&](?:text|pages)(?:[=&]|$)").search
 
 
@@ -56,7 +56,7 @@ def read_document_query(uri: str) -> tuple[str, DocumentQuery]:
     """Return the URI of a document, and the requested pages.
 
     Raises:
-        InvalidArgument: the query is not one of these; the message shows valid ones.
+        InvalidArgument: the query is not valid; the message shows valid ones.
     """
     document, _, text = uri.partition("?")
     values: dict[str, str] = {}
@@ -71,11 +71,11 @@ def read_document_query(uri: str) -> tuple[str, DocumentQuery]:
     window = parse(values)
     if pages is None:
         return document, DocumentQuery(text_uri(document), window=window)
-    found = _RANGE(pages)
-    if found is None:
-        raise InvalidArgument(f"pages={shown(pages[:100])} is not a range of pages: {_HOW}.")
-    first = int(found[1])
-    last = int(found[3]) if found[3] else None if found[2] else first
+    match = _RANGE(pages)
+    if match is None:
+        raise InvalidArgument(f"pages={shown(pages[:100])} is not a range of pages: {_EXAMPLES}.")
+    first = int(match[1])
+    last = int(match[3]) if match[3] else None if match[2] else first
     if first < 1 or (last is not None and last < first):
-        raise InvalidArgument(f"pages={shown(pages[:100])} is not a range of pages, which begin with 1: {_HOW}.")
+        raise InvalidArgument(f"pages={shown(pages[:100])} is not a range of pages, which begin with 1: {_EXAMPLES}.")
     return document, DocumentQuery(f"{document}?pages={pages}", first, last, False, window)

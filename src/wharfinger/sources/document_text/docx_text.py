@@ -1,6 +1,6 @@
 """The text of a DOCX file in sections: headings, paragraphs, lists, tables and notes. Runs in the child process.
 
-A DOCX file has no pages: each program lays them out with its own fonts. What the author wrote down is used instead: a
+A DOCX file has no pages: each program lays them out with its own fonts. The structure of the text is used instead: a
 section begins at each heading of the highest level that occurs, and after each page break. `python-docx` opens the file
 and knows its styles. Its paragraphs leave out inserted text, content controls, text boxes and notes, so the body is
 walked here (ECMA-376 part 1, §17).
@@ -26,9 +26,9 @@ from wharfinger.sources.document_text.zip_bounds import open_zip
 __all__ = ["example", "read_docx"]
 
 MAX_COLUMNS = 1_000
-"""The most columns of a table that are read: a span of cells can state any number."""
+"""Maximum number of columns of a table that are read: a span of cells can state any number."""
 MAX_STYLE_DEPTH = 20
-"""The most styles that one style inherits from."""
+"""Maximum number of styles that one style inherits from."""
 
 _HEADING = re.compile(r"heading ([1-9])$", re.IGNORECASE).match
 _LIST = re.compile(r"list (?!paragraph|continue)", re.IGNORECASE).match
@@ -69,7 +69,7 @@ def read_docx(data: bytes, pages: PageList) -> None:
 
     Raises:
         Refused: the file is encrypted or damaged, or exceeds a bound.
-        TooMuchText: a bound is reached.
+        TooMuchText: it has more pages or text than `pages` takes.
     """
     open_zip(data).close()
     document: Any = Document(io.BytesIO(data))
@@ -91,11 +91,11 @@ def read_docx(data: bytes, pages: PageList) -> None:
 
 
 def _end(section: list[_Block], body: _Body, pages: PageList) -> list[_Block]:
-    """Add a section that has text, with its notes, and return the next one, which is empty."""
-    shown = [block._replace(text=block.text.rstrip()) for block in section if block.text.strip()]
-    if shown:
-        text = shown[0].text
-        for previous, block in pairwise(shown):
+    """Add a section and its notes to the pages, if it has text. Returns the next section, which is empty."""
+    with_text = [block._replace(text=block.text.rstrip()) for block in section if block.text.strip()]
+    if with_text:
+        text = with_text[0].text
+        for previous, block in pairwise(with_text):
             text += ("\n" if previous.is_item and block.is_item else "\n\n") + block.text
         notes = [f"[^{key}]: {body.notes.get(key, '')}".rstrip() for key in dict.fromkeys(_NOTE.findall(text))]
         pages.add("\n\n".join([text, *notes]))
@@ -109,10 +109,10 @@ class _Body:
         self.styles = styles
         self.notes = notes
         self.section_kinds = iter(section_kinds)
-        """How each section of the layout begins, after the first."""
+        """The kind of break before each section of the layout, after the first."""
 
     def blocks(self, element: Any) -> Iterator[_Block]:
-        """Yield the paragraphs and tables in an element, also those in content controls and in inserted parts."""
+        """Yield the paragraphs and tables in an element, including those in content controls and inserted parts."""
         for child in element.iterchildren():
             if child.tag == _PARAGRAPH:
                 yield from self.paragraph(child)
@@ -148,24 +148,27 @@ class _Body:
         level, item = 0, False
         breaks_before = breaks_after = False
         if properties is not None:
-            named = properties.find(qn("w:pStyle"))
-            style = self.styles.get("" if named is None else named.get(qn("w:val"), ""), _Style(0, False, False))
+            style_reference = properties.find(qn("w:pStyle"))
+            style = self.styles.get(
+                "" if style_reference is None else style_reference.get(qn("w:val"), ""), _Style(0, False, False)
+            )
             level, item = style.level, style.is_item
             numbering = properties.find(qn("w:numPr"))
             depth = 0
             if numbering is not None:
-                identity = numbering.find(qn("w:numId"))
-                item = not level and (identity is None or identity.get(qn("w:val")) != "0")
+                number_id = numbering.find(qn("w:numId"))
+                item = not level and (number_id is None or number_id.get(qn("w:val")) != "0")
                 depth = _number(numbering.find(qn("w:ilvl")), 0)
             breaks_before = _is_on(properties.find(qn("w:pageBreakBefore")))
             if properties.find(qn("w:sectPr")) is not None:
                 breaks_after = next(self.section_kinds, "continuous") != "continuous"
-            if text.strip() and level:
-                text = f"{'#' * level} {' '.join(text.split())}" if _BREAK not in text else text
-            elif text.strip() and style.is_title:
-                text = f"# {text}"
-            elif text.strip() and item:
-                text = f"{'  ' * min(depth, 8)}- {text}"
+            mark = "#" * level or ("#" if style.is_title else "  " * min(depth, 8) + "-" if item else "")
+            if text.strip() and mark:
+                words = text.lstrip()
+                breaks = _BREAK * text[: -len(words)].count(_BREAK)  # the mark belongs to the words after them
+                if level:
+                    words = _BREAK.join([" ".join(part.split()) for part in words.split(_BREAK)])
+                text = f"{breaks}{mark} {words}"
         if breaks_before:
             yield _Block(_BREAK)
         yield _Block(text, level if text.strip() else 0, item)
@@ -202,7 +205,7 @@ def _is_on(element: Any) -> bool:
 
 
 def _section_kinds(body: Any) -> list[str]:
-    """Return how each section of the layout begins, after the first. A section's properties are at its end."""
+    """Return the kind of break before each section of the layout, after the first. Its properties are at its end."""
     kinds: list[str] = []
     for section in body.iter(qn("w:sectPr")):
         if section.getparent().tag != qn("w:sectPrChange"):
@@ -224,8 +227,8 @@ def _styles(document: Any) -> dict[str, _Style]:
         while style is not None and style.style_id not in known and len(known) < MAX_STYLE_DEPTH:
             known.add(style.style_id)
             name = style.name or ""
-            if found := _HEADING(name):
-                level = int(found[1])
+            if heading := _HEADING(name):
+                level = int(heading[1])
                 break
             title = name.lower() == "title"
             item = _LIST(name) is not None

@@ -1,7 +1,8 @@
 """The text of the chapters of an EPUB, as Markdown. Runs in the child process.
 
-The container names a package document, whose spine lists the chapters in the order of reading (EPUB 3.3, §5.6). Each
-is XHTML, which `html-to-markdown` reads as a browser does, without entities of the author.
+The container names a package document, whose spine lists the chapters in the order of reading (EPUB 3.3, §5.7). Each
+is XHTML. `html-to-markdown` reads it as HTML, so empty elements such as `<title/>` are written out first. Entities that
+a document declares are not read.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import codecs
 import io
 import posixpath
+import re
 import zipfile
 from urllib.parse import unquote
 
@@ -23,7 +25,10 @@ __all__ = ["example", "read_epub"]
 _CONTAINER, _ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
 _TEXT_TYPES = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document")
 _MAX_DEPTH = 256
-"""How deep elements may be nested. In deeper ones, the converter leaves out what is inside."""
+"""Maximum depth of nested elements. The converter leaves out the content of deeper ones."""
+_VOID = "area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr"
+_EMPTY = re.compile(rf"<(?!(?:{_VOID})[\s/])([A-Za-z][\w.:-]*)((?:\s[^<>]*)?)/>")
+"""An empty element of XML that HTML would leave open: `<title/>` would contain the rest of the chapter."""
 
 
 def read_epub(data: bytes, pages: PageList) -> None:
@@ -31,12 +36,12 @@ def read_epub(data: bytes, pages: PageList) -> None:
 
     Raises:
         Refused: the file is encrypted or damaged, or exceeds a bound.
-        TooMuchText: a bound is reached.
+        TooMuchText: it has more pages or text than `pages` takes.
     """
     options = ConversionOptions(
         extract_metadata=False,
         skip_images=True,
-        strip_tags=["a"],  # a link leads to another chapter, or away; its text stays
+        strip_tags=["a"],  # a link leads to another chapter, or out of the book; its text stays
         autolinks=False,
         compact_tables=True,
         bullets="-",
@@ -49,6 +54,7 @@ def read_epub(data: bytes, pages: PageList) -> None:
             raise Refused("its chapters are encrypted (DRM): publish a copy without that")
         for path in chapters:
             text = _decode(archive.read(path)) if path in archive.NameToInfo else ""
+            text = _EMPTY.sub(r"<\1\2></\1>", text)
             pages.add(convert(text, options).content or "" if text.strip() else "")
 
 
@@ -81,7 +87,7 @@ def _encrypted(archive: zipfile.ZipFile) -> set[str]:
 
 
 def _decode(data: bytes) -> str:
-    """Return the text of a chapter, which is in UTF-8 or UTF-16 (EPUB 3.3, §3.4)."""
+    """Return the text of a chapter, which is in UTF-8 or UTF-16 (EPUB 3.3, §3.9)."""
     utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     return data.decode("utf-16" if utf16 else "utf-8-sig", "replace")
 

@@ -11,7 +11,7 @@ _SPACE = re.compile(r"\s+")
 
 
 def markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    """Return a table whose first row is its head. A line end in a cell becomes a space."""
+    """Return a table whose first row is its header. A line end in a cell becomes a space."""
     width = max(map(len, rows), default=0)
     if not width:
         return ""

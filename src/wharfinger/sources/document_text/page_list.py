@@ -1,4 +1,4 @@
-"""The pages of a document while it is parsed, within bounds, and what a parser returns. Runs in the child process."""
+"""The pages of a document while it is parsed, within bounds, and the result of a parser. Runs in the child process."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import msgspec
 __all__ = ["MAX_PAGES", "MAX_TEXT_CHARACTERS", "ExtractedText", "PageList", "Refused", "TooMuchText", "plain"]
 
 MAX_PAGES = 10_000
-"""The most pages that are read. The rest of a longer document is left out, and the answer says so."""
+"""Maximum number of pages that are read. The rest of a longer document is left out, and the answer says so."""
 MAX_TEXT_CHARACTERS = 8 << 20
-"""The most characters of all pages together; a novel has about half a million."""
+"""Maximum number of characters of all pages together; a novel has about half a million."""
 
 _LINE_ENDS = re.compile(r"\r\n?|[\v\f\x1c-\x1e\x85\u2028\u2029]")
 _UNSHOWN = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufeff\ufffe\uffff\ud800-\udfff]")
@@ -28,11 +28,11 @@ class TooMuchText(Exception):
 
 
 class ExtractedText(msgspec.Struct, kw_only=True):
-    """What a parser found: the pages, or why there are none."""
+    """The pages that a parser has found, or the reason why it found none."""
 
     pages: list[str] = []
     cut: str = ""
-    """A sentence that says what is missing at the end; empty if nothing is."""
+    """A sentence about missing text at the end; empty if the text is complete."""
     failure: str = ""
     """Why the document has no pages, and what to do, as a clause."""
 
@@ -65,7 +65,7 @@ class PageList:
 
     @property
     def room(self) -> int:
-        """How many more characters fit."""
+        """The number of characters that still fit."""
         return self._left
 
 

@@ -1,8 +1,8 @@
 """The processes that parse documents: a few, started when they are needed, and ended when they are idle.
 
-Each process parses documents of one format, one after another (`child_program`). A document that crashes or hangs it
-costs only its own caller an answer: the process is ended, and the next document gets another one. Callers are threads,
-which wait if all processes are busy.
+Each process parses documents of one format, one after another (`child_program`). If a document crashes or hangs its
+process, only the caller for this document fails: the process is ended, and the next document gets another one. Callers
+are threads, which wait if all processes are busy.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from wharfinger.sources.windows.line_index import RandomAccess
 __all__ = ["IDLE_SECONDS", "MAX_PROCESSES", "MAX_WAITING", "ContentChanged", "ParserPool", "shared_pool"]
 
 MAX_PROCESSES = max(2, min(4, os.cpu_count() or 2))
-"""The most processes at a time."""
+"""Maximum number of processes at a time."""
 MAX_WAITING = 16
-"""The most callers that wait for a process; more are refused."""
+"""Maximum number of callers that wait for a process; more are refused."""
 IDLE_SECONDS = 30.0
 """Time without documents after which a process ends."""
 PIECE_BYTES = 1 << 20
 """Bytes of a document that are read at a time."""
 MAX_ANSWER_BYTES = 6 * MAX_TEXT_CHARACTERS
-"""The most bytes of an answer. A character has at most four."""
+"""Maximum size of an answer: at most four bytes for a character, and room for the rest of the structure."""
 
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
@@ -55,9 +55,9 @@ class _Parser:
         self.kind = kind
         self.owner: object = None
         self.reused = False
-        """Whether it has parsed another document, and may have been ended from outside since."""
+        """Whether it has parsed another document before. Since then, something else may have killed it."""
         self.timed_out = False
-        self.closed = False
+        self.cancelled = False
         self.idle_since = 0.0
         # Isolated mode ignores the environment and the current folder; relative entries of the path are left out too.
         path = json.dumps([entry for entry in sys.path if os.path.isabs(entry)])
@@ -80,7 +80,7 @@ class _Parser:
         Raises:
             OSError: the document cannot be read.
         """
-        self.timed_out = False  # the timer of the last document may have run when it was already answered
+        self.timed_out = False  # the timer of the previous document may have fired after its answer
         timer = threading.Timer(SECONDS, self._time_out)
         timer.daemon = True
         timer.start()
@@ -90,25 +90,25 @@ class _Parser:
             timer.cancel()
 
     def _parse(self, content: RandomAccess) -> ExtractedText | None:
-        sink, source = cast("IO[bytes]", self.process.stdin), cast("IO[bytes]", self.process.stdout)
+        stdin, stdout = cast("IO[bytes]", self.process.stdin), cast("IO[bytes]", self.process.stdout)
         size = content.size
-        if not _write(sink, size.to_bytes(LENGTH_BYTES, "big")):
+        if not _write(stdin, size.to_bytes(LENGTH_BYTES, "big")):
             return None
         offset = 0
         while offset < size:
             piece = content.read(offset, min(PIECE_BYTES, size - offset))
             if not piece:
                 raise ContentChanged
-            if not _write(sink, piece):
+            if not _write(stdin, piece):
                 return None
             offset += len(piece)
         try:
-            sink.flush()
-            head = source.read(LENGTH_BYTES)
+            stdin.flush()
+            head = stdout.read(LENGTH_BYTES)
             length = int.from_bytes(head, "big")
             if len(head) < LENGTH_BYTES or length > MAX_ANSWER_BYTES:
                 return None
-            return msgspec.msgpack.decode(source.read(length), type=ExtractedText)
+            return msgspec.msgpack.decode(stdout.read(length), type=ExtractedText)
         except (OSError, ValueError, msgspec.MsgspecError):
             return None
 
@@ -124,18 +124,18 @@ class _Parser:
                 cast("IO[bytes]", stream).close()
         self.process.wait()
 
-    def why_ended(self) -> str:
-        """Say why the process ended without an answer, and what to do."""
+    def failure(self) -> str:
+        """Return why the process ended without an answer, and what to do."""
         code = self.process.wait()
         if self.timed_out or (sys.platform != "win32" and -code == signal.SIGXCPU):
             return f"parsing it took longer than {SECONDS} s: split it"
         return f"its parser crashed: it is damaged, or needs more than {MEMORY_BYTES >> 20} MiB of memory"
 
 
-def _write(sink: IO[bytes], data: bytes) -> bool:
+def _write(stdin: IO[bytes], data: bytes) -> bool:
     """Write to a process, and return whether it still reads."""
     try:
-        sink.write(data)
+        stdin.write(data)
     except (OSError, ValueError):
         return False
     return True
@@ -171,28 +171,29 @@ class ParserPool:
 
         Args:
             kind: The format: `pdf`, `docx`, `pptx` or `epub`.
-            content: The bytes. They are read again if a process that was idle had ended.
-            owner: The object whose documents `cancel` ends.
+            content: The bytes. They are read again if the process that was chosen had already ended.
+            owner: The object to pass to `cancel`.
             patience: Seconds to wait for a free process.
 
         Raises:
-            Overloaded: too many documents wait, or the owner has given up.
+            Overloaded: too many documents wait, or `cancel` was called with this owner.
             OSError: the document cannot be read, or no process can be started.
         """
         while True:
             parser = self._take(kind, owner, patience)
-            kept = False
+            reusable = False
             try:
-                found = parser.parse(content)
-                kept = found is not None and not found.failure  # PDFium remembers an error until the next one
+                extracted = parser.parse(content)
+                # PDFium remembers an error until the next one.
+                reusable = extracted is not None and not extracted.failure
             finally:
-                self._give_back(parser, kept)
-            if parser.closed:
+                self._give_back(parser, reusable)
+            if parser.cancelled:
                 raise Overloaded("The server ends: try again later.")
-            if found is not None:
-                return found
+            if extracted is not None:
+                return extracted
             if not parser.reused or parser.timed_out:
-                return ExtractedText(failure=parser.why_ended())
+                return ExtractedText(failure=parser.failure())
 
     def _take(self, kind: str, owner: object, patience: float) -> _Parser:
         deadline = time.monotonic() + patience
@@ -232,14 +233,14 @@ class ParserPool:
             self._busy.add(started)
         return started
 
-    def _give_back(self, parser: _Parser, kept: bool) -> None:
-        kept = kept and not parser.closed
-        if not kept:
+    def _give_back(self, parser: _Parser, reusable: bool) -> None:
+        reusable = reusable and not parser.cancelled
+        if not reusable:
             parser.end()
         with self._changed:
             self._busy.discard(parser)
             parser.owner = None
-            if kept:
+            if reusable:
                 parser.idle_since = time.monotonic()
                 self._idle.append(parser)
                 self._start_timer()
@@ -268,7 +269,7 @@ class ParserPool:
             busy = [parser for parser in self._busy if parser.owner is owner]
             idle, self._idle = self._idle, []
             for parser in busy:
-                parser.closed = True
+                parser.cancelled = True
         for parser in busy:
             parser.process.kill()  # its thread waits for it
         for parser in idle:

@@ -23,7 +23,7 @@ def read_pdf(data: bytes, pages: PageList) -> None:
 
     Raises:
         Refused: the document is encrypted or damaged.
-        TooMuchText: a bound is reached.
+        TooMuchText: it has more pages or text than `pages` takes.
     """
     try:
         document = _library.PdfDocument(data)
@@ -56,7 +56,7 @@ def read_pdf(data: bytes, pages: PageList) -> None:
 
 
 def _join(hyphen: re.Match[str]) -> str:
-    """Join the parts of a word that a line end divides, as pdftotext does. Before a capital, the hyphen stays."""
+    """Remove the hyphen at the end of a line, as pdftotext does, if a lowercase letter follows."""
     following = hyphen[1]
     return following if following.islower() else f"-{following}"
 

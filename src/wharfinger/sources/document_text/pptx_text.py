@@ -19,7 +19,7 @@ __all__ = ["example", "read_pptx"]
 
 _LISTS = (PP_PLACEHOLDER.BODY, PP_PLACEHOLDER.OBJECT)
 """Placeholders whose paragraphs are the items of a list."""
-_UNSHOWN = (PP_PLACEHOLDER.SLIDE_NUMBER, PP_PLACEHOLDER.DATE, PP_PLACEHOLDER.FOOTER)
+_SKIPPED = (PP_PLACEHOLDER.SLIDE_NUMBER, PP_PLACEHOLDER.DATE, PP_PLACEHOLDER.FOOTER)
 
 
 def read_pptx(data: bytes, pages: PageList) -> None:
@@ -27,7 +27,7 @@ def read_pptx(data: bytes, pages: PageList) -> None:
 
     Raises:
         Refused: the file is encrypted or damaged, or exceeds a bound.
-        TooMuchText: a bound is reached.
+        TooMuchText: it has more pages or text than `pages` takes.
     """
     open_zip(data).close()
     presentation: Any = Presentation(io.BytesIO(data))
@@ -42,7 +42,7 @@ def read_pptx(data: bytes, pages: PageList) -> None:
 
 def _blocks(shapes: Iterable[Any]) -> Iterator[str]:
     for shape in shapes:
-        if shape.is_placeholder and shape.placeholder_format.type in _UNSHOWN:
+        if shape.is_placeholder and shape.placeholder_format.type in _SKIPPED:
             continue
         if hasattr(shape, "shapes"):  # a group
             yield from _blocks(shape.shapes)
@@ -51,14 +51,14 @@ def _blocks(shapes: Iterable[Any]) -> Iterator[str]:
                 [["" if cell.is_spanned else cell.text for cell in row.cells] for row in shape.table.rows]
             )
         elif getattr(shape, "has_chart", False):
-            with suppress(AttributeError, KeyError, TypeError, ValueError, NotImplementedError):  # a rare kind
+            with suppress(AttributeError, KeyError, TypeError, ValueError, NotImplementedError):  # a rare kind of chart
                 yield _chart(shape.chart)
         elif shape.has_text_frame:
-            listed = shape.is_placeholder and shape.placeholder_format.type in _LISTS
+            is_list = shape.is_placeholder and shape.placeholder_format.type in _LISTS
             paragraphs = [paragraph for paragraph in shape.text_frame.paragraphs if paragraph.text.strip()]
             yield "\n".join(
                 [
-                    f"{'  ' * paragraph.level}- {paragraph.text}" if listed else paragraph.text
+                    f"{'  ' * paragraph.level}- {paragraph.text}" if is_list else paragraph.text
                     for paragraph in paragraphs
                 ]
             )

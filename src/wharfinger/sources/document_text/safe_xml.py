@@ -21,6 +21,6 @@ def parse_xml(data: bytes) -> Any:
 
     Raises:
         NotXML: it is not well-formed.
-        ValueError: it is empty, or no text.
+        ValueError: it is empty, or not text.
     """
     return _etree.fromstring(data, _etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False))

@@ -1,7 +1,7 @@
 """Opens a document that is a ZIP archive, within bounds that hold before a parser sees it. Runs in the child process.
 
-A member cannot give more bytes than the archive declares for it, since `zipfile` stops there. So a check of what is
-declared is a check of what is unpacked.
+A member cannot give more bytes than the archive declares for it, since `zipfile` stops there. So a check of the
+declared sizes is a check of the unpacked ones.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from wharfinger.sources.document_text.page_list import Refused
 __all__ = ["MAX_MEMBERS", "MAX_RATIO", "MAX_UNPACKED_BYTES", "RATIO_APPLIES_ABOVE_BYTES", "check_sizes", "open_zip"]
 
 MAX_MEMBERS = 20_000
-"""The most files in an archive."""
+"""Maximum number of files in an archive."""
 MAX_UNPACKED_BYTES = 256 << 20
-"""The most bytes of all files together, when they are unpacked."""
+"""Maximum number of bytes of all files together, when they are unpacked."""
 MAX_RATIO = 200
-"""The most bytes that one packed byte may become. XML of office programs becomes 5 to 20, in rare cases 100."""
+"""Maximum number of bytes that one packed byte may become. Office programs' XML becomes 5 to 20, in rare cases 100."""
 RATIO_APPLIES_ABOVE_BYTES = 4 << 20
 """A file with fewer bytes, unpacked, may have any ratio: a list of empty cells is packed very well."""
 
@@ -57,8 +57,8 @@ def check_sizes(sizes: Sequence[tuple[int, int]]) -> None:
         raise Refused(f"it is an archive of {len(sizes):,} files, and at most {MAX_MEMBERS:,} are unpacked")
     total = sum(unpacked for unpacked, _ in sizes)
     if total > MAX_UNPACKED_BYTES:
-        most = size_text(MAX_UNPACKED_BYTES)
-        raise Refused(f"it would be unpacked to {size_text(total)}, and at most {most} are unpacked")
+        limit = size_text(MAX_UNPACKED_BYTES)
+        raise Refused(f"it would be unpacked to {size_text(total)}, and at most {limit} are unpacked")
     for unpacked, packed in sizes:
         if unpacked > RATIO_APPLIES_ABOVE_BYTES and unpacked > MAX_RATIO * packed:
             raise Refused(f"a part of it would become more than {MAX_RATIO} times as large when it is unpacked")

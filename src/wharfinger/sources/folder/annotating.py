@@ -7,6 +7,7 @@ from msgspec import UNSET, UnsetType
 from wharfinger import types as t
 from wharfinger.content import mime
 from wharfinger.content.text import iso
+from wharfinger.types.base import or_unset
 
 __all__ = ["annotations_of"]
 
@@ -40,7 +41,7 @@ def annotations_of(parts: tuple[str, ...], kind: str, modified: float | None) ->
         return UNSET
     return t.Annotations(
         audience=["user"] if for_people else UNSET,
-        priority=UNSET if priority is None else priority,
+        priority=or_unset(priority),
         last_modified=stamp or UNSET,
     )
 

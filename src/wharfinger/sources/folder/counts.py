@@ -25,7 +25,9 @@ class Count(NamedTuple):
 
     def __str__(self) -> str:
         amount = f"{'' if self.complete else 'more than '}{many(self.files, 'file')}, {size_text(self.size)}"
-        reasons = [f"{self.withheld[why]:,} {words}" for why, words in _WITHHELD.items() if self.withheld.get(why)]
+        reasons = [
+            f"{self.withheld[verdict]:,} {words}" for verdict, words in _WITHHELD.items() if self.withheld.get(verdict)
+        ]
         return f"{amount} ({', '.join(reasons)})" if reasons else amount
 
 
@@ -39,26 +41,26 @@ _WITHHELD: Mapping[Verdict, str] = {
 
 def count(tree: FileTree, seconds: float) -> Count:
     """Count the published and withheld files, for at most about this many seconds."""
-    ends = time.monotonic() + seconds
-    number = directories = size = 0
+    deadline = time.monotonic() + seconds
+    files = directories = size = 0
     complete = True
     withheld: dict[Verdict, int] = {}
     entries = tree.walk()
     try:
-        for entry in entries:
+        for number, entry in enumerate(entries, 1):
+            if number % 256 == 0 and time.monotonic() > deadline:
+                complete = False
+                break
             if entry.is_directory:
                 directories += 1
-                for why, amount in entry.listing.withheld.items():
-                    withheld[why] = withheld.get(why, 0) + amount
+                for verdict, amount in entry.listing.withheld.items():
+                    withheld[verdict] = withheld.get(verdict, 0) + amount
                 continue
             try:
                 size += stat_entry(entry.handle, entry.name).st_size
             except (OSError, NotServed):
                 continue
-            number += 1
-            if number % 256 == 0 and time.monotonic() > ends:
-                complete = False
-                break
+            files += 1
     finally:
         entries.close()
-    return Count(number, directories, size, withheld, complete)
+    return Count(files, directories, size, withheld, complete)

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 MAX_HEADINGS = 8_192
-"""The most headings that are kept: about 3 MiB."""
+"""Maximum number of headings that are kept: about 3 MiB."""
 
 
 class FileContent:
@@ -44,10 +44,10 @@ class FileContent:
         if len(data) == length or not data:
             return data
         pieces = [data]
-        left = length - len(data)
-        while left and (data := read_at(self.descriptor, left, offset + length - left)):
+        remaining = length - len(data)
+        while remaining and (data := read_at(self.descriptor, remaining, offset + length - remaining)):
             pieces.append(data)
-            left -= len(data)
+            remaining -= len(data)
         return b"".join(pieces)
 
 
@@ -61,7 +61,7 @@ read_at: Callable[[int, int, int], bytes] = getattr(os, "pread", _read_after_see
 
 
 class DuplicatedFile(FileContent):
-    """A duplicate of an open file, which is closed when this object is deleted. Several threads may read it."""
+    """A duplicate of an open file, closed when this object is garbage-collected. Several threads may read it."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         super().__init__(-1, size)
@@ -78,11 +78,11 @@ class DuplicatedFile(FileContent):
             os.close(self.descriptor)
 
 
-def content_of(descriptor: int, size: int, most: int) -> RandomAccess:
-    """Return the bytes of an open file. If its size is 0, as in /proc, up to `most` bytes are read now."""
+def content_of(descriptor: int, size: int, max_bytes: int) -> RandomAccess:
+    """Return the bytes of an open file. If its size is 0, as in /proc, up to `max_bytes` are read now."""
     if size:
         return FileContent(descriptor, size)
-    return BytesContent(FileContent(descriptor, most).read(0, most))
+    return BytesContent(FileContent(descriptor, max_bytes).read(0, max_bytes))
 
 
 def version_of_file(status: os.stat_result) -> str:
@@ -121,7 +121,7 @@ class Headings:
     """The headings of files. Each is kept as long as the identity, size and times of its file stay the same."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], str] = {}  # the oldest first
+        self._texts: dict[tuple[object, ...], str] = {}  # the oldest first
         self._lock = threading.Lock()
 
     def of(self, kind: str, status: os.stat_result, descriptor: int) -> str:
@@ -133,15 +133,15 @@ class Headings:
         if not has_heading(kind):
             return ""
         key = _key(kind, status)
-        known = self._known.get(key)
-        return self._read(key, kind, descriptor) if known is None else known
+        heading = self._texts.get(key)
+        return self._read(key, kind, descriptor) if heading is None else heading
 
     def listed(self, kind: str, status: os.stat_result, parent: Handle, name: str, read: bool) -> str:
-        """Return the heading of a file in a directory. If it is not known, the file is opened only if `read`."""
+        """Return the heading of a file in a directory. If it is not cached, the file is opened only if `read`."""
         key = _key(kind, status)
-        known = self._known.get(key)
-        if known is not None or not read:
-            return known or ""
+        heading = self._texts.get(key)
+        if heading is not None or not read:
+            return heading or ""
         from wharfinger.content.headings import has_heading
 
         if not has_heading(kind):
@@ -163,9 +163,9 @@ class Headings:
         except OSError:
             return ""
         with self._lock:
-            while len(self._known) >= MAX_HEADINGS:
-                del self._known[next(iter(self._known))]
-            self._known[key] = heading
+            while len(self._texts) >= MAX_HEADINGS:
+                del self._texts[next(iter(self._texts))]
+            self._texts[key] = heading
         return heading
 
 

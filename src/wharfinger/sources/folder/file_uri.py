@@ -12,9 +12,9 @@ from functools import lru_cache
 __all__ = ["MAX_PATH_CHARACTERS", "UnreadableUri", "join_parts", "quote", "split_path", "unquote"]
 
 MAX_PATH_CHARACTERS = 32_768
-"""The most characters of a URI's path. PATH_MAX of Linux is 4,096 bytes, each at most three characters (`%XX`)."""
-MAX_KEPT_CHARACTERS = 256
-"""The most characters of a path whose parts are kept."""
+"""Maximum length of a URI's path. PATH_MAX of Linux is 4,096 bytes, each at most three characters (`%XX`)."""
+MAX_CACHED_CHARACTERS = 256
+"""Maximum length of a path whose parts are cached."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@]*").fullmatch  # pchar (RFC 3986, §3.3)
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/]*").fullmatch
@@ -75,20 +75,20 @@ def split_path(path: str) -> tuple[tuple[str, ...], bool]:
     Raises:
         UnreadableUri: a part is not a file name, the path is too long, or there is a query or a fragment.
     """
-    return _split_kept(path) if len(path) <= MAX_KEPT_CHARACTERS else _split(path)
+    return _split_cached(path) if len(path) <= MAX_CACHED_CHARACTERS else _split(path)
 
 
 def _split(path: str) -> tuple[tuple[str, ...], bool]:
     if len(path) > MAX_PATH_CHARACTERS or "?" in path or "#" in path:
         raise UnreadableUri("too long, or more than a path")
-    slashed = path.endswith("/")
-    inner = path[:-1] if slashed else path
+    ends_with_slash = path.endswith("/")
+    inner = path[:-1] if ends_with_slash else path
     if not inner:
-        return (), slashed
+        return (), ends_with_slash
     parts = inner.split("/")
     if _PLAIN_PATH(inner) and _NOT_FILE_NAMES.isdisjoint(parts) and os.name != "nt":  # most paths need no decoding
-        return tuple(parts), slashed
-    return tuple([unquote(part) for part in parts]), slashed
+        return tuple(parts), ends_with_slash
+    return tuple([unquote(part) for part in parts]), ends_with_slash
 
 
-_split_kept = lru_cache(1_024)(_split)  # the same paths are read again and again
+_split_cached = lru_cache(1_024)(_split)  # the same paths are read again and again

@@ -4,7 +4,7 @@ One thread per watched tree keeps a snapshot (a hash of names, sizes, times) of 
 event of the system's watcher (inotify, FSEvents, ReadDirectoryChangesW) is only a hint: the thread takes a new snapshot
 through the tree, compares it with the last one, and reports a difference. So files that are not published are never
 reported, and a lost or repeated event does no harm. Three cases need care:
-- before the first snapshot there is nothing to compare with: the time of the last change decides;
+- before the first snapshot nothing can be compared: the time of the last change decides;
 - two changes within one tick of the file system's clock have the same snapshot: a hinted file that changed just now is
   always reported;
 - directories are added and removed: the set of watched directories is computed again (`_plan`), and all are compared.
@@ -39,7 +39,7 @@ ROOT_CHECK_SECONDS = 2.0  # between two checks of the root, which the system doe
 POLL_SECONDS = 1.0  # between two checks without a watcher
 POLL_SHARE = 20  # polling takes at most a twentieth of the time
 MAX_EVENTS = 4_096  # events at once; if there are more, some may have been lost
-FEW_DIRECTORIES = 1_000  # up to this many watched directories are computed again before other hints are followed
+FEW_DIRECTORIES = 1_000  # with at most this many, the watched directories are computed again before hints are followed
 LISTED_ENTRIES = 1_000  # entries of a directory whose times and sizes are shown when it is read
 LIST_DELAY_SECONDS = 0.15  # before a new watch of the list walks the tree, so that first requests are not slowed down
 PAUSE_SECONDS = 0.1  # for which a walk of the tree pauses after a listing, because another one may follow
@@ -210,13 +210,13 @@ class _WatchThread:
             if None in self.watch.watched():
                 self.wake.stopped.wait(LIST_DELAY_SECONDS)
             while not self.wake.stopped.is_set():
-                self._turn()
+                self._follow_plan()
         except Exception:
             log.exception("Watching %s ended", self.tree.root)
         finally:
             self._drop_notifier()
 
-    def _turn(self) -> None:
+    def _follow_plan(self) -> None:
         """Plan what to watch, then follow hints until the plan has to change."""
         began = time.monotonic()
         self.wake.dirty = False
@@ -234,21 +234,21 @@ class _WatchThread:
     # The directories to watch
 
     def _plan(self, watched: dict[str | None, _Watched]) -> None:
-        """Find the directories to watch: all of them for the list, else those of the watched URIs and above."""
-        found: dict[str, Identity] = {}
+        """Determine the directories to watch: all of them for the list, else those of the watched URIs and above."""
+        directories: dict[str, Identity] = {}
         if None in watched:
-            found = self._walk_list(watched[None])
+            directories = self._walk_list(watched[None])
         else:
             self.fingerprints.clear()
             for item in watched.values():
-                self._add_path(item.parts, found)
-        if found != self.directories:
-            self.directories = found
+                self._add_path(item.parts, directories)
+        if directories != self.directories:
+            self.directories = directories
             self._drop_notifier()
 
     def _walk_list(self, item: _Watched) -> dict[str, Identity]:
         """Walk the tree, report the list if it changed, and return the directories."""
-        found: dict[str, Identity] = {}
+        directories: dict[str, Identity] = {}
         fingerprints: dict[str, int] = {}
         latest = 0
         pause_left = MAX_PAUSE_SECONDS
@@ -261,25 +261,25 @@ class _WatchThread:
                     return self.directories
             path = "/".join(entry.parts)
             status = os.stat(entry.handle)
-            found[path] = (status.st_dev, status.st_ino)
+            directories[path] = (status.st_dev, status.st_ino)
             fingerprints[path] = entry.listing.fingerprint
             latest = max(latest, status.st_mtime_ns, status.st_ctime_ns)
         self.fingerprints = fingerprints
         self._compare(None, item, _Snapshot(hash(frozenset(fingerprints.items())), latest))
-        return found
+        return directories
 
-    def _add_path(self, parts: Parts, found: dict[str, Identity]) -> None:
+    def _add_path(self, parts: Parts, directories: dict[str, Identity]) -> None:
         """Add the directories on a path, from the root on."""
         for depth in range(len(parts) + 1):
             path = "/".join(parts[:depth])
-            if path in found:
+            if path in directories:
                 continue
             try:
                 with self.tree.directory(parts[:depth]) as directory, missing_as_not_served():
                     status = os.stat(directory.handle)
             except NotServed:
                 return
-            found[path] = (status.st_dev, status.st_ino)
+            directories[path] = (status.st_dev, status.st_ino)
 
     # The system's watcher
 
@@ -440,8 +440,8 @@ class _WatchThread:
             differs = before.fingerprint != now.fingerprint or (hinted and not is_settled(now.latest))
         if differs and before is not None and uri is not None and item.content_digest is not None:
             # After the snapshot: a change between the two is reported now, and can be read.
-            known, item.content_digest = item.content_digest, self.watch.digest_content(uri, self.watch.number)
-            differs = known != item.content_digest
+            last_digest, item.content_digest = item.content_digest, self.watch.digest_content(uri, self.watch.number)
+            differs = last_digest != item.content_digest
         if differs and not self.wake.stopped.is_set() and self.watch.is_watched(uri, item):
             item.changed(uri)
 

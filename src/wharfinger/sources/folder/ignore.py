@@ -36,7 +36,7 @@ IGNORE_FILE = ".gitignore"
 # might leave out the one line that withholds something.
 IGNORE_FILE_BYTES = 256 << 10
 MAX_PATTERNS = 20_000  # of all files that apply to one directory
-MAX_WILD_PATTERNS = 1_000  # the most of them that have wildcards other than that of `*.suffix`
+MAX_WILD_PATTERNS = 1_000  # of which have wildcards other than that of `*.suffix`
 _MAX_WILD_CHARACTERS = 1_000  # of one such pattern
 
 # A repository's own store holds every deleted secret. `git~1` is its short name on Windows.
@@ -97,11 +97,11 @@ class Patterns:
         number = len(self._ignores)
         self._ignores.append(not negative)
         wild = is_wild(pattern)
-        kept = self._directories if directory else self._any
+        patterns = self._directories if directory else self._any
         if wild is None:
-            kept[("/" if whole else "=") + pattern] = number
+            patterns[("/" if whole else "=") + pattern] = number
         elif not whole and pattern[0] == "*" and not is_wild(pattern, 1):
-            kept[pattern] = number
+            patterns[pattern] = number
         else:
             begin = wild.start() if whole else 0
             matches = compile_glob(pattern[begin:], path=whole) if len(pattern) <= _MAX_WILD_CHARACTERS else None
@@ -117,35 +117,35 @@ class Patterns:
         name = path[path.rfind("/") + 1 :]
         keys = ["=" + name, "/" + path]
         keys += ["*" + name[len(name) - length :] for length in self._suffixes if length <= len(name)]
-        found = max(self._any.get(key, -1) for key in keys)
+        last_number = max(self._any.get(key, -1) for key in keys)
         if directory and self._directories:
-            found = max(found, *(self._directories.get(key, -1) for key in keys))
+            last_number = max(last_number, *(self._directories.get(key, -1) for key in keys))
         for wild in self.wild:
-            if wild.number < found:
+            if wild.number < last_number:
                 break
             if wild.directory and not directory:
                 continue
             text = path if wild.whole else name
             if text.startswith(wild.begin) and wild.rest(text[len(wild.begin) :]):
-                found = wild.number
+                last_number = wild.number
                 break
-        return self._ignores[found] if found >= 0 else None
+        return self._ignores[last_number] if last_number >= 0 else None
 
 
 def _without_spaces(line: str) -> str:
     """Return the line without the spaces at its end, except one after a backslash."""
-    kept = line.rstrip(" ")
-    backslashes = len(kept) - len(kept.rstrip("\\"))
-    return kept + " " if backslashes % 2 and kept != line else kept
+    stripped = line.rstrip(" ")
+    backslashes = len(stripped) - len(stripped.rstrip("\\"))
+    return stripped + " " if backslashes % 2 and stripped != line else stripped
 
 
 def read_ignore_file(data: bytes, where: str = "") -> Patterns | None:
     """Read the contents of a .gitignore file; None if it has no pattern. Like git, match its patterns as bytes."""
     text = data.decode("latin-1").removeprefix("\xef\xbb\xbf")
     lines = (line.removesuffix("\r") for line in text.split("\n"))
-    made = _compile(lines)
-    if made is None or not (made.everything or len(data) > IGNORE_FILE_BYTES or _exceeds_limits((made,))):
-        return made
+    compiled = _compile(lines)
+    if compiled is None or not (compiled.everything or len(data) > IGNORE_FILE_BYTES or _exceeds_limits((compiled,))):
+        return compiled
     log.warning(
         "%s/%s is larger than %d KiB, or has more than %d patterns (%d with wildcards) or one of more than %d "
         "characters: nothing in this directory is published.",
@@ -160,8 +160,8 @@ def _exceeds_limits(patterns: Iterable[Patterns]) -> bool:
 
 
 def _compile(lines: Iterable[str]) -> Patterns | None:
-    made = Patterns(line for line in lines if line and not line.startswith("#"))
-    return made if made or made.everything else None
+    compiled = Patterns(line for line in lines if line and not line.startswith("#"))
+    return compiled if compiled or compiled.everything else None
 
 
 def _compile_choice(patterns: Iterable[str]) -> Patterns | None:
@@ -170,13 +170,13 @@ def _compile_choice(patterns: Iterable[str]) -> Patterns | None:
     Raises:
         UnusableSource: there are too many, or one is too long.
     """
-    made = _compile(patterns)
-    if made is not None and (made.everything or _exceeds_limits((made,))):
+    compiled = _compile(patterns)
+    if compiled is not None and (compiled.everything or _exceeds_limits((compiled,))):
         raise UnusableSource(
             f"Give at most {MAX_WILD_PATTERNS:,} patterns with wildcards, "
             f"of at most {_MAX_WILD_CHARACTERS:,} characters each."
         )
-    return made
+    return compiled
 
 
 class PublishChoice:

@@ -75,7 +75,7 @@ class InotifyNotifier:
         """Wait for changes. Return them after a step without a new one, or after `debounce_ms`.
 
         Args:
-            debounce_ms: The longest time in which changes are collected.
+            debounce_ms: Maximum time in which changes are collected.
             step_ms: The time between two checks of `stop_event`.
             timeout_ms: The time to wait for the first change; 0 waits without a limit.
             stop_event: Ends the wait.
@@ -84,17 +84,17 @@ class InotifyNotifier:
         poll = select.poll()
         poll.register(self._descriptor, select.POLLIN)
         began = time.monotonic()
-        until = float("inf") if not timeout_ms else began + timeout_ms / 1000
+        deadline = float("inf") if not timeout_ms else began + timeout_ms / 1000
         while not stop_event.is_set():
-            before = len(changes)
+            old_count = len(changes)
             if poll.poll(step_ms):
                 if not changes:
-                    until = time.monotonic() + debounce_ms / 1000
-                self._take(changes)
+                    deadline = time.monotonic() + debounce_ms / 1000
+                self._read_changes(changes)
                 time.sleep(step_ms / 1000 / 5)  # a fifth of a step: the next read then returns several changes
-            if changes and (len(changes) == before or time.monotonic() >= until):
+            if changes and (len(changes) == old_count or time.monotonic() >= deadline):
                 return changes
-            if not changes and time.monotonic() >= until:
+            if not changes and time.monotonic() >= deadline:
                 return "timeout"
         return changes or "stop"
 
@@ -104,18 +104,18 @@ class InotifyNotifier:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _take(self, changes: set[tuple[int, str]]) -> None:
+    def _read_changes(self, changes: set[tuple[int, str]]) -> None:
         """Add the changes that have arrived."""
         try:
             data = os.read(self._descriptor, _READ_BYTES)
         except BlockingIOError:
             return
-        at = 0
-        while at < len(data):
-            watch, mask, _, length = _EVENT.unpack_from(data, at)
-            at += _EVENT.size
-            name = data[at : at + length].rstrip(b"\0")
-            at += length
+        offset = 0
+        while offset < len(data):
+            watch, mask, _, length = _EVENT.unpack_from(data, offset)
+            offset += _EVENT.size
+            name = data[offset : offset + length].rstrip(b"\0")
+            offset += length
             directory = self._paths.get(watch)
             if mask & _IN_Q_OVERFLOW:  # events were lost: everything may have changed
                 changes.add((MODIFIED, self._root))

@@ -156,8 +156,8 @@ def has_another_spelling(parent: Handle, name: str) -> bool:
     spellings -= {name, ""}
     for spelling in spellings:
         try:
-            other = stat_entry(parent, spelling)  # first, since hardly any directory has it
-            if os.path.samestat(other, stat_entry(parent, name)):
+            other_status = stat_entry(parent, spelling)  # first, since hardly any directory has it
+            if os.path.samestat(other_status, stat_entry(parent, name)):
                 return True
         except (OSError, ValueError, NotServed):
             continue

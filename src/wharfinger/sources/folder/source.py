@@ -41,7 +41,7 @@ __all__ = ["ENCODING", "MAX_CHILDREN", "SUMMARY", "Count", "Folder", "UnusableFo
 
 MIB = 1 << 20
 COUNTING_SECONDS = 0.4
-"""How long `describe` may count."""
+"""Longest time that `describe` counts files."""
 
 
 def files(
@@ -67,7 +67,7 @@ def files(
         exclude: Patterns of files and directories that are never published.
         hidden: Also publish names that begin with a dot.
         absolute_uris: Use the folder's real path in URIs, for a server and its client on the same machine.
-        max_size: The largest file in bytes that is read whole; of a larger one, the first window is read.
+        max_size: Maximum bytes of a file that is read whole; of a larger file, the first window is read.
         poll: Watch by polling, with this number of seconds between two rounds (True: 1); by default only if the system
             reports no changes.
 
@@ -112,14 +112,14 @@ class Folder(Source):
         self.name = self.label
         self.location = root
         self.uri = _absolute_uri(root) if absolute_uris else f"file:///{quote(self.label)}"
-        has_text = can_read_documents()
+        reads_documents = can_read_documents()
         self.files = TreeResources(
             FileTree(root, choice),
             self.uri,
             self.label,
             max_size=max_size,
             annotated=True,
-            adjust=_describe_document if has_text else None,
+            adjust=_describe_document if reads_documents else None,
         )
         self.template = self.files.template
         self.pages_template = f"{self.template}{{?pages}}"
@@ -132,7 +132,7 @@ class Folder(Source):
                 description=f"Path of a file or folder in {label}, each part percent-encoded, such as docs/guide.md.",
             )
         ]
-        if has_text:
+        if reads_documents:
             self.parameters = {**PARAMETERS, **document_query.PARAMETERS}
             self.templates.append(
                 t.ResourceTemplate(
@@ -155,7 +155,7 @@ class Folder(Source):
 
     @property
     def watched_by(self) -> str:
-        """How changes are noticed: `inotify`, or `polling every 1 s (why)`."""
+        """The means of watching: `inotify`, or `polling every 1 s (why)`."""
         return self._watch.means
 
     def patterns_below(self, names: Sequence[str]) -> Sequence[str]:
@@ -172,10 +172,10 @@ class Folder(Source):
         Raises:
             SourceUnavailable: the folder itself is missing. The other methods raise it too.
         """
-        found = self.files.page(after, limit)
-        if not found[0]:  # the list of a folder that exists begins with the folder itself
+        result = self.files.page(after, limit)
+        if not result[0]:  # the list of a folder that exists begins with the folder itself
             self._check_root()
-        return found
+        return result
 
     def children(
         self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
@@ -244,10 +244,10 @@ class Folder(Source):
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return files in pages, without opening them. Of pictures and the like, only the names are searched."""
-        found = self.files.documents(after, limit)
-        if not found[0]:
+        result = self.files.documents(after, limit)
+        if not result[0]:
             self._check_root()
-        return found
+        return result
 
     def text(self, uri: str) -> Iterator[str]:
         """Return the text of a file in pieces, each read when it is requested; empty if its beginning is not text.
@@ -259,7 +259,7 @@ class Folder(Source):
         return self._documents.text(uri, kind) if kind in FORMATS else self.files.text(uri)
 
     def place(self, uri: str, line: int) -> TextPlace | None:
-        """Return the page of a document in which a line of its text is; None for other files."""
+        """Return the page of a document that has a line of its text, or None for other files."""
         kind = mime.by_name(uri.rpartition("/")[2])
         return self._documents.place(uri, kind, line) if kind in FORMATS else None
 
@@ -268,7 +268,7 @@ class Folder(Source):
         return count(self.files.tree, seconds)
 
     def describe(self) -> str:
-        """Say how much is published, what is left out, and how changes are noticed."""
+        """Return the numbers of published and withheld files, and the means of watching."""
         self._check_root()
         return f"{self.count(COUNTING_SECONDS)}, watched by {self.watched_by}"
 
@@ -299,7 +299,7 @@ class Folder(Source):
 
 
 def _describe_document(resource: t.Resource, parts: Parts) -> t.Resource:
-    """Say in the description of a document how its text is read."""
+    """Return the resource of a document with a description of how its text is read."""
     if resource.mime_type in FORMATS and resource.description is UNSET and "?" not in resource.uri:
         resource.description = f"Its text: {resource.uri}?text"
     return resource

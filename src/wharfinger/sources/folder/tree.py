@@ -158,7 +158,7 @@ class Names(Sequence[str]):
         return len(self._ends)
 
     def count_where(self, test: Callable[[str], bool]) -> int:
-        """Return how many names pass a test."""
+        """Return the number of names that pass a test."""
         return sum(1 for name in self if test(name))
 
     def __iter__(self) -> Iterator[str]:
@@ -170,8 +170,8 @@ class Names(Sequence[str]):
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
             return False
-        at = self.index_after(name)
-        return at > 0 and self[at - 1] == name
+        index = self.index_after(name)
+        return index > 0 and self[index - 1] == name
 
     @property
     def cost(self) -> int:
@@ -231,7 +231,7 @@ class TreeEntry(NamedTuple):
     listing: DirectoryListing
 
 
-class _Kept(NamedTuple):
+class _KeptListing(NamedTuple):
     """A kept listing, and the facts on which it depends: the directory's identity and times, and its rules."""
 
     stamp: tuple[int, ...]
@@ -258,7 +258,7 @@ class _Frame:
         self.next_directory = 0
 
 
-class _Shared(threading.local):
+class _SharedDirectories(threading.local):
     """The directories that a thread has open in a `share` block, by the prefix of their rules. None outside a block."""
 
     directories: dict[str, OpenDirectory] | None = None
@@ -276,10 +276,10 @@ class FileTree:
         self.cache_bytes = cache_bytes
         self.listed_at = 0.0
         """When a page was last listed, by the monotonic clock: the walk of a watcher pauses after it."""
-        self._shared = _Shared()
+        self._shared = _SharedDirectories()
         self._lock = threading.Lock()
         self._scans = tuple(threading.Lock() for _ in range(16))  # one thread lists a directory while others wait
-        self._kept: dict[str, _Kept] = {}  # by the path of the directory; least recently used first
+        self._kept: dict[str, _KeptListing] = {}  # by the path of the directory; least recently used first
         self._kept_bytes = 0
         self._ignore_files: dict[str, tuple[tuple[int, ...], Rules]] = {}
         self._kept_patterns = 0
@@ -465,8 +465,11 @@ class FileTree:
             listing, handle, parts = frame.listing, frame.directory.handle, frame.parts
             shows = frame.shows
             while frame.next_file < len(listing.files):
-                if shows is not None and (at := listing.files.index_where(frame.next_file, shows)) != frame.next_file:
-                    frame.next_file = at
+                if (
+                    shows is not None
+                    and (index := listing.files.index_where(frame.next_file, shows)) != frame.next_file
+                ):
+                    frame.next_file = index
                     continue
                 name = listing.files[frame.next_file]
                 frame.next_file += 1
@@ -520,26 +523,27 @@ class FileTree:
                 stamp = _stamp(directory.handle)
                 listing = _list(directory)
             self._keep(
-                prefix, _Kept(stamp, directory.rules, listing) if is_settled(max(stamp[2], stamp[3]), now) else None
+                prefix,
+                _KeptListing(stamp, directory.rules, listing) if is_settled(max(stamp[2], stamp[3]), now) else None,
             )
         return listing
 
     def _kept_listing(self, directory: OpenDirectory) -> DirectoryListing | None:
         prefix = directory.rules.prefix
         with self._lock:
-            kept = self._kept.pop(prefix, None)
-            if kept is None:
+            cached = self._kept.pop(prefix, None)
+            if cached is None:
                 return None
-            self._kept[prefix] = kept  # now the most recently used
+            self._kept[prefix] = cached  # now the most recently used
         with missing_as_not_served():
             stamp = _stamp(directory.handle)
-        return kept.listing if kept.stamp == stamp and _same_rules(kept.rules, directory.rules) else None
+        return cached.listing if cached.stamp == stamp and _same_rules(cached.rules, directory.rules) else None
 
-    def _keep(self, prefix: str, new: _Kept | None) -> None:
+    def _keep(self, prefix: str, new: _KeptListing | None) -> None:
         with self._lock:
-            old = self._kept.pop(prefix, None)
-            if old is not None:
-                self._kept_bytes -= old.listing.cost
+            previous = self._kept.pop(prefix, None)
+            if previous is not None:
+                self._kept_bytes -= previous.listing.cost
             if new is None or new.listing.cost > self.cache_bytes:
                 return
             self._kept[prefix] = new
@@ -559,7 +563,7 @@ class FileTree:
     def _check(self, directory: OpenDirectory, name: str, is_directory: bool, was_opened: bool = False) -> None:
         if directory.rules.judge(name, is_directory):
             raise NotServed
-        # A file that was opened has no other spelling since, because another link changes its status.
+        # A file that was opened before has no other spelling now, because a new link would have changed its status.
         may_differ = not was_opened and CURRENT_ACCESS.get() is not None
         if FOLDS_NAMES or (may_differ and has_another_spelling(directory.handle, name)):
             listing = self.listing(directory)
@@ -573,22 +577,24 @@ class FileTree:
         try:
             status = stat_entry(handle, IGNORE_FILE)
             descriptor = open_file(handle, IGNORE_FILE)
-        except (OSError, NotServed):  # there is none, or it is a link, which git does not follow either
+        except (OSError, NotServed):  # it does not exist, or it is a link, which git does not follow either
             return rules
         stamp = stamp_of(status)
         try:
-            kept = self._ignore_files.get(rules.prefix)
-            if kept is not None and kept[0] == stamp and _same_rules(kept[1], rules, own=True):
-                return kept[1]
-            made = rules.with_patterns(read_ignore_file(_read_some(descriptor, IGNORE_FILE_BYTES + 1), rules.prefix))
+            cached = self._ignore_files.get(rules.prefix)
+            if cached is not None and cached[0] == stamp and _same_rules(cached[1], rules, own=True):
+                return cached[1]
+            own_rules = rules.with_patterns(
+                read_ignore_file(_read_beginning(descriptor, IGNORE_FILE_BYTES + 1), rules.prefix)
+            )
         finally:
             os.close(descriptor)
         if len(self._ignore_files) >= 4_096 or self._kept_patterns > MAX_KEPT_PATTERNS:
             self._ignore_files.clear()
             self._kept_patterns = 0
-        self._kept_patterns += sum(len(level.patterns) for level in made.levels[:1])
-        self._ignore_files[rules.prefix] = (stamp, made)
-        return made
+        self._kept_patterns += sum(len(level.patterns) for level in own_rules.levels[:1])
+        self._ignore_files[rules.prefix] = (stamp, own_rules)
+        return own_rules
 
 
 def _prefix(parts: Parts) -> str:
@@ -625,16 +631,17 @@ def _list(directory: OpenDirectory) -> DirectoryListing:
     with os.scandir(directory.handle) as entries:
         for entry in entries:
             if entry.is_file(follow_symlinks=False):
-                into = files
+                names = files
             elif entry.is_dir(follow_symlinks=False) and not _is_junction(entry):
-                into = directories
+                names = directories
             else:
                 continue  # links, sockets, FIFOs and devices are not served
-            verdict = judge(entry.name, into is directories)
+            name = entry.name
+            verdict = judge(name, names is directories)
             if verdict:
                 withheld[verdict] = withheld.get(verdict, 0) + 1
             else:
-                into.append(entry.name)
+                names.append(name)
     return DirectoryListing(files, directories, withheld)
 
 
@@ -642,8 +649,8 @@ def _is_junction(entry: os.DirEntry[str]) -> bool:
     return sys.platform == "win32" and bool(entry.stat(follow_symlinks=False).st_reparse_tag)
 
 
-def _read_some(descriptor: int, most: int) -> bytes:
-    data = os.read(descriptor, most)
-    while len(data) < most and (more := os.read(descriptor, most - len(data))):
+def _read_beginning(descriptor: int, max_bytes: int) -> bytes:
+    data = os.read(descriptor, max_bytes)
+    while len(data) < max_bytes and (more := os.read(descriptor, max_bytes - len(data))):
         data += more
     return data

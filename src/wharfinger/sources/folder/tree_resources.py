@@ -1,6 +1,6 @@
 """The directories and files of a tree as resources below one URI.
 
-A source of files has three parts: this one, which finds, lists, describes and reads; a `TreeWatch`, which reports
+A source of files has three parts: this one, which locates, lists, describes and reads; a `TreeWatch`, which reports
 changes; and code of its own, such as that for the windows of a log or the rows of a table.
 """
 
@@ -75,19 +75,19 @@ from wharfinger.sources.windows.window_budget import within_budget
 __all__ = ["TreeResources", "found"]
 
 COMPARED_BYTES = 1 << 20
-"""Bytes of a watched window that are read to detect a change."""
+"""Maximum bytes of a watched window that are read to detect a change."""
 COMPARED_WINDOWS = 64
-"""The most watched windows that are compared. With more, each change of a file counts as a change of its windows."""
+"""Maximum number of watched windows that are compared. With more, any change of a file counts for all its windows."""
 
 MAX_KEPT_FILE_BYTES = 16 << 10
-"""The largest file whose contents are kept. Of a larger one, most of the time is spent on its bytes."""
+"""Maximum bytes of a file whose contents are kept. A read of a larger one spends most of its time on the bytes."""
 KEPT_FILE_COST = 1 << 10
 """Bytes that a kept file takes besides its content."""
 KEPT_BYTES = 4 << 20
-"""Bytes of all kept files. Their decoded texts can take four times as much."""
+"""Maximum bytes of all kept files. Their decoded texts can take four times as much."""
 
 HEADING_SECONDS = 0.25
-"""How long a page of a list reads headings. On a slow disk, a later page may show those that are missing."""
+"""Longest time that a page of a list reads headings. On a slow disk, a repeated request shows more."""
 
 Adjust = Callable[[t.Resource, Parts], t.Resource | None]
 """Changes the resource of a file or directory before it is shown; None leaves it out."""
@@ -102,7 +102,7 @@ class _SmallFile(NamedTuple):
     data: bytes
     contents: t.ResourceContents
     is_spelled: bool
-    """Whether the disk does not find it by another spelling, which only matters to callers with a policy."""
+    """Whether it was read for a caller with a policy: only then, its path was checked to be spelled as on the disk."""
 
 
 @contextmanager
@@ -122,7 +122,7 @@ class TreeResources:
         uri: The URI of the top directory.
         label: The name of the top directory.
         prefix: The beginning of all URIs below the top; by default `uri` and a slash.
-        max_size: The largest file that is read whole, in bytes. Of a larger one, the first window is read.
+        max_size: Maximum bytes of a file that is read whole. Of a larger file, the first window is read.
         adjust: Changes each resource before it is shown.
         versioned: Whether resources and contents have their version in `_meta`.
         utf8_only: Whether a file in another encoding is read as bytes.
@@ -182,10 +182,10 @@ class TreeResources:
         if not uri.startswith(self.prefix):
             raise ResourceNotFound(uri)
         try:
-            parts, slashed = split_path(uri[len(self.prefix) :])
+            parts, ends_with_slash = split_path(uri[len(self.prefix) :])
         except UnreadableUri:
             raise ResourceNotFound(uri) from None
-        return parts, slashed or not parts
+        return parts, ends_with_slash or not parts
 
     def locate_base(self, uri: str) -> tuple[Parts, bool]:
         """Locate a URI, ignoring its query."""
@@ -214,7 +214,7 @@ class TreeResources:
             os.close(opened[0])
 
     def view(self) -> ReadableTree | None:
-        """Return what the current caller may read of this tree; None if everything."""
+        """Return the part of this tree that the current caller may read; None without restrictions."""
         return readable_tree(self.prefix)
 
     # Lists
@@ -360,13 +360,15 @@ class TreeResources:
     def read(self, uri: str, most: int | None = None, cache_scope: t.CacheScope = "public") -> t.ReadResourceResult:
         """Read a file, or a window of it; or a directory's listing, with one more content for each child.
 
+        If `most` is given, it replaces `max_size`.
+
         Raises:
             ResourceNotFound: it is missing or not published; the error does not say which.
             InvalidArgument: the URI asks for an impossible window.
         """
-        kept = self._small_files.get(uri)
-        if kept is not None and (unchanged := self._read_again(kept, most or self.max_size)) is not None:
-            return t.ReadResourceResult(contents=[unchanged], ttl_ms=ttl_ms(kept.modified), cache_scope=cache_scope)
+        cached = self._small_files.get(uri)
+        if cached is not None and (unchanged := self._read_again(cached, most or self.max_size)) is not None:
+            return t.ReadResourceResult(contents=[unchanged], ttl_ms=ttl_ms(cached.modified), cache_scope=cache_scope)
         base, window = split_window(uri)
         parts, only_directory = self.locate(base)
         opened = self._open(uri, parts, only_directory)
@@ -409,14 +411,16 @@ class TreeResources:
             if self._utf8_only and ENCODING in (meta := dict(contents[0].meta or {})):
                 del meta[ENCODING]
                 meta.pop(GUESSED, None)
-                window_of: Any = meta.get(WINDOW, {"begin": 0, "end": most})
-                blob = content.read(window_of["begin"], window_of["end"] - window_of["begin"])
+                place: Any = meta.get(WINDOW, {"begin": 0, "end": most})
+                blob = content.read(place["begin"], place["end"] - place["begin"])
                 contents[0] = t.ResourceContents(
                     uri=uri, mime_type=contents[0].mime_type, blob=blob, meta=meta or UNSET
                 )
             if data and len(data) == size:  # otherwise it was truncated meanwhile
-                kept = _SmallFile(parts, stamp_of(status), status.st_mtime, data, _copy(contents[0]), is_restricted())
-                self._small_files.put(uri, kept, KEPT_FILE_COST + size)
+                small_file = _SmallFile(
+                    parts, stamp_of(status), status.st_mtime, data, _copy(contents[0]), is_restricted()
+                )
+                self._small_files.put(uri, small_file, KEPT_FILE_COST + size)
         return contents, status.st_mtime
 
     def _read_again(self, kept: _SmallFile, most: int) -> t.ResourceContents | None:
@@ -471,11 +475,11 @@ class TreeResources:
         return listing_text(where, counted, children, more, describe=self._describe)
 
     def window_digest(self, uri: str, watched: int) -> bytes | None:
-        """Return a digest of the content of a window; None if it has no window, or too much would be read.
+        """Return a digest of the content of a window; None if the URI has none, or too much would be read.
 
         Args:
             uri: The URI of the window.
-            watched: How many URIs are watched.
+            watched: The number of watched URIs.
         """
         try:
             _, window = split_window(uri)
@@ -525,7 +529,7 @@ class TreeResources:
 
 
 def _copy(contents: t.ResourceContents) -> t.ResourceContents:
-    """Return a copy for one caller, since middleware may change what it gets."""
+    """Return a copy for one caller, since middleware may change it."""
     copied = copy(contents)
     if copied.meta:
         copied.meta = copied.meta.copy()

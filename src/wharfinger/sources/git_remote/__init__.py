@@ -1,1 +1,1 @@
-"""git repositories elsewhere: a clone in the cache that follows its remote, and is read like a local repository."""
+"""Remote git repositories: a clone in the cache that follows its remote, and is read like a local repository."""

@@ -1,12 +1,12 @@
 """The folder of one clone in the cache: private, and locked by the server that fetches into it.
 
-    FOLDER/lock             held while a server fetches, also by the processes that it started
-    FOLDER/state.json       what the last fetch found
+    FOLDER/lock             held while a server fetches, also by its child processes
+    FOLDER/state.json       the result of the last fetch
     FOLDER/repository.git   a bare repository
 
 Several servers may read a clone, but only one at a time fetches. The lock belongs to an open file, which the processes
-of git inherit: if a server is killed, no other one writes until its git has ended too. The next fetch removes what the
-killed one left, so it starts with complete packs and references only.
+of git inherit: if a server is killed, no other one writes until its git has ended too. The next fetch removes
+its unfinished files, so it starts with complete packs and references only.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MAX_COUNTED_FILES = 2_000_000
 
 
 class CloneState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the last fetch found."""
+    """The result of the last fetch."""
 
     url: str = ""
     fetched: float = 0.0
@@ -51,7 +51,7 @@ class CloneState(msgspec.Struct, frozen=True, kw_only=True):
     advertised: str = ""
     """A digest of the references that the server listed."""
     missing: int = 0
-    """How many objects of old revisions are still to be fetched."""
+    """The number of objects of old revisions that are still to be fetched."""
     cut: int = 0
     """The bound in bytes because of which the missing objects are not fetched; 0 if the clone stays below it."""
     partial: bool = False
@@ -69,24 +69,24 @@ class CloneFolder:
         self.aside = path / "aside"
 
     @classmethod
-    def of(cls, address: RemoteAddress, above: Path | None = None) -> CloneFolder:
-        """Return the folder of a clone in the folder `above`, with an empty repository if it is new.
+    def of(cls, address: RemoteAddress, parent: Path | None = None) -> CloneFolder:
+        """Return the folder of a clone in the folder `parent`, with an empty repository if it is new.
 
         Raises:
             UnusableSource: it cannot be created, or other users may read or change it.
         """
-        above = above or cache_folder() / "git"
-        folder = cls(above / address.key)
+        parent = parent or cache_folder() / "git"
+        folder = cls(parent / address.key)
         try:
-            above.mkdir(mode=0o700, parents=True, exist_ok=True)
+            parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.path.mkdir(mode=0o700, exist_ok=True)
-            for checked in (above, folder.path):
-                if checked.is_symlink() or not is_private(checked):
+            for path in (parent, folder.path):
+                if path.is_symlink() or not is_private(path):
                     raise UnusableSource(
-                        f"The folder {checked} is for clones, and others may enter it: `chmod 700` it, or remove it."
+                        f"The folder {path} is for clones, and others may enter it: `chmod 700` it, or remove it."
                     )
-            with folder.lock() as held:
-                if held is not None:
+            with folder.lock() as descriptor:
+                if descriptor is not None:
                     folder.prepare()
             for _ in range(100):  # another server may be creating it
                 if (folder.repository / "HEAD").exists():
@@ -102,19 +102,19 @@ class CloneFolder:
     @contextlib.contextmanager
     def lock(self) -> Generator[int | None]:
         """Lock the folder for fetching, and yield the descriptor of the lock; None if another server holds it."""
-        opened = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             try:
                 if sys.platform == "win32":
-                    msvcrt.locking(opened, msvcrt.LK_NBLCK, 1)
+                    msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
                 else:
-                    fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 yield None
                 return
-            yield opened
+            yield descriptor
         finally:
-            os.close(opened)
+            os.close(descriptor)
 
     def prepare(self) -> None:
         """Create the repository if it is missing or incomplete, and remove what an interrupted fetch left.
@@ -154,7 +154,7 @@ class CloneFolder:
             path.unlink(missing_ok=True)
 
     def state(self) -> CloneState:
-        """Return what the last fetch found."""
+        """Return the result of the last fetch."""
         try:
             with open(self.path / "state.json", "rb") as file:
                 return msgspec.json.decode(file.read(MAX_STATE_BYTES), type=CloneState)
@@ -162,11 +162,11 @@ class CloneFolder:
             return CloneState()
 
     def write_state(self, state: CloneState) -> None:
-        """Write what this fetch found."""
+        """Write the result of this fetch."""
         replace_privately(self.path / "state.json", msgspec.json.encode(state))
 
     def size(self) -> int:
-        """Return the bytes of all objects, also of those that are being fetched."""
+        """Return the size of all objects in bytes, including those that are being fetched."""
         total = count = 0
         folders = [str(self.repository / "objects")]
         while folders and count < MAX_COUNTED_FILES:
@@ -198,13 +198,13 @@ class CloneFolder:
                 os.replace(path, self.aside / path.name)
 
     def restore(self) -> None:
-        """Move back what was set aside."""
+        """Move back the packs that were set aside."""
         for path in sorted(self.aside.glob("*"), key=lambda path: path.suffix == ".idx"):
             os.replace(path, self.repository / "objects" / "pack" / path.name)
         self.drop_aside()
 
     def drop_aside(self) -> None:
-        """Remove what was set aside."""
+        """Remove the packs that were set aside."""
         shutil.rmtree(self.aside, ignore_errors=True)
 
 

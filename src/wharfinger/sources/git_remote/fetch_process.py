@@ -41,7 +41,7 @@ __all__ = ["FetchFailed", "GitNetwork"]
 MEMORY_BYTES = 2 << 30
 """Address space of each process. `index-pack` needs about 100 bytes for each object, and a delta with its base."""
 ALLOCATION_BYTES = 1 << 30
-"""The largest single allocation."""
+"""Maximum bytes of a single allocation."""
 STALLED_SECONDS = 60
 """Time after which git ends a transfer of less than `STALLED_BYTES` a second."""
 STALLED_BYTES = 500
@@ -50,6 +50,7 @@ SMALL_BYTES = 64 << 10
 SIZE_CHECK_SECONDS = 0.5
 STDERR_BYTES = 16_384
 END_SECONDS = 5.0
+"""Longest time to wait for a process that was killed."""
 
 _PASSED = ("GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "GIT_SSL_CERT", "GIT_SSL_KEY")
 """Variables of the operator that are passed on: the certificates that git trusts, and those of the client."""
@@ -107,11 +108,12 @@ class FetchFailed(Exception):
         self.stderr = stderr
 
 
-class _Ended(NamedTuple):
+class _CommandResult(NamedTuple):
     code: int
     output: bytes
     stderr: str
-    cut: str
+    exceeded: str
+    """The bound at which the command was ended: `time`, `output` or `size`; empty if it was not."""
 
 
 class GitNetwork:
@@ -133,20 +135,20 @@ class GitNetwork:
         seconds: float,
         network: bool = True,
         stdin: IO[bytes] | None = None,
-        most: int = 64 << 20,
-        replaced: int = 0,
+        max_output_bytes: int = 64 << 20,
+        replaced_bytes: int = 0,
     ) -> bytes:
-        """Run one command, and return what it prints. `lock` is the lock of the folder, which git keeps open.
+        """Run one command, and return its output. `lock` is the lock of the folder, which git keeps open.
 
-        `replaced` is the bytes of the clone that the command replaces, which do not count for its bound.
+        `replaced_bytes` is the size of what the command replaces: while it runs, the clone may exceed its bound by it.
 
         Raises:
             FetchFailed: it failed, or was ended: at the deadline, or because the clone or the output is too large.
         """
-        ended = await self._run(arguments, lock, seconds, network, stdin, most, replaced)
-        if ended.cut or ended.code:
-            raise FetchFailed(self._reason(ended, arguments[0], seconds), ended.stderr)
-        return ended.output
+        result = await self._run(arguments, lock, seconds, network, stdin, max_output_bytes, replaced_bytes)
+        if result.exceeded or result.code:
+            raise FetchFailed(self._reason(result, arguments[0], seconds), result.stderr)
+        return result.output
 
     async def _run(
         self,
@@ -155,10 +157,10 @@ class GitNetwork:
         seconds: float,
         network: bool,
         stdin: IO[bytes] | None,
-        most: int,
-        replaced: int,
-    ) -> _Ended:
-        bound = self.max_bytes + replaced
+        max_output_bytes: int,
+        replaced_bytes: int,
+    ) -> _CommandResult:
+        bound = self.max_bytes + replaced_bytes
         room = bound - (await asyncio.to_thread(self.folder.size) if network else 0)
         command = [self.program, *arguments]
         if sys.platform != "win32":
@@ -179,31 +181,35 @@ class GitNetwork:
             )
         except OSError as error:
             raise FetchFailed(f"git cannot be started ({error.strerror})") from None
-        cut = ""
+        exceeded = ""
         output, stderr = bytearray(), bytearray()
         assert process.stdout is not None and process.stderr is not None
         reading = asyncio.gather(
-            _collect(process.stdout, output, most), self._collect_progress(process.stderr, stderr), process.wait()
+            _collect(process.stdout, output, max_output_bytes),
+            self._collect_progress(process.stderr, stderr),
+            process.wait(),
         )
         try:
             deadline = asyncio.get_running_loop().time() + seconds
-            while not cut:
+            while not exceeded:
                 done, _ = await asyncio.wait((reading,), timeout=SIZE_CHECK_SECONDS)
                 if done:
                     break
                 if asyncio.get_running_loop().time() > deadline:
-                    cut = "time"
-                elif len(output) > most:
-                    cut = "output"
+                    exceeded = "time"
+                elif len(output) > max_output_bytes:
+                    exceeded = "output"
                 elif network and await asyncio.to_thread(self.folder.size) > bound:
-                    cut = "size"
+                    exceeded = "size"
         finally:
             _kill_group(process)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(reading), END_SECONDS)
             reading.cancel()
         code = process.returncode
-        return _Ended(-1 if code is None else code, bytes(output[:most]), stderr.decode("utf-8", "replace"), cut)
+        return _CommandResult(
+            -1 if code is None else code, bytes(output[:max_output_bytes]), stderr.decode("utf-8", "replace"), exceeded
+        )
 
     def _environment(self, network: bool) -> dict[str, str]:
         """Return the whole environment of a process. Only one that uses the network gets the address and the token."""
@@ -241,28 +247,30 @@ class GitNetwork:
         while data := await stream.read(4_096):
             kept += data
             del kept[:-STDERR_BYTES]
-            found: list[tuple[str, str, str]] = _PROGRESS.findall(data.decode("utf-8", "replace"))
-            if found:
-                what, percent, size = found[-1]
-                self._progress(f"{what.lower()} {percent}" + (f", {size}" if size else ""))
+            matches: list[tuple[str, str, str]] = _PROGRESS.findall(data.decode("utf-8", "replace"))
+            if matches:
+                phase, percent, size = matches[-1]
+                self._progress(f"{phase.lower()} {percent}" + (f", {size}" if size else ""))
 
-    def _reason(self, ended: _Ended, name: str, seconds: float) -> str:
+    def _reason(self, result: _CommandResult, name: str, seconds: float) -> str:
         """Return why a command failed, in a clause."""
         # Lines of the server begin with `remote:`.
-        problems = [line for line in re.split(r"[\r\n]+", ended.stderr) if line.startswith(("fatal:", "error:"))]
+        problems = [line for line in re.split(r"[\r\n]+", result.stderr) if line.startswith(("fatal:", "error:"))]
         text, address = "\n".join(problems), self.address
         size = f"it has more than {size_text(self.max_bytes)}, which is the bound of the clone"
-        if ended.cut == "size" or "File too large" in text:
+        if result.exceeded == "size" or "File too large" in text:
             return size
-        if ended.cut:
+        if result.exceeded:
             return (
-                f"`git {name}` was ended after {seconds:g} s" if ended.cut == "time" else "it has too many references"
+                f"`git {name}` was ended after {seconds:g} s"
+                if result.exceeded == "time"
+                else "it has too many references"
             )
         for pattern, clause in _REASONS:
             if re.search(pattern, text):
                 return clause.format(variable=address.token_variable, host=address.host)
         # The first message is the cause; later ones only report that git stops.
-        reason = re.sub(r"^(fatal|error): ", "", problems[0])[:300] if problems else f"exit code {ended.code}"
+        reason = re.sub(r"^(fatal|error): ", "", problems[0])[:300] if problems else f"exit code {result.code}"
         return f"`git {name}` failed: {shown(redacted_text(reason))}"
 
 
@@ -289,23 +297,23 @@ _REASONS = (
     ),
     (r"Operation too slow|timed out", "{host} sends no data"),
     (r"No space left on device|Disk quota exceeded", "no space is left for the clone"),
-    (r"mismatched algorithms", "it names objects by SHA-256, which is not supported for repositories elsewhere"),
+    (r"mismatched algorithms", "it names objects by SHA-256, which is not supported for remote repositories"),
     (r"[Oo]ut of memory|attempting to allocate", "a part of it needs too much memory"),
 )
 """Clauses for the messages of git, which are in English (LC_ALL=C)."""
 
 
 class _Directory:
-    """A `GitPlace`."""
+    """The `GitPlace` of a clone."""
 
     def __init__(self, program: str, path: str) -> None:
         self.program = program
         self.path = path
 
 
-async def _collect(stream: asyncio.StreamReader, kept: bytearray, most: int) -> None:
+async def _collect(stream: asyncio.StreamReader, kept: bytearray, max_output_bytes: int) -> None:
     while data := await stream.read(1 << 16):
-        if len(kept) <= most:
+        if len(kept) <= max_output_bytes:
             kept += data
 
 

@@ -1,8 +1,8 @@
-"""Skills in a git repository, on this machine or elsewhere: those of the current HEAD.
+"""Skills in a git repository, local or remote: those of the current HEAD.
 
 Skills are read from files (`skill_folder`), because their manifests have sizes and digests of files. So the files of
 skills at HEAD are written to a temporary folder of this process. When HEAD changes, the files that differ are written
-again, each in one step. Only regular files with plain names in folders with a SKILL.md are written, never links or
+again, each atomically. Only regular files with plain names in folders with a SKILL.md are written, never links or
 submodules. If the repository itself is a skill, its files are written to a folder with the name of the repository, so
 they have the same URIs as a folder with this skill.
 """
@@ -26,7 +26,7 @@ from wharfinger.errors import InvalidArgument
 from wharfinger.source import Document, SourceUnavailable, UnusableSource
 from wharfinger.sources.directories import MAX_CHILDREN
 from wharfinger.sources.folder.ignore import IGNORE_FILE, PublishChoice
-from wharfinger.sources.git_remote.mirror import PATIENT_SECONDS, Mirror
+from wharfinger.sources.git_remote.mirror import CLONE_WAIT_SECONDS, Mirror
 from wharfinger.sources.git_remote.remote_address import is_remote
 from wharfinger.sources.git_remote.remote_source import open_clone
 from wharfinger.sources.git_repository.answers import Repository
@@ -45,34 +45,36 @@ log = logging.getLogger("wharfinger.sources")
 CHECK_SECONDS = 1.0
 """Default time between two checks of a repository of this machine."""
 MAX_FILES = 50_000
-"""The most files of skills that are written."""
+"""Maximum number of files of skills that are written."""
 MAX_TOTAL_BYTES = 256 << 20
-"""The most bytes of all files together."""
+"""Maximum number of bytes of all files together."""
 MAX_NAME_BYTES = 255
 
 
-def git_skills(place: str, prefix: str, hidden: bool, every: float | None, max_clone_size: int | None) -> GitSkills:
-    """Return the skills of a repository: `place` is a path or an address.
+def git_skills(
+    path_or_url: str, prefix: str, hidden: bool, every: float | None, max_clone_size: int | None
+) -> GitSkills:
+    """Return the skills of a repository, by its path or address.
 
     Raises:
         UnusableSource: it cannot be published.
     """
     mirror = None
-    if is_remote(place):
+    if is_remote(path_or_url):
         repository, mirror = open_clone(
-            place, None, every=every, max_size=MAX_READ_BYTES, max_clone_size=max_clone_size
+            path_or_url, None, every=every, max_size=MAX_READ_BYTES, max_clone_size=max_clone_size
         )
         location = mirror.address.url
     else:
         program = find_git()
-        found = find_repository(place, version=program.version)
-        label = default_label(found.work_tree or found.root).removesuffix(".git") or "repository"
-        private = PrivateDirectory(found, program.path)
+        directory = find_repository(path_or_url, version=program.version)
+        label = default_label(directory.work_tree or directory.root).removesuffix(".git") or "repository"
+        private = PrivateDirectory(directory, program.path)
         private.open()
-        repository, location = Repository(private, usable_label(label), MAX_READ_BYTES), found.root
+        repository, location = Repository(private, usable_label(label), MAX_READ_BYTES), directory.root
     try:
-        check = every if mirror is None and every else CHECK_SECONDS
-        return GitSkills(repository, mirror, location, prefix, PublishChoice((), (), hidden), check)
+        check_seconds = every if mirror is None and every else CHECK_SECONDS
+        return GitSkills(repository, mirror, location, prefix, PublishChoice((), (), hidden), check_seconds)
     except OSError as error:
         raise UnusableSource(f"The skills of {location} cannot be written to a temporary folder: {error}") from None
 
@@ -170,17 +172,17 @@ class GitSkills(Skills):
         references = await self.repository.references.now()
         if self._ready.is_set() and references.head == self._head:
             return
-        wanted = await self._files_of_skills(references.head) if references.head is not None else {}
+        files = await self._files_of_skills(references.head) if references.head is not None else {}
         contents: list[tuple[str, bytes]] = []
-        for path, file in wanted.items():
+        for path, file in files.items():
             if self._written.get(path) != file:
                 contents.append((path, await self.repository.objects.reader.contents(file.oid)))
             if len(contents) >= 64:
                 await asyncio.to_thread(self._write, contents)
                 contents.clear()
         await asyncio.to_thread(self._write, contents)
-        await asyncio.to_thread(self._remove, [path for path in self._written if path not in wanted])
-        self._written = wanted
+        await asyncio.to_thread(self._remove, [path for path in self._written if path not in files])
+        self._written = files
         self._head = references.head
 
     async def _files_of_skills(self, head: str) -> dict[str, _File]:
@@ -195,28 +197,30 @@ class GitSkills(Skills):
                 files[path] = _File(oid.decode("ascii"), int(size))
         tops = {path.removesuffix(SKILL_FILE) for path in files if path.rpartition("/")[2] == SKILL_FILE}
         single = "" in tops
-        above = f"{self.repository.label}/" if single else ""
-        wanted: dict[str, _File] = {}
+        prefix = f"{self.repository.label}/" if single else ""
+        published: dict[str, _File] = {}
         total = 0
         for path, file in files.items():
-            if not single and not any(path[: at + 1] in tops for at, each in enumerate(path) if each == "/"):
+            if not single and not any(
+                path[: index + 1] in tops for index, character in enumerate(path) if character == "/"
+            ):
                 continue
             if file.size > MAX_BYTES:
                 self._report((), f"{shown(path)} has more than {MAX_BYTES >> 20} MiB")
                 continue
             total += file.size
-            if len(wanted) >= MAX_FILES or total > MAX_TOTAL_BYTES:
+            if len(published) >= MAX_FILES or total > MAX_TOTAL_BYTES:
                 self._report((), f"only {MAX_FILES:,} files and {MAX_TOTAL_BYTES >> 20} MiB of skills are published")
                 break
-            wanted[above + path] = file
-        return wanted
+            published[prefix + path] = file
+        return published
 
     def _write(self, contents: list[tuple[str, bytes]]) -> None:
-        """Write files, each in one step. Only this process writes below the folder, and it writes no links."""
+        """Write files, each atomically. Only this process writes below the folder, and it writes no links."""
         for path, data in contents:
             target = self._folder.joinpath(*path.split("/"))
-            for above in reversed(target.relative_to(self._folder).parents[:-1]):
-                folder = self._folder / above
+            for parent in reversed(target.relative_to(self._folder).parents[:-1]):
+                folder = self._folder / parent
                 if not folder.is_dir():
                     folder.unlink(missing_ok=True)
                     folder.mkdir(mode=0o700)
@@ -235,10 +239,10 @@ class GitSkills(Skills):
                 target.unlink(missing_ok=True)
             except NotADirectoryError:
                 continue
-            for above in target.parents:
-                if above == self._folder or any(above.iterdir()):
+            for parent in target.parents:
+                if parent == self._folder or any(parent.iterdir()):
                     break
-                above.rmdir()
+                parent.rmdir()
 
     # Methods of the source, which wait for the first clone
 
@@ -250,8 +254,8 @@ class GitSkills(Skills):
         """
         if self._ready.is_set():
             return
-        until = self._began + PATIENT_SECONDS
-        while (left := until - time.monotonic()) > 0 and self._task is not None:
+        deadline = self._began + CLONE_WAIT_SECONDS
+        while (left := deadline - time.monotonic()) > 0 and self._task is not None:
             if self._problem or (self.mirror is not None and self.mirror.problem):
                 break
             if self._ready.wait(min(left, 0.05)):

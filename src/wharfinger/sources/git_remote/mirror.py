@@ -5,13 +5,13 @@ References move in one step when all objects have arrived: readers see the last 
 
 **The first clone comes in parts,** if the server can send them (`--filter=blob:none`): first commits and folders, then
 the files of HEAD, after which the clone can be read, then a whole clone, which replaces the parts. git never fetches
-missing objects by itself (GIT_NO_LAZY_FETCH); until they have arrived, reads of them are refused with this reason. If
+missing objects by itself (GIT_NO_LAZY_FETCH); until they have arrived, reads of them are refused, with this reason. If
 the whole clone would exceed its bound, the parts stay and can be read.
 
 git 2.39 checks the packs of a partial clone strictly, and refuses even the harmless mistakes of old tools in them. A
 repository with such objects is therefore cloned as a whole.
 
-After a failure the next round comes later each time, at most `MAX_WAIT_SECONDS` later.
+After each failure in a row, the wait for the next round becomes longer, up to `MAX_WAIT_SECONDS`.
 """
 
 from __future__ import annotations
@@ -43,30 +43,30 @@ EVERY_SECONDS = 60.0
 MAX_CLONE_BYTES = 2 << 30
 """Default bound of the size of a clone."""
 LIST_SECONDS = 60.0
-"""Time for the list of references."""
+"""Timeout for the list of references."""
 FETCH_SECONDS = 3_600.0
-"""Time for one fetch."""
+"""Timeout for one fetch."""
 LOCAL_SECONDS = 300.0
-"""Time for a command that uses no network."""
-PATIENT_SECONDS = 4.0
-"""How long callers wait for the first clone: less than a list waits for a source."""
+"""Timeout for a command that uses no network."""
+CLONE_WAIT_SECONDS = 4.0
+"""Longest wait of callers for the first clone: less than a list waits for a source."""
 BUSY_SECONDS = 1.0
 """Time after which a server checks the lock again, if another one fetches."""
 MIN_WAIT_SECONDS = 1.0
 MAX_WAIT_SECONDS = 900.0
-"""The longest time between two rounds after failures."""
+"""Maximum time between two rounds after failures."""
 MAX_REFERENCES = 200_000
 MAX_PACKS = 20
 """If there are more packs, they are joined."""
 MAX_COMPARED_BRANCHES = 50
-"""The most branches that are checked for a force-push after a fetch."""
+"""Maximum number of branches that are checked for a force-push after a fetch."""
 
 _REFSPECS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
 _FETCH = ("fetch", "--no-auto-gc", "--no-write-fetch-head", "--no-recurse-submodules", "--no-tags", "--progress")
 
 
 class Mirror:
-    """Maintains one clone while a server runs. `changed` is called after each change, on the event loop."""
+    """Maintains one clone while a server runs. It calls the functions in `changed` after each change."""
 
     def __init__(
         self,
@@ -142,12 +142,12 @@ class Mirror:
             SourceUnavailable: it cannot be read yet; the message says why.
         """
         while not self.cloned:
-            left = self._began + PATIENT_SECONDS - time.monotonic()
-            if self._task is None or left <= 0 or self.problem:
+            remaining = self._began + CLONE_WAIT_SECONDS - time.monotonic()
+            if self._task is None or remaining <= 0 or self.problem:
                 raise SourceUnavailable(self.unavailable())
             event = self._event
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(event.wait(), left)
+                await asyncio.wait_for(event.wait(), remaining)
 
     def unavailable(self) -> str:
         """Return why the clone cannot be read yet, as a sentence."""
@@ -164,7 +164,7 @@ class Mirror:
         return f"This is the state of {since}: {self.address.url} could not be fetched since ({self.problem})."
 
     def describe(self) -> str:
-        """Describe how recent the clone is."""
+        """Return a text with the age of the clone."""
         if not self.cloned:
             return self.unavailable().rstrip(".")
         facts = [f"fetched {_ago(time.time() - self.state.fetched)}, every {self.every:g} s"]
@@ -198,18 +198,18 @@ class Mirror:
                 if before:
                     log.warning("%s can be fetched again", self.address.url)
             except FetchFailed as error:
-                wait = self._failed(str(error))
+                wait = self._record_failure(str(error))
             except OSError as error:
-                wait = self._failed(f"the clone cannot be written ({error.strerror})")
+                wait = self._record_failure(f"the clone cannot be written ({error.strerror})")
             except Exception as error:
                 log.exception("%s could not be fetched", self.address.url)
-                wait = self._failed(f"an error of {type(error).__name__}")
+                wait = self._record_failure(f"an error of {type(error).__name__}")
             self._notify()
             if before != self.problem:
                 await self._report()
             await asyncio.sleep(wait)
 
-    def _failed(self, reason: str) -> float:
+    def _record_failure(self, reason: str) -> float:
         """Record a failure, and return the seconds until the next round."""
         if reason != self.problem:
             state = "its last good state is served" if self.cloned else "it has never been cloned"
@@ -257,22 +257,24 @@ class Mirror:
     # One fetch
 
     async def _fetch(self, lock: int) -> None:
-        listed = await self._git.run(
+        output = await self._git.run(
             "ls-remote", "--symref", "origin", "HEAD", "refs/heads/*", "refs/tags/*", lock=lock, seconds=LIST_SECONDS
         )
-        head, count = _parse_listed(listed)
+        head, count = _parse_references(output)
         if count > MAX_REFERENCES:
             raise FetchFailed(f"it has more than {MAX_REFERENCES:,} references")
-        advertised = hashlib.blake2b(listed, digest_size=16).hexdigest()
+        advertised = hashlib.blake2b(output, digest_size=16).hexdigest()
         if advertised != self.state.advertised or not self.cloned:
-            before = await self._local_references(lock)
+            old_references = await self._local_references(lock)
             partial = not self.cloned and not self.state.whole and await self._clone_partially(lock)
             if not partial:
-                if not self.cloned and not before:
+                if not self.cloned and not old_references:
                     await asyncio.to_thread(self.folder.forget)
                 await self._fetch_references(lock)
             await self._set_head(lock, head)
-            self.replaced = await self._compare(lock, before, await self._local_references(lock)) or self.replaced
+            self.replaced = (
+                await self._compare(lock, old_references, await self._local_references(lock)) or self.replaced
+            )
             if partial or self.incomplete:
                 await self._fetch_missing(lock, await self._missing(lock, "--no-walk", "--ignore-missing", "HEAD"))
                 missing = await self._missing(lock, "--all")
@@ -290,7 +292,7 @@ class Mirror:
         try:
             await self._git.run(
                 *_FETCH, *(options or ("--no-filter",)), "--prune", "--atomic", "origin", *_REFSPECS,
-                lock=lock, seconds=FETCH_SECONDS, replaced=replaced,
+                lock=lock, seconds=FETCH_SECONDS, replaced_bytes=replaced,
             )  # fmt: skip
         except FetchFailed as error:
             if self.cloned and "bound of the clone" in str(error):
@@ -353,13 +355,13 @@ class Mirror:
         log.warning("%s: %s", self.address.url, sentence)
         return sentence
 
-    # Contents that a partial clone misses
+    # Contents that a partial clone lacks
 
     async def _missing(self, lock: int, *revisions: str) -> list[str]:
         """Return the names of the missing objects of some revisions."""
         output = await self._git.run(
             "rev-list", "--quiet", "--objects", "--missing=print", *revisions,
-            lock=lock, seconds=LOCAL_SECONDS, network=False, most=1 << 30,
+            lock=lock, seconds=LOCAL_SECONDS, network=False, max_output_bytes=1 << 30,
         )  # fmt: skip
         return [line[1:].decode("ascii") for line in output.split(b"\n") if line.startswith(b"?")]
 
@@ -375,10 +377,10 @@ class Mirror:
             )
 
     async def _fetch_history(self, lock: int) -> None:
-        """Fetch everything as a whole clone does, and drop what was fetched in parts.
+        """Fetch everything as a whole clone does, and drop the objects that were fetched in parts.
 
         A request for the missing objects by name would take 50 bytes for each, and the host would compress them again:
-        those of mypy took 12 s and 88 MiB at once, but minutes and 170 MiB in batches of 20,000.
+        those of mypy took 12 s and 88 MiB in one fetch, but minutes and 170 MiB in batches of 20,000.
         """
         parts = await asyncio.to_thread(self.folder.pack_names)
         try:
@@ -392,7 +394,7 @@ class Mirror:
             await asyncio.to_thread(self.folder.prepare)
             await self._save(cut=self._git.max_bytes)
             return
-        missing = ["?"]  # until it is known
+        missing = ["?"]  # so that an error restores the packs
         await asyncio.to_thread(self.folder.set_aside, parts)
         try:
             missing = await self._missing(lock, "--all")
@@ -406,12 +408,12 @@ class Mirror:
         """Join small packs into larger ones; with `everything`, drop objects that no reference leads to."""
         if self.state.partial:  # git would drop objects that it could fetch again
             return
-        how = ("-a",) if everything else ("--geometric=2",)
+        mode = ("-a",) if everything else ("--geometric=2",)
         with contextlib.suppress(FetchFailed):  # it is tried again after the next fetch
-            await self._git.run("repack", "-d", "-q", *how, lock=lock, seconds=LOCAL_SECONDS, network=False)
+            await self._git.run("repack", "-d", "-q", *mode, lock=lock, seconds=LOCAL_SECONDS, network=False)
 
 
-def _parse_listed(output: bytes) -> tuple[str, int]:
+def _parse_references(output: bytes) -> tuple[str, int]:
     """Return HEAD (a branch, a commit or empty) and the number of references, from `ls-remote --symref`."""
     branch = commit = ""
     count = 0

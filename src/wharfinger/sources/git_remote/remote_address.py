@@ -1,4 +1,4 @@
-"""The address of a repository elsewhere, and the credentials for it, which come from the environment only."""
+"""The address of a remote repository, and the credentials for it, which come from the environment only."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _SCP = re.compile(r"[\w.-]+@[\w.-]+:").match
 _UNSAFE = re.compile(r"[\x00-\x20\x7f\\<>\"'`{}|^]").search
 
 _token_hosts: dict[tuple[str, str], str] = {}
-"""The host that was sent a token, by its variable and the token."""
+"""The host to which a token was sent, by the name of its variable and the token itself."""
 
 
 class RemoteAddress(NamedTuple):
-    """The address of a repository elsewhere, without credentials."""
+    """The address of a remote repository, without credentials."""
 
     url: str
     scheme: str
@@ -52,9 +52,9 @@ class RemoteAddress(NamedTuple):
         return f"{TOKEN_VARIABLE}_{_variable(self.host)}"
 
     def authorization(self) -> str:
-        """Return the value of the header `Authorization`, or an empty string if the environment has no token.
+        """Return the value of the `Authorization` header, or an empty string if the environment has no token.
 
-        The variable of the host is used first. A variable is used for a single host of this process.
+        The variable of the host is used first. In this process, the token of a variable is sent to one host only.
 
         Raises:
             UnusableSource: the token was already used for another host, or is malformed.
@@ -65,12 +65,12 @@ class RemoteAddress(NamedTuple):
         if not token:
             return ""
         # A token for one host must not reach another. `git.example` and `git-example` have the same variable.
-        first = _token_hosts.setdefault((variable, token), self.host)
-        if first != self.host:
+        first_host = _token_hosts.setdefault((variable, token), self.host)
+        if first_host != self.host:
             remedy = f"set {self.token_variable}, empty if it needs no token"
             if variable != TOKEN_VARIABLE:
                 remedy = "publish one of the two with another process"
-            raise UnusableSource(f"{variable} is used for {first}, and is not sent to {self.host} too: {remedy}.")
+            raise UnusableSource(f"{variable} is used for {first_host}, and is not sent to {self.host} too: {remedy}.")
         username = username or DEFAULT_USERNAME
         if not (token.isascii() and token.isprintable() and username.isprintable() and ":" not in username):
             raise UnusableSource(
@@ -81,12 +81,12 @@ class RemoteAddress(NamedTuple):
 
 
 def is_remote(text: str) -> bool:
-    """Return whether this is the address of a repository elsewhere, rather than a path."""
+    """Return whether this is the address of a remote repository, rather than a path."""
     return (_SCHEME(text) or _SCP(text)) is not None and not os.path.lexists(text)
 
 
 def parse_remote(text: str) -> RemoteAddress:
-    """Parse the address of a repository elsewhere.
+    """Parse the address of a remote repository.
 
     Raises:
         UnusableSource: it cannot be used; the message shows no credentials.

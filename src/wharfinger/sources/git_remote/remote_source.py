@@ -1,4 +1,4 @@
-"""A repository elsewhere as live resources: a clone in the cache that follows it, read like a local repository."""
+"""A remote repository as live resources: a clone in the cache that follows it, read like a local repository."""
 
 from __future__ import annotations
 
@@ -31,16 +31,14 @@ LOOK_EVERY_SECONDS = 1.0
 def open_clone(
     url: str, label: str | None, *, every: float | None, max_size: int, max_clone_size: int | None
 ) -> tuple[Repository, Mirror]:
-    """Return the clone of a repository elsewhere, and its mirror, which is not started yet. None means a default.
+    """Return the clone of a remote repository, and its mirror, which is not started yet. None means a default.
 
     Raises:
         UnusableSource: the address cannot be used, the clone cannot be kept, or git is missing or too old.
     """
     every = EVERY_SECONDS if every is None else every
     if not every >= MIN_EVERY_SECONDS:
-        raise UnusableSource(
-            f"A repository elsewhere is fetched at most once a second: give every={every:g} at least 1."
-        )
+        raise UnusableSource(f"A remote repository is fetched at most once a second: give every={every:g} at least 1.")
     address = parse_remote(url)
     program = find_git()
     address.authorization()  # refuse a token that cannot be used before anything is published
@@ -60,7 +58,7 @@ def publish_clone(
 
 
 class RemoteGitSource(GitSource):
-    """The source that `git()` returns for the address of a repository elsewhere."""
+    """The source that `git()` returns for the address of a remote repository."""
 
     noun = "repository"
 
@@ -70,7 +68,7 @@ class RemoteGitSource(GitSource):
         self.location = mirror.address.url
         self.root = ""  # the clone is not a folder of the operator
         repository.problem = mirror.outage
-        mirror.changed.append(self._fetched)
+        mirror.changed.append(self._on_fetch)
 
     def __repr__(self) -> str:
         return f"git({self.location!r}, label={self.name!r})"
@@ -89,7 +87,7 @@ class RemoteGitSource(GitSource):
         facts = self.mirror.describe()
         return f"{super().describe().partition(', watched by')[0]}, {facts}" if self.mirror.cloned else facts
 
-    async def _fetched(self) -> None:
+    async def _on_fetch(self) -> None:
         self._known_versions.pop(self.uri, None)  # the top resource shows outages too
         self._polling.look_now()
 

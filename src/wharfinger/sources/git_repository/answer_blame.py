@@ -31,9 +31,9 @@ __all__ = ["BlameAnswer"]
 DEFAULT_LINES = 200
 """Lines of a window if the URI has no `lines`."""
 MAX_LINES = 5_000
-"""The most lines of any window."""
+"""Maximum number of lines of any window."""
 DEFAULT_CHARACTERS, MAX_CHARACTERS = 32_000, 256_000
-"""Characters after which these two windows end early."""
+"""Characters after which a window ends early: without `lines` or `tail` in the URI, and with one of them."""
 MAX_LINE_CHARACTERS = 2_000
 """Characters of one line that are shown."""
 HISTORY_SECONDS = 20.0
@@ -81,15 +81,15 @@ class BlameAnswer(GitAnswer):
 
     async def _last_change(self) -> str:
         """Return the last commit that changed the file. The blame stays the same until another commit does."""
-        known, key = self.repository.last_changes, (self._commit.oid, self._path, self.repository.references.boundary)
-        found = known.get(key)
-        if found is None:
+        cache, key = self.repository.last_changes, (self._commit.oid, self._path, self.repository.references.boundary)
+        last_change = cache.get(key)
+        if last_change is None:
             output = await run_git(
                 self.repository.private, "rev-list", "-n1", self._commit.oid, "--", self._path, seconds=HISTORY_SECONDS,
                 partial=True,
             )  # fmt: skip
-            found = known.put(key, output.data.decode("ascii").strip() or self._commit.oid)
-        return f"{found}.{key[2]}" if key[2] else found
+            last_change = cache.put(key, output.data.decode("ascii").strip() or self._commit.oid)
+        return f"{last_change}.{key[2]}" if key[2] else last_change
 
     async def resource(self) -> t.Resource:
         rev = shown(self.address.rev)
@@ -116,19 +116,19 @@ class BlameAnswer(GitAnswer):
             lines, origins, commits, first, self._path, MAX_CHARACTERS if window else DEFAULT_CHARACTERS
         )
         path, rev = shown("/".join(self.address.parts)), shown(self.address.rev)
-        counted = f"{first}-{end} of the {len(lines):,} lines" if (first, end) != (1, len(lines)) else "all lines"
-        title = f"Who last changed {counted} of {path} at {rev}; the name of a commit is good for {self._example()}\n\n"
+        line_range = f"{first}-{end} of the {len(lines):,} lines" if (first, end) != (1, len(lines)) else "all lines"
+        title = f"Who last changed {line_range} of {path} at {rev}; read a commit by its name: {self._example()}\n\n"
         contents = [self.text(title + shown_lines)]
-        wanted = len(lines) if window is None or window.kind == "tail" or window.last is None else window.last
-        if end < min(wanted, len(lines)):
+        last_requested = len(lines) if window is None or window.kind == "tail" or window.last is None else window.last
+        if end < min(last_requested, len(lines)):
             until = "" if window is None or window.last is None else str(window.last)
-            following = with_query(self.uris.blame(self._commit.oid, self.address.parts), f"lines={end + 1}-{until}")
-            contents[0].meta = {VERSION: self.version, NEXT: following}
-            contents.append(continuation(following, f"Lines {first}-{end} of {len(lines):,}."))
+            next_uri = with_query(self.uris.blame(self._commit.oid, self.address.parts), f"lines={end + 1}-{until}")
+            contents[0].meta = {VERSION: self.version, NEXT: next_uri}
+            contents.append(continuation(next_uri, f"Lines {first}-{end} of {len(lines):,}."))
         return contents
 
     async def _shown_commit(self, oid: str) -> Commit | None:
-        """Return a commit as the caller may read it; None if not at all."""
+        """Return the part of a commit that the caller may read; None if the caller may not read it."""
         commit = await self.objects.commit(oid)
         if self.readable is None:
             return commit
@@ -153,14 +153,16 @@ class BlameAnswer(GitAnswer):
 
     async def _origins(self, first: int, last: int) -> list[LineOrigin]:
         """Return the origin of each of these lines."""
-        origins = await self._blamed(first, last)
+        origins = await self._run_blame(first, last)
         readable = self.readable
-        if readable is None or all(readable.reads(one.oid, one.path) for one in origins if one.path != self._path):
+        if readable is None or all(
+            readable.reads(origin.oid, origin.path) for origin in origins if origin.path != self._path
+        ):
             return origins
         # The file once had a name that may not be read: then its history begins with the name that it has now.
-        return await self._blamed(first, last, "--no-follow")
+        return await self._run_blame(first, last, "--no-follow")
 
-    async def _blamed(self, first: int, last: int, *options: str) -> list[LineOrigin]:
+    async def _run_blame(self, first: int, last: int, *options: str) -> list[LineOrigin]:
         try:
             output = await run_git(
                 self.repository.private, "blame", "--porcelain", *options, f"-L{first},{last}", self._commit.oid, "--",
@@ -229,8 +231,8 @@ def _blame_text(
     width = len(str(first + len(origins) - 1))
     last = first - 1
     for number, origin in enumerate(origins, first):
-        at = number - first
-        if not at or origins[at - 1] != origin:
+        index = number - first
+        if not index or origins[index - 1] != origin:
             out.append(_head(origin, commits[origin.oid], path))
             room -= len(out[-1])
         text = lines[number - 1]

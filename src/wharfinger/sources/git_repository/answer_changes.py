@@ -41,7 +41,7 @@ from wharfinger.sources.windows.window import NEXT, WINDOW_BYTES, continuation, 
 __all__ = ["ChangesAnswer"]
 
 MAX_PATHS = 200
-"""The most changed, and the most untracked, paths that the text names."""
+"""Maximum number of changed paths, and of untracked paths, that the text names."""
 UNTRACKED_BYTES = 1 << 20
 """Bytes of names of untracked files that are read."""
 UNTRACKED_SECONDS = 5.0
@@ -61,43 +61,43 @@ class ChangesAnswer(GitAnswer):
     _untracked: list[bytes]
 
     async def load(self) -> None:
-        found = self.repository.private.found
-        if not found.work_tree:
+        repository = self.repository.private.found
+        if not repository.work_tree:
             raise InvalidArgument("This repository is bare: it has no working tree, and so no changes to commit.")
         if self.references.head is None:
             raise InvalidArgument("There are no commits yet with which the working tree could be compared.")
         self._tree = (await self.objects.commit_of(self.references.head)).tree
         self._head = (await self.revision("HEAD")).oid
-        await asyncio.to_thread(_check_files, found.work_tree)
+        await asyncio.to_thread(_check_files, repository.work_tree)
         index = await asyncio.to_thread(self.repository.private.copy_index)
         try:
-            await self._compare(WorkingTree(found.work_tree, index))
+            await self._compare(WorkingTree(repository.work_tree, index))
         finally:
             await asyncio.to_thread(_remove, index)
 
-    async def _compare(self, compared: WorkingTree) -> None:
+    async def _compare(self, working_tree: WorkingTree) -> None:
         private, path = self.repository.private, self._path
-        await self._refresh(compared)
-        staged = WorkingTree("", compared.index_file)
+        await self._refresh(working_tree)
+        staged = WorkingTree("", working_tree.index_file)
         judge = None if self.readable is None or self._reads_all else self.reads
-        paths = await compared_paths(private, self._tree, "", path, judge, working=compared)
+        paths = await compared_paths(private, self._tree, "", path, judge, working=working_tree)
         (self._changed, _), (self._staged, _) = await asyncio.gather(
-            changes(private, self._tree, "", paths, working=compared),
+            changes(private, self._tree, "", paths, working=working_tree),
             changes(
                 private, self._tree, "", await compared_paths(private, self._tree, "", path, judge, working=staged),
                 working=staged,
             ),
         )  # fmt: skip
-        self._untracked = await self._find_untracked(compared)
+        self._untracked = await self._find_untracked(working_tree)
         if judge is not None:
-            self._untracked = [path for path in self._untracked if await self._shows_untracked(path, compared)]
+            self._untracked = [path for path in self._untracked if await self._shows_untracked(path, working_tree)]
         self._patches: list[str] = []
         self._failure = ""
         self._listed = changes_after(self._changed, self._after())
         if self._listed:
             try:
                 self._patches = await patches(
-                    private, self._tree, "", self._listed, paths, WINDOW_BYTES, working=compared
+                    private, self._tree, "", self._listed, paths, WINDOW_BYTES, working=working_tree
                 )
             except GitFailed as error:  # such as a pipe in place of a file: other paths can still be read
                 self._failure = error.why or error.message
@@ -106,7 +106,7 @@ class ChangesAnswer(GitAnswer):
         digest.update("".join(self._patches).encode("utf-8", "surrogateescape"))
         digest.update(b"\0".join(self._untracked))
         # A file that changed again may be in a later window, so its status is part of the version.
-        digest.update(repr(await asyncio.to_thread(_statuses, compared.folder, self._changed)).encode())
+        digest.update(repr(await asyncio.to_thread(_statuses, working_tree.folder, self._changed)).encode())
         self.version, self.modified = digest.hexdigest(), time.time()
 
     @property
@@ -118,28 +118,31 @@ class ChangesAnswer(GitAnswer):
         parts = parts_of(path) if isinstance(path, bytes) else path
         return may_read(self.uris.changes(parts)) and may_read(self.uris.tree("HEAD", parts))
 
-    async def _shows_untracked(self, path: bytes, compared: WorkingTree) -> bool:
-        """Return whether an untracked file may be read, or a file in an untracked folder, which ends with a slash."""
+    async def _shows_untracked(self, path: bytes, working_tree: WorkingTree) -> bool:
+        """Return whether an untracked file, or any file in an untracked folder (with a final slash), may be read."""
         if not path.endswith(b"/"):
             return self.reads(path)
         if not may_read_below(self.uris.tree("HEAD", parts_of(path[:-1])) + "/"):
             return False
-        return any(self.reads(file) for file in await self._find_untracked(compared, path, ()))
+        return any(self.reads(file) for file in await self._find_untracked(working_tree, path, ()))
 
     @property
     def _path(self) -> bytes:
         return os.fsencode("/".join(self.address.parts))
 
-    async def _refresh(self, compared: WorkingTree) -> None:
+    async def _refresh(self, working_tree: WorkingTree) -> None:
         """Refresh the copy of the index, so that files whose status alone changed do not count as changed."""
         await run_git(
             self.repository.private, "update-index", "-q", "--refresh", "--ignore-submodules", "--unmerged",
-            work_tree=compared.folder, index=compared.index_file, output_bytes=2 * INDEX_BYTES,
+            work_tree=working_tree.folder, index=working_tree.index_file, output_bytes=2 * INDEX_BYTES,
             seconds=COMPARISON_SECONDS, codes=(0, 1),
         )  # fmt: skip
 
     async def _find_untracked(
-        self, compared: WorkingTree, path: bytes = b"", options: Sequence[str] = ("--directory", "--no-empty-directory")
+        self,
+        working_tree: WorkingTree,
+        path: bytes = b"",
+        options: Sequence[str] = ("--directory", "--no-empty-directory"),
     ) -> list[bytes]:
         """Return the files that are neither in the index nor ignored; for a folder of such files, only the folder."""
         arguments = [
@@ -153,8 +156,8 @@ class ChangesAnswer(GitAnswer):
         try:
             output = await run_git(
                 self.repository.private, "ls-files", *arguments, *([path] if path else []),
-                work_tree=compared.folder, index=compared.index_file, most=UNTRACKED_BYTES, seconds=UNTRACKED_SECONDS,
-                partial=True,
+                work_tree=working_tree.folder, index=working_tree.index_file, most=UNTRACKED_BYTES,
+                seconds=UNTRACKED_SECONDS, partial=True,
             )  # fmt: skip
         except GitFailed:
             return []
@@ -180,10 +183,10 @@ class ChangesAnswer(GitAnswer):
         contents = [t.ResourceContents(uri=self.uri, mime_type=DIFF, text=text, meta=meta)]
         if len(self._patches) < len(self._listed) and not self._failure:
             last = join_parts(tuple(os.fsdecode(self._listed[len(self._patches) - 1].path).split("/")))
-            following = with_query(self.uris.changes(self.address.parts), f"after={last.replace('&', '%26')}")
-            meta[NEXT] = following
-            left = many(len(self._listed) - len(self._patches), "path")
-            contents.append(continuation(following, f"{many(len(self._patches), 'path')} so far, {left} left."))
+            next_uri = with_query(self.uris.changes(self.address.parts), f"after={last.replace('&', '%26')}")
+            meta[NEXT] = next_uri
+            remaining = many(len(self._listed) - len(self._patches), "path")
+            contents.append(continuation(next_uri, f"{many(len(self._patches), 'path')} so far, {remaining} left."))
         return contents
 
     def _status(self) -> str:
@@ -195,12 +198,12 @@ class ChangesAnswer(GitAnswer):
         staged = {change.path: change for change in self._staged}
         lines = [f"Changes since {head} that are not committed:"]
         # A change that was staged and then undone in the working tree is in the index only.
-        every = {**staged, **{change.path: change for change in self._changed}}
-        for path in sorted(every)[:MAX_PATHS]:
-            change = every[path]
+        all_changes = {**staged, **{change.path: change for change in self._changed}}
+        for path in sorted(all_changes)[:MAX_PATHS]:
+            change = all_changes[path]
             moved = f"{shown(os.fsdecode(change.old_path))} -> " if change.old_path else ""
             lines.append(f"  {change.status} {moved}{shown(os.fsdecode(path))}{'  (staged)' if path in staged else ''}")
-        lines += [f"  and {len(every) - MAX_PATHS:,} more"] * (len(every) > MAX_PATHS)
+        lines += [f"  and {len(all_changes) - MAX_PATHS:,} more"] * (len(all_changes) > MAX_PATHS)
         lines += [f"  ? {shown(os.fsdecode(path))}  (untracked)" for path in self._untracked[:MAX_PATHS]]
         lines += [f"  and {len(self._untracked) - MAX_PATHS:,} more untracked"] * (len(self._untracked) > MAX_PATHS)
         return "\n".join(lines) + "\n"
@@ -235,11 +238,11 @@ def _remove(path: str) -> None:
 
 
 def _statuses(folder: str, changed: list[TreeChange]) -> list[tuple[int, int, int]]:
-    found: list[tuple[int, int, int]] = []
+    statuses: list[tuple[int, int, int]] = []
     for change in changed:
         try:
             status = os.lstat(os.path.join(os.fsencode(folder), change.path))
         except OSError:
             continue
-        found.append((status.st_mode, status.st_size, status.st_mtime_ns))
-    return found
+        statuses.append((status.st_mode, status.st_size, status.st_mtime_ns))
+    return statuses

@@ -17,9 +17,9 @@ from wharfinger.sources.git_repository.parsing import Commit, Tag
 __all__ = ["CommitAnswer", "commit_resource", "tree_before"]
 
 MAX_PATHS = 300
-"""The most changed paths that the text names."""
+"""Maximum number of changed paths that the text names."""
 COMPARISON_SECONDS = 3.0
-"""How long changed paths are searched for."""
+"""Maximum time of the search for changed paths."""
 
 
 class CommitAnswer(GitAnswer):
@@ -44,18 +44,18 @@ class CommitAnswer(GitAnswer):
         self.modified = self.commit.committer.seconds
 
     async def resource(self) -> t.Resource:
-        found = commit_resource(self.repository, self.commit)
-        found.uri, found.meta = self.uri, {VERSION: self.version}
-        return found
+        resource = commit_resource(self.repository, self.commit)
+        resource.uri, resource.meta = self.uri, {VERSION: self.version}
+        return resource
 
     async def contents(self) -> list[t.ResourceContents]:
         commit = self.commit
         try:
-            before = await tree_before(self.objects, await self.objects.commit(commit.oid))
+            old_tree = await tree_before(self.objects, await self.objects.commit(commit.oid))
             private = self.repository.private
-            compared = await compared_paths(private, before, commit.tree, b"", self.judge)
+            compared = await compared_paths(private, old_tree, commit.tree, b"", self.judge)
             changed, more = await changes(
-                private, before, commit.tree, compared, most=MAX_PATHS, seconds=COMPARISON_SECONDS
+                private, old_tree, commit.tree, compared, most=MAX_PATHS, seconds=COMPARISON_SECONDS
             )
         except (MissingObject, GitFailed):  # in a partial clone, or a damaged repository
             changed, more = [], True

@@ -45,18 +45,18 @@ class DiffAnswer(GitAnswer):
         address = self.address
         named = [await self.revision(name) for name in (address.rev, address.to) if name is not None]
         self._commits = [await self.objects.commit_of(revision.oid) for revision in named]
-        before = self._commits[0].tree
+        old_tree = self._commits[0].tree
         if len(named) == 1:
-            before = await tree_before(self.objects, self._commits[0])
-        self._trees = before, self._commits[-1].tree
-        old, new = await asyncio.gather(*[self._at(tree) for tree in self._trees])
+            old_tree = await tree_before(self.objects, self._commits[0])
+        self._trees = old_tree, self._commits[-1].tree
+        old, new = await asyncio.gather(*[self._entry_in(tree) for tree in self._trees])
         if old is None and new is None:
             raise NoSuchPath(address.uri)
         self.need_path(folder=all(side is None or is_tree(side.mode) for side in (old, new)))
         self._compared = await compared_paths(self.repository.private, *self._trees, self._path, self.judge)
         self.version = "..".join("" if side is None else side.oid for side in (old, new)) + _modes(old, new)
         if self.judge is not None and any(side is not None and is_tree(side.mode) for side in (old, new)):
-            # The names of the trees change with what the caller may not read.
+            # The names of the trees also depend on files that the caller may not read.
             listed, _ = await changes(self.repository.private, *self._trees, self._compared)
             self.version = digest(repr(listed))
         self.fixed = all(revision.fixed for revision in named)
@@ -66,7 +66,7 @@ class DiffAnswer(GitAnswer):
     def _path(self) -> bytes:
         return os.fsencode("/".join(self.address.parts))
 
-    async def _at(self, tree: str) -> GitTreeEntry | None:
+    async def _entry_in(self, tree: str) -> GitTreeEntry | None:
         """Return the entry of one side at the path, or None."""
         try:
             return await self.objects.find(tree, self.address.parts) if self.address.parts else _root(tree)
@@ -99,8 +99,8 @@ class DiffAnswer(GitAnswer):
             last = join_parts(tuple(os.fsdecode(listed[len(texts) - 1].path).split("/")))
             following = with_query(self._pinned(), f"after={last.replace('&', '%26')}")
             meta[NEXT] = following
-            left = many(len(listed) - len(texts), "path")
-            contents.append(continuation(following, f"{many(len(texts), 'path')} so far, {left} left."))
+            remaining = many(len(listed) - len(texts), "path")
+            contents.append(continuation(following, f"{many(len(texts), 'path')} so far, {remaining} left."))
         return contents
 
     def _after(self) -> bytes:

@@ -27,19 +27,19 @@ from wharfinger.sources.windows.window import NEXT, continuation
 __all__ = ["GrepAnswer"]
 
 WINDOW_LINES = 100
-"""Lines of one window."""
+"""Maximum number of lines of a window."""
 MAX_FOUND_LINES = 10_000
-"""The most lines that a search finds."""
+"""Maximum number of lines that a search finds."""
 WINDOW_CHARACTERS = 32_000
 """Characters after which a window ends early."""
 MAX_PATHS = 1_000
-"""The most files and folders that are passed to git, for a caller who may not read all of them."""
+"""Maximum number of files and folders that are passed to git, for a caller who may not read all of them."""
 LINE_CHARACTERS = 300
 """Characters of a line that are shown."""
 MAX_TEXT_CHARACTERS = 1_000
-"""The most characters of a text to search for."""
-FOUND_BYTES = 8 << 20
-"""Bytes of git's output that are read."""
+"""Maximum number of characters of a text to search for."""
+MAX_OUTPUT_BYTES = 8 << 20
+"""Maximum number of bytes of git's output that are read."""
 SEARCH_SECONDS = 10.0
 """Time after which a search ends, and returns the lines found so far."""
 
@@ -79,7 +79,7 @@ class GrepAnswer(GitAnswer):
         found, cut = await self._search(text, path)
         window = found[after : after + WINDOW_LINES]
         blocks: list[str] = []
-        room, number = WINDOW_CHARACTERS, 0
+        room, line_count = WINDOW_CHARACTERS, 0
         for name, lines in groupby(window, key=lambda line: line.path):
             uri = self.uris.tree(self.address.rev, tuple(os.fsdecode(name).split("/")))
             block = [f"{shown(os.fsdecode(name))}  {uri}"]
@@ -88,15 +88,15 @@ class GrepAnswer(GitAnswer):
                     break
                 block.append(f"{line.number:>6}  {_short(line.text, text)}")
                 room -= len(block[-1])
-                number += 1
+                line_count += 1
             if len(block) > 1:
                 blocks.append("\n".join(block) + "\n")
-        end = after + number
+        end = after + line_count
         contents = [self.text(self._title(text, len(found), after, end, cut) + "\n".join(blocks))]
         if end < len(found):
-            following = self._following(end)
-            contents[0].meta = {VERSION: self.version, NEXT: following}
-            contents.append(continuation(following, f"{many(end, 'line')} so far."))
+            next_uri = self._next_uri(end)
+            contents[0].meta = {VERSION: self.version, NEXT: next_uri}
+            contents.append(continuation(next_uri, f"{many(end, 'line')} so far."))
         return contents
 
     def _read_query(self) -> tuple[str, bytes, int]:
@@ -130,52 +130,52 @@ class GrepAnswer(GitAnswer):
         output = await run_git(
             self.repository.private, "grep", "-F", "-I", "-i", "-n", "-z", "--threads=1", "--no-color", "--full-name",
             "--no-textconv", "-e", os.fsencode(text), self._commit.tree, "--", *paths,
-            most=FOUND_BYTES, seconds=SEARCH_SECONDS, partial=True, codes=(0, 1),
+            most=MAX_OUTPUT_BYTES, seconds=SEARCH_SECONDS, partial=True, codes=(0, 1),
         )  # fmt: skip
-        found = parse_grep(output.data, self._commit.tree)
+        matches = parse_grep(output.data, self._commit.tree)
         if self.judge is not None:
-            readable = {path: self.reads(path) for path in {line.path for line in found}}
-            found = [line for line in found if readable[line.path]]
-        return found[:MAX_FOUND_LINES], output.cut
+            readable = {path: self.reads(path) for path in {line.path for line in matches}}
+            matches = [line for line in matches if readable[line.path]]
+        return matches[:MAX_FOUND_LINES], output.cut
 
     async def _searched_paths(self, path: bytes) -> Sequence[bytes]:
         """Return the files and folders to search: as few as possible, and if possible only those that may be read."""
-        whole = [path] if path else []
+        unfiltered = [path] if path else []
         readable, rev = self.readable, self.address.rev
         if readable is None or self.judge is None:
-            return whole
-        found: list[bytes] = []
+            return unfiltered
+        paths: list[bytes] = []
         waiting: list[Parts] = [tuple(os.fsdecode(path).split("/")) if path else ()]
         while waiting:
             parts = waiting.pop()
             entry = await self.objects.find(self._commit.tree, parts)
             if not is_tree(entry.mode):
-                found += [os.fsencode("/".join(parts))] if readable.reads(rev, parts) else []
+                paths += [os.fsencode("/".join(parts))] if readable.reads(rev, parts) else []
             elif parts and readable.reads_all_below(rev, parts):
-                found.append(os.fsencode("/".join(parts)))
+                paths.append(os.fsencode("/".join(parts)))
             elif readable.may_read_below(rev, parts):
-                waiting += [(*parts, each.part) for each in await self.objects.tree(entry.oid)]
-            if len(found) + len(waiting) > MAX_PATHS:  # then the lines of the others are dropped afterwards
-                return whole
-        return sorted(found)
+                waiting += [(*parts, child.part) for child in await self.objects.tree(entry.oid)]
+            if len(paths) + len(waiting) > MAX_PATHS:  # then lines that may not be read are dropped afterwards
+                return unfiltered
+        return sorted(paths)
 
-    def _title(self, text: str, number: int, after: int, end: int, cut: str) -> str:
-        ended = {"time": f" in the first {SEARCH_SECONDS:g} s", "size": " before the search ended"}.get(cut, "")
+    def _title(self, text: str, total: int, after: int, end: int, cut: str) -> str:
+        reason = {"time": f" in the first {SEARCH_SECONDS:g} s", "size": " before the search ended"}.get(cut, "")
         where = f" below {shown(self.address.query['path'])}" if self.address.query.get("path") else ""
         rev = f"{shown(self.address.rev)} ({self._commit.oid[:12]})"
-        if not number:
+        if not total:
             pickaxe = f"{self.uris.log(self.address.rev)}?pickaxe={_escaped(text)}"
             return (
-                f"No line{where} at {rev} has “{shown(text)}”{ended}. Try a part of it. Commits that added or removed "
+                f"No line{where} at {rev} has “{shown(text)}”{reason}. Try a part of it. Commits that added or removed "
                 f"it: {pickaxe}\n"
             )
-        if after >= number:
-            return f"No more than {many(number, 'line')}{where} at {rev} have “{shown(text)}”.\n"
-        more = "At least " if cut or number >= MAX_FOUND_LINES else ""
-        span = "" if (after, end) == (0, number) else f", of which these are {after + 1}-{end}"
-        return f"{more}{many(number, 'line')}{where} at {rev} with “{shown(text)}”{ended}{span}:\n\n"
+        if after >= total:
+            return f"No more than {many(total, 'line')}{where} at {rev} have “{shown(text)}”.\n"
+        more = "At least " if cut or total >= MAX_FOUND_LINES else ""
+        span = "" if (after, end) == (0, total) else f", of which these are {after + 1}-{end}"
+        return f"{more}{many(total, 'line')}{where} at {rev} with “{shown(text)}”{reason}{span}:\n\n"
 
-    def _following(self, end: int) -> str:
+    def _next_uri(self, end: int) -> str:
         query = {name: value for name, value in self.address.query.items() if name != "after"} | {"after": str(end)}
         pairs = [f"{name}={_escaped(value)}" for name, value in query.items()]
         return f"{self.uris.grep(self._commit.oid)}?{'&'.join(pairs)}"
@@ -184,12 +184,12 @@ class GrepAnswer(GitAnswer):
 def parse_grep(data: bytes, tree: str) -> list[FoundLine]:
     r"""Parse the output of `git grep -n -z` for a tree: `TREE:path\0number\0line\n`. The last line may be cut."""
     pattern = re.compile(tree.encode() + rb":([^\0]*)\0(\d+)\0([^\n]*)\n")
-    found: list[FoundLine] = []
-    at = 0
-    while match := pattern.match(data, at):
-        found.append(FoundLine(match[1], int(match[2]), decode(match[3].removesuffix(b"\r"))))
-        at = match.end()
-    return found
+    lines: list[FoundLine] = []
+    position = 0
+    while match := pattern.match(data, position):
+        lines.append(FoundLine(match[1], int(match[2]), decode(match[3].removesuffix(b"\r"))))
+        position = match.end()
+    return lines
 
 
 def _short(line: str, text: str) -> str:
@@ -197,8 +197,8 @@ def _short(line: str, text: str) -> str:
     line = line.strip()
     if len(line) <= LINE_CHARACTERS:
         return shown(line)
-    place = max(0, line.lower().find(text.lower()))
-    begin = max(0, min(place - 80, len(line) - LINE_CHARACTERS))
+    position = max(0, line.lower().find(text.lower()))
+    begin = max(0, min(position - 80, len(line) - LINE_CHARACTERS))
     end = begin + LINE_CHARACTERS
     return f"{'…' if begin else ''}{shown(line[begin:end])}{'…' if end < len(line) else ''}"
 

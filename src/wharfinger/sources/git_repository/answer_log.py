@@ -31,11 +31,11 @@ from wharfinger.sources.windows.window_budget import window_bytes, within_budget
 __all__ = ["LogAnswer"]
 
 MAX_LIMIT_COMMITS = 1_000
-"""The most commits of one window."""
+"""Maximum number of commits of one window."""
 DEFAULT_WINDOW_CHARACTERS = 32_000
-"""The most characters of a window whose URI has no `limit`."""
+"""Maximum number of characters of a window whose URI has no `limit`."""
 MAX_TEXT_CHARACTERS = 1_000
-"""The most characters of a text to search for."""
+"""Maximum number of characters of a text to search for."""
 _TIME = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d))?)?(?:Z|([+-])(\d\d):?(\d\d))?", re.ASCII
 ).fullmatch
@@ -97,8 +97,8 @@ class LogAnswer(GitAnswer):
         else:
             window = await readable.window(histories, self._tip.oid, after, limit, self._selection)
         names = [each.oid for each in window.commits]
-        found = await self.objects.commits(names)
-        commits = [found.get(oid) or await self.objects.commit(oid) for oid in names]
+        commits_by_oid = await self.objects.commits(names)
+        commits = [commits_by_oid.get(oid) or await self.objects.commit(oid) for oid in names]
         if readable is not None:
             commits = [await readable.readable(commit) for commit in commits]
         entries: list[str] = []
@@ -123,12 +123,12 @@ class LogAnswer(GitAnswer):
             f"{name}={shown(value)}" for name, value in self.address.query.items() if name not in ("limit", "after")
         ]
         if not number:
-            what = (
+            description = (
                 f"matches {', '.join(conditions)}: leave a part of that out, or search more generally"
                 if conditions
                 else "is left"
             )
-            return f"0 commits. None that led to {tip} {what}.\n\n"
+            return f"0 commits. None that led to {tip} {description}.\n\n"
         where = f" with {', '.join(conditions)}" if conditions else ""
         return f"{many(number, 'commit')} that led to {tip}{where}, newest first.\n\n"
 
@@ -159,7 +159,7 @@ class LogAnswer(GitAnswer):
         return []
 
     def _following(self, rev: str, changed: dict[str, str]) -> str:
-        """Return the URI of the log that leads to `rev`, with the other parameters of this one."""
+        """Return the URI of the log that leads to `rev`, with the other parameters of this URI."""
         query = {name: value for name, value in self.address.query.items() if name != "after"}
         for name, seconds in (("since", self._selection.since), ("until", self._selection.until)):
             if _AGE(query.get(name, "")):  # which would mean another time in the next window
@@ -200,7 +200,10 @@ def _read_text(name: str, value: str | None) -> str:
 
 
 def _read_time(name: str, value: str | None, *, end_of_day: bool = False) -> int | None:
-    """Read `7d`, `2026-11-20`, `2026-11-20T09:30Z` or a number as Unix time. A date is the start or end of the day."""
+    """Return the Unix time of `7d` (ago), `2026-11-20`, `2026-11-20T09:30Z` or a number, which is a Unix time itself.
+
+    A date means the start of its day, or the end if `end_of_day` is true.
+    """
     if value is None:
         return None
     if _SECONDS(value):
@@ -208,11 +211,11 @@ def _read_time(name: str, value: str | None, *, end_of_day: bool = False) -> int
     age = _AGE(value)
     if age is not None:
         return max(0, int(time.time()) - int(age[1]) * _UNITS[age[2]])
-    found = _TIME(value)
+    match = _TIME(value)
     try:
-        if found is None:
+        if match is None:
             raise ValueError
-        year, month, day, hour, minute, second, sign, hours, minutes = found.groups()
+        year, month, day, hour, minute, second, sign, hours, minutes = match.groups()
         fields = [int(part or 0) for part in (year, month, day, hour, minute, second)]
         text = "{:04}-{:02}-{:02} {:02}:{:02}:{:02}".format(*fields)
         seconds = calendar.timegm(time.strptime(text, "%Y-%m-%d %H:%M:%S"))

@@ -20,7 +20,7 @@ from wharfinger.sources.git_repository.revision_names import short_name
 __all__ = ["TopAnswer", "head_words"]
 
 MAX_NAMED_REFERENCES = 50
-"""The most branches, and the most tags, that the text names."""
+"""Maximum number of branches, and of tags, that the text names."""
 
 
 class TopAnswer(GitAnswer):
@@ -45,8 +45,8 @@ class TopAnswer(GitAnswer):
 
     async def contents(self) -> list[t.ResourceContents]:
         references = self.references
-        branches = self._shown(BRANCHES, references.under(BRANCHES))
-        tags = self._shown(TAGS, await self.repository.references.tags(references))
+        branches = self._readable_names(BRANCHES, references.under(BRANCHES))
+        tags = self._readable_names(TAGS, await self.repository.references.tags(references))
         counts = f"{many(len(branches), 'branch')}, {many(len(tags), 'tag')}"
         lists = [
             ("Branches:", [line async for line in self._names(BRANCHES, branches)]),
@@ -77,7 +77,7 @@ class TopAnswer(GitAnswer):
         words = head_words(self.references, head)
         return f"{words}, {local_time(commit.committer)}, “{subject(commit)}”"
 
-    def _shown(self, prefix: str, names: Iterable[str]) -> list[str]:
+    def _readable_names(self, prefix: str, names: Iterable[str]) -> list[str]:
         """Return the branches or tags whose trees the caller may read."""
         if self.readable is None:
             return list(names)

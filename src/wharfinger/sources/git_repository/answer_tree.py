@@ -24,6 +24,7 @@ from wharfinger.sources.git_repository.object_reader import MissingObject
 from wharfinger.sources.git_repository.parsing import GitTreeEntry
 from wharfinger.sources.page_keys import bad_cursor
 from wharfinger.sources.windows.window import RandomAccess, parse, read_content, refuse_window
+from wharfinger.types.base import or_unset
 
 __all__ = ["INLINE_BYTES", "TreeAnswer", "entry_resources"]
 
@@ -55,7 +56,7 @@ class TreeAnswer(GitAnswer):
                 commit = await self.objects.commit(oid)
                 oid, self._seconds = commit.tree, commit.committer.seconds
             self.entry = await self.objects.find(oid, parts)
-            if self.address.slashed and parts and not is_tree(self.entry.mode):
+            if self.address.ends_with_slash and parts and not is_tree(self.entry.mode):
                 raise NoSuchPath(self.address.uri)
         self.version, self.fixed, self.modified = self.entry.oid, revision.fixed, self._seconds
         if (
@@ -64,14 +65,14 @@ class TreeAnswer(GitAnswer):
             and not self.readable.reads_all_below(self.address.rev, parts)
         ):
             # The name of the tree also depends on entries that the caller may not read.
-            self.version = digest(repr(await self._shown_entries(self.entry.oid)))
+            self.version = digest(repr(await self._readable_entries(self.entry.oid)))
 
     async def resource(self) -> t.Resource:
-        (found,) = await entry_resources(self.repository, self.address.rev, [(self.address.parts, self.entry)])
-        found.uri, found.meta = self.uri, {VERSION: self.version}
+        (resource,) = await entry_resources(self.repository, self.address.rev, [(self.address.parts, self.entry)])
+        resource.uri, resource.meta = self.uri, {VERSION: self.version}
         if self._seconds is not None and not self.address.parts:
-            found.annotations = modified_annotations(self._seconds)
-        return found
+            resource.annotations = modified_annotations(self._seconds)
+        return resource
 
     async def contents(self) -> list[t.ResourceContents]:
         entry = self.entry
@@ -83,12 +84,12 @@ class TreeAnswer(GitAnswer):
             return [self.text(_submodule_text(entry))]
         content = await self.objects.content(entry.oid)
         if content.size > INLINE_BYTES:
-            found = await asyncio.to_thread(self._file_contents, content)
+            contents = await asyncio.to_thread(self._file_contents, content)
         else:
-            found = self._file_contents(content)
+            contents = self._file_contents(content)
         if is_link(entry.mode):
-            found[0].mime_type = LINK_TYPE
-        return found
+            contents[0].mime_type = LINK_TYPE
+        return contents
 
     def _file_contents(self, content: RandomAccess) -> list[t.ResourceContents]:
         window, oid = parse(self.address.query), self.entry.oid
@@ -104,27 +105,27 @@ class TreeAnswer(GitAnswer):
         )
 
     async def _directory(self) -> list[t.ResourceContents]:
-        entries = await self._shown_entries(self.entry.oid)
+        entries = await self._readable_entries(self.entry.oid)
         children, key = await self.children(None, MAX_CHILDREN)
         folders = sum(is_tree(entry.mode) for entry in entries)
-        where = "".join([f"{shown(part)}/" for part in (self.repository.label, *self.address.parts)])
-        counted = f"{many(folders, 'folder')} and {many(len(entries) - folders, 'file')}"
+        directory = "".join([f"{shown(part)}/" for part in (self.repository.label, *self.address.parts)])
+        counts = f"{many(folders, 'folder')} and {many(len(entries) - folders, 'file')}"
         template = self.uris.templates["tree"] if key is not None else ""
-        text = listing_text(f"{where} at {shown(self.address.rev)}", counted, children, template)
+        text = listing_text(f"{directory} at {shown(self.address.rev)}", counts, children, template)
         return [self.text(text), *summaries(children)]
 
-    async def _shown_entries(self, oid: str) -> Sequence[GitTreeEntry]:
+    async def _readable_entries(self, oid: str) -> Sequence[GitTreeEntry]:
         """Return the entries of a tree that the caller may read. A folder readable only in part has no object."""
         entries: Sequence[GitTreeEntry] = await self.objects.tree(oid)
         readable, rev, parts = self.readable, self.address.rev, self.address.parts
         if readable is None or readable.reads_all_below(rev, parts):
             return entries
-        shown = [entry for entry in entries if readable.reads(rev, (*parts, entry.part))]
+        visible = [entry for entry in entries if readable.reads(rev, (*parts, entry.part))]
         return [
             entry
             if not is_tree(entry.mode) or readable.reads_all_below(rev, (*parts, entry.part))
             else entry._replace(oid="")
-            for entry in shown
+            for entry in visible
         ]
 
     async def children(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
@@ -134,7 +135,7 @@ class TreeAnswer(GitAnswer):
         oid, begin = self.entry.oid, 0
         if after is not None:
             oid, begin = await self._position(after)
-        entries = await self._shown_entries(oid)
+        entries = await self._readable_entries(oid)
         rows = [((*self.address.parts, entry.part), entry) for entry in entries[begin : begin + limit]]
         resources = await entry_resources(self.repository, self.address.rev, rows)
         end = begin + len(resources)
@@ -195,7 +196,7 @@ def _resource(
         name=name,
         title="/".join([shown(part) for part in parts]) if len(parts) > 1 else name,
         mime_type=kind or mime.OCTETS,
-        size=UNSET if size is None else size,
+        size=or_unset(size),
         meta={VERSION: entry.oid} if entry.oid else UNSET,
     )
 

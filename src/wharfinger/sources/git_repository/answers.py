@@ -23,9 +23,9 @@ from wharfinger.sources.windows.line_index import LineIndexes
 __all__ = ["GitAnswer", "Repository"]
 
 MAX_LAST_CHANGES = 10_000
-"""The most paths whose last change is kept."""
+"""Maximum number of paths whose last change is kept."""
 MOVING_MS = 10_000
-"""The most milliseconds for which an answer about a name may be reused: a branch may move at any time."""
+"""Longest time for which an answer about a name may be reused: a branch may move at any time."""
 
 
 class Repository:
@@ -35,7 +35,7 @@ class Repository:
         self.private = private
         self.label = label
         self.whole = whole
-        """The most bytes of a file that are returned at once."""
+        """Maximum number of bytes of a file that are returned at once."""
         self.uris = GitUris(label)
         self.objects = GitObjects(private)
         self.references = ReferenceReader(private, self.objects.forget)
@@ -43,18 +43,18 @@ class Repository:
         self.changed_paths = ChangedPaths(self.objects)
         self.lines = LineIndexes()
         self.last_changes: BoundedCache[tuple[str, bytes, int], str] = BoundedCache(MAX_LAST_CHANGES)
-        """The last commit that changed a path, by the path and the commit at which the search began."""
+        """The last commit that changed a path, by the commit at which the search began, the path, and the boundary."""
         self.problem: Callable[[], str] = lambda: ""
-        """Returns why the repository is not renewed, in a sentence, or an empty string."""
+        """Returns a sentence that says why the clone cannot be updated, or an empty string."""
 
     def readable(self) -> ReadableHistory | None:
-        """Return what the current caller may read; None if everything."""
+        """Return the history that the current caller may read; None without restrictions."""
         if reads_all_below(f"{self.uris.top}/"):
             return None
         return ReadableHistory(self.uris, self.objects, self.changed_paths, self.references.boundary)
 
     async def revision(self, name: str, references: References, readable: ReadableHistory | None) -> GitRevision:
-        """Resolve the name of a revision, to a commit that the caller sees. Raises what `resolve` raises."""
+        """Resolve the name of a revision to a commit that the caller sees. Raises what `resolve` raises."""
         if readable is None or readable.all_files:
             return await resolve(name, references, self.objects)
         return await resolve(name, references, self.objects, lambda oid: readable.nearest(oid, name))
@@ -77,7 +77,7 @@ class GitAnswer:
         self.address = address
         self.uri = uri
         self.readable = repository.readable()
-        """What the caller may read; None if everything."""
+        """The history that the caller may read; None without restrictions."""
         self.version = ""
         """A text that changes if the content of this URI changes."""
         self.fixed = False

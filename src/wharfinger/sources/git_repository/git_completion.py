@@ -21,7 +21,7 @@ from wharfinger.sources.path_completion import typed_name
 __all__ = ["complete"]
 
 COMPLETION_SECONDS = 0.1
-"""How long paths below the folder that was typed are searched."""
+"""Maximum time of the search for paths below the typed folder."""
 
 _HEX = re.compile(r"[0-9a-f]{4,64}").fullmatch
 _REVISIONS = frozenset(("rev", "from", "to"))
@@ -43,7 +43,7 @@ async def _revisions(repository: Repository, references: References, value: str)
 
     Newer tags come first.
     """
-    wanted = value.casefold()
+    folded = value.casefold()
     names = [] if references.head is None else ["HEAD"]
     tags = await repository.references.tags(references)
     for prefix, under in ((BRANCHES, references.under(BRANCHES)), (TAGS, tags), (REMOTES, references.under(REMOTES))):
@@ -52,16 +52,16 @@ async def _revisions(repository: Repository, references: References, value: str)
     if readable is not None:
         names = [name for name in names if may_read(repository.uris.tree(name))]
     names = [name for name in names if name.isprintable()]
-    found = [name for name in names if name.casefold().startswith(wanted)]
-    if wanted:
-        found += [name for name in names if wanted in name.casefold()[1:] and not name.casefold().startswith(wanted)]
-    if len(found) < MAX_COMPLETIONS and len(value) >= MIN_DIGITS and _HEX(value):
+    matches = [name for name in names if name.casefold().startswith(folded)]
+    if folded:
+        matches += [name for name in names if folded in name.casefold()[1:] and not name.casefold().startswith(folded)]
+    if len(matches) < MAX_COMPLETIONS and len(value) >= MIN_DIGITS and _HEX(value):
         infos = await repository.objects.infos(await repository.objects.reader.starting_with(value, MAX_COMPLETIONS))
         commits = [oid for oid, info in infos.items() if info.kind == "commit"]
         if readable is not None:
             commits = [oid for oid in commits if may_read(repository.uris.commit(oid)) and await readable.shows(oid)]
-        found += [oid if len(value) > 12 else oid[:12] for oid in commits]
-    return found[:MAX_COMPLETIONS]
+        matches += [oid if len(value) > 12 else oid[:12] for oid in commits]
+    return matches[:MAX_COMPLETIONS]
 
 
 async def _paths(repository: Repository, references: References, value: str, context: Mapping[str, str]) -> list[str]:
@@ -77,32 +77,32 @@ async def _paths(repository: Repository, references: References, value: str, con
         entries: Sequence[GitTreeEntry] = await objects.tree(folder.oid) if is_tree(folder.mode) else ()
         if readable is not None and is_tree(folder.mode):
             entries = [entry for entry in entries if readable.reads(rev, (*parts, entry.part))]
-        wanted = typed_name(typed)
+        folded = typed_name(typed)
     except (LookupError, InvalidArgument, UnreadableUri):
         return []
     begin: list[str] = []
     contain: list[str] = []
     for entry in entries:
         name = entry.part.casefold()
-        if name.startswith(wanted):
+        if name.startswith(folded):
             begin.append(_completion((*parts, entry.part), entry))
             if len(begin) >= MAX_COMPLETIONS:
                 return begin
-        elif wanted in name:
+        elif folded in name:
             contain.append(_completion((*parts, entry.part), entry))
-    found = dict.fromkeys(begin + contain)
-    if wanted and len(found) < MAX_COMPLETIONS and is_tree(folder.mode):
+    matches = dict.fromkeys(begin + contain)
+    if folded and len(matches) < MAX_COMPLETIONS and is_tree(folder.mode):
         deadline = time.monotonic() + COMPLETION_SECONDS
 
         def should_enter(below: Parts) -> bool:
             return readable is None or readable.may_read_below(rev, (*parts, *below))
 
         async for below, entry in objects.walk(folder.oid, should_enter=should_enter):
-            if len(found) >= MAX_COMPLETIONS or time.monotonic() > deadline:
+            if len(matches) >= MAX_COMPLETIONS or time.monotonic() > deadline:
                 break
-            if wanted in below[-1].casefold() and (readable is None or readable.reads(rev, (*parts, *below))):
-                found[_completion((*parts, *below), entry)] = None
-    return list(found)[:MAX_COMPLETIONS]
+            if folded in below[-1].casefold() and (readable is None or readable.reads(rev, (*parts, *below))):
+                matches[_completion((*parts, *below), entry)] = None
+    return list(matches)[:MAX_COMPLETIONS]
 
 
 def _completion(parts: Parts, entry: GitTreeEntry) -> str:

@@ -1,4 +1,4 @@
-"""Finds the differences between two trees with `git diff-tree`: the paths that differ, and their patches."""
+"""Determines the differences between two trees with `git diff-tree`: the paths that differ, and their patches."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ EMPTY_TREES = {
 }
 """The empty tree, by the length of its name. git knows it in every repository."""
 LISTED_BYTES = 32 << 20
-"""The largest list of paths that is read from git."""
+"""Maximum bytes of the list of paths from git."""
 MAX_PATHS = 500
-"""The most paths that are passed to a command."""
+"""Maximum number of paths that are passed to a command."""
 PATCH_BYTES = 1 << 20
-"""Bytes of patches that are read from git. If the first patch is larger, git runs again with `LARGEST_PATCH_BYTES`."""
+"""Maximum bytes of patches from git. If the first patch is larger, git runs again with `LARGEST_PATCH_BYTES`."""
 LARGEST_PATCH_BYTES = 16 << 20
-"""The largest patch of one path."""
+"""Maximum bytes of the patch of one path."""
 LARGEST_BINARY_BYTES = 2 << 20
-"""The largest patch of a binary file."""
+"""Maximum bytes of the patch of a binary file."""
 DIFF_SECONDS = 10.0
 DIFF = "text/x-diff"
 
@@ -79,7 +79,7 @@ class TreeChange(NamedTuple):
 class ComparedPaths(NamedTuple):
     """The files and folders that are compared (all if there are none), and whether renames are found among them.
 
-    If `listed` is set, there are too many paths for a command: then it has the changes.
+    If the readable paths are too many for a command, or none, `listed` has their changes, and `paths` is empty.
     """
 
     paths: Sequence[bytes] = ()
@@ -99,7 +99,7 @@ async def compared_paths(
     *,
     working: WorkingTree = NO_WORKING_TREE,
 ) -> ComparedPaths:
-    """Return what to compare for a caller who may not read everything, so that git never sees the rest.
+    """Return the paths to compare for a caller who may not read everything, so that git never sees the rest.
 
     Then a rename from a hidden name is an addition, as if the hidden file had never been there.
 
@@ -114,13 +114,13 @@ async def compared_paths(
     Raises:
         GitFailed: git cannot compare them.
     """
-    one = ComparedPaths([path] if path else [])
+    single = ComparedPaths([path] if path else [])
     if reads is None:
-        return one
-    listed, _ = await changes(private, old, new, one._replace(renames=False), working=working)
+        return single
+    listed, _ = await changes(private, old, new, single._replace(renames=False), working=working)
     paths = readable_paths([change.path for change in listed], reads)
     if len(paths) == len(listed):
-        return one
+        return single
     if 0 < len(paths) <= MAX_PATHS:
         return ComparedPaths(paths)
     chosen = set(paths)
@@ -144,8 +144,8 @@ async def changes(
         old: The object name of the older one.
         new: The object name of the newer one.
         compared: Which paths are compared, and how.
-        most: How many paths to return.
-        seconds: How long to compare.
+        most: Maximum number of paths to return.
+        seconds: Maximum time of the comparison.
         working: A working tree, which is compared with `old` in place of `new`.
 
     Raises:
@@ -158,20 +158,20 @@ async def changes(
         *_sides(old, new, working), "--", *compared.paths, most=LISTED_BYTES, seconds=seconds, partial=True,
         work_tree=working.folder, index=working.index_file,
     )  # fmt: skip
-    found: list[TreeChange] = []
+    tree_changes: list[TreeChange] = []
     parts = iter(output.data.split(b"\0"))
     with suppress(StopIteration):  # the output was cut
         for part in parts:
             raw = _RAW(part)
-            if raw is None or (most is not None and len(found) >= most):
-                return found, bool(output.cut) or raw is not None
+            if raw is None or (most is not None and len(tree_changes) >= most):
+                return tree_changes, bool(output.cut) or raw is not None
             modes, names, status = [int(mode, 8) for mode in raw.group(1, 2)], raw.group(3, 4), raw[5].decode()
             first = next(parts)
             second = next(parts) if status == "R" else b""
             old_oid, new_oid = [name.decode() for name in names]
             old_path = first if second else b""
-            found.append(TreeChange(second or first, status, modes[0], modes[1], old_oid, new_oid, old_path))
-    return found, bool(output.cut)
+            tree_changes.append(TreeChange(second or first, status, modes[0], modes[1], old_oid, new_oid, old_path))
+    return tree_changes, bool(output.cut)
 
 
 async def patches(
@@ -214,13 +214,13 @@ async def patches(
         )  # fmt: skip
         pieces = _pieces(data)[: -1 if cut else None]  # the last one is incomplete
     texts: list[str] = []
-    size = place = 0
+    size = index = 0
     for change in listed:
-        own = pieces[place : place + change.patches]
-        if len(own) < change.patches or (texts and size >= room):
+        change_pieces = pieces[index : index + change.patches]
+        if len(change_pieces) < change.patches or (texts and size >= room):
             break
-        place += change.patches
-        texts.append("".join([_text(piece) for piece in own]))
+        index += change.patches
+        texts.append("".join([_text(piece) for piece in change_pieces]))
         size += len(texts[-1])
     if not texts:
         if not cut:
@@ -249,8 +249,8 @@ def changes_after(listed: list[TreeChange], after: bytes) -> list[TreeChange]:
     """Return the changes after a path, in git's order."""
     if not after:
         return listed
-    place = next((at + 1 for at, change in enumerate(listed) if change.path == after), None)
-    return listed[place:] if place is not None else [change for change in listed if change.path > after]
+    begin = next((index + 1 for index, change in enumerate(listed) if change.path == after), None)
+    return listed[begin:] if begin is not None else [change for change in listed if change.path > after]
 
 
 def _is_plain(change: TreeChange) -> bool:
@@ -268,8 +268,8 @@ def _pieces(data: bytes) -> list[bytes]:
 
 
 def _text(patch: bytes) -> str:
-    at = patch.find(b"\nGIT binary patch\n")
-    if at >= 0 and len(patch) > LARGEST_BINARY_BYTES:
-        patch = patch[: at + 1] + b"Binary contents differ, and are too large to show.\n"
+    position = patch.find(b"\nGIT binary patch\n")
+    if position >= 0 and len(patch) > LARGEST_BINARY_BYTES:
+        patch = patch[: position + 1] + b"Binary contents differ, and are too large to show.\n"
     decoded = mime.decode_text(patch)
     return patch.decode("utf-8", "backslashreplace") if decoded is None else decoded[0]

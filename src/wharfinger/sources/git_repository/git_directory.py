@@ -1,4 +1,4 @@
-"""Finds the repository at a path, and opens files of its git directory so that no link leads out of it.
+"""Determines the repository at a path, and opens files of its git directory so that no link leads out of it.
 
 A repository has two directories: its own, with HEAD and the index, and the common one, with references and objects.
 They differ only in a linked worktree. A repository with a symbolic link in one of them is refused, and so is one whose
@@ -38,9 +38,9 @@ _COMMENT = re.compile(r"[#;].*").sub
 __all__ = ["FoundRepository", "GitDirectory", "find_repository"]
 
 SMALL_BYTES = 1 << 20
-"""The most bytes that are read of a small file: HEAD, config, shallow."""
+"""Maximum number of bytes that are read of a small file: HEAD, config, shallow."""
 MAX_DIRECTORY_ENTRIES = 200_000
-"""The most entries of one directory that are read."""
+"""Maximum number of entries of one directory that are read."""
 
 _FORMATS = frozenset(("noop", "noop-v1", "preciousobjects", "partialclone", "worktreeconfig", "relativeworktrees"))
 """Extensions of a repository's format that do not change how references and objects are read."""
@@ -103,23 +103,23 @@ class GitDirectory:
 
 
 def _scan(directory: Handle) -> list[tuple[str, os.stat_result]]:
-    found: list[tuple[str, os.stat_result]] = []
-    with os.scandir(directory) as entries:
-        for entry in entries:
+    entries: list[tuple[str, os.stat_result]] = []
+    with os.scandir(directory) as scanned:
+        for entry in scanned:
             try:
-                found.append((entry.name, entry.stat(follow_symlinks=False)))
+                entries.append((entry.name, entry.stat(follow_symlinks=False)))
             except OSError:  # it was removed meanwhile
                 continue
-            if len(found) >= MAX_DIRECTORY_ENTRIES:
+            if len(entries) >= MAX_DIRECTORY_ENTRIES:
                 break
-    return found
+    return entries
 
 
 class FoundRepository(NamedTuple):
     """A repository that can be published."""
 
     root: str
-    """The path that was given, resolved."""
+    """The path that the operator gave, resolved."""
     own: GitDirectory
     """The directory with HEAD and the index."""
     common: GitDirectory
@@ -169,7 +169,7 @@ def _resolved(path: str | os.PathLike[str]) -> str:
 
 
 def _own_directory(root: str, git_dir: str | None) -> tuple[GitDirectory, str]:
-    """Return the directory with HEAD, and the working tree (empty if there is none)."""
+    """Return the directory with HEAD, and the working tree (empty for a bare repository)."""
     top = GitDirectory(root)
     entry = top.status(".git")
     if entry is None:
@@ -281,7 +281,7 @@ _PARTS = (
     ("objects/pack", stat.S_ISDIR, False),
     ("objects/info", stat.S_ISDIR, False),
 )
-"""The type that each part of the common directory must have, and whether it is required."""
+"""The type of each part of the common directory, and whether the part is required."""
 
 
 def _check_parts(own: GitDirectory, common: GitDirectory) -> None:
@@ -289,16 +289,16 @@ def _check_parts(own: GitDirectory, common: GitDirectory) -> None:
         (own, "HEAD", stat.S_ISREG, True),
         *((common, *part) for part in _PARTS),
     ):
-        found = directory.status(*name.split("/"))
-        if found is None:
+        status = directory.status(*name.split("/"))
+        if status is None:
             if needed:
                 raise UnusableSource(f"The repository {directory.root} has no {name}: clone it again.")
-        elif stat.S_ISLNK(found.st_mode):
+        elif stat.S_ISLNK(status.st_mode):
             raise UnusableSource(
                 f"In the repository {directory.root}, {name} is a symbolic link, which is not followed: "
                 "clone it with `git clone --no-local`, and publish the clone."
             )
-        elif not expected(found.st_mode):
+        elif not expected(status.st_mode):
             raise UnusableSource(f"In the repository {directory.root}, {name} has the wrong type.")
 
 
@@ -326,7 +326,7 @@ def _format(common: GitDirectory, version: tuple[int, ...]) -> tuple[bool, bool]
     return objects == "sha256", references == "reftable"
 
 
-def _configured(directory: GitDirectory, wanted: str) -> dict[str, str]:
+def _configured(directory: GitDirectory, section_name: str) -> dict[str, str]:
     """Return the values of one section of a configuration (git-config(1)). Includes are not followed.
 
     Raises:
@@ -336,7 +336,7 @@ def _configured(directory: GitDirectory, wanted: str) -> dict[str, str]:
         text = directory.read("config").decode("utf-8", "surrogateescape")
     except NotServed:
         return {}
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     section = ""
     for line in text.replace("\\\n", "").split("\n"):
         header = _SECTION(line)
@@ -345,6 +345,6 @@ def _configured(directory: GitDirectory, wanted: str) -> dict[str, str]:
         elif line.lstrip().startswith("[") or "\0" in line:
             raise ValueError("no configuration")
         name, _, value = _COMMENT("", line).partition("=")
-        if section == wanted and name.strip():
-            found[name.strip().lower()] = value.strip().strip('"')
-    return found
+        if section == section_name and name.strip():
+            values[name.strip().lower()] = value.strip().strip('"')
+    return values

@@ -1,4 +1,4 @@
-"""`git()`: publishes a repository of this machine, or a clone of one elsewhere."""
+"""`git()`: publishes a repository of this machine, or a clone of a remote one."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def git(
     repository names, never writes to a repository of this machine, and reads nothing outside its folder. Clients can
     read every object by its name, even one that is in no branch.
 
-    A repository elsewhere is cloned into the user's cache folder when the server starts, and fetched regularly. A token
+    A remote repository is cloned into the user's cache folder when the server starts, and fetched regularly. A token
     for it is read from the environment (`WHARFINGER_GIT_TOKEN`). While it cannot be reached, its last state is served.
 
     Args:
         path: The top folder of a repository, a bare repository, the git directory of a worktree or a submodule, or the
-            `https://` address of a repository elsewhere.
+            `https://` address of a remote repository.
         label: The name in URIs, `git://<label>/…`; by default that of the folder, or the last part of the address.
         every: Seconds between two checks of branches, tags and HEAD while a client watches, 0.25 by default; of a
-            repository elsewhere, between two fetches, 60 by default and at least 1.
+            remote repository, between two fetches, 60 by default and at least 1.
         max_size: The size in bytes of the largest file that is read whole; a larger one is read in windows.
         git_dir: The git directory that a `.git` file in `path` may name, or a directory above it.
-        max_clone_size: The size in bytes of the largest clone of a repository elsewhere, 2 GiB by default.
+        max_clone_size: The size in bytes of the largest clone of a remote repository, 2 GiB by default.
 
     Raises:
         UnusableSource: `path` is not a repository, parts of it are stored elsewhere, the address or the cache folder
@@ -58,8 +58,12 @@ def git(
             raise UnusableSource("git_dir is for repositories of this machine: leave it out.")
         return publish_clone(path, label, every=every, max_size=max_size, max_clone_size=max_clone_size)
     program = find_git()
-    found = find_repository(path, git_dir, program.version)
-    name = default_label(found.work_tree or found.root).removesuffix(".git") or "repository" if label is None else label
-    private = PrivateDirectory(found, program.path)
+    repository = find_repository(path, git_dir, program.version)
+    name = (
+        default_label(repository.work_tree or repository.root).removesuffix(".git") or "repository"
+        if label is None
+        else label
+    )
+    private = PrivateDirectory(repository, program.path)
     private.open()
     return GitSource(Repository(private, usable_label(name), max_size), POLL_SECONDS if every is None else every)

@@ -1,6 +1,7 @@
 """The list of a repository in pages: its top, branches, tags, the newest commits of HEAD, and HEAD's files.
 
-A key contains HEAD's commit at the beginning of the list, so that no entry is lost or repeated while commits arrive.
+A key contains the commit that HEAD named when the first page was requested, so that no entry is lost or repeated while
+commits arrive.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from wharfinger.sources.page_keys import bad_cursor
 __all__ = ["LISTED_COMMITS", "SEARCHED_COMMITS", "documents", "page", "top_children"]
 
 LISTED_COMMITS = 100
-"""Commits of HEAD that are listed."""
+"""Maximum number of commits of HEAD that are listed."""
 SEARCHED_COMMITS = 10_000
-"""Commits of HEAD whose messages are searched."""
+"""Maximum number of commits of HEAD whose messages are searched."""
 MAX_ROUNDS = 20
-"""The most rounds in which a page of documents is collected."""
+"""Maximum number of rounds in which a page of documents is collected."""
 
 
 class _Row(NamedTuple):
@@ -76,9 +77,9 @@ class _List:
                 yield row
 
     async def branches(self, after: str) -> AsyncIterator[_Row]:
-        wanted = unquote_rev(after) if after else ""
+        first_name = unquote_rev(after) if after else ""
         for name in self.references.under(BRANCHES):
-            if name > wanted and self._reads(row := self._named(BRANCHES, name, quote_rev(name))):
+            if name > first_name and self._reads(row := self._named(BRANCHES, name, quote_rev(name))):
                 yield row
 
     async def tags(self, after: str) -> AsyncIterator[_Row]:
@@ -99,21 +100,21 @@ class _List:
     def _named(self, prefix: str, name: str, position: str) -> _Row:
         return _Row(position, self.repository.uris.tree(short_name(prefix + name, self.references)))
 
-    async def commits(self, after: str, most: int = LISTED_COMMITS) -> AsyncIterator[_Row]:
+    async def commits(self, after: str, limit: int = LISTED_COMMITS) -> AsyncIterator[_Row]:
         """Yield the newest commits. A position is the number of commits so far, and the name of the last one."""
         if self.tip is None:
             return
         number, _, oid = after.partition(":")
         shown = int(number) if after else 0
-        while shown < most:
-            wanted = min(LISTED_COMMITS, most - shown)
+        while shown < limit:
+            batch_size = min(LISTED_COMMITS, limit - shown)
             boundary = self.repository.references.boundary
             histories = self.repository.histories
             try:
                 if self.readable is None:
-                    window = await histories.window(self.tip, boundary, oid or None, wanted)
+                    window = await histories.window(self.tip, boundary, oid or None, batch_size)
                 else:
-                    window = await self.readable.window(histories, self.tip, oid or None, wanted, EVERYTHING)
+                    window = await self.readable.window(histories, self.tip, oid or None, batch_size, EVERYTHING)
             except GitFailed:  # only the history is damaged: continue with the rest of the list
                 return
             for commit in window.commits:
@@ -124,7 +125,7 @@ class _List:
             oid = window.after
 
     async def files(self, after: str) -> AsyncIterator[_Row]:
-        """Yield the files and folders of HEAD's tree; nothing if it cannot be read."""
+        """Yield the files and folders of HEAD's tree, or nothing if the tree cannot be read."""
         if self.tip is not None:
             objects = self.repository.objects
             begin = split_path(after)[0] if after else ()
@@ -143,18 +144,18 @@ class _List:
         files = [row.file for row in rows if row.file is not None]
         listed = iter(await entry_resources(self.repository, "HEAD", files) if files else [])
         commits = await _commits(self.repository, rows)
-        others = iter(await asyncio.gather(*[self._other(row) for row in rows if row.uri]))
-        found: list[t.Resource | None] = []
+        other_resources = iter(await asyncio.gather(*[self._other_resource(row) for row in rows if row.uri]))
+        resources: list[t.Resource | None] = []
         for row in rows:
             if row.file is not None:
-                found.append(next(listed))
+                resources.append(next(listed))
             elif row.uri:
-                found.append(next(others))
+                resources.append(next(other_resources))
             elif row.commit in commits:
-                found.append(commit_resource(self.repository, commits[row.commit]))
-        return [resource for resource in found if resource is not None]
+                resources.append(commit_resource(self.repository, commits[row.commit]))
+        return [resource for resource in resources if resource is not None]
 
-    async def _other(self, row: _Row) -> t.Resource | None:
+    async def _other_resource(self, row: _Row) -> t.Resource | None:
         try:
             answer = answer_for(self.repository, self.references, row.uri)
             await answer.load()
@@ -189,12 +190,14 @@ async def top_children(
 async def _page(
     repository: Repository, references: References, after: str | None, limit: int, parts: tuple[str, ...]
 ) -> tuple[list[t.Resource], str | None]:
-    found: list[t.Resource] = []
+    page_resources: list[t.Resource] = []
     while True:
-        listed, rows, key = await _rows(repository, references, after, limit - len(found), parts, LISTED_COMMITS)
-        found += await listed.resources(rows)
-        if found or key is None:  # only the last page may be empty
-            return found, key
+        listed, rows, key = await _rows(
+            repository, references, after, limit - len(page_resources), parts, LISTED_COMMITS
+        )
+        page_resources += await listed.resources(rows)
+        if page_resources or key is None:  # only the last page may be empty
+            return page_resources, key
         after = key
 
 
@@ -211,7 +214,7 @@ async def _rows(
     listed = _List(repository, references, tip)
     sources: dict[str, Callable[[str], AsyncIterator[_Row]]] = {
         "top": listed.top, "heads": listed.heads, "branches": listed.branches, "tags": listed.tags,
-        "commits": partial(listed.commits, most=max_commits), "files": listed.files,
+        "commits": partial(listed.commits, limit=max_commits), "files": listed.files,
     }  # fmt: skip
     rows: list[_Row] = []
     key: str | None = None
@@ -231,7 +234,7 @@ async def _rows(
 async def _begin(
     repository: Repository, references: References, after: str | None, parts: tuple[str, ...]
 ) -> tuple[str, str | None, str]:
-    """Return where a page begins: the part of the list, the commit, and the position."""
+    """Return the beginning of a page: the part of the list, the commit, and the position."""
     if after is None:
         return parts[0], await _tip(repository, references), ""
     name, _, rest = after.partition(" ")
@@ -267,16 +270,18 @@ async def documents(
     Raises:
         InvalidArgument: the key does not belong to this list.
     """
-    found: list[Document] = []
+    page_documents: list[Document] = []
     for _ in range(MAX_ROUNDS):
-        _, rows, after = await _rows(repository, references, after, limit - len(found), _DOCUMENTS, SEARCHED_COMMITS)
+        _, rows, after = await _rows(
+            repository, references, after, limit - len(page_documents), _DOCUMENTS, SEARCHED_COMMITS
+        )
         files = [row.file for row in rows if row.file is not None and _is_file(row.file[1])]
-        found += [document_of(resource) for resource in await entry_resources(repository, "HEAD", files)]
+        page_documents += [document_of(resource) for resource in await entry_resources(repository, "HEAD", files)]
         commits = await _commits(repository, rows)
-        found += [_commit_document(repository, commits[row.commit]) for row in rows if row.commit in commits]
-        if after is None or len(found) >= limit:
+        page_documents += [_commit_document(repository, commits[row.commit]) for row in rows if row.commit in commits]
+        if after is None or len(page_documents) >= limit:
             break
-    return found, after
+    return page_documents, after
 
 
 def _is_file(entry: GitTreeEntry) -> bool:
@@ -285,11 +290,11 @@ def _is_file(entry: GitTreeEntry) -> bool:
 
 async def _commits(repository: Repository, rows: Sequence[_Row]) -> dict[str, Commit]:
     """Return the commits of rows as the caller may read them, without those that cannot be read."""
-    found = await repository.objects.commits([row.commit for row in rows if row.commit])
+    commits = await repository.objects.commits([row.commit for row in rows if row.commit])
     readable = repository.readable()
     if readable is None:
-        return found
-    return {oid: await readable.readable(commit) for oid, commit in found.items()}
+        return commits
+    return {oid: await readable.readable(commit) for oid, commit in commits.items()}
 
 
 def _commit_document(repository: Repository, commit: Commit) -> Document:

@@ -45,21 +45,21 @@ Parsed = TypeVar("Parsed")
 
 MIB = 1 << 20
 MAX_PARSED_BYTES = {"commit": 4 * MIB, "tag": 4 * MIB, "tree": 32 * MIB}
-"""The largest object of each kind that is parsed."""
+"""Maximum bytes of an object of each kind that is parsed."""
 TREES_BYTES, COMMITS_BYTES = 48 * MIB, 16 * MIB
 """Memory for trees and for commits that are kept, approximately."""
 LARGEST_BYTES = 2048 * MIB
-"""The largest blob that can be read, in windows, through a temporary file."""
+"""Maximum bytes of a blob that can be read, in windows, through a temporary file."""
 LARGE_FILES = 2
-"""The most temporary files of large blobs that are kept."""
+"""Maximum number of temporary files of large blobs that are kept."""
 LARGE_SECONDS = 60.0
 """Timeout for writing such a file."""
 MAX_TAGS = 10
-"""The longest chain of tags, each of which names the next."""
+"""Maximum length of a chain of tags, each of which names the next."""
 MAX_FOLDER_LEVELS = 512
-"""Levels of folders that a walk enters."""
+"""Maximum number of levels of folders that a walk enters."""
 SNIFFED_WHOLE_BYTES = MIB
-"""The largest blob that is read whole to get its first bytes."""
+"""Maximum bytes of a blob that is read whole to get its first bytes."""
 
 
 class NoSuchPath(LookupError):
@@ -94,7 +94,7 @@ class GitObjects:
         self._copying = asyncio.Lock()
 
     def forget(self) -> None:
-        """Forget what was read: objects may have been pruned, or the repository may have been replaced."""
+        """Clear the caches: objects may have been pruned, or the repository may have been replaced."""
         self.reader.restart()
         for cache in (self._trees, self._commits, self._heads, self._large):
             cache.clear()
@@ -114,11 +114,11 @@ class GitObjects:
             MissingObject: no object has this name.
             DamagedObject: it cannot be read.
         """
-        known = self._commits.get(oid)
-        if known is None:
+        cached = self._commits.get(oid)
+        if cached is None:
             data = await self._data(oid, "commit")
-            known = self._commits.put(oid, _parsed(oid, lambda: parse_commit(oid, data)), len(data) + 500)
-        return known
+            cached = self._commits.put(oid, _parsed(oid, lambda: parse_commit(oid, data)), len(data) + 500)
+        return cached
 
     async def commits(self, oids: Sequence[str]) -> dict[str, Commit]:
         """Return those commits that can be read."""
@@ -131,12 +131,12 @@ class GitObjects:
 
     async def tree(self, oid: str) -> GitTree:
         """Return the entries of a tree. Raises what `commit` raises."""
-        known = self._trees.get(oid)
-        if known is None:
+        cached = self._trees.get(oid)
+        if cached is None:
             data = await self._data(oid, "tree")
-            known = _parsed(oid, lambda: parse_tree(data, self.private.length // 2))
-            self._trees.put(oid, known, known.cost)
-        return known
+            cached = _parsed(oid, lambda: parse_tree(data, self.private.length // 2))
+            self._trees.put(oid, cached, cached.cost)
+        return cached
 
     async def _data(self, oid: str, kind: str) -> bytes:
         if (await self.reader.info(oid)).kind != kind:
@@ -180,8 +180,8 @@ class GitObjects:
         if info.size > LARGEST_BYTES:
             raise GitFailed(f"The object {oid[:12]} has {info.size:,} bytes: at most {LARGEST_BYTES:,} can be read.")
         async with self._copying:
-            known = self._large.get(oid)
-            if known is None:
+            cached = self._large.get(oid)
+            if cached is None:
                 with tempfile.TemporaryFile(dir=self.private.path) as file:
                     await run_git(
                         self.private, "cat-file", info.kind, oid, seconds=LARGE_SECONDS, output=file,
@@ -189,8 +189,8 @@ class GitObjects:
                     )  # fmt: skip
                     if not await asyncio.to_thread(self._is_whole, file, info):
                         raise DamagedObject(oid, "its bytes do not match its name")
-                    known = self._large.put(oid, _LargeBlob(os.dup(file.fileno()), info.size))
-        return known
+                    cached = self._large.put(oid, _LargeBlob(os.dup(file.fileno()), info.size))
+        return cached
 
     def _is_whole(self, file: IO[bytes], info: GitObject) -> bool:
         digest = self.reader.digest(info)
@@ -201,16 +201,16 @@ class GitObjects:
 
     async def first_bytes(self, oid: str) -> bytes:
         """Return the first bytes of a blob, enough to detect its type. Raises what `content` raises."""
-        known = self._heads.get(oid)
-        if known is None:
+        head = self._heads.get(oid)
+        if head is None:
             if (await self.reader.info(oid)).size <= SNIFFED_WHOLE_BYTES:
-                known = (await self.reader.contents(oid))[: mime.SNIFFED_BYTES]
+                head = (await self.reader.contents(oid))[: mime.SNIFFED_BYTES]
             else:
-                known = (
+                head = (
                     await run_git(self.private, "cat-file", "blob", oid, most=mime.SNIFFED_BYTES, partial=True)
                 ).data
-            self._heads.put(oid, known, len(known) + 100)
-        return known
+            self._heads.put(oid, head, len(head) + 100)
+        return head
 
     # Paths
 
@@ -221,16 +221,16 @@ class GitObjects:
             NoSuchPath: the tree has no such path.
             MissingObject: a tree on the way is missing.
         """
-        found = GitTreeEntry(b"", stat.S_IFDIR, tree)
+        entry = GitTreeEntry(b"", stat.S_IFDIR, tree)
         for part in parts:
-            if not is_tree(found.mode):
+            if not is_tree(entry.mode):
                 raise NoSuchPath("/".join(parts))
-            entries = await self.tree(found.oid)
-            place = entries.place_of(os.fsencode(part))
-            if place is None:
+            entries = await self.tree(entry.oid)
+            index = entries.place_of(os.fsencode(part))
+            if index is None:
                 raise NoSuchPath("/".join(parts))
-            found = entries[place]
-        return found
+            entry = entries[index]
+        return entry
 
     async def walk(
         self, tree: str, after: Parts = (), should_enter: Callable[[Parts], bool] | None = None
@@ -243,26 +243,26 @@ class GitObjects:
             NoSuchPath: the tree has no such path.
         """
         stack: list[tuple[Parts, GitTree, int]] = []
-        at = tree
+        oid = tree
         parts: Parts = ()
         for part in after:
-            entries = await self.tree(at)
-            place = entries.place_of(os.fsencode(part))
-            if place is None:
+            entries = await self.tree(oid)
+            index = entries.place_of(os.fsencode(part))
+            if index is None:
                 raise NoSuchPath(part)
-            stack.append((parts, entries, place + 1))
-            entry = entries[place]
-            parts, at = (*parts, part), entry.oid
+            stack.append((parts, entries, index + 1))
+            entry = entries[index]
+            parts, oid = (*parts, part), entry.oid
             if not is_tree(entry.mode):
                 break
         else:
-            stack.append((parts, await self.tree(at), 0))
+            stack.append((parts, await self.tree(oid), 0))
         while stack:
-            parts, entries, place = stack.pop()
-            if place >= len(entries):
+            parts, entries, index = stack.pop()
+            if index >= len(entries):
                 continue
-            stack.append((parts, entries, place + 1))
-            entry = entries[place]
+            stack.append((parts, entries, index + 1))
+            entry = entries[index]
             path = (*parts, entry.part)
             yield path, entry
             if is_tree(entry.mode) and len(path) < MAX_FOLDER_LEVELS and (should_enter is None or should_enter(path)):
@@ -275,22 +275,22 @@ class GitObjects:
 async def _readable(
     oids: Sequence[str], kept: Callable[[str], Found | None], read: Callable[[str], Awaitable[Found]]
 ) -> dict[str, Found]:
-    """Return those objects that can be read. Only those that are not kept are read, at the same time."""
-    found: dict[str, Found] = {}
+    """Return those objects that can be read. Those that are not cached are read concurrently."""
+    objects: dict[str, Found] = {}
     unread: list[str] = []
     for oid in dict.fromkeys(oids):
-        known = kept(oid)
-        if known is None:
+        cached = kept(oid)
+        if cached is None:
             unread.append(oid)
         else:
-            found[oid] = known
+            objects[oid] = cached
     results = await asyncio.gather(*[read(oid) for oid in unread], return_exceptions=True)
     for oid, result in zip(unread, results, strict=True):
         if not isinstance(result, BaseException):
-            found[oid] = result
+            objects[oid] = result
         elif not isinstance(result, (MissingObject, InvalidArgument)):
             raise result
-    return found
+    return objects
 
 
 def _parsed(oid: str, parse: Callable[[], Parsed]) -> Parsed:

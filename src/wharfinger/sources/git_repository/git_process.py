@@ -7,13 +7,14 @@ configuration is ours, and which only links to the repository's references and o
     output = await run_git(private, "diff-tree", "-r", "-z", old, new)      # one command, one process
     info = await ObjectReader(private).info(oid)                            # many objects (`object_reader`)
 
-Every process starts with an empty environment. On Linux its memory and processor time are limited, and it can write no
-file and start no process. prlimit(2) sets these limits from outside, because code between fork and exec is not safe in
-a program with threads. On macOS and Windows the limits are the deadline, the bound of the output, and GIT_ALLOC_LIMIT,
-which git itself checks before each allocation.
+No process inherits the server's environment. On Linux its memory and processor time are limited, it can start no
+process, and it can write no file, unless its caller allows some bytes. prlimit(2) sets these limits from outside,
+because code between fork and exec is not safe in a program with threads. On macOS and Windows the limits are the
+deadline, the bound of the output, and GIT_ALLOC_LIMIT, which git itself checks before each allocation.
 
-Pass only object names (40 or 64 digits), and paths after `--`; never pass text of a client as anything else. Pathspecs
-are literal. A command that may show contents needs `SAFE_DIFF`, one that shows commits `SAFE_LOG`.
+Text of a client may be passed only as an object name (40 or 64 digits; some commands take its first digits), as a path
+after `--`, or as the value of an option, such as `-e`. Pathspecs are literal. A command that may show contents needs
+`SAFE_DIFF`, one that shows commits `SAFE_LOG`.
 """
 
 from __future__ import annotations
@@ -54,19 +55,19 @@ __all__ = [
 ]
 
 MIN_GIT_VERSION = (2, 39, 5)
-"""The git of Debian 12, the first with NUL-terminated batch commands and all fixes of early 2023 and later."""
+"""The git of Debian 12. It has NUL-terminated batch commands, and the security fixes of 2023 and early 2024."""
 MEMORY_BYTES = 512 << 20
 """Address space of one process. A 207-byte pack makes an unlimited `cat-file` use 2 GiB."""
 ALLOCATION_BYTES = 256 << 20
-"""The largest single allocation."""
+"""Maximum bytes of a single allocation."""
 COMMAND_SECONDS = 20.0
-"""The time, and also the processor time, that a command may take."""
+"""Maximum time, and also processor time, of a command."""
 OUTPUT_BYTES = 64 << 20
-"""The most output of one command."""
+"""Maximum output of one command."""
 QUICK_SECONDS = 5.0
 """Commands with at most this deadline do not wait for longer ones."""
 MAX_COMMANDS = 8
-"""The most quick commands, and the most other ones, that run at a time. Others wait for at most `COMMAND_SECONDS`."""
+"""Maximum number of quick commands, and of slower ones, that run at a time. More wait for at most `COMMAND_SECONDS`."""
 STDERR_BYTES = 4_096
 
 SAFE_DIFF = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all")
@@ -105,7 +106,7 @@ class GitFailed(InvalidArgument):
 
 
 class GitOutput(NamedTuple):
-    """The output of a command. `cut` is `time` or `size` if it was ended, `failure` if it failed later, else empty."""
+    """The output of a command. `cut` is why it is incomplete: `time`, `size` or `failure`; else empty."""
 
     data: bytes
     cut: str = ""
@@ -146,13 +147,13 @@ def find_git() -> GitProgram:
 @functools.lru_cache(maxsize=8)
 def _program(path: str) -> GitProgram:
     try:
-        ran = subprocess.run([path, "version"], env=_ENVIRONMENT, capture_output=True, timeout=10, check=False)  # noqa: S603
-        found = re.match(rb"git version (\d+)\.(\d+)(?:\.(\d+))?", ran.stdout)
+        process = subprocess.run([path, "version"], env=_ENVIRONMENT, capture_output=True, timeout=10, check=False)  # noqa: S603
+        match = re.match(rb"git version (\d+)\.(\d+)(?:\.(\d+))?", process.stdout)
     except (OSError, subprocess.TimeoutExpired):
-        found = None
-    if found is None:
+        match = None
+    if match is None:
         raise UnusableSource(f"{path} does not say its version: check `git version`.")
-    return GitProgram(path, tuple(int(part or 0) for part in found.groups()))
+    return GitProgram(path, tuple(int(part or 0) for part in match.groups()))
 
 
 def _dotted(version: tuple[int, ...]) -> str:
@@ -175,25 +176,27 @@ def limit(pid: int | None, file_bytes: int = 0, seconds: float = COMMAND_SECONDS
     if sys.platform != "linux" or pid is None:
         return
     processor = int(seconds) + 1
-    with contextlib.suppress(OSError):  # it has ended
-        for kind, most in (
-            (resource.RLIMIT_AS, MEMORY_BYTES),
-            (resource.RLIMIT_CPU, processor),
-            (resource.RLIMIT_FSIZE, file_bytes),
-            (resource.RLIMIT_NPROC, 0),  # it can start no other program, unless it runs as root
-            (resource.RLIMIT_CORE, 0),
-        ):
-            resource.prlimit(pid, kind, (most, most))
+    for kind, maximum in (
+        (resource.RLIMIT_AS, MEMORY_BYTES),
+        (resource.RLIMIT_CPU, processor),
+        (resource.RLIMIT_FSIZE, file_bytes),
+        (resource.RLIMIT_NPROC, 0),  # it can start no other program, unless it runs as root
+        (resource.RLIMIT_CORE, 0),
+    ):
+        with contextlib.suppress(OSError):  # it has ended, or this account may not set this limit
+            hard = resource.prlimit(pid, kind)[1]  # a hard limit cannot be raised
+            bound = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
+            resource.prlimit(pid, kind, (bound, bound))
 
 
 def kill(transport: asyncio.SubprocessTransport) -> None:
-    """End a process at once, if it has not ended."""
+    """Kill a process, if it has not ended."""
     with contextlib.suppress(ProcessLookupError):
         transport.kill()
 
 
 def reason(stderr: bytes) -> str:
-    """Return why git failed, in its own words: the first line of its last message, safe to show."""
+    """Return why git failed, in its own words: the first line with `fatal:` or `error:`, else the first line."""
     lines = [line for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     problems = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
     return shown(re.sub(r"^(fatal|error): ", "", problems[0])[:300]) if problems else ""
@@ -218,14 +221,15 @@ async def run_git(
 
     Args:
         place: The private directory.
-        arguments: The command and its arguments: only names of objects, numbers, and paths after `--`.
+        arguments: The command and its arguments. See above for what may come from a client.
         most: Bytes of output after which the command is ended.
         seconds: Time after which the command is ended.
-        partial: If the command is ended or fails, return its output so far, if any, instead of raising.
+        partial: Whether to return the output so far if the command is ended, or if it fails after some output.
         codes: Exit codes that count as success.
         work_tree: The folder of a working tree, for commands that compare one.
         index: The copy of an index, for such commands.
-        output: A file to which git prints instead, at most `output_bytes`.
+        output: A file to which git prints instead.
+        output_bytes: Maximum size of any file that git writes (Linux).
 
     Raises:
         GitFailed: the command failed, or was ended and `partial` is false.
@@ -239,43 +243,43 @@ async def run_git(
         await asyncio.wait_for(slots.acquire(), COMMAND_SECONDS)
     except TimeoutError:
         raise Overloaded(f"Too many commands of git are running to start `git {name}`: try again later.") from None
-    ran = _Command(loop.create_future(), most)
+    command = _Command(loop.create_future(), most)
     try:
         transport, _ = await loop.subprocess_exec(
-            lambda: ran, place.program, *arguments, env=environment(place, work_tree, index),
+            lambda: command, place.program, *arguments, env=environment(place, work_tree, index),
             cwd=work_tree or place.path, stdin=asyncio.subprocess.DEVNULL, stdout=output or asyncio.subprocess.PIPE,
         )  # fmt: skip
         limit(transport.get_pid(), output_bytes, seconds)
         try:
-            await asyncio.wait_for(asyncio.shield(ran.ended), seconds)
+            await asyncio.wait_for(asyncio.shield(command.ended), seconds)
         except TimeoutError:
-            ran.end("time")
-            await ran.ended
+            command.end("time")
+            await command.ended
     except OSError as error:
         raise GitFailed(f"git cannot be started ({error.strerror}): try again later.") from None
     finally:
-        if not ran.ended.done():  # the caller has given up
-            ran.end("time")
+        if not command.ended.done():  # the caller has given up
+            command.end("time")
         slots.release()
-    if ran.cut and not partial:
-        bound = f"{seconds:g} s" if ran.cut == "time" else f"{most:,} bytes of output"
+    if command.cut and not partial:
+        bound = f"{seconds:g} s" if command.cut == "time" else f"{most:,} bytes of output"
         raise GitFailed(f"`git {name}` was ended after {bound}: ask for less.")
-    data = b"".join(ran.parts)[:most]
-    if not ran.cut and ran.code not in codes:
+    data = b"".join(command.parts)[:most]
+    if not command.cut and command.code not in codes:
         if partial and data:
             return GitOutput(data, "failure")
-        why = reason(bytes(ran.stderr)) or f"exit code {ran.code}"
+        why = reason(bytes(command.stderr)) or f"exit code {command.code}"
         if "out of memory" in why:
             raise GitFailed(f"`git {name}` needs more than {MEMORY_BYTES >> 20} MiB of memory: ask for less.", why)
         raise GitFailed(f"`git {name}` failed: {why}. See `git fsck`.", why)
-    return GitOutput(data, ran.cut)
+    return GitOutput(data, command.cut)
 
 
 _lanes: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[asyncio.Semaphore, asyncio.Semaphore]] = WeakKeyDictionary()
 
 
 class _Command(asyncio.SubprocessProtocol):
-    """Collects what a process prints."""
+    """Collects the output of a process."""
 
     def __init__(self, ended: asyncio.Future[None], most: int) -> None:
         self.ended = ended

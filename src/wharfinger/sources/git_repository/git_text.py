@@ -23,8 +23,8 @@ __all__ = [
     "top_text",
 ]
 
-MESSAGE_CHARACTERS = 64 << 10  # of a message that are shown
-SUBJECT_CHARACTERS = 200  # of its first line in a list
+MESSAGE_CHARACTERS = 64 << 10  # maximum number of characters of a message that are shown
+SUBJECT_CHARACTERS = 200  # maximum number of characters of its first line in a list
 
 
 def local_time(person: Person) -> str:

@@ -19,13 +19,12 @@ __all__ = ["GitAddress", "GitUris", "Parts", "plain_path", "quote_rev", "unquote
 Parts = tuple[str, ...]
 """File names below the top of a tree, as `os.fsdecode` gives them."""
 
-MAX_URI_CHARACTERS = 65_536  # the most characters of a URI
+MAX_URI_CHARACTERS = 65_536
 _PLAIN = re.compile(r"[A-Za-z0-9\-._~]*").fullmatch
 
 
 class GitAddress(NamedTuple):
-    """A parsed URI. `kind` is `top` or a key of `_QUERIES`, such as `tree`; `uri` is without the query; `slashed` is
-    True if it ends with a slash."""
+    """A parsed URI. `kind` is `top` or a key of `_QUERIES`, such as `tree`; `uri` is without the query."""
 
     kind: str
     uri: str
@@ -33,7 +32,7 @@ class GitAddress(NamedTuple):
     rev: str = ""
     to: str | None = None
     parts: Parts = ()
-    slashed: bool = False
+    ends_with_slash: bool = False
 
 
 class GitUris:
@@ -58,13 +57,16 @@ class GitUris:
         return f"{self._prefix}commit/{quote_rev(rev)}"
 
     def diff(self, rev: str, to: str | None = None, parts: Parts = ()) -> str:
-        """Return the URI of the difference between two revisions, or of one and its parent; with `parts`, at a path."""
+        """Return the URI of the difference between two revisions, or between one and its parent if `to` is None.
+
+        `parts` limits it to a path.
+        """
         first = quote_rev(rev)
         if to is not None:
             # A dot at the end would be confused with the two that follow.
             first = f"{first[:-1]}%2E" if first.endswith(".") else first
-        between = first if to is None else f"{first}..{quote_rev(to)}"
-        return f"{self._prefix}diff/{between}" + ("/" + join_parts(parts) if parts else "")
+        revisions = first if to is None else f"{first}..{quote_rev(to)}"
+        return f"{self._prefix}diff/{revisions}" + ("/" + join_parts(parts) if parts else "")
 
     def log(self, rev: str) -> str:
         """Return the URI of the commits that led to a revision."""
@@ -84,18 +86,18 @@ class GitUris:
 
     @property
     def templates(self) -> dict[str, str]:
-        """The URI templates, by kind."""
+        """The URI templates, by name."""
         prefix = self._prefix
         return {
             "tree": f"{prefix}tree/{{rev}}/{{+path}}",
             "root": f"{prefix}tree/{{rev}}",
             "commit": f"{prefix}commit/{{rev}}",
-            "changes": f"{prefix}diff/{{rev}}",
+            "commit diff": f"{prefix}diff/{{rev}}",
             "diff": f"{prefix}diff/{{from}}..{{to}}",
             "path diff": f"{prefix}diff/{{from}}..{{to}}/{{+path}}",
             "log": f"{prefix}log/{{rev}}{{?path,author,grep,pickaxe,since,until,limit,after}}",
             "blame": f"{prefix}blame/{{rev}}/{{+path}}{{?lines}}",
-            "uncommitted": f"{prefix}changes/{{+path}}",
+            "changes": f"{prefix}changes/{{+path}}",
             "grep": f"{prefix}grep/{{rev}}{{?text,path,after}}",
         }
 
@@ -120,13 +122,13 @@ class GitUris:
         if allowed is None or not (first or kind == "changes"):
             raise ResourceNotFound(uri)
         try:
-            parts, slashed = split_path(path) if path else ((), bool(slash))
+            parts, ends_with_slash = split_path(path) if path else ((), bool(slash))
             rev, dots, to = first.partition("..") if kind == "diff" else (first, "", "")
             rev = unquote_rev(rev) if kind != "changes" else ""
-            address = GitAddress(kind, base, query, rev, unquote_rev(to) if dots else None, parts, slashed)
+            address = GitAddress(kind, base, query, rev, unquote_rev(to) if dots else None, parts, ends_with_slash)
         except (UnreadableUri, ValueError):
             raise ResourceNotFound(uri) from None
-        if (kind in ("commit", "log", "grep") and parts) or (kind != "tree" and slashed):
+        if (kind in ("commit", "log", "grep") and parts) or (kind != "tree" and ends_with_slash):
             raise ResourceNotFound(uri)
         _check_query(base, query, allowed)
         return address

@@ -24,15 +24,15 @@ __all__ = [
 ]
 
 MAX_LOG_COMMITS = 100_000
-"""The most commits of one log. For older ones, read the log of its last commit."""
+"""Maximum number of commits of one log. For older ones, read the log of its last commit."""
 DEFAULT_COMMITS = 50
-"""Commits of a window if the URI has no `limit`."""
+"""Maximum number of commits of a window whose URI has no `limit`."""
 MIN_RUN_COMMITS = 500
-"""The fewest commits that a run of `git log` returns, if there are that many."""
+"""Minimum number of commits that a run of `git log` returns, if the history has as many."""
 SEARCH_SECONDS = 10.0
 """Time after which a search ends, and returns the commits found so far."""
 MAX_CACHED_COMMITS = 8 * MAX_LOG_COMMITS
-"""The most commits in all histories that are kept."""
+"""Maximum number of commits in all histories that are kept."""
 
 
 class LogSelection(NamedTuple):
@@ -92,9 +92,9 @@ class Histories:
 
         Args:
             tip: The name of a commit.
-            boundary: How often the boundary of a shallow clone has changed.
-            after: The last commit of the window before.
-            limit: The number of commits.
+            boundary: How many times the boundary of a shallow clone has changed.
+            after: The last commit of the previous window.
+            limit: Maximum number of commits.
             selection: The commits to return.
 
         Raises:
@@ -102,25 +102,25 @@ class Histories:
             GitFailed: git cannot read the history.
         """
         key = (tip, boundary, selection)
-        # `-S` compares all files of each commit, so read no more commits than are wanted.
-        wanted = limit + 1 if selection.pickaxe else max(MIN_RUN_COMMITS, limit + 1)
+        # `-S` compares all files of each commit, so read no more commits than requested.
+        max_commits = limit + 1 if selection.pickaxe else max(MIN_RUN_COMMITS, limit + 1)
         while True:
             history = self._kept.get(key)
-            if history is None or not (history.complete or len(history.commits) >= wanted):
-                history = await self._read(tip, selection, min(wanted, MAX_LOG_COMMITS))
+            if history is None or not (history.complete or len(history.commits) >= max_commits):
+                history = await self._read(tip, selection, min(max_commits, MAX_LOG_COMMITS))
                 self._kept.put(key, history, len(history.commits) + 100)
             begin = 0 if after is None else _place_after(history.commits, after)
             if begin is not None and (history.complete or len(history.commits) > begin + limit):
-                found = history.commits[begin : begin + limit]
+                commits = history.commits[begin : begin + limit]
                 more = begin + limit < len(history.commits)
-                return CommitWindow(found, found[-1].oid if more else None, "" if more else history.cut)
+                return CommitWindow(commits, commits[-1].oid if more else None, "" if more else history.cut)
             if history.complete:
                 raise InvalidArgument(f"after={after} is not a commit of this log: leave it out to start again.")
-            wanted = max(2 * len(history.commits), (begin or 0) + limit + 1)
+            max_commits = max(2 * len(history.commits), (begin or 0) + limit + 1)
 
-    async def _read(self, tip: str, selection: LogSelection, most: int) -> _History:
-        # One more than wanted, to know whether there are more.
-        arguments = [f"--max-count={most + 1}", "-z", "--format=%H"]
+    async def _read(self, tip: str, selection: LogSelection, max_commits: int) -> _History:
+        # One more than requested, to know whether more exist.
+        arguments = [f"--max-count={max_commits + 1}", "-z", "--format=%H"]
         if selection.since is not None:
             arguments.append(f"--max-age={selection.since}")
         if selection.until is not None:
@@ -141,17 +141,19 @@ class Histories:
             if not follow:
                 raise
             # To follow renames, git reads the whole tree, and fails if a part of it is missing.
-            return await self._read(tip, selection._replace(follow=False), most)
+            return await self._read(tip, selection._replace(follow=False), max_commits)
         commits = _parse_followed(output.data) if follow else _parse_names(output.data)
         if output.cut:
             return _History(commits, True, output.cut)
-        if len(commits) > most:
-            return _History(commits[:most], most >= MAX_LOG_COMMITS, "size" if most >= MAX_LOG_COMMITS else "")
+        if len(commits) > max_commits:
+            return _History(
+                commits[:max_commits], max_commits >= MAX_LOG_COMMITS, "size" if max_commits >= MAX_LOG_COMMITS else ""
+            )
         return _History(commits, True, "")
 
 
 def _place_after(commits: list[LoggedCommit], oid: str) -> int | None:
-    return next((at + 1 for at, commit in enumerate(commits) if commit.oid == oid), None)
+    return next((index + 1 for index, commit in enumerate(commits) if commit.oid == oid), None)
 
 
 def _parse_names(data: bytes) -> list[LoggedCommit]:

@@ -36,25 +36,25 @@ if os.name == "posix":
 __all__ = ["WHOLE_BYTES", "AmbiguousName", "DamagedObject", "GitObject", "MissingObject", "ObjectReader"]
 
 WHOLE_BYTES = 32 << 20
-"""The largest object that is read whole."""
+"""Maximum bytes of an object that is read whole."""
 MAX_PROCESSES = 16
-"""The most processes of one event loop."""
+"""Maximum number of processes of one event loop."""
 MAX_REPOSITORY_PROCESSES = max(1, min(4, os.cpu_count() or 1))
-"""The most processes of one repository."""
+"""Maximum number of processes of one repository."""
 MAX_PROCESS_REQUESTS = 64
-"""The most requests that one process has at a time. Half of them are answered before it gets more."""
+"""Maximum number of requests that one process has at a time. Half of them are answered before it gets more."""
 BUSY_REQUESTS = 8
 """If all processes have this many requests, another one is started."""
 BYTES_AHEAD = 64 << 20
-"""The most bytes that one repository's processes are asked for and have not yet sent."""
+"""Maximum number of bytes that were requested from one repository's processes and have not arrived."""
 MAX_WAITING_REQUESTS = 20_000
-"""The most requests that wait."""
+"""Maximum number of requests that wait."""
 OBJECT_SECONDS = 10.0
 """Timeout for reading one object."""
 REQUESTS_PER_PROCESS = 20_000
-"""Requests after which a process is replaced, so that its processor time stays below the limit."""
+"""Number of requests after which a process is replaced, so that its processor time stays below the limit."""
 PROCESSOR_SECONDS = 120.0
-"""Processor time of one process."""
+"""Maximum processor time of one process."""
 IDLE_SECONDS = 30.0
 """Time without requests after which a process ends; until then it keeps packs open that `git gc` has removed."""
 LONG_BYTES = 1 << 20
@@ -62,7 +62,7 @@ LONG_BYTES = 1 << 20
 KEPT_BYTES = 16 << 20
 """Memory for contents that are kept for the next read."""
 MAX_KNOWN_OBJECTS = 50_000
-"""The most objects whose kind and size are kept."""
+"""Maximum number of objects whose kind and size are kept."""
 PIPE_BYTES = 1 << 20
 UNKNOWN_REASON = "git ended"
 """The reason that is reported if a process printed none."""
@@ -79,7 +79,7 @@ class AmbiguousName(InvalidArgument):
 
 
 class DamagedObject(InvalidArgument):
-    """This object cannot be read; the message says which, and what to do."""
+    """This object cannot be read. The message has its name and the next step."""
 
     def __init__(self, oid: str, reason: str) -> None:
         super().__init__(f"The object {oid[:12]} of this repository is damaged ({reason}): see `git fsck`.")
@@ -94,7 +94,7 @@ class GitObject(NamedTuple):
 
 
 class _Request:
-    """A request for one object. `alone` if it may have ended a process: it must be the only one of its process now."""
+    """A request for one object. `alone` is true if it may have ended a process: it then gets a process of its own."""
 
     __slots__ = ("alone", "command", "killed", "name", "result", "size", "wants_data")
 
@@ -105,7 +105,7 @@ class _Request:
         self.result = result
         self.alone = False
         self.killed = False
-        """Whether a process that had only this request ended without a reason, as one that was killed from outside."""
+        """Whether a process with only this request ended without a reason: it may have been killed from outside."""
         self.command = f"{'contents' if wants_data else 'info'} {name}\0".encode()
 
 
@@ -133,12 +133,12 @@ class ObjectReader:
             AmbiguousName: the names of several objects begin with these digits.
             DamagedObject: its header cannot be read.
         """
-        known = self._infos.get(name)
-        if known is None:
-            known, _ = await self._ask(name, False, 0)
-            if known.oid == name:
-                self._infos.put(name, known)
-        return known
+        cached = self._infos.get(name)
+        if cached is None:
+            cached, _ = await self._ask(name, False, 0)
+            if cached.oid == name:
+                self._infos.put(name, cached)
+        return cached
 
     def kept_info(self, oid: str) -> GitObject | None:
         """Return the kind and size of an object if they are kept."""
@@ -173,7 +173,7 @@ class ObjectReader:
         return hashlib.new(self._hash, b"%s %d\0" % (info.kind.encode(), info.size), usedforsecurity=False)
 
     async def starting_with(self, digits: str, most: int) -> list[str]:
-        """Return at most `most` names of objects that begin with these digits, of which there must be four or more."""
+        """Return at most `most` names of objects that begin with these digits. At least four digits are needed."""
         output = await run_git(
             self.place,
             "rev-parse",
@@ -185,7 +185,7 @@ class ObjectReader:
         return sorted(output.data.decode("ascii").split("\n")[:-1])[:most]
 
     def restart(self) -> None:
-        """Forget everything that was kept, and start new processes, which read the directory again."""
+        """Clear the caches, and start new processes, which read the directory again."""
         self._infos.clear()
         self._kept.clear()
         for process in list(self._processes):
@@ -273,7 +273,7 @@ class ObjectReader:
     def _choose(self, request: _Request) -> _CatFile | None:
         """Return a process for the next request; None if the request must wait."""
         usable = [process for process in self._processes if not (process.retired or process.has_alone)]
-        process = min(usable, key=lambda one: len(one.requests), default=None)
+        process = min(usable, key=lambda candidate: len(candidate.requests), default=None)
         load = len(process.requests) if process else MAX_PROCESS_REQUESTS
         if load == 0:
             return process
@@ -321,7 +321,7 @@ class _Processes:
         self.waiting: dict[ObjectReader, None] = {}
 
     def have_room(self, reader: ObjectReader) -> bool:
-        """Return whether another process may start. If not, end an idle one; `reader` is called when it has ended."""
+        """Return whether another process may start. If not, end an idle one; `reader` tries again afterwards."""
         if len(self.running) < MAX_PROCESSES:
             return True
         self.waiting[reader] = None
@@ -333,7 +333,7 @@ class _Processes:
         return False
 
     def removed(self, process: _CatFile) -> None:
-        """Remove a process that has ended, and call the readers that wait for one."""
+        """Remove a process that has ended, and let the readers that wait for one try again."""
         self.running.pop(process, None)
         self.call_waiting()
 

@@ -11,7 +11,7 @@ from wharfinger.sources.git_repository.safe_text import decode
 
 __all__ = ["Commit", "GitTree", "GitTreeEntry", "NotParsed", "Person", "Tag", "parse_commit", "parse_tag", "parse_tree"]
 
-MAX_PERSON_BYTES = 1_000  # bytes of a person that are shown if they cannot be parsed
+MAX_PERSON_BYTES = 1_000  # bytes that are shown of a person that cannot be parsed
 _WHEN = re.compile(rb"(-?\d{1,12}) ([+-])(\d\d)(\d\d)").fullmatch
 _OID = re.compile(rb"[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
 _ENTRIES = {length: re.compile(rb"([0-7]{1,7}) ([^\0]*)\0([\s\S]{%d})" % length) for length in (20, 32)}
@@ -73,7 +73,7 @@ class GitTree(Sequence[GitTreeEntry]):
 
     def __init__(self, rows: list[tuple[bytes, bytes, bytes]]) -> None:
         self._rows = rows
-        self._places: dict[bytes, int] | None = None
+        self._index_of: dict[bytes, int] | None = None
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -94,9 +94,9 @@ class GitTree(Sequence[GitTreeEntry]):
 
     def place_of(self, name: bytes) -> int | None:
         """Return the index of the entry with this name, or None."""
-        if self._places is None:
-            self._places = {row[1]: at for at, row in reversed(list(enumerate(self._rows)))}
-        return self._places.get(name)
+        if self._index_of is None:
+            self._index_of = {row[1]: index for index, row in reversed(list(enumerate(self._rows)))}
+        return self._index_of.get(name)
 
 
 def _entry(row: tuple[bytes, bytes, bytes]) -> GitTreeEntry:
@@ -125,13 +125,13 @@ def parse_commit(oid: str, data: bytes) -> Commit:
     head, message = _fields(data)
     encoding = dict(head).get(b"encoding")
     try:
-        found = dict(reversed(head))
+        fields = dict(reversed(head))
         return Commit(
             oid,
-            _oid(found[b"tree"]),
+            _oid(fields[b"tree"]),
             tuple([_oid(value) for name, value in head if name == b"parent"]),
-            _person(found.get(b"author", b""), encoding),
-            _person(found.get(b"committer", b""), encoding),
+            _person(fields.get(b"author", b""), encoding),
+            _person(fields.get(b"committer", b""), encoding),
             decode(message, encoding),
         )
     except (KeyError, ValueError):
@@ -145,10 +145,10 @@ def parse_tag(oid: str, data: bytes) -> Tag:
         NotParsed: these bytes are not a tag.
     """
     head, message = _fields(data)
-    found = dict(reversed(head))
+    fields = dict(reversed(head))
     try:
-        tagger = found.get(b"tagger")
-        return Tag(oid, _oid(found[b"object"]), (tagger and _person(tagger, None)) or None, decode(message))
+        tagger = fields.get(b"tagger")
+        return Tag(oid, _oid(fields[b"object"]), (tagger and _person(tagger, None)) or None, decode(message))
     except (KeyError, ValueError):
         raise NotParsed("this is not a tag") from None
 
@@ -169,8 +169,8 @@ def _oid(value: bytes) -> str:
 def _person(value: bytes, encoding: bytes | None) -> Person:
     """Parse `Name <address> seconds offset`. A time that cannot be read becomes 1970."""
     name, _, when = value.rpartition(b"> ")
-    found = _WHEN(when)
-    if found is None:
+    match = _WHEN(when)
+    if match is None:
         return Person(decode(name + b">" if name else value[:MAX_PERSON_BYTES], encoding), 0, 0)
-    sign = -1 if found[2] == b"-" else 1
-    return Person(decode(name + b">", encoding), int(found[1]), sign * (int(found[3]) * 60 + int(found[4])))
+    sign = -1 if match[2] == b"-" else 1
+    return Person(decode(name + b">", encoding), int(match[1]), sign * (int(match[3]) * 60 + int(match[4])))

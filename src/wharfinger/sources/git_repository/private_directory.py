@@ -2,7 +2,7 @@
 
 It has a configuration of its own, and no hooks, alternates, grafts, replacements or attributes of the repository. The
 targets of the links to `objects/00` to `objects/ff` and `packed-refs` need not exist: a link works as soon as git
-creates its target, so new commits, `git gc` and `git pack-refs` have effect at once.
+creates its target, so new commits, `git gc` and `git pack-refs` have effect immediately.
 
 git follows symbolic links, and one among the objects could lead to another repository. `check_links` searches for such
 links: first in all directories, later in those that changed.
@@ -26,9 +26,9 @@ from wharfinger.sources.git_repository.git_process import find_git
 __all__ = ["PrivateDirectory"]
 
 CHECK_SECONDS = 1.0
-"""The least time between two checks of the 256 directories of loose objects."""
+"""Minimum time between two checks of the 256 directories of loose objects."""
 INDEX_BYTES = 256 << 20
-"""The largest index that is copied, in bytes."""
+"""Maximum bytes of an index that is copied."""
 
 _CONFIG = """\
 [core]
@@ -123,26 +123,26 @@ class PrivateDirectory:
                 self._folder = None
 
     def _fill(self) -> None:
-        found = self.found
+        repository = self.found
         attributes = os.path.join(self.path, "attributes")
         config = _CONFIG.format(
-            version=int(found.sha256 or found.reftable),
+            version=int(repository.sha256 or repository.reftable),
             attributes=attributes.replace("\\", "/"),
-            objects="sha256" if found.sha256 else "sha1",
+            objects="sha256" if repository.sha256 else "sha1",
         )
-        if not found.sha256:
-            config = config.partition("[extensions]")[0] + "[extensions]\n" * found.reftable
-        _write(self.path, "config", (config + "\trefStorage = reftable\n" * found.reftable).encode())
+        if not repository.sha256:
+            config = config.partition("[extensions]")[0] + "[extensions]\n" * repository.reftable
+        _write(self.path, "config", (config + "\trefStorage = reftable\n" * repository.reftable).encode())
         lines = [f"*.{suffix} diff={name}\n" for name, suffixes in _DRIVERS.items() for suffix in suffixes.split()]
         _write(self.path, "attributes", "".join(lines).encode())
         # git needs a HEAD, but never uses it: only names of objects are passed.
-        _write(self.path, "HEAD", b"ref: refs/heads/.invalid\n" if found.reftable else b"ref: refs/heads/main\n")
+        _write(self.path, "HEAD", b"ref: refs/heads/.invalid\n" if repository.reftable else b"ref: refs/heads/main\n")
         os.mkdir(os.path.join(self.path, "objects"))
         names = ["refs", "packed-refs", "objects/pack", *[f"objects/{number:02x}" for number in range(256)]]
-        for name in names + ["reftable"] * found.reftable:
+        for name in names + ["reftable"] * repository.reftable:
             parts = name.split("/")
             os.symlink(
-                os.path.join(found.common.path, *parts),
+                os.path.join(repository.common.path, *parts),
                 os.path.join(self.path, *parts),
                 target_is_directory=name != "packed-refs",
             )
@@ -201,7 +201,7 @@ class PrivateDirectory:
 
 
 def _write(folder: str, name: str, data: bytes) -> None:
-    """Replace a file in one step, because git may be reading the old one."""
+    """Replace a file atomically, because git may be reading the old one."""
     descriptor, path = tempfile.mkstemp(prefix=f"{name}-", dir=folder)
     with open(descriptor, "wb") as file:
         file.write(data)

@@ -11,8 +11,8 @@ the name of the commit. The history is shown as if the other files had never bee
 - An annotated tag means its commit, and its message is not shown.
 - Trees and blobs have no path if they are named by their object, so such names are not found.
 
-Without a policy, and for callers who may read everything, `readable_history` returns None, and none of this
-code runs. The paths that a commit changed are read once and kept for all callers; the policy decides for each caller.
+Without a policy, and for callers who may read everything, `Repository.readable` returns None, and none of this code
+runs. The paths that a commit changed are read once and kept for all callers; the policy decides for each caller.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from wharfinger.sources.git_repository.revision_names import UnknownRevision
 __all__ = ["ChangedPaths", "ReadableHistory", "parts_of", "readable_paths"]
 
 BATCH_COMMITS = 200
-"""Commits whose changed paths are read in one run of git."""
+"""Maximum number of commits whose changed paths are read in one run of git."""
 MAX_KEPT_PATHS = 400_000
-"""The most changed paths that are kept."""
+"""Maximum number of changed paths that are kept."""
 SEARCH_SECONDS = 10.0
-"""How long commits are searched for one that may be shown."""
+"""Maximum time of a search for commits that may be shown."""
 
 
 def parts_of(path: bytes) -> Parts:
@@ -58,20 +58,20 @@ class ChangedPaths:
 
         Args:
             oids: The full names of the commits.
-            boundary: How often the boundary of a shallow clone has changed.
+            boundary: How many times the boundary of a shallow clone has changed.
         """
-        found: dict[str, tuple[bytes, ...]] = {}
-        unknown: list[str] = []
+        paths_by_oid: dict[str, tuple[bytes, ...]] = {}
+        missing: list[str] = []
         for oid in dict.fromkeys(oids):
-            known = self._kept.get((oid, boundary))
-            if known is None:
-                unknown.append(oid)
+            cached = self._kept.get((oid, boundary))
+            if cached is None:
+                missing.append(oid)
             else:
-                found[oid] = known
-        for begin in range(0, len(unknown), BATCH_COMMITS):
-            for oid, paths in (await self._read(unknown[begin : begin + BATCH_COMMITS])).items():
-                found[oid] = self._kept.put((oid, boundary), paths, len(paths) + 5)
-        return found
+                paths_by_oid[oid] = cached
+        for begin in range(0, len(missing), BATCH_COMMITS):
+            for oid, paths in (await self._read(missing[begin : begin + BATCH_COMMITS])).items():
+                paths_by_oid[oid] = self._kept.put((oid, boundary), paths, len(paths) + 5)
+        return paths_by_oid
 
     async def _read(self, oids: list[str]) -> dict[str, tuple[bytes, ...]]:
         arguments = (
@@ -97,7 +97,7 @@ _DIFF_OPTIONS = tuple(option for option in SAFE_DIFF if not option.startswith("-
 
 def _changed_paths(data: bytes) -> dict[str, tuple[bytes, ...]]:
     r"""Parse `OID\0` and, if the commit changed anything, `\n:MODES OIDS STATUS\0PATH\0:…\0PATH\0`."""
-    found: dict[str, list[bytes]] = {}
+    paths_by_oid: dict[str, list[bytes]] = {}
     paths: list[bytes] = []
     parts = iter(data.split(b"\0"))
     for part in parts:
@@ -105,12 +105,12 @@ def _changed_paths(data: bytes) -> dict[str, tuple[bytes, ...]]:
         if part.startswith(b":"):
             paths.append(next(parts, b""))
         elif len(part) in (40, 64):
-            paths = found.setdefault(part.decode("ascii"), [])
-    return {oid: tuple(paths) for oid, paths in found.items()}
+            paths = paths_by_oid.setdefault(part.decode("ascii"), [])
+    return {oid: tuple(paths) for oid, paths in paths_by_oid.items()}
 
 
 class ReadableHistory:
-    """What the current caller may read of a repository. Make one for each request."""
+    """The history that the current caller may read. Make one for each request."""
 
     def __init__(self, uris: GitUris, objects: GitObjects, changed: ChangedPaths, boundary: int) -> None:
         self._uris = uris
@@ -154,10 +154,10 @@ class ReadableHistory:
         return paths is not None and all(self.reads(oid, path) for path in paths)
 
     async def nearest(self, oid: str, rev: str = "") -> str:
-        """Return the commit itself or, if it is not shown, the first one along its first parents that is.
+        """Return the commit itself or, if it is hidden, the first shown one along its first parents.
 
         Raises:
-            UnknownRevision: there is none.
+            UnknownRevision: no such commit is shown.
         """
         if self.all_files:
             return oid
@@ -190,7 +190,7 @@ class ReadableHistory:
     async def window(
         self, histories: Histories, tip: str, after: str | None, limit: int, selection: LogSelection
     ) -> CommitWindow:
-        """Return what `Histories.window` returns of the commits that are shown.
+        """Return a window of the commits that may be shown. (`Histories.window` returns one of all commits.)
 
         A commit is found by its message or its changed texts only if all of it may be read: otherwise the result would
         reveal words of the rest.
@@ -198,10 +198,12 @@ class ReadableHistory:
         Raises:
             InvalidArgument: `after` is not a commit of this log.
         """
+        # Only the log says whether a followed file had a readable name in `after`, so read it from the start.
+        skipped_to, after = (after, None) if selection.follow else (None, after)
         if after is not None and not await self._lists(LoggedCommit(after), selection):
-            raise InvalidArgument(f"after={after} is not a commit of this log: leave it out to start again.")
+            raise _not_in_log(after)
         ends = time.monotonic() + SEARCH_SECONDS
-        found: list[LoggedCommit] = []
+        commits: list[LoggedCommit] = []
         while True:
             raw = await histories.window(tip, self._boundary, after, max(BATCH_COMMITS, limit + 1), selection)
             changed = await self._changed.of([commit.oid for commit in raw.commits], self._boundary)
@@ -209,15 +211,21 @@ class ReadableHistory:
                 if not self._selects(commit, changed.get(commit.oid), selection):
                     continue
                 hides_name = bool(commit.before) and not self.reads(commit.oid, commit.before)
-                found.append(commit._replace(status="A", before=b"") if hides_name else commit)
-                if len(found) > limit:
-                    return CommitWindow(found[:limit], found[limit - 1].oid)
+                if skipped_to is None:
+                    commits.append(commit._replace(status="A", before=b"") if hides_name else commit)
+                elif commit.oid == skipped_to:
+                    skipped_to = None
+                if len(commits) > limit:
+                    return CommitWindow(commits[:limit], commits[limit - 1].oid)
                 if hides_name:  # in older commits, the file has a name that may not be read
-                    return CommitWindow(found, None)
+                    raw = CommitWindow([], None)
+                    break
             if raw.after is None:
-                return CommitWindow(found, None, raw.cut)
+                if skipped_to is not None:
+                    raise _not_in_log(skipped_to)
+                return CommitWindow(commits, None, raw.cut)
             if time.monotonic() > ends:
-                return CommitWindow(found, None, "time")
+                return CommitWindow(commits, None, "time")
             after = raw.after
 
     async def _lists(self, commit: LoggedCommit, selection: LogSelection) -> bool:
@@ -232,11 +240,15 @@ class ReadableHistory:
             return False
         if commit.path:
             return self.reads(oid, commit.path)
-        if selection.path and not selection.follow:
+        if selection.path:  # it was not followed, as for `pickaxe`, or if a part of a tree is missing
             below = selection.path + b"/"
             paths = tuple(path for path in paths if path == selection.path or path.startswith(below))
             return any(self.reads(oid, path) for path in paths)
         return self._shows(oid, paths)
+
+
+def _not_in_log(after: str) -> InvalidArgument:
+    return InvalidArgument(f"after={after} is not a commit of this log: leave it out to start again.")
 
 
 def readable_paths(paths: Sequence[bytes], reads: Callable[[bytes], bool]) -> list[bytes]:
@@ -245,12 +257,12 @@ def readable_paths(paths: Sequence[bytes], reads: Callable[[bytes], bool]) -> li
     This happens if a folder replaced a file: git would show both for the one path.
     """
     hidden: set[bytes] = set()
-    found: list[bytes] = []
+    readable: list[bytes] = []
     for path in paths:
         if reads(path):
-            found.append(path)
+            readable.append(path)
         else:
             while b"/" in path:
                 path = path.rpartition(b"/")[0]
                 hidden.add(path)
-    return [path for path in found if path not in hidden]
+    return [path for path in readable if path not in hidden]

@@ -25,9 +25,9 @@ __all__ = ["BRANCHES", "REMOTES", "TAGS", "ReferenceReader", "References", "Repo
 
 BRANCHES, TAGS, REMOTES = "refs/heads/", "refs/tags/", "refs/remotes/"
 MAX_REFERENCES = 200_000
-"""The most references that are read."""
+"""Maximum number of references that are read."""
 MAX_FOLDER_LEVELS = 64
-"""Levels of folders of references."""
+"""Maximum number of levels of folders of references."""
 SETTLED_NS = 100_000_000
 """Age of a file after which any change gives it another status: file system clocks tick every few milliseconds."""
 
@@ -70,10 +70,10 @@ class References:
     def under(self, prefix: str) -> Iterator[str]:
         """Yield the names under `BRANCHES`, `TAGS` or `REMOTES`, without that prefix, in order."""
         names = self._sorted
-        for at in range(bisect_left(names, prefix), len(names)):
-            if not names[at].startswith(prefix):
+        for index in range(bisect_left(names, prefix), len(names)):
+            if not names[index].startswith(prefix):
                 return
-            yield names[at][len(prefix) :]
+            yield names[index][len(prefix) :]
 
     def count(self, prefix: str) -> int:
         """Return the number of names under a prefix."""
@@ -125,10 +125,10 @@ class ReferenceReader:
         self._lock = asyncio.Lock()
         self._objects_stamp: object = None  # changes if objects may have been pruned or replaced
         self.boundary = 0
-        """How many times the boundary of a shallow clone changed. Running processes do not notice that."""
+        """How many times the boundary of a shallow clone has changed. Running processes do not notice a change."""
 
     async def now(self, within: float = 0.0) -> References:
-        """Return the references as they are, or as they were at most `within` seconds ago.
+        """Return the current references, or those of at most `within` seconds ago.
 
         Raises:
             RepositoryGone: the repository was moved or removed.
@@ -147,9 +147,9 @@ class ReferenceReader:
         async with self._lock:
             began = time.monotonic()
             self._next = None  # later calls need another check
-            before = self._objects_stamp
+            previous_stamp = self._objects_stamp
             signature, hidden = await asyncio.to_thread(self._read_signature)
-            if before not in (None, self._objects_stamp):
+            if previous_stamp not in (None, self._objects_stamp):
                 self._restart()
             if signature is None or signature != self._signature or self._last is None:
                 self._signature = None
@@ -188,7 +188,7 @@ class ReferenceReader:
         return references.tag_times
 
     def _read_signature(self) -> tuple[object, frozenset[str]]:
-        """Return the status of all files of references, None if one just changed; and those that are links. Blocks.
+        """Return the status of all files of references (None if one just changed), and the names of links. Blocks.
 
         Raises:
             InvalidArgument: a link is among the objects.

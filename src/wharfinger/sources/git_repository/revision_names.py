@@ -18,16 +18,16 @@ from wharfinger.sources.git_repository.references import References
 __all__ = ["MIN_DIGITS", "GitRevision", "UnknownRevision", "is_full", "resolve", "short_name"]
 
 MIN_DIGITS = 4
-"""The fewest digits of an abbreviated object name, as in git."""
+"""Minimum number of digits of an abbreviated object name, as in git."""
 MAX_GENERATIONS = 1_000
-"""The most generations that a revision may go back."""
+"""Maximum number of generations that a revision may go back."""
 MAX_CANDIDATES = 50
-"""The most objects with the same first digits that are examined."""
+"""Maximum number of objects with the same first digits that are examined."""
 
 AMBIGUOUS = "The names of several objects start with {}: write more digits."
 
 Nearest = Callable[[str], Awaitable[str]]
-"""Returns the commit itself or, if it is not shown, the nearest one before it that is; raises UnknownRevision."""
+"""Returns the commit itself or, if it is hidden, the nearest shown one before it; raises UnknownRevision."""
 
 _FULL = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}").fullmatch
 _SHORT = re.compile(r"[0-9a-f]{4,64}").fullmatch
@@ -59,7 +59,7 @@ async def resolve(
 ) -> GitRevision:
     """Find the object that a name means: HEAD, a branch, a tag or an object's name, which `~2` or `^` may follow.
 
-    With `nearest`, only commits are found, and each is replaced by the one that it returns (see `readable_history`).
+    With `nearest`, only commits are found, and each is replaced by the one that `nearest` returns (`readable_history`).
 
     Raises:
         UnknownRevision: no object has this name, or it cannot be a name.
@@ -76,16 +76,16 @@ async def resolve(
         )
     if nearest is not None:
         return await _resolve_shown(parsed[1], steps, references, objects, nearest)
-    found = await _resolve_name(parsed[1], references, objects)
+    revision = await _resolve_name(parsed[1], references, objects)
     if not steps:
-        return found
-    return GitRevision((await objects.info(found.oid + parsed[2])).oid, found.fixed)
+        return revision
+    return GitRevision((await objects.info(revision.oid + parsed[2])).oid, revision.fixed)
 
 
 async def _resolve_shown(
     name: str, steps: list[tuple[str, str]], references: References, objects: GitObjects, nearest: Nearest
 ) -> GitRevision:
-    """Do what `resolve` does with `nearest`: each step goes from one shown commit to the next."""
+    """Resolve a name with `nearest`: each step goes from one shown commit to the next."""
     if (
         _SHORT(name)
         and name not in references.names
@@ -94,13 +94,13 @@ async def _resolve_shown(
         candidates = [name] if len(name) == objects.private.length else []
         candidates = candidates or await objects.reader.starting_with(name, MAX_CANDIDATES)
         infos = await objects.infos(candidates)
-        shown = [oid for oid, info in infos.items() if info.kind == "commit" and await _is_shown(oid, nearest)]
-        if len(shown) != 1:
-            raise AmbiguousName(AMBIGUOUS.format(name)) if shown else UnknownRevision(name)
-        found = GitRevision(shown[0], len(name) == objects.private.length)
+        oids = [oid for oid, info in infos.items() if info.kind == "commit" and await _is_shown(oid, nearest)]
+        if len(oids) != 1:
+            raise AmbiguousName(AMBIGUOUS.format(name)) if oids else UnknownRevision(name)
+        revision = GitRevision(oids[0], len(name) == objects.private.length)
     else:
-        found = await _resolve_name(name, references, objects)
-    info = await objects.peel(found.oid)
+        revision = await _resolve_name(name, references, objects)
+    info = await objects.peel(revision.oid)
     if info.kind != "commit":
         raise UnknownRevision(name)
     oid = await nearest(info.oid)
@@ -111,7 +111,7 @@ async def _resolve_shown(
             if len(parents) < parent:
                 raise UnknownRevision(name)
             oid = await nearest(parents[parent - 1])
-    return GitRevision(oid, found.fixed and oid == info.oid)
+    return GitRevision(oid, revision.fixed and oid == info.oid)
 
 
 async def _is_shown(oid: str, nearest: Nearest) -> bool:
@@ -154,10 +154,10 @@ async def _resolve_name(name: str, references: References, objects: GitObjects) 
 
 def short_name(name: str, references: References) -> str:
     """Return the shortest unambiguous name of a reference: `main`, or `heads/main` if a tag has the same name."""
-    short = name.split("/", 2)[2]
-    ambiguous = _FULL(short) or short == "HEAD"
-    if not ambiguous and next((at for at in _full_names(short) if at in references.names), None) == name:
-        return short
+    short_form = name.split("/", 2)[2]
+    ambiguous = _FULL(short_form) or short_form == "HEAD"
+    if not ambiguous and next((full for full in _full_names(short_form) if full in references.names), None) == name:
+        return short_form
     return name.removeprefix("refs/")
 
 

@@ -37,11 +37,11 @@ Result = TypeVar("Result")
 POLL_SECONDS = 0.25
 """Default time between two checks of the references."""
 PINNED_SECONDS = 0.05
-"""The greatest age of the references that are used for a URI that names only objects."""
+"""Maximum age of the references that are used for a URI that names only objects."""
 COUNT_SECONDS = 0.3
-"""How long `describe` may count files."""
+"""Longest time that `describe` counts files."""
 LOOK_SECONDS = 60.0
-"""How long one check of a watched URI may take."""
+"""Longest time that one check of a watched URI takes."""
 
 
 class GitSource(Source):
@@ -142,7 +142,10 @@ class GitSource(Source):
         return await self._answered(uri, _searched_text)
 
     def shown_documents(self) -> Callable[[str], bool] | None:
-        """Show messages of commits only to callers who may read all files: they may describe any of them."""
+        """Return a filter that omits commits, or None for a caller who may read all files.
+
+        The message of a commit may describe any file.
+        """
         if self.repository.readable() is None:
             return None
         commits = self.repository.uris.commit("")
@@ -151,7 +154,7 @@ class GitSource(Source):
     # Watching
 
     def describe(self) -> str:
-        """Describe the repository: `main at 1a2b3c4, 3 branches, 120 files, watched by polling every 0.25 s`."""
+        """Return a summary: `main at 1a2b3c4, 3 branches, 120 files, watched by polling every 0.25 s`."""
         facts: list[str] = []
         thread = threading.Thread(target=lambda: facts.extend(asyncio.run(self._facts())), daemon=True)
         thread.start()  # the caller may have an event loop
@@ -171,7 +174,8 @@ class GitSource(Source):
                     private, "ls-tree", "-r", "-z", "--name-only", f"{references.head}^{{tree}}", seconds=COUNT_SECONDS,
                     partial=True,
                 )  # fmt: skip
-                facts.append(f"{'more than ' if output.cut else ''}{many(output.data.count(0), 'file')}")
+                if output.data or not output.cut:
+                    facts.append(f"{'more than ' if output.cut else ''}{many(output.data.count(0), 'file')}")
             except GitFailed:
                 facts.append("damaged")
         return facts
@@ -203,9 +207,9 @@ class GitSource(Source):
         references = self._references
         if references is None:  # the repository is missing
             raise ResourceNotFound(uri or self.uri)
-        before = self._known_versions.get(uri)
-        if before is not None and before[0] is references:
-            return before[1]
+        cached = self._known_versions.get(uri)
+        if cached is not None and cached[0] is references:
+            return cached[1]
         if len(self._known_versions) > 100_000:
             self._known_versions.clear()
         if uri is None:
@@ -269,14 +273,14 @@ async def _searched_text(answer: GitAnswer) -> tuple[str, ...]:
     return () if text is UNSET else (text,)
 
 
-_DESCRIBED = {
+_TEMPLATE_TEXTS = {
     "tree": ("Any file or folder of {} at a revision", "A path at a revision, such as docs/guide.md at HEAD."),
     "root": ("All of {} at a revision", "The top folder at a branch, a tag or a commit."),
     "commit": (
         "Any commit of {}",
         "Author, message and changed paths of a commit, by its name, a branch or a tag.",
     ),
-    "changes": (
+    "commit diff": (
         "The changes of one commit of {}",
         "What a commit changed against its first parent, as a unified diff.",
     ),
@@ -284,11 +288,11 @@ _DESCRIBED = {
     "path diff": ("The changes of {} at a path", "A unified diff of one file or folder, from one revision to another."),
     "blame": (
         "Who wrote the lines of a file of {}",
-        "Of each line of a file the commit that last changed it, with author, day and subject; lines=40-60 of a part.",
+        "For each line of a file, the commit that last changed it, with author, day and subject; lines=40-60: a part.",
     ),
-    "uncommitted": (
+    "changes": (
         "Changes of {} that are not committed",
-        "The working tree against HEAD as a patch, after a list of what is changed, staged or untracked; below a path.",
+        "Uncommitted changes at a path: a list of what is changed, staged or untracked, and a patch against HEAD.",
     ),
     "grep": (
         "Lines with a text in the files of {}",
@@ -306,10 +310,10 @@ def _templates(repository: Repository) -> list[t.ResourceTemplate]:
     return [
         t.ResourceTemplate(
             uri_template=template,
-            name=f"{name} {kind}",
-            title=_DESCRIBED[kind][0].format(name),
-            description=_DESCRIBED[kind][1],
+            name=f"{name} {template_name}",
+            title=_TEMPLATE_TEXTS[template_name][0].format(name),
+            description=_TEMPLATE_TEXTS[template_name][1],
         )
-        for kind, template in repository.uris.templates.items()
-        if kind != "uncommitted" or repository.private.found.work_tree
+        for template_name, template in repository.uris.templates.items()
+        if template_name != "changes" or repository.private.found.work_tree
     ]

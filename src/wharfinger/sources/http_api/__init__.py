@@ -13,27 +13,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from wharfinger.content.decoded_json import as_object
 from wharfinger.content.text import printable
 from wharfinger.fetching import Fetcher
 from wharfinger.net import is_address, is_loopback, is_public, join_url, origin_of, split_url
+from wharfinger.protocol.interfaces import AsgiApp
 from wharfinger.source import UnusableSource
 from wharfinger.sources.http_api.api_client import MAX_ANSWER_BYTES, ApiClient, ApiTransport
-from wharfinger.sources.http_api.api_document import (
-    MAX_DOCUMENT_BYTES,
-    JsonObject,
-    as_object,
-    check_values,
-    parse_document,
-)
+from wharfinger.sources.http_api.api_document import MAX_DOCUMENT_BYTES, JsonObject, check_values, parse_document
 from wharfinger.sources.http_api.api_operations import ApiDocument
-from wharfinger.sources.http_api.asgi_transport import AsgiApp, AsgiTransport
+from wharfinger.sources.http_api.asgi_transport import AsgiTransport
 from wharfinger.sources.http_api.source import ApiSettings, HttpApi
 from wharfinger.sources.labels import usable_label
 
 __all__ = ["HttpApi", "openapi"]
 
-LOOK_EVERY_SECONDS = 5.0
-"""Time between two looks for changes, by default."""
+DEFAULT_EVERY_SECONDS = 5.0
+"""Default time between two checks for changes."""
 TIMEOUT_SECONDS = 30.0
 MIN_EVERY_SECONDS = 0.1
 IN_PROCESS_URL = "http://localhost"
@@ -58,8 +54,8 @@ def openapi(
     and to no other. Credentials are read from variables whose names begin with `WHARFINGER_OPENAPI_<LABEL>_`.
 
     Args:
-        spec: The OpenAPI document, 3.0 or 3.1: its URL, its file (JSON or YAML), or its content. For an `app` also its
-            path there, such as `/openapi.json`.
+        spec: The OpenAPI document, 3.0 or 3.1: its URL, its file (JSON or YAML), or its content. With `app`, it
+            may be its path there, such as `/openapi.json`.
         base_url: The URL of the API, without the paths of its operations. By default, that in the document; a document
             from a URL may name only its own host.
         label: The name in URIs, `api://<label>/…`. Default: the host, the name of the file, or the title of the API.
@@ -68,55 +64,55 @@ def openapi(
         app: An ASGI application that is called in this process, without a socket, instead of a host.
         allow_private_networks: Also connect to names that resolve to addresses of this machine or of private networks.
             An address, or localhost, in `spec` or `base_url` is always allowed.
-        every: Seconds between two looks for changes while a client watches. Default: 5.
+        every: Seconds between two checks for changes while a client watches. Default: 5.
         timeout: Seconds that one request may take.
 
     Raises:
         UnusableSource: the document cannot be used, an operation does not exist, or a URL is not allowed.
         MissingExtra: a library that this needs is not installed.
     """
-    seconds = LOOK_EVERY_SECONDS if every is None else every
+    seconds = DEFAULT_EVERY_SECONDS if every is None else every
     if seconds < MIN_EVERY_SECONDS or not timeout > 0:
         raise UnusableSource(f"every must be at least {MIN_EVERY_SECONDS:g} s, and timeout positive.")
-    sent = _checked_headers(headers or {})
+    request_headers = _checked_headers(headers or {})
     if base_url is not None:
         base_url = _checked_url(base_url, "The base URL").rstrip("/")
-    location, document_url, root = _located(spec, app)
-    chosen = usable_label(label or _default_label(document_url, location, root, app))
-    given = {origin for url in (document_url, base_url or "") if (origin := origin_of(url))}
+    location, document_url, root = _locate_document(spec, app)
+    name = usable_label(label or _default_label(document_url, location, root, app))
+    origins = {origin for url in (document_url, base_url or "") if (origin := origin_of(url))}
     transport: ApiTransport
     if app is not None:
         base_url = base_url or IN_PROCESS_URL
         transport = AsgiTransport(app, timeout=timeout, max_body_bytes=MAX_ANSWER_BYTES)
     else:
-        hosts = {str(urlsplit(origin).hostname) for origin in given}
+        hosts = {str(urlsplit(origin).hostname) for origin in origins}
         transport = Fetcher(
             allow=_allowed(hosts, allow_private_networks),
-            refuse=lambda url: None if origin_of(url) in given else "it is not of the host that was given",
+            refuse=lambda url: None if origin_of(url) in origins else "it is not of the host that was given",
             max_body_bytes=MAX_ANSWER_BYTES,
             timeout=timeout,
         )
 
     def choose_base_url(document: ApiDocument) -> str:
-        return _base_url(document, document_url, location, given)
+        return _base_url(document, document_url, location, origins)
 
     settings = ApiSettings(
-        label=chosen,
+        label=name,
         location=location,
         base_url=base_url or "",
         document_url=document_url,
-        headers=sent,
+        headers=request_headers,
         allow_operations=[allow_operations] if isinstance(allow_operations, str) else list(allow_operations),
         environment=os.environ,
         choose_base_url=choose_base_url,
     )
-    return HttpApi(settings, ApiClient(transport, chosen), root, seconds)
+    return HttpApi(settings, ApiClient(transport, name), root, seconds)
 
 
-def _located(
+def _locate_document(
     spec: str | os.PathLike[str] | Mapping[str, Any], app: AsgiApp | None
 ) -> tuple[str, str, JsonObject | None]:
-    """Return where a document is from, its URL if it must be fetched, and its content if not."""
+    """Return the location of a document for messages, its URL if it must be fetched, and its content if not."""
     if isinstance(spec, Mapping):
         title = as_object(cast("Any", spec).get("info")).get("title")
         name = printable(title, 100) if isinstance(title, str) and title else "the OpenAPI document"
@@ -151,10 +147,10 @@ def _default_label(document_url: str, location: str, root: JsonObject | None, ap
     return os.path.basename(location).partition(".")[0] or "api"
 
 
-def _checked_url(url: str, what: str) -> str:
+def _checked_url(url: str, name: str) -> str:
     if split_url(url) is None:
-        hint = " Credentials belong into the environment." if "@" in url else ""
-        raise UnusableSource(f"{what} must be one of http or https, such as https://host/openapi.json.{hint}")
+        hint = " Credentials belong in the environment." if "@" in url else ""
+        raise UnusableSource(f"{name} must be one of http or https, such as https://host/openapi.json.{hint}")
     return url.partition("#")[0]
 
 
@@ -166,17 +162,17 @@ def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _allowed(hosts: set[str], private: bool) -> Callable[[str, str], bool]:
-    """Return a function that allows public addresses, and those that the operator wrote."""
+    """Return a function that allows public addresses, those that the operator named, and with `private` all others."""
 
     def allow(host: str, address: str) -> bool:
-        written = host in hosts and (is_address(host) or is_loopback(host))
-        return private or written or is_public(address)
+        named_by_operator = host in hosts and (is_address(host) or is_loopback(host))
+        return private or named_by_operator or is_public(address)
 
     return allow
 
 
-def _base_url(document: ApiDocument, document_url: str, location: str, given: set[str]) -> str:
-    """Return the base URL that a document states. The origin becomes one that requests may go to.
+def _base_url(document: ApiDocument, document_url: str, location: str, origins: set[str]) -> str:
+    """Return the base URL that a document states. Adds its origin to `origins`.
 
     Raises:
         UnusableSource: it states none, or only those of hosts that the operator did not give.
@@ -184,21 +180,21 @@ def _base_url(document: ApiDocument, document_url: str, location: str, given: se
     if not document_url:
         for server in document.servers:
             if origin := origin_of(server):
-                given.add(origin)
+                origins.add(origin)
                 return server.partition("?")[0].rstrip("/")
         raise UnusableSource(
             f"{location} does not say where its API is: give its URL with --base-url (base_url=), such as "
             "https://host/v1."
         )
-    here = urlsplit(document_url)
+    document_parts = urlsplit(document_url)
     for server in document.servers or ("/",):
         url = join_url(document_url, server).partition("?")[0].rstrip("/")
-        if here.scheme == "https" and url.startswith("http://"):
+        if document_parts.scheme == "https" and url.startswith("http://"):
             url = f"https://{url.removeprefix('http://')}"
         if origin_of(url) == origin_of(document_url):
             return url
-    others = printable(", ".join(document.servers), 200)
+    other_servers = printable(", ".join(document.servers), 200)
     raise UnusableSource(
-        f"The document at {location} names another host for its API: {others}. If you trust it, give it with "
+        f"The document at {location} names another host for its API: {other_servers}. If you trust it, give it with "
         "--base-url (base_url=)."
     )

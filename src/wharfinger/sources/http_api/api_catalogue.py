@@ -1,4 +1,4 @@
-"""What an API offers: the list of its answers, its operations in groups, and a description of each.
+"""The catalogue of an API: the list of its answers, its operations in groups, and a description of each.
 
 An API may have a thousand operations, which no model should read at once. So the top lists groups, by tag or by the
 first part of the path in which they differ, and each group lists its operations. A search finds operations by their
@@ -16,12 +16,13 @@ from urllib.parse import unquote
 from msgspec import UNSET
 
 from wharfinger import types as t
+from wharfinger.content.decoded_json import as_object
 from wharfinger.content.mime import DIRECTORY
 from wharfinger.content.text import many, printable
 from wharfinger.policy.current import is_restricted, may, may_read, unrestricted
 from wharfinger.source import VERSION, UriParameter
 from wharfinger.sources.etag import digest
-from wharfinger.sources.http_api.api_document import JsonObject, UnresolvedReference, as_object, resolve
+from wharfinger.sources.http_api.api_document import JsonObject, UnresolvedReference, resolve
 from wharfinger.sources.http_api.api_operations import ApiDocument, ApiOperation, ApiParameter
 from wharfinger.sources.http_api.api_schemas import items_of, types_of, values_of
 from wharfinger.sources.http_api.api_uris import ApiUris
@@ -31,11 +32,11 @@ __all__ = ["MARKDOWN", "ApiCatalogue", "list_order"]
 
 MARKDOWN = "text/markdown"
 MAX_UNGROUPED = 40
-"""Most operations that the top lists itself."""
+"""Maximum number of operations that the top lists itself."""
 MAX_LISTED = 1_000
-"""Most lines of a list."""
+"""Maximum number of lines of a list."""
 MAX_REMARKS = 20
-"""Most operations that the top names as left out."""
+"""Maximum number of operations that the top names as left out."""
 MAX_SHOWN_VALUES = 30
 """Values of an `enum` in a description."""
 MAX_SHOWN_MEMBERS = 40
@@ -46,7 +47,7 @@ class ApiCatalogue:
     """The operations of a document that can be read, and those that are tools. It does not change."""
 
     def __init__(
-        self, document: ApiDocument, uris: ApiUris, tools: Mapping[str, ApiOperation], given_headers: frozenset[str]
+        self, document: ApiDocument, uris: ApiUris, tools: Mapping[str, ApiOperation], sent_headers: frozenset[str]
     ) -> None:
         self.document = document
         self.uris = uris
@@ -60,7 +61,7 @@ class ApiCatalogue:
         for operation in document.operations:
             if operation.method != "GET":
                 continue
-            reason = _hindrance(operation, given_headers) or uris.add(operation)
+            reason = _unreadable_reason(operation, sent_headers) or uris.add(operation)
             if reason:
                 self.left_out += 1
                 self.remarks.append(f"{printable(operation.name, 100)}: {reason}")
@@ -70,9 +71,11 @@ class ApiCatalogue:
             operation.method != "GET" for operation in tools.values()
         )
         """The number of operations that write and are not allowed."""
-        self.templates = [self._template(one) for one in self.operations if uris.template(one)]
-        self._by_template = {uris.template(one): one for one in self.operations if uris.template(one)}
-        self.plain = {uri: one for one in self.operations if (uri := uris.plain(one))}
+        self.templates = [self._template(operation) for operation in self.operations if uris.template(operation)]
+        self._by_template = {
+            uris.template(operation): operation for operation in self.operations if uris.template(operation)
+        }
+        self.plain = {uri: operation for operation in self.operations if (uri := uris.plain(operation))}
         """The operations that need no parameter, by the URI of their answer."""
         self._versions: dict[str, str] = {}
         self.groups: dict[str, list[ApiOperation]] = {}
@@ -86,13 +89,13 @@ class ApiCatalogue:
     @cached_property
     def parameters(self) -> dict[str, UriParameter]:
         """The parameters of queries by name, as they are first described."""
-        found: dict[str, UriParameter] = {}
+        uri_parameters: dict[str, UriParameter] = {}
         for operation in self.operations:
-            for one in operation.at("query"):
-                if one.name not in found and one.variable == one.name:
-                    meaning = one.description or f"the parameter {one.name}"
-                    found[one.name] = UriParameter(_example(one), printable(meaning, 80))
-        return found
+            for parameter in operation.parameters_in("query"):
+                if parameter.name not in uri_parameters and parameter.variable == parameter.name:
+                    meaning = parameter.description or f"the parameter {parameter.name}"
+                    uri_parameters[parameter.name] = UriParameter(_example(parameter), printable(meaning, 80))
+        return uri_parameters
 
     # Lists
 
@@ -106,7 +109,7 @@ class ApiCatalogue:
         return sorted(map(self.about, self.operations), key=lambda resource: list_order(resource.uri))
 
     def resource(self, uri: str) -> t.Resource:
-        """Return the listed resource of a URI that `page` or `children` returned."""
+        """Return the listed resource of a URI that `listed` or `children` returned."""
         if uri == self.uris.top:
             return self.directory(uri, self.uris.top, self.document.title or unquote(uri.removeprefix("api://")))
         if (operation := self.plain.get(uri)) is not None:
@@ -125,7 +128,7 @@ class ApiCatalogue:
         )
 
     def _version(self, uri: str, text: Callable[[], str]) -> str:
-        """Return the version of a text that is made of the document. It is the same for callers who see less of it."""
+        """Return the version of a text made from the document: the same for callers who may see only a part of it."""
         if uri not in self._versions:
             self._versions[uri] = digest(unrestricted(text))
         return self._versions[uri]
@@ -152,16 +155,16 @@ class ApiCatalogue:
         )
 
     def children(self, tag: str) -> list[t.Resource]:
-        """Return what the top (an empty tag) or a group contains and the caller may read."""
+        """Return the resources of a group, or of the top if `tag` is empty, that the caller may read."""
         if not tag and self.grouped:
             return [self.resource(self.uris.group(name)) for name in self._readable_groups()]
         operations = self.groups[tag] if tag else self.operations
-        found: list[t.Resource] = []
+        resources: list[t.Resource] = []
         for operation in operations:
             plain = self.uris.plain(operation)
             if may_read(plain or self.uris.about(operation)):
-                found.append(self.answer(operation, plain) if plain else self.about(operation))
-        return found
+                resources.append(self.answer(operation, plain) if plain else self.about(operation))
+        return resources
 
     def directory_text(self, uri: str) -> str:
         """Return the text of the top, or of a group."""
@@ -189,20 +192,24 @@ class ApiCatalogue:
         return "\n".join([*lines, *self._tool_lines()]) + "\n"
 
     def _first_about(self) -> str:
-        return next((self.uris.about(one) for one in self.operations if may_read(self.uris.about(one))), "…?about=get")
+        return next(
+            (self.uris.about(operation) for operation in self.operations if may_read(self.uris.about(operation))),
+            "…?about=get",
+        )
 
     def _readable(self, operations: Sequence[ApiOperation]) -> int:
-        return sum(may_read(self.uris.about(one)) for one in operations)
+        return sum(may_read(self.uris.about(operation)) for operation in operations)
 
     def _readable_groups(self) -> list[str]:
         """Return the groups with an operation that the caller may read."""
         return sorted(name for name, operations in self.groups.items() if self._readable(operations))
 
     def _lines(self, operations: Sequence[ApiOperation]) -> list[str]:
-        readable = [one for one in operations if may_read(self.uris.about(one))]
+        readable = [operation for operation in operations if may_read(self.uris.about(operation))]
         lines = [
-            f"{self.uris.template(one) or self.uris.plain(one)}{f'  {one.summary}' if one.summary else ''}"
-            for one in readable[:MAX_LISTED]
+            (self.uris.template(operation) or self.uris.plain(operation))
+            + (f"  {operation.summary}" if operation.summary else "")
+            for operation in readable[:MAX_LISTED]
         ]
         return lines + [f"… and {len(readable) - MAX_LISTED:,} more"] * (len(readable) > MAX_LISTED)
 
@@ -244,7 +251,7 @@ class ApiCatalogue:
             lines += [operation.description, ""]
         lines += [f"Read it at `{self.uris.template(operation) or self.uris.plain(operation)}`.", ""]
         parameters = list(self.uris.shown_parameters(operation))
-        lines += [_parameter_line(one) for one in parameters]
+        lines += [_parameter_line(parameter) for parameter in parameters]
         lines += [""] * bool(parameters)
         if members := self._answer_members(operation):
             lines += [f"It answers {members}", ""]
@@ -269,17 +276,17 @@ class ApiCatalogue:
         if not names:
             return f"{kind}." if kind else ""
         more = ", …" if len(names) > MAX_SHOWN_MEMBERS else ""
-        what = "a list of objects with" if listed else "an object with"
-        return f"{what} {', '.join(names[:MAX_SHOWN_MEMBERS])}{more} ({kind})."
+        shape = "a list of objects with" if listed else "an object with"
+        return f"{shape} {', '.join(names[:MAX_SHOWN_MEMBERS])}{more} ({kind})."
 
     # Completion
 
     def complete(self, template: str, argument: str, value: str) -> list[str]:
-        """Return the values of a variable that the document names, and that fit the value typed so far."""
+        """Return the values that the document lists for a variable, and that fit the value typed so far."""
         operation = self._by_template.get(template)
-        for one in () if operation is None else self.uris.shown_parameters(operation):
-            if one.variable == argument:
-                return complete_name(_values(one), value)
+        for parameter in () if operation is None else self.uris.shown_parameters(operation):
+            if parameter.variable == argument:
+                return complete_name(_values(parameter), value)
         return []
 
 
@@ -289,13 +296,17 @@ def list_order(uri: str) -> tuple[bool, bool, str]:
     return is_answer, "?" in uri and not is_answer, uri
 
 
-def _hindrance(operation: ApiOperation, given_headers: frozenset[str]) -> str:
+def _unreadable_reason(operation: ApiOperation, sent_headers: frozenset[str]) -> str:
     """Return why an operation cannot be read by a URI, or an empty string."""
     if operation.body is not None and operation.body.required:
         return "it requires a body"
-    for one in operation.parameters:
-        if one.required and one.place in ("header", "cookie") and one.name.lower() not in given_headers:
-            return f"it requires the {one.place} {printable(one.name)}"
+    for parameter in operation.parameters:
+        if (
+            parameter.required
+            and parameter.location in ("header", "cookie")
+            and parameter.name.lower() not in sent_headers
+        ):
+            return f"it requires the {parameter.location} {printable(parameter.name)}"
     return ""
 
 
@@ -326,12 +337,16 @@ def _example(parameter: ApiParameter) -> str:
 
 
 def _required_text(uris: ApiUris, operation: ApiOperation) -> str:
-    required = [one.name for one in uris.shown_parameters(operation) if one.required and one.place == "query"]
+    required = [
+        parameter.name
+        for parameter in uris.shown_parameters(operation)
+        if parameter.required and parameter.location == "query"
+    ]
     return f"Requires {', '.join(required)}." if required else ""
 
 
 def _parameter_line(parameter: ApiParameter) -> str:
-    facts = [parameter.place, *sorted(types_of(parameter.schema) - {"null"})]
+    facts = [parameter.location, *sorted(types_of(parameter.schema) - {"null"})]
     facts += ["required"] * parameter.required
     line = f"- `{printable(parameter.name, 100)}` ({', '.join(facts)})"
     if parameter.description:

@@ -1,7 +1,7 @@
 """Requests to an HTTP API: conditional requests for answers that are kept, and errors for statuses.
 
 An answer to GET is kept, within a bound, with its validators: the next request asks whether it has changed
-(`If-None-Match`, `If-Modified-Since`; RFC 9110 §13), and an answer of 304 costs no body. While `Cache-Control: max-age`
+(`If-None-Match`, `If-Modified-Since`; RFC 9110 §13), and an answer of 304 has no body. While `Cache-Control: max-age`
 lasts, there is no request (RFC 9111 §4.2), except one that looks for changes.
 
 The version of an answer is its ETag. `Last-Modified` counts whole seconds, in which a resource may change twice, so a
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from wharfinger.content.decoded_json import as_object
 from wharfinger.content.redaction import redacted_text
 from wharfinger.content.text import printable
 from wharfinger.errors import ConnectionFailed, HandlerFailed, InvalidArgument, ResourceNotFound
@@ -27,7 +28,6 @@ from wharfinger.protocol.interfaces import HttpResponse
 from wharfinger.source import SourceUnavailable
 from wharfinger.sources.bounded_cache import BoundedCache
 from wharfinger.sources.etag import digest
-from wharfinger.sources.http_api.api_document import as_object
 from wharfinger.sources.ttl import IMMUTABLE_TTL_MS, ttl_ms
 
 __all__ = ["MAX_ANSWER_BYTES", "ApiClient", "ApiTransport", "KeptAnswer", "error_text"]
@@ -35,15 +35,15 @@ __all__ = ["MAX_ANSWER_BYTES", "ApiClient", "ApiTransport", "KeptAnswer", "error
 MAX_ANSWER_BYTES = 32 << 20
 """Largest answer, and largest document."""
 MAX_KEPT_BYTES = 64 << 20
-"""Bytes of all kept answers."""
+"""Maximum size of all kept answers."""
 KEPT_COST = 2_000
 """Bytes that a kept answer takes besides its content."""
 MAX_WAIT_SECONDS = 300.0
 """Longest time for which `Retry-After` is obeyed."""
 MAX_ERROR_CHARACTERS = 300
-"""Characters of an API's own words in an error."""
+"""Maximum length of an API's own words in an error."""
 _REASONS = ("detail", "message", "error_description", "error", "title", "errors", "reason")
-"""Members of an answer that say what is wrong (RFC 9457, and what others use), the best first."""
+"""Members of an answer with the reason of an error (RFC 9457, and other forms), the best first."""
 GATEWAY_STATUSES = (502, 503, 504)
 """Statuses that may mean that the whole API cannot be reached."""
 
@@ -75,7 +75,7 @@ class KeptAnswer(NamedTuple):
     charset: str
     body: bytes
     link: str
-    """The header `Link`."""
+    """The `Link` header."""
     modified: float | None
     """`Last-Modified`, as Unix time."""
     private: bool
@@ -88,7 +88,7 @@ class KeptAnswer(NamedTuple):
 
     @property
     def ttl_ms(self) -> int:
-        """How long a client may use it: the rest of `max-age`, or a share of the time since it was modified."""
+        """Milliseconds for which a client may use it: the rest of `max-age`, or a share of the answer's age."""
         if self.fresh_until:
             return max(0, min(round((self.fresh_until - time.monotonic()) * 1000), IMMUTABLE_TTL_MS))
         return ttl_ms(self.modified) if self.unstated else 0
@@ -109,7 +109,7 @@ class ApiClient:
         self._name = name
         self.hide = hide
         self.hide_bytes = hide_bytes
-        """Removes credentials from what the API sends."""
+        """Removes credentials from the answers of the API."""
         self.probe_url = ""
         """Requested to find out whether the API can be reached."""
         self.down = ""
@@ -128,19 +128,19 @@ class ApiClient:
         Raises:
             SourceUnavailable: it does not, or a gateway says that it does not.
         """
-        found = await self._exchange("GET", self.probe_url, {}, None)
-        if found.status in GATEWAY_STATUSES:
-            self.down = f"{self._name} cannot be reached now: {_status_text(found.status)}."
+        response = await self._exchange("GET", self.probe_url, {}, None)
+        if response.status in GATEWAY_STATUSES:
+            self.down = f"{self._name} cannot be reached now: {_status_text(response.status)}."
             raise SourceUnavailable(self.down)
 
-    async def get(self, uri: str, url: str, headers: Mapping[str, str], *, look: bool = False) -> KeptAnswer:
-        """Return the answer to a GET. With `look`, a kept answer is only returned if the API confirms it.
+    async def get(self, uri: str, url: str, headers: Mapping[str, str], *, revalidate: bool = False) -> KeptAnswer:
+        """Return the answer to a GET. With `revalidate`, a kept answer is only returned if the API confirms it.
 
         Args:
             uri: The URI of the resource, for errors.
             url: The URL that is requested.
             headers: Sent with the request.
-            look: Whether to send a request although a kept answer may still be used.
+            revalidate: Whether to send a request although a kept answer may still be used.
 
         Raises:
             ResourceNotFound: the API has no such resource.
@@ -148,23 +148,23 @@ class ApiClient:
             HandlerFailed: it fails, or asks for credentials or to wait.
             SourceUnavailable: it cannot be reached.
         """
-        kept = self._kept.get(url)
-        if kept is not None and not look and time.monotonic() < kept.fresh_until:
-            return kept
+        cached = self._kept.get(url)
+        if cached is not None and not revalidate and time.monotonic() < cached.fresh_until:
+            return cached
         conditions: dict[str, str] = {}
-        if kept is not None and kept.etag:
-            conditions["if-none-match"] = kept.etag
-        if kept is not None and kept.last_modified:
-            conditions["if-modified-since"] = kept.last_modified
-        found = await self.send("GET", url, {**headers, **conditions}, None)
-        if found.status == 304 and kept is not None:
-            rest = kept.fresh_until if kept.fresh_until > time.monotonic() else 0.0
-            answer = kept._replace(fresh_until=_fresh_until(found.headers) or rest)
-        elif found.status // 100 == 2:
-            answer = self._answer(found)
+        if cached is not None and cached.etag:
+            conditions["if-none-match"] = cached.etag
+        if cached is not None and cached.last_modified:
+            conditions["if-modified-since"] = cached.last_modified
+        response = await self.send("GET", url, {**headers, **conditions}, None)
+        if response.status == 304 and cached is not None:
+            rest = cached.fresh_until if cached.fresh_until > time.monotonic() else 0.0
+            answer = cached._replace(fresh_until=_fresh_until(response.headers) or rest)
+        elif response.status // 100 == 2:
+            answer = self._answer(response)
         else:
-            raise await self._error(uri, found)
-        if "no-store" in found.headers.get("cache-control", "").lower():
+            raise await self._error(uri, response)
+        if "no-store" in response.headers.get("cache-control", "").lower():
             return answer
         return self._kept.put(url, answer, len(answer.body) + KEPT_COST)
 
@@ -172,23 +172,23 @@ class ApiClient:
         """Send a request and return the answer, of any status, without credentials in it.
 
         Raises:
-            HandlerFailed: the API asked to wait, and the time is not over.
+            HandlerFailed: the API asked to wait until a later time.
             SourceUnavailable: it cannot be reached.
         """
-        left = self._wait_until - time.monotonic()
-        if left > 0:
-            raise HandlerFailed(f"{self._name} allows no further requests at present: try again in {left:.0f} s.")
-        found = await self._exchange(method, url, headers, body)
-        if method != "GET" and found.status < 400:
+        remaining = self._wait_until - time.monotonic()
+        if remaining > 0:
+            raise HandlerFailed(f"{self._name} allows no further requests at present: try again in {remaining:.0f} s.")
+        response = await self._exchange(method, url, headers, body)
+        if method != "GET" and response.status < 400:
             self._kept.remove(url)  # the request may have changed it (RFC 9111 §4.4)
-        if found.status in (429, 503) and (seconds := _retry_after(found.headers)) > 0:
+        if response.status in (429, 503) and (seconds := _retry_after(response.headers)) > 0:
             self._wait_until = time.monotonic() + seconds
-        shown = {name: self.hide(value) for name, value in found.headers.items()}
-        return HttpResponse(found.status, shown, self.hide_bytes(found.body))
+        hidden_headers = {name: self.hide(value) for name, value in response.headers.items()}
+        return HttpResponse(response.status, hidden_headers, self.hide_bytes(response.body))
 
     async def _exchange(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> HttpResponse:
         try:
-            found = await self._transport.request(method, url, headers=headers, body=body)
+            response = await self._transport.request(method, url, headers=headers, body=body)
         except TooLarge:
             raise HandlerFailed(
                 f"{self._name} sent more than {MAX_ANSWER_BYTES >> 20} MiB, which is not read: ask for less of it."
@@ -201,10 +201,10 @@ class ApiClient:
             self.down = f"{self._name} cannot be reached now: {reason}"
             raise SourceUnavailable(self.down) from None
         self.down = ""
-        return found
+        return response
 
-    def _answer(self, found: HttpResponse) -> KeptAnswer:
-        headers = found.headers
+    def _answer(self, response: HttpResponse) -> KeptAnswer:
+        headers = response.headers
         kind, _, parameters = headers.get("content-type", "").partition(";")
         kind = kind.strip().lower()
         charset = re.search(r"charset\s*=\s*\"?([A-Za-z0-9._:-]{1,40})", parameters)
@@ -213,14 +213,14 @@ class ApiClient:
             etag = ""
         last_modified = headers.get("last-modified", "").strip()
         modified = _date(last_modified)
-        version = etag or digest(found.body)
+        version = etag or digest(response.body)
         if modified is not None and not etag:
             version = f"{last_modified} {version}"
         return KeptAnswer(
             version=version,
             mime_type=kind if re.fullmatch(r"[a-z0-9][a-z0-9.+_-]{0,80}/[a-z0-9][a-z0-9.+_-]{0,80}", kind) else "",
             charset="" if charset is None else charset[1].lower(),
-            body=found.body,
+            body=response.body,
             link=headers.get("link", ""),
             modified=modified,
             private="private" in headers.get("cache-control", "").lower(),
@@ -230,12 +230,12 @@ class ApiClient:
             unstated="cache-control" not in headers,
         )
 
-    async def _error(self, uri: str, found: HttpResponse) -> Exception:
+    async def _error(self, uri: str, response: HttpResponse) -> Exception:
         """Return the error that a status means."""
-        status = found.status
+        status = response.status
         if status in (404, 410):
             return ResourceNotFound(uri)
-        text = f"{self._name} answered {error_text(found)}"
+        text = f"{self._name} answered {error_text(response)}"
         if status in GATEWAY_STATUSES:
             await self.probe()
         if 400 <= status < 500 and status not in (401, 403, 407, 408, 425, 429):
@@ -243,10 +243,10 @@ class ApiClient:
         return HandlerFailed(text)
 
 
-def error_text(found: HttpResponse) -> str:
-    """Return the status of an answer, and what it says about the reason, in one line."""
-    reason = _reason(found)
-    return f"{_status_text(found.status)}{f': {reason}' if reason else ''}".rstrip(".") + "."
+def error_text(response: HttpResponse) -> str:
+    """Return the status of an answer, and the reason that it states, in one line."""
+    reason = _reason(response)
+    return f"{_status_text(response.status)}{f': {reason}' if reason else ''}".rstrip(".") + "."
 
 
 def _status_text(status: int) -> str:
@@ -256,13 +256,13 @@ def _status_text(status: int) -> str:
         return str(status)
 
 
-def _reason(found: HttpResponse) -> str:
-    kind = found.headers.get("content-type", "").lower()
-    if len(found.body) > 100_000 or "html" in kind:
+def _reason(response: HttpResponse) -> str:
+    kind = response.headers.get("content-type", "").lower()
+    if len(response.body) > 100_000 or "html" in kind:
         return ""
     if "json" in kind:
         try:
-            value: Any = msgspec.json.decode(found.body)
+            value: Any = msgspec.json.decode(response.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return ""
         for _ in range(3):
@@ -271,21 +271,21 @@ def _reason(found: HttpResponse) -> str:
                 value = next((members[name] for name in _REASONS if members.get(name)), "")
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode() if value else ""
     else:
-        text = found.body[:2_000].decode("utf-8", "replace") if kind.startswith("text/plain") else ""
+        text = response.body[:2_000].decode("utf-8", "replace") if kind.startswith("text/plain") else ""
     return printable(redacted_text(" ".join(text.split())), MAX_ERROR_CHARACTERS)
 
 
 def _fresh_until(headers: Mapping[str, str]) -> float:
-    """Return the end of the time in which an answer is used without a request, by the monotonic clock; 0 if none."""
+    """Return the monotonic time until which an answer is used without a request; 0 if it is requested each time."""
     control = headers.get("cache-control", "").lower()
     if re.search(r"\bno-(?:cache|store)\b", control):
         return 0.0
-    found = re.search(r"(?<![\w-])max-age=\"?([0-9]{1,9})", control)
-    if found is None:
+    max_age = re.search(r"(?<![\w-])max-age=\"?([0-9]{1,9})", control)
+    if max_age is None:
         return 0.0
     age = headers.get("age", "").strip()
-    left = int(found[1]) - (int(age) if re.fullmatch("[0-9]{1,9}", age) else 0)
-    return time.monotonic() + min(left, IMMUTABLE_TTL_MS // 1000) if left > 0 else 0.0
+    seconds_left = int(max_age[1]) - (int(age) if re.fullmatch("[0-9]{1,9}", age) else 0)
+    return time.monotonic() + min(seconds_left, IMMUTABLE_TTL_MS // 1000) if seconds_left > 0 else 0.0
 
 
 def _date(text: str) -> float | None:

@@ -72,17 +72,19 @@ class ApiCredentials:
         )
 
     def variables(self, operation: ApiOperation | None) -> Sequence[str]:
-        """Return the names of the variables that an operation (None: any of them) can use."""
+        """Return the names of the variables that an operation can use, or any operation if it is None."""
         names = list(self._schemes)
         if operation is not None and operation.security:
             names = [name for names in operation.security for name in names if name in self._schemes]
-        found: list[str] = []
+        environment_names: list[str] = []
         for name in names:
             basic = (
                 self._schemes[name].get("type") == "http" and str(self._schemes[name].get("scheme")).lower() == "basic"
             )
-            found += [f"{self._prefix}USER", f"{self._prefix}PASSWORD"] if basic else [f"{self._prefix}TOKEN"]
-        return list(dict.fromkeys(found or [f"{self._prefix}TOKEN"]))
+            environment_names += (
+                [f"{self._prefix}USER", f"{self._prefix}PASSWORD"] if basic else [f"{self._prefix}TOKEN"]
+            )
+        return list(dict.fromkeys(environment_names or [f"{self._prefix}TOKEN"]))
 
     def of(self, operation: ApiOperation) -> SentCredentials:
         """Return the credentials of an operation: those of the first alternative for which there are values."""
@@ -119,8 +121,8 @@ class ApiCredentials:
         return value
 
     def _of_scheme(self, name: str, scheme: JsonObject) -> SentCredentials | None:
-        kind, form = scheme.get("type"), str(scheme.get("scheme", "")).lower()
-        if kind == "http" and form == "basic":
+        kind, http_scheme = scheme.get("type"), str(scheme.get("scheme", "")).lower()
+        if kind == "http" and http_scheme == "basic":
             user, password = self._value("USER"), self._value("PASSWORD")
             if not (user or password):
                 return None
@@ -141,7 +143,7 @@ class ApiCredentials:
             if scheme.get("in") == "cookie":
                 return SentCredentials({"cookie": f"{key}={quote(value, safe='')}"})
             return SentCredentials({key.lower(): value})
-        if kind in ("oauth2", "openIdConnect") or (kind == "http" and form == "bearer"):
+        if kind in ("oauth2", "openIdConnect") or (kind == "http" and http_scheme == "bearer"):
             return SentCredentials({"authorization": f"Bearer {value}"})
         return None
 

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from wharfinger.content.decoded_json import as_list, as_object
 from wharfinger.content.text import printable
 from wharfinger.errors import MissingExtra
 from wharfinger.source import UnusableSource
@@ -31,8 +32,6 @@ __all__ = [
     "MAX_YAML_BYTES",
     "JsonObject",
     "UnresolvedReference",
-    "as_list",
-    "as_object",
     "check_version",
     "parse_document",
     "resolve",
@@ -43,14 +42,14 @@ MAX_DOCUMENT_BYTES = 32 << 20
 MAX_YAML_BYTES = 8 << 20
 """Largest document in YAML, which takes a hundred times as long to read."""
 MAX_VALUES = 2_000_000
-"""Most values in a document; those of a YAML alias count at each use. GitHub's has 400,000."""
+"""Maximum number of values in a document; those of a YAML alias count at each use. GitHub's has 400,000."""
 MAX_DOCUMENT_DEPTH = 128
 MAX_REFERENCES = 16
 """Longest chain of references."""
 MAX_MERGED_MEMBERS = 100_000
-"""Most members that the objects of a document in YAML get from others (`<<`), all together."""
+"""Maximum number of members that the objects of a document in YAML get from others (`<<`), all together."""
 MAX_MERGED_OBJECTS = 100
-"""Most objects that are merged into one."""
+"""Maximum number of objects that are merged into one."""
 MAX_POINTER_CHARACTERS = 1_000
 
 JsonObject = dict[str, Any]
@@ -61,7 +60,7 @@ class UnresolvedReference(ValueError):
 
 
 def parse_document(data: bytes, name: str) -> JsonObject:
-    """Return the document as JSON values. `name` is where it is from, for errors.
+    """Return the document as JSON values. `name` says in errors where it comes from.
 
     Raises:
         UnusableSource: it is too large, or is neither JSON nor YAML.
@@ -69,26 +68,26 @@ def parse_document(data: bytes, name: str) -> JsonObject:
     """
     if len(data) > MAX_DOCUMENT_BYTES:
         raise UnusableSource(f"{name} has more than {MAX_DOCUMENT_BYTES >> 20} MiB, which is too large for a document.")
-    found: Any
+    document: Any
     try:
-        found = msgspec.json.decode(data)
+        document = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if data.lstrip()[:1] in (b"{", b"["):
             raise UnusableSource(f"{name} cannot be read as JSON: {str(error)[:200]}.") from None
-        found = _parse_yaml(data, name)
-    return check_values(found, name)
+        document = _parse_yaml(data, name)
+    return check_values(document, name)
 
 
-def check_values(found: Any, name: str) -> JsonObject:
+def check_values(document: Any, name: str) -> JsonObject:
     """Return a document, if it is an object within the bounds.
 
     Raises:
         UnusableSource: it is not.
     """
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise UnusableSource(f"{name} is not an OpenAPI document: it is not an object.")
     count = 0
-    stack: list[tuple[Any, int]] = [(found, 1)]
+    stack: list[tuple[Any, int]] = [(document, 1)]
     while stack:
         value, depth = stack.pop()
         inner = [*as_object(value).values(), *as_list(value)]
@@ -97,7 +96,7 @@ def check_values(found: Any, name: str) -> JsonObject:
             bound = f"{MAX_VALUES:,} values" if count > MAX_VALUES else f"{MAX_DOCUMENT_DEPTH} levels"
             raise UnusableSource(f"{name} has more than {bound}: publish a part of it.")
         stack += [(each, depth + 1) for each in inner if isinstance(each, (dict, list))]
-    return cast("JsonObject", found)
+    return cast("JsonObject", document)
 
 
 def check_version(root: Mapping[str, Any], name: str) -> str:
@@ -117,7 +116,7 @@ def check_version(root: Mapping[str, Any], name: str) -> str:
 
 
 def resolve(root: JsonObject, node: Any) -> Any:
-    """Return what a value refers to by `$ref`, or the value itself if it is no reference.
+    """Return the value that `$ref` in a value refers to, or the value itself if it is not a reference.
 
     Raises:
         UnresolvedReference: it leads out of the document, to nothing, or in a circle.
@@ -131,9 +130,9 @@ def resolve(root: JsonObject, node: Any) -> Any:
 
 
 def _target(root: JsonObject, reference: str) -> Any:
-    shown = printable(reference, 100)
+    reference_text = printable(reference, 100)
     if not reference.startswith("#/") or len(reference) > MAX_POINTER_CHARACTERS:
-        raise UnresolvedReference(f"{shown} is not in the document, and nothing is fetched")
+        raise UnresolvedReference(f"{reference_text} is not in the document, and nothing is fetched")
     node: Any = root
     for part in unquote(reference[2:]).split("/"):
         name = part.replace("~1", "/").replace("~0", "~")
@@ -143,18 +142,8 @@ def _target(root: JsonObject, reference: str) -> Any:
         elif re.fullmatch("0|[1-9][0-9]{0,5}", name) and int(name) < len(items):
             node = items[int(name)]
         else:
-            raise UnresolvedReference(f"there is nothing at {shown}")
+            raise UnresolvedReference(f"there is nothing at {reference_text}")
     return node
-
-
-def as_object(value: Any) -> JsonObject:
-    """Return a value that is an object, and an empty object instead of any other."""
-    return cast("JsonObject", value) if isinstance(value, dict) else {}
-
-
-def as_list(value: Any) -> list[Any]:
-    """Return a value that is a list, and an empty list instead of any other."""
-    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 # YAML
@@ -203,12 +192,12 @@ def _loader_class() -> Any:
         merged = 0
 
         def flatten_mapping(self, node: Node) -> None:
-            before = len(node.value)
+            old_length = len(node.value)
             for key, value in node.value:
                 if key.tag == _MERGE and isinstance(value, yaml.SequenceNode) and len(value.value) > MAX_MERGED_OBJECTS:
                     raise yaml.YAMLError(f"more than {MAX_MERGED_OBJECTS} objects are merged into one")
             super().flatten_mapping(node)
-            self.merged += max(0, len(node.value) - before)
+            self.merged += max(0, len(node.value) - old_length)
             if self.merged > MAX_MERGED_MEMBERS:
                 raise yaml.YAMLError(f"more than {MAX_MERGED_MEMBERS:,} members are merged")
 

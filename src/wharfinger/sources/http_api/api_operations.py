@@ -1,7 +1,7 @@
 """The operations of an OpenAPI document: their parameters, bodies and answers. Skips those that cannot be used.
 
-Each operation is checked alone, by the models of openapi-pydantic, so that one mistake in a document costs one
-operation and not all. `ApiDocument.skipped` says which were left out, and why.
+Each operation is checked alone, by the models of openapi-pydantic, so that a mistake in one operation does not
+remove the others. `ApiDocument.skipped` says which were left out, and why.
 """
 
 from __future__ import annotations
@@ -10,17 +10,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from wharfinger.content.decoded_json import as_list, as_object
 from wharfinger.content.text import printable
 from wharfinger.errors import MissingExtra
 from wharfinger.source import UnusableSource
-from wharfinger.sources.http_api.api_document import (
-    JsonObject,
-    UnresolvedReference,
-    as_list,
-    as_object,
-    check_version,
-    resolve,
-)
+from wharfinger.sources.http_api.api_document import JsonObject, UnresolvedReference, check_version, resolve
 from wharfinger.sources.http_api.api_schemas import json_schema
 
 __all__ = ["ApiBody", "ApiDocument", "ApiOperation", "ApiParameter", "read_document"]
@@ -28,10 +22,10 @@ __all__ = ["ApiBody", "ApiDocument", "ApiOperation", "ApiParameter", "read_docum
 METHODS = ("get", "put", "post", "delete", "patch")
 MAX_OPERATIONS = 20_000
 MAX_PARAMETERS = 100
-"""Most parameters of one operation."""
+"""Maximum number of parameters of one operation."""
 MAX_PATH_CHARACTERS = 1_000
 MAX_SKIPPED = 100
-"""Operations that were left out and are named."""
+"""Maximum number of left-out operations that are named."""
 MAX_SUMMARY_CHARACTERS = 200
 MAX_DESCRIPTION_CHARACTERS = 2_000
 MAX_PARAMETER_SCHEMA_CHARACTERS = 4_000
@@ -43,7 +37,7 @@ _STYLES = {
 _OWN_HEADERS = frozenset(
     ("accept", "authorization", "connection", "content-length", "content-type", "host", "transfer-encoding")
 )
-"""Headers that are no parameters: OpenAPI says so of three (Parameter Object), and the others belong to HTTP itself."""
+"""Headers that are not parameters: OpenAPI excludes three (Parameter Object), and the others belong to HTTP itself."""
 _BODY_TYPES = ("application/json", "application/x-www-form-urlencoded")
 """The types of a body that tools can send, the best first, besides those that end with `+json`."""
 
@@ -52,7 +46,7 @@ class ApiParameter(NamedTuple):
     """A parameter of an operation."""
 
     name: str
-    place: str
+    location: str
     """`path`, `query`, `header` or `cookie`."""
     variable: str
     """Its name in a URI template."""
@@ -60,12 +54,12 @@ class ApiParameter(NamedTuple):
     description: str
     schema: JsonObject
     """Its JSON Schema, without references into the document."""
-    given_schema: Any
+    document_schema: Any
     """As it is in the document."""
     style: str
     explode: bool
     example: Any = None
-    spans: bool = False
+    allows_slashes: bool = False
     """Whether a value may contain slashes (`x-multi-segment`, in GitHub's document)."""
 
 
@@ -102,17 +96,17 @@ class ApiOperation(NamedTuple):
         """The method and the path, such as `GET /orders/{id}`."""
         return f"{self.method} {self.path}"
 
-    def at(self, place: str) -> Iterator[ApiParameter]:
-        """Yield the parameters of one place."""
-        return (one for one in self.parameters if one.place == place)
+    def parameters_in(self, location: str) -> Iterator[ApiParameter]:
+        """Yield the parameters in one location."""
+        return (parameter for parameter in self.parameters if parameter.location == location)
 
 
 class ApiDocument(NamedTuple):
-    """What an OpenAPI document says."""
+    """The content of an OpenAPI document."""
 
     title: str
     version: str
-    """Of the API."""
+    """The version of the API."""
     description: str
     servers: tuple[str, ...]
     """Their URLs, with the defaults of their variables."""
@@ -137,7 +131,7 @@ def read_document(root: JsonObject, name: str) -> ApiDocument:
     """Return the operations of a document, in its order.
 
     Raises:
-        UnusableSource: it is no OpenAPI document of 3.0 or 3.1, or has no operations.
+        UnusableSource: it is not an OpenAPI document of version 3.0 or 3.1, or has no operations.
         MissingExtra: openapi-pydantic is not installed.
     """
     dialect = check_version(root, name)
@@ -179,18 +173,18 @@ class _OperationReader:
         self.skipped_count = 0
         self._ids: set[str] = set()
         self._schemas: dict[int, JsonObject] = {}
-        """JSON Schemas of parameters, by the identity of what the document has. Many operations share parameters."""
+        """JSON Schemas of parameters, by the identity of their objects in the document, which many operations share."""
 
     def operations(self) -> Iterator[ApiOperation]:
         count = 0
-        for path, given in as_object(self.root.get("paths")).items():
+        for path, node in as_object(self.root.get("paths")).items():
             if not path.startswith("/"):
                 continue
             if re.search(r"[?#\x00-\x1f\x7f\\]|(?:\A|/)\.\.?(?:/|\Z)", path) or len(path) > MAX_PATH_CHARACTERS:
                 self._skip(path, "it is not the path of a URL")
                 continue
             try:
-                item = as_object(resolve(self.root, given))
+                item = as_object(resolve(self.root, node))
             except UnresolvedReference as error:
                 self._skip(path, str(error))
                 continue
@@ -206,20 +200,20 @@ class _OperationReader:
                 except (_Unusable, UnresolvedReference) as error:
                     self._skip(f"{method.upper()} {path}", str(error))
 
-    def _skip(self, what: str, reason: str) -> None:
+    def _skip(self, subject: str, reason: str) -> None:
         self.skipped_count += 1
         if len(self.skipped) < MAX_SKIPPED:
-            self.skipped.append(f"{printable(what, 100)}: {reason}")
+            self.skipped.append(f"{printable(subject, 100)}: {reason}")
 
     def _operation(self, path: str, method: str, item: JsonObject, given: Any) -> ApiOperation:
         node = as_object(given)
         self._check(node)
-        named = self._parameters(item.get("parameters")) | self._parameters(node.get("parameters"))
-        if len(named) > MAX_PARAMETERS:
+        by_name = self._parameters(item.get("parameters")) | self._parameters(node.get("parameters"))
+        if len(by_name) > MAX_PARAMETERS:
             raise _Unusable(f"it has more than {MAX_PARAMETERS} parameters")
-        parameters = tuple(named.values())
+        parameters = tuple(by_name.values())
         variables = re.findall(r"\{([^{}]*)\}", path)
-        declared = {one.name for one in parameters if one.place == "path"}
+        declared = {parameter.name for parameter in parameters if parameter.location == "path"}
         if set(variables) != declared or len(variables) != len(declared):
             raise _Unusable("its path and its parameters have different variables")
         tag = next((_line(each, 100) for each in as_list(node.get("tags"))), "")
@@ -246,14 +240,14 @@ class _OperationReader:
             self.models.Operation.model_validate({**node, "responses": {}, "callbacks": None})
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise _Unusable(f"{printable(where, 100)}: {printable(first['msg'], 200)}") from None
+            location = ".".join(str(part) for part in first["loc"])
+            raise _Unusable(f"{printable(location, 100)}: {printable(first['msg'], 200)}") from None
         except RecursionError:
             raise _Unusable("it is nested too deeply") from None
 
     def _id(self, given: Any, method: str, path: str) -> str:
-        made = f"{method}_{re.sub(r'[^A-Za-z0-9]+', '_', path).strip('_')}".rstrip("_")
-        name = base = given if isinstance(given, str) and given and given.isprintable() else made
+        default = f"{method}_{re.sub(r'[^A-Za-z0-9]+', '_', path).strip('_')}".rstrip("_")
+        name = base = given if isinstance(given, str) and given and given.isprintable() else default
         number = 2
         while name in self._ids:
             name, number = f"{base}_{number}", number + 1
@@ -261,40 +255,40 @@ class _OperationReader:
         return name
 
     def _parameters(self, given: Any) -> dict[tuple[str, str], ApiParameter]:
-        found: dict[tuple[str, str], ApiParameter] = {}
+        parameters: dict[tuple[str, str], ApiParameter] = {}
         for each in as_list(given):
             node = as_object(resolve(self.root, each))
-            name, place = node.get("name"), node.get("in")
-            if not isinstance(name, str) or not name or place not in ("path", "query", "header", "cookie"):
+            name, location = node.get("name"), node.get("in")
+            if not isinstance(name, str) or not name or location not in ("path", "query", "header", "cookie"):
                 raise _Unusable("a parameter has no name or no place")
-            if place != "header" or name.lower() not in _OWN_HEADERS:
-                found[place, name] = self._parameter(name, place, node)
-        return found
+            if location != "header" or name.lower() not in _OWN_HEADERS:
+                parameters[location, name] = self._parameter(name, location, node)
+        return parameters
 
-    def _parameter(self, name: str, place: str, node: JsonObject) -> ApiParameter:
+    def _parameter(self, name: str, location: str, node: JsonObject) -> ApiParameter:
         content = as_object(node.get("content"))
-        style = node.get("style") or ("form" if place in ("query", "cookie") else "simple")
-        if (content or style not in _STYLES.get(place, (style,))) and node.get("required") is True:
+        style = node.get("style") or ("form" if location in ("query", "cookie") else "simple")
+        if (content or style not in _STYLES.get(location, (style,))) and node.get("required") is True:
             raise _Unusable(f"the parameter {printable(name)} has a form that is not supported")
         key = id(node)
         schema = self._schemas.get(key)
         if schema is None:
             schema = self._schemas[key] = json_schema(
-                self.root, node.get("schema", {}), version=self.dialect, most=MAX_PARAMETER_SCHEMA_CHARACTERS
+                self.root, node.get("schema", {}), version=self.dialect, max_characters=MAX_PARAMETER_SCHEMA_CHARACTERS
             )
         explode = node.get("explode")
         return ApiParameter(
             name=name,
-            place=place,
+            location=location,
             variable=_variable(name),
-            required=node.get("required") is True or place == "path",
+            required=node.get("required") is True or location == "path",
             description=_line(node.get("description"), MAX_SUMMARY_CHARACTERS),
             schema=schema,
-            given_schema=node.get("schema", {}),
+            document_schema=node.get("schema", {}),
             style=str(style),
             explode=explode if isinstance(explode, bool) else style == "form",
             example=_example(self.root, node, schema),
-            spans=node.get("x-multi-segment") is True,
+            allows_slashes=node.get("x-multi-segment") is True,
         )
 
     def _body(self, given: Any) -> ApiBody | None:
@@ -303,12 +297,12 @@ class _OperationReader:
         node = as_object(resolve(self.root, given))
         content = as_object(node.get("content"))
         types = {kind.partition(";")[0].strip().lower(): kind for kind in content}
-        chosen = next((each for each in _BODY_TYPES if each in types), None) or next(
+        mime_type = next((each for each in _BODY_TYPES if each in types), None) or next(
             (each for each in types if each.endswith("+json")), None
         )
-        chosen = chosen or ("application/json" if "*/*" in types else next(iter(types), ""))
-        media = as_object(content.get(types.get(chosen, "*/*")))
-        return ApiBody(chosen, node.get("required") is True, media.get("schema", {}))
+        mime_type = mime_type or ("application/json" if "*/*" in types else next(iter(types), ""))
+        media = as_object(content.get(types.get(mime_type, "*/*")))
+        return ApiBody(mime_type, node.get("required") is True, media.get("schema", {}))
 
     def _answer_type(self, given: Any) -> str:
         """Return the type of the first successful answer: JSON if that is one of its types; empty if it has none."""
@@ -335,8 +329,8 @@ def _variable(name: str) -> str:
 
 def _example(root: JsonObject, node: JsonObject, schema: JsonObject) -> Any:
     """Return a value of a parameter to show: its example, its default, or the first value that is allowed."""
-    given = as_object(node.get("schema"))
-    for value in (node.get("example"), given.get("example"), schema.get("default")):
+    schema_in_document = as_object(node.get("schema"))
+    for value in (node.get("example"), schema_in_document.get("example"), schema.get("default")):
         if value is not None and not isinstance(value, (dict, list)):
             return value
     for each in list(as_object(node.get("examples")).values())[:1]:
@@ -356,15 +350,15 @@ def _requirements(given: Any) -> tuple[tuple[str, ...], ...] | None:
 def _schemes(root: JsonObject, models: Any) -> dict[str, JsonObject]:
     from pydantic import ValidationError
 
-    found: dict[str, JsonObject] = {}
+    schemes: dict[str, JsonObject] = {}
     for name, given in as_object(as_object(root.get("components")).get("securitySchemes")).items():
         try:
             scheme = as_object(resolve(root, given))
             models.SecurityScheme.model_validate(scheme)
-            found[name] = scheme
+            schemes[name] = scheme
         except (UnresolvedReference, ValidationError):
             continue
-    return found
+    return schemes
 
 
 def _server_urls(given: Any) -> Iterator[str]:
@@ -376,8 +370,8 @@ def _server_urls(given: Any) -> Iterator[str]:
             yield url
 
 
-def _line(value: Any, most: int) -> str:
-    return printable(" ".join(value.split()), most) if isinstance(value, str) else ""
+def _line(value: Any, max_characters: int) -> str:
+    return printable(" ".join(value.split()), max_characters) if isinstance(value, str) else ""
 
 
 def _first_line(text: str) -> str:

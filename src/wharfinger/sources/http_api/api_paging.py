@@ -1,7 +1,8 @@
 """Finds the next page of an answer: by its `Link` header (RFC 8288), or by the members and parameters that APIs use.
 
-The tables below have one row for each convention. A row applies only if the document declares its parameter for the
-operation, so nothing is sent that the API does not know. A link of the API is followed only within the API.
+The tables below have one row for each convention. A row with parameters applies only if the document declares one of
+them for the operation, so nothing is sent that the API does not know. A link of the API is followed only within the
+API.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from wharfinger.content.decoded_json import as_list, as_object
 from wharfinger.net import join_url
-from wharfinger.sources.http_api.api_document import as_list, as_object
 from wharfinger.sources.http_api.api_operations import ApiOperation
 
 __all__ = ["PAGE_NAMES", "PageLinks", "page_links", "read_links"]
@@ -71,11 +72,14 @@ _OFFSETS = ("offset", "skip", "start", "$skip", "page[offset]")
 _LAST_ITEMS = ("starting_after",)
 """Parameters that take the `id` of the last item, for APIs whose answers have `has_more`."""
 
+_PAGE_RELATIONS = frozenset(("first", "prev", "previous", "last"))
+"""Relations that show that the API links its pages in the header, so that a page without `next` is the last one."""
+
 Pairs = Sequence[tuple[str, str]]
 
 
 class PageLinks(NamedTuple):
-    """Where the neighbours of a page are: a URL of the API, or the parameters to replace."""
+    """The places of the next and the previous page: a URL of the API, or parameters to replace in the query."""
 
     next_url: str = ""
     next_pairs: Mapping[str, str] = {}
@@ -83,69 +87,69 @@ class PageLinks(NamedTuple):
 
 
 def page_links(operation: ApiOperation, pairs: Pairs, link: str, body: bytes, mime_type: str, url: str) -> PageLinks:
-    """Return the neighbours of a page.
+    """Return the places of the pages before and after this one.
 
     Args:
         operation: The operation that answered.
         pairs: The query of the request.
-        link: The header `Link` of the answer.
+        link: The `Link` header of the answer.
         body: The answer.
         mime_type: The type of the answer.
         url: The URL of the request, to which links are relative.
     """
     relations = read_links(link)
     previous = relations.get("prev") or relations.get("previous") or ""
-    found = PageLinks(previous_url=join_url(url, previous) if previous else "")
+    page_links = PageLinks(previous_url=join_url(url, previous) if previous else "")
     if "next" in relations:
-        return found._replace(next_url=join_url(url, relations["next"]))
-    if relations or "json" not in mime_type or not 2 < len(body) <= MAX_PAGED_BYTES:
-        return found
+        return page_links._replace(next_url=join_url(url, relations["next"]))
+    if relations.keys() & _PAGE_RELATIONS or "json" not in mime_type or not 2 < len(body) <= MAX_PAGED_BYTES:
+        return page_links
     try:
         value: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return found
-    declared = {one.name for one in operation.at("query")}
+        return page_links
+    declared = {parameter.name for parameter in operation.parameters_in("query")}
     if isinstance(value, dict):
         for path in _URLS:
             target = _at(value, path)
             if isinstance(target, str) and target.startswith(("http://", "https://", "/", "?")):
-                return found._replace(next_url=join_url(url, target))
+                return page_links._replace(next_url=join_url(url, target))
         for path, parameters in _CURSORS:
             cursor = _at(value, path)
             name = next((each for each in parameters if each in declared), "")
             if name and isinstance(cursor, (str, int)) and not isinstance(cursor, bool) and cursor != "":
                 if dict(pairs).get(name) == str(cursor):  # the position of this page, not of the next one
                     continue
-                return found._replace(next_pairs={name: str(cursor)})
-    return found._replace(next_pairs=_pairs_after_full_page(operation, pairs, value, declared))
+                return page_links._replace(next_pairs={name: str(cursor)})
+    return page_links._replace(next_pairs=_pairs_after_full_page(operation, pairs, value, declared))
 
 
 def _pairs_after_full_page(operation: ApiOperation, pairs: Pairs, value: Any, declared: set[str]) -> dict[str, str]:
     """Return the parameters of the page after a full one, for an API that does not link pages."""
-    whole = as_object(value)
-    lists = [as_list(value), *(as_list(whole.get(name)) for name in _LISTS)]
+    members = as_object(value)
+    lists = [as_list(value), *(as_list(members.get(name)) for name in _LISTS)]
     items = max(lists, key=bool)
     if not items:
         return {}
     number = len(items)
-    given = dict(pairs)
-    if whole.get("has_more") is False:
+    query = dict(pairs)
+    if members.get("has_more") is False:
         return {}
-    if whole.get("has_more") is True:
+    if members.get("has_more") is True:
         last = as_object(items[-1]).get("id")
         name = next((each for each in _LAST_ITEMS if each in declared), "")
         if name and isinstance(last, (str, int)):
             return {name: str(last)}
-    defaults = {one.name: one.schema.get("default") for one in operation.at("query")}
+    defaults = {parameter.name: parameter.schema.get("default") for parameter in operation.parameters_in("query")}
     size_name = next((each for each in _SIZES if each in declared), "")
-    size = _number(given.get(size_name, defaults.get(size_name)))
-    if not size_name or size is None or number < size or number == 0:
+    size = _number(query.get(size_name, defaults.get(size_name)))
+    if not size_name or size is None or number < size:
         return {}
     for name in _NUMBERS:
-        if name in declared and (current := _number(given.get(name, defaults.get(name) or 1))) is not None:
+        if name in declared and (current := _number(query.get(name, defaults.get(name) or 1))) is not None:
             return {name: str(current + 1)}
     for name in _OFFSETS:
-        if name in declared and (current := _number(given.get(name, defaults.get(name) or 0))) is not None:
+        if name in declared and (current := _number(query.get(name, defaults.get(name) or 0))) is not None:
             return {name: str(current + number)}
     return {}
 
@@ -165,21 +169,21 @@ def _at(value: Any, path: Sequence[str]) -> Any:
 
 
 def read_links(header: str) -> dict[str, str]:
-    """Return the targets in a `Link` header (RFC 8288 §3) by their relation; the first one of each."""
-    found: dict[str, str] = {}
+    """Return the targets in a `Link` header (RFC 8288 §3) by their relation, the first one for each relation."""
+    links: dict[str, str] = {}
     text = header[:MAX_LINK_CHARACTERS]
     position = 0
     while (begin := text.find("<", position)) >= 0 and (end := text.find(">", begin)) >= 0:
         target = text[begin + 1 : end].strip()
         parameters, position = _parameters(text, end + 1)
         for relation in parameters.get("rel", "").lower().split():
-            found.setdefault(relation, target)
-    return found
+            links.setdefault(relation, target)
+    return links
 
 
 def _parameters(text: str, position: int) -> tuple[dict[str, str], int]:
     """Read the parameters of one link. Returns them, and the position after the comma that ends it."""
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     part: list[str] = []
     quoted = False
     while position < len(text):
@@ -192,15 +196,15 @@ def _parameters(text: str, position: int) -> tuple[dict[str, str], int]:
             continue
         if quoted or character == '"':
             continue
-        _keep(found, "".join(part))
+        _keep(parameters, "".join(part))
         part = []
         if character == ",":
-            return found, position
-    _keep(found, "".join(part))
-    return found, position
+            return parameters, position
+    _keep(parameters, "".join(part))
+    return parameters, position
 
 
-def _keep(found: dict[str, str], part: str) -> None:
+def _keep(parameters: dict[str, str], part: str) -> None:
     name, equals, value = part.partition("=")
     if equals:
-        found.setdefault(name.strip().lower(), value.strip())
+        parameters.setdefault(name.strip().lower(), value.strip())

@@ -13,28 +13,23 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from wharfinger.content.decoded_json import as_list, as_object
 from wharfinger.content.text import printable
-from wharfinger.sources.http_api.api_document import (
-    JsonObject,
-    UnresolvedReference,
-    as_list,
-    as_object,
-    resolve,
-)
+from wharfinger.sources.http_api.api_document import JsonObject, UnresolvedReference, resolve
 
 __all__ = ["MAX_SCHEMA_CHARACTERS", "items_of", "json_schema", "types_of", "values_of"]
 
 MAX_SCHEMA_CHARACTERS = 8_000
-"""Size of one schema, about 2,000 tokens."""
+"""Maximum size of one schema, about 2,000 tokens."""
 MAX_SCHEMA_DEPTH = 24
-"""Nested schemas, without those behind references."""
+"""Maximum depth of nested schemas. The target of a reference begins at 0 again."""
 MAX_TEXT_CHARACTERS = 200
-"""Characters of a description."""
+"""Maximum length of a description."""
 MAX_LISTED_VALUES = 1_000
-"""Most values of an `enum`; a longer one is left out."""
+"""Maximum number of values of an `enum`; a longer one is left out."""
 
 MAX_ALTERNATIVES = 100
-"""Schemas that are visited to find the types and values of a parameter."""
+"""Maximum number of schemas that are visited to find the types and values of a parameter."""
 
 _COPIED = frozenset(
     (
@@ -43,54 +38,58 @@ _COPIED = frozenset(
         "required", "default", "description", "dependentRequired", "minContains", "maxContains",
     )
 )  # fmt: skip
-_ONE = frozenset(
+_SINGLE_SCHEMAS = frozenset(
     (
         "items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames",
         "unevaluatedProperties", "unevaluatedItems",
     )
 )  # fmt: skip
-"""Keywords with one schema."""
-_SEVERAL = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
-_NAMED = frozenset(("properties", "patternProperties", "dependentSchemas"))
+"""Keywords whose value is a schema."""
+_SCHEMA_LISTS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
+"""Keywords whose value is a list of schemas."""
+_SCHEMA_MAPS = frozenset(("properties", "patternProperties", "dependentSchemas"))
+"""Keywords whose value is an object of schemas."""
 _LIMITS = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
 _TYPES = frozenset(("string", "number", "integer", "boolean", "array", "object", "null"))
 
 
-def json_schema(root: JsonObject, schema: Any, *, version: str, most: int = MAX_SCHEMA_CHARACTERS) -> JsonObject:
-    """Return a JSON Schema of about `most` characters that stands alone.
+def json_schema(
+    root: JsonObject, schema: Any, *, version: str, max_characters: int = MAX_SCHEMA_CHARACTERS
+) -> JsonObject:
+    """Return a JSON Schema of about `max_characters` characters that stands alone.
 
     Raises:
         UnresolvedReference: the schema itself is a reference that cannot be followed. One further inside accepts any
             value instead.
     """
-    writer = _Writer(root, version, most)
-    found = writer.write(resolve(root, schema), 0)
+    writer = _Writer(root, version, max_characters)
+    result = writer.write(resolve(root, schema), 0)
     definitions = writer.definitions()
-    return {**found, "$defs": definitions} if definitions else found
+    return {**result, "$defs": definitions} if definitions else result
 
 
 def types_of(schema: JsonObject) -> frozenset[str]:
     """Return the JSON types that a schema of `json_schema` allows, as far as it says so; none if it does not."""
-    found: set[str] = set()
+    result: set[str] = set()
     for each in _alternatives(schema):
         kinds = each.get("type")
-        found |= {kinds} if isinstance(kinds, str) else set(as_list(kinds))
-    return frozenset(found)
+        result |= {kinds} if isinstance(kinds, str) else set(as_list(kinds))
+    return frozenset(result)
 
 
 def values_of(schema: JsonObject) -> list[Any]:
     """Return the values that a schema of `json_schema` lists, besides null; none if it allows others."""
-    found: list[Any] = []
+    result: list[Any] = []
     for each in _alternatives(schema):
         if "const" in each:
-            found.append(each["const"])
+            result.append(each["const"])
         elif "enum" in each:
-            found += each["enum"]
+            result += each["enum"]
         elif each.get("type") == "boolean":
-            found += [True, False]
+            result += [True, False]
         elif each.get("type") != "null":
             return []
-    return [value for value in found if value is not None and not isinstance(value, (dict, list))]
+    return [value for value in result if value is not None and not isinstance(value, (dict, list))]
 
 
 def items_of(schema: JsonObject) -> JsonObject | None:
@@ -102,7 +101,7 @@ def items_of(schema: JsonObject) -> JsonObject | None:
 
 
 def _alternatives(schema: JsonObject) -> Iterator[JsonObject]:
-    """Yield the schemas of which a value fits one, without those that only combine others."""
+    """Yield the alternatives that a schema allows, and not the schemas that only combine others."""
     definitions = as_object(schema.get("$defs"))
     waiting: list[Any] = [schema]
     for _ in range(MAX_ALTERNATIVES):
@@ -120,21 +119,21 @@ def _alternatives(schema: JsonObject) -> Iterator[JsonObject]:
 
 
 class _Writer:
-    def __init__(self, root: JsonObject, version: str, most: int) -> None:
+    def __init__(self, root: JsonObject, version: str, max_characters: int) -> None:
         self._root = root
         self._is_3_0 = version == "3.0"
-        self._left = most
+        self._left = max_characters
         self._names: dict[str, str] = {}
         """The name below `$defs` of each reference."""
         self._waiting: deque[tuple[str, Any]] = deque()
 
     def definitions(self) -> JsonObject:
-        """Write what was referred to, and what that refers to, until the budget is used up."""
-        found: JsonObject = {}
+        """Write the schemas that were referred to, and those that they refer to, until the budget is used up."""
+        result: JsonObject = {}
         while self._waiting:
             name, node = self._waiting.popleft()
-            found[name] = self.write(node, 0) if self._left > 0 else _anything()
-        return found
+            result[name] = self.write(node, 0) if self._left > 0 else _anything()
+        return result
 
     def write(self, node: Any, depth: int) -> JsonObject:
         if not isinstance(node, dict) or depth > MAX_SCHEMA_DEPTH or self._left <= 0:
@@ -142,42 +141,44 @@ class _Writer:
         schema = as_object(node)
         if isinstance(reference := schema.get("$ref"), str):
             return self._reference(reference)
-        found: JsonObject = {}
+        result: JsonObject = {}
         for key, value in schema.items():
             if key in _COPIED:
-                self._copy(found, key, value)
-            elif key in _ONE:
-                found[key] = value if isinstance(value, bool) else self.write(value, depth + 1)
+                self._copy(result, key, value)
+            elif key in _SINGLE_SCHEMAS:
+                result[key] = value if isinstance(value, bool) else self.write(value, depth + 1)
                 self._left -= len(key) + 8
-            elif key in _SEVERAL and isinstance(value, list) and value:
-                found[key] = [self.write(each, depth + 1) for each in as_list(value)]
+            elif key in _SCHEMA_LISTS and isinstance(value, list) and value:
+                result[key] = [self.write(each, depth + 1) for each in as_list(value)]
                 self._left -= len(key) + 8
-            elif key in _NAMED and isinstance(value, dict):
-                found[key] = self._members(
+            elif key in _SCHEMA_MAPS and isinstance(value, dict):
+                result[key] = self._members(
                     as_object(value), frozenset(map(str, as_list(schema.get("required")))), depth
                 )
-        if len(as_object(found.get("properties"))) < len(as_object(schema.get("properties"))):
-            found.pop("additionalProperties", None)  # what was left out may be given
-            found.pop("unevaluatedProperties", None)
-        if "required" in found:
-            hidden = _read_only(schema)
-            names = [name for name in as_list(found.pop("required")) if isinstance(name, str) and name not in hidden]
-            found |= {"required": list(dict.fromkeys(names))} if names else {}
-        return self._translated(schema, found) if self._is_3_0 else found
+        if len(as_object(result.get("properties"))) < len(as_object(schema.get("properties"))):
+            result.pop("additionalProperties", None)  # it would refuse the members that were left out
+            result.pop("unevaluatedProperties", None)
+        if "required" in result:
+            read_only = _read_only(schema)
+            names = [
+                name for name in as_list(result.pop("required")) if isinstance(name, str) and name not in read_only
+            ]
+            result |= {"required": list(dict.fromkeys(names))} if names else {}
+        return self._from_3_0(schema, result) if self._is_3_0 else result
 
     def _members(self, members: JsonObject, required: frozenset[str], depth: int) -> JsonObject:
         """Write the members of an object, the required ones first. If the budget is used up, only these are left."""
-        found: JsonObject = {}
+        result: JsonObject = {}
         for name, value in sorted(members.items(), key=lambda member: member[0] not in required):
             if as_object(value).get("readOnly") is True:
                 continue
             if self._left <= 0 and name not in required:
                 break
             self._left -= len(name) + 6
-            found[name] = value if isinstance(value, bool) else self.write(value, depth + 1)
-        return found
+            result[name] = value if isinstance(value, bool) else self.write(value, depth + 1)
+        return result
 
-    def _copy(self, found: JsonObject, key: str, value: Any) -> None:
+    def _copy(self, result: JsonObject, key: str, value: Any) -> None:
         if key == "type" and not _is_type(value):
             return
         if key == "enum" and (not 0 < len(as_list(value)) <= MAX_LISTED_VALUES):
@@ -189,7 +190,7 @@ class _Writer:
                 value = printable(" ".join(value.split()), MAX_TEXT_CHARACTERS)
         if key == "default" and isinstance(value, (dict, list)):
             return
-        found[key] = value
+        result[key] = value
         self._left -= len(key) + len(str(value)) + 6
 
     def _reference(self, reference: str) -> JsonObject:
@@ -200,28 +201,28 @@ class _Writer:
                 return _anything()
             name = base = re.sub(r"[^A-Za-z0-9_.\-]", "_", reference.rpartition("/")[2])[:64] or "schema"
             number = 2
-            taken = set(self._names.values())
-            while name in taken:
+            used_names = set(self._names.values())
+            while name in used_names:
                 name, number = f"{base}_{number}", number + 1
             self._names[reference] = name
             self._waiting.append((name, node))
-        found = f"#/$defs/{self._names[reference]}"
-        self._left -= len(found) + 12
-        return {"$ref": found}
+        result = f"#/$defs/{self._names[reference]}"
+        self._left -= len(result) + 12
+        return {"$ref": result}
 
-    def _translated(self, schema: JsonObject, found: JsonObject) -> JsonObject:
+    def _from_3_0(self, schema: JsonObject, result: JsonObject) -> JsonObject:
         """Return a schema of OpenAPI 3.0 as JSON Schema."""
         for exclusive, limit in _LIMITS:
-            if isinstance(found.get(exclusive), bool) and found.pop(exclusive) and limit in found:
-                found[exclusive] = found.pop(limit)
+            if isinstance(result.get(exclusive), bool) and result.pop(exclusive) and limit in result:
+                result[exclusive] = result.pop(limit)
         if schema.get("nullable") is not True:
-            return found
-        if isinstance(kind := found.get("type"), str):
-            found["type"] = [kind, "null"]
-            if "enum" in found and None not in found["enum"]:
-                found["enum"] = [*found["enum"], None]
-            return found
-        return {"anyOf": [found, {"type": "null"}]} if found else found
+            return result
+        if isinstance(kind := result.get("type"), str):
+            result["type"] = [kind, "null"]
+            if "enum" in result and None not in result["enum"]:
+                result["enum"] = [*result["enum"], None]
+            return result
+        return {"anyOf": [result, {"type": "null"}]} if result else result
 
 
 def _is_type(value: Any) -> bool:

@@ -1,7 +1,8 @@
-"""Operations as tools: those that the operator allowed by name. Arguments become a request, its answer a result.
+"""Operations as tools: those that the operator allowed by name.
 
-The arguments are the parameters by name, and `body`. They are checked by the schemas of the document. The answer is
-structured content if it is JSON, and always text, within the budget of all tools.
+The arguments become a request, and its answer becomes the result. The arguments are the parameters by name, and `body`.
+They are checked by the schemas of the document. The answer is structured content if it is JSON, and always text, within
+the budget of all tools.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from wharfinger import types as t
+from wharfinger.content.decoded_json import as_list, as_object
 from wharfinger.content.mime import decode_text, is_text
 from wharfinger.content.text import printable, size_text
 from wharfinger.errors import ToolError
 from wharfinger.protocol.interfaces import HttpResponse
 from wharfinger.protocol.json_schema import CompiledSchema, InvalidSchema
 from wharfinger.sources.http_api.api_client import error_text
-from wharfinger.sources.http_api.api_document import JsonObject, UnresolvedReference, as_list, as_object
+from wharfinger.sources.http_api.api_document import JsonObject, UnresolvedReference
 from wharfinger.sources.http_api.api_operations import ApiDocument, ApiOperation, ApiParameter
 from wharfinger.sources.http_api.api_schemas import json_schema
 from wharfinger.sources.http_api.api_uris import query_text, request_path
@@ -30,14 +32,14 @@ from wharfinger.sources.resource_tool_set.answer_budget import Budget, end_of_pa
 __all__ = ["ApiRequest", "ApiTool", "UnknownOperation", "allowed_operations", "make_tool", "result_of"]
 
 MAX_TOOL_NAME_CHARACTERS = 64
-"""The most that the APIs of models accept."""
+"""Length of the longest tool name that the APIs of models accept."""
 MAX_TOOL_DESCRIPTION_CHARACTERS = 600
 BODY = "body"
 _FORM = "application/x-www-form-urlencoded"
 
 
 class UnknownOperation(ValueError):
-    """An allowed operation is not in the document; the message names those that are similar."""
+    """An allowed operation is not in the document, or no tool can send its body. The message says which, and why."""
 
 
 class ApiRequest(NamedTuple):
@@ -63,24 +65,24 @@ def allowed_operations(document: ApiDocument, names: Iterable[str]) -> dict[str,
     """Return the operations with these IDs, or methods and paths such as `POST /orders`, by the names of their tools.
 
     Raises:
-        UnknownOperation: there is no such operation.
+        UnknownOperation: there is no such operation, or no tool can send its body.
     """
     by_id = {operation.id: operation for operation in document.operations}
     by_name = {operation.name: operation for operation in document.operations}
-    found: dict[str, ApiOperation] = {}
-    for wanted in names:
-        operation = by_id.get(wanted) or by_name.get(re.sub(r"\A\w+", lambda word: word[0].upper(), wanted.strip()))
+    operations: dict[str, ApiOperation] = {}
+    for name in names:
+        operation = by_id.get(name) or by_name.get(re.sub(r"\A\w+", lambda word: word[0].upper(), name.strip()))
         if operation is None:
-            near = get_close_matches(wanted, list(by_id)[:5_000], 3, 0.5)
-            others = near or [each.id for each in document.operations if each.method != "GET"][:10]
+            matches = get_close_matches(name, list(by_id)[:5_000], 3, 0.5)
+            others = matches or [each.id for each in document.operations if each.method != "GET"][:10]
             raise UnknownOperation(
-                f"There is no operation {printable(wanted, 100)!r}. "
-                f"{'Did you mean' if near else 'There are'} {', '.join(printable(each, 100) for each in others)}?"
+                f"There is no operation {printable(name, 100)!r}. "
+                f"{'Did you mean' if matches else 'There are'} {', '.join(printable(each, 100) for each in others)}?"
             )
         if operation.body is not None and not _can_send(operation):
             raise UnknownOperation(f"{operation.name} takes {operation.body.mime_type}, which no tool can send.")
-        found[_tool_name(operation, found)] = operation
-    return found
+        operations[_tool_name(operation, operations)] = operation
+    return operations
 
 
 def make_tool(
@@ -113,21 +115,21 @@ def make_tool(
     )
 
 
-def result_of(found: HttpResponse, name: str) -> t.CallToolResult:
+def result_of(response: HttpResponse, name: str) -> t.CallToolResult:
     """Return the result for an answer.
 
     Raises:
         ToolError: the API refused the request, or failed.
     """
-    if found.status // 100 != 2:
-        raise ToolError(f"{name} answered {error_text(found)}")
-    kind = found.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if response.status // 100 != 2:
+        raise ToolError(f"{name} answered {error_text(response)}")
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     room = Budget().characters
-    decoded = decode_text(found.body)
-    if not found.body:
-        return t.CallToolResult(content=[t.TextContent(text=f"{name} answered {found.status}, without content.")])
+    decoded = decode_text(response.body)
+    if not response.body:
+        return t.CallToolResult(content=[t.TextContent(text=f"{name} answered {response.status}, without content.")])
     if decoded is None or (kind and not is_text(kind) and "json" not in kind):
-        note = f"{name} answered {found.status} with {kind or 'data'}, {size_text(len(found.body))}."
+        note = f"{name} answered {response.status} with {kind or 'data'}, {size_text(len(response.body))}."
         return t.CallToolResult(content=[t.TextContent(text=note)])
     text = decoded[0]
     if len(text) > room:
@@ -135,7 +137,7 @@ def result_of(found: HttpResponse, name: str) -> t.CallToolResult:
         note = f"[These are the first {end:,} of {len(text):,} characters of the answer.]"
         return t.CallToolResult(content=[t.TextContent(text=text[:end]), t.TextContent(text=note)])
     try:
-        value: Any = msgspec.json.decode(found.body) if "json" in kind else None
+        value: Any = msgspec.json.decode(response.body) if "json" in kind else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         value = None
     if value is None:
@@ -160,36 +162,36 @@ def _tool_name(operation: ApiOperation, taken: Mapping[str, object]) -> str:
 
 
 def _by_argument(operation: ApiOperation, hidden: frozenset[str]) -> dict[str, ApiParameter]:
-    """Return the parameters by the names of the arguments. Two of one name also say where they are."""
-    found: dict[str, ApiParameter] = {}
-    for one in operation.parameters:
-        if one.name in hidden or (one.place == "cookie" and not one.required):
+    """Return the parameters by the names of the arguments. If two have the same name, the second one gets a prefix."""
+    parameters: dict[str, ApiParameter] = {}
+    for parameter in operation.parameters:
+        if parameter.name in hidden or (parameter.location == "cookie" and not parameter.required):
             continue
-        name = re.sub(r"[^A-Za-z0-9_.\-]", "_", one.name)[:MAX_TOOL_NAME_CHARACTERS]
-        if name in found or (name == BODY and operation.body is not None):
-            name = f"{one.place}_{name}"[:MAX_TOOL_NAME_CHARACTERS]
-        found[name] = one
-    return found
+        name = re.sub(r"[^A-Za-z0-9_.\-]", "_", parameter.name)[:MAX_TOOL_NAME_CHARACTERS]
+        if name in parameters or (name == BODY and operation.body is not None):
+            name = f"{parameter.location}_{name}"[:MAX_TOOL_NAME_CHARACTERS]
+        parameters[name] = parameter
+    return parameters
 
 
 def _input_schema(document: ApiDocument, operation: ApiOperation, parameters: Mapping[str, ApiParameter]) -> JsonObject:
-    """Return the schema of the arguments. A part that cannot be compiled accepts any value."""
+    """Return the schema of the arguments. If it cannot be compiled, it accepts any body, or else any values."""
     properties: JsonObject = {}
-    for name, one in parameters.items():
-        schema = as_object(one.given_schema)
-        described = {"description": one.description} if one.description and "$ref" not in schema else {}
-        properties[name] = {**schema, **described}
-    required = [name for name, one in parameters.items() if one.required]
+    for name, parameter in parameters.items():
+        schema = as_object(parameter.document_schema)
+        description = {"description": parameter.description} if parameter.description and "$ref" not in schema else {}
+        properties[name] = {**schema, **description}
+    required = [name for name, parameter in parameters.items() if parameter.required]
     if operation.body is not None:
         properties[BODY] = operation.body.schema
         required += [BODY] * operation.body.required
     for body in ({}, {BODY: JsonObject()}):  # the second time, any body is accepted
-        whole: JsonObject = {"type": "object", "properties": {**properties, **body}, "required": required}
+        object_schema: JsonObject = {"type": "object", "properties": {**properties, **body}, "required": required}
         try:
-            found = json_schema(document.root, whole, version=document.dialect)
-            found["additionalProperties"] = False
-            CompiledSchema(found, "input_schema", trusted=False)
-            return found
+            schema = json_schema(document.root, object_schema, version=document.dialect)
+            schema["additionalProperties"] = False
+            CompiledSchema(schema, "input_schema", trusted=False)
+            return schema
         except (InvalidSchema, UnresolvedReference):
             continue
     names: JsonObject = {name: {} for name in properties}
@@ -206,39 +208,39 @@ def _request(operation: ApiOperation, parameters: Mapping[str, ApiParameter], ar
     pairs: list[tuple[str, str]] = []
     headers = {"accept": "application/json, */*;q=0.5"}
     cookies: list[str] = []
-    for name, one in parameters.items():
-        if name not in arguments or (arguments[name] is None and not one.required):
+    for name, parameter in parameters.items():
+        if name not in arguments or (arguments[name] is None and not parameter.required):
             continue
         value = arguments[name]
-        if one.place == "path":
-            values[one.variable] = _segment(name, _joined(value), spans=one.spans)
-        elif one.place == "query":
-            pairs += _query(one, value)
-        elif one.place == "header":
-            headers[one.name.lower()] = _header(name, _joined(value))
+        if parameter.location == "path":
+            values[parameter.variable] = _segment(name, _joined(value), allow_slashes=parameter.allows_slashes)
+        elif parameter.location == "query":
+            pairs += _query(parameter, value)
+        elif parameter.location == "header":
+            headers[parameter.name.lower()] = _header(name, _joined(value))
         else:
-            cookies.append(f"{one.name}={quote(_joined(value), safe='')}")
+            cookies.append(f"{parameter.name}={quote(_joined(value), safe='')}")
     if cookies:
         headers["cookie"] = "; ".join(cookies)
     body: bytes | None = None
     if operation.body is not None and BODY in arguments:
         headers["content-type"] = operation.body.mime_type
-        given = arguments[BODY]
+        value = arguments[BODY]
         if operation.body.mime_type == _FORM:
-            body = urlencode(_form(given)).encode()
+            body = urlencode(_form(value)).encode()
         else:
             is_text_body = operation.body.mime_type == "text/plain"
-            body = _text(given).encode() if is_text_body else msgspec.json.encode(given)
+            body = _text(value).encode() if is_text_body else msgspec.json.encode(value)
     return ApiRequest(request_path(operation, values), query_text(pairs), headers, body)
 
 
-def _segment(name: str, text: str, *, spans: bool) -> str:
+def _segment(name: str, text: str, *, allow_slashes: bool) -> str:
     """Return a value for a path.
 
     Raises:
         ToolError: it would lead to another path.
     """
-    parts = text.split("/") if spans else [text]
+    parts = text.split("/") if allow_slashes else [text]
     if any(part in ("", ".", "..") or re.search(r"[/\\\x00-\x1f\x7f]", part) for part in parts):
         raise ToolError(f"{name}: {printable(text)!r} cannot be a part of a path: give a name without slashes.")
     return text
@@ -280,10 +282,10 @@ def _text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _form(given: Any) -> list[tuple[str, str]]:
+def _form(value: Any) -> list[tuple[str, str]]:
     """Return the fields of a form. Lists and objects are written with brackets, as Stripe and PHP read them."""
-    found: list[tuple[str, str]] = []
-    stack: list[tuple[str, Any]] = [("", given)]
+    fields: list[tuple[str, str]] = []
+    stack: list[tuple[str, Any]] = [("", value)]
     while stack:
         name, value = stack.pop()
         if isinstance(value, dict):
@@ -292,15 +294,15 @@ def _form(given: Any) -> list[tuple[str, str]]:
         elif isinstance(value, list):
             stack += [(f"{name}[]", each) for each in reversed(as_list(value))]
         elif value is not None:
-            found.append((name, _text(value)))
-    return found
+            fields.append((name, _text(value)))
+    return fields
 
 
 def _short(text: str) -> str:
     """Return a description within the limit, with its last line."""
     lines = [printable(line, MAX_TOOL_DESCRIPTION_CHARACTERS) for line in text.splitlines()]
-    whole = "\n".join(lines)
-    if len(whole) <= MAX_TOOL_DESCRIPTION_CHARACTERS:
-        return whole
+    full_text = "\n".join(lines)
+    if len(full_text) <= MAX_TOOL_DESCRIPTION_CHARACTERS:
+        return full_text
     last = lines[-1]
-    return f"{whole[: MAX_TOOL_DESCRIPTION_CHARACTERS - len(last) - 3]}…\n\n{last}"
+    return f"{full_text[: MAX_TOOL_DESCRIPTION_CHARACTERS - len(last) - 3]}…\n\n{last}"

@@ -3,9 +3,9 @@
 The path and the query are those of the API itself, below its base URL. So a rule of a policy covers what it seems to
 cover: `api://shop/orders/**` is every order, whatever the query, since a query selects a part or a view of a resource.
 The scheme is not `https:`, because only this server can read these URIs, with the operator's credentials; a host may
-fetch `https:` resources itself (resources, “Common URI schemes”). The label keeps two accounts of one API apart.
+fetch `https:` resources itself (resources, “Common URI schemes”). The label distinguishes two accounts of one API.
 
-Besides the answers there are, as views of the same paths:
+Other URIs are views of the same paths:
 
 - `api://LABEL`, the API, and `api://LABEL?tag=TAG`, a group of its operations;
 - `PATH?about=get`, the description of an operation, with variables in braces: `api://shop/orders/%7Bid%7D?about=get`;
@@ -46,7 +46,7 @@ _DELIMITERS = {"form": ",", "spaceDelimited": " ", "pipeDelimited": "|"}
 
 
 class ApiTarget(NamedTuple):
-    """What a URI means."""
+    """The meaning of a URI."""
 
     kind: str
     """`top`, `group`, `about` or `answer`."""
@@ -100,16 +100,16 @@ class ApiUris:
 
     def plain(self, operation: ApiOperation) -> str:
         """Return the URI of the answer without parameters; empty if the operation requires some."""
-        if any(one.required for one in self.shown_parameters(operation)):
+        if any(parameter.required for parameter in self.shown_parameters(operation)):
             return ""
         return self.top + quote(operation.path, safe=_PATH + "/")
 
     def template(self, operation: ApiOperation) -> str:
         """Return the URI template of the answers; empty if the operation has no parameters."""
         names = [
-            one.variable + ("*" if one.explode and _is_array(one) else "")
-            for one in operation.at("query")
-            if one.name not in self._hidden_names and one.style != "deepObject"
+            parameter.variable + ("*" if parameter.explode and _is_array(parameter) else "")
+            for parameter in operation.parameters_in("query")
+            if parameter.name not in self._hidden_names and parameter.style != "deepObject"
         ]
         text = self.top + _template_path(operation) + (f"{{?{','.join(names)}}}" if names else "")
         return text if "{" in text else ""
@@ -121,7 +121,9 @@ class ApiUris:
     def shown_parameters(self, operation: ApiOperation) -> Iterator[ApiParameter]:
         """Yield the parameters that a URI may have."""
         return (
-            one for one in operation.parameters if one.place in ("path", "query") and one.name not in self._hidden_names
+            parameter
+            for parameter in operation.parameters
+            if parameter.location in ("path", "query") and parameter.name not in self._hidden_names
         )
 
     def answer(self, path: str, pairs: Sequence[tuple[str, str]]) -> str:
@@ -132,11 +134,11 @@ class ApiUris:
     # Reading URIs
 
     def read(self, uri: str) -> ApiTarget:
-        """Return what a URI means.
+        """Parse a URI.
 
         Raises:
             ResourceNotFound: no operation has such a path.
-            InvalidArgument: the query is not one of the operation's; the message says which are.
+            InvalidArgument: the query does not fit the operation; the message says why.
         """
         if not self.matches(uri) or len(uri) > MAX_URI_CHARACTERS or not uri.isascii() or "#" in uri:
             raise ResourceNotFound(uri)
@@ -148,16 +150,16 @@ class ApiUris:
         pairs = _read_pairs(text) if mark else []
         if len(pairs) == 1 and pairs[0][0] == ABOUT and (base, pairs[0][1]) in self._about:
             return ApiTarget(ABOUT, self._about[base, pairs[0][1]])
-        found = self._index.find(base)
-        if found is None:
+        match = self._index.find(base)
+        if match is None:
             if base == f"{self.top}/" and not mark:
                 return ApiTarget("top")
             raise ResourceNotFound(uri)
-        operation, values = found
-        given = {name: value for name, value in values.items() if isinstance(value, str)}
-        if any(not value for value in given.values()):
+        operation, values = match
+        path_values = {name: value for name, value in values.items() if isinstance(value, str)}
+        if any(not value for value in path_values.values()):
             raise ResourceNotFound(uri)
-        declared = {one.name for one in operation.at("query")}
+        declared = {parameter.name for parameter in operation.parameters_in("query")}
         if ABOUT not in declared and any(name == ABOUT for name, _ in pairs):
             raise ResourceNotFound(uri)
         windows = [(name, value) for name, value in pairs if name in WINDOWS and name not in declared]
@@ -165,8 +167,8 @@ class ApiUris:
             raise InvalidArgument("Ask for one window: lines=1-200, bytes=0-65535 or tail=200, once.")
         window = parse(dict(windows))
         pairs = [(name, value) for name, value in pairs if name not in WINDOWS or name in declared]
-        self._check(operation, given, pairs)
-        return ApiTarget("answer", operation, request_path(operation, given), tuple(pairs), window)
+        self._check(operation, path_values, pairs)
+        return ApiTarget("answer", operation, request_path(operation, path_values), tuple(pairs), window)
 
     def _read_top(self, uri: str, text: str) -> ApiTarget:
         pairs = _read_pairs(text)
@@ -180,40 +182,48 @@ class ApiUris:
         Raises:
             InvalidArgument: a parameter is unknown or missing, or its value is not allowed.
         """
-        known = {one.name: one for one in operation.at("query") if one.name not in self._hidden_names}
+        known_names = {
+            parameter.name: parameter
+            for parameter in operation.parameters_in("query")
+            if parameter.name not in self._hidden_names
+        }
         for name, _ in pairs:
-            deep = name.partition("[")[0]
+            object_name = name.partition("[")[0]
             if name in self._hidden_names:
                 raise InvalidArgument(f"{printable(name)} is a credential, which no URI may contain.")
             if (
-                name not in known
+                name not in known_names
                 and name not in PAGE_NAMES
-                and not (deep in known and known[deep].style == "deepObject" and name.endswith("]"))
+                and not (
+                    object_name in known_names and known_names[object_name].style == "deepObject" and name.endswith("]")
+                )
             ):
-                names = ", ".join([*known, *(each for each in WINDOWS if each not in known)])
+                names = ", ".join([*known_names, *(each for each in WINDOWS if each not in known_names)])
                 raise InvalidArgument(f"{operation.name} has no parameter {printable(name)!r}. It has {names[:1_000]}.")
-        for one in operation.at("path"):
-            self._check_value(operation, one, json_value(one.schema, values.get(one.variable, "")))
-        for name, one in known.items():
-            given = [value for other, value in pairs if other == name]
-            if one.style == "deepObject":
+        for parameter in operation.parameters_in("path"):
+            self._check_value(operation, parameter, json_value(parameter.schema, values.get(parameter.variable, "")))
+        for name, parameter in known_names.items():
+            texts = [value for other, value in pairs if other == name]
+            if parameter.style == "deepObject":
                 continue
-            if not given:
-                if one.required:
-                    raise InvalidArgument(f"{operation.name} requires {_named(one)}: {self._hint(operation)}")
+            if not texts:
+                if parameter.required:
+                    raise InvalidArgument(
+                        f"{operation.name} requires {_name_with_example(parameter)}: {self._hint(operation)}"
+                    )
                 continue
-            if not _is_array(one):
-                if len(given) > 1:
+            if not _is_array(parameter):
+                if len(texts) > 1:
                     raise InvalidArgument(f"{printable(name)} may be given once.")
-                self._check_value(operation, one, json_value(one.schema, given[0]))
+                self._check_value(operation, parameter, json_value(parameter.schema, texts[0]))
                 continue
-            if len(given) == 1 and not one.explode:
-                given = given[0].split(_DELIMITERS.get(one.style, ","))
-            items = items_of(one.schema) or {}
-            self._check_value(operation, one, [json_value(items, each) for each in given])
+            if len(texts) == 1 and not parameter.explode:
+                texts = texts[0].split(_DELIMITERS.get(parameter.style, ","))
+            items = items_of(parameter.schema) or {}
+            self._check_value(operation, parameter, [json_value(items, each) for each in texts])
 
     def _check_value(self, operation: ApiOperation, parameter: ApiParameter, value: Any) -> None:
-        key = (operation.id, parameter.place, parameter.name)
+        key = (operation.id, parameter.location, parameter.name)
         if key not in self._schemas:
             self._schemas[key] = _compiled(parameter.schema)
         schema = self._schemas[key]
@@ -229,13 +239,14 @@ class ApiUris:
 
 
 def request_path(operation: ApiOperation, values: Mapping[str, str]) -> str:
-    """Return the path of a request, escaped. `values` are by the variables of the template."""
-    variables = {one.name: one for one in operation.at("path")}
+    """Return the path of a request, escaped. `values` has a text for each variable of the template."""
+    variables = {parameter.name: parameter for parameter in operation.parameters_in("path")}
     path = ""
     for piece in _pieces(operation.path):
-        one = variables.get(piece[1:-1]) if piece[:1] == "{" else None
-        spans = one is None or one.spans
-        path += quote(piece if one is None else values[one.variable], safe=_PATH + ("/" if spans else ""))
+        parameter = variables.get(piece[1:-1]) if piece[:1] == "{" else None
+        has_slashes = parameter is None or parameter.allows_slashes
+        text = piece if parameter is None else values[parameter.variable]
+        path += quote(text, safe=_PATH + ("/" if has_slashes else ""))
     return path
 
 
@@ -245,7 +256,7 @@ def query_text(pairs: Sequence[tuple[str, str]]) -> str:
 
 
 def json_value(schema: JsonObject, text: str) -> Any:
-    """Return a value of a URI as the JSON value that the schema expects, or as a text if it is none."""
+    """Return a value of a URI as the JSON value that the schema expects, or as a text if it is not such a value."""
     types = types_of(schema)
     if types & {"integer", "number"} and re.fullmatch(r"-?[0-9]{1,15}", text):
         return int(text)
@@ -257,11 +268,11 @@ def json_value(schema: JsonObject, text: str) -> Any:
 
 
 def _compiled(schema: Mapping[str, Any]) -> CompiledSchema | None:
-    """Compile a schema; without its patterns if they cannot be used, and None if nothing of it can."""
-    without = {key: value for key, value in schema.items() if key != "pattern"}
-    for tried in (schema, without):
+    """Compile a schema, without its pattern if that cannot be used. Returns None if the rest cannot be used either."""
+    without_pattern = {key: value for key, value in schema.items() if key != "pattern"}
+    for candidate in (schema, without_pattern):
         try:
-            return CompiledSchema(tried, "schema of a parameter", trusted=False)
+            return CompiledSchema(candidate, "schema of a parameter", trusted=False)
         except InvalidSchema:
             continue
     return None
@@ -282,11 +293,14 @@ def _read_pairs(text: str) -> list[tuple[str, str]]:
 
 def _template_path(operation: ApiOperation) -> str:
     """Return the path of an operation as a part of a URI template."""
-    variables = {one.name: one for one in operation.at("path")}
+    variables = {parameter.name: parameter for parameter in operation.parameters_in("path")}
     path = ""
     for piece in _pieces(operation.path):
-        one = variables.get(piece[1:-1]) if piece[:1] == "{" else None
-        path += quote(piece, safe=_PATH + "/") if one is None else f"{{{'+' if one.spans else ''}{one.variable}}}"
+        parameter = variables.get(piece[1:-1]) if piece[:1] == "{" else None
+        if parameter is None:
+            path += quote(piece, safe=_PATH + "/")
+        else:
+            path += f"{{{'+' if parameter.allows_slashes else ''}{parameter.variable}}}"
     return path
 
 
@@ -299,6 +313,6 @@ def _is_array(parameter: ApiParameter) -> bool:
     return items_of(parameter.schema) is not None
 
 
-def _named(parameter: ApiParameter) -> str:
+def _name_with_example(parameter: ApiParameter) -> str:
     example = "" if parameter.example is None else f" such as {printable(str(parameter.example), 60)}"
     return f"{printable(parameter.name)}{example}"

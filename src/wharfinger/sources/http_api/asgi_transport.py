@@ -1,8 +1,9 @@
 """Calls an ASGI application in this process, without a socket, as if it were an HTTP API.
 
 A request is one call of the application with an `http` scope (ASGI 3.0, HTTP & WebSocket 2.5). The application's
-lifespan runs from the first use to `close()`, in a task of its own, since it may hold a task group open. It is bounded
-like a remote server: the size and the time of an answer are limited, and an exception becomes an answer of 500.
+lifespan runs from the first use to `close()`, in a task of its own, since it may hold a task group open. The
+application is bounded like a remote server: the size and the time of an answer are limited, and an exception becomes an
+answer of 500.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -18,17 +19,14 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from wharfinger.errors import ConnectionFailed
 from wharfinger.fetching import MAX_REDIRECTS, REDIRECTS, TooLarge, same_origin
 from wharfinger.net import join_headers, join_url
-from wharfinger.protocol.interfaces import HttpResponse
+from wharfinger.protocol.interfaces import AsgiApp, AsgiMessage, HttpResponse
 
-__all__ = ["AsgiApp", "AsgiTransport"]
+__all__ = ["AsgiTransport"]
 
 log = logging.getLogger("wharfinger.sources.http_api")
 
-Message = MutableMapping[str, Any]
-AsgiApp = Callable[[Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
-
 LIFESPAN_SECONDS = 30.0
-"""Seconds that the application has to start and to end."""
+"""Time that the application has to start, and to end."""
 
 
 class AsgiTransport:
@@ -40,6 +38,8 @@ class AsgiTransport:
         self._max_body_bytes = max_body_bytes
         self._lifespan: _Lifespan | None = None
         self._lock = asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop of the lock."""
 
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes | None = None
@@ -53,10 +53,10 @@ class AsgiTransport:
         try:
             async with asyncio.timeout(self._timeout):
                 for _ in range(MAX_REDIRECTS + 1):
-                    found = await self._exchange(method, url, headers or {}, body or b"")
-                    location = found.headers.get("location", "")
-                    if found.status not in REDIRECTS or not location or method not in ("GET", "HEAD"):
-                        return found
+                    response = await self._exchange(method, url, headers or {}, body or b"")
+                    location = response.headers.get("location", "")
+                    if response.status not in REDIRECTS or not location or method not in ("GET", "HEAD"):
+                        return response
                     target = join_url(url, location)
                     if not same_origin(url, target):
                         raise ConnectionFailed("The application redirects elsewhere, which is not followed.")
@@ -67,11 +67,11 @@ class AsgiTransport:
 
     async def _exchange(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> HttpResponse:
         parts = urlsplit(url)
-        given = {"host": parts.netloc, **{name.lower(): value for name, value in headers.items()}}
+        request_headers = {"host": parts.netloc, **{name.lower(): value for name, value in headers.items()}}
         if body:
-            given["content-length"] = str(len(body))
+            request_headers["content-length"] = str(len(body))
         state = {} if self._lifespan is None else self._lifespan.state
-        scope: Message = {
+        scope: AsgiMessage = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.5"},
             "http_version": "1.1",
@@ -81,7 +81,7 @@ class AsgiTransport:
             "raw_path": parts.path.encode("ascii"),
             "query_string": parts.query.encode("ascii"),
             "root_path": "",
-            "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in given.items()],
+            "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in request_headers.items()],
             "client": ("127.0.0.1", 0),
             "server": (parts.hostname or "localhost", parts.port or 80),
             "state": dict(state),
@@ -89,7 +89,7 @@ class AsgiTransport:
         answer = _Answer(self._max_body_bytes)
         inbox = [{"type": "http.request", "body": body, "more_body": False}]
 
-        async def receive() -> Message:
+        async def receive() -> AsgiMessage:
             if inbox:
                 return inbox.pop()
             await answer.complete.wait()
@@ -100,17 +100,21 @@ class AsgiTransport:
         except ConnectionFailed:
             raise
         except Exception:
+            if answer.error is not None:  # Starlette turns it into its ClientDisconnect
+                raise answer.error from None
             log.warning("The application failed at %s %s", method, parts.path, exc_info=True)
             if not answer.complete.is_set():
                 return HttpResponse(500, {}, b"")
         if not answer.complete.is_set():
-            raise ConnectionFailed("The application ended without an answer.")
+            raise answer.error or ConnectionFailed("The application ended without an answer.")
         return HttpResponse(answer.status, answer.headers, b"".join(answer.pieces))
 
     async def _start(self) -> None:
         loop = asyncio.get_running_loop()
         if self._lifespan is not None and self._lifespan.loop is loop:
             return
+        if self._loop is not loop:  # a lock for which a task has waited is bound to that task's loop
+            self._loop, self._lock = loop, asyncio.Lock()
         async with self._lock:
             if self._lifespan is None or self._lifespan.loop is not loop:
                 lifespan = _Lifespan(self._app, loop)
@@ -125,17 +129,19 @@ class AsgiTransport:
 
 
 class _Answer:
-    """Collects an answer."""
+    """Collects the messages of an answer."""
 
     def __init__(self, limit: int) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.pieces: list[bytes] = []
         self.complete = asyncio.Event()
+        self.error: TooLarge | None = None
+        """What `send` raised, which the application may hide."""
         self._left = limit
         self._limit = limit
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: AsgiMessage) -> None:
         if message["type"] == "http.response.start":
             self.status = int(message["status"])
             raw = message.get("headers", ())
@@ -144,7 +150,8 @@ class _Answer:
             piece = bytes(message.get("body", b""))
             self._left -= len(piece)
             if self._left < 0:
-                raise TooLarge(f"The application sent more than {self._limit} bytes.")
+                self.error = TooLarge(f"The application sent more than {self._limit} bytes.")
+                raise self.error
             self.pieces.append(piece)
             if not message.get("more_body", False):
                 self.complete.set()
@@ -157,7 +164,7 @@ class _Lifespan:
         self.loop = loop
         self.state: dict[str, Any] = {}
         self._app = app
-        self._events: asyncio.Queue[Message] = asyncio.Queue()
+        self._events: asyncio.Queue[AsgiMessage] = asyncio.Queue()
         self._started: asyncio.Future[str] = loop.create_future()
         self._ended: asyncio.Future[str] = loop.create_future()
         self._task: asyncio.Task[None] | None = None
@@ -194,7 +201,7 @@ class _Lifespan:
             await self._task
 
     async def _run(self) -> None:
-        scope: Message = {
+        scope: AsgiMessage = {
             "type": "lifespan",
             "asgi": {"version": "3.0", "spec_version": "2.0"},
             "state": self.state,
@@ -207,11 +214,11 @@ class _Lifespan:
             if not future.done():
                 future.set_result("")
 
-    async def _send(self, message: Message) -> None:
-        what, _, outcome = message["type"].removeprefix("lifespan.").partition(".")
-        future = self._started if what == "startup" else self._ended
+    async def _send(self, message: AsgiMessage) -> None:
+        phase, _, outcome = message["type"].removeprefix("lifespan.").partition(".")
+        future = self._started if phase == "startup" else self._ended
         if not future.done():
             failed = outcome == "failed"
             if failed:
-                log.warning("The application failed at its %s: %s", what, str(message.get("message", ""))[:500])
+                log.warning("The application failed at its %s: %s", phase, str(message.get("message", ""))[:500])
             future.set_result("failed" if failed else "")

@@ -1,7 +1,7 @@
 """An HTTP API as live resources: the answers of its operations, watched by conditional requests.
 
-The document is loaded when the server starts, unless it is given as a value or a file. From then on everything but
-answers comes from the `ApiCatalogue` made of it. It is replaced as a whole if the document changes, which is checked
+The document is loaded when the server starts, unless it is given as a value or a file. After that, everything except
+answers comes from the `ApiCatalogue` made from it. It is replaced as a whole if the document changes, which is checked
 while the list is watched.
 
 All requests are made on the event loop of the server. The thread that looks for changes hands its requests to it.
@@ -65,9 +65,9 @@ log = logging.getLogger("wharfinger.sources.http_api")
 MAX_WHOLE_BYTES = 1 << 20
 """Largest answer that is read at once; a larger one has windows."""
 LOOK_SECONDS = 45.0
-"""How long the thread that looks for changes waits for one request."""
+"""Time that the thread that looks for changes waits for one request."""
 DOCUMENT_ROUNDS = 12
-"""The document is checked once in this many times `every`."""
+"""The document is checked once in this number of `every` intervals."""
 MAX_SEEN_URIS = 10_000
 ACCEPT = "application/json, text/*;q=0.9, */*;q=0.5"
 _KEY = "> "
@@ -75,15 +75,15 @@ _KEY = "> "
 
 
 class ApiSettings(NamedTuple):
-    """What an operator says about an API."""
+    """The operator's settings for an API."""
 
     label: str
     location: str
-    """Where the document is from, to show."""
+    """The location of the document, for messages."""
     base_url: str
-    """Where the operations are; empty if the document says so."""
+    """The URL of the API; empty if the document states it."""
     document_url: str
-    """Where the document is; empty if it was given."""
+    """The URL of the document; empty if its content was given."""
     headers: Mapping[str, str]
     allow_operations: Sequence[str]
     environment: Mapping[str, str]
@@ -91,8 +91,8 @@ class ApiSettings(NamedTuple):
     """Returns the base URL for a document, or raises UnusableSource."""
 
 
-class _Loaded(NamedTuple):
-    """All that depends on the document."""
+class _LoadedDocument(NamedTuple):
+    """A document, and everything that is made from it."""
 
     catalogue: ApiCatalogue
     credentials: ApiCredentials
@@ -111,7 +111,7 @@ class HttpApi(Source):
         self.name = settings.label
         self.location = settings.location
         self.uri = ApiUris(settings.label).top
-        self._loaded: _Loaded | None = None
+        self._loaded: _LoadedDocument | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loading: asyncio.Lock | None = None
         self._servers: list[Server] = []
@@ -136,8 +136,8 @@ class HttpApi(Source):
 
     # The document
 
-    async def _load(self) -> _Loaded:
-        """Return what is loaded; load the document if that has not been done yet.
+    async def _load(self) -> _LoadedDocument:
+        """Return the loaded document. The first call loads it.
 
         Raises:
             SourceUnavailable: it cannot be fetched, or cannot be used.
@@ -159,17 +159,17 @@ class HttpApi(Source):
             self._loop, self._loading = loop, None
 
     async def _fetch_document(self) -> bool:
-        """Fetch the document, and use it if it is another one. Returns whether it is."""
+        """Fetch the document, and use it if it has changed. Returns whether it has."""
         settings = self._settings
         headers = {**settings.headers, "accept": "application/json, application/yaml;q=0.9, */*;q=0.5"}
         self._document_checked = time.monotonic()
         if not self._client.probe_url:
             self._client.probe_url = settings.document_url
         try:
-            found = await self._client.get(settings.document_url, settings.document_url, headers, look=True)
-            if self._loaded is not None and self._loaded.version == found.version:
+            answer = await self._client.get(settings.document_url, settings.document_url, headers, revalidate=True)
+            if self._loaded is not None and self._loaded.version == answer.version:
                 return False
-            self._use(await asyncio.to_thread(self._loaded_from, found.body, found.version))
+            self._use(await asyncio.to_thread(self._loaded_from, answer.body, answer.version))
         except SourceUnavailable:
             raise
         except (ProtocolError, UnusableSource) as error:
@@ -179,8 +179,8 @@ class HttpApi(Source):
             raise SourceUnavailable(reason) from None
         return True
 
-    def _loaded_from(self, document: bytes | JsonObject, version: str) -> _Loaded:
-        """Return all that depends on a document. A large one takes a second, so this may run in a thread.
+    def _loaded_from(self, document: bytes | JsonObject, version: str) -> _LoadedDocument:
+        """Parse a document, and make all that depends on it. A large one takes a second, so this may run in a thread.
 
         Raises:
             UnusableSource: it has no operations that can be used, names a host that the operator did not, or lacks an
@@ -188,24 +188,24 @@ class HttpApi(Source):
         """
         settings = self._settings
         root = parse_document(document, settings.location) if isinstance(document, bytes) else document
-        found = read_document(root, settings.location)
-        base_url = settings.base_url or settings.choose_base_url(found)
-        credentials = ApiCredentials(found.schemes, settings.label, settings.environment, settings.headers)
+        api = read_document(root, settings.location)
+        base_url = settings.base_url or settings.choose_base_url(api)
+        credentials = ApiCredentials(api.schemes, settings.label, settings.environment, settings.headers)
         try:
-            tools = allowed_operations(found, settings.allow_operations)
+            tools = allowed_operations(api, settings.allow_operations)
         except UnknownOperation as error:
             raise UnusableSource(f"{settings.location}: {error}") from None
-        given = {name.lower() for name in settings.headers}
-        given |= {name for scheme in found.schemes.values() for name in _header_of(scheme)}
+        header_names = {name.lower() for name in settings.headers}
+        header_names |= {name for scheme in api.schemes.values() for name in _header_names(scheme)}
         uris = ApiUris(settings.label, credentials.query_names)
-        catalogue = ApiCatalogue(found, uris, tools, frozenset(given))
+        catalogue = ApiCatalogue(api, uris, tools, frozenset(header_names))
         if not catalogue.operations and not tools:
             raise UnusableSource(
                 f"{settings.location} has no operation that can be read. {' '.join(catalogue.remarks[:2])}".rstrip()
             )
-        return _Loaded(catalogue, credentials, base_url, version)
+        return _LoadedDocument(catalogue, credentials, base_url, version)
 
-    def _use(self, loaded: _Loaded) -> None:
+    def _use(self, loaded: _LoadedDocument) -> None:
         """Use a document from now on. Called on the event loop if the server runs."""
         self._loaded = loaded
         catalogue, credentials = loaded.catalogue, loaded.credentials
@@ -223,7 +223,7 @@ class HttpApi(Source):
             self._register(server, loaded)
             server.list_changed("resources")
 
-    def _register(self, server: Server, loaded: _Loaded) -> None:
+    def _register(self, server: Server, loaded: _LoadedDocument) -> None:
         """Register the tools, and remove those of an earlier document."""
         for name in self._tools.get(id(server), ()):
             if server.tools.features.has(name):
@@ -233,7 +233,7 @@ class HttpApi(Source):
             tool = make_tool(loaded.catalogue.document, name, operation, self._call, loaded.credentials.query_names)
             try:
                 server.tools.add(
-                    _named(tool.call, name),
+                    _with_named_arguments(tool.call, name),
                     name=name,
                     description=tool.description,
                     input_schema=tool.input_schema,
@@ -246,7 +246,9 @@ class HttpApi(Source):
 
     # Requests
 
-    def _url(self, loaded: _Loaded, operation: ApiOperation, path: str, query: str) -> tuple[str, dict[str, str]]:
+    def _url(
+        self, loaded: _LoadedDocument, operation: ApiOperation, path: str, query: str
+    ) -> tuple[str, dict[str, str]]:
         """Return the URL of a request with its credentials, and its headers."""
         sent = loaded.credentials.of(operation)
         parts = [part for part in (query, query_text(sent.query)) if part]
@@ -254,11 +256,13 @@ class HttpApi(Source):
         headers = {name.lower(): value for name, value in self._settings.headers.items()}
         return url, {**sent.headers, **headers}
 
-    async def _get(self, uri: str, loaded: _Loaded, target: ApiTarget, *, look: bool = False) -> KeptAnswer:
+    async def _get(
+        self, uri: str, loaded: _LoadedDocument, target: ApiTarget, *, revalidate: bool = False
+    ) -> KeptAnswer:
         assert target.operation is not None
         url, headers = self._url(loaded, target.operation, target.path, query_text(target.pairs))
         try:
-            return await self._client.get(uri, url, {"accept": ACCEPT, **headers}, look=look)
+            return await self._client.get(uri, url, {"accept": ACCEPT, **headers}, revalidate=revalidate)
         except HandlerFailed as error:
             raise type(error)(str(error) + _credentials_hint(error, loaded, target.operation)) from None
 
@@ -266,9 +270,9 @@ class HttpApi(Source):
         """Call an operation for a tool."""
         loaded = await self._load()
         url, headers = self._url(loaded, operation, request.path, request.query)
-        found = await self._client.send(operation.method, url, {**request.headers, **headers}, request.body)
+        response = await self._client.send(operation.method, url, {**request.headers, **headers}, request.body)
         try:
-            return result_of(found, self.name)
+            return result_of(response, self.name)
         except ToolError as error:
             raise ToolError(str(error) + _credentials_hint(error, loaded, operation)) from None
 
@@ -278,8 +282,8 @@ class HttpApi(Source):
         """Return whether this URI belongs to this API, whether or not it exists."""
         return uri == self.uri or uri.startswith((f"{self.uri}/", f"{self.uri}?"))
 
-    async def _reachable(self) -> _Loaded:
-        """Return what is loaded, unless the last request failed and the API still cannot be reached.
+    async def _reachable(self) -> _LoadedDocument:
+        """Return the loaded document, unless the last request failed and the API still cannot be reached.
 
         Raises:
             SourceUnavailable: it cannot be reached.
@@ -289,8 +293,8 @@ class HttpApi(Source):
             await self._client.probe()
         return loaded
 
-    async def _refresh(self, loaded: _Loaded) -> _Loaded:
-        """Fetch the document if it was not checked a short time ago. Returns what is loaded then.
+    async def _refresh(self, loaded: _LoadedDocument) -> _LoadedDocument:
+        """Fetch the document if it was not checked recently. Returns the document that is loaded then.
 
         Raises:
             SourceUnavailable: the API cannot be reached.
@@ -332,7 +336,7 @@ class HttpApi(Source):
         """Return the URI in the key of a page.
 
         Raises:
-            InvalidArgument: it is no such key.
+            InvalidArgument: it is not such a key.
         """
         if after is None:
             return None
@@ -360,7 +364,7 @@ class HttpApi(Source):
 
     # One resource
 
-    async def _read_target(self, uri: str) -> tuple[_Loaded, ApiTarget]:
+    async def _read_target(self, uri: str) -> tuple[_LoadedDocument, ApiTarget]:
         loaded = await self._load()
         target = loaded.catalogue.uris.read(uri)
         if target.kind == "group" and target.tag not in loaded.catalogue.groups:
@@ -372,16 +376,16 @@ class HttpApi(Source):
 
         Raises:
             ResourceNotFound: there is no such operation, or the API has no such resource.
-            InvalidArgument: the query is not one of the operation's.
+            InvalidArgument: the query does not fit the operation.
             HandlerFailed: the API failed, or asks for credentials or to wait.
             SourceUnavailable: it cannot be reached.
         """
         loaded, target = await self._read_target(uri)
-        found = await self._stat(uri, loaded, target)
-        self._polling.record(uri, self._seen.put(uri, version_of(found)))
-        return found
+        resource = await self._stat(uri, loaded, target)
+        self._polling.record(uri, self._seen.put(uri, version_of(resource)))
+        return resource
 
-    async def _stat(self, uri: str, loaded: _Loaded, target: ApiTarget) -> t.Resource:
+    async def _stat(self, uri: str, loaded: _LoadedDocument, target: ApiTarget) -> t.Resource:
         catalogue = loaded.catalogue
         if target.kind in ("top", "group"):
             base = catalogue.uris.group(target.tag) if target.tag else catalogue.uris.top
@@ -390,10 +394,10 @@ class HttpApi(Source):
         if target.kind == "about":
             return catalogue.about(target.operation)
         answer = await self._get(uri, loaded, target)
-        found = catalogue.answer(target.operation, uri)
-        found.annotations = modified_annotations(answer.modified)
-        found.meta = {VERSION: answer.version}
-        return found
+        resource = catalogue.answer(target.operation, uri)
+        resource.annotations = modified_annotations(answer.modified)
+        resource.meta = {VERSION: answer.version}
+        return resource
 
     async def version(self, uri: str) -> str:
         """Return the ETag of an answer, or else a text that contains a digest of it.
@@ -427,7 +431,7 @@ class HttpApi(Source):
         described = summaries(children, describe=lambda child: child.title or child.name)
         return t.ReadResourceResult(contents=[content, *described], ttl_ms=0, cache_scope=self.cache_scope)
 
-    async def _read_answer(self, uri: str, loaded: _Loaded, target: ApiTarget) -> t.ReadResourceResult:
+    async def _read_answer(self, uri: str, loaded: _LoadedDocument, target: ApiTarget) -> t.ReadResourceResult:
         assert target.operation is not None
         answer = await self._get(uri, loaded, target)
         uris = loaded.catalogue.uris
@@ -455,7 +459,12 @@ class HttpApi(Source):
         return t.ReadResourceResult(contents=contents, ttl_ms=answer.ttl_ms, cache_scope=scope)
 
     def _link_pages(
-        self, base: str, loaded: _Loaded, target: ApiTarget, answer: KeptAnswer, contents: list[t.ResourceContents]
+        self,
+        base: str,
+        loaded: _LoadedDocument,
+        target: ApiTarget,
+        answer: KeptAnswer,
+        contents: list[t.ResourceContents],
     ) -> None:
         """Add the links to the pages of the API before and after this one, beyond its windows."""
         operation = target.operation
@@ -464,19 +473,19 @@ class HttpApi(Source):
         url = f"{loaded.base_url}{target.path}?{query_text(target.pairs)}"
         links = page_links(operation, target.pairs, answer.link, answer.body, answer.mime_type, url)
         uris = loaded.catalogue.uris
-        following = _uri_of(links.next_url, loaded, target) if links.next_url else ""
+        next_uri = _uri_of(links.next_url, loaded, target) if links.next_url else ""
         if links.next_pairs:
-            kept = [(name, value) for name, value in target.pairs if name not in links.next_pairs]
-            following = uris.answer(target.path, [*kept, *links.next_pairs.items()])
-        if following and following != base and NEXT not in facts:
-            facts[NEXT] = following
+            kept_pairs = [(name, value) for name, value in target.pairs if name not in links.next_pairs]
+            next_uri = uris.answer(target.path, [*kept_pairs, *links.next_pairs.items()])
+        if next_uri and next_uri != base and NEXT not in facts:
+            facts[NEXT] = next_uri
             if not any(map(is_continuation, contents)):
-                contents.append(continuation(following, "The API has a next page."))
-        elif links.next_url and not following:
+                contents.append(continuation(next_uri, "The API has a next page."))
+        elif links.next_url and not next_uri:
             contents.append(remark(base, "The API has a next page, at a place that its document does not describe."))
-        previous = _uri_of(links.previous_url, loaded, target) if links.previous_url else ""
-        if previous and PREVIOUS not in facts:
-            facts[PREVIOUS] = previous
+        previous_uri = _uri_of(links.previous_url, loaded, target) if links.previous_url else ""
+        if previous_uri and PREVIOUS not in facts:
+            facts[PREVIOUS] = previous_uri
 
     # Completion and search
 
@@ -496,12 +505,17 @@ class HttpApi(Source):
             SourceUnavailable: the document cannot be loaded.
         """
         catalogue = (await self._load()).catalogue
-        chosen, key = _page(catalogue.descriptions(), self._read_key(after), limit)
-        found = [
-            Document(uri=one.uri, title=f"{one.title} ({one.name})", version=version_of(one), mime_type=MARKDOWN)
-            for one in chosen
+        resources, key = _page(catalogue.descriptions(), self._read_key(after), limit)
+        documents = [
+            Document(
+                uri=resource.uri,
+                title=f"{resource.title} ({resource.name})",
+                version=version_of(resource),
+                mime_type=MARKDOWN,
+            )
+            for resource in resources
         ]
-        return found, key
+        return documents, key
 
     async def text(self, uri: str) -> tuple[str, ...]:
         """Return the description of an operation; no text for anything else.
@@ -515,7 +529,7 @@ class HttpApi(Source):
         return (loaded.catalogue.about_text(target.operation),)
 
     def describe(self) -> str:
-        """Describe the API, as in `12 operations, 1 tool, OpenAPI 3.1`."""
+        """Return a summary of the API, as in `12 operations, 1 tool, OpenAPI 3.1`."""
         if self._client.down:
             return printable(self._client.down, 190)
         if self._loaded is None:
@@ -528,7 +542,7 @@ class HttpApi(Source):
     # Watching
 
     def watch(self, uri: str | None, changed: Changed) -> None:
-        """Look regularly whether an answer, or (None) the document, has changed."""
+        """Check regularly whether an answer has changed, or the document if `uri` is None."""
         self._polling.watch(uri, changed)
 
     def unwatch(self, uri: str | None) -> None:
@@ -555,7 +569,7 @@ class HttpApi(Source):
         if target.kind != "answer":
             return version_of(await self._stat(uri, loaded, target))
         try:
-            version = (await self._get(uri, loaded, target, look=True)).version
+            version = (await self._get(uri, loaded, target, revalidate=True)).version
         except SourceUnavailable:
             raise
         except InvalidArgument as error:
@@ -587,7 +601,7 @@ _SUFFIXES = {
 
 
 def _utf8(answer: KeptAnswer) -> bytes:
-    """Return the body; a text in another encoding that the API states as UTF-8."""
+    """Return the body. If the API states another encoding, it is converted to UTF-8."""
     encoding = declared_encoding(answer.charset)
     if encoding in ("", "utf-8", "ascii"):
         return answer.body
@@ -597,14 +611,14 @@ def _utf8(answer: KeptAnswer) -> bytes:
         return answer.body
 
 
-def _header_of(scheme: JsonObject) -> Sequence[str]:
+def _header_names(scheme: JsonObject) -> Sequence[str]:
     """Return the header in which a security scheme sends credentials; empty if it uses a query or a cookie."""
     if scheme.get("type") == "apiKey":
         return (str(scheme.get("name")).lower(),) if scheme.get("in") == "header" else ()
     return ("authorization",)
 
 
-def _named(call: Callable[[JsonObject], Awaitable[t.CallToolResult]], name: str) -> Callable[..., Any]:
+def _with_named_arguments(call: Callable[[JsonObject], Awaitable[t.CallToolResult]], name: str) -> Callable[..., Any]:
     """Return a function that takes the arguments of a tool by name."""
 
     async def operation(**arguments: Any) -> t.CallToolResult:
@@ -614,8 +628,8 @@ def _named(call: Callable[[JsonObject], Awaitable[t.CallToolResult]], name: str)
     return operation
 
 
-def _credentials_hint(error: Exception, loaded: _Loaded, operation: ApiOperation) -> str:
-    """Return which variables to set, if an API asks for credentials."""
+def _credentials_hint(error: Exception, loaded: _LoadedDocument, operation: ApiOperation) -> str:
+    """Return a sentence with the variables to set, if an API requires credentials."""
     if " answered 401 " not in str(error):
         return ""
     return (
@@ -628,11 +642,11 @@ def _page(listed: Sequence[t.Resource], after: str | None, limit: int) -> tuple[
     begin = (
         0 if after is None else bisect_right(listed, list_order(after), key=lambda resource: list_order(resource.uri))
     )
-    found = list(listed[begin : begin + limit])
-    return found, _KEY + found[-1].uri if found and begin + limit < len(listed) else None
+    resources = list(listed[begin : begin + limit])
+    return resources, _KEY + resources[-1].uri if resources and begin + limit < len(listed) else None
 
 
-def _uri_of(url: str, loaded: _Loaded, target: ApiTarget) -> str:
+def _uri_of(url: str, loaded: _LoadedDocument, target: ApiTarget) -> str:
     """Return the URI for the URL of a page, which the API sent; an empty string if no operation has it.
 
     If its path is not one of the document's (GitHub's links contain numbers instead of names), its query is used with

@@ -1,6 +1,6 @@
 """The entries of a log: each is a line with a time and the lines after it without one.
 
-If no line has a time, each line begins an entry that is not indented and does not continue a stack trace.
+If no line has a time, each line that is not indented and does not continue a stack trace begins an entry.
 
 Finds the entries in some bytes, the beginning of the entry at an offset, and the first entry since a time (by bisection
 over blocks of 64 KiB; a few probes check that times are in order).
@@ -42,7 +42,7 @@ MAX_BLOCKS = 32
 ORDER_PROBES = 16
 """Offsets at which times are compared, to check that they are in order."""
 LATE_SECONDS = 60.0
-"""How much older an entry may be than one before it."""
+"""How much older than one before it an entry may be in a log whose times are in order."""
 
 
 class LogEntry(NamedTuple):
@@ -61,7 +61,7 @@ class EntryMatch(NamedTuple):
 
 
 class EntryFilter(NamedTuple):
-    """The conditions that wanted entries meet."""
+    """The conditions that an entry must meet."""
 
     since: float | None = None
     until: float | None = None
@@ -70,7 +70,7 @@ class EntryFilter(NamedTuple):
     redact: bool = True
 
     def matches(self, data: bytes, entry: LogEntry, offset: int, around: ByteReader) -> bool:
-        """Return whether an entry of `data`, which begins at `offset` of the log, meets the conditions."""
+        """Return whether an entry meets all conditions except `until`. `data` begins at `offset` of the log."""
         if entry.time is not None and self.since is not None and entry.time < self.since:
             return False
         if self.level is not None:
@@ -113,22 +113,22 @@ def _begins(line: bytes, before: bytes) -> bool:
 
 def entries(data: bytes, zone: tzinfo | None, now: float) -> Iterator[LogEntry]:
     """Yield the entries of some bytes that begin with a line."""
-    timed = has_times(data, zone, now)
-    start, moment, at = 0, None, 0
-    before = b""
-    while at < len(data):
-        end = data.find(b"\n", at) + 1 or len(data)
-        line = data[at : min(end, at + LINE_START_BYTES)]
-        here = time_of(line, zone, now) if timed else None
-        begins = here is not None if timed else _begins(line, before)
+    has_time = has_times(data, zone, now)
+    start, moment, offset = 0, None, 0
+    previous_start = b""
+    while offset < len(data):
+        end = data.find(b"\n", offset) + 1 or len(data)
+        line = data[offset : min(end, offset + LINE_START_BYTES)]
+        entry_time = time_of(line, zone, now) if has_time else None
+        begins = entry_time is not None if has_time else _begins(line, previous_start)
         if begins:
-            if at > start:
-                yield LogEntry(start, at, moment)
-            start, moment = at, here
-        before = line[:1]
-        at = end
-    if at > start:
-        yield LogEntry(start, at, moment)
+            if offset > start:
+                yield LogEntry(start, offset, moment)
+            start, moment = offset, entry_time
+        previous_start = line[:1]
+        offset = end
+    if offset > start:
+        yield LogEntry(start, offset, moment)
 
 
 def head_before(content: RandomAccess, offset: int, zone: tzinfo | None, now: float) -> int:
@@ -138,28 +138,28 @@ def head_before(content: RandomAccess, offset: int, zone: tzinfo | None, now: fl
     line = content.read(offset, LINE_START_BYTES).partition(b"\n")[0]
     if not data or time_of(line, zone, now) is not None:
         return offset
-    timed = has_times(data[-BLOCK_BYTES // 2 :].partition(b"\n")[2] or data, zone, now)
-    at = len(data)
-    following = line + b"\n"
-    while at > 0:
-        begins_at, at = at, data.rfind(b"\n", 0, at - 1) + 1
-        if not at and begin:
+    has_time = has_times(data[-BLOCK_BYTES // 2 :].partition(b"\n")[2] or data, zone, now)
+    position = len(data)
+    next_line = line + b"\n"
+    while position > 0:
+        begins_at, position = position, data.rfind(b"\n", 0, position - 1) + 1
+        if not position and begin:
             break  # the beginning of this line is not known
-        earlier = data[at : at + LINE_START_BYTES]
-        if timed and time_of(earlier, zone, now) is not None:
-            return begin + at
-        if not timed and _begins(following, earlier[:1]):
+        earlier = data[position : position + LINE_START_BYTES]
+        if has_time and time_of(earlier, zone, now) is not None:
+            return begin + position
+        if not has_time and _begins(next_line, earlier[:1]):
             return begin + begins_at
-        following = earlier
-    return begin if not begin and not timed else offset
+        next_line = earlier
+    return begin if not begin and not has_time else offset
 
 
 def next_head(content: RandomAccess, offset: int, data: bytes, zone: tzinfo | None, now: float) -> int | None:
     """Return the offset of the first entry in `data`, which is at `offset`, or None if none begins in it."""
     if head_before(content, offset, zone, now) == offset:
         return offset
-    found = list(islice(entries(data, zone, now), 2))
-    return offset + found[1].start if len(found) == 2 else None
+    heads = list(islice(entries(data, zone, now), 2))
+    return offset + heads[1].start if len(heads) == 2 else None
 
 
 def end_of_last_entry(content: RandomAccess, offset: int, data: bytes, zone: tzinfo | None, now: float) -> int:
@@ -174,13 +174,13 @@ def _first_time(content: RandomAccess, offset: int, zone: tzinfo | None, now: fl
     begin = _line_after(content, offset)
     for length in (4 << 10, BLOCK_BYTES):
         data = content.read(begin, length)
-        at = 0
-        while at < len(data):
-            end = data.find(b"\n", at) + 1 or len(data)
-            moment = time_of(data[at : min(end, at + LINE_START_BYTES)], zone, now)
+        position = 0
+        while position < len(data):
+            end = data.find(b"\n", position) + 1 or len(data)
+            moment = time_of(data[position : min(end, position + LINE_START_BYTES)], zone, now)
             if moment is not None:
-                return begin + at, moment
-            at = end
+                return begin + position, moment
+            position = end
         if len(data) < length:
             break
     return None
@@ -190,23 +190,23 @@ def _line_after(content: RandomAccess, offset: int) -> int:
     """Return the offset of the next line, or the end of the content if this line is longer than `MAX_LINE_BYTES`."""
     if not offset:
         return 0
-    for at in range(offset, min(offset + MAX_LINE_BYTES, content.size), BLOCK_BYTES):
-        found = content.read(at, BLOCK_BYTES).find(b"\n")
-        if found >= 0:
-            return at + found + 1
+    for position in range(offset, min(offset + MAX_LINE_BYTES, content.size), BLOCK_BYTES):
+        line_end = content.read(position, BLOCK_BYTES).find(b"\n")
+        if line_end >= 0:
+            return position + line_end + 1
     return content.size
 
 
 def find_time(content: RandomAccess, moment: float, zone: tzinfo | None, now: float) -> EntryMatch:
-    """Find the first entry of `moment` or later. Returns the end if there is none."""
+    """Find the first entry of `moment` or later. Returns the end of the content if all entries are earlier."""
     seen: list[tuple[int, float]] = []
 
     def is_before(offset: int) -> bool:
-        found = _first_time(content, offset, zone, now)
-        if found is None:
+        first_time = _first_time(content, offset, zone, now)
+        if first_time is None:
             return False
-        seen.append(found)
-        return found[1] < moment
+        seen.append(first_time)
+        return first_time[1] < moment
 
     for number in range(ORDER_PROBES):
         is_before(content.size * number // ORDER_PROBES)
@@ -215,25 +215,28 @@ def find_time(content: RandomAccess, moment: float, zone: tzinfo | None, now: fl
     offset = blocks[block - 1] if block else 0
     seen.sort()
     highest = float("-inf")
-    for _, here in seen:
-        if here < highest - LATE_SECONDS:
+    for _, entry_time in seen:
+        if entry_time < highest - LATE_SECONDS:
             return EntryMatch(offset, False)
-        highest = max(highest, here)
+        highest = max(highest, entry_time)
     return EntryMatch(_walk(content, offset, moment, zone, now), True)
 
 
 def _walk(content: RandomAccess, offset: int, moment: float, zone: tzinfo | None, now: float) -> int:
-    """Find the first entry since `moment`. All entries before `offset` are older; a long line may lie between them."""
+    """Find the first entry since `moment`. All entries before `offset` are older.
+
+    A long line may be between `offset` and the entry.
+    """
     begin = _line_after(content, offset)
     for _ in range(MAX_BLOCKS):
         data = content.read(begin, 2 * BLOCK_BYTES)
-        at = 0
-        while at < len(data):
-            end = data.find(b"\n", at) + 1 or len(data)
-            here = time_of(data[at : min(end, at + LINE_START_BYTES)], zone, now)
-            if here is not None and here >= moment:
-                return begin + at
-            at = end
+        position = 0
+        while position < len(data):
+            end = data.find(b"\n", position) + 1 or len(data)
+            entry_time = time_of(data[position : min(end, position + LINE_START_BYTES)], zone, now)
+            if entry_time is not None and entry_time >= moment:
+                return begin + position
+            position = end
         if not data or begin + len(data) >= content.size:
             return content.size
         begin = begin + len(data) if data.endswith(b"\n") else _line_after(content, begin + len(data) - 1)

@@ -23,13 +23,13 @@ from wharfinger.sources.folder.tree import FileTree, Parts
 __all__ = ["MAX_INFLATED_BYTES", "Chain", "Generation", "InflatedLogs", "LogContent", "LogMoved", "open_chain"]
 
 MAX_INFLATED_BYTES = 64 << 20
-"""Decompressed bytes of a log that are read. The rest is left out, and a remark says so."""
+"""Maximum decompressed bytes of a log that are read. A remark reports the omission of the rest."""
 MAX_GZIP_MEMBERS = 10_000
-"""Members of a compressed log that are read. A program that appends to the file adds a member each time."""
+"""Maximum number of members of a compressed log that are read. Each program that appends to the file adds one."""
 MAX_ROTATED_FILES = 1_000
-"""Rotated files of one log that are read, newest first."""
+"""Maximum number of rotated files of one log that are read, newest first."""
 MAX_LISTINGS = 50
-"""How many times a directory is listed, until two listings agree: files may be renamed in between."""
+"""Maximum number of listings of a directory until two agree: files may be renamed in between."""
 LISTING_PAUSE_SECONDS = 0.002
 
 # `app.log` is rotated to `app.log.1`, `app.log.1.gz`, `app.log-20261120.gz`, `app.log.2026-11-20_10`, `app.log.old`, or
@@ -92,7 +92,7 @@ class LogContent:
 
 
 class _InflatedFile:
-    """A decompressed log in an unnamed file, which is closed when this object is deleted."""
+    """A decompressed log in an unnamed file, which is closed when this object is garbage-collected."""
 
     def __init__(self, file: IO[bytes], more: bool) -> None:
         self.file = file
@@ -136,11 +136,11 @@ class InflatedLogs:
 def _inflate(file: IO[bytes], most: int) -> _InflatedFile:
     """Decompress the members of a gzip file."""
     target = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - _InflatedFile closes it
-    left, data, members = most, b"", 0
+    remaining, data, members = most, b"", 0
     decompressor = zlib.decompressobj(wbits=31)
     try:
-        while left and (data := data or file.read(1 << 16)):
-            left -= target.write(decompressor.decompress(data, min(left, 1 << 20)))
+        while remaining and (data := data or file.read(1 << 16)):
+            remaining -= target.write(decompressor.decompress(data, min(remaining, 1 << 20)))
             data = decompressor.unconsumed_tail
             if decompressor.eof:
                 data, decompressor = decompressor.unused_data, zlib.decompressobj(wbits=31)
@@ -149,7 +149,7 @@ def _inflate(file: IO[bytes], most: int) -> _InflatedFile:
                     return _InflatedFile(target, True)
     except zlib.error:
         return _InflatedFile(target, True)
-    return _InflatedFile(target, bool(data or not left))
+    return _InflatedFile(target, bool(data or not remaining))
 
 
 Shows = Callable[[str], bool]
@@ -234,10 +234,10 @@ def open_chain(
         raise NotServed
     name = parts[-1]
     with ExitStack() as stack:
-        place = stack.enter_context(tree.directory(parts[:-1]))
-        if place.rules.judge(name, False):
+        directory = stack.enter_context(tree.directory(parts[:-1]))
+        if directory.rules.judge(name, False):
             raise NotServed
-        chain = Chain(place.handle, name, inflated, stack, shows)
+        chain = Chain(directory.handle, name, inflated, stack, shows)
         if not chain.generations:
             raise NotServed
         yield chain
@@ -245,22 +245,22 @@ def open_chain(
 
 def _list_settled_files(handle: Handle, name: str, shows: Shows | None) -> list[Generation]:
     """List the files until two listings agree: a listing may miss a file that is renamed at that moment."""
-    before = _list_files(handle, name, shows)
+    previous = _list_files(handle, name, shows)
     for _ in range(MAX_LISTINGS):
-        now = _list_files(handle, name, shows)
-        if [(one.name, one.identity) for one in now] == [(one.name, one.identity) for one in before]:
-            return now
-        before = now
+        current = _list_files(handle, name, shows)
+        if [(new.name, new.identity) for new in current] == [(old.name, old.identity) for old in previous]:
+            return current
+        previous = current
         time.sleep(LISTING_PAUSE_SECONDS)
     raise LogMoved
 
 
 def _states(generations: list[Generation]) -> list[tuple[object, ...]]:
-    return [(one.name, one.identity, one.live or one.size) for one in generations]
+    return [(item.name, item.identity, item.live or item.size) for item in generations]
 
 
 def _list_files(handle: Handle, name: str, shows: Shows | None) -> list[Generation]:
-    found: list[tuple[tuple[int, int, str], Generation]] = []
+    keyed: list[tuple[tuple[int, int, str], Generation]] = []
     try:
         with missing_as_not_served(), os.scandir(handle) as entries:
             names = [entry.name for entry in entries if entry.name != name and _age(name, entry.name) is not None]
@@ -277,9 +277,9 @@ def _list_files(handle: Handle, name: str, shows: Shows | None) -> list[Generati
             continue
         if stat.S_ISREG(status.st_mode) and age is not None:
             identity = (status.st_dev, status.st_ino)
-            found.append((age, Generation(other, identity, status.st_size, status.st_mtime_ns, other == name)))
-    found.sort(key=lambda pair: pair[0])
-    return [generation for _, generation in found[:MAX_ROTATED_FILES]]
+            keyed.append((age, Generation(other, identity, status.st_size, status.st_mtime_ns, other == name)))
+    keyed.sort(key=lambda pair: pair[0])
+    return [generation for _, generation in keyed[:MAX_ROTATED_FILES]]
 
 
 def _age(name: str, other: str) -> tuple[int, int, str] | None:
@@ -287,8 +287,8 @@ def _age(name: str, other: str) -> tuple[int, int, str] | None:
     if other == name:
         return (0, 0, "")
     stem, dot, ending = name.rpartition(".")
-    if other.startswith(name) and (found := _ROTATED_SUFFIX(other[len(name) :])):
-        mark = found[1]
+    if other.startswith(name) and (match := _ROTATED_SUFFIX(other[len(name) :])):
+        mark = match[1]
     elif dot and stem and other.removesuffix(".gz").endswith(f".{ending}") and other.startswith(stem):
         between = _DATE_BEFORE_ENDING(other.removesuffix(".gz")[len(stem) : -len(ending) - 1])
         if between is None:

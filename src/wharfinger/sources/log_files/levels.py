@@ -95,10 +95,10 @@ def _written_level(line: bytes) -> int | None:
 
 
 def _json_level(line: bytes) -> int | None:
-    found = _JSON(line)
-    if found is None:
+    match = _JSON(line)
+    if match is None:
         return None
-    word, number = found.groups()
+    word, number = match.groups()
     if word:
         return _RANKS.get(word.lower())
     value = int(number)
@@ -107,13 +107,13 @@ def _json_level(line: bytes) -> int | None:
     return value - 10 if value <= 60 else LEVELS["alert"]  # pino and bunyan: 10 is trace, 30 info, 60 fatal
 
 
-def read_level(written: str) -> int:
+def read_level(text: str) -> int:
     """Convert the value of `level=` in a URI to a rank.
 
     Raises:
         InvalidArgument: it is not a level.
     """
-    rank = _RANKS.get(written.lower().encode("utf-8", "replace"))
+    rank = _RANKS.get(text.lower().encode("utf-8", "replace"))
     if rank is None:
-        raise InvalidArgument(f"level={written} is not one of {', '.join(LEVELS)}.")
+        raise InvalidArgument(f"level={text} is not one of {', '.join(LEVELS)}.")
     return rank

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from wharfinger.sources.folder.ignore import PublishChoice
 from wharfinger.sources.folder.safe_open import NotServed
 from wharfinger.sources.folder.tree import FileTree, Parts
+from wharfinger.sources.log_files.entries import BLOCK_BYTES
 from wharfinger.sources.log_files.generations import (
     Chain,
     Generation,
@@ -29,7 +30,7 @@ from wharfinger.sources.log_files.positions import LogPlace, LogPosition, contai
 __all__ = ["FollowBounds", "Follower", "LogRead", "Piece", "read_log", "read_on", "tries"]
 
 MAX_TRIES = 16
-"""Attempts to read files that are being renamed, within about half a second."""
+"""Maximum number of attempts to read files that are being renamed, within about half a second."""
 EDGE_BYTES = 1_024
 """Bytes at both ends of a read that are read again, to check that the file was not truncated in between."""
 
@@ -83,8 +84,12 @@ def read_log(
                 if position is None and chain.live is None:
                     return None
                 place = LogPlace(0, 0) if position is None else locate(chain, position)
-                found = read_on(chain, place, bounds)
-                return found._replace(position=position) if position and not (found.pieces or found.lost) else found
+                log_read = read_on(chain, place, bounds)
+                return (
+                    log_read._replace(position=position)
+                    if position and not (log_read.pieces or log_read.lost)
+                    else log_read
+                )
         except NotServed:
             return None
         except LogMoved:
@@ -98,30 +103,30 @@ def read_on(chain: Chain, place: LogPlace, bounds: FollowBounds) -> LogRead:
     Raises:
         LogMoved: the files changed during the read.
     """
-    at, offset, lost = place
+    index, offset, lost = place
     pieces: list[Piece] = []
-    left = bounds
+    remaining = bounds
     reached: LogPosition | None = None
     while True:
-        content = chain.content(at)
+        content = chain.content(index)
         begin = position_of(content, offset)
-        newer = at > 0 and chain.generations[at - 1].size > 0
-        data, more = _lines(content, offset, left, finished=newer)
+        newer = index > 0 and chain.generations[index - 1].size > 0
+        data, more = _lines(content, offset, remaining, finished=newer)
         ahead = 0
         if newer and not more:
-            data, ahead = _finish_file(content, chain.content(at - 1), offset, data)
+            data, ahead = _finish_file(content, chain.content(index - 1), offset, data)
         if data or reached is None:  # not an empty newer file
             reached = position_of(content, offset + len(data))
         _check_unchanged(content, begin, data)
         if data:
             pieces.append(Piece(content.generation, offset, data))
-            left = FollowBounds(left.bytes - len(data), left.lines - data.count(b"\n"))
-        if more or not newer or left.bytes <= 0 or left.lines <= 0:
+            remaining = FollowBounds(remaining.bytes - len(data), remaining.lines - data.count(b"\n"))
+        if more or not newer or remaining.bytes <= 0 or remaining.lines <= 0:
             # A file that was read from its beginning may have been copied and truncated in between.
             if any(not piece.start for piece in pieces) and not chain.is_current():
                 raise LogMoved
             return LogRead(pieces, reached, lost, more or newer)
-        at, offset = at - 1, ahead
+        index, offset = index - 1, ahead
 
 
 def _finish_file(content: LogContent, following: LogContent, offset: int, data: bytes) -> tuple[bytes, int]:
@@ -168,10 +173,10 @@ def _lines(content: LogContent, offset: int, bounds: FollowBounds, *, finished: 
 
 
 def _after_lines(data: bytes, lines: int) -> int:
-    at = 0
+    position = 0
     for _ in range(lines):
-        at = data.index(b"\n", at) + 1
-    return at
+        position = data.index(b"\n", position) + 1
+    return position
 
 
 class Follower:
@@ -195,21 +200,21 @@ class Follower:
         self._bounds = FollowBounds(1 << 20, 1 << 20)
         self.position = position
         self.lost = False
-        """Whether some lines were gone before they could be read."""
+        """Whether lines were removed before they could be read."""
         if position is None and not beginning:
             self.position = self._end()
 
     def read(self) -> list[bytes]:
         """Read the new complete lines, each with its line end."""
         lines: list[bytes] = []
-        while found := read_log(self._tree, self._parts, self.position, self._bounds, self._inflated):
-            self.position = found.position
-            self.lost = self.lost or found.lost
-            for piece in found.pieces:
+        while log_read := read_log(self._tree, self._parts, self.position, self._bounds, self._inflated):
+            self.position = log_read.position
+            self.lost = self.lost or log_read.lost
+            for piece in log_read.pieces:
                 lines += [line + b"\n" for line in piece.data.split(b"\n")[:-1]]
                 if not piece.data.endswith(b"\n"):
                     lines.append(piece.data.rpartition(b"\n")[2])
-            if not found.more or not found.pieces:
+            if not log_read.more or not log_read.pieces:
                 break
         return lines
 
@@ -220,11 +225,23 @@ class Follower:
             time.sleep(every)
 
     def _end(self) -> LogPosition | None:
-        try:
-            with open_chain(self._tree, self._parts, self._inflated) as chain:
-                if chain.live is None:
-                    return None
-                content = chain.content(0)
-                return position_of(content, content.read(0, content.size).rfind(b"\n") + 1)
-        except (NotServed, LogMoved):
-            return None
+        """Return the position after the last complete line. Reads backwards from the end."""
+        for _ in tries():
+            try:
+                with open_chain(self._tree, self._parts, self._inflated) as chain:
+                    if chain.live is None:
+                        return None
+                    content = chain.content(0)
+                    offset = content.size
+                    while offset > 0:
+                        begin = max(0, offset - BLOCK_BYTES)
+                        found = content.read(begin, offset - begin).rfind(b"\n")
+                        if found >= 0:
+                            return position_of(content, begin + found + 1)
+                        offset = begin
+                    return position_of(content, 0)
+            except NotServed:
+                return None
+            except LogMoved:
+                continue
+        return None

@@ -56,22 +56,22 @@ def templates_of(label: str, whole: str, filtered: str) -> list[t.ResourceTempla
 
 def links_of(base: str, query: LogQuery, selection: Selection) -> dict[str, object]:
     """Return the links to the windows before and after, with the filters of the query."""
-    found: dict[str, object] = {}
+    links: dict[str, object] = {}
     filters = query.filters
-    if selection.following or selection.preceding:
-        if selection.following:
-            found[NEXT] = with_query(base, str(selection.following)) + filters
-        if selection.preceding:
-            found[PREVIOUS] = with_query(base, str(selection.preceding)) + filters
-        return found
+    if selection.next_window or selection.previous_window:
+        if selection.next_window:
+            links[NEXT] = with_query(base, str(selection.next_window)) + filters
+        if selection.previous_window:
+            links[PREVIOUS] = with_query(base, str(selection.previous_window)) + filters
+        return links
     if is_open(query) and selection.after and not (selection.closed and query.until is not None):
-        found[NEXT] = with_query(base, f"after={selection.after}") + filters
+        links[NEXT] = with_query(base, f"after={selection.after}") + filters
     if selection.before:
         tail = f"&tail={query.window.first}" if query.window else ""
         since = "" if query.since is None or query.forward else f"&since={query.since:.3f}"
-        others = "".join([f"&{part}" for part in filters.split("&") if part and not part.startswith("until=")])
-        found[PREVIOUS] = with_query(base, f"before={selection.before}") + tail + since + others
-    return found
+        filters_before = "".join([f"&{part}" for part in filters.split("&") if part and not part.startswith("until=")])
+        links[PREVIOUS] = with_query(base, f"before={selection.before}") + tail + since + filters_before
+    return links
 
 
 def is_open(query: LogQuery) -> bool:

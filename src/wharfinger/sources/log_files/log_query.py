@@ -21,7 +21,7 @@ _FILTER_NAMES = ("since", "until", "level", "text")
 NAMES = (*_WINDOW_NAMES, *_FILTER_NAMES)
 """The names that a query may have."""
 MAX_TEXT_LENGTH = 200
-"""Characters of `text=`."""
+"""Maximum length of `text=`."""
 
 
 class LogQuery(NamedTuple):
@@ -49,7 +49,7 @@ class LogQuery(NamedTuple):
 
     @property
     def forward(self) -> bool:
-        """Whether the window begins at a place and continues forward, instead of ending at the end of the log."""
+        """Whether the window begins at a place and is read forward, instead of backward from the end of the log."""
         return self.after is not None or (self.since is not None and self.window is None and self.before is None)
 
 
@@ -60,9 +60,9 @@ def read_query(query: Mapping[str, str], zone: tzinfo | None) -> LogQuery:
         InvalidArgument: a name or a value is unknown, or two of them exclude each other.
     """
     places = [name for name in query if name in _WINDOW_NAMES]
-    other = [name for name in query if name not in NAMES]
-    together = set(places) == {"before", "tail"}
-    if other or (len(places) > 1 and not together):
+    other_names = [name for name in query if name not in NAMES]
+    tail_before = set(places) == {"before", "tail"}
+    if other_names or (len(places) > 1 and not tail_before):
         raise InvalidArgument(
             f"Of a log, ask for one of tail=200, lines=1-200, bytes=0-65535, and with it for since=15m, "
             f"until=2026-11-20T10:00:00Z, level=error, text=word. This asked for {', '.join(query)}."
@@ -76,9 +76,9 @@ def read_query(query: Mapping[str, str], zone: tzinfo | None) -> LogQuery:
     since, until = (read_moment(name, query[name], zone, now) if name in query else None for name in ("since", "until"))
     if since is not None and until is not None and since >= until:
         raise InvalidArgument(f"since={query['since']} is not before until={query['until']}.")
-    windowed = {name: query[name] for name in ("tail", "lines", "bytes") if name in query}
+    window_query = {name: query[name] for name in ("tail", "lines", "bytes") if name in query}
     return LogQuery(
-        window=window.parse(windowed),
+        window=window.parse(window_query),
         after=LogPosition.read("after", query["after"]) if "after" in query else None,
         before=LogPosition.read("before", query["before"]) if "before" in query else None,
         since=since,

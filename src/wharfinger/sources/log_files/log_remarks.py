@@ -1,4 +1,4 @@
-"""Explains why a window of a log is empty: what was searched, and what to ask instead."""
+"""Explains why a window of a log is empty: the searched range, and other queries."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ _NAMES = {rank: name for name, rank in LEVELS.items()}
 
 
 def nothing_shown(
-    reader: LogReader, chain: Chain, query: LogQuery, selection: Selection, asked: Mapping[str, str]
+    reader: LogReader, chain: Chain, query: LogQuery, selection: Selection, parameters: Mapping[str, str]
 ) -> str:
-    """Return a remark that says why a window is empty and what to try. `asked` is its query."""
+    """Return a remark that says why a window is empty and what to try. `parameters` is its query."""
     newest = chain.generations[0]
-    wanted = "&".join([f"{name}={shown(value)[:100]}" for name, value in asked.items() if name not in _POSITIONS])
+    conditions = "&".join(
+        [f"{name}={shown(value)[:100]}" for name, value in parameters.items() if name not in _POSITIONS]
+    )
     pieces = [piece for piece in selection.scanned if piece.data]
-    if not any(one.size for one in chain.generations):
+    if not any(generation.size for generation in chain.generations):
         return f"{shown(newest.name)} is empty."
-    if not wanted:
+    if not conditions:
         if query.after is not None:
             return "Nothing was written after this."
         return f"{shown(newest.name)} is empty; it was rotated." if not newest.size else "Nothing is here."
@@ -39,13 +41,13 @@ def nothing_shown(
         content = chain.content(0)
         data = content.read(max(0, content.size - BLOCK_BYTES), BLOCK_BYTES)
         latest = _times_and_levels([Piece(newest, content.size - len(data), data)], reader.zone)[0]
-        known = f": its last entry is from {iso(latest[1])}" if latest else ""
-        return f"Nothing is in the log for {wanted}{known}. Try tail=200, or another time."
+        last_entry = f": its last entry is from {iso(latest[1])}" if latest else ""
+        return f"Nothing is in the log for {conditions}{last_entry}. Try tail=200, or another time."
     size = size_text(sum(len(piece.data) for piece in pieces))
     reaches_end = pieces[-1].generation == newest and pieces[-1].end >= newest.size
-    where = f"the last {size}" if reaches_end else f"{size} of {shown(pieces[-1].generation.name)}"
+    searched = f"the last {size}" if reaches_end else f"{size} of {shown(pieces[-1].generation.name)}"
     period = f" ({iso(times[0])} to {iso(times[1])})" if times else ""
-    return f"Nothing matched {wanted} in {where}{period}{_advice(query, levels)}"
+    return f"Nothing matched {conditions} in {searched}{period}{_advice(query, levels)}"
 
 
 _POSITIONS = ("tail", "after", "before")
@@ -55,8 +57,8 @@ def _advice(query: LogQuery, levels: Sequence[int]) -> str:
     if query.level is not None and not levels:
         return f": these lines carry no level. Try text={_NAMES[query.level]} instead."
     if query.level is not None and levels[-1] < query.level:
-        named = ", ".join([_NAMES[rank] for rank in levels if rank in _NAMES])
-        return f": the levels of these lines are {named}. Try level={_NAMES.get(levels[-1], 'info')}, or text=."
+        names = ", ".join([_NAMES[rank] for rank in levels if rank in _NAMES])
+        return f": the levels of these lines are {names}. Try level={_NAMES.get(levels[-1], 'info')}, or text=."
     if query.text:
         return ". Try a shorter text (upper and lower case are the same), or without level= and since=."
     return ". Try tail=200, or another time."

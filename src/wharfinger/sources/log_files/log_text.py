@@ -11,7 +11,7 @@ from wharfinger.sources.log_files.secrets import CONTEXT_BYTES, REDACTED, secret
 __all__ = ["MAX_SHOWN_LINE_BYTES", "ByteReader", "render"]
 
 MAX_SHOWN_LINE_BYTES = 16 << 10
-"""Bytes of one line that are shown, unless the URI asks for bytes."""
+"""Maximum bytes of one line that are shown, unless the URI requests bytes."""
 
 # Characters that a terminal interprets, or that change the direction of text, except line ends and tabs.
 _UNSAFE = re.compile(
@@ -49,13 +49,13 @@ def render(data: bytes, start: int, around: ByteReader, *, redact: bool = True, 
     after = b"" if data.endswith(b"\n") else around.read(end, CONTEXT_BYTES)
     first, last = len(before), len(before) + len(data)
     parts: list[str] = []
-    at = first
+    position = first
     for secret_begin, secret_end in secret_spans(before + data + after):
         if secret_end <= first or secret_begin >= last:
             continue
-        parts += (_shown(data[at - first : max(secret_begin, first) - first]), REDACTED)
-        at = min(secret_end, last)
-    parts.append(_shown(data[at - first :]))
+        parts += (_shown(data[position - first : max(secret_begin, first) - first]), REDACTED)
+        position = min(secret_end, last)
+    parts.append(_shown(data[position - first :]))
     return "".join(parts)
 
 

@@ -40,13 +40,13 @@ LOG_WINDOW_BYTES = 32 << 10
 """Bytes of a window whose URI states no number: about 8,000 to 10,000 tokens."""
 
 MAX_RANGE_BYTES = 8 << 20
-"""Bytes of a window whose URI states both ends."""
+"""Maximum bytes of a window whose URI states both ends, or a number of lines."""
 MAX_SCANNED_BYTES = 4 << 20
-"""Bytes that are examined for entries in one read."""
+"""Maximum bytes that are examined for entries in one read."""
 SCAN_BYTES = 256 << 10
 """Bytes that are examined at once when reading backward, so that few more are examined than a window needs."""
 MAX_FILTERED_BYTES = 1 << 20
-"""Bytes of entries that a filter returns, if the URI states a number of lines."""
+"""Maximum bytes of entries that a filter returns, if the URI states a number of lines."""
 
 
 class Selection(NamedTuple):
@@ -59,8 +59,8 @@ class Selection(NamedTuple):
     pieces: list[Piece]
     after: LogPosition | None
     before: LogPosition | None = None
-    following: Window | None = None
-    preceding: Window | None = None
+    next_window: Window | None = None
+    previous_window: Window | None = None
     closed: bool = False
     more: bool = False
     full: bool = False
@@ -104,7 +104,7 @@ class LogReader:
     # Forward
 
     def _forward(self, chain: Chain, query: LogQuery) -> Selection:
-        wanted = EntryFilter(None, query.until, query.level, query.text, self.redact)
+        entry_filter = EntryFilter(None, query.until, query.level, query.text, self.redact)
         notes: tuple[str, ...] = ()
         if query.after is not None:
             place = locate(chain, query.after)
@@ -113,78 +113,78 @@ class LogReader:
         else:
             place, ordered = self._since(chain, query.since or 0.0)
             if not ordered:
-                wanted, notes = wanted._replace(since=query.since), (_UNORDERED,)
-        must_filter = query.filtered or query.until is not None or wanted.since is not None
-        scans_all = query.filtered or wanted.since is not None
-        found = read_on(
+                entry_filter, notes = entry_filter._replace(since=query.since), (_UNORDERED,)
+        must_filter = query.filtered or query.until is not None or entry_filter.since is not None
+        scans_all = query.filtered or entry_filter.since is not None
+        log_read = read_on(
             chain, place, FollowBounds(MAX_SCANNED_BYTES, MAX_SCANNED_BYTES) if scans_all else _default_bounds()
         )
         if not must_filter:
             before = self._before(chain, place.at, place.offset)
-            if query.after and not (found.pieces or found.lost):
-                found = found._replace(position=query.after)
-            found = self._whole_entries(chain, found)
-            return Selection(found.pieces, found.position, before, more=found.more, notes=notes)
-        return self._filter(chain, found, wanted, notes, query)
+            if query.after and not (log_read.pieces or log_read.lost):
+                log_read = log_read._replace(position=query.after)
+            log_read = self._whole_entries(chain, log_read)
+            return Selection(log_read.pieces, log_read.position, before, more=log_read.more, notes=notes)
+        return self._filter(chain, log_read, entry_filter, notes, query)
 
-    def _whole_entries(self, chain: Chain, found: LogRead) -> LogRead:
+    def _whole_entries(self, chain: Chain, log_read: LogRead) -> LogRead:
         """Leave out the last entry of a window if it does not end there, unless it is the only one."""
-        if not found.more or not found.pieces:
-            return found
-        last = found.pieces[-1]
+        if not log_read.more or not log_read.pieces:
+            return log_read
+        last = log_read.pieces[-1]
         content = chain.content(chain.generations.index(last.generation))
         end = last.end if last.end >= content.size else self._end_of_last_entry(content, last.start, last.data)
         if end == last.end:
-            return found
+            return log_read
         cut = Piece(last.generation, last.start, last.data[: end - last.start])
-        return found._replace(pieces=[*found.pieces[:-1], cut], position=position_of(content, end))
+        return log_read._replace(pieces=[*log_read.pieces[:-1], cut], position=position_of(content, end))
 
     def _end_of_last_entry(self, content: LogContent, start: int, data: bytes) -> int:
         return end_of_last_entry(content, start, data, self.zone, content.modified / 1e9)
 
     def _filter(
-        self, chain: Chain, found: LogRead, wanted: EntryFilter, notes: tuple[str, ...], query: LogQuery
+        self, chain: Chain, log_read: LogRead, entry_filter: EntryFilter, notes: tuple[str, ...], query: LogQuery
     ) -> Selection:
-        """Select the wanted entries of the data, until a window is full or the end time is reached."""
-        found = self._whole_entries(chain, found)
+        """Select the matching entries of the data, until a window is full or the end time is reached."""
+        log_read = self._whole_entries(chain, log_read)
         selected: list[Piece] = []
-        after = found.position if found.pieces or query.after is None else query.after
+        after = log_read.position if log_read.pieces or query.after is None else query.after
         size = 0
-        scanned, most = tuple(found.pieces), _open_bytes()
-        for piece in found.pieces:
+        scanned, max_bytes = tuple(log_read.pieces), _open_bytes()
+        for piece in log_read.pieces:
             content = chain.content(chain.generations.index(piece.generation))
-            for start, end, matches, late in self._judge(content, piece.start, piece.data, wanted):
+            for start, end, matches, late in self._matched_entries(content, piece.start, piece.data, entry_filter):
                 if late:
-                    at = position_of(content, start)
-                    return Selection(selected, at, closed=True, notes=notes, scanned=scanned)
+                    position = position_of(content, start)
+                    return Selection(selected, position, closed=True, notes=notes, scanned=scanned)
                 if not matches:
                     continue
                 data = piece.data[start - piece.start : end - piece.start]
-                if selected and size + len(data) > most:
+                if selected and size + len(data) > max_bytes:
                     return Selection(selected, position_of(content, start), more=True, notes=notes)
-                if len(data) > most:
-                    data = _first_lines(data, most)
+                if len(data) > max_bytes:
+                    data = _first_lines(data, max_bytes)
                     _add(selected, Piece(piece.generation, start, data))
                     stop = start + len(data)
                     return Selection(selected, position_of(content, stop), more=True, notes=notes)
                 size += len(data)
                 _add(selected, Piece(piece.generation, start, data))
-        return Selection(selected, after, more=found.more, notes=notes, scanned=scanned)
+        return Selection(selected, after, more=log_read.more, notes=notes, scanned=scanned)
 
-    def _judge(
-        self, content: LogContent, start: int, data: bytes, wanted: EntryFilter
+    def _matched_entries(
+        self, content: LogContent, start: int, data: bytes, entry_filter: EntryFilter
     ) -> Iterator[tuple[int, int, bool, bool]]:
-        """Yield the entries of some bytes: begin, end, whether it is wanted, and whether it is after the end time."""
-        if wanted.until is None and not wanted.may_be_in(data):
+        """Yield the entries of some bytes: begin, end, whether it matches, and whether it is after the end time."""
+        if entry_filter.until is None and not entry_filter.may_be_in(data):
             return
         now = content.modified / 1e9
         begin = head_before(content, start, self.zone, now)
-        whole = content.read(begin, start - begin) + data
-        for entry in entries(whole, self.zone, now):
+        text = content.read(begin, start - begin) + data
+        for entry in entries(text, self.zone, now):
             if begin + entry.end <= start:
                 continue
-            late = wanted.until is not None and entry.time is not None and entry.time >= wanted.until
-            matches = not late and wanted.matches(whole, entry, begin, content)
+            late = entry_filter.until is not None and entry.time is not None and entry.time >= entry_filter.until
+            matches = not late and entry_filter.matches(text, entry, begin, content)
             yield max(begin + entry.start, start), begin + entry.end, matches, late
 
     def _since(self, chain: Chain, since: float) -> tuple[LogPlace, bool]:
@@ -194,24 +194,24 @@ class LogReader:
         """
         timed = False
         begin: tuple[LogPlace, bool] | None = None
-        for at, generation in enumerate(chain.generations):
-            if generation.modified / 1e9 < since and at:
+        for index, generation in enumerate(chain.generations):
+            if generation.modified / 1e9 < since and index:
                 break
-            content = chain.content(at)
+            content = chain.content(index)
             if not content.size:
-                begin = begin or (LogPlace(at, 0), True)
+                begin = begin or (LogPlace(index, 0), True)
                 continue
             if not self._is_timed(content):
                 break
             timed = True
-            found = find_time(content, since, self.zone, content.modified / 1e9)
-            offset = found.offset if found.ordered else max(0, content.size - MAX_SCANNED_BYTES)
-            if found.offset < content.size or begin is None:
-                begin = LogPlace(at, offset), found.ordered
-            if found.offset > 0 or not found.ordered:
+            start = find_time(content, since, self.zone, content.modified / 1e9)
+            offset = start.offset if start.ordered else max(0, content.size - MAX_SCANNED_BYTES)
+            if start.offset < content.size or begin is None:
+                begin = LogPlace(index, offset), start.ordered
+            if start.offset > 0 or not start.ordered:
                 break
         if begin is None or not (timed or chain.content(begin[0].at).size == 0):
-            raise _untimed()
+            raise _no_times()
         return begin
 
     def _is_timed(self, content: LogContent) -> bool:
@@ -224,42 +224,42 @@ class LogReader:
 
     def _backward(self, chain: Chain, query: LogQuery) -> Selection:
         """Select the newest entries before a place, a time or the end, in one file."""
-        at, high = self._end(chain, query)
-        content = chain.content(at)
+        index, high = self._end(chain, query)
+        content = chain.content(index)
         low, closed = 0, query.before is not None
         notes: list[str] = []
-        wanted = EntryFilter(None, None, query.level, query.text, self.redact)
+        entry_filter = EntryFilter(None, None, query.level, query.text, self.redact)
         if query.since is not None or query.until is not None:
             if content.size and not self._is_timed(content):
-                raise _untimed()
+                raise _no_times()
             now = content.modified / 1e9
             first = find_time(content, query.since, self.zone, now) if query.since is not None else None
             last = find_time(content, query.until, self.zone, now) if query.until is not None else None
             if (first and not first.ordered) or (last and not last.ordered):
-                wanted = wanted._replace(since=query.since, until=query.until)
+                entry_filter = entry_filter._replace(since=query.since, until=query.until)
                 notes.append(_UNORDERED)
             else:
                 low = first.offset if first else 0
                 closed = closed or (last is not None and last.offset < content.size)
                 high = min(high, last.offset) if last else high
-        asked = query.window.first if query.window else None
-        bounds = FollowBounds(within_budget(MAX_RANGE_BYTES), asked) if asked else _default_bounds()
-        must_filter = query.filtered or wanted.since is not None or wanted.until is not None
+        requested_lines = query.window.first if query.window else None
+        bounds = FollowBounds(within_budget(MAX_RANGE_BYTES), requested_lines) if requested_lines else _default_bounds()
+        must_filter = query.filtered or entry_filter.since is not None or entry_filter.until is not None
         scanned: tuple[Piece, ...] = ()
         if must_filter:
-            pieces, begin, full, examined = self._newest_wanted(content, min(low, high), high, bounds, wanted)
+            pieces, begin, full, examined = self._newest_matching(content, min(low, high), high, bounds, entry_filter)
             scanned = (examined,)
-            full = full and asked is not None
+            full = full and requested_lines is not None
             if begin > low and not full and pieces:
                 notes.append(f"Looked through as far back as byte {begin:,} of {content.generation.name}.")
         else:
             pieces, begin = _newest(content, min(low, high), high, bounds)
-            if asked is None and pieces and begin > low:
+            if requested_lines is None and pieces and begin > low:
                 head = self._next_head(content, begin, pieces[0].data)
                 begin = begin if head is None else head
                 pieces = [Piece(content.generation, begin, pieces[0].data[begin - pieces[0].start :])]
-            full = asked is not None and _lines_of(pieces) >= asked
-        before = self._before(chain, at, begin) if begin > low or not low else None
+            full = requested_lines is not None and _lines_of(pieces) >= requested_lines
+        before = self._before(chain, index, begin) if begin > low or not low else None
         after = self._position_after(content, pieces, high)
         return Selection(pieces, after, before, closed=closed, full=full, notes=tuple(notes), scanned=scanned)
 
@@ -285,24 +285,24 @@ class LogReader:
             end = max(pieces[-1].start, pieces[-1].start + pieces[-1].data.rfind(b"\n") + 1)
         return position_of(content, end)
 
-    def _before(self, chain: Chain, at: int, offset: int) -> LogPosition | None:
+    def _before(self, chain: Chain, index: int, offset: int) -> LogPosition | None:
         """Return the position at which the previous window ends, or None at the beginning of the oldest file."""
         if offset:
-            return position_of(chain.content(at), offset)
-        for older in range(at + 1, len(chain.generations)):
+            return position_of(chain.content(index), offset)
+        for older in range(index + 1, len(chain.generations)):
             content = chain.content(older)
             if content.size:
                 return position_of(content, content.size)
         return None
 
-    def _newest_wanted(
-        self, content: LogContent, low: int, high: int, bounds: FollowBounds, wanted: EntryFilter
+    def _newest_matching(
+        self, content: LogContent, low: int, high: int, bounds: FollowBounds, entry_filter: EntryFilter
     ) -> tuple[list[Piece], int, bool, Piece]:
-        """Select the newest wanted entries between two places.
+        """Select the newest matching entries between two offsets.
 
         Returns them, their start, whether they have the requested number of lines, and the examined piece.
         """
-        lowest, most = max(low, high - MAX_SCANNED_BYTES), min(bounds.bytes, within_budget(MAX_FILTERED_BYTES))
+        lowest, max_bytes = max(low, high - MAX_SCANNED_BYTES), min(bounds.bytes, within_budget(MAX_FILTERED_BYTES))
         end = high
         selected: list[Piece] = []
         size = lines = 0
@@ -310,17 +310,17 @@ class LogReader:
             begin, data, whole = self._block_before(content, low, lowest, end)
             if not whole and end < high:
                 break  # the previous window ends with this entry
-            for start, stop, matches, _ in reversed(list(self._judge(content, begin, data, wanted))):
+            for start, stop, matches, _ in reversed(list(self._matched_entries(content, begin, data, entry_filter))):
                 if not matches:
                     continue
                 part = data[start - begin : stop - begin]
                 full = lines + part.count(b"\n") > bounds.lines
-                if selected and (full or size + len(part) > most):
+                if selected and (full or size + len(part) > max_bytes):
                     return _joined(selected[::-1]), selected[-1].start, full, Piece(content.generation, begin, data)
-                if len(part) > most:  # one entry: its last lines; the previous window has the others
-                    first = _last_lines(part, most)
-                    rest = Piece(content.generation, start + first, part[first:])
-                    return [rest], rest.start, full, rest
+                if len(part) > max_bytes:  # one entry: its last lines; the previous window has the others
+                    first = _last_lines(part, max_bytes)
+                    first_piece = Piece(content.generation, start + first, part[first:])
+                    return [first_piece], first_piece.start, full, first_piece
                 size, lines = size + len(part), lines + part.count(b"\n")
                 selected.append(Piece(content.generation, start, part))
             end = begin
@@ -328,9 +328,9 @@ class LogReader:
         return _joined(selected[::-1]), end, False, scanned
 
     def _block_before(self, content: LogContent, low: int, lowest: int, end: int) -> tuple[int, bytes, bool]:
-        """Read some bytes before `end`. Returns their start, the bytes, and whether they begin with an entry.
+        """Read as few bytes before `end` as possible. Returns their start, the bytes, and whether an entry begins them.
 
-        They begin with an entry, unless the entry begins before `lowest`, and are as few as possible.
+        An entry begins them unless it is so long that it begins before `lowest`.
         """
         length = SCAN_BYTES
         while True:
@@ -371,10 +371,12 @@ class LogReader:
         stop = begin + len(data)
         next_line = window.first + data.count(b"\n")
         last = None if window.last is None else next_line + width - 1
-        following = Window("lines", next_line, last) if stop < content.size and data.endswith(b"\n") else None
-        preceding = Window("lines", max(1, window.first - width), window.first - 1) if window.first > 1 else None
+        next_window = Window("lines", next_line, last) if stop < content.size and data.endswith(b"\n") else None
+        previous_window = Window("lines", max(1, window.first - width), window.first - 1) if window.first > 1 else None
         complete = window.last is not None and next_line > window.last
-        return self._select_range(content, begin, data, query, following, preceding, closed=complete, more=not complete)
+        return self._select_range(
+            content, begin, data, query, next_window, previous_window, closed=complete, more=not complete
+        )
 
     def _by_bytes(self, chain: Chain, query: LogQuery, window: Window) -> Selection:
         content = self._live(chain)
@@ -387,31 +389,33 @@ class LogReader:
             data = data[: data.rfind(b"\n") + 1] or data
         stop = begin + len(data)
         last = None if window.last is None else stop + width - 1
-        following = Window("bytes", stop, last) if stop < content.size else None
-        preceding = Window("bytes", max(0, begin - width), begin - 1) if begin else None
+        next_window = Window("bytes", stop, last) if stop < content.size else None
+        previous_window = Window("bytes", max(0, begin - width), begin - 1) if begin else None
         complete = window.last is not None and stop > window.last
-        return self._select_range(content, begin, data, query, following, preceding, closed=complete, more=not complete)
+        return self._select_range(
+            content, begin, data, query, next_window, previous_window, closed=complete, more=not complete
+        )
 
     def _select_range(
-        self, content: LogContent, begin: int, data: bytes, query: LogQuery, following: Window | None,
-        preceding: Window | None, *, closed: bool, more: bool,
+        self, content: LogContent, begin: int, data: bytes, query: LogQuery, next_window: Window | None,
+        previous_window: Window | None, *, closed: bool, more: bool,
     ) -> Selection:  # fmt: skip
         """Select a window of one file, filtered if the query asks for it."""
         pieces = [Piece(content.generation, begin, data)]
         scanned = tuple(pieces) if query.filtered else ()
         if query.filtered:
-            wanted = EntryFilter(None, None, query.level, query.text, self.redact)
-            judged = self._judge(content, begin, data, wanted)
+            entry_filter = EntryFilter(None, None, query.level, query.text, self.redact)
+            matched = self._matched_entries(content, begin, data, entry_filter)
             pieces = _joined(
                 [
                     Piece(content.generation, start, data[start - begin : end - begin])
-                    for start, end, matches, _ in judged
+                    for start, end, matches, _ in matched
                     if matches
                 ]
             )
         after = position_of(content, begin + len(data))
-        more = more and following is not None
-        return Selection(pieces, after, None, following, preceding, closed=closed, more=more, scanned=scanned)
+        more = more and next_window is not None
+        return Selection(pieces, after, None, next_window, previous_window, closed=closed, more=more, scanned=scanned)
 
     def _live(self, chain: Chain) -> LogContent:
         if chain.live is None:
@@ -426,7 +430,7 @@ _SELECTORS: dict[str, Callable[[LogReader, Chain, LogQuery, Window], Selection]]
 _UNORDERED = f"The times in this log are not in order: only its last {MAX_SCANNED_BYTES >> 20} MiB were searched."
 
 
-def _untimed() -> InvalidArgument:
+def _no_times() -> InvalidArgument:
     return InvalidArgument("No times are known in this log: ask for tail=200, lines=1-200 or text=word instead.")
 
 
@@ -441,25 +445,26 @@ def _default_bounds() -> FollowBounds:
 
 
 def _newest(content: LogContent, low: int, high: int, bounds: FollowBounds) -> tuple[list[Piece], int]:
-    """Return the last lines between two places, up to the bounds, and where they begin."""
-    at, missing = high, bounds.lines
+    """Return the last lines between two offsets, up to the bounds, and where they begin."""
+    offset, missing = high, bounds.lines
     lowest = max(low, high - bounds.bytes)
     ended = content.read(high - 1, 1) == b"\n" if high else False
     missing += ended
-    found = -1
-    while at > lowest and found < 0:
-        begin = max(lowest, at - BLOCK_BYTES)
-        data = content.read(begin, at - begin)
-        here = data.count(b"\n")
-        if here >= missing:
+    line_start = -1
+    while offset > lowest and line_start < 0:
+        begin = max(lowest, offset - BLOCK_BYTES)
+        data = content.read(begin, offset - begin)
+        count = data.count(b"\n")
+        if count >= missing:
+            line_end = -1
             for _ in range(missing):
-                found = data.rfind(b"\n", 0, found if found >= 0 else len(data))
-            found += begin + 1
-        missing -= here
-        at = begin
-    start = found if found >= 0 else lowest
+                line_end = data.rfind(b"\n", 0, line_end if line_end >= 0 else len(data))
+            line_start = begin + line_end + 1
+        missing -= count
+        offset = begin
+    start = line_start if line_start >= 0 else lowest
     data = content.read(start, high - start)
-    if found < 0 and lowest > low:
+    if line_start < 0 and lowest > low:
         skip = data.find(b"\n") + 1
         start, data = (start + skip, data[skip:]) if skip < len(data) else (start, data)
     return ([Piece(content.generation, start, data)] if data else []), start
@@ -473,8 +478,8 @@ def _first_lines(data: bytes, size: int) -> bytes:
 def _last_lines(data: bytes, size: int) -> int:
     """Return the offset of the first line in the last `size` bytes, or of these bytes if no line begins in them."""
     begin = len(data) - size
-    after = data.find(b"\n", begin) + 1
-    return after if 0 < after < len(data) else begin
+    next_line = data.find(b"\n", begin) + 1
+    return next_line if 0 < next_line < len(data) else begin
 
 
 def _lines_of(pieces: list[Piece]) -> int:

@@ -23,19 +23,19 @@ class Pattern(NamedTuple):
 
 
 def read_pattern(pattern: str | os.PathLike[str]) -> Pattern:
-    """Split a pattern before its first part with a wildcard, or its last part.
+    """Split a pattern into a folder and the rest, which begins with the first wildcard or is only the file's name.
 
     Raises:
         UnusableSource: the folder is missing or may not be read, or the pattern is a folder.
     """
     text = os.fsdecode(os.fspath(pattern))
     parts = text.replace(os.sep, "/").split("/")
-    fixed = next((at for at, part in enumerate(parts[:-1]) if _WILD(part)), len(parts) - 1)
-    root = os.path.realpath("/".join(parts[:fixed]) or ("/" if fixed else "."))
-    rest = "/".join(parts[fixed:])
+    first_wild = next((index for index, part in enumerate(parts[:-1]) if _WILD(part)), len(parts) - 1)
+    root = os.path.realpath("/".join(parts[:first_wild]) or ("/" if first_wild else "."))
+    rest = "/".join(parts[first_wild:])
     if not rest or os.path.isdir(os.path.join(root, rest)):
         raise UnusableSource(f"{text} is a folder: write {text.rstrip('/')}/*.log for the logs in it.")
-    if ".." in parts[fixed:] or "" in parts[fixed:]:
+    if ".." in parts[first_wild:] or "" in parts[first_wild:]:
         raise UnusableSource(f"{text}: write the part after the first * without '..' and '//'.")
     if not os.path.isdir(root):
         raise UnusableSource(f"There is no folder {root} (from {text!r}).")

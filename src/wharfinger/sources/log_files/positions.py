@@ -24,7 +24,7 @@ _VERSION = 1
 
 
 class LogPosition(NamedTuple):
-    """A place between two bytes of a log. `str()` writes it as text.
+    """A position between two bytes of a log. `str()` writes it as text.
 
     `written` is the time (ns) of the file's last change when the position was made.
     """
@@ -66,7 +66,7 @@ class LogPlace(NamedTuple):
 
 
 def position_of(content: LogContent, offset: int) -> LogPosition:
-    """Return the position of a place in an open file."""
+    """Return the position at an offset in an open file."""
     return LogPosition(content.generation.identity[1], offset, content.modified, _digest(content, offset))
 
 
@@ -113,5 +113,9 @@ def _locate_beginning(chain: Chain, position: LogPosition) -> LogPlace:
 
 def _oldest_since(chain: Chain, position: LogPosition) -> LogPlace:
     """Return the oldest file that changed after the position was made. The bytes before it are gone."""
-    since = [at for at, one in enumerate(chain.generations) if one.modified > position.written or one.live]
+    since = [
+        index
+        for index, generation in enumerate(chain.generations)
+        if generation.modified > position.written or generation.live
+    ]
     return LogPlace(max(since, default=0), 0, lost=True)

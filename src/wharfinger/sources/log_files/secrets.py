@@ -73,12 +73,12 @@ def secret_spans(data: bytes) -> list[tuple[int, int]]:
 
 
 def _find(data: bytes, lower: bytes, kind: SecretKind, word: bytes) -> Iterator[tuple[int, int]]:
-    at = lower.find(word)
-    while at >= 0:
-        match = kind.pattern.match(data, at)
+    position = lower.find(word)
+    while position >= 0:
+        match = kind.pattern.match(data, position)
         if match is not None:
             yield match.span(match.lastindex or 0)
-        at = lower.find(word, max(at + len(word), match.end() if match else 0))
+        position = lower.find(word, max(position + len(word), match.end() if match else 0))
 
 
 def _joined(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -52,11 +52,11 @@ from wharfinger.sources.windows.window_budget import has_budget
 __all__ = ["Logs", "logs"]
 
 OPEN_TTL_MS = 1_000
-"""The longest `ttlMs` of a log that may grow at any time."""
+"""Maximum `ttlMs` of a log that may grow at any time."""
 COUNTING_SECONDS = 0.4
 """Time limit for counting logs in `describe`."""
 MAX_SEARCHED_WINDOWS = 8_192
-"""The newest windows of one log that are searched: 256 MiB."""
+"""Maximum number of windows of one log that are searched, the newest first: 256 MiB."""
 BOUNDARY_BYTES = 4_096
 """Bytes after the end of a window of 32 KiB that are searched for the next entry."""
 
@@ -160,11 +160,11 @@ class Logs(Source):
     # One log
 
     def _shows(self, parts: Parts) -> Callable[[str], bool] | None:
-        """Return a function that returns whether the caller may read a rotated file of a log; None if all of them."""
+        """Return a function that returns whether the caller may read a file of a log; None if all may be read."""
         view = self.files.view()
         return None if view is None else view.names(parts[:-1])
 
-    def _chained(self, uri: str, parts: Parts, use: Callable[[Chain], T]) -> T:
+    def _with_chain(self, uri: str, parts: Parts, use: Callable[[Chain], T]) -> T:
         """Call `use` with the files of a log, and again if they changed during the call."""
         for _ in tries():
             try:
@@ -197,13 +197,13 @@ class Logs(Source):
         if directory or query.plain:
             return self.files.stat(uri)
         if query.after is None and query.before is None:
-            found = self.files.stat(base)
+            resource = self.files.stat(base)
         else:
-            found = t.Resource(uri=uri, name=parts[-1], mime_type=mime.TEXT)
-        found.uri, found.size = uri, UNSET
-        selection = self._chained(uri, parts, lambda chain: self._reader.select(chain, query))
-        found.meta = {VERSION: selection.version}
-        return found
+            resource = t.Resource(uri=uri, name=parts[-1], mime_type=mime.TEXT)
+        resource.uri, resource.size = uri, UNSET
+        selection = self._with_chain(uri, parts, lambda chain: self._reader.select(chain, query))
+        resource.meta = {VERSION: selection.version}
+        return resource
 
     def read(self, uri: str) -> t.ReadResourceResult:
         """Read the requested window of a log, by default the newest, or the listing of a directory.
@@ -217,7 +217,7 @@ class Logs(Source):
             listing = self.files.read(uri, cache_scope=self.cache_scope)
             listing.contents[0].text = f"{listing.contents[0].text}\nParts of a log: {HOW_TO_ASK}\n"
             return listing
-        return self._chained(uri, parts, lambda chain: self._read_log(uri, base, chain, query))
+        return self._with_chain(uri, parts, lambda chain: self._read_log(uri, base, chain, query))
 
     def _read_log(self, uri: str, base: str, chain: Chain, query: LogQuery) -> t.ReadResourceResult:
         selection = self._reader.select(chain, query)
@@ -251,7 +251,7 @@ class Logs(Source):
     def _remarks(
         self, uri: str, chain: Chain, query: LogQuery, selection: Selection, facts: Mapping[str, object]
     ) -> list[t.ResourceContents]:
-        """Return remarks about the window: why it is empty, how to continue, and what was left out."""
+        """Return remarks about the window: why it is empty, how to continue, and which entries are omitted."""
         notes = list(selection.notes)
         names = {piece.generation for piece in selection.pieces}
         if not selection.closed and any(
@@ -262,22 +262,22 @@ class Logs(Source):
             )
         if not selection.pieces or not any(piece.data for piece in selection.pieces):
             notes.insert(0, nothing_shown(self._reader, chain, query, selection, split_query(uri)[1]))
-        following, previous = facts.get(NEXT), facts.get(PREVIOUS)
-        if selection.more and following:
-            return [continuation(str(following), " ".join([*notes, "More follows."]))]
-        if not query.forward and not selection.full and selection.before and previous:
-            notes.append(f"For what is before, read {previous}")
+        next_uri, previous_uri = facts.get(NEXT), facts.get(PREVIOUS)
+        if selection.more and next_uri:
+            return [continuation(str(next_uri), " ".join([*notes, "More follows."]))]
+        if not query.forward and not selection.full and selection.before and previous_uri:
+            notes.append(f"For what is before, read {previous_uri}")
         if query.plain and not has_budget():  # the tool gives this hint itself
             notes.append(f"Parts of it: {HOW_TO_ASK}")
-        return [remark(str(following or previous or uri), " ".join(notes))] if notes else []
+        return [remark(str(next_uri or previous_uri or uri), " ".join(notes))] if notes else []
 
     # Completion and search
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         """Suggest paths, and usual values of `level`, `since`, `until` and `tail`."""
-        known = VALUES.get(argument, ())
-        if known and template == self._filtered:
-            return [one for one in known if one.startswith(value.lower())]
+        values = VALUES.get(argument, ())
+        if values and template == self._filtered:
+            return [choice for choice in values if choice.startswith(value.lower())]
         if argument != "path" or template not in (self.template, self._filtered):
             return []
         return complete_path(self.files.tree, value, self.files.view())
@@ -290,7 +290,7 @@ class Logs(Source):
         A small log has the same text as a read of it, so that a hit leads to its line.
         """
         number, position = _document_key(after)
-        found: list[Document] = []
+        documents: list[Document] = []
         entries = self.files.tree.walk(None, self.files.view())
         try:
             for entry in entries:
@@ -298,12 +298,12 @@ class Logs(Source):
                     continue
                 first = number if position and entry.parts == position.parts else None
                 for chunk, document in self._chunks(entry, first):
-                    if len(found) == limit:
-                        return found, f"{chunk}:{write_key(TreePosition(False, entry.parts))}"
-                    found.append(document)
+                    if len(documents) == limit:
+                        return documents, f"{chunk}:{write_key(TreePosition(False, entry.parts))}"
+                    documents.append(document)
         finally:
             entries.close()
-        return found, None
+        return documents, None
 
     def _chunks(self, entry: TreeEntry, first: int | None) -> Iterator[tuple[int, Document]]:
         uri = self.files.uri_of(entry.parts)
@@ -351,13 +351,13 @@ class Logs(Source):
         window = query.window
         begin, end = (window.first, (window.last or 0) + 1) if window else (0, MAX_INFLATED_BYTES)
         while begin < end:
-            read, text = self._chained(uri, parts, partial(self._searched, begin=begin, end=end))
+            read, text = self._with_chain(uri, parts, partial(self._read_searched, begin=begin, end=end))
             if not read:
                 return
             yield text
             begin += read
 
-    def _searched(self, chain: Chain, begin: int, end: int) -> tuple[int, str]:
+    def _read_searched(self, chain: Chain, begin: int, end: int) -> tuple[int, str]:
         if chain.live is None:
             raise NotServed
         content = chain.content(0)
@@ -367,9 +367,9 @@ class Logs(Source):
         return len(data), render(data + tail, begin, content, redact=self.redact)
 
     def describe(self) -> str:
-        """Describe the number of logs, and how changes are noticed."""
-        counted = count(self.files.tree, COUNTING_SECONDS)._replace(withheld={})
-        return f"{counted}, watched by {self._watch.means}"
+        """Return the number of logs, and how changes are noticed."""
+        counts = count(self.files.tree, COUNTING_SECONDS)._replace(withheld={})
+        return f"{counts}, watched by {self._watch.means}"
 
     # Watching
 
@@ -378,14 +378,14 @@ class Logs(Source):
         self._watch.watch(uri, changed)
 
     def _window_digest(self, uri: str, watched: int) -> bytes | None:
-        """Return a digest of a window: its version, or the place where a window that moves with time ends."""
+        """Return a digest of a window: its version, or the end of a window that moves with time."""
         try:
             _, parts, directory, query = self._query(uri)
             if directory or query.plain:
                 return None
             if query.filtered and query.until is None and query.before is None and is_open(query):
                 return self._filter_state(uri, parts, query)
-            selection = self._chained(uri, parts, lambda chain: self._reader.select(chain, query))
+            selection = self._with_chain(uri, parts, lambda chain: self._reader.select(chain, query))
         except (ResourceNotFound, InvalidArgument, OSError) as error:
             return type(error).__name__.encode()
         if query.since is not None and not selection.closed and selection.pieces:
@@ -395,18 +395,18 @@ class Logs(Source):
 
     def _filter_state(self, uri: str, parts: Parts, query: LogQuery) -> bytes:
         """Return a value that changes when new entries match the filter. Examines only new entries."""
-        known = self._filter_states.get(uri)
-        if known is None:
-            end = self._chained(uri, parts, lambda chain: self._reader.select(chain, LogQuery(window=_LAST)))
-            known = (end.after, 0)
-        place, number = known
-        more = place is not None
+        state = self._filter_states.get(uri)
+        if state is None:
+            end = self._with_chain(uri, parts, lambda chain: self._reader.select(chain, LogQuery(window=_LAST)))
+            state = (end.after, 0)
+        position, number = state
+        more = position is not None
         while more:
-            later = LogQuery(after=place, level=query.level, text=query.text)
-            new = self._chained(uri, parts, partial(self._reader.select, query=later))
+            later = LogQuery(after=position, level=query.level, text=query.text)
+            new = self._with_chain(uri, parts, partial(self._reader.select, query=later))
             number += bool(new.pieces or new.notes)
-            place, more = new.after, new.more
-        self._filter_states[uri] = place, number
+            position, more = new.after, new.more
+        self._filter_states[uri] = position, number
         return str(number).encode()
 
     def unwatch(self, uri: str | None) -> None:
@@ -437,12 +437,12 @@ def _boundary(content: LogContent, offset: int) -> int:
     if not 0 < offset < content.size:
         return offset
     data = content.read(offset - 1, BOUNDARY_BYTES)
-    first = at = data.find(b"\n") + 1
-    while 0 < at < len(data):
-        end = data.find(b"\n", at) + 1 or len(data)
-        if time_of(data[at : min(end, at + LINE_START_BYTES)]) is not None:
-            return offset - 1 + at
-        at = end
+    first = position = data.find(b"\n") + 1
+    while 0 < position < len(data):
+        end = data.find(b"\n", position) + 1 or len(data)
+        if time_of(data[position : min(end, position + LINE_START_BYTES)]) is not None:
+            return offset - 1 + position
+        position = end
     return offset - 1 + first if first else offset
 
 
@@ -457,9 +457,9 @@ def _document_key(after: str | None) -> tuple[int, TreePosition | None]:
 
 def _is_from(entry: TreeEntry, position: TreePosition) -> bool:
     """Return whether the walk reaches a file at or after a position. It reads files before directories."""
-    mine, other = entry.parts, position.parts
-    for depth, (one, two) in enumerate(zip(mine, other, strict=False)):
-        leaf_one, leaf_two = depth == len(mine) - 1, depth == len(other) - 1
+    own_parts, other_parts = entry.parts, position.parts
+    for depth, (one, two) in enumerate(zip(own_parts, other_parts, strict=False)):
+        leaf_one, leaf_two = depth == len(own_parts) - 1, depth == len(other_parts) - 1
         if leaf_one != leaf_two:
             return leaf_two
         if one != two:

@@ -1,7 +1,7 @@
 """The time of a line of a log, in the formats that programs use.
 
-A time without a zone is in the zone of the log. A line has no time, and belongs to the line before it, if it begins
-with white space or has no time near its beginning.
+A time without a zone is in the zone of the log. A line that begins with white space, or has no time near
+its beginning, belongs to the entry before it.
 """
 
 from __future__ import annotations
@@ -94,11 +94,11 @@ def _plain_time(line: bytes, zone: tzinfo | None, now: float | None) -> float | 
 
 
 def _json_time(line: bytes, zone: tzinfo | None) -> float | None:
-    found = _JSON(line)
-    if found is None:
+    match = _JSON(line)
+    if match is None:
         return None
-    written, number = found.groups()
-    return _plain_time(written, zone, None) if written else _epoch(number)
+    text, number = match.groups()
+    return _plain_time(text, zone, None) if text else _epoch(number)
 
 
 def _epoch(digits: bytes) -> float:
@@ -107,13 +107,13 @@ def _epoch(digits: bytes) -> float:
     return float(digits) / 10.0 ** max(0, (whole - 10) // 3 * 3)
 
 
-def _offset(written: bytes | None) -> tzinfo | None:
-    if written is None:
+def _offset(text: bytes | None) -> tzinfo | None:
+    if text is None:
         return None
-    if written == b"Z":
+    if text == b"Z":
         return UTC
-    minutes = int(written[1:3]) * 60 + int(written[-2:])
-    return timezone(timedelta(minutes=-minutes if written[:1] == b"-" else minutes))
+    minutes = int(text[1:3]) * 60 + int(text[-2:])
+    return timezone(timedelta(minutes=-minutes if text[:1] == b"-" else minutes))
 
 
 def _moment(
@@ -141,15 +141,15 @@ def _in_some_year(
     raise ValueError("no such day")
 
 
-def read_moment(name: str, written: str, zone: tzinfo | None = None, now: float | None = None) -> float:
+def read_moment(name: str, value: str, zone: tzinfo | None = None, now: float | None = None) -> float:
     """Read a time that a URI gives: ISO 8601, seconds since 1970, or `15m` ago (s, m, h, d, w).
 
     Raises:
         InvalidArgument: it has another form.
     """
-    if ago := _AGO(written):
+    if ago := _AGO(value):
         return (time.time() if now is None else now) - int(ago[1]) * _UNITS[ago[2]]
-    text = written.strip().replace(" ", "+") if re.search(r" [0-9]{2}:?[0-9]{2}$", written.strip()) else written.strip()
+    text = value.strip().replace(" ", "+") if re.search(r" [0-9]{2}:?[0-9]{2}$", value.strip()) else value.strip()
     try:
         if re.fullmatch(r"[0-9]{9,11}(\.[0-9]{1,9})?", text):
             return float(text)
@@ -157,5 +157,5 @@ def read_moment(name: str, written: str, zone: tzinfo | None = None, now: float 
         return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
     except (ValueError, OverflowError, OSError):
         raise InvalidArgument(
-            f"{name}={written} is not a time: give one such as 2026-11-20T10:00:00Z, or 15m, 2h, 3d for that long ago."
+            f"{name}={value} is not a time: give one such as 2026-11-20T10:00:00Z, or 15m, 2h, 3d for that long ago."
         ) from None

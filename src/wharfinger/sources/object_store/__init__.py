@@ -22,7 +22,7 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?(.*)", re.DOTALL).fullmatch
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}").fullmatch
 
 
-def objects(url: str, *, label: str | None = None, **storage_options: Any) -> Objects:
+def objects(url: str, *, label: str | None = None, **storage_options: object) -> Objects:
     """Publish a store of objects: `server.include(objects("s3://bucket/prefix"))`.
 
     Args:
@@ -65,9 +65,9 @@ def _archive(scheme: str, path: str, label: str | None) -> Objects:
 
     store = TarStore(path) if scheme == "tar" else ZipStore(path)
     name = label if label is not None else os.path.basename(store.path)
-    made = Objects(store, uri=f"{scheme}://{quote(name)}/", name=name, title=name)
-    made.root = store.path
-    return made
+    source = Objects(store, uri=f"{scheme}://{quote(name)}/", name=name, title=name)
+    source.root = store.path
+    return source
 
 
 def _bucket(bucket: str, prefix: str, label: str | None, options: dict[str, Any]) -> Objects:
@@ -108,5 +108,5 @@ def _safe(url: str) -> str:
         parts = urlsplit(url)
     except ValueError:
         return "This"
-    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else url
-    return redacted_text(shown[:200])
+    safe_url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.netloc else url
+    return redacted_text(safe_url[:200])

@@ -33,9 +33,9 @@ __all__ = [
 ]
 
 MAX_MEMBERS = 300_000
-"""Entries of an archive: each takes about 600 bytes of memory, but as few as 46 in the file."""
+"""Maximum number of entries of an archive: each takes about 600 bytes of memory, but as few as 46 in the file."""
 MAX_NAME_BYTES = 1_024
-"""Bytes of the name of a member, as of a key in S3. Members with a longer name are withheld."""
+"""Maximum bytes of the name of a member, as of a key in S3. Members with a longer name are withheld."""
 MAX_RATIO, RATIO_MIN_BYTES = 250, 16 << 20
 """Data that grows more than `MAX_RATIO` times when it is decompressed, and beyond `RATIO_MIN_BYTES`, is refused as a
 bomb."""
@@ -49,7 +49,7 @@ M = TypeVar("M")
 
 @dataclass(frozen=True, slots=True)
 class OpenArchive(Generic[F, M]):
-    """An archive as it was when it was opened: its file, its members by name, and how many are not served."""
+    """An archive as it was when it was opened: its file, its members by name, and the number of withheld ones."""
 
     stamp: FileStamp
     file: F
@@ -69,7 +69,7 @@ class ArchiveStore(Generic[F, M]):
     withheld_kinds = "links or unsafe"
     """The members that are not served, for messages."""
     damage: tuple[type[Exception], ...] = (ValueError,)
-    """What opening a damaged archive raises."""
+    """The exceptions that opening a damaged archive raises."""
 
     def __init__(self, path: str) -> None:
         self.path = self.location = os.path.realpath(path)
@@ -131,8 +131,8 @@ class ArchiveStore(Generic[F, M]):
     def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """List a page of one directory."""
         archive = self.current()
-        found = list(islice(direct_entries(archive.keys, directory, begin, after), limit + 1))
-        return [self._info(archive, key) for key in found[:limit]], len(found) > limit
+        entries = list(islice(direct_entries(archive.keys, directory, begin, after), limit + 1))
+        return [self._info(archive, key) for key in entries[:limit]], len(entries) > limit
 
     def info(self, key: str) -> ObjectInfo | None:
         """Return one member, or None if it does not exist."""
@@ -144,7 +144,7 @@ class ArchiveStore(Generic[F, M]):
         return ObjectInfo(key) if member is None else self.describe_member(key, member, archive)
 
     def describe(self) -> str:
-        """Describe the number of members, and how many are withheld."""
+        """Return the number of members, and of withheld ones."""
         archive = self.current()
         text = many(len(archive.keys), "member")
         return f"{text} ({archive.withheld:,} withheld: {self.withheld_kinds})" if archive.withheld else text
@@ -166,7 +166,7 @@ def stamp_of_status(status: os.stat_result) -> FileStamp:
 
 
 def stamp_of_path(path: str) -> FileStamp | None:
-    """Return the stamp of the file that is at a path now, or None if there is none."""
+    """Return the stamp of the file that is at a path now, or None if there is no file."""
     try:
         return stamp_of_status(os.stat(path))
     except OSError:

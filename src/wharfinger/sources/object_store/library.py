@@ -57,7 +57,7 @@ def refuse_scheme(scheme: str) -> None:
 
 
 class LibraryStore:
-    """The objects below one path of a store. To list a page, each directory with objects on it is listed."""
+    """The objects below one path of a store. To list a page, each directory that has objects on this page is listed."""
 
     noun = "store"
     every = 2.0
@@ -73,8 +73,8 @@ class LibraryStore:
 
     def page(self, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """List a page of all objects. The walk skips the directories before `after`."""
-        found = list(islice(self._walk("", after), limit + 1))
-        return found[:limit], len(found) > limit
+        objects = list(islice(self._walk("", after), limit + 1))
+        return objects[:limit], len(objects) > limit
 
     def _walk(self, directory: str, after: str) -> Iterator[ObjectInfo]:
         for info in self._list(directory):
@@ -87,8 +87,8 @@ class LibraryStore:
     def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """List a page of one directory."""
         start = directory + begin
-        found = [info for info in self._list(directory) if info.key.startswith(start) and info.key > after]
-        return found[:limit], len(found) > limit
+        objects = [info for info in self._list(directory) if info.key.startswith(start) and info.key > after]
+        return objects[:limit], len(objects) > limit
 
     def _list(self, directory: str) -> list[ObjectInfo]:
         """List the entries of a directory in order, without those whose name cannot be part of a URI."""
@@ -101,7 +101,7 @@ class LibraryStore:
             return []
         infos = (self._info(entry) for entry in entries)
         inside = (info for info in infos if info is not None and info.key.startswith(directory))
-        return sorted(info for info in inside if _direct(info.key, directory))
+        return sorted(info for info in inside if _is_direct_child(info.key, directory))
 
     def _info(self, entry: Mapping[str, Any]) -> ObjectInfo | None:
         name, kind = str(entry.get("name", "")), entry.get("type")
@@ -118,8 +118,8 @@ class LibraryStore:
             entry = self._call(lambda: self._fs.info(self._prefix + key))
         except FileNotFoundError:
             return None
-        found = self._info({**entry, "name": entry.get("name") or self._prefix + key})
-        return found if found is not None and found.key == key else None
+        info = self._info({**entry, "name": entry.get("name") or self._prefix + key})
+        return info if info is not None and info.key == key else None
 
     def content(self, info: ObjectInfo) -> RandomAccess:
         """Return the content of an object, whose version is checked after each read."""
@@ -135,8 +135,8 @@ class LibraryStore:
             data = self._call(lambda: self._fs.cat_file(info.handle, start=offset, end=offset + length))
         except FileNotFoundError:
             raise ObjectChanged from None
-        now = self.info(info.key)
-        if now is None or now.version != info.version:
+        current = self.info(info.key)
+        if current is None or current.version != info.version:
             raise ObjectChanged
         return cast("bytes", data)[:length]
 
@@ -180,17 +180,17 @@ def _open(url: str, location: str, options: Mapping[str, Any]) -> tuple[Any, str
     return fs, str(path)
 
 
-def _direct(key: str, directory: str) -> bool:
-    rest = key[len(directory) :]
-    return bool(rest) and "/" not in rest[:-1]
+def _is_direct_child(key: str, directory: str) -> bool:
+    relative_key = key[len(directory) :]
+    return bool(relative_key) and "/" not in relative_key[:-1]
 
 
 def _object_info(key: str, entry: Mapping[str, Any], name: str) -> ObjectInfo:
     size = entry.get("size")
     tags = [str(entry[field]) for field in _VERSIONS if entry.get(field)]
     times = [str(_moment(entry[field])) for field in _TIMES if entry.get(field)]
-    known = "\0".join([str(size), *tags, *times]) if tags or times else ""
-    version = digest(known) if known else ""
+    facts = "\0".join([str(size), *tags, *times]) if tags or times else ""
+    version = digest(facts) if facts else ""
     return ObjectInfo(key, int(size) if size is not None else None, _modified(entry), version, name)
 
 
@@ -200,5 +200,8 @@ def _modified(entry: Mapping[str, Any]) -> float | None:
 
 
 def _moment(value: object) -> object:
-    """Convert a time to seconds, if it is one. A store may write it differently in lists than for one object."""
+    """Convert a time to seconds. Returns other values unchanged.
+
+    Some stores return a time as one type in a list, and as another for a single object.
+    """
     return value.timestamp() if isinstance(value, datetime) else float(value) if isinstance(value, int) else value

@@ -1,4 +1,4 @@
-"""Describes objects and directories as resources."""
+"""Makes the resources of objects and directories."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["describe"]
 
 
 def describe(info: ObjectInfo, uri: str, top: str) -> t.Resource:
-    """Describe an object or directory as a resource. Its type is guessed from its name."""
+    """Return an object or directory as a resource. Its type is guessed from its name."""
     path = shown(info.key.rstrip("/")) or top
     name = path.rpartition("/")[2]
     meta: dict[str, object] | UnsetType = {VERSION: info.version} if info.version else UNSET

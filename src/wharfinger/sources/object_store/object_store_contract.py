@@ -102,7 +102,7 @@ class ObjectStore(Protocol):
         ...
 
     def describe(self) -> str:
-        """Describe the store, such as how many entries are withheld. The text is empty if counting would take long."""
+        """Return a text about the store, such as the number of withheld entries; empty if counting would take long."""
         ...
 
     def close(self) -> None:
@@ -180,22 +180,22 @@ def outline(objects: Iterable[ObjectInfo], after: str) -> Iterator[ObjectInfo]:
 def direct_entries(keys: Sequence[str], directory: str, begin: str, after: str) -> Iterator[str]:
     """Yield the direct entries of a directory, from a sorted list of all keys. Skips the contents of subdirectories."""
     start = directory + begin
-    at = max(bisect_right(keys, after), bisect_right(keys, start))
+    index = max(bisect_right(keys, after), bisect_right(keys, start))
     if begin == "" and start:  # a directory does not contain itself
-        at = max(at, bisect_right(keys, directory))
-    elif at and keys[at - 1] == start and start > after:
-        at -= 1
-    while at < len(keys) and keys[at].startswith(start):
-        key = keys[at]
+        index = max(index, bisect_right(keys, directory))
+    elif index and keys[index - 1] == start and start > after:
+        index -= 1
+    while index < len(keys) and keys[index].startswith(start):
+        key = keys[index]
         slash = key.find("/", len(directory))
         if slash < 0:
             yield key
-            at += 1
+            index += 1
             continue
         inner = key[: slash + 1]
         if inner > after:
             yield inner
-        at = bisect_right(keys, after_directory(inner), at)
+        index = bisect_right(keys, after_directory(inner), index)
 
 
 def signature(infos: Iterable[ObjectInfo]) -> str:

@@ -23,10 +23,10 @@ class ReadAhead:
     def read(self, offset: int, length: int) -> bytes:
         """Read `length` bytes from `offset`, or fewer at the end."""
         length = max(0, min(length, self.size - offset))
-        at = offset - self._begin
-        if not 0 <= at <= at + length <= len(self._data):
+        begin = offset - self._begin
+        if not 0 <= begin <= begin + length <= len(self._data):
             self._data = (
                 self._content.read(offset, min(max(length, MIN_REQUEST_BYTES), self.size - offset)) if length else b""
             )
-            self._begin, at = offset, 0
-        return self._data[at : at + length]
+            self._begin, begin = offset, 0
+        return self._data[begin : begin + length]

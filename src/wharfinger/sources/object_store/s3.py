@@ -33,10 +33,10 @@ CALL_SECONDS, LIST_SECONDS = 30.0, 10.0
 """Timeouts of a call including its retries: to read bytes, and for any other call."""
 CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 5, 15, 2
 CHECK_SECONDS = 2.0
-"""Timeout for the check of a new bucket. It includes loading the library, which takes about one second."""
+"""Timeout for the check of a new bucket. Importing the library, which takes about one second, does not count."""
 CLOSE_SECONDS = 2.0
 MAX_KEYS = 1_000
-"""The most keys that S3 lists in one page."""
+"""Maximum number of keys that S3 lists in one page."""
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class S3Store:
         self.bucket = bucket
         self.prefix = prefix
         self.location = f"s3://{bucket}/{prefix}"
-        self._options = _bounded(options)
+        self._options = _with_timeouts(options)
         self._lock = threading.Lock()
         self._opened: Any = None
         self.unanswered: str | None = None
@@ -66,9 +66,10 @@ class S3Store:
 
         A server must not wait longer. If the store answers later, the source notices when it polls.
         """
+        self._filesystem()  # first, so that the time it takes to import the library does not count
         outcomes: SimpleQueue[Exception | None] = SimpleQueue()
 
-        def look() -> None:
+        def list_one() -> None:
             try:
                 self._call("list_objects_v2", Bucket=self.bucket, MaxKeys=1, Prefix=self.prefix)
             except Exception as error:
@@ -76,7 +77,7 @@ class S3Store:
             else:
                 outcomes.put(None)
 
-        threading.Thread(target=look, name="wharfinger-s3-check", daemon=True).start()
+        threading.Thread(target=list_one, name="wharfinger-s3-check", daemon=True).start()
         try:
             error = outcomes.get(timeout=CHECK_SECONDS)
         except Empty:
@@ -84,7 +85,7 @@ class S3Store:
             return
         if isinstance(error, FileNotFoundError):
             raise UnusableSource(f"There is no bucket {self.bucket} at {redacted(self._endpoint())}.")
-        if isinstance(error, _Refused):
+        if isinstance(error, _CallRefused):
             raise UnusableSource(
                 f"{self.location} may not be listed ({error}): set AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
                 "AWS_SECRET_ACCESS_KEY, or pass anon=True if it is public."
@@ -99,16 +100,16 @@ class S3Store:
     def page(self, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """List a page of all objects, in the order of their keys."""
         answer = self._list(after, limit)
-        found = [self._listed(item) for item in answer.get("Contents", ())]
-        return [info for info in found if info.key], bool(answer.get("IsTruncated"))
+        infos = [self._info_of(item) for item in answer.get("Contents", ())]
+        return [info for info in infos if info.key], bool(answer.get("IsTruncated"))
 
     def level(self, directory: str, begin: str, after: str, limit: int) -> tuple[list[ObjectInfo], bool]:
         """List a page of one directory. The store itself groups the keys by the delimiter."""
         start = after_directory(after) if after.endswith("/") else after
         answer = self._list(start, limit + 1, directory + begin, "/")
-        found = [self._listed(item) for item in answer.get("Contents", ())]
-        found += [ObjectInfo(common["Prefix"][len(self.prefix) :]) for common in answer.get("CommonPrefixes", ())]
-        return sorted(info for info in found if info.key > after and info.key != directory), bool(
+        infos = [self._info_of(item) for item in answer.get("Contents", ())]
+        infos += [ObjectInfo(common["Prefix"][len(self.prefix) :]) for common in answer.get("CommonPrefixes", ())]
+        return sorted(info for info in infos if info.key > after and info.key != directory), bool(
             answer.get("IsTruncated")
         )
 
@@ -120,10 +121,10 @@ class S3Store:
             arguments["Delimiter"] = delimiter
         try:
             return cast("dict[str, Any]", self._call("list_objects_v2", Bucket=self.bucket, **arguments))
-        except (FileNotFoundError, _Refused) as error:
+        except (FileNotFoundError, _CallRefused) as error:
             raise StoreUnavailable(f"{self.location} cannot be listed: {_reason(error)}") from None
 
-    def _listed(self, item: Mapping[str, Any]) -> ObjectInfo:
+    def _info_of(self, item: Mapping[str, Any]) -> ObjectInfo:
         return ObjectInfo(
             item["Key"][len(self.prefix) :], item["Size"], _seconds(item.get("LastModified")), _tag(item), item["Key"]
         )
@@ -132,7 +133,7 @@ class S3Store:
         """Return one object, from a HEAD request, or None if it does not exist or may not be read."""
         try:
             head = self._call("head_object", Bucket=self.bucket, Key=self.prefix + key)
-        except (FileNotFoundError, _Refused):
+        except (FileNotFoundError, _CallRefused):
             return None
         return ObjectInfo(key, head["ContentLength"], _seconds(head.get("LastModified")), _tag(head), self.prefix + key)
 
@@ -160,9 +161,9 @@ class S3Store:
 
         try:
             return self._run(get)
-        except (FileNotFoundError, _Changed):
+        except (FileNotFoundError, _VersionChanged):
             raise ObjectChanged from None
-        except _Refused as error:
+        except _CallRefused as error:
             raise StoreFailed(f"{self.location}{info.key} cannot be read: {_reason(error)}") from None
 
     def describe(self) -> str:
@@ -185,9 +186,9 @@ class S3Store:
         except FileNotFoundError:
             raise
         except PermissionError as error:
-            raise _Refused(_code(error) or "access denied") from None
+            raise _CallRefused(_code(error) or "access denied") from None
         except errors.NoCredentialsError:
-            raise _Refused("there are no credentials") from None
+            raise _CallRefused("there are no credentials") from None
         except (timeout, TimeoutError, ConnectionError, errors.ConnectionError, errors.HTTPClientError) as error:
             raise StoreUnavailable(f"{self._endpoint()} does not answer: {type(error).__name__}.") from None
         except errors.BotoCoreError as error:
@@ -195,7 +196,7 @@ class S3Store:
         except OSError as error:
             code = _code(error)
             if code in ("PreconditionFailed", "412", "InvalidRange", "416"):
-                raise _Changed from None
+                raise _VersionChanged from None
             unavailable = _status(error) >= 500
             raise (StoreUnavailable if unavailable else StoreFailed)(
                 f"{self._endpoint()} failed: {code or type(error).__name__}."
@@ -227,15 +228,15 @@ class S3Store:
                 closing.result(CLOSE_SECONDS)
 
 
-class _Refused(Exception):
+class _CallRefused(Exception):
     """The store refused the call. The message is its error code."""
 
 
-class _Changed(Exception):
+class _VersionChanged(Exception):
     """The object has another version."""
 
 
-def _bounded(options: Mapping[str, Any]) -> dict[str, Any]:
+def _with_timeouts(options: Mapping[str, Any]) -> dict[str, Any]:
     """Add timeouts to the options, and turn off caches of lists and of shared instances.
 
     With `asynchronous`, the file system is only used on the library's loop. Otherwise it would close itself on the

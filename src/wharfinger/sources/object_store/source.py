@@ -38,24 +38,24 @@ from wharfinger.sources.windows.window import PARAMETERS, LineIndexes, RandomAcc
 __all__ = ["Objects"]
 
 MAX_WATCHED_OBJECTS = 10_000
-"""Objects that are compared to find changes of the list. Changes of later objects are not reported."""
+"""Maximum number of objects that are compared to find changes of the list. Changes of later ones are not reported."""
 POLL_PAGE = 1_000
-"""Objects per request of a poll."""
+"""Maximum number of objects per request of a poll."""
 FEW_WATCHED = MAX_WATCHED_OBJECTS // POLL_PAGE
 """Up to this many watched URIs are requested one by one: a listing may take as many requests."""
 PATIENCE_SECONDS = 3.0
-"""How long a list of several sources waits for this store."""
+"""Longest wait for this store in a list of several sources."""
 MAX_REQUESTS = 10
-"""Requests to the store for one page. Several are needed if many names cannot be served."""
+"""Maximum number of requests to the store for one page. Several are needed if many names cannot be served."""
 READ_ATTEMPTS = 3
-"""Attempts to read an object that changes during the read."""
+"""Maximum number of attempts to read an object that changes during the read."""
 KEY_PREFIX = "k:"
 """Start of each key of a page."""
 MAX_KEY_LENGTH = 4_096
-"""Characters in the key of a page."""
+"""Maximum number of characters in the key of a page."""
 
 MAX_TEXT_BYTES = 8 << 20
-"""Size of the largest object whose text is searched."""
+"""Maximum size of an object whose text is searched."""
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class Objects(Source):
         self.noun = store.noun
         self.patience = PATIENCE_SECONDS
         self._round: dict[str, str] | None = None
-        """The versions of the first objects, listed in this round of polling. None if they were not needed."""
+        """The versions of the first objects, listed in this round of polling. None if the round did not need them."""
         self._polling = Polling(
             f"objects {title}", self._look, every=store.every, rest=store.rest, prepare=self._prepare
         )
@@ -106,7 +106,7 @@ class Objects(Source):
         if uri in (self.uri, self.uri[:-1]):
             return ""
         try:
-            parts, slashed = split_path(uri[len(self.uri) :])
+            parts, ends_with_slash = split_path(uri[len(self.uri) :])
         except UnreadableUri:
             raise ResourceNotFound(uri) from None
         if not parts or not uri.startswith(self.uri):
@@ -114,7 +114,7 @@ class Objects(Source):
         key = "/".join(parts)
         if not writable(key):
             raise ResourceNotFound(uri)
-        return key + ("/" if slashed else "")
+        return key + ("/" if ends_with_slash else "")
 
     # Listing
 
@@ -123,21 +123,21 @@ class Objects(Source):
         position = _position(after)
         if not reads_all_below(self.uri):
             return self._readable_page(after is None, position, limit)
-        found = [self._resource(ObjectInfo(""))] if after is None else []
+        resources = [self._resource(ObjectInfo(""))] if after is None else []
         for _ in range(MAX_REQUESTS):
-            if len(found) >= limit:
-                return found, KEY_PREFIX + position
-            objects, more = self.store.page(position, max(1, limit - len(found)))
+            if len(resources) >= limit:
+                return resources, KEY_PREFIX + position
+            objects, more = self.store.page(position, max(1, limit - len(resources)))
             for info in outline(objects, position):
-                if len(found) >= limit:
-                    return found, KEY_PREFIX + position
+                if len(resources) >= limit:
+                    return resources, KEY_PREFIX + position
                 if served(info.key):
-                    found.append(self._resource(info))
+                    resources.append(self._resource(info))
                 position = info.key
             if not more:
-                return found, None
+                return resources, None
             position = max([position, *(info.key for info in objects[-1:])])
-        return found, KEY_PREFIX + position
+        return resources, KEY_PREFIX + position
 
     def _readable_page(self, first: bool, position: str, limit: int) -> tuple[list[t.Resource], str | None]:
         """Return a page as `page` does, for a caller who may not read everything.
@@ -145,21 +145,21 @@ class Objects(Source):
         A directory is listed before the first object in it that the caller may read.
         """
         reads = readable_uris()
-        found = [ObjectInfo("")] if first and may_read(self.uri) else []
-        listed = position
+        readable = [ObjectInfo("")] if first and may_read(self.uri) else []
+        last_key = position
         for _ in range(MAX_REQUESTS):
             objects, more = self.store.page(position, MAX_CHILDREN)
             visible = [info for info in objects if served(info.key) and reads(self.uri_of(info.key))]
-            for info in outline(visible, listed):
+            for info in outline(visible, last_key):
                 if reads(self.uri_of(info.key)):
-                    if len(found) == limit:  # so a key is only returned if the caller may read what follows
-                        return [self._resource(one) for one in found], KEY_PREFIX + listed
-                    found.append(info)
-                listed = info.key
+                    if len(readable) == limit:  # so a key is only returned if the caller may read what follows
+                        return [self._resource(listed) for listed in readable], KEY_PREFIX + last_key
+                    readable.append(info)
+                last_key = info.key
             if not more:
-                return [self._resource(one) for one in found], None
+                return [self._resource(listed) for listed in readable], None
             position = max([position, *(info.key for info in objects[-1:])])
-        return [self._resource(one) for one in found], KEY_PREFIX + position
+        return [self._resource(listed) for listed in readable], KEY_PREFIX + position
 
     def probe(self) -> object:
         """Request one object.
@@ -186,28 +186,28 @@ class Objects(Source):
 
     def _level(self, directory: str, after: str, limit: int, begin: str = "") -> tuple[list[ObjectInfo], bool]:
         """List the entries of a directory whose keys a URI can contain."""
-        found: list[ObjectInfo] = []
+        entries: list[ObjectInfo] = []
         if not reads_all_below(self.uri_of(directory)):
             return self._readable_level(directory, after, limit, begin)
         for _ in range(MAX_REQUESTS):
-            infos, more = self.store.level(directory, begin, after, limit - len(found))
-            found += [info for info in infos if served(info.key)]
-            if not more or not infos or len(found) >= limit:
-                return found[:limit], more or len(found) > limit
+            infos, more = self.store.level(directory, begin, after, limit - len(entries))
+            entries += [info for info in infos if served(info.key)]
+            if not more or not infos or len(entries) >= limit:
+                return entries[:limit], more or len(entries) > limit
             after = infos[-1].key
-        return found, True
+        return entries, True
 
     def _readable_level(self, directory: str, after: str, limit: int, begin: str) -> tuple[list[ObjectInfo], bool]:
         """List the entries of a directory that the caller may read, and return whether there are more of them."""
         reads = readable_uris()
-        found: list[ObjectInfo] = []
+        entries: list[ObjectInfo] = []
         for _ in range(MAX_REQUESTS):
             infos, more = self.store.level(directory, begin, after, MAX_CHILDREN)
-            found += [info for info in infos if served(info.key) and reads(self.uri_of(info.key))]
-            if not more or not infos or len(found) > limit:
-                return found[:limit], len(found) > limit
+            entries += [info for info in infos if served(info.key) and reads(self.uri_of(info.key))]
+            if not more or not infos or len(entries) > limit:
+                return entries[:limit], len(entries) > limit
             after = infos[-1].key
-        return found[:limit], True
+        return entries[:limit], True
 
     def _directory(self, uri: str) -> str | None:
         """Return the key of the directory with this URI, or None if it does not exist."""
@@ -215,8 +215,8 @@ class Objects(Source):
         directory = key if not key or key.endswith("/") else key + "/"
         whole = reads_all_below(self.uri_of(directory))
         inside = self.store.level(directory, "", "", 1) if whole else self._readable_level(directory, "", 1, "")
-        there = not key or inside[0] or self.store.info(directory)
-        return directory if there else None
+        exists = not key or inside[0] or self.store.info(directory)
+        return directory if exists else None
 
     def _resource(self, info: ObjectInfo, uri: str = "") -> t.Resource:
         return describe(info, uri or self.uri_of(info.key), self.title)
@@ -261,13 +261,13 @@ class Objects(Source):
             name = info.key.rpartition("/")[2]
             meta = {VERSION: info.version} if info.version else {}
             lines = self._lines.of(info.key, info.version, content)
-            found = read_content(uri, base, name, content, window, meta=meta, lines=lines)
+            read_contents = read_content(uri, base, name, content, window, meta=meta, lines=lines)
             ttl = ttl_ms(info.modified)
-            return t.ReadResourceResult(contents=found, ttl_ms=ttl, cache_scope=self.cache_scope)
+            return t.ReadResourceResult(contents=read_contents, ttl_ms=ttl, cache_scope=self.cache_scope)
 
-        found = self._use_object(base, contents)
-        if found is not None:
-            return found
+        result = self._use_object(base, contents)
+        if result is not None:
+            return result
         directory = self._directory(base)
         if query or directory is None:
             raise ResourceNotFound(uri)
@@ -346,7 +346,7 @@ class Objects(Source):
     # Watching
 
     def describe(self) -> str:
-        """Describe the store as it reports itself, and how changes are found."""
+        """Return a description of the store, and how changes are found."""
         try:
             return ", ".join(filter(None, (self.store.describe(), f"watched by {self._polling.means}")))
         except StoreFailed as error:
@@ -384,9 +384,9 @@ class Objects(Source):
         position, more = "", True
         while more and number > 0:
             infos, more = self.store.page(position, POLL_PAGE)
-            shown = [info for info in infos if served(info.key) and not info.directory][:number]
-            yield from shown
-            number -= len(shown)
+            visible = [info for info in infos if served(info.key) and not info.directory][:number]
+            yield from visible
+            number -= len(visible)
             more = more and bool(infos)
             position = infos[-1].key if infos else position
 

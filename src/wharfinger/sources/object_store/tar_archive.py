@@ -3,11 +3,12 @@
 A tar archive has no directory: its headers are read once, from the first to the last, and their offsets are kept.
 `tarfile` parses the headers (ustar, pax and GNU); this module bounds what it reads, because an archive is untrusted:
 
-- All headers of one member together are bounded, and so are their number, the global ones, and the parts of sparse
-  files.
+- The headers of one member are bounded in bytes. The members, the global records and the parts of sparse files are
+  bounded in number.
 - Members are withheld (neither listed nor read) if their path leads out of the archive, or if they are links, devices
   or pipes. Of several members with the same name, the last one counts, as when tar unpacks the archive.
-- A sparse file that declares to grow more than 250 times is not read. (For compressed archives, see `unpacked_bytes`.)
+- A sparse file that declares more than 250 times the size of its data is not read. (For compressed archives, see
+  `unpacked_bytes`.)
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ from wharfinger.sources.windows.window import RandomAccess
 __all__ = ["MAX_CHECKED_BYTES", "MAX_GLOBAL_HEADERS", "MAX_HEADER_BYTES", "TarStore"]
 
 MAX_HEADER_BYTES = 1 << 20
-"""Bytes of all headers of one member: its long name, its extended attributes, and the map of a sparse file."""
+"""Maximum bytes of all headers of one member: its long name, its extended attributes, and the map of a sparse file."""
 MAX_GLOBAL_HEADERS = 100
-"""Records of pax headers that apply to all later members: `tarfile` copies them for each."""
+"""Maximum number of records of pax headers that apply to all later members: `tarfile` copies them for each."""
 MAX_CHECKED_BYTES = 256 << 20
-"""Bytes at the beginning of an archive whose checksums are the versions of their members. This takes half a second."""
+"""Bytes at the beginning of an archive in which members have checksums, as their versions; this takes half a second."""
 MAX_DIGITS = 100
-"""Digits in a row in extended headers. Some versions of `tarfile` take quadratic time for them (CVE-2024-6232)."""
+"""Maximum number of digits in a row in extended headers; `tarfile` may take quadratic time (CVE-2024-6232)."""
 MAX_EXTENTS = 500_000
-"""Parts of all sparse files of an archive: each takes about 200 bytes of memory, but as few as 10 of a header."""
+"""Maximum number of parts of all sparse files of an archive: each takes 10 bytes of a header, and 200 of memory."""
 LATEST_SECONDS = 253_402_300_799
 """The last second of the year 9999."""
 
@@ -124,18 +125,18 @@ class _MemberBytes:
             if self._member.extents is None:
                 return self._exactly(self._member.offset + offset, length)
             data = bytearray(length)
-            for begin, at, size in self._member.extents:
+            for begin, position, size in self._member.extents:
                 first, last = max(begin, offset), min(begin + size, offset + length)
                 if first < last:
-                    data[first - offset : last - offset] = self._exactly(at + first - begin, last - first)
+                    data[first - offset : last - offset] = self._exactly(position + first - begin, last - first)
             return bytes(data)
         except DAMAGE as error:
             if stamp_of_path(self._path) != self._archive.stamp:
                 raise ObjectChanged from None
             raise UnreadableObject(f"{self._key} is damaged: {error}") from None
 
-    def _exactly(self, at: int, length: int) -> bytes:
-        data = self._archive.file.read(at, length)
+    def _exactly(self, position: int, length: int) -> bytes:
+        data = self._archive.file.read(position, length)
         if len(data) < length:
             raise EOFError("the archive ends before it")
         return data
@@ -146,24 +147,24 @@ class _HeaderFile(io.RawIOBase):
 
     def __init__(self, content: RandomAccess) -> None:
         self._content = content
-        self._at = 0
-        self.left = MAX_HEADER_BYTES
+        self._position = 0
+        self.remaining = MAX_HEADER_BYTES
 
     def tell(self) -> int:
-        return self._at
+        return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        self._at = offset
+        self._position = offset
         return offset
 
     def read(self, size: int | None = -1, /) -> bytes:
-        if size is None or size < 0 or size > self.left:
+        if size is None or size < 0 or size > self.remaining:
             raise ValueError(
-                f"the headers of the member at byte {self._at:,} have more than {MAX_HEADER_BYTES:,} bytes"
+                f"the headers of the member at byte {self._position:,} have more than {MAX_HEADER_BYTES:,} bytes"
             )
-        data = self._content.read(self._at, size)
-        self._at += len(data)
-        self.left -= size
+        data = self._content.read(self._position, size)
+        self._position += len(data)
+        self.remaining -= size
         if size > tarfile.BLOCKSIZE and _LONG_NUMBER(data):
             raise ValueError(f"a header has a number of more than {MAX_DIGITS} digits")
         return data
@@ -176,50 +177,50 @@ def _index(content: RandomAccess) -> tuple[dict[str, TarMember], int]:
     archive: Any = tarfile.TarFile(fileobj=file, mode="r", encoding="utf-8", errors="surrogateescape")
     archive.pax_headers = {}
     members: dict[str, TarMember] = {}
-    others: set[str] = set()
-    at = count = end = extents = 0
-    while content.read(at, tarfile.BLOCKSIZE).strip(b"\0"):  # the end is a block of zeros, or that of the file
-        file.seek(at)
-        file.left = MAX_HEADER_BYTES
+    withheld: set[str] = set()
+    position = count = end = extent_count = 0
+    while content.read(position, tarfile.BLOCKSIZE).strip(b"\0"):  # the end is a block of zeros, or that of the file
+        file.seek(position)
+        file.remaining = MAX_HEADER_BYTES
         try:
-            found = tarfile.TarInfo.fromtarfile(archive)
+            header = tarfile.TarInfo.fromtarfile(archive)
         except tarfile.HeaderError as error:
-            raise ValueError(f"the header at byte {at:,} is damaged or truncated ({error})") from None
+            raise ValueError(f"the header at byte {position:,} is damaged or truncated ({error})") from None
         count += 1
         if count > MAX_MEMBERS:
             raise ValueError(f"it has more than {MAX_MEMBERS:,} members")
         records: dict[str, str] = archive.pax_headers
         if len(records) > MAX_GLOBAL_HEADERS:
             raise ValueError(f"it has more than {MAX_GLOBAL_HEADERS} global headers")
-        if archive.offset <= at or found.size < 0:
-            raise ValueError(f"the header at byte {at:,} has an impossible size")
-        at = archive.offset
-        extents += len(found.sparse or ())
-        if extents > MAX_EXTENTS:
+        if archive.offset <= position or header.size < 0:
+            raise ValueError(f"the header at byte {position:,} has an impossible size")
+        position = archive.offset
+        extent_count += len(header.sparse or ())
+        if extent_count > MAX_EXTENTS:
             raise ValueError(f"its sparse files have more than {MAX_EXTENTS:,} parts")
-        if found.isdir():
+        if header.isdir():
             continue
-        name = _name_of(found.name)
+        name = _name_of(header.name)
         member = None
-        if found.isreg():
-            member = _member_of(found, content)
+        if header.isreg():
+            member = _member_of(header, content)
             end = max(
                 end, *(begin + length for _, begin, length in member.extents or [(0, member.offset, member.size)])
             )
         if not stays_inside(name):
-            others.add(digest(name))  # a name may have as many bytes as the headers
+            withheld.add(digest(name))  # a name may have as many bytes as the headers
             continue
         members.pop(name, None)  # it is replaced, as when the archive is unpacked
-        others.discard(name)
+        withheld.discard(name)
         if member is None:
-            others.add(name)
+            withheld.add(name)
         else:
             members[name] = member
     if isinstance(content, GzipBytes):
         content.finish()
     if end > content.size:
         raise EOFError(f"it is truncated: it has {content.size:,} bytes, and its last member ends at byte {end:,}")
-    return members, len(others)
+    return members, len(withheld)
 
 
 def _name_of(name: str) -> str:
@@ -233,38 +234,38 @@ def _name_of(name: str) -> str:
     return name
 
 
-def _member_of(found: Any, content: RandomAccess) -> TarMember:
+def _member_of(header: Any, content: RandomAccess) -> TarMember:
     """Return a regular file.
 
     Raises:
         ValueError: the map of a sparse file is impossible.
     """
-    modified = float(found.mtime)
-    known = modified if math.isfinite(modified) and 0 <= modified <= LATEST_SECONDS else None
+    modified = float(header.mtime)
+    valid_time = modified if math.isfinite(modified) and 0 <= modified <= LATEST_SECONDS else None
     extents: list[tuple[int, int, int]] = []
-    at, end = found.offset_data, 0
-    for begin, length in found.sparse or ():
+    position, end = header.offset_data, 0
+    for begin, length in header.sparse or ():
         if length == 0:  # unused, or the end of the file
             continue
-        if begin < end or length < 0 or begin + length > found.size:
+        if begin < end or length < 0 or begin + length > header.size:
             raise ValueError("the map of a sparse file is damaged")
-        extents.append((begin, at, length))
-        at, end = at + length, begin + length
-    if not found.issparse():
-        at += found.size
-    checksum = _checksum(content, found.offset_data, at) if at <= MAX_CHECKED_BYTES else None
-    return TarMember(found.offset_data, found.size, known, checksum, extents if found.issparse() else None)
+        extents.append((begin, position, length))
+        position, end = position + length, begin + length
+    if not header.issparse():
+        position += header.size
+    checksum = _checksum(content, header.offset_data, position) if position <= MAX_CHECKED_BYTES else None
+    return TarMember(header.offset_data, header.size, valid_time, checksum, extents if header.issparse() else None)
 
 
 def _checksum(content: RandomAccess, begin: int, end: int) -> int:
     checksum = 0
-    for at in range(begin, end, PIECE_BYTES):
-        checksum = zlib.crc32(content.read(at, min(PIECE_BYTES, end - at)), checksum)
+    for position in range(begin, end, PIECE_BYTES):
+        checksum = zlib.crc32(content.read(position, min(PIECE_BYTES, end - position)), checksum)
     return checksum
 
 
 def _version(member: TarMember, archive: _OpenTar) -> str:
-    """Return a version from the content, as tar has no checksums; for what is not checked, from the whole archive."""
+    """Return a version: from the checksum of the content or, for bytes without one, from the whole archive."""
     if member.checksum is None:
         return digest(repr((archive.stamp, member.offset, member.size)))
     extents = "" if member.extents is None else "-" + digest(repr([(begin, size) for begin, _, size in member.extents]))

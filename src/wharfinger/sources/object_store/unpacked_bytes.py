@@ -37,21 +37,21 @@ __all__ = [
 ]
 
 MAX_UNPACKED_BYTES = 4 << 30
-"""Decompressed bytes of a gzip file. Finding its members takes about three seconds for each GiB."""
+"""Maximum number of decompressed bytes of a gzip file. Finding its members takes about three seconds for each GiB."""
 MAX_SPOOLED_BYTES = 1 << 30
-"""Decompressed bytes of a bzip2 or xz file, which are written into an unnamed file."""
+"""Maximum number of decompressed bytes of a bzip2 or xz file, which are written into an unnamed file."""
 MAX_XZ_MEMORY_BYTES = 128 << 20
-"""Memory for the dictionary of an xz file: `xz -9` needs 65 MiB, a forged header up to 4 GiB."""
+"""Maximum memory for the dictionary of an xz file: `xz -9` needs 65 MiB, a forged header up to 4 GiB."""
 PIECE_BYTES = 1 << 20
 """Bytes that are decompressed or read at once."""
 INPUT_BYTES = 16 << 10
 MAX_POINTS = 256
-"""Copies of the decompressor of one gzip file. If there are more, every second one is dropped."""
+"""Maximum number of copies of the decompressor of one gzip file. If there are more, every second one is dropped."""
 MAX_STREAMS = 4
-"""Streams of the last reads that are kept, so that later reads can continue them."""
+"""Maximum number of streams of the last reads that are kept, so that later reads can continue them."""
 
 DAMAGE = (zlib.error, lzma.LZMAError, EOFError, ValueError, OSError)
-"""What reading damaged data raises."""
+"""The errors that reading damaged data raises."""
 
 
 class _FileBytes:
@@ -75,7 +75,7 @@ class _FileBytes:
 
 
 def open_unpacked(file: IO[bytes]) -> RandomAccess:
-    """Return the decompressed bytes of an open file, or its bytes if it is not compressed. Takes over the file.
+    """Return the decompressed bytes of an open file, or its bytes if it is not compressed. The result owns the file.
 
     The size of a gzip file is that of the bytes that were decompressed so far.
 
@@ -90,7 +90,7 @@ def open_unpacked(file: IO[bytes]) -> RandomAccess:
         return GzipBytes(packed)
     for mark, make in _SPOOLED:
         if head.startswith(mark):
-            return _spooled(packed, make)
+            return _spool(packed, make)
     for mark, name in _UNSUPPORTED:
         if head.startswith(mark):
             raise ValueError(f"it is compressed by {name}, which is not supported: repack it with gzip or xz")
@@ -114,12 +114,12 @@ class GzipBytes:
         parts: list[bytes] = []
         end = offset + length
         while stream.unpacked < end:
-            at = stream.unpacked
-            piece = self._advance(stream, min(PIECE_BYTES, end - at))
+            position = stream.unpacked
+            piece = self._advance(stream, min(PIECE_BYTES, end - position))
             if not piece:
                 break
-            if at + len(piece) > offset:
-                parts.append(piece[max(0, offset - at) :])
+            if position + len(piece) > offset:
+                parts.append(piece[max(0, offset - position) :])
         with self._lock:
             self._streams.append(stream)
             del self._streams[:-MAX_STREAMS]
@@ -131,44 +131,44 @@ class GzipBytes:
             pass
 
     def _stream_before(self, offset: int) -> _Position:
-        """Return the stream nearest before an offset: that of an earlier read, or a copy of a point."""
+        """Return the nearest stream at or before an offset: that of an earlier read, or one from a kept copy."""
         with self._lock:
             streams = [stream for stream in self._streams if stream.unpacked <= offset]
-            found = max(streams, key=lambda stream: stream.unpacked, default=None)
-            point = max((one for one in self._points if one.unpacked <= offset), key=lambda one: one.unpacked)
-            if found is None or found.unpacked < point.unpacked:
+            stream = max(streams, key=lambda stream: stream.unpacked, default=None)
+            point = max((known for known in self._points if known.unpacked <= offset), key=lambda known: known.unpacked)
+            if stream is None or stream.unpacked < point.unpacked:
                 return point.copy()
-            self._streams.remove(found)
-            return found
+            self._streams.remove(stream)
+            return stream
 
-    def _advance(self, stream: _Position, most: int) -> bytes:
+    def _advance(self, stream: _Position, max_bytes: int) -> bytes:
         """Decompress the next piece of a stream. It is empty only at the end of the file."""
         while True:
             data = self._packed.read(stream.packed, INPUT_BYTES)
-            if stream.machine.eof:  # another member may follow, after padding
+            if stream.decompressor.eof:  # another member may follow, after padding
                 member = data.lstrip(b"\0")
                 stream.packed += len(data) - len(member)
                 if not member:
                     if data:
                         continue
                     return b""
-                data, stream.machine = member, zlib.decompressobj(31)
-            piece: bytes = stream.machine.decompress(data, most)
-            left = stream.machine.unused_data if stream.machine.eof else stream.machine.unconsumed_tail
-            stream.packed += len(data) - len(left)
-            if not piece and not data and not stream.machine.eof:
+                data, stream.decompressor = member, zlib.decompressobj(31)
+            piece: bytes = stream.decompressor.decompress(data, max_bytes)
+            rest = stream.decompressor.unused_data if stream.decompressor.eof else stream.decompressor.unconsumed_tail
+            stream.packed += len(data) - len(rest)
+            if not piece and not data and not stream.decompressor.eof:
                 raise EOFError("its compressed data is truncated")
             stream.unpacked += len(piece)
-            self._note(stream)
+            self._record(stream)
             if piece:
                 return piece
 
-    def _note(self, stream: _Position) -> None:
+    def _record(self, stream: _Position) -> None:
         """Check the growth of the data, and keep a copy of the stream if the last copy is far enough before it."""
         _refuse_growth(stream.packed, stream.unpacked, MAX_UNPACKED_BYTES)
         with self._lock:
             self.size = max(self.size, stream.unpacked)
-            if stream.unpacked >= self._points[-1].unpacked + self._distance and not stream.machine.eof:
+            if stream.unpacked >= self._points[-1].unpacked + self._distance and not stream.decompressor.eof:
                 self._points.append(stream.copy())
                 if len(self._points) > MAX_POINTS:
                     del self._points[1::2]
@@ -181,14 +181,14 @@ class _Position:
 
     packed: int
     unpacked: int
-    machine: Any
+    decompressor: Any
 
     def copy(self) -> _Position:
-        return _Position(self.packed, self.unpacked, self.machine.copy())
+        return _Position(self.packed, self.unpacked, self.decompressor.copy())
 
 
 class _Decompressor(Protocol):
-    """What `bz2.BZ2Decompressor` and `lzma.LZMADecompressor` have in common."""
+    """The interface that `bz2.BZ2Decompressor` and `lzma.LZMADecompressor` share."""
 
     @property
     def eof(self) -> bool: ...
@@ -211,28 +211,28 @@ _UNSUPPORTED = (
 )
 
 
-def _spooled(packed: RandomAccess, make: Callable[[], _Decompressor]) -> RandomAccess:
+def _spool(packed: RandomAccess, make: Callable[[], _Decompressor]) -> RandomAccess:
     """Decompress a file of one or several streams into an unnamed file."""
     spool = tempfile.TemporaryFile()  # noqa: SIM115 - `_FileBytes` closes it
     try:
-        machine, at, size = make(), 0, 0
+        decompressor, position, size = make(), 0, 0
         while True:
-            data = machine.unused_data.lstrip(b"\0") if machine.eof else b""
-            if machine.needs_input or (machine.eof and not data):
-                data = packed.read(at, INPUT_BYTES)
-                if not data and machine.eof:
+            data = decompressor.unused_data.lstrip(b"\0") if decompressor.eof else b""
+            if decompressor.needs_input or (decompressor.eof and not data):
+                data = packed.read(position, INPUT_BYTES)
+                if not data and decompressor.eof:
                     break
                 if not data:
                     raise EOFError("its compressed data is truncated")
-                at += len(data)
-            if machine.eof:  # another stream follows, after padding
+                position += len(data)
+            if decompressor.eof:  # another stream follows, after padding
                 data = data.lstrip(b"\0")
                 if not data:
                     continue
-                machine = make()
-            piece = machine.decompress(data, PIECE_BYTES)
+                decompressor = make()
+            piece = decompressor.decompress(data, PIECE_BYTES)
             size += len(piece)
-            _refuse_growth(at, size, MAX_SPOOLED_BYTES)
+            _refuse_growth(position, size, MAX_SPOOLED_BYTES)
             spool.write(piece)
         spool.flush()
     except BaseException:
@@ -241,9 +241,9 @@ def _spooled(packed: RandomAccess, make: Callable[[], _Decompressor]) -> RandomA
     return _FileBytes(spool)
 
 
-def _refuse_growth(packed: int, unpacked: int, most: int) -> None:
-    if unpacked > most:
-        raise ValueError(f"it has more than {most >> 20:,} MiB decompressed: unpack it")
+def _refuse_growth(packed: int, unpacked: int, max_bytes: int) -> None:
+    if unpacked > max_bytes:
+        raise ValueError(f"it has more than {max_bytes >> 20:,} MiB decompressed: unpack it")
     if unpacked > max(RATIO_MIN_BYTES, MAX_RATIO * packed):
         raise ValueError(
             f"{packed:,} compressed bytes grow to more than {unpacked:,}, as archives do that are made to fill a disk "

@@ -5,8 +5,8 @@ An archive is untrusted input: it may be built to fill the memory or to reach fi
 - The directory of the archive is bounded in bytes, members and extra fields, before `zipfile` parses it.
 - Members are withheld (neither listed nor read) if their path leads out of the archive, if they are links or devices,
   or if they share bytes with another member: a bomb packs its data once and lists it a thousand times.
-- Members are decompressed as streams, only with deflate, and at most to their declared size. A member that declares to
-  grow more than 250 times is not decompressed.
+- Members are decompressed as streams, only with deflate, and at most to their declared size. A member that declares
+  more than 250 times its compressed size is not decompressed.
 
 To read at an offset, everything before it must be decompressed. Therefore the streams of the last windows stay open,
 and the next window continues in its stream.
@@ -45,14 +45,14 @@ from wharfinger.sources.windows.window import RandomAccess
 __all__ = ["MAX_DIRECTORY_BYTES", "MAX_INFLATED_BYTES", "ZipStore"]
 
 MAX_DIRECTORY_BYTES = 32 << 20
-"""Bytes of the archive's directory."""
+"""Maximum size of the archive's directory."""
 MAX_EXTRA_BYTES = 4_096
-"""Bytes of the extra fields of one entry. The time that `zipfile` takes grows with the square of their number."""
+"""Maximum size of the extra fields of one entry. The time of `zipfile` grows with the square of their number."""
 MAX_INFLATED_BYTES = 1 << 30
-"""Bytes of a compressed member that can be read; the rest is not decompressed."""
+"""Maximum number of bytes of a compressed member that can be read; the rest is not decompressed."""
 PIECE_BYTES = 1 << 20
 MAX_STREAMS = 4
-"""The most streams that stay open after a window."""
+"""Maximum number of streams that stay open after a window."""
 
 _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 """`zipfile` decompresses other methods without a bound: 861 bytes of bzip2 became 2 GiB, more than they declared."""
@@ -89,8 +89,8 @@ class ZipStore(ArchiveStore[zipfile.ZipFile, zipfile.ZipInfo]):
             file.close()
             raise
         file.opened = True
-        alone = _without_overlaps(archive.infolist())
-        members = {info.filename: info for info in alone if not info.is_dir() and _safe(info)}
+        separate = _without_overlaps(archive.infolist())
+        members = {info.filename: info for info in separate if not info.is_dir() and _is_safe(info)}
         directories = sum(info.is_dir() for info in archive.infolist())
         withheld = len(archive.infolist()) - directories - len(members)
         return OpenArchive(stamp_of_status(status), archive, sorted(members), members, withheld)
@@ -123,20 +123,23 @@ class ZipStore(ArchiveStore[zipfile.ZipFile, zipfile.ZipInfo]):
         """Yield a stream of a member to read from `offset`: the open one nearest before it, or a new one."""
         with self._lock:
             usable = [stream for stream in self._streams if stream.member is member and stream.begin <= offset]
-            found = max(usable, key=lambda stream: stream.begin, default=None)
-            if found is not None:
-                self._streams.remove(found)
-        if found is None:
-            found = _Stream(member, archive.file.open(member))
-        yield found
+            chosen = max(usable, key=lambda stream: stream.begin, default=None)
+            if chosen is not None:
+                self._streams.remove(chosen)
+        if chosen is None:
+            chosen = _Stream(member, archive.file.open(member))
+        yield chosen
         with self._lock:  # not reached after an error: a failed stream is not used again
             if self._archive is archive:
-                self._streams.append(found)
+                self._streams.append(chosen)
                 del self._streams[:-MAX_STREAMS]
 
 
 class _Stream:
-    """A member that is being decompressed. The last piece is kept, because a window also reads a little before it."""
+    """A member that is being decompressed.
+
+    The last piece is kept, because a window also reads a little before its own start.
+    """
 
     def __init__(self, member: zipfile.ZipInfo, file: IO[bytes]) -> None:
         self.member = member
@@ -195,14 +198,22 @@ class _Member:
         try:
             with self._store.stream(self._archive, self._member, offset) as stream:
                 return stream.read(offset, length)
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError) as e:
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            OSError,
+            NotImplementedError,
+            RuntimeError,
+            ValueError,
+        ) as error:
             if stamp_of_path(self._store.path) != self._archive.stamp:
                 raise ObjectChanged from None
-            raise UnreadableObject(f"{self._key} is damaged: {e}") from None
+            raise UnreadableObject(f"{self._key} is damaged: {error}") from None
 
 
 class _BoundedFile(io.FileIO):
-    """A file that checks the archive's directory before `zipfile` parses it. It is closed when it is deleted."""
+    """A file that checks the archive's directory before `zipfile` parses it. Garbage collection closes it."""
 
     opened = False
     """Whether the directory has been read."""
@@ -220,9 +231,9 @@ class _BoundedFile(io.FileIO):
 
 
 def _check_directory(data: bytes) -> None:
-    at = count = 0
-    while at + _ENTRY.size <= len(data):
-        mark, name, extra, comment = _ENTRY.unpack_from(data, at)
+    offset = count = 0
+    while offset + _ENTRY.size <= len(data):
+        mark, name, extra, comment = _ENTRY.unpack_from(data, offset)
         count += 1
         if mark != b"PK\x01\x02":
             return  # `zipfile` raises an error that explains it
@@ -230,24 +241,24 @@ def _check_directory(data: bytes) -> None:
             raise ValueError(f"an entry of its directory has more than {MAX_EXTRA_BYTES:,} bytes of extra data")
         if count > MAX_MEMBERS:
             raise ValueError(f"it has more than {MAX_MEMBERS:,} members")
-        at += _ENTRY.size + name + extra + comment
+        offset += _ENTRY.size + name + extra + comment
 
 
 def _without_overlaps(members: list[zipfile.ZipInfo]) -> list[zipfile.ZipInfo]:
     """Return the members that do not overlap another one."""
-    ordered = sorted(members, key=lambda one: one.header_offset)
+    ordered = sorted(members, key=lambda member: member.header_offset)
     shared: set[int] = set()
     furthest, end = 0, 0
-    for at, member in enumerate(ordered):
+    for index, member in enumerate(ordered):
         if member.header_offset < end:
-            shared |= {at, furthest}
+            shared |= {index, furthest}
         member_end = member.header_offset + _HEADER_BYTES + len(member.orig_filename) + member.compress_size
         if member_end > end:
-            furthest, end = at, member_end
-    return [member for at, member in enumerate(ordered) if at not in shared]
+            furthest, end = index, member_end
+    return [member for index, member in enumerate(ordered) if index not in shared]
 
 
-def _safe(member: zipfile.ZipInfo) -> bool:
+def _is_safe(member: zipfile.ZipInfo) -> bool:
     """Return whether a member is a regular file whose name stays inside the archive on every operating system."""
     kind = stat.S_IFMT(member.external_attr >> 16)
     return kind in _REGULAR and stays_inside(member.filename)
@@ -257,8 +268,8 @@ def _refuse_unreadable(key: str, member: zipfile.ZipInfo) -> None:
     if member.flag_bits & _ENCRYPTED:
         raise UnreadableObject(f"{key} is encrypted, which is not supported: unpack it.")
     if member.compress_type not in _METHODS:
-        how = _OTHER_METHODS.get(member.compress_type, f"method {member.compress_type}")
-        raise UnreadableObject(f"{key} is compressed by {how}, but only deflate is supported: unpack or repack it.")
+        method = _OTHER_METHODS.get(member.compress_type, f"method {member.compress_type}")
+        raise UnreadableObject(f"{key} is compressed by {method}, but only deflate is supported: unpack or repack it.")
     if member.file_size > max(RATIO_MIN_BYTES, MAX_RATIO * max(member.compress_size, 1)):
         raise UnreadableObject(
             f"{key} declares {member.file_size:,} bytes from {member.compress_size:,} compressed ones, as archives do "

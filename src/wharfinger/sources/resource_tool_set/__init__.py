@@ -82,7 +82,7 @@ class _Descriptions:
         self._server = server
         self._allow_query = allow_query
         self._registered = False
-        self._known: tuple[int, ...] = ()
+        self._source_ids: tuple[int, ...] = ()
 
     def updated(self, uri: str) -> None:
         """Do nothing: only the list of resources matters."""
@@ -90,9 +90,9 @@ class _Descriptions:
     def list_changed(self, name: str) -> None:
         """Update the descriptions if a source was included."""
         sources = list(self._server.resources.every_source()) if name == "resources" else []
-        if (known := tuple(map(id, sources))) == self._known or not sources:
+        if (source_ids := tuple(map(id, sources))) == self._source_ids or not sources:
             return
-        self._known = known
+        self._source_ids = source_ids
         summary = _summary(read_resource)
         self._describe(read_resource, lambda: with_queries(summary, sources))
         if self._allow_query and (databases := sources_with_query(sources)):

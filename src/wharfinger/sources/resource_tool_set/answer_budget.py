@@ -7,11 +7,12 @@ JSON element or word; lists and rows after an element. An answer that was cut en
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeGuard
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
+from wharfinger.content.decoded_json import is_mapping
 from wharfinger.errors import ToolError
 
 __all__ = ["DEFAULT_TOKENS", "MAX_TOKENS", "Budget", "count_fitting", "end_of_part", "json_length", "short_cell"]
@@ -70,9 +71,9 @@ def end_of_part(text: str, begin: int, room: int) -> int:
     if end >= len(text):
         return len(text)
     for separator, share in _ENDS:
-        at = text.rfind(separator, begin + int(room * share), end)
-        if at >= 0:
-            return at + len(separator)
+        position = text.rfind(separator, begin + int(room * share), end)
+        if position >= 0:
+            return position + len(separator)
     return end
 
 
@@ -82,7 +83,7 @@ def json_length(value: Any) -> int:
 
 
 def count_fitting(items: Sequence[Any], room: int) -> int:
-    """Return how many items fit into `room` characters as a JSON list; at least one if there are any."""
+    """Return the number of items that fit into `room` characters as a JSON list; at least one, if any."""
     for number, item in enumerate(items):
         room -= json_length(item) + 1
         if room < 0:
@@ -90,19 +91,17 @@ def count_fitting(items: Sequence[Any], room: int) -> int:
     return len(items)
 
 
-def short_cell(value: Any, most: int) -> Any:
-    """Return a value of a row; one longer than `most` characters becomes its beginning and its length."""
+def short_cell(value: Any, max_characters: int) -> Any:
+    """Return a value of a row; one longer than `max_characters` becomes its beginning and its length."""
     if isinstance(value, str):
-        return _beginning(value, most)
-    if _is_mapping(value) and "cut" in value and isinstance(text := value.get("text"), str):
-        return {**value, "text": text[:most]}  # the source cut it already
+        return _cut_text(value, max_characters)
+    if is_mapping(value) and "cut" in value and isinstance(text := value.get("text"), str):
+        return {**value, "text": text[:max_characters]}  # the source cut it already
     nested = msgspec.json.encode(value).decode() if type(value) in (dict, list) else ""
-    return _beginning(nested, most) if len(nested) > most else value
+    return _cut_text(nested, max_characters) if len(nested) > max_characters else value
 
 
-def _beginning(text: str, most: int) -> Any:
-    return text if len(text) <= most else {"text": text[:most], "cut": True, "characters": len(text)}
-
-
-def _is_mapping(value: Any) -> TypeGuard[Mapping[str, Any]]:
-    return isinstance(value, Mapping)
+def _cut_text(text: str, max_characters: int) -> Any:
+    return (
+        text if len(text) <= max_characters else {"text": text[:max_characters], "cut": True, "characters": len(text)}
+    )

@@ -26,13 +26,13 @@ from wharfinger.sources.resource_tool_set.uri_queries import template_entry
 __all__ = ["MAX_ENTRIES", "list_resources", "read_directory"]
 
 MAX_ENTRIES = 100
-"""Most entries in one result."""
+"""Maximum number of entries in one result."""
 ENTRIES_CHARACTERS = Budget().characters - 3 * NOTES_CHARACTERS
-"""Most characters of the entries in one result; the rest is for the cursor."""
+"""Maximum number of characters of the entries in one result; the rest is for the cursor."""
 MAX_EXAMINED = 100_000
-"""Most entries of a folder that are examined for one result, for a caller who may not read all of them."""
+"""Maximum number of entries of a folder that are examined for one result, for a caller who may not read all of them."""
 MAX_TEMPLATES = 50
-"""Most templates in one result."""
+"""Maximum number of templates in one result."""
 
 
 async def list_resources(ctx: Context[Any], cursor: str = "") -> t.CallToolResult:
@@ -46,12 +46,12 @@ async def list_resources(ctx: Context[Any], cursor: str = "") -> t.CallToolResul
     server_cursor, last = _open_cursor(cursor)
     with errors_for_models():
         page = await ctx.list_resources(server_cursor)
-    shown = page.resources
-    begin = next((at + 1 for at, resource in enumerate(shown) if resource.uri == last), 0)
-    entries = [brief(resource) for resource in shown[begin : begin + MAX_ENTRIES]]
+    resources = page.resources
+    begin = next((at + 1 for at, resource in enumerate(resources) if resource.uri == last), 0)
+    entries = [brief(resource) for resource in resources[begin : begin + MAX_ENTRIES]]
     del entries[count_fitting(entries, ENTRIES_CHARACTERS) :]
     following: str | None = None
-    if begin + len(entries) < len(shown):
+    if begin + len(entries) < len(resources):
         following = _cursor(server_cursor, entries[-1]["uri"])
     elif page.next_cursor is not UNSET:
         following = _cursor(page.next_cursor, None)
@@ -60,10 +60,10 @@ async def list_resources(ctx: Context[Any], cursor: str = "") -> t.CallToolResul
         notes.append(
             "No resources are listed here. There may be templates: call read_directory without uri to see them."
         )
-    found: dict[str, Any] = {"resources": entries, **_next("list_resources", following)}
+    structured: dict[str, Any] = {"resources": entries, **_next("list_resources", following)}
     if notes:
-        found["note"] = " ".join([*notes, found.get("note", "")]).rstrip()
-    return as_json(found)
+        structured["note"] = " ".join([*notes, structured.get("note", "")]).rstrip()
+    return as_json(structured)
 
 
 async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> t.CallToolResult:
@@ -79,7 +79,10 @@ async def read_directory(ctx: Context[Any], uri: str = "", cursor: str = "") -> 
     source = ctx.server.resources.source_of(uri)
     children: Callable[..., Any] | None = getattr(source, "children", None)
     if source is None or children is None:
-        return as_json(_folder([_content_entry(each) for each in contents if each.uri != uri][:MAX_ENTRIES], None))
+        parts = [_content_entry(each) for each in contents if each.uri != uri]
+        if not parts:
+            raise ToolError(f"{clipped(uri)} is not a folder: call read_resource.")
+        return as_json(_folder(parts[:MAX_ENTRIES], None))
     list_children = partial(ctx.server.resources.calls.call, source, children)
     with errors_for_models(uri):
         try:
@@ -100,16 +103,16 @@ async def _readable_children(
 ) -> tuple[list[t.Resource], str | None]:
     """Return at most `limit` children that the caller may read, and the key of the next page.
 
-    A source of the server's author may list others too.
+    A custom source may also list children that the caller may not read.
     """
-    found: list[t.Resource] = []
+    children: list[t.Resource] = []
     examined = 0
     while True:
-        listed, after = await list_children(owner_of(ctx.request), uri, after, limit - len(found))
-        found += [resource for resource in listed if may_read(resource.uri)]
+        listed, after = await list_children(owner_of(ctx.request), uri, after, limit - len(children))
+        children += [resource for resource in listed if may_read(resource.uri)]
         examined += len(listed)
-        if after is None or len(found) >= limit or examined >= MAX_EXAMINED:
-            return found, after
+        if after is None or len(children) >= limit or examined >= MAX_EXAMINED:
+            return children, after
 
 
 def _seal_key(ctx: Context[Any], uri: str, key: str | None) -> str | None:
@@ -150,7 +153,7 @@ def _top(ctx: Context[Any]) -> dict[str, Any]:
     tops = [top for top in tops if may_read(top)]
     access = ctx.request.access
     templates = [
-        template_entry(None, feature.shown())
+        template_entry(None, feature.current_definition())
         for text, feature in resources.templates.items()
         if access is None or decide_template(access, text).allowed
     ]
@@ -163,19 +166,19 @@ def _top(ctx: Context[Any]) -> dict[str, Any]:
     del templates[MAX_TEMPLATES:]
     del templates[count_fitting(templates, ENTRIES_CHARACTERS // 2) :]
     entries = [{"uri": top, "mimeType": DIRECTORY} for top in tops]
-    found: dict[str, Any] = {"entries": entries[: count_fitting(entries, ENTRIES_CHARACTERS // 2)]}
+    structured: dict[str, Any] = {"entries": entries[: count_fitting(entries, ENTRIES_CHARACTERS // 2)]}
     if templates:
-        found["templates"] = templates
+        structured["templates"] = templates
     if not tops and not templates:
-        found["note"] = "This server has no folders: call list_resources."
-    return found
+        structured["note"] = "This server has no folders: call list_resources."
+    return structured
 
 
 def _folder(entries: list[dict[str, Any]], cursor: str | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"entries": entries}
+    structured: dict[str, Any] = {"entries": entries}
     if not entries:
-        found["note"] = "This folder is empty, or nothing in it is published."
-    return found | _next("read_directory for the same uri", cursor)
+        structured["note"] = "This folder is empty, or nothing in it is published."
+    return structured | _next("read_directory for the same uri", cursor)
 
 
 def _content_entry(content: t.ResourceContents) -> dict[str, Any]:

@@ -31,7 +31,7 @@ MAX_IMAGE_BYTES = 3 << 20
 HINT_CHARACTERS = 700
 """Longest list of further queries."""
 MAX_READS = 3
-"""Most reads in smaller and smaller windows, if the text of a window is longer than its bytes."""
+"""Maximum number of reads in smaller and smaller windows, if the text of a window is longer than its bytes."""
 
 
 class DocumentText(msgspec.Struct, kw_only=True):
@@ -90,8 +90,8 @@ async def fetch(id: str, ctx: Context[Any], start: int = 0, max_tokens: int = DE
         answer = _answer(contents[:1], start, _room_for_json(first.text, start, room), binary=False)
         text = "".join(block.text for block in answer.blocks if isinstance(block, t.TextContent))
         notes = _notes("fetch with id", id, budget, contents, answer)
-        if following := _following(id, contents):
-            metadata["next"] = following
+        if next_uri := _next_uri(id, contents):
+            metadata["next"] = next_uri
         if not text and not notes:
             notes = [_empty(id)]
         text = "\n".join([*([text] if text else []), *(f"[{note}]" for note in notes)])
@@ -110,9 +110,9 @@ async def _read_within(
     contents = await read(ctx, uri, size)
     for _ in range(MAX_READS):
         text = contents[0].text or ""
-        if WINDOW not in _meta(contents[0]) or (long := length(text)) <= room:
+        if WINDOW not in _meta(contents[0]) or (text_length := length(text)) <= room:
             break
-        size = min(size * room // long, size * 9 // 10)
+        size = min(size * room // text_length, size * 9 // 10)
         shorter = await read(ctx, uri, size)
         if len(shorter[0].text or "") >= len(text):
             break
@@ -139,13 +139,13 @@ def _answer(contents: Sequence[t.ResourceContents], start: int, room: int, binar
     Raises:
         ToolError: the contents end before `start`.
     """
-    shown = [content for content in contents if SUMMARY not in _meta(content)]
-    length = sum(len(content.text or "") for content in shown)
+    answered_contents = [content for content in contents if SUMMARY not in _meta(content)]
+    length = sum(len(content.text or "") for content in answered_contents)
     if start < 0 or start > length or (start and start == length):
         raise ToolError(f"start={start:,} is not within this text, which has {length:,} characters.")
     blocks: list[t.ContentBlock] = []
     skip, answered = start, 0
-    for content in shown:
+    for content in answered_contents:
         if content.text is UNSET:
             if not skip:
                 blocks.append(_block(content, binary))
@@ -167,8 +167,8 @@ def _answer(contents: Sequence[t.ResourceContents], start: int, room: int, binar
 
 def _block(content: t.ResourceContents, binary: bool) -> t.ContentBlock:
     blob, kind = content.blob or b"", content.mime_type or ""
-    image = kind.startswith("image/")
-    if image and (binary or len(blob) <= MAX_IMAGE_BYTES):
+    is_image = kind.startswith("image/")
+    if is_image and (binary or len(blob) <= MAX_IMAGE_BYTES):
         return t.ImageContent(data=blob, mime_type=kind)
     if not binary:
         note = f"This is {kind or 'data'}, {size_text(len(blob))}: call read_resource with binary=true to get it."
@@ -179,10 +179,10 @@ def _block(content: t.ResourceContents, binary: bool) -> t.ContentBlock:
 
 
 def _room_for_json(text: str, start: int, room: int) -> int:
-    """Return how many characters of the text after `start` fit in `room` characters of JSON."""
+    """Return the number of characters of the text after `start` that fit in `room` characters of JSON."""
     part = text[start : start + room] if start >= 0 else ""
-    while (long := json_length(part)) > room:
-        part = part[: min(len(part) * room // long, len(part) - 1)]
+    while (json_size := json_length(part)) > room:
+        part = part[: min(len(part) * room // json_size, len(part) - 1)]
     return len(part) if len(part) < room else room
 
 
@@ -193,7 +193,7 @@ _STATES_END = re.compile(r"(?:^|&)(?:lines|bytes)=[0-9]+-[0-9]|(?:^|&)(?:rows|li
 """Matches a query that states where its window ends."""
 
 
-def _following(uri: str, contents: Sequence[t.ResourceContents]) -> str:
+def _next_uri(uri: str, contents: Sequence[t.ResourceContents]) -> str:
     """Return the URI of the next window, or an empty string if that window has no content yet.
 
     A log always names a next window, for lines that are written later. So more exists only if a remark names the next
@@ -209,18 +209,18 @@ def _following(uri: str, contents: Sequence[t.ResourceContents]) -> str:
 
 
 def _notes(call: str, uri: str, budget: Budget, contents: Sequence[t.ResourceContents], answer: _Answer) -> list[str]:
-    """Return remarks about what was read, with the exact call that continues."""
+    """Return remarks about the part that was read, with the exact call that continues."""
     if answer.end:
-        shown = f"Characters {answer.begin + 1:,} to {answer.end:,} of {answer.length:,}."
-        return [f"{shown} To continue, call {call}={uri} and start={answer.end}{budget.argument}"]
+        sentence = f"Characters {answer.begin + 1:,} to {answer.end:,} of {answer.length:,}."
+        return [f"{sentence} To continue, call {call}={uri} and start={answer.end}{budget.argument}"]
     links = _meta(contents[0])
-    following, previous = _following(uri, contents), str(links.get(PREVIOUS, ""))
+    next_uri, previous = _next_uri(uri, contents), str(links.get(PREVIOUS, ""))
     remarks: list[str] = []
     for content in contents:
         meta = _meta(content)
         if SUMMARY in meta and (REMARK in meta or NEXT in meta):
             remarks.append(_as_call(str(meta.get(REMARK) or content.text or "").strip("[]\n"), call, links.values()))
-    notes = [" ".join([*remarks, f"To continue, call {call}={following}{budget.argument}"] if following else remarks)]
+    notes = [" ".join([*remarks, f"To continue, call {call}={next_uri}{budget.argument}"] if next_uri else remarks)]
     query = uri.partition("?")[2]
     if previous and previous not in notes[0] and (not query or "tail=" in query):
         notes.append(f"For what is before, call {call}={previous}{budget.argument}")
@@ -236,15 +236,15 @@ def _as_call(remark: str, call: str, uris: Iterable[object]) -> str:
 
 
 def _hints(source: Source | None, uri: str, contents: Sequence[t.ResourceContents], *, more: bool) -> list[str]:
-    """Return further queries: after a directory, after the first window of a long text, and of data that has a text."""
+    """Return further queries: after a directory, after the first window of a long text, or to read bytes as text."""
     if source is None or "?" in uri:
         return []
     if contents[0].text is UNSET and (queries := parameters_of_type(source, contents[0].mime_type or "")):
         return list(_hint("Read it as text by ", queries))
     if _names_most(contents, [name for name, known in source.parameters.items() if not known.types]):
         return []
-    directory = any(SUMMARY in (meta := _meta(content)) and REMARK not in meta for content in contents[1:])
-    if directory or uri == source.uri:
+    is_directory = any(SUMMARY in (meta := _meta(content)) and REMARK not in meta for content in contents[1:])
+    if is_directory or uri == source.uri:
         return list(_hint("Ask also for ", queries_of(source)))
     return list(_hint("Parts of it: ", parameters_at(source, uri))) if more else []
 
@@ -252,8 +252,8 @@ def _hints(source: Source | None, uri: str, contents: Sequence[t.ResourceContent
 def _names_most(contents: Sequence[t.ResourceContents], parameters: Iterable[str]) -> bool:
     """Return whether most of these parameters occur in the first content and the remarks."""
     text = " ".join(content.text or "" for content in contents if content is contents[0] or REMARK in _meta(content))
-    named = [f"{parameter}=" in text for parameter in parameters]
-    return sum(named) * 2 > len(named)
+    occurs = [f"{parameter}=" in text for parameter in parameters]
+    return sum(occurs) * 2 > len(occurs)
 
 
 def _hint(words: str, queries: Iterable[str]) -> Iterator[str]:

@@ -39,16 +39,16 @@ __all__ = [
 ]
 
 MAX_RESULTS = 20
-"""Hits in the result of a search."""
+"""Maximum number of hits in the result of a search."""
 MAX_ROWS = 100
-"""Rows in the result of a query."""
+"""Maximum number of rows in the result of a query."""
 MAX_NAMED = 10
-"""Databases that the description of `query` names."""
+"""Maximum number of databases that the description of `query` names."""
 MAX_COLUMNS = 200
 MAX_SKIP = 9_900
-"""Most rows that a query skips; a source returns at most 10,000."""
+"""Maximum number of rows that a query skips; a source returns at most 10,000."""
 RESULTS_CHARACTERS = Budget().characters - 2 * NOTES_CHARACTERS
-"""Characters of all hits or rows in one result."""
+"""Maximum number of characters of all hits or rows in one result."""
 
 
 class QueryResult(Protocol):
@@ -87,10 +87,12 @@ async def search(
         del results[number:], hits[number:]
     if not results:
         notes.append(_nothing_found(ctx, query, source, type, path, hits))
-    found: dict[str, Any] = {"results": results}
+    structured: dict[str, Any] = {"results": results}
     if notes:
-        found["note"] = " ".join(notes)
-    return as_json(found, *(map(_link, hits) if links else ()))  # AutoGen, Semantic Kernel and LangChain fail on them
+        structured["note"] = " ".join(notes)
+    return as_json(
+        structured, *(map(_link, hits) if links else ())
+    )  # AutoGen, Semantic Kernel and LangChain fail on links
 
 
 async def query(statement: str, ctx: Context[Any], source: str = "", skip: int = 0) -> t.CallToolResult:
@@ -116,36 +118,40 @@ async def query(statement: str, ctx: Context[Any], source: str = "", skip: int =
         raise ToolError(f"The statement returns {len(answer.columns):,} columns: name at most {MAX_COLUMNS} of them.")
     rows = answer.rows[skip:]
     if json_length(rows) > RESULTS_CHARACTERS:
-        most = min(CELL_CHARACTERS, RESULTS_CHARACTERS // len(answer.columns) // 2)
-        rows = [[short_cell(cell, most) for cell in row] for row in rows]
+        cell_limit = min(CELL_CHARACTERS, RESULTS_CHARACTERS // len(answer.columns) // 2)
+        rows = [[short_cell(cell, cell_limit) for cell in row] for row in rows]
     number = count_fitting(rows, RESULTS_CHARACTERS)
-    found: dict[str, Any] = {"columns": answer.columns, "rows": rows[:number]}
+    structured: dict[str, Any] = {"columns": answer.columns, "rows": rows[:number]}
     if database_name := _optional(answer, "database"):
         dialect = _optional(answer, "dialect")
-        found["database"] = f"{database_name} ({dialect})" if dialect else database_name
+        structured["database"] = f"{database_name} ({dialect})" if dialect else database_name
     if shortened := _optional(answer, "shortened"):
-        found["shortened"] = shortened
+        structured["shortened"] = shortened
     if number < len(rows) or answer.truncated:
-        found["cut"] = _rest(skip, number)
+        structured["cut"] = _rest(skip, number)
     elif not rows:
-        found["note"] = "No rows: the statement returns fewer than that." if skip else "No rows match the statement."
-    return as_json(msgspec.to_builtins(found))
+        structured["note"] = (
+            "No rows: the statement returns fewer than that." if skip else "No rows match the statement."
+        )
+    return as_json(msgspec.to_builtins(structured))
 
 
 def _optional(source: object, name: str) -> str:
-    """Return an attribute that is an optional text, or an empty string if there is none."""
-    found = getattr(source, name, "")
-    return found if isinstance(found, str) else ""
+    """Return an attribute that is an optional text, or an empty string if it is missing."""
+    value = getattr(source, name, "")
+    return value if isinstance(value, str) else ""
 
 
 def _rest(skip: int, number: int) -> str:
     """Return a sentence that says how to get the rows after these."""
     if not number:
         return f"The rows before {skip + 1:,} are too large to skip: narrow the statement, or use its own OFFSET."
-    rest = f"These are rows {skip + 1:,} to {skip + number:,}, and there are more: aggregate, or narrow the statement."
+    sentence = (
+        f"These are rows {skip + 1:,} to {skip + number:,}, and there are more: aggregate, or narrow the statement."
+    )
     if skip + number <= MAX_SKIP:
-        rest += f" To continue, call query with the same statement and skip={skip + number}."
-    return rest
+        sentence += f" To continue, call query with the same statement and skip={skip + number}."
+    return sentence
 
 
 async def _databases(ctx: Context[Any]) -> list[Source]:
@@ -164,7 +170,7 @@ async def _databases(ctx: Context[Any]) -> list[Source]:
 
 
 def _may_be_queried(database: Source) -> bool:
-    """Return whether the rules may let the caller query a database; it also decides itself."""
+    """Return whether the rules may let the caller query a database. The database itself decides too."""
     return may("query", database.uri) and reads_source(database.uri)
 
 
@@ -191,7 +197,7 @@ def with_databases(description: str, databases: Sequence[Source]) -> str:
 
 
 def _nothing_found(ctx: Context[Any], query: str, source: str, type: str, path: str, hits: Hits) -> str:
-    """Return a sentence that says what was searched without a hit, and what to try."""
+    """Return a sentence on the scope of a search without hits, and on other attempts."""
     names = (
         [source]
         if source
@@ -201,19 +207,19 @@ def _nothing_found(ctx: Context[Any], query: str, source: str, type: str, path: 
     filters = "".join([f", of type {type}" if type else "", f", in paths like {path}" if path else ""])
     places = f"the names and texts of {', '.join(names[:10]) or 'the registered resources'}{filters}"
     tries = ["fewer words, part of a word, or another spelling"] + ["no filter"] * bool(source or type or path)
-    found = f"Looked through {places}" if hits.remark else f"Nothing has all of {query[:200]!r} in {places}"
-    return f"{found}. Try {', or '.join(tries)}."
+    sentence = f"Looked through {places}" if hits.remark else f"Nothing has all of {query[:200]!r} in {places}"
+    return f"{sentence}. Try {', or '.join(tries)}."
 
 
 def _result(hit: Hit) -> dict[str, str]:
     """Return a hit in the shape that ChatGPT's connectors expect; `text` is the line that matched."""
-    shown = {"id": hit.uri, "title": hit.title, "url": hit.uri}
-    return shown | ({"text": hit.snippet} if hit.snippet else {})
+    members = {"id": hit.uri, "title": hit.title, "url": hit.uri}
+    return members | ({"text": hit.snippet} if hit.snippet else {})
 
 
 def _link(hit: Hit) -> t.ResourceLink:
-    known: Any = {} if hit.resource is None else {"mime_type": hit.resource.mime_type, "size": hit.resource.size}
+    members: Any = {} if hit.resource is None else {"mime_type": hit.resource.mime_type, "size": hit.resource.size}
     name = hit.title.rstrip("/").rpartition("/")[2] or hit.title
     if hit.snippet:
-        known["description"] = hit.snippet
-    return t.ResourceLink(uri=hit.uri, name=name, title=hit.title, **known)
+        members["description"] = hit.snippet
+    return t.ResourceLink(uri=hit.uri, name=name, title=hit.title, **members)

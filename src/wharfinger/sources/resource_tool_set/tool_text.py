@@ -17,7 +17,7 @@ from wharfinger.sources.windows.window_budget import window_budget
 __all__ = ["as_json", "brief", "clipped", "errors_for_models", "read"]
 
 MAX_DESCRIPTION_LENGTH = 200
-"""Characters of a title or description in a list."""
+"""Maximum number of characters of a title or description in a list."""
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def errors_for_models(uri: str = "") -> Generator[None, None, None]:
     Many agents stop at a protocol error.
 
     Raises:
-        ToolError: instead of an error that the caller can fix, or of a database or server that is down.
+        ToolError: the caller can correct the request, or a database or server is down.
     """
     try:
         yield

@@ -21,9 +21,9 @@ from wharfinger.source import Source
 __all__ = ["explained", "parameters_at", "parameters_of_type", "queries_of", "template_entry", "with_queries"]
 
 MAX_SOURCES = 12
-"""Sources that the description of a tool names."""
+"""Maximum number of sources that the description of a tool names."""
 MAX_LINE_CHARACTERS = 300
-"""Most characters for one source in that description."""
+"""Maximum number of characters for one source in that description."""
 
 _QUERY = re.compile(r"\{[?&]([^}]*)\}")
 
@@ -40,17 +40,17 @@ def _example(source: Source, name: str) -> str:
 
 def _common_parameters(source: Source) -> list[str]:
     """Return the parameters that all URIs of a source take."""
-    named = {name for template in source.templates for name in _names(template.uri_template)}
-    return [name for name in source.parameters if name not in named]
+    template_names = {name for template in source.templates for name in _names(template.uri_template)}
+    return [name for name in source.parameters if name not in template_names]
 
 
 def queries_of(source: Source) -> Iterator[str]:
     """Yield the queries of a source's URIs, such as `log://app/{+path}?level=error&text=word`.
 
-    Parameters that exclude each other are all listed; if a read has several of them, the source's error says so. Those
-    for some types of resources are left out: the descriptions of such resources name them.
+    Parameters that exclude each other are all listed; if a read has several of them, the source's error says so.
+    Parameters that only some types of resources take are left out: the descriptions of such resources name them.
     """
-    general = {name for name, known in source.parameters.items() if not known.types}
+    general = {name for name, parameter in source.parameters.items() if not parameter.types}
     for template in source.templates:
         names = [name for name in _names(template.uri_template) if name in general]
         if names and may_read_below(template.uri_template.partition("{")[0]):
@@ -68,7 +68,7 @@ def explained(source: Source, *, parameters: bool = True) -> str:
     top = shown(source.uri or source.name)
     if not parameters or not source.parameters:
         return top
-    special = [_example(source, name) for name, known in source.parameters.items() if known.types]
+    special = [_example(source, name) for name, parameter in source.parameters.items() if parameter.types]
     queries = [*queries_of(source), *([f"for some types ?{' ?'.join(special)}"] if special else [])]
     line = f"{top}: {'; '.join(queries)}"
     if len(line) > MAX_LINE_CHARACTERS:
@@ -79,7 +79,7 @@ def explained(source: Source, *, parameters: bool = True) -> str:
 def with_queries(description: str, sources: Iterable[Source]) -> str:
     """Return the description of a tool with the queries of its sources, once for each kind of source.
 
-    It has only sources that the current caller may read something of.
+    It lists only sources of which the current caller may read something.
     """
     lines: dict[type[Source], str] = {}
     for source in sources:
@@ -91,11 +91,11 @@ def with_queries(description: str, sources: Iterable[Source]) -> str:
 
 
 def parameters_of_type(source: Source, kind: str) -> list[str]:
-    """Return the parameters that only some types of resources have, this one among them, as `parameters_at` does."""
+    """Return the parameters that are only for some types, among them this one, each with its meaning."""
     return [
-        f"?{_example(source, name)}: {known.meaning}"
-        for name, known in source.parameters.items()
-        if kind in known.types
+        f"?{_example(source, name)}: {parameter.meaning}"
+        for name, parameter in source.parameters.items()
+        if kind in parameter.types
     ]
 
 
@@ -108,12 +108,12 @@ def parameters_at(source: Source, uri: str) -> list[str]:
             names += own
     names += _common_parameters(source)
     kind = mime.by_name(unquote(base.rpartition("/")[2]))
-    known = [
+    valid_names = [
         name
         for name in dict.fromkeys(names)
         if name in source.parameters and (not (types := source.parameters[name].types) or kind in types)
     ]
-    return [f"?{_example(source, name)}: {source.parameters[name].meaning}" for name in known]
+    return [f"?{_example(source, name)}: {source.parameters[name].meaning}" for name in valid_names]
 
 
 def _matches(template: str, uri: str) -> bool:
@@ -129,9 +129,9 @@ def template_entry(source: Source | None, template: Any) -> dict[str, Any]:
         entry["description"] = shown(str(description))[:MAX_LINE_CHARACTERS]
     if source is not None:
         parameters = {
-            name: f"such as {known.example}: {known.meaning}"
+            name: f"such as {parameter.example}: {parameter.meaning}"
             for name in _names(template.uri_template) or _common_parameters(source)
-            if (known := source.parameters.get(name)) is not None
+            if (parameter := source.parameters.get(name)) is not None
         }
         entry |= {"parameters": parameters} if parameters else {}
     return entry

@@ -32,9 +32,9 @@ log = logging.getLogger("wharfinger.sources")
 
 MIB = 1 << 20
 WAIT_SECONDS = 1.5
-"""How long a search waits for an index that is not complete."""
+"""Longest wait of a search for an index that is not complete."""
 QUIET_SECONDS = 0.15
-"""How long a search waits before it reports progress."""
+"""Time after which a waiting search reports progress."""
 REPORT_SECONDS = 0.05
 """Time between two reports of progress."""
 STOP_SECONDS = 5.0
@@ -49,8 +49,8 @@ def search_index(folder: str | os.PathLike[str] | None = None, *, max_size: int 
 
     Args:
         folder: The folder of the index; by default `wharfinger` in the user's cache folder.
-        max_size: Bytes of all indexes in the folder together. Documents that do not fit are found by name only, and a
-            search says so.
+        max_size: Maximum bytes of all indexes in the folder together. Documents that do not fit are found by name only,
+            and a search says so.
     """
     return SearchIndex(Path(folder) if folder is not None else None, max_size)
 
@@ -193,8 +193,8 @@ class SearchIndex:
     async def _missing(self, owner: str, indexing: Indexing, store: IndexStore, filters: Filters) -> str:
         """Return why the text of some documents is not indexed, or an empty string if all of it is."""
         assert self._server is not None
-        shown = Filters(filters.sources, shows=filters.shows) if filters.shows is not None else None
-        _, partly = await self._server.pool.run(owner, store.count, shown)
+        visible = Filters(filters.sources, shows=filters.shows) if filters.shows is not None else None
+        _, partly = await self._server.pool.run(owner, store.count, visible)
         if not partly:
             return ""
         why = (
@@ -233,9 +233,9 @@ def _both(one: Callable[[str], bool], other: Callable[[str], bool]) -> Callable[
 
 def _identity(source: Source) -> str:
     """Return a text that identifies a source, and is the same in every run."""
-    place = source.location or getattr(source, "root", "")
+    location = source.location or getattr(source, "root", "")
     # With another extra installed, unchanged files can have text that they had not, and the source other parameters.
-    return "\0".join((type(source).__qualname__, source.uri, source.name, place, *sorted(source.parameters)))
+    return "\0".join((type(source).__qualname__, source.uri, source.name, location, *sorted(source.parameters)))
 
 
 def _keys_of(sources: Iterable[Source]) -> dict[str, Source]:
@@ -243,7 +243,7 @@ def _keys_of(sources: Iterable[Source]) -> dict[str, Source]:
     keys: dict[str, Source] = {}
     for source in sources:
         key = source.uri or source.name or type(source).__name__
-        number = sum(1 for known in keys if known.partition("#")[0] == key)
+        number = sum(1 for other in keys if other.partition("#")[0] == key)
         keys[f"{key}#{number}" if number else key] = source
     return keys
 

@@ -80,11 +80,11 @@ def _lock(path: Path) -> sqlite3.Connection | None:
     return lock
 
 
-def _make_room(folder: Path, used: Path, max_size: int) -> None:
+def _make_room(folder: Path, own_path: Path, max_size: int) -> None:
     """Delete indexes that no server uses, the oldest first, until all together have at most `max_size` bytes."""
-    total = used.stat().st_size if used.exists() else 0
+    total = own_path.stat().st_size if own_path.exists() else 0
     for path in sorted(folder.glob("search-*.sqlite"), key=lambda path: path.stat().st_mtime, reverse=True):
-        if path == used:
+        if path == own_path:
             continue
         total += path.stat().st_size
         if total > max_size and (lock := _lock(path)) is not None:

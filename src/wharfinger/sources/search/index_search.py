@@ -26,11 +26,11 @@ from wharfinger.sources.search.index_store import MAX_TEXT_CHARACTERS, Filters, 
 __all__ = ["find"]
 
 MAX_CANDIDATES = 20_000
-"""Most documents that one search takes from the index."""
+"""Maximum number of documents that one search takes from the index."""
 READING_SECONDS = 2.0
 """Longest time for which one search reads documents."""
 MIN_READ_DOCUMENTS = 100
-"""Fewest documents that a search reads if it has time."""
+"""Minimum number of documents that a search reads if it has time."""
 SECONDARY_PENALTY = 0.3
 """Subtracted from the promise of a test, a copy or a changelog."""
 QUICK_SECONDS = 0.5
@@ -38,7 +38,7 @@ QUICK_SECONDS = 0.5
 MAX_DOUBTFUL_DOCUMENTS = 30
 """If at most this many documents may have a word, they are read to see whether one has it."""
 NEAR_DOCUMENTS, NEAR_CHARACTERS, NEAR_SECONDS = 200, 4 << 20, 0.3
-"""Most documents and text, and longest time, to find another spelling of a word that occurs nowhere."""
+"""Maximum documents, text and time to find another spelling of a word that occurs nowhere."""
 
 
 class IndexedSearch:
@@ -61,8 +61,8 @@ class IndexedSearch:
         Raises:
             sqlite3.DatabaseError: the index is damaged.
         """
-        most = max(MAX_CANDIDATES, self._limit)
-        rows, weighted, counts = self._store.find(query, self._filters, most)
+        max_rows = max(MAX_CANDIDATES, self._limit)
+        rows, weighted, counts = self._store.find(query, self._filters, max_rows)
         ranking = Ranking(weighted, self._limit)
         read = self._read(rows, ranking)
         read_all = len(query.words) == 1 and read == len(rows) and not self._down
@@ -71,18 +71,18 @@ class IndexedSearch:
         unknown = {word.text for word in unseen} if complete and time.monotonic() < self._deadline else set[str]()
         corrected, remark = correct(query, unknown, self._near)
         if corrected != query:
-            rows, weighted, _ = self._store.find(corrected, self._filters, most)
+            rows, weighted, _ = self._store.find(corrected, self._filters, max_rows)
             ranking = Ranking(weighted, self._limit)
             read = self._read(rows, ranking)
         hits = ranking.hits(self._reader, self._deadline)
         hits.remark = remark or hits.remark
         if time.monotonic() > self._deadline:
-            left = len(rows) - read
+            unread = len(rows) - read
             hits.truncated = (
-                f"The search took its {READING_SECONDS:g} s: {left:,} documents that may match too were not read."
+                f"The search took its {READING_SECONDS:g} s: {unread:,} documents that may match too were not read."
             )
-        if len(rows) >= most:
-            hits.truncated = hits.truncated or f"More than {most:,} documents may fit: narrow the search."
+        if len(rows) >= max_rows:
+            hits.truncated = hits.truncated or f"More than {max_rows:,} documents may fit: narrow the search."
         if self._down:
             hits.truncated = not_searched(self._down.values())
         return hits
@@ -91,26 +91,26 @@ class IndexedSearch:
         """Read the documents until there are enough hits, and return how many were tried."""
         rows = sorted(rows, key=lambda row: SECONDARY_PENALTY * is_secondary(row.title) - row.promise)
         quick = time.monotonic() + QUICK_SECONDS
-        least = ENOUGH_FACTOR * self._limit
+        enough = ENOUGH_FACTOR * self._limit
         read = 0
         for row in rows:
             now = time.monotonic()
-            if now > self._deadline or (ranking.number >= least and (now > quick or read >= MIN_READ_DOCUMENTS)):
+            if now > self._deadline or (ranking.number >= enough and (now > quick or read >= MIN_READ_DOCUMENTS)):
                 break
             read += 1
             source = self._sources.get(row.source)
             if source is None or row.source in self._down:
                 continue
             try:
-                found = self._look(source, row, ranking.query)
+                document = self._match_document(source, row, ranking.query)
             except (InternalError, OSError):  # a source that is down does not affect the others
                 self._down[row.source] = source
                 continue
-            if found is not None:
-                ranking.add(found)
+            if document is not None:
+                ranking.add(document)
         return read
 
-    def _look(self, source: Source, row: IndexRow, query: Query) -> FoundDocument | None:
+    def _match_document(self, source: Source, row: IndexRow, query: Query) -> FoundDocument | None:
         """Search the current text of a document; None if the document is gone, or does not match."""
         name_matches = query.match_name(name_text(row.title, row.uri), row.name)
         match = None
@@ -139,21 +139,21 @@ class IndexedSearch:
 
     def _near(self, word: Word) -> str:
         """Return the spelling nearest to a word, in the documents that may have it."""
-        near = NearWords(word.text)
+        near_words = NearWords(word.text)
         left, deadline = NEAR_CHARACTERS, time.monotonic() + NEAR_SECONDS
         for row in self._store.near(word.text, self._filters, NEAR_DOCUMENTS):
-            near.add(row.title)
+            near_words.add(row.title)
             source = self._sources.get(row.source)
             if source is None or left <= 0 or time.monotonic() > deadline:
                 continue
             try:
                 pieces = BoundedPieces(self._reader.text(source, row.uri), left, deadline)
                 for piece in pieces:
-                    near.add(piece)
+                    near_words.add(piece)
                 left -= pieces.read
             except (InternalError, OSError):
                 continue
-        return near.best()
+        return near_words.best()
 
 
 def find(

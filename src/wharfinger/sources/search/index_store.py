@@ -43,7 +43,7 @@ LAYOUT_VERSION = 1
 PART_CHARACTERS = 1 << 18
 """Characters of one part of a document."""
 MAX_TEXT_CHARACTERS = 64 << 20
-"""Characters of one document that are indexed."""
+"""Maximum number of characters of one document that are indexed."""
 OVERLAP_CHARACTERS = 256
 """Characters at the end of a part that the next part repeats, so that no word is cut."""
 GRAM_CHARACTERS = 3
@@ -51,7 +51,7 @@ GRAM_CHARACTERS = 3
 MAX_ORPHANS = 20_000
 """The index is rebuilt if it has more rows of changed parts than this, and more of them than of other parts."""
 BATCH_CHARACTERS = 4 << 20
-"""Most characters that wait to be indexed."""
+"""Maximum number of characters that wait to be indexed."""
 CHECK_BYTES = 1 << 26
 """A smaller file is checked when it is opened; damage in a larger one shows when it is used."""
 END = "\n" * (GRAM_CHARACTERS - 1)
@@ -62,7 +62,7 @@ FEW_DOCUMENTS = 200
 KEYWORDS = ("class", "def", "function", "func", "fn", "struct", "interface", "type", "enum", "#")
 """Words before a name in its definition."""
 NAME_ONLY, WHOLE, BEGINNING = range(3)
-"""How much of a document's text is indexed: none, because the index is full; all; or the beginning."""
+"""The part of a document's text that is indexed: none, because the index is full; all; or the beginning."""
 
 _TABLES = f"""
 PRAGMA application_id = {APPLICATION_ID};
@@ -198,15 +198,15 @@ class IndexStore:
         rows = self._writer.execute(_KNOWN, (source, _json(uris)))
         return {uri: IndexedVersion(id, version, extent, title, kind) for uri, id, version, extent, title, kind in rows}
 
-    def put(self, source: str, document: Document, pieces: Iterable[str], most: int) -> int:
-        """Index up to `most` characters of a document, and return its id. Unchanged parts are not indexed again."""
+    def put(self, source: str, document: Document, pieces: Iterable[str], max_characters: int) -> int:
+        """Index a document up to `max_characters`, and return its id. Unchanged parts are not indexed again."""
         self._begin()
-        text = _FoldedText(pieces, most)
-        old = self._parts_of(source, document.uri)
+        text = _FoldedText(pieces, max_characters)
+        old_parts = self._parts_of(source, document.uri)
         new: list[tuple[int, bytes, int]] = []
         for number, part in enumerate(_parts(text)):
             digest = hashlib.blake2b(part.encode("utf-8", "replace"), digest_size=12).digest()
-            part_id, before = old.get(number, (0, b""))
+            part_id, before = old_parts.get(number, (0, b""))
             new.append((number, digest, part_id if before == digest else self._add(part)))
         self._clock += 1
         values = {
@@ -216,11 +216,11 @@ class IndexStore:
             "kind": document.mime_type,
             "name": fold(name_of(document)),
             "version": document.version,
-            "extent": (BEGINNING if most else NAME_ONLY) if text.cut else WHOLE,
+            "extent": (BEGINNING if max_characters else NAME_ONLY) if text.cut else WHOLE,
             "changed": self._clock,
         }
         (id,) = self._writer.execute(_PUT, values).fetchone()
-        if [(number, (part, digest)) for number, digest, part in new] != sorted(old.items()):
+        if [(number, (part, digest)) for number, digest, part in new] != sorted(old_parts.items()):
             self._writer.execute("DELETE FROM parts WHERE document = ?", (id,))
             self._writer.executemany(
                 "INSERT INTO parts VALUES (?, ?, ?, ?)", [(part, id, number, digest) for number, digest, part in new]
@@ -228,12 +228,12 @@ class IndexStore:
         return int(id)
 
     def _parts_of(self, source: str, uri: str) -> dict[int, tuple[int, bytes]]:
-        found = self._writer.execute(
+        rows = self._writer.execute(
             "SELECT number, parts.id, digest FROM parts JOIN documents ON documents.id = document "
             "WHERE source = ? AND uri = ?",
             (source, uri),
         )
-        return {number: (id, digest) for number, id, digest in found}
+        return {number: (id, digest) for number, id, digest in rows}
 
     def _add(self, part: str) -> int:
         """Index one part, and return its number, which is never used again, so that rows of old parts match nothing."""
@@ -267,9 +267,9 @@ class IndexStore:
 
     def remove_other_sources(self, kept: Iterable[str]) -> None:
         """Remove the documents of all sources except those in `kept`."""
-        wanted = _json(list(kept))
+        names = _json(list(kept))
         query = "SELECT id FROM documents WHERE source NOT IN (SELECT value FROM json_each(?))"
-        self.remove([id for (id,) in self._writer.execute(query, (wanted,))])
+        self.remove([id for (id,) in self._writer.execute(query, (names,))])
 
     def clear(self) -> None:
         """Remove everything."""
@@ -312,20 +312,19 @@ class IndexStore:
     # -- reading
 
     def count(self, filters: Filters | None = None) -> tuple[int, int]:
-        """Return how many documents there are, and how many are indexed only in part."""
+        """Return the number of documents, and of those that are indexed only in part."""
         with closing(self._connect()) as reader:
             where, values = self._where(reader, filters or Filters())
             counts = "SELECT count(*), coalesce(sum(extent != 1), 0) FROM documents"
             row = reader.execute(f"{counts} WHERE {where}", values).fetchone()
         return int(row[0]), int(row[1])
 
-    def find(self, query: Query, filters: Filters, most: int) -> IndexRows:
-        """Return up to `most` documents that may have the words in their name or text.
+    def find(self, query: Query, filters: Filters, limit: int) -> IndexRows:
+        """Return up to `limit` documents that may have the words in their name or text.
 
         A word that few documents have weighs more. Documents with most of the weight come first. A name that has the
         words adds to it, as does a text that may define one of them or have two side by side. Among equals, the newest
-        come first.
-        Documents with too few of the words (`search_ranking`), or without a phrase, are left out.
+        come first. Documents with too few of the words (`search_ranking`), or without a phrase, are left out.
 
         Raises:
             sqlite3.DatabaseError: the file is damaged.
@@ -341,19 +340,19 @@ class IndexStore:
             phrases = _phrases(query) if max(counts) > FEW_DOCUMENTS else ()
             likely = " OR ".join(f"({_matching(phrase)})" for phrase in phrases)
             numbers = range(len(query.words))
-            joins = " ".join(f"LEFT JOIN held{at} ON held{at}.document = documents.id" for at in numbers)
+            joins = " ".join(f"LEFT JOIN held{number} ON held{number}.document = documents.id" for number in numbers)
             weight = " + ".join(
-                f"{word.weight:.6f} * (held{at}.document IS NOT NULL)" for at, word in enumerate(query.words)
+                f"{word.weight:.6f} * (held{number}.document IS NOT NULL)" for number, word in enumerate(query.words)
             )
             base = " + ".join(
-                f"{word.base:.6f} * (held{at}.document IS NOT NULL)"
-                for at, word in enumerate(query.words)
+                f"{word.base:.6f} * (held{number}.document IS NOT NULL)"
+                for number, word in enumerate(query.words)
                 if word.weight
             )
             least = f"({weight} >= {MIN_SHARE * query.weight:.6f} - 1e-5 OR {base} >= ?)"
-            named = " + ".join(f"coalesce(held{at}.named, 0)" for at in numbers)
+            named = " + ".join(f"coalesce(held{number}.named, 0)" for number in numbers)
             needed = "".join(
-                f" AND held{at}.document IS NOT NULL" for at, word in enumerate(query.words) if word.phrase
+                f" AND held{number}.document IS NOT NULL" for number, word in enumerate(query.words) if word.phrase
             )
             is_likely = f"(documents.id IN ({_DOCUMENTS_WITH}))" if likely else "0"
             statement = f"""
@@ -363,9 +362,9 @@ class IndexStore:
                 ORDER BY promise DESC, changed DESC LIMIT ?
                 """  # noqa: S608
             base_weight = sum(word.base for word in query.words if word.weight)
-            values = (*([likely] if likely else []), *filter_values, MIN_BASE * base_weight - 1e-5, most)
-            found = [IndexRow(*row) for row in reader.execute(statement, values)]
-            return IndexRows(found, query, counts)
+            values = (*([likely] if likely else []), *filter_values, MIN_BASE * base_weight - 1e-5, limit)
+            rows = [IndexRow(*row) for row in reader.execute(statement, values)]
+            return IndexRows(rows, query, counts)
 
     def _gather(self, reader: sqlite3.Connection, query: Query) -> None:
         """Write the documents that may have each word to one temporary table per word: `held0`, `held1` and so on."""
@@ -391,27 +390,27 @@ class IndexStore:
         where = " AND ".join(["1", *(condition for condition, _ in conditions)])
         return where, [value for _, filter_values in conditions for value in filter_values]
 
-    def near(self, word: str, filters: Filters, most: int) -> list[IndexRow]:
-        """Return up to `most` documents that may have a word which differs in one letter, or in two adjacent ones.
+    def near(self, word: str, filters: Filters, limit: int) -> list[IndexRow]:
+        """Return up to `limit` documents that may have a word which differs in one letter, or in two adjacent ones.
 
         Raises:
             sqlite3.DatabaseError: the file is damaged.
         """
         text = _clean(word)[:OVERLAP_CHARACTERS]
-        around = [
-            " AND ".join(map(_matching, kept))
-            for at in range(len(text))
-            if (kept := [part for part in (text[:at], text[at + 2 :]) if len(part) >= GRAM_CHARACTERS])
-            and sum(map(len, kept)) >= len(text) // 2
+        queries = [
+            " AND ".join(map(_matching, halves))
+            for position in range(len(text))
+            if (halves := [part for part in (text[:position], text[position + 2 :]) if len(part) >= GRAM_CHARACTERS])
+            and sum(map(len, halves)) >= len(text) // 2
         ]
-        if not around:
+        if not queries:
             return []
         with closing(self._connect()) as reader:
             where, filter_values = self._where(reader, filters)
             rows = reader.execute(
                 f"SELECT source, uri, title, kind, name, changed FROM documents WHERE {where} "  # noqa: S608
                 f"AND documents.id IN ({_DOCUMENTS_WITH}) ORDER BY changed DESC LIMIT ?",
-                (*filter_values, " OR ".join(f"({each})" for each in around), most),
+                (*filter_values, " OR ".join(f"({each})" for each in queries), limit),
             )
             return [IndexRow(*row) for row in rows]
 
@@ -419,12 +418,12 @@ class IndexStore:
 def _count_documents(
     reader: sqlite3.Connection, words: int, where: str, filter_values: Sequence[object]
 ) -> tuple[int, list[int]]:
-    """Return how many documents pass the filters, and how many of them may have each word."""
-    counted = [f"(SELECT count(*) FROM documents WHERE {where})"]  # noqa: S608
-    for at in range(words):
-        joined = f"held{at} JOIN documents ON id = document" if where != "1" else f"held{at}"
-        counted.append(f"(SELECT count(*) FROM {joined} WHERE {where})")  # noqa: S608
-    total, *counts = reader.execute(f"SELECT {', '.join(counted)}", [*filter_values] * len(counted)).fetchone()
+    """Return the number of documents that pass the filters, and for each word the number that may have it."""
+    columns = [f"(SELECT count(*) FROM documents WHERE {where})"]  # noqa: S608
+    for number in range(words):
+        joined = f"held{number} JOIN documents ON id = document" if where != "1" else f"held{number}"
+        columns.append(f"(SELECT count(*) FROM {joined} WHERE {where})")  # noqa: S608
+    total, *counts = reader.execute(f"SELECT {', '.join(columns)}", [*filter_values] * len(columns)).fetchone()
     return total, counts
 
 
@@ -449,7 +448,9 @@ def _holding(probe: str) -> tuple[str, list[object]]:
 def _matching(text: str) -> str:
     """Return an FTS5 query for the first 64 trigrams of a text."""
     text = _clean(text)[: OVERLAP_CHARACTERS + 1]
-    grams = dict.fromkeys(text[at : at + GRAM_CHARACTERS] for at in range(max(1, len(text) - GRAM_CHARACTERS + 1)))
+    grams = dict.fromkeys(
+        text[begin : begin + GRAM_CHARACTERS] for begin in range(max(1, len(text) - GRAM_CHARACTERS + 1))
+    )
     return " AND ".join(_quoted(gram) for gram in list(grams)[:64])
 
 
@@ -482,9 +483,9 @@ def _json(values: Sequence[str]) -> str:
 class _FoldedText:
     """The pieces of a text, folded, up to a number of characters."""
 
-    def __init__(self, pieces: Iterable[str], most: int) -> None:
+    def __init__(self, pieces: Iterable[str], max_characters: int) -> None:
         self._pieces = pieces
-        self._left = most
+        self._left = max_characters
         self.cut = False
         """Whether the text has more characters."""
 
@@ -508,11 +509,11 @@ def _parts(pieces: Iterable[str]) -> Iterator[str]:
         if length < PART_CHARACTERS + OVERLAP_CHARACTERS:
             continue
         text = "".join(waiting)
-        at = 0
-        while length - at >= PART_CHARACTERS + OVERLAP_CHARACTERS:
-            yield text[at : at + PART_CHARACTERS + OVERLAP_CHARACTERS]
-            at += PART_CHARACTERS
-        waiting, length = [text[at:]], length - at
+        begin = 0
+        while length - begin >= PART_CHARACTERS + OVERLAP_CHARACTERS:
+            yield text[begin : begin + PART_CHARACTERS + OVERLAP_CHARACTERS]
+            begin += PART_CHARACTERS
+        waiting, length = [text[begin:]], length - begin
     rest = "".join(waiting)
     if rest:
         yield rest

@@ -1,10 +1,10 @@
 """The thread that keeps the index up to date.
 
 It walks the documents of all sources, a page of each in turn, and reads those whose version differs from the indexed
-one. Then it waits, for at least two seconds and for ten times as long as the walk took, and walks again. Between walks
-it indexes single URIs that were reported as changed (`notify`). After every 20 ms of work it sleeps for 2 ms, so that
-requests get the interpreter. A source is `pending` until its first walk is complete; searches read it without the
-index.
+one. Then it waits two seconds or ten times as long as the walk took, whichever is longer, and walks again; half of that
+if a walk was requested. Between walks it indexes single URIs that were reported as changed (`notify`). After every
+20 ms of work it sleeps for 2 ms, so that requests get the interpreter. A source is `pending` until its first walk is
+complete; searches read it without the index.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
-from wharfinger.errors import InternalError
 from wharfinger.server.document_search import PAGE_DOCUMENTS, SourceReader, Stopped, has_text
 from wharfinger.source import Document, Source
 from wharfinger.sources.search.index_store import MAX_TEXT_CHARACTERS, NAME_ONLY, IndexedVersion, IndexStore
@@ -30,15 +29,15 @@ WORK_SECONDS, REST_SECONDS = 0.02, 0.002
 COMMIT_SECONDS = 2.0
 """Time between two commits. A search finds what was committed."""
 WALK_SECONDS = 2.0
-"""Shortest time between two walks."""
+"""Shortest pause between two walks, or half of it if a walk was requested."""
 RETRY_SECONDS = 10.0
 """Time after which an index that failed is opened again."""
 PAUSE_FACTOR = 10
-"""The pause after a walk is this many times as long as the walk."""
+"""The pause after a walk is at least this many times as long as the walk, or half of that if one was requested."""
 REREAD_SECONDS = 60.0
 """Time after which documents without a version are read again."""
 MAX_NOTIFIED_URIS = 1_000
-"""Most URIs that wait to be indexed; if there are more, all sources are walked."""
+"""Maximum number of URIs that wait to be indexed; if there are more, all sources are walked."""
 
 
 class Progress:
@@ -48,13 +47,13 @@ class Progress:
         self.seen = 0
         """Documents seen in this walk."""
         self.pending: frozenset[str] = frozenset()
-        """Keys of sources whose first walk is not complete."""
+        """Keys of sources whose first walk is not complete, or whose last walk failed."""
         self.empty: frozenset[str] = frozenset()
         """Keys of sources that have no documents."""
         self.full = False
         """Whether the index has reached its maximum size, and takes no more text."""
         self.ready = threading.Event()
-        """Set while nothing is pending."""
+        """Set while there is nothing to wait for: all sources are indexed, except those that failed."""
 
 
 class Indexing:
@@ -95,7 +94,10 @@ class Indexing:
         return not self._thread.is_alive()
 
     def notify(self, uri: str | None = None) -> None:
-        """Index this URI soon or, if it is None, walk all sources. Can be called from any thread."""
+        """Index this URI again soon if it is in the index: a new one waits for the next walk. If it is None, walk soon.
+
+        Can be called from any thread.
+        """
         if uri is None or len(self._notified) >= MAX_NOTIFIED_URIS:
             self._walk_requested = True
         else:
@@ -168,12 +170,16 @@ class Indexing:
         while self._notified and not self._reader.stopped.is_set():
             uri, _ = self._notified.popitem()
             key, source = next(((key, source) for key, source in sources.items() if source.matches(uri)), ("", None))
-            try:
-                document = None if source is None else self._reader.document(source, uri)
-            except (InternalError, OSError):  # the next walk finds it, when the source is back
+            if source is None:
                 continue
-            if source is not None and document is not None and uri in store.known(key, [uri]):
-                self._index(store, key, source, document)
+            try:
+                document = self._reader.document(source, uri)
+                if document is not None and uri in store.known(key, [uri]):
+                    self._index(store, key, source, document)
+            except (sqlite3.Error, Stopped):
+                raise
+            except Exception as error:  # the next walk finds it, when the source is back
+                log.debug("%s cannot be indexed now: %r", uri, error)
         store.commit()
         return time.monotonic() - began
 
@@ -218,13 +224,13 @@ class Indexing:
         again = began >= self._read_again.get(key, 0.0)
         while True:
             documents, after = self._reader.documents(source, after, PAGE_DOCUMENTS)
-            known = store.known(key, [document.uri for document in documents])
+            known_versions = store.known(key, [document.uri for document in documents])
             for document in documents:
                 self._yield_cpu(store)
                 self.progress.seen += 1
-                before = known.get(document.uri)
-                same = before is not None and self._is_same(before, document, again)
-                seen.add(before.id if before and same else self._index(store, key, source, document))
+                known_version = known_versions.get(document.uri)
+                unchanged = known_version is not None and self._is_same(known_version, document, again)
+                seen.add(known_version.id if known_version and unchanged else self._index(store, key, source, document))
             if after is None:
                 break
             yield
@@ -235,11 +241,14 @@ class Indexing:
         store.remove_missing(key, seen)
         store.commit()
 
-    def _is_same(self, before: IndexedVersion, document: Document, again: bool) -> bool:
-        if before.extent == NAME_ONLY and not self.progress.full:
+    def _is_same(self, known_version: IndexedVersion, document: Document, again: bool) -> bool:
+        if known_version.extent == NAME_ONLY and not self.progress.full:
             return False
         new = (document.version, document.title, document.mime_type)
-        return bool(document.version or not again) and (before.version, before.title, before.kind) == new
+        return (
+            bool(document.version or not again)
+            and (known_version.version, known_version.title, known_version.kind) == new
+        )
 
     def _index(self, store: IndexStore, key: str, source: Source, document: Document) -> int:
         full = self.progress.full = self.progress.full or store.size() >= self._max_size

@@ -48,7 +48,7 @@ class TableIndex(msgspec.Struct, frozen=True):
 class UniqueKey(msgspec.Struct, frozen=True):
     """The columns that order and identify rows. Together, their values are unique, and never NULL unless `tie` is set.
 
-    A `physical` key is the place where the database stores a row (SQLite's rowid, PostgreSQL's ctid). It is not a
+    A `physical` key is the location where the database stores a row (SQLite's rowid, PostgreSQL's ctid). It is not a
     column, and a later write or a vacuum may give it to another row.
     """
 
@@ -97,7 +97,7 @@ class DatabaseCatalogue:
 
     def __init__(self, tables: Iterable[DatabaseTable], schemas: Iterable[str] = ()) -> None:
         self.tables: Mapping[tuple[str, str], DatabaseTable] = MappingProxyType(
-            {(table.schema, table.name): table for table in sorted(tables, key=lambda one: (one.schema, one.name))}
+            {(table.schema, table.name): table for table in sorted(tables, key=lambda item: (item.schema, item.name))}
         )
         self.schemas: tuple[str, ...] = tuple(sorted({*schemas, *(schema for schema, _ in self.tables)}))
 

@@ -1,7 +1,7 @@
 """The interface of a database to its source.
 
-All methods may block, and may be called from several threads at once. The engine writes the statements, only with names
-from its own catalogue. Values from callers are always parameters.
+Methods may block unless stated otherwise, and may be called from several threads at once. The engine writes the
+statements, with names from its own catalogue only. Values from callers are always parameters.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 
     def columns(self, table: DatabaseTable) -> list[DatabaseColumn]:
         """Return the columns that are read."""
-        wanted = self.choice.columns
-        return [column for column in table.columns if not wanted or column.name in wanted]
+        names = self.choice.columns
+        return [column for column in table.columns if not names or column.name in names]
 
 
 class TableRow(NamedTuple):
@@ -79,14 +79,14 @@ class TableRow(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows in the order of their key. `more` is True if others follow in the direction of the span."""
+    """Rows in the order in which they were read. `more` is True if others follow in the direction of the span."""
 
     rows: list[TableRow]
     more: bool
 
 
 class CellValue(NamedTuple):
-    """The value of a cell as bytes (a text in UTF-8), or only its beginning if `size` is greater."""
+    """The value of a cell as bytes (a text in UTF-8), or only its beginning. `size` is the size of the whole value."""
 
     data: bytes
     size: int
@@ -98,7 +98,7 @@ class BadKey(ValueError):
 
 
 class QueryRefused(InvalidArgument):
-    """The statement is not run. The message says why, and what is possible instead."""
+    """The statement is not run. The message says why, and which statements are allowed."""
 
 
 class DatabaseUnreachable(SourceUnavailable):
@@ -144,7 +144,7 @@ class DatabaseEngine(ABC):
 
     @abstractmethod
     def token(self) -> Hashable:
-        """Return quickly a value that stays equal until the database is written to."""
+        """Return a value that stays equal until the database is written to. Must be fast."""
 
     @abstractmethod
     def table_token(self, table: DatabaseTable) -> str:
@@ -180,7 +180,7 @@ class DatabaseEngine(ABC):
         """Stop calling `changed`. Must not block."""
 
     def describe(self) -> list[str]:
-        """Describe the database in a few words for each fact. Returns within half a second."""
+        """Return facts about the database, each in a few words, within half a second."""
         return [self.dialect]
 
     @abstractmethod

@@ -43,11 +43,11 @@ def sql(
         schemas: Publish only these schemas (PostgreSQL). Default: all that the role may read.
         notify: The channel on which triggers report changes (PostgreSQL, `LISTEN`). Without it, the database is polled.
         seconds: Time after which a statement is stopped.
-        cell: Characters of one value in a window. A longer value is cut, and the URI of the complete value is given.
-        size: Bytes of a window whose number of rows was requested.
+        cell: Maximum number of characters of one value in a window. A longer value is cut, and its URI is added.
+        size: Maximum bytes of a window whose URI states a number of rows.
         connections: Maximum number of open connections.
         read_only_by_role: Confirm that the role in the URL can only read. Required for databases other than SQLite,
-            DuckDB, PostgreSQL, MySQL and MariaDB, for which Wharfinger cannot ensure it.
+            DuckDB, PostgreSQL, MySQL and MariaDB: Wharfinger itself can only prevent writes to these five.
 
     Raises:
         UnusableSource: the URL cannot be used, or the file is missing.
@@ -73,9 +73,9 @@ def sql(
     if scheme.partition("+")[0] in ("mysql", "mariadb"):
         from wharfinger.sources.sql_database.mysql import open_mysql
 
-        found = open_mysql(url, bounds)
-        top = f"{scheme.partition('+')[0]}://{_quoted(label) or f'{found.host}/{_quoted(found.database)}'}"
-        return Database(found, top=top, label=label or found.database, schema=found.database, bounds=bounds)
+        database = open_mysql(url, bounds)
+        top = f"{scheme.partition('+')[0]}://{_quoted(label) or f'{database.host}/{_quoted(database.database)}'}"
+        return Database(database, top=top, label=label or database.database, schema=database.database, bounds=bounds)
     if "://" not in url:
         raise UnusableSource(f"This is not the URL of a database: give {_EXAMPLES}.")
     from wharfinger.sources.sql_database.sqlalchemy_database import open_sqlalchemy
@@ -115,7 +115,7 @@ def _path(url: str, kind: str, examples: str) -> str:
     """Return the path of a file in a URL.
 
     Raises:
-        UnusableSource: there is none, or the URL has options.
+        UnusableSource: the URL has no path, or has options.
     """
     parts = urlsplit(url)
     path = unquote(parts.path).removeprefix("/")
@@ -127,7 +127,7 @@ def _path(url: str, kind: str, examples: str) -> str:
 
 
 def _stem(path: str) -> str:
-    """Return the name of a file without the suffix of a database."""
+    """Return the name of a file, without its suffix if that is one of a database."""
     name = os.path.basename(path)
     stem, ending = os.path.splitext(name)
     return stem if stem and ending.lower() in _ENDINGS else name

@@ -78,24 +78,24 @@ _Rows = list[Sequence[Any]]
 
 
 def _by_table(rows: Iterable[Sequence[Any]]) -> dict[tuple[str, str], _Rows]:
-    found: dict[tuple[str, str], _Rows] = {}
+    result: dict[tuple[str, str], _Rows] = {}
     for schema, table, *rest in rows:
-        found.setdefault((schema, table), []).append(rest)
-    return found
+        result.setdefault((schema, table), []).append(rest)
+    return result
 
 
 def _table(
     schema: str, name: str, comment: str | None, oid: int, columns: _Rows, constraints: _Rows, indexes: _Rows
 ) -> DatabaseTable:
     primary = next((tuple(row[1]) for row in constraints if row[0] == "PRIMARY KEY"), ())
-    described = tuple([_column(row, set(primary)) for row in columns])
-    by_name = {column.name: column for column in described}
+    table_columns = tuple([_column(row, set(primary)) for row in columns])
+    by_name = {column.name: column for column in table_columns}
     unique = [tuple(row[1]) for row in constraints if row[0] == "UNIQUE"]
     return DatabaseTable(
         schema=schema,
         name=name,
         kind="table",
-        columns=described,
+        columns=table_columns,
         key=_key(by_name, [primary, *sorted(unique, key=len)]),
         primary_key=primary,
         foreign_keys=tuple(
@@ -127,8 +127,10 @@ def _column(row: Sequence[Any], primary: set[str]) -> DatabaseColumn:
 def _key(columns: dict[str, DatabaseColumn], candidates: Iterable[tuple[str, ...]]) -> UniqueKey | None:
     """Return the primary key, or else a unique key without NULL, or else the rowid."""
     for names in candidates:
-        found = [columns.get(name) for name in names]
-        if found and all(one is not None and not one.nullable and _KEY_TYPE(one.cast) for one in found):
+        key_columns = [columns.get(name) for name in names]
+        if key_columns and all(
+            column is not None and not column.nullable and _KEY_TYPE(column.cast) for column in key_columns
+        ):
             return UniqueKey(names)
     if any(name.lower() == "rowid" for name in columns):
         return None

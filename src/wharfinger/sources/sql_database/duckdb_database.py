@@ -6,7 +6,7 @@ for a tenth of a second, and for a second at most while requests follow each oth
 
 The content of the file may be hostile: its views are SQL. They can only read the file itself, because external access,
 extensions and changes of settings are disabled. Callers' statements are parsed and run in a child process (see
-`table_files.query_process`), because DuckDB's parser takes exponential time for some, and cannot be stopped.
+`table_files.query_process`), because DuckDB's parser takes exponential time for some of them, and cannot be stopped.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import msgspec
 from wharfinger.errors import InternalError, InvalidArgument, MissingExtra
 from wharfinger.source import UnusableSource
 from wharfinger.sources.child_process import ChildBounds, ChildProcesses, ChildRefused, ChildStopped
+from wharfinger.sources.interrupt_timer import InterruptTimer
 from wharfinger.sources.sql_database.database_catalogue import DatabaseCatalogue, DatabaseTable
 from wharfinger.sources.sql_database.database_engine import (
     BadKey,
@@ -38,7 +39,7 @@ from wharfinger.sources.sql_database.database_engine import (
     too_slow,
 )
 from wharfinger.sources.sql_database.duckdb_catalogue import read_catalogue
-from wharfinger.sources.sql_database.duckdb_rows import FileStatement, cell_statement, cell_value, collect_rows
+from wharfinger.sources.sql_database.duckdb_rows import FileStatement, cell_statement, cell_value
 from wharfinger.sources.sql_database.row_text import PartialValue
 from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
@@ -54,11 +55,11 @@ CHILD_MEMORY_BYTES = 1 << 30
 _PROCESS = "wharfinger.sources.table_files.query_process"
 
 LOCK_SECONDS = 1.0
-"""How long a request waits for a writer that has locked the file, unless the previous one could not open it either."""
+"""Time that a request waits for a writer that has locked the file. It does not wait if the previous request failed."""
 IDLE_SECONDS = 0.1
-"""Time after the last request when the file is closed."""
+"""Time after the last request at which the file is closed."""
 OPEN_SECONDS = 1.0
-"""Time after which the file is closed immediately when no request reads it, so that writers can open it."""
+"""Time after which the file is closed as soon as no request reads it, so that writers can open it."""
 
 _CONFIGURATION = {
     "access_mode": "READ_ONLY",
@@ -97,13 +98,13 @@ class DuckDBFile(DatabaseEngine):
         self._bounds = bounds
         self._slots = threading.BoundedSemaphore(bounds.connections)
         self._lock = threading.Lock()
-        self._cursors: set[Any] = set()
+        self._cursors: dict[Any, InterruptTimer] = {}
         self._connection: Any = None
         self._opened = 0.0
         self._file: tuple[int, ...] = ()
-        self._closing: threading.Timer | None = None
+        self._close_timer: threading.Timer | None = None
         self._failed = False
-        self._known: tuple[Hashable, DatabaseCatalogue] | None = None
+        self._cached: tuple[Hashable, DatabaseCatalogue] | None = None
         self._children = ChildProcesses()
         driver()
         if not os.path.exists(self.path):
@@ -121,10 +122,7 @@ class DuckDBFile(DatabaseEngine):
         """Yield a cursor, which is interrupted after some seconds."""
         duckdb = driver()
         with self._slots:
-            cursor = self._open_cursor()
-            timer = threading.Timer(seconds, cursor.interrupt)
-            timer.daemon = True
-            timer.start()
+            cursor = self._open_cursor(seconds)
             try:
                 yield cursor
             except duckdb.InterruptException:
@@ -134,14 +132,13 @@ class DuckDBFile(DatabaseEngine):
             except (duckdb.IOException, duckdb.InternalException, duckdb.FatalException) as error:
                 raise self._unreachable(error) from None
             finally:
-                timer.cancel()
                 self._close_cursor(cursor)
 
-    def _open_cursor(self) -> Any:
+    def _open_cursor(self, seconds: float) -> Any:
         with self._lock:
-            if self._closing is not None:
-                self._closing.cancel()
-                self._closing = None
+            if self._close_timer is not None:
+                self._close_timer.cancel()
+                self._close_timer = None
             if self._connection is not None and not self._cursors and self._file != self._identity()[0][:2]:
                 self._close_file()  # another file was put at its path
             if self._connection is None:
@@ -149,44 +146,45 @@ class DuckDBFile(DatabaseEngine):
                 self._connection = self._connect()
                 self._opened = time.monotonic()
             cursor = self._connection.cursor()
-            self._cursors.add(cursor)
+            timer = self._cursors[cursor] = InterruptTimer(cursor.interrupt, seconds)
+            timer.start()
             return cursor
 
     def _close_cursor(self, cursor: Any) -> None:
-        """Close a cursor, and after the last one the file, at once or when it was idle."""
+        """Close a cursor. After the last one, close the file: at once if it was open for long, else when it is idle."""
         with self._lock:
+            self._cursors.pop(cursor).end()
             cursor.close()
-            self._cursors.discard(cursor)
             if self._cursors:
                 return
             if time.monotonic() - self._opened > OPEN_SECONDS:
                 self._close_file()
             else:
-                self._closing = threading.Timer(IDLE_SECONDS, self._close_idle)
-                self._closing.daemon = True
-                self._closing.start()
+                self._close_timer = threading.Timer(IDLE_SECONDS, self._close_idle)
+                self._close_timer.daemon = True
+                self._close_timer.start()
 
     def _close_idle(self) -> None:
         with self._lock:
-            if not self._cursors and self._closing is not None:
+            if not self._cursors and self._close_timer is not None:
                 self._close_file()
 
     def _close_file(self) -> None:
-        self._closing = None
+        self._close_timer = None
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def _connect(self) -> Any:
         duckdb = driver()
-        until = time.monotonic() + (0 if self._failed else LOCK_SECONDS)
+        deadline = time.monotonic() + (0 if self._failed else LOCK_SECONDS)
         connection: Any = None
         while True:
             try:
                 connection = duckdb.connect(self.path, read_only=True, config=_CONFIGURATION)
                 break
             except duckdb.Error as error:
-                if not _is_locked(error) or time.monotonic() > until:
+                if not _is_locked(error) or time.monotonic() > deadline:
                     self._failed = True
                     raise self._unreachable(error) from None
                 time.sleep(0.01)
@@ -215,8 +213,8 @@ class DuckDBFile(DatabaseEngine):
         """End all running statements, and close the file after them."""
         self._children.close()
         with self._lock:
-            for cursor in self._cursors:  # an interrupt of the connection would not reach them
-                cursor.interrupt()
+            for timer in self._cursors.values():  # an interrupt of the connection would not reach the cursors
+                timer.interrupt_now()
             if not self._cursors:
                 self._close_file()
 
@@ -225,11 +223,11 @@ class DuckDBFile(DatabaseEngine):
     def catalogue(self, age: float = 0.0) -> DatabaseCatalogue:
         """Return the tables of the file. Reads them again after a write."""
         token = self._identity()
-        known = self._known
-        if known is None or known[0] != token or self._failed:
+        cached = self._cached
+        if cached is None or cached[0] != token or self._failed:
             with self._cursor(self._bounds.seconds) as cursor:
-                known = self._known = (token, read_catalogue(lambda text: cursor.execute(text).fetchall()))
-        return known[1]
+                cached = self._cached = (token, read_catalogue(lambda text: cursor.execute(text).fetchall()))
+        return cached[1]
 
     # Rows
 
@@ -239,7 +237,7 @@ class DuckDBFile(DatabaseEngine):
 
         def work(cursor: Any) -> Rows:
             cursor.execute(statement.text(bounds.cell), statement.values)
-            return collect_rows(statement, _fetched(cursor), bounds)
+            return statement.collect(_fetch_rows(cursor), bounds)
 
         return self._read_table(table, span, work, bounds.seconds)
 
@@ -276,8 +274,8 @@ class DuckDBFile(DatabaseEngine):
     def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
         """Return the numbers of rows that DuckDB keeps (`estimated_size`)."""
         with self._cursor(self._bounds.seconds) as cursor:
-            found = cursor.execute("SELECT table_oid, estimated_size FROM duckdb_tables()").fetchall()
-        counts = dict(found)
+            rows = cursor.execute("SELECT table_oid, estimated_size FROM duckdb_tables()").fetchall()
+        counts = dict(rows)
         return [counts.get(table.oid) if table.kind == "table" else None for table in tables]
 
     # Changes
@@ -296,11 +294,11 @@ class DuckDBFile(DatabaseEngine):
         except OSError as error:
             self._failed = True
             raise self._unreachable(error) from None
-        found = [(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)]
+        identities = [(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)]
         with suppress(OSError):
             log = os.stat(f"{self.path}.wal")
-            found.append((log.st_dev, log.st_ino, log.st_size, log.st_mtime_ns))
-        return tuple(found)
+            identities.append((log.st_dev, log.st_ino, log.st_size, log.st_mtime_ns))
+        return tuple(identities)
 
     def table_token(self, table: DatabaseTable) -> str:
         """Return the token of the whole file: DuckDB does not report which table changed."""
@@ -335,9 +333,9 @@ class DuckDBFile(DatabaseEngine):
             explain=explain,
             database=self.path,
         )
-        most = ChildBounds(bounds.seconds, CHILD_MEMORY_BYTES, 4 * bounds.size + (1 << 20))
+        child_bounds = ChildBounds(bounds.seconds, CHILD_MEMORY_BYTES, 4 * bounds.size + (1 << 20))
         try:
-            data = self._children.run(_PROCESS, msgspec.msgpack.encode(request), most)
+            data = self._children.run(_PROCESS, msgspec.msgpack.encode(request), child_bounds)
         except ChildRefused as error:
             raise QueryRefused(f"The statement is not run: {error}.") from None
         except ChildStopped as error:
@@ -357,7 +355,7 @@ class DuckDBFile(DatabaseEngine):
         return [f"DuckDB {driver().__version__}", "opened read-only"]
 
 
-def _fetched(cursor: Any) -> Iterator[Sequence[Any]]:
+def _fetch_rows(cursor: Any) -> Iterator[Sequence[Any]]:
     while batch := cursor.fetchmany(FETCHED_ROWS):
         yield from batch
 
@@ -368,7 +366,7 @@ def _is_locked(error: Exception) -> bool:
 
 
 def _message(error: Exception) -> str:
-    """Return the first line of an error of DuckDB, without its kind."""
+    """Return the first line of an error of DuckDB, without the name of its class."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     words = lines[0].partition("Error: ") if lines else ("it is damaged", "", "")
     return (words[2] or words[0])[:300].rstrip(". ")

@@ -1,8 +1,8 @@
 """MySQL and MariaDB by PyMySQL: rows in windows, read-only statements, and detection of changes.
 
 A statement that takes too long is ended by the database server's own limit (`max_statement_time` in MariaDB,
-`max_execution_time` in MySQL). MySQL does not apply it to all statements, so a second connection then kills the
-statement. If the database server does not answer, the connection is closed.
+`max_execution_time` in MySQL). MySQL does not apply this limit to all statements, so a second connection kills a
+statement that continues. If the database server does not answer, the connection is closed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ from wharfinger.sources.sql_database.mysql_rows import (
     SelectStatement,
     cell_statement,
     cell_value,
-    collect,
     collect_result,
 )
 from wharfinger.sources.sql_database.mysql_safety import (
@@ -64,11 +63,11 @@ __all__ = ["MySQL", "open_mysql"]
 T = TypeVar("T")
 
 GRACE_SECONDS = 0.5
-"""Time from the server's limit, which should end a statement, to KILL, and from there to closing the connection."""
+"""Time from the server's limit, which should end a statement, to KILL, and from KILL to closing the connection."""
 WAIT_SECONDS = 5.0
-"""How long to wait for a connection if all are in use."""
-FRESH_SECONDS = 3
-"""How long after the last write of a table others may have the same `UPDATE_TIME`, which has no fractions."""
+"""Longest wait for a connection if all are in use."""
+RECENT_WRITE_SECONDS = 3
+"""Time after a write to a table in which another write may have the same `UPDATE_TIME`, which is in whole seconds."""
 
 _MISSING = (1054, 1109, 1142, 1143, 1146, 1356)
 """Errors: there is no such column or table, or the account or the owner of a view may not read it."""
@@ -126,7 +125,7 @@ class MySQL(DatabaseEngine):
             self.dialect = "MariaDB" if mariadb else "MySQL"
             for statement in settings(self._bounds.seconds, mariadb=mariadb):
                 _fetch(connection, statement)
-            connection.limit_seconds, connection.spoiled = None, False
+            connection.limit_seconds, connection.unusable = None, False
             check_account(*self._account(connection, mariadb), self.database)
         except BaseException:
             connection.close()
@@ -157,7 +156,7 @@ class MySQL(DatabaseEngine):
             usable = True
             raise
         finally:
-            if not usable or pooled.dbapi_connection.spoiled or not pooled.dbapi_connection.open:
+            if not usable or pooled.dbapi_connection.unusable or not pooled.dbapi_connection.open:
                 pooled.invalidate()
             pooled.close()
 
@@ -203,16 +202,16 @@ class MySQL(DatabaseEngine):
             with self._lock:
                 del self._running[statement.thread]
             if statement.end():  # the kill may arrive later, when the connection runs another statement
-                connection.spoiled = True
+                connection.unusable = True
 
     def _kill(self, thread: int) -> None:
         """End the statement of a connection. An account needs no privilege to end its own statements."""
         with suppress(Exception):
-            other = connect(self._address, 2 * GRACE_SECONDS, 2 * GRACE_SECONDS)
+            connection = connect(self._address, 2 * GRACE_SECONDS, 2 * GRACE_SECONDS)
             try:
-                _fetch(other, f"KILL QUERY {thread:d}")
+                _fetch(connection, f"KILL QUERY {thread:d}")
             finally:
-                other.close()
+                connection.close()
 
     def _unreachable(self, error: Exception) -> DatabaseUnreachable:
         reason = str(error.args[1]) if len(error.args) > 1 else str(error) or "the connection was lost"
@@ -230,21 +229,23 @@ class MySQL(DatabaseEngine):
     # Catalogue
 
     def catalogue(self, age: float = 0.0) -> DatabaseCatalogue:
-        """Return the tables that the account may read. Reads them again after a write, or if older than `age`."""
-        known = self._catalogue
-        if known is not None and time.monotonic() - known[1] < age:
-            return known[2]
+        """Return the tables that the account may read. If older than `age`, they are read again after a write."""
+        cached = self._catalogue
+        if cached is not None and time.monotonic() - cached[1] < age:
+            return cached[2]
         return self._run(self._read_catalogue)
 
     def _read_catalogue(self, connection: Any) -> DatabaseCatalogue:
         token = _token(connection)
-        known = self._catalogue
-        found = known[2] if known is not None and known[0] == token else None
-        if found is None:
+        cached = self._catalogue
+        catalogue = cached[2] if cached is not None and cached[0] == token else None
+        if catalogue is None:
             database = str(_fetch(connection, "SELECT DATABASE()")[0][0])
-            found = read_catalogue(lambda text: _fetch(connection, text), database, mariadb=self.dialect == "MariaDB")
-        self._catalogue = (token, time.monotonic(), found)
-        return found
+            catalogue = read_catalogue(
+                lambda text: _fetch(connection, text), database, mariadb=self.dialect == "MariaDB"
+            )
+        self._catalogue = (token, time.monotonic(), catalogue)
+        return catalogue
 
     # Rows
 
@@ -256,7 +257,7 @@ class MySQL(DatabaseEngine):
             cursor = _unbuffered(connection)
             cursor.execute(statement.text(bounds.cell), statement.parameters)
             try:
-                return collect(statement, rows_of(connection, cursor), bounds)
+                return statement.collect(rows_of(connection, cursor), bounds)
             finally:
                 drain(connection, cursor)
 
@@ -267,8 +268,8 @@ class MySQL(DatabaseEngine):
         text, parameters = cell_statement(table, key, column, size)
 
         def work(connection: Any) -> CellValue | None:
-            found = _fetch(connection, text, parameters)
-            return cell_value(table, column, found[0] if found else None)
+            rows = _fetch(connection, text, parameters)
+            return cell_value(table, column, rows[0] if rows else None)
 
         return self._read_table(table, Span(where="at", key=key), work, seconds)
 
@@ -288,14 +289,14 @@ class MySQL(DatabaseEngine):
 
     def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
         """Return the numbers of rows in the server's statistics (`TABLE_ROWS`), which InnoDB estimates."""
-        found = self._run(lambda connection: _fetch(connection, _ESTIMATES))
-        counts = {name: int(count) for name, count in found if count is not None}
+        rows = self._run(lambda connection: _fetch(connection, _ESTIMATES))
+        counts = {name: int(count) for name, count in rows if count is not None}
         return [counts.get(table.name) if table.kind == "table" else None for table in tables]
 
     # Changes
 
     def token(self) -> Hashable:
-        """Return counters of the server that change with each write: the log position of InnoDB, and statements."""
+        """Return counters of the server that change with each write, such as the log position of InnoDB."""
         return self._run(_token)
 
     def table_token(self, table: DatabaseTable) -> str:
@@ -305,15 +306,15 @@ class MySQL(DatabaseEngine):
         """
         if table.kind == "view":
             return repr(self.token())
-        found = self._run(lambda connection: (_token(connection), _fetch(connection, _UPDATE_TIME, (table.name,))))
-        token, rows = found[0], [row for row in found[1] if row[0] == table.name]
+        token_rows = self._run(lambda connection: (_token(connection), _fetch(connection, _UPDATE_TIME, (table.name,))))
+        token, rows = token_rows[0], [row for row in token_rows[1] if row[0] == table.name]
         if not rows:
             return repr(token)
         written = f"{rows[0][1]} {rows[0][2]}"
-        fresh = rows[0][3] is not None and int(rows[0][3]) <= FRESH_SECONDS
+        is_recent = rows[0][3] is not None and int(rows[0][3]) <= RECENT_WRITE_SECONDS
         with self._lock:
-            last, seen, count = self._writes.get(table.name, ("", None, 0))
-            if written != last or (fresh and seen != token):
+            last_written, last_token, count = self._writes.get(table.name, ("", None, 0))
+            if written != last_written or (is_recent and last_token != token):
                 count += 1
             self._writes[table.name] = (written, token, count)
         return f"{written} {count}"
@@ -335,10 +336,10 @@ class MySQL(DatabaseEngine):
                     raise QueryRefused("The statement returns no rows: run one SELECT.")
                 names = [str(column[0]) for column in cursor.description]
                 kinds = [int(column[1]) for column in cursor.description]
-                found = collect_result(rows_of(connection, cursor), kinds, limit, bounds)
+                result = collect_result(rows_of(connection, cursor), kinds, limit, bounds)
                 if not explain:
-                    return names, found
-                return ["plan"], Rows([_plan(names, row) for row in found.rows], found.more)
+                    return names, result
+                return ["plan"], Rows([_plan(names, row) for row in result.rows], result.more)
             except RowTooLarge:
                 raise QueryRefused(
                     f"A row of the result is larger than {MAX_ROW_BYTES >> 20} MiB: select LEFT(column, 2000)."
@@ -357,7 +358,7 @@ class MySQL(DatabaseEngine):
             raise QueryRefused(f"The statement was stopped after {bounds.seconds:g} s.") from None
 
     def describe(self) -> list[str]:
-        """Describe the version, what the account may do, and how changes are found."""
+        """Return the version, the rights of the account, and how changes are found."""
 
         def work(connection: Any) -> tuple[str, str, list[str]]:
             version = str(connection.get_server_info())

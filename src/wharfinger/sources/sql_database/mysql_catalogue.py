@@ -82,7 +82,7 @@ _KINDS = {
 }
 _KEY_KINDS = ("int", "decimal", "float", "bit", "char", "text", "plain", "enum", "set", "binary")
 _MAX_CHAR_LENGTH = 255
-"""The longest `char`. A VARCHAR that may be longer is a `text`, which is cut for rows."""
+"""Maximum length of a `char`. A VARCHAR that may be longer is a `text`, which is cut for rows."""
 _VALUE = re.compile("'((?:[^']|'')*)'")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _CONTROLS = {"n": "\n", "r": "\r", "0": "\0", "Z": "\x1a"}
@@ -96,7 +96,7 @@ def quoted(name: str) -> str:
 def read_catalogue(fetch: Fetch, database: str, *, mariadb: bool) -> DatabaseCatalogue:
     """Read all tables and views of the connection's database that the account may read."""
     # `information_schema` ignores the case of names, so the result may contain tables of another database.
-    here = [row[1:] for row in fetch(_TABLES) if row[0] == database and row[2] in _TABLE_TYPES]
+    table_rows = [row[1:] for row in fetch(_TABLES) if row[0] == database and row[2] in _TABLE_TYPES]
     columns = _by_table(fetch(_COLUMNS), database)
     indexes = _by_table(fetch(_INDEXES), database)
     foreign_keys = _by_table(fetch(_FOREIGN_KEYS), database)
@@ -114,7 +114,7 @@ def read_catalogue(fetch: Fetch, database: str, *, mariadb: bool) -> DatabaseCat
             foreign_keys.get(name, []),
             [str(clause) for (clause,) in checks.get(name, [])],
         )
-        for name, kind, comment in here
+        for name, kind, comment in table_rows
         if name is not None and name in columns
     ]
     return DatabaseCatalogue(tables, [database])
@@ -125,11 +125,11 @@ _Rows = list[tuple[str | None, ...]]
 
 def _by_table(rows: Iterable[tuple[str | None, ...]], database: str) -> dict[str, _Rows]:
     """Return the rows of this database by table, without the names of both."""
-    found: dict[str, _Rows] = {}
+    rows_by_table: dict[str, _Rows] = {}
     for schema, table, *rest in rows:
         if schema == database:
-            found.setdefault(str(table), []).append(tuple(rest))
-    return found
+            rows_by_table.setdefault(str(table), []).append(tuple(rest))
+    return rows_by_table
 
 
 def _view(database: str, name: str, columns: _Rows, definition: _Rows) -> DatabaseTable:
@@ -151,17 +151,17 @@ def _table(
     foreign_keys: _Rows,
     checks: list[str],
 ) -> DatabaseTable:
-    described = _columns(columns, checks)
-    listed = _indexes(indexes)
+    table_columns = _columns(columns, checks)
+    table_indexes = _indexes(indexes)
     return DatabaseTable(
         schema=database,
         name=name,
         kind="table",
-        columns=described,
-        key=_key({column.name: column for column in described}, indexes, listed),
-        primary_key=next((one.columns for one in listed if one.name == "PRIMARY"), ()),
+        columns=table_columns,
+        key=_key({column.name: column for column in table_columns}, indexes, table_indexes),
+        primary_key=next((index.columns for index in table_indexes if index.name == "PRIMARY"), ()),
         foreign_keys=_foreign_keys(foreign_keys, database),
-        indexes=tuple(one for one in listed if one.name != "PRIMARY"),
+        indexes=tuple(index for index in table_indexes if index.name != "PRIMARY"),
         checks=tuple(clause for clause in checks if not _JSON_CHECK(clause)),
         comment=comment or None,
     )
@@ -172,7 +172,7 @@ _JSON_CHECK = re.compile(r"json_valid\(`((?:[^`]|``)+)`\)").fullmatch
 
 
 def _columns(rows: _Rows, checks: Iterable[str]) -> tuple[DatabaseColumn, ...]:
-    json = {found[1].replace("``", "`") for clause in checks if (found := _JSON_CHECK(clause))}
+    json = {match[1].replace("``", "`") for clause in checks if (match := _JSON_CHECK(clause))}
     return tuple(_column(row, json) for row in rows if "select" in (row[-1] or "").lower())
 
 
@@ -198,34 +198,36 @@ def _column(row: tuple[str | None, ...], json: set[str]) -> DatabaseColumn:
 
 
 def _unescaped(value: str) -> str:
-    return _ESCAPED.sub(lambda found: _CONTROLS.get(found[1], found[1]), value.replace("''", "'"))
+    return _ESCAPED.sub(lambda match: _CONTROLS.get(match[1], match[1]), value.replace("''", "'"))
 
 
 def _indexes(rows: _Rows) -> list[TableIndex]:
-    found: dict[str, tuple[list[str], bool]] = {}
+    indexes_by_name: dict[str, tuple[list[str], bool]] = {}
     for name, non_unique, column, _ in rows:
-        found.setdefault(str(name), ([], non_unique == "0"))[0].append(column or "(an expression)")
-    return [TableIndex(name, tuple(columns), unique) for name, (columns, unique) in found.items()]
+        indexes_by_name.setdefault(str(name), ([], non_unique == "0"))[0].append(column or "(an expression)")
+    return [TableIndex(name, tuple(columns), unique) for name, (columns, unique) in indexes_by_name.items()]
 
 
-def _key(columns: dict[str, DatabaseColumn], rows: _Rows, listed: list[TableIndex]) -> UniqueKey | None:
+def _key(columns: dict[str, DatabaseColumn], rows: _Rows, table_indexes: list[TableIndex]) -> UniqueKey | None:
     """Return the primary key, or else the shortest unique index of columns that are never NULL."""
     partial = {name for name, _, column, part in rows if column is None or part is not None}
-    unique = [one for one in listed if one.unique and (one.name == "PRIMARY" or one.name not in partial)]
-    for one in sorted(unique, key=lambda one: (one.name != "PRIMARY", len(one.columns), one.name)):
-        found = [columns.get(name) for name in one.columns]
-        if all(column is not None and not column.nullable and column.cast in _KEY_KINDS for column in found):
-            return UniqueKey(one.columns)
+    unique = [
+        index for index in table_indexes if index.unique and (index.name == "PRIMARY" or index.name not in partial)
+    ]
+    for index in sorted(unique, key=lambda index: (index.name != "PRIMARY", len(index.columns), index.name)):
+        key_columns = [columns.get(name) for name in index.columns]
+        if all(column is not None and not column.nullable and column.cast in _KEY_KINDS for column in key_columns):
+            return UniqueKey(index.columns)
     return None
 
 
 def _foreign_keys(rows: _Rows, database: str) -> tuple[ForeignKey, ...]:
     """Return the foreign keys to tables of this database."""
-    found: dict[str, list[tuple[str | None, ...]]] = {}
+    columns_by_key: dict[str, list[tuple[str | None, ...]]] = {}
     for row in rows:
         if row[2] == database:
-            found.setdefault(str(row[0]), []).append(row)
+            columns_by_key.setdefault(str(row[0]), []).append(row)
     return tuple(
         ForeignKey(tuple(str(row[1]) for row in key), database, str(key[0][3]), tuple(str(row[4]) for row in key))
-        for key in found.values()
+        for key in columns_by_key.values()
     )

@@ -17,11 +17,11 @@ from wharfinger.source import UnusableSource
 __all__ = ["MAX_ROW_BYTES", "MySQLAddress", "RowTooLarge", "connect", "drain", "driver", "read_address", "rows_of"]
 
 CONNECTION_SECONDS = 5.0
-"""How long the server may take to accept a connection."""
+"""Longest wait for the server to accept a connection."""
 MAX_ROW_BYTES = 32 << 20
 """Bytes of the largest row that is received. A statement that returns a larger one fails."""
 DRAINED_BYTES = 1 << 20
-"""Bytes of unwanted rows that are received so that a connection can be used again. With more, it is closed."""
+"""Bytes of unwanted rows that are received so that a connection can be used again. If there are more, it is closed."""
 SSL_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 """The values of MySQL's own clients for --ssl-mode."""
 _OPTIONS = ("unix_socket", "ssl_mode", "ssl_ca", "ssl_cert", "ssl_key")
@@ -36,7 +36,7 @@ class RowTooLarge(Exception):
 
 
 class MySQLAddress(msgspec.Struct, frozen=True, kw_only=True):
-    """The address of a database, and the account. `host` is empty for a Unix socket."""
+    """The address of a database, and the account. If `unix_socket` is set, `host` and `port` are not used."""
 
     user: str
     password: str
@@ -74,7 +74,7 @@ def driver() -> Any:
 def read_address(url: str) -> MySQLAddress:
     """Parse a URL such as `mysql://user:password@host/database?ssl_mode=REQUIRED`.
 
-    The password is that of the variable `MYSQL_PWD` if the URL has none.
+    If the URL has no password, the value of the environment variable `MYSQL_PWD` is used.
 
     Raises:
         UnusableSource: the URL is not valid. The message says how to write it.
@@ -151,11 +151,11 @@ def connect(address: MySQLAddress, seconds: float, read_seconds: float) -> Any:
     pymysql = driver()
     # Without `ssl_ca`, VERIFY_CA accepts every server that has a certificate of a public authority.
     verified = address.ssl_mode == "VERIFY_IDENTITY" or (address.ssl_mode == "VERIFY_CA" and address.ssl_ca)
-    refused: Mapping[str, type] = {} if address.unix_socket or verified else _CLEAR_TEXT
+    auth_plugins: Mapping[str, type] = {} if address.unix_socket or verified else _CLEAR_TEXT
     tls = _tls(address)
-    where = {"unix_socket": address.unix_socket} if address.unix_socket else {"host": address.host}
+    endpoint = {"unix_socket": address.unix_socket} if address.unix_socket else {"host": address.host}
     connection = pymysql.connections.Connection(
-        **where,
+        **endpoint,
         port=address.port,
         user=address.user,
         password=address.password.encode(),
@@ -167,7 +167,7 @@ def connect(address: MySQLAddress, seconds: float, read_seconds: float) -> Any:
         write_timeout=read_seconds,
         autocommit=True,
         local_infile=False,
-        auth_plugin_map=refused,
+        auth_plugin_map=auth_plugins,
         program_name="wharfinger",
         defer_connect=True,
         **tls,
@@ -179,8 +179,8 @@ def connect(address: MySQLAddress, seconds: float, read_seconds: float) -> Any:
     return connection
 
 
-class _RefusedClearText:
-    """Refuses to send the password itself to a server whose identity is not verified."""
+class _ClearTextRefusal:
+    """Refuses to send the password in clear text to a server whose identity is not verified."""
 
     def __init__(self, connection: Any) -> None:
         pass
@@ -191,34 +191,34 @@ class _RefusedClearText:
         )
 
 
-_CLEAR_TEXT: Mapping[str, type] = {"mysql_clear_password": _RefusedClearText, "dialog": _RefusedClearText}
+_CLEAR_TEXT: Mapping[str, type] = {"mysql_clear_password": _ClearTextRefusal, "dialog": _ClearTextRefusal}
 
 
 def _require_tls(connection: Any) -> None:
     """Send nothing to a server that does not offer TLS. Old versions of PyMySQL would send the password without it."""
     authenticate = connection._request_authentication
 
-    def checked() -> None:
+    def authenticate_over_tls() -> None:
         if not connection.server_capabilities & _SERVER_HAS_TLS:
             raise driver().err.OperationalError(2026, "SSL is required but the server doesn't support it")
         authenticate()
 
-    connection._request_authentication = checked
+    connection._request_authentication = authenticate_over_tls
 
 
 def _bound_rows(connection: Any) -> None:
-    """Bound the bytes that the driver receives until `bytes_left` is set again. Without it, a row may have any size."""
+    """Bound the bytes that the driver receives until `bytes_left` is set again. The driver itself has no bound."""
     read = connection._read_bytes
     connection.bytes_left = MAX_ROW_BYTES
 
-    def bounded(size: int) -> Any:
+    def read_bounded(size: int) -> Any:
         connection.bytes_left -= size
         if connection.bytes_left < 0:
             connection._force_close()
             raise RowTooLarge
         return read(size)
 
-    connection._read_bytes = bounded
+    connection._read_bytes = read_bounded
 
 
 def rows_of(connection: Any, cursor: Any) -> Iterator[Any]:
@@ -236,16 +236,16 @@ def rows_of(connection: Any, cursor: Any) -> Iterator[Any]:
 
 
 def drain(connection: Any, cursor: Any) -> None:
-    """Receive the rest of an unbuffered result, so that the connection can be used again. Close it if there is much."""
+    """Receive the rest of an unbuffered result, so that the connection can be used again. Close it if much is left."""
     connection.bytes_left = DRAINED_BYTES
     result = connection._result
     try:
         if connection.open:
             cursor.close()
     except (RowTooLarge, driver().err.Error):
-        connection.spoiled = True
+        connection.unusable = True
     finally:
         connection.bytes_left = MAX_ROW_BYTES
         if result is not None and result.unbuffered_active:  # otherwise its __del__ would read from the closed socket
             result.unbuffered_active = False
-            connection.spoiled = True
+            connection.unusable = True

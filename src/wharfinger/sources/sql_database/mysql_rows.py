@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -22,104 +22,98 @@ from wharfinger.errors import InvalidArgument
 from wharfinger.sources.sql_database.database_catalogue import DatabaseColumn, DatabaseTable
 from wharfinger.sources.sql_database.database_engine import BadKey, CellValue, QueryBounds, Rows, Span, TableRow
 from wharfinger.sources.sql_database.mysql_catalogue import quoted
-from wharfinger.sources.sql_database.row_choice import RowChoice, RowFilter, like_pattern
-from wharfinger.sources.sql_database.row_order import OrderColumn, columns_of_cursor, key_of, order_of, rows_beyond
+from wharfinger.sources.sql_database.row_choice import RowChoice
 from wharfinger.sources.sql_database.row_text import binary, cut_text, json_value, number, render
+from wharfinger.sources.sql_database.span_statement import SpanStatement, collect_rows
 from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
-__all__ = ["SelectStatement", "cell_statement", "cell_value", "collect", "collect_result"]
+__all__ = ["SelectStatement", "cell_statement", "cell_value", "collect_result"]
 
 _PLAIN_COLLATION = "utf8mb4_unicode_520_ci"
 """Ignores the case of letters. Some other collations consider all emoji equal."""
 
 
-class SelectStatement:
-    """The statement that reads a span and one more row: the columns of its order as text, then the chosen ones."""
+class SelectStatement(SpanStatement):
+    """The statement that reads a span of a table of MySQL; the columns of its order are read as text."""
+
+    has_row_values = False
 
     def __init__(self, table: DatabaseTable, span: Span) -> None:
-        self.table = table
-        self.span = span
-        self.order = order_of(table, span)
-        self.columns = span.columns(table)
-        self.values: list[object] = []
-        self.conditions: list[str] = []
-        self._expressions = [f"t.{quoted(one.name)}" for one in self.order]
-        for one in span.choice.order:
-            if table.column(one.column).cast in ("json", "geometry"):
-                raise InvalidArgument(f"{table.name} cannot be ordered by {one.column}: its type has no order.")
-        if span.key:
-            if table.key is None:
-                raise BadKey("")
-            part = columns_of_cursor(table.key, self.order, span.key)
-            marks = [
-                None if text is None else self._add(_literal(table.column(one.name), text))
-                for text, one in zip(span.key, part, strict=True)
-            ]
-            self.conditions.append(rows_beyond(part, self._expressions[: len(part)], marks, span.where, plain=True))
-        self.conditions += [self._condition(one) for one in span.choice.filters]
+        for term in span.choice.order:
+            if table.column(term.column).cast in ("json", "geometry"):
+                raise InvalidArgument(f"{table.name} cannot be ordered by {term.column}: its type has no order.")
+        super().__init__(table, span)
+
+    def table_expression(self) -> str:
+        return f"{quoted(self.table.schema)}.{quoted(self.table.name)} AS t"
+
+    def column_expression(self, name: str) -> str:
+        return f"t.{quoted(name)}"
+
+    def key_value(self, name: str, text: str) -> str:
+        return self._add(_literal(self.table.column(name), text))
 
     def _add(self, value: object) -> str:
         self.values.append(value)
         return f"%(p{len(self.values) - 1})s"
 
-    @property
-    def parameters(self) -> dict[str, object]:
-        """The values of the statement, by name."""
-        return {f"p{number}": value for number, value in enumerate(self.values)}
+    def like(self, name: str, pattern: str) -> str:
+        text = f"CONVERT({_base(self.table.column(name))} USING utf8mb4) COLLATE {_PLAIN_COLLATION}"
+        return f"{text} LIKE {self._add(pattern)} ESCAPE '!'"
 
-    def _condition(self, wanted: RowFilter) -> str:
-        name = f"t.{quoted(wanted.column)}"
-        if wanted.operator == "is":
-            return f"{name} IS {'NOT ' if wanted.value == 'notnull' else ''}NULL"
-        column = self.table.column(wanted.column)
-        if wanted.operator == "like":
-            text = f"CONVERT({_base(column)} USING utf8mb4) COLLATE {_PLAIN_COLLATION}"
-            return f"{text} LIKE {self._add(like_pattern(wanted.value))} ESCAPE '!'"
+    def compare(self, name: str, sign: str, text: str) -> str:
+        column = self.table.column(name)
         try:
-            number_like = column.cast in ("int", "bit") and not _INTEGER(wanted.value)
-            value = _literal(msgspec.structs.replace(column, cast="decimal") if number_like else column, wanted.value)
+            needs_decimal = column.cast in ("int", "bit") and not _INTEGER(text)
+            value = _literal(msgspec.structs.replace(column, cast="decimal") if needs_decimal else column, text)
         except BadKey as error:
             raise InvalidArgument(str(error)) from None
-        return f"{name} {_SIGNS[wanted.operator]} {self._add(value)}"
+        return f"{self.column_expression(name)} {sign} {self._add(value)}"
+
+    def order_terms(self) -> str:
+        """Return the terms of ORDER BY. MySQL has no NULLS LAST, so a separate term sorts the NULLs."""
+        backwards = self.span.backwards
+        terms: list[str] = []
+        for column, expression in zip(self.order, self.expressions, strict=True):
+            if column.nulls:
+                terms.append(f"{expression} IS NULL{' DESC' if backwards else ''}")
+            terms.append(f"{expression}{' DESC' if column.descending is not backwards else ''}")
+        return ", ".join(terms)
 
     def text(self, cell: int) -> str:
         """Return the SQL, with the names of `parameters`. Values are cut after about `cell` characters."""
-        span, table = self.span, self.table
-        keyed = self.order if table.key is not None else []
-        wanted = [_place(table.column(one.name)) for one in keyed]
+        expressions = (
+            [_key_expression(self.table.column(column.name)) for column in self.order]
+            if self.table.key is not None
+            else []
+        )
         for column in self.columns:
-            wanted += _shown(column, cell)
-        statement = f"SELECT {', '.join(wanted)} FROM {quoted(table.schema)}.{quoted(table.name)} AS t"  # noqa: S608 - the catalogue's names
-        statement += f" WHERE {' AND '.join([f'({one})' for one in self.conditions])}" if self.conditions else ""
-        if span.where != "at":
-            statement += f" ORDER BY {_sort_terms(self.order, self._expressions, backwards=span.backwards)}"
-        return f"{statement} LIMIT {span.limit + 1} OFFSET {span.offset}"
+            expressions += _cell_expressions(column, cell)
+        return self.select(expressions)
+
+    def collect(self, rows: Iterable[Sequence[Any]], bounds: QueryBounds) -> Rows:
+        """Return as many rows as the bounds allow, at least one."""
+        width = len(self.order) if self.table.key is not None else 0
+
+        def convert(values: Sequence[Any]) -> TableRow:
+            cell_values = iter(values[width:])
+            cells = tuple([_value(column, cell_values, bounds.cell) for column in self.columns])
+            return self.row(tuple([None if value is None else _text(value) for value in values[:width]]), cells)
+
+        return collect_rows(rows, convert, self.span.limit, bounds)
 
 
-_SIGNS = {"eq": "=", "neq": "<>", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
-
-
-def _sort_terms(order: Sequence[OrderColumn], expressions: Sequence[str], *, backwards: bool) -> str:
-    """Return the terms of ORDER BY. MySQL has no NULLS LAST, so a separate term sorts the NULLs."""
-    terms: list[str] = []
-    for column, expression in zip(order, expressions, strict=True):
-        if column.nulls:
-            terms.append(f"{expression} IS NULL{' DESC' if backwards else ''}")
-        terms.append(f"{expression}{' DESC' if column.descending is not backwards else ''}")
-    return ", ".join(terms)
-
-
-def _place(column: DatabaseColumn) -> str:
+def _key_expression(column: DatabaseColumn) -> str:
     """Return an expression for a value as a text that `_literal` reads exactly."""
     name = f"t.{quoted(column.name)}"
     if column.cast == "float":
-        return f"{name} + 0e0"  # FLOAT is written with six digits
+        return f"{name} + 0e0"  # MySQL would write a FLOAT with only six digits
     if column.cast == "bit":
         return f"{name} + 0"
     return f"LOWER(HEX({name}))" if column.cast == "binary" else name
 
 
-_TIME = re.compile(r"[-0-9:. T]{1,32}").fullmatch  # MySQL only warns of other texts, and finds no row
+_TIME = re.compile(r"[-0-9:. T]{1,32}").fullmatch  # for other texts, MySQL only warns, and finds no row
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}").fullmatch
 
 
@@ -147,7 +141,7 @@ def _literal(column: DatabaseColumn, text: str) -> object:
             case "enum":
                 return 0 if text == "" and "" not in column.values else _position(column, text) + 1
             case "set":
-                return sum(1 << _position(column, one) for one in dict.fromkeys(text.split(","))) if text else 0
+                return sum(1 << _position(column, member) for member in dict.fromkeys(text.split(","))) if text else 0
             case "plain" if column.type.startswith(("date", "time")) and not _TIME(text):
                 raise ValueError
             case _:
@@ -168,7 +162,7 @@ def _position(column: DatabaseColumn, text: str) -> int:
     """Return the position of a value of an ENUM or SET, whose collation usually ignores case."""
     if text in column.values:
         return column.values.index(text)
-    return [one.casefold() for one in column.values].index(text.casefold())
+    return [member.casefold() for member in column.values].index(text.casefold())
 
 
 # Values
@@ -179,7 +173,7 @@ def _base(column: DatabaseColumn) -> str:
     return f"ST_AsText({name})" if column.cast == "geometry" else name
 
 
-def _shown(column: DatabaseColumn, cell: int) -> list[str]:
+def _cell_expressions(column: DatabaseColumn, cell: int) -> list[str]:
     """Return the expressions of a cell, which `_value` converts. A long value is cut, and its size in bytes follows."""
     base = _base(column)
     if column.cast == "bit":
@@ -219,31 +213,10 @@ def _text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def collect(statement: SelectStatement, found: Iterator[Sequence[Any]], bounds: QueryBounds) -> Rows:
-    """Return as many rows as the bounds allow, at least one."""
-    key, span = statement.table.key, statement.span
-    width = len(statement.order) if key is not None else 0
-    rows: list[TableRow] = []
-    size = 0
-    for values in found:
-        shown = iter(values[width:])
-        cells = tuple([_value(column, shown, bounds.cell) for column in statement.columns])
-        size += sum([_size(cell) for cell in cells])
-        if len(rows) == span.limit or (size > bounds.size and rows):
-            return Rows(rows, True)
-        place = tuple([None if value is None else _text(value) for value in values[:width]])
-        rows.append(TableRow(key_of(key, statement.order, place) if key else (), cells, place))
-    return Rows(rows, False)
-
-
-def _size(cell: object) -> int:
-    return len(cell) + 2 if isinstance(cell, str) else len(repr(cell))
-
-
 def cell_statement(table: DatabaseTable, key: KeyTexts, name: str, size: int) -> tuple[str, dict[str, object]]:
     """Return the statement that reads the first `size` bytes of one value, and its whole size."""
-    at = Span(where="at", key=key, limit=1, choice=RowChoice(columns=(name,)))
-    statement = SelectStatement(table, at)
+    span = Span(where="at", key=key, limit=1, choice=RowChoice(columns=(name,)))
+    statement = SelectStatement(table, span)
     column = table.column(name)
     data = f"{_base(column)} + 0" if column.cast == "bit" else _base(column)
     if column.cast != "binary":
@@ -287,14 +260,10 @@ def _result(value: Any, kind: int, cell: int) -> object:
     return json_value(value, cell) if kind == _JSON and len(value) <= cell else render(value, cell)
 
 
-def collect_result(found: Iterator[Sequence[Any]], kinds: Sequence[int], limit: int, bounds: QueryBounds) -> Rows:
+def collect_result(rows: Iterable[Sequence[Any]], kinds: Sequence[int], limit: int, bounds: QueryBounds) -> Rows:
     """Return as many rows of a caller's statement as the bounds allow, at least one."""
-    rows: list[TableRow] = []
-    size = 0
-    for values in found:
-        cells = tuple([_result(value, kind, bounds.cell) for value, kind in zip(values, kinds, strict=True)])
-        size += sum([_size(cell) for cell in cells])
-        if len(rows) == limit or (size > bounds.size and rows):
-            return Rows(rows, True)
-        rows.append(TableRow((), cells))
-    return Rows(rows, False)
+
+    def convert(values: Sequence[Any]) -> TableRow:
+        return TableRow((), tuple([_result(one, kind, bounds.cell) for one, kind in zip(values, kinds, strict=True)]))
+
+    return collect_rows(rows, convert, limit, bounds)

@@ -9,10 +9,10 @@ Every client that can call `query` may send any SQL. The checks, in the order in
    variables, executable comments and hints (`/*!`, `/*+`, which can change settings) and the server's own schemas
    are refused.
 3. The protocol: multiple statements are off, and so is LOCAL INFILE, with which a server reads files of its clients.
-4. The session: each transaction is READ ONLY, with a time limit of the server.
+4. The session: each transaction is READ ONLY, with a time limit that the server enforces.
 
-The text is split into the same words as by the server. For this, `SQL_MODE` excludes the modes that change how quotes
-and spaces are read, and the connection uses UTF-8, in which no byte of another character looks like a quote.
+The text is split into the same tokens that the server sees. For this, `SQL_MODE` excludes the modes that change how
+quotes and spaces are read, and the connection uses UTF-8, in which no byte of another character looks like a quote.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def settings(seconds: float, *, mariadb: bool) -> list[str]:
         "wait_timeout": f"{IDLE_SECONDS}",
     }
     assigned = ", ".join([f"{name} = {value}" for name, value in values.items()])
-    # Otherwise MySQL 8 reports row counts and times of writes that are up to a day old.
-    fresh = "" if mariadb else " /*!80000, information_schema_stats_expiry = 0 */"
-    return [f"SET SESSION {assigned}{fresh}", "SET SESSION TRANSACTION READ ONLY"]
+    # By default, MySQL 8 reports row counts and times of writes that are up to a day old.
+    statistics_age = "" if mariadb else " /*!80000, information_schema_stats_expiry = 0 */"
+    return [f"SET SESSION {assigned}{statistics_age}", "SET SESSION TRANSACTION READ ONLY"]
 
 
 # The account
@@ -71,12 +71,12 @@ _ONLY_READING = {
 
 def _privileges(grants: Iterable[str], places: Sequence[str]) -> set[str]:
     """Return the privileges at these places (`*.*`, `shop.*`), from the lines of SHOW GRANTS."""
-    found: set[str] = set()
+    privileges: set[str] = set()
     for line in grants:
         grant = _GRANT(line)
         if grant and grant[2].replace("`", "").replace("\\", "") in places:
-            found |= {one.strip().upper() for one in re.sub(r"\([^)]*\)", "", grant[1]).split(",")}
-    return found
+            privileges |= {privilege.strip().upper() for privilege in re.sub(r"\([^)]*\)", "", grant[1]).split(",")}
+    return privileges
 
 
 def check_account(account: str, grants: Iterable[str], database: str) -> None:
@@ -85,16 +85,20 @@ def check_account(account: str, grants: Iterable[str], database: str) -> None:
     Raises:
         AccountRefused: it may read or write files of the server, or administers it.
     """
-    found = _privileges(grants, ("*.*",))
-    powers = _TOO_POWERFUL if {"ALL", "ALL PRIVILEGES"} & found else [one for one in _TOO_POWERFUL if one in found]
+    privileges = _privileges(grants, ("*.*",))
+    powers = (
+        _TOO_POWERFUL
+        if {"ALL", "ALL PRIVILEGES"} & privileges
+        else [privilege for privilege in _TOO_POWERFUL if privilege in privileges]
+    )
     if not powers:
         return
     user, _, host = account.rpartition("@")
-    named = f"{_quoted(user)}@{_quoted(host)}"
+    quoted_account = f"{_quoted(user)}@{_quoted(host)}"
     raise AccountRefused(
         f"The account {account} has {' and '.join(powers)}: with it, a statement that only reads could read or write "
-        f"files of the server. Revoke this (REVOKE {', '.join(powers)} ON *.* FROM {named};), or use an account that "
-        "can only read: CREATE USER 'reader'@'%' IDENTIFIED BY '…'; "
+        f"files of the server. Revoke this (REVOKE {', '.join(powers)} ON *.* FROM {quoted_account};), "
+        "or use an account that can only read: CREATE USER 'reader'@'%' IDENTIFIED BY '…'; "
         f"GRANT SELECT, SHOW VIEW ON `{database.replace('`', '``')}`.* TO 'reader'@'%';"
     )
 
@@ -105,17 +109,21 @@ def _quoted(word: str) -> str:
 
 def writes(grants: Iterable[str], database: str) -> bool:
     """Return whether the account may write to the database, from the lines of SHOW GRANTS."""
-    found = _privileges(grants, ("*.*", f"{database}.*"))
+    privileges = _privileges(grants, ("*.*", f"{database}.*"))
     tables = {line for line in grants if f"ON `{database.replace('`', '``')}`.`" in line}
     for line in tables:
         grant = _GRANT(line)
-        found |= {one.strip().upper() for one in re.sub(r"\([^)]*\)", "", grant[1]).split(",")} if grant else set()
-    return not found <= _ONLY_READING
+        privileges |= (
+            {privilege.strip().upper() for privilege in re.sub(r"\([^)]*\)", "", grant[1]).split(",")}
+            if grant
+            else set()
+        )
+    return not privileges <= _ONLY_READING
 
 
 # The text of a statement
 
-# Python's \s and \w would include characters that belong to names for the server.
+# Not \s and \w: they match characters that the server treats differently, such as a no-break space in a name.
 _TOKEN = re.compile(
     r"""(?P<space>[\x00-\x20\x7f]+)
     | (?P<hint>/\*(?:!|M!|\+))
@@ -132,11 +140,11 @@ _TOKEN = re.compile(
 class _Token(NamedTuple):
     kind: str
     text: str
-    at: int
+    start: int
 
     @property
     def word(self) -> str:
-        """The word in upper case, or the mark. Empty for a string, a quoted name, or a name that is no keyword."""
+        """The word in upper case, or the mark. Empty for a string, a quoted name, or a name that is not a keyword."""
         return self.text.upper() if self.kind in ("word", "mark") and self.text.isascii() else ""
 
     @property
@@ -151,12 +159,12 @@ _END = _Token("mark", "", 0)
 
 
 def _tokens(statement: str) -> list[_Token]:
-    """Split a statement, without spaces and comments.
+    """Split a statement into tokens, without spaces and comments.
 
     Raises:
         QueryRefused: a quote or comment is not closed, or a comment would be executed.
     """
-    found: list[_Token] = []
+    tokens: list[_Token] = []
     for match in _TOKEN.finditer(statement):
         kind = match.lastgroup or ""
         if kind == "hint":
@@ -164,14 +172,16 @@ def _tokens(statement: str) -> list[_Token]:
         if kind == "open":
             raise QueryRefused(f"A {match[0]} in the statement is not closed.")
         if kind not in ("space", "comment"):
-            found.append(_Token(kind, match[0], match.start()))
-    return found
+            tokens.append(_Token(kind, match[0], match.start()))
+    return tokens
 
 
 _FIRST = ("SELECT", "WITH", "VALUES", "TABLE", "(")
 _REFUSED_WORDS = {"INTO", "DELETE", "UPDATE", "PROCEDURE"}
 """Reserved words, which are names only if they are quoted."""
 _REFUSED_PAIRS = {("FOR", "SHARE"), ("FOR", "UPDATE"), ("LOCK", "IN"), ("NEXT", "VALUE"), ("PREVIOUS", "VALUE")}
+_LEADING_NUMBER = re.compile(r"\A[0-9]*E?[0-9]+")
+"""The end of a number. The server reads `1.5INTO` as `1.5` and `INTO`, but `_TOKEN` finds the word `5INTO`."""
 _REFUSED_SCHEMAS = ("mysql", "performance_schema", "sys")
 _INTRODUCERS = ("_UTF8MB4", "_UTF8MB3", "_UTF8", "_LATIN1", "_ASCII", "_BINARY")
 
@@ -227,7 +237,7 @@ def check_statement(statement: str) -> None:
     """Refuse a statement that might do more than read.
 
     Raises:
-        QueryRefused: it might. The message names the word.
+        QueryRefused: it might do more. The message names the word.
     """
     if "\0" in statement:
         raise QueryRefused("The statement contains a NUL character.")
@@ -236,21 +246,22 @@ def check_statement(statement: str) -> None:
         tokens.pop()
     if not tokens or tokens[0].word not in _FIRST:
         raise QueryRefused("Only one SELECT is allowed, which can only read.")
-    for at, token in enumerate(tokens):
-        before = tokens[at - 1] if at else _END
-        after = tokens[at + 1] if at + 1 < len(tokens) else _END
+    for index, token in enumerate(tokens):
+        previous = tokens[index - 1] if index else _END
+        following = tokens[index + 1] if index + 1 < len(tokens) else _END
         if token.text == ";":
             raise QueryRefused("Only one statement can be run at a time.")
-        if token.word in _REFUSED_WORDS or (token.word, after.word) in _REFUSED_PAIRS:
-            shown = f"{token.word} {after.word}" if token.word not in _REFUSED_WORDS else token.word
-            raise QueryRefused(f"Only one SELECT is allowed, which can only read: {shown} is refused.")
+        word = _LEADING_NUMBER.sub("", token.word)
+        if word in _REFUSED_WORDS or (word, following.word) in _REFUSED_PAIRS:
+            refused = f"{word} {following.word}" if word not in _REFUSED_WORDS else word
+            raise QueryRefused(f"Only one SELECT is allowed, which can only read: {refused} is refused.")
         if token.text in ("@", ":="):
             raise QueryRefused("Variables (@name, @@name) are refused.")
-        if after.kind == "string" and token.word.startswith("_") and token.word not in _INTRODUCERS:
+        if following.kind == "string" and token.word.startswith("_") and token.word not in _INTRODUCERS:
             raise QueryRefused(f"The character set {token.text} before a text is refused.")
-        if after.text == ".":
-            _check_schema(token, tokens[at + 2] if at + 2 < len(tokens) else _END)
-        if after.text == "(" and token.name and not _may_precede(tokens, at, before, token):
+        if following.text == ".":
+            _check_schema(token, tokens[index + 2] if index + 2 < len(tokens) else _END)
+        if following.text == "(" and token.name and not _may_precede(tokens, index, previous, token):
             raise QueryRefused(f"The function {token.name} is refused, because it is not known to only read.")
 
 
@@ -270,24 +281,24 @@ def _may_precede(tokens: Sequence[_Token], at: int, before: _Token, token: _Toke
     closing = next((end for end in range(at + 2, len(tokens)) if tokens[end].text == ")"), len(tokens))
     inside = tokens[at + 2 : closing]
     names = all(one.text == "," if place % 2 else bool(one.name) for place, one in enumerate(inside))
-    rest = [one.word for one in tokens[closing + 1 : closing + 3]]
-    return names and rest == ["AS", "("]  # the columns of a common table expression: WITH q (a, b) AS (…)
+    next_words = [token.word for token in tokens[closing + 1 : closing + 3]]
+    return names and next_words == ["AS", "("]  # the columns of a common table expression: WITH q (a, b) AS (…)
 
 
-def with_parameters(statement: str, given: Parameters, escape: Callable[[object], str]) -> str:
-    """Put values in place of the question marks of a checked statement. `escape` writes a value as a literal.
+def with_parameters(statement: str, parameters: Parameters, escape: Callable[[object], str]) -> str:
+    """Replace the question marks of a checked statement with values. `escape` writes a value as a literal.
 
     Raises:
         QueryRefused: there are too many or too few, or one has no literal.
     """
-    if isinstance(given, Mapping):
+    if isinstance(parameters, Mapping):
         raise QueryRefused("Give the parameters as a list, for the question marks of the statement.")
-    marks = [token.at for token in _tokens(statement) if token.text == "?"]
-    if len(marks) != len(given):
-        raise QueryRefused(f"The statement has {len(marks)} parameters, but {len(given)} were given.")
+    marks = [token.start for token in _tokens(statement) if token.text == "?"]
+    if len(marks) != len(parameters):
+        raise QueryRefused(f"The statement has {len(marks)} parameters, but {len(parameters)} were given.")
     parts: list[str] = []
     last = 0
-    for number, (at, value) in enumerate(zip(marks, given, strict=True), 1):
+    for number, (at, value) in enumerate(zip(marks, parameters, strict=True), 1):
         if value is not None and not isinstance(value, (str, int, float, bytes)):
             raise QueryRefused(f"Parameter {number} must be a text, a number, a boolean or null.")
         try:

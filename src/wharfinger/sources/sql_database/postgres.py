@@ -57,7 +57,7 @@ T = TypeVar("T")
 GRACE_SECONDS = 0.5
 """Time between the server's deadline, which should stop a statement first, and ours."""
 CONNECTION_SECONDS = 5.0
-"""How long to wait for a connection if all are in use, or for the server to accept one."""
+"""Longest wait for a connection if all are in use, or for the server to accept one."""
 IDLE_SECONDS = 60.0
 """Time after which an unused connection is closed."""
 
@@ -90,10 +90,10 @@ def open_postgres(url: str, bounds: QueryBounds, schemas: tuple[str, ...], notif
         raise UnusableSource("Give a URL such as postgresql://user:password@host:5432/database.") from None
     options = parse_qs(parts.query)
     host = parts.hostname or options.get("host", ["localhost"])[0]
-    shown = "localhost" if host.startswith("/") else f"[{host}]" if ":" in host else host
-    shown += f":{port}" if port not in (None, 5432) else ""
+    host_text = "localhost" if host.startswith("/") else f"[{host}]" if ":" in host else host
+    host_text += f":{port}" if port not in (None, 5432) else ""
     database = unquote(parts.path[1:]) or unquote(parts.username or "") or "postgres"
-    return Postgres(dsn, shown, database, bounds, schemas, notify)
+    return Postgres(dsn, host_text, database, bounds, schemas, notify)
 
 
 class Postgres(DatabaseEngine):
@@ -142,7 +142,7 @@ class Postgres(DatabaseEngine):
 
     @asynccontextmanager
     async def _connection(self, autocommit: bool) -> AsyncGenerator[Any]:
-        """Yield a connection in a read-only transaction that is rolled back. With `autocommit`, there is none."""
+        """Yield a connection in a read-only transaction that is rolled back, or in no transaction with `autocommit`."""
         pool = await self._open_pool()
         async with pool.acquire(timeout=CONNECTION_SECONDS) as connection:
             if autocommit:
@@ -207,20 +207,20 @@ class Postgres(DatabaseEngine):
     # Catalogue
 
     def catalogue(self, age: float = 0.0) -> DatabaseCatalogue:
-        """Return the tables that the role may read. Reads them again after a write, or if they are older than `age`."""
-        known = self._catalogue
-        if known is not None and time.monotonic() - known[1] < age:
-            return known[2]
+        """Return the tables that the role may read. If older than `age`, they are read again after a write."""
+        cached = self._catalogue
+        if cached is not None and time.monotonic() - cached[1] < age:
+            return cached[2]
         return self._run(self._read_catalogue)
 
     async def _read_catalogue(self, connection: Any) -> DatabaseCatalogue:
         token = await connection.fetchval(_SNAPSHOT)
-        known = self._catalogue
-        found = known[2] if known is not None and known[0] == token else None
-        if found is None:
-            found = await read_catalogue(connection, self._schemas)
-        self._catalogue = (token, time.monotonic(), found)
-        return found
+        cached = self._catalogue
+        catalogue = cached[2] if cached is not None and cached[0] == token else None
+        if catalogue is None:
+            catalogue = await read_catalogue(connection, self._schemas)
+        self._catalogue = (token, time.monotonic(), catalogue)
+        return catalogue
 
     # Rows
 
@@ -249,7 +249,7 @@ class Postgres(DatabaseEngine):
         """Call `work`, and convert errors of asyncpg to those of a `DatabaseEngine`."""
         asyncpg = driver()
 
-        async def reading(connection: Any) -> T:
+        async def with_converted_errors(connection: Any) -> T:
             try:
                 return await work(connection)
             except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.InsufficientPrivilegeError):
@@ -267,7 +267,7 @@ class Postgres(DatabaseEngine):
 
         if any("\0" in (text or "") for text in span.key):
             raise BadKey("A key cannot contain NUL.")
-        return self._run(reading, seconds)
+        return self._run(with_converted_errors, seconds)
 
     def _unreadable(self, table: DatabaseTable, error: Exception) -> InternalError:
         return InternalError(f"PostgreSQL cannot read {table.name}: {_message(error)}.")
@@ -275,29 +275,31 @@ class Postgres(DatabaseEngine):
     def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
         """Return the row counts of the last VACUUM or ANALYZE (`reltuples`)."""
         oids = [table.oid for table in tables]
-        found: Any = self._run(lambda connection: connection.fetch(_ESTIMATES, oids), autocommit=True)
-        counts = {row["oid"]: row["count"] for row in found if row["count"] >= 0}
+        rows: Any = self._run(lambda connection: connection.fetch(_ESTIMATES, oids), autocommit=True)
+        counts = {row["oid"]: row["count"] for row in rows if row["count"] >= 0}
         return [None if table.kind == "view" else counts.get(table.oid) for table in tables]
 
     # Changes
 
     def token(self) -> Hashable:
-        """Return the ended transactions of the server (`pg_current_snapshot`) and the number of notifications."""
-        return self._run(lambda connection: connection.fetchval(_SNAPSHOT), autocommit=True), self._notified("")
+        """Return the server's snapshot, which changes after each transaction, and the number of notifications."""
+        return self._run(lambda connection: connection.fetchval(_SNAPSHOT), autocommit=True), self._notification_count(
+            ""
+        )
 
     def table_token(self, table: DatabaseTable) -> str:
         """Return the table's file, size and counters, its last key, and the number of notifications for it."""
-        counted = self._run(lambda connection: connection.fetchval(_TABLE_COUNTS, table.oid), autocommit=True)
+        counts = self._run(lambda connection: connection.fetchval(_TABLE_COUNTS, table.oid), autocommit=True)
         with suppress(LookupError, BadKey):
             last = self.rows(table, Span(where="last", limit=1), QueryBounds(cell=1)).rows if table.key else []
-            counted = f"{counted} {last[0].key if last else ''}"
-        return f"{counted} {self._notified(table.name)}"
+            counts = f"{counts} {last[0].key if last else ''}"
+        return f"{counts} {self._notification_count(table.name)}"
 
-    def _notified(self, table: str) -> int:
+    def _notification_count(self, table: str) -> int:
         return self._notify.count(table) if self._notify else 0
 
     def listen(self, changed: Callable[[], None]) -> None:
-        """Listen on the channel, if there is one."""
+        """Listen on the channel, if the operator named one."""
         if self._notify is not None and self._listening is None:
             self._listening = self._loop.submit(self._notify.run(changed))
 
@@ -334,7 +336,7 @@ class Postgres(DatabaseEngine):
         return self._run(work, bounds.seconds)
 
     def describe(self) -> list[str]:
-        """Describe the version, what the role may do, and how changes are found."""
+        """Return the version, the rights of the role, and how changes are found."""
         version, role = self._run(_version_and_role)
         rights = "a superuser: use a role that can only read" if role["super"] else "which may also write"
         may = f"role {role['name']}" + (", read-only" if not (role["writes"] or role["super"]) else f", {rights}")
@@ -386,7 +388,7 @@ def _decode(data: bytes) -> str:
 
 
 async def _prepare_connection(connection: Any) -> None:
-    """Decode texts leniently if the database has no encoding, because they may not be UTF-8."""
+    """If the database has no encoding (`SQL_ASCII`), decode texts leniently, because they may not be UTF-8."""
     if connection.get_settings().server_encoding == "SQL_ASCII":
         await connection.set_type_codec(
             "text",

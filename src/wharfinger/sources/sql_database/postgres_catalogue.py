@@ -101,23 +101,23 @@ def quoted(name: str) -> str:
 
 async def read_catalogue(connection: Any, schemas: tuple[str, ...]) -> DatabaseCatalogue:
     """Read all tables and views that the role may read, except partitions and PostgreSQL's own."""
-    found = await connection.fetch(_TABLES, list(schemas))
-    oids = [row["oid"] for row in found]
+    rows = await connection.fetch(_TABLES, list(schemas))
+    oids = [row["oid"] for row in rows]
     columns = _by_table(await connection.fetch(_COLUMNS, oids))
     indexes = _by_table(await connection.fetch(_INDEXES, oids))
     foreign_keys = _by_table(await connection.fetch(_FOREIGN_KEYS, oids))
     checks = _by_table(await connection.fetch(_CHECKS, oids))
     return DatabaseCatalogue(
         _table(row, columns.get(oid, []), indexes.get(oid, []), foreign_keys.get(oid, []), checks.get(oid, []))
-        for oid, row in zip(oids, found, strict=True)
+        for oid, row in zip(oids, rows, strict=True)
     )
 
 
 def _by_table(rows: Iterable[Any]) -> dict[int, list[Any]]:
-    found: dict[int, list[Any]] = {}
+    grouped: dict[int, list[Any]] = {}
     for row in rows:
-        found.setdefault(row["oid"], []).append(row)
-    return found
+        grouped.setdefault(row["oid"], []).append(row)
+    return grouped
 
 
 def _table(
@@ -160,7 +160,7 @@ def _column(row: Any) -> DatabaseColumn:
 
 
 def _key(kind: str, readable: set[str], indexes: list[Any]) -> UniqueKey | None:
-    """Return the primary key, or else another unique index, or else the row's place in storage (`ctid`)."""
+    """Return the primary key, or else another unique index, or else the location of the row (`ctid`)."""
     for index in indexes:
         if index["orders"] and readable.issuperset(index["columns"]):
             return UniqueKey(tuple(index["columns"]), descending=index["descending"])

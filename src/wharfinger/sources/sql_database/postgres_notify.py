@@ -20,7 +20,7 @@ COALESCE_SECONDS = 0.05
 RETRY_SECONDS, MAX_RETRY_SECONDS = 0.2, 2.0
 """The first and the longest delay before another attempt to connect. Each failure doubles it."""
 MAX_TABLES = 10_000
-"""Tables that are counted separately."""
+"""Maximum number of tables that are counted separately."""
 
 
 class NotifyListener:

@@ -20,22 +20,16 @@ from wharfinger.sources.sql_database.database_engine import (
 )
 from wharfinger.sources.sql_database.postgres_catalogue import quoted
 from wharfinger.sources.sql_database.postgres_safety import parameters_for, wrapped
-from wharfinger.sources.sql_database.row_choice import RowChoice, RowFilter, like_pattern
-from wharfinger.sources.sql_database.row_order import (
-    columns_of_cursor,
-    cursor_of,
-    key_of,
-    order_of,
-    rows_beyond,
-    sort_terms,
-)
+from wharfinger.sources.sql_database.row_choice import RowChoice
+from wharfinger.sources.sql_database.row_order import sort_terms
 from wharfinger.sources.sql_database.row_text import binary, cut_text, json_value, render
+from wharfinger.sources.sql_database.span_statement import SpanStatement, cells_size
 from wharfinger.sources.sql_database.sql_uris import KeyTexts
 
 __all__ = ["WindowStatement", "read_by_place", "read_cell", "read_rows", "run_statement"]
 
 MAX_BATCH_ROWS = 200
-"""Rows fetched from the server at a time."""
+"""Maximum number of rows that are fetched from the server at a time."""
 FIRST_BLOCKS = 64
 """Blocks of a table without a key that the first statement reads. Each further statement reads twice as many."""
 MAX_BLOCKS = 65_536
@@ -43,74 +37,62 @@ MAX_BLOCKS = 65_536
 _PLACE = re.compile(r"\(([0-9]{1,10}),[0-9]{1,5}\)").fullmatch
 
 
-class WindowStatement:
-    """The statement that reads a span and one more row: the order's columns as text, then the wanted columns."""
+class WindowStatement(SpanStatement):
+    """The statement that reads a span of a table of PostgreSQL; the columns of its order are read as text."""
 
-    def __init__(self, table: DatabaseTable, span: Span) -> None:
-        self.table = table
-        self.span = span
-        self.order = order_of(table, span)
-        self.columns = span.columns(table)
-        self.values: list[str] = []
-        self.conditions: list[str] = []
-        self._expressions = [f"t.{quoted(column.name)}" for column in self.order]
-        if span.key:
-            if table.key is None:
-                raise BadKey("")
-            part = columns_of_cursor(table.key, self.order, span.key)
-            placeholders = [
-                None if text is None else self._add(text, _cast(table, column.name))
-                for text, column in zip(span.key, part, strict=True)
-            ]
-            self.conditions.append(rows_beyond(part, self._expressions[: len(part)], placeholders, span.where))
-        self.conditions += [self._condition(one) for one in span.choice.filters]
+    def table_expression(self) -> str:
+        return f"{quoted(self.table.schema)}.{quoted(self.table.name)} AS t"
+
+    def column_expression(self, name: str) -> str:
+        return f"t.{quoted(name)}"
+
+    def key_value(self, name: str, text: str) -> str:
+        return self._add(text, _cast(self.table, name))
 
     def _add(self, value: str, kind: str) -> str:
         self.values.append(value)
         return f"${len(self.values)}::text::{kind}"
 
-    def _condition(self, wanted: RowFilter) -> str:
-        name = f"t.{quoted(wanted.column)}"
-        if wanted.operator == "is":
-            return f"{name} IS {'NOT ' if wanted.value == 'notnull' else ''}NULL"
-        if wanted.operator == "like":
-            return f"{name}::text ILIKE {self._add(like_pattern(wanted.value), 'text')} ESCAPE '!'"
-        return f"{name} {_SIGNS[wanted.operator]} {self._add(wanted.value, _cast(self.table, wanted.column))}"
+    def like(self, name: str, pattern: str) -> str:
+        return f"{self.column_expression(name)}::text ILIKE {self._add(pattern, 'text')} ESCAPE '!'"
+
+    def compare(self, name: str, sign: str, text: str) -> str:
+        return f"{self.column_expression(name)} {sign} {self._add(text, _cast(self.table, name))}"
+
+    def order_terms(self) -> str:
+        expressions = self.expressions
+        if self.table.key is None:  # it is ordered by all its columns
+            expressions = [
+                f"{name}::text" if self.table.column(column.name).cast.removesuffix("[]") in _UNORDERED else name
+                for name, column in zip(expressions, self.order, strict=True)
+            ]
+        return sort_terms(self.order, expressions, backwards=self.span.backwards)
 
     def text(self, cell: int, blocks: tuple[int, int] | None = None, limit: int | None = None) -> str:
         """Return the SQL. `blocks` are the first block of the table to read, and the one after the last."""
-        span, table = self.span, self.table
-        wanted = [f"{name}::text" for name in self._expressions] if table.key is not None else []
-        wanted += [_shown(f"t.{quoted(column.name)}", column.cast, cell) for column in self.columns]
-        conditions = [f"({one})" for one in self.conditions]
-        if blocks is not None:
-            conditions += [f"t.ctid >= '({blocks[0]},0)'::tid", f"t.ctid < '({blocks[1]},0)'::tid"]
-        statement = f"SELECT {', '.join(wanted)} FROM {quoted(table.schema)}.{quoted(table.name)} AS t"  # noqa: S608 - the catalogue's names
-        statement += f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        if span.where != "at":
-            expressions = self._expressions
-            if table.key is None:  # it is ordered by all its columns
-                expressions = [
-                    f"{name}::text" if table.column(column.name).cast in _UNORDERED else name
-                    for name, column in zip(expressions, self.order, strict=True)
-                ]
-            statement += f" ORDER BY {sort_terms(self.order, expressions, backwards=span.backwards)}"
-        return f"{statement} LIMIT {(span.limit if limit is None else limit) + 1} OFFSET {span.offset}"
+        select_list = [f"{name}::text" for name in self.expressions] if self.table.key is not None else []
+        select_list += [
+            _cut_expression(self.column_expression(column.name), column.cast, cell) for column in self.columns
+        ]
+        extra = () if blocks is None else (f"t.ctid >= '({blocks[0]},0)'::tid", f"t.ctid < '({blocks[1]},0)'::tid")
+        return self.select(select_list, extra=extra, limit=limit)
 
 
-_UNORDERED = {"json", "xml", "point", "line", "lseg", "box", "path", "polygon", "circle", "xid", "cid"}
-"""Types that PostgreSQL cannot order."""
-_SIGNS = {"eq": "=", "neq": "<>", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+_UNORDERED = {
+    *("json", "jsonpath", "xml", "point", "line", "lseg", "box", "path", "polygon", "circle", "xid", "cid", "aclitem"),
+    *("refcursor", "gtsvector", "pg_snapshot", "txid_snapshot"),
+}
+"""Types that PostgreSQL cannot order. It cannot order arrays of them either."""
 
 
 def _cast(table: DatabaseTable, name: str) -> str:
     return "tid" if table.key is not None and table.key.physical and name == "ctid" else table.column(name).cast
 
 
-def _shown(expression: str, kind: str, cell: int) -> str:
+def _cut_expression(expression: str, kind: str, cell: int) -> str:
     """Return an expression for about `cell` characters of a cell, in a form that `_value` converts.
 
-    The size in bytes follows the beginning of a longer text as digits, and precedes the beginning of bytes.
+    If a text is cut, its size in bytes follows as digits. The beginning of bytes always comes after their size.
     """
     if kind in _NATIVE:
         return expression
@@ -150,35 +132,32 @@ async def read_rows(
     limit: int | None = None,
 ) -> Rows:
     """Run a statement. If `blocks` are given, it reads only these blocks of its table."""
-    key, order = statement.table.key, statement.order
     text = statement.text(bounds.cell, blocks, limit)
     kinds = [column.cast for column in statement.columns]
-    most = statement.span.limit if limit is None else limit
-    found = await _fetch(connection, text, statement.values, len(order) if key else 0, kinds, most, bounds)
-    if key is None:
-        return found
-    rows = [TableRow(key_of(key, order, row.place), row.cells, cursor_of(key, order, row.place)) for row in found.rows]
-    return Rows(rows, found.more)
+    width = len(statement.order) if statement.table.key is not None else 0
+    row_limit = statement.span.limit if limit is None else limit
+    fetched = await _fetch(connection, text, statement.values, width, kinds, row_limit, bounds)
+    return Rows([statement.row(row.place, row.cells) for row in fetched.rows], fetched.more)
 
 
 async def read_cell(connection: Any, table: DatabaseTable, key: KeyTexts, column: str, size: int) -> CellValue | None:
     """Read one value, at most `size` bytes of it."""
-    at = Span(where="at", key=key, limit=1, choice=RowChoice(columns=(column,)))
-    statement = WindowStatement(table, at)
+    span = Span(where="at", key=key, limit=1, choice=RowChoice(columns=(column,)))
+    statement = WindowStatement(table, span)
     name, kind = f"t.{quoted(column)}", table.column(column).cast
     data = name if kind == "bytea" else f"{name}::text"
     source = f"{quoted(table.schema)}.{quoted(table.name)} AS t WHERE {statement.conditions[0]}"
-    found = await connection.fetchrow(
+    row = await connection.fetchrow(
         f"SELECT octet_length({data}) AS size, substring({data}, 1, {size}) AS beginning FROM {source}",  # noqa: S608 - the catalogue's names
         *statement.values,
     )
-    if found is None:
+    if row is None:
         raise LookupError(table.name)
-    beginning = found["beginning"]
+    beginning = row["beginning"]
     if beginning is None:
         return None
     encoded = beginning if isinstance(beginning, bytes) else beginning.encode("utf-8", "surrogateescape")
-    return CellValue(encoded[:size], found["size"], kind != "bytea")
+    return CellValue(encoded[:size], row["size"], kind != "bytea")
 
 
 async def _fetch(
@@ -196,22 +175,16 @@ async def _fetch(
     size = 0
     batch = 20
     while True:
-        found = await cursor.fetch(batch)
-        for record in found:
+        batch_rows = await cursor.fetch(batch)
+        for record in batch_rows:
             cells = tuple(_value(value, kind, bounds.cell) for value, kind in zip(record[width:], kinds, strict=True))
-            size += sum(_size(cell) for cell in cells)
+            size += cells_size(cells)
             if len(rows) == limit or (size > bounds.size and rows):
                 return Rows(rows, True)
             rows.append(TableRow((), cells, tuple(record[:width])))
-        if len(found) < batch:
+        if len(batch_rows) < batch:
             return Rows(rows, False)
         batch = max(1, min(MAX_BATCH_ROWS, (bounds.size - size) * len(rows) // max(size, 1)))
-
-
-def _size(cell: object) -> int:
-    if isinstance(cell, str):
-        return len(cell) + 2
-    return len(repr(cell))
 
 
 async def read_by_place(connection: Any, statement: WindowStatement, bounds: QueryBounds) -> Rows:
@@ -226,16 +199,16 @@ async def read_by_place(connection: Any, statement: WindowStatement, bounds: Que
     size = bounds.size
     while low < high:
         begin, end = (max(low, high - width), high) if span.backwards else (low, min(high, low + width))
-        left = QueryBounds(cell=bounds.cell, size=max(size, 1))
-        found = await read_rows(connection, statement, left, (begin, end), span.limit - len(rows))
-        rows += found.rows
-        size -= sum(_size(cell) for row in found.rows for cell in row.cells)
-        if found.more:
+        remaining = QueryBounds(cell=bounds.cell, size=max(size, 1))
+        block_rows = await read_rows(connection, statement, remaining, (begin, end), span.limit - len(rows))
+        rows += block_rows.rows
+        size -= sum(cells_size(row.cells) for row in block_rows.rows)
+        if block_rows.more:
             return Rows(rows, True)
         low, high = (low, begin) if span.backwards else (end, high)
         if low < high and (len(rows) >= span.limit or size <= 0):
-            rest = await read_rows(connection, statement, QueryBounds(cell=1, size=1), (low, high), 0)
-            return Rows(rows, rest.more)
+            later_rows = await read_rows(connection, statement, QueryBounds(cell=1, size=1), (low, high), 0)
+            return Rows(rows, later_rows.more)
         width = min(width * 2, MAX_BLOCKS)
     return Rows(rows, False)
 
@@ -261,8 +234,11 @@ async def run_statement(
         raise QueryRefused("The statement returns no rows: run one SELECT.")
     values = parameters_for(prepared.get_parameters(), parameters)
     kinds = [_kind(attribute.type) for attribute in attributes]
-    shown = [f"q.c{at}" if explain else _shown(f"q.c{at}", kind, bounds.cell) for at, kind in enumerate(kinds)]
-    text = wrapped(statement, shown, limit + 1)
+    select_list = [
+        f"q.c{index}" if explain else _cut_expression(f"q.c{index}", kind, bounds.cell)
+        for index, kind in enumerate(kinds)
+    ]
+    text = wrapped(statement, select_list, limit + 1)
     if explain:
         lines = await connection.fetch(f"EXPLAIN {text}", *values)
         return ["plan"], Rows([TableRow((), (line[0],)) for line in lines[:limit]], len(lines) > limit)

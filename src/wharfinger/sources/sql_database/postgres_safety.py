@@ -4,8 +4,9 @@ Every client that can call `query` may send any SQL. The checks, in the order in
 
 1. The role: statements are refused if it is a superuser, or may read or run anything outside the database.
 2. The text: the names of functions that PostgreSQL declares `VOLATILE`, which means that they may change something, are
-   refused wherever they appear: files, large objects, sequences, advisory locks, signals, settings, `dblink`,
-   `query_to_xml`, and volatile functions of users. So are the names of the relations that contain passwords.
+   refused wherever they appear. They include functions for files, large objects, sequences, advisory locks, signals and
+   settings, `dblink`, `query_to_xml`, and volatile functions of users. The names of the relations that contain
+   passwords are refused too.
 3. The form: the extended protocol accepts a single statement, and it is run in parentheses after `FROM`. There,
    PostgreSQL's grammar allows only SELECT, VALUES, TABLE and WITH, without INTO or a CTE that writes.
 4. The transaction: it is `READ ONLY` and always rolled back, and every connection has `default_transaction_read_only`
@@ -42,7 +43,7 @@ _DENIED = [
     "pg_current_xact_id", "schema_to_xml_and_xmlschema", "schema_to_xmlschema", "set_config", "table_to_xml",
     "txid_current", "xpath_table",
 ]  # fmt: skip
-"""Functions that are refused even if they are not `VOLATILE`: they run other statements, or reveal the server."""
+"""Functions that are refused even if not `VOLATILE`: they run other statements, or reveal facts about the server."""
 
 _SECRET = frozenset(
     {"pg_authid", "pg_shadow", "pg_subscription", "pg_user_mapping", "pg_user_mappings", "user_mapping_options"}
@@ -104,16 +105,16 @@ async def check_role(connection: Any) -> None:
 
 
 async def check_names(connection: Any, statement: str) -> None:
-    """Refuse a statement whose text contains the name of a function that may change something.
+    """Refuse a statement that names a function that may do more than read, or a relation that contains passwords.
 
     Raises:
-        QueryRefused: it contains one, or hides names in Unicode escapes.
+        QueryRefused: it names one, or hides names in Unicode escapes.
     """
     if "\0" in statement:
         raise QueryRefused("The statement contains a NUL character.")
     if re.search(r"u&\s*\"", statement, re.IGNORECASE):
         raise QueryRefused('Names in Unicode escapes (U&"…") are refused: write the name itself.')
-    words = {word for found in _WORD.findall(statement) for word in (found, found.lower(), found.casefold())}
+    words = {word for name in _WORD.findall(statement) for word in (name, name.lower(), name.casefold())}
     words |= {word[:63] for word in words}  # PostgreSQL cuts longer names
     if len(words) > _MAX_WORDS:
         raise QueryRefused(f"The statement has more than {_MAX_WORDS:,} different words.")
@@ -128,11 +129,11 @@ async def check_names(connection: Any, statement: str) -> None:
         )
 
 
-def wrapped(statement: str, shown: Sequence[str], limit: int) -> str:
-    """Put the statement in parentheses after FROM, where it can only read. `shown` names its columns c0, c1, …."""
-    names = ", ".join(f"c{number}" for number in range(len(shown)))
+def wrapped(statement: str, expressions: Sequence[str], limit: int) -> str:
+    """Put the statement in parentheses after FROM, where it can only read. `expressions` name its columns c0, c1, …."""
+    names = ", ".join(f"c{number}" for number in range(len(expressions)))
     inner = statement.rstrip().rstrip(";")
-    return f"SELECT {', '.join(shown)} FROM (\n{inner}\n) AS q ({names}) LIMIT {limit}"  # noqa: S608 - the statement itself is the input
+    return f"SELECT {', '.join(expressions)} FROM (\n{inner}\n) AS q ({names}) LIMIT {limit}"  # noqa: S608 - the statement itself is the input
 
 
 def _decimal(value: object) -> Decimal:
@@ -146,18 +147,18 @@ _CONVERSIONS: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def parameters_for(types: Sequence[Any], given: Parameters) -> list[object]:
+def parameters_for(types: Sequence[Any], parameters: Parameters) -> list[object]:
     """Convert JSON values to the types that PostgreSQL expects for `$1`, `$2`, ….
 
     Raises:
         QueryRefused: there are too many or too few, or one has the wrong type.
     """
-    if isinstance(given, Mapping):
+    if isinstance(parameters, Mapping):
         raise QueryRefused("Give the parameters as a list, for $1, $2, ….")
-    if len(given) != len(types):
-        raise QueryRefused(f"The statement has {len(types)} parameters, but {len(given)} were given.")
+    if len(parameters) != len(types):
+        raise QueryRefused(f"The statement has {len(types)} parameters, but {len(parameters)} were given.")
     values: list[object] = []
-    for number, (kind, value) in enumerate(zip(types, given, strict=True), 1):
+    for number, (kind, value) in enumerate(zip(types, parameters, strict=True), 1):
         try:
             convert = _CONVERSIONS.get(kind.name, str)
             values.append(value if value is None or becomes_array(value) else convert(value))

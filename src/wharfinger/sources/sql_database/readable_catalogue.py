@@ -53,14 +53,14 @@ def readable_catalogue(catalogue: DatabaseCatalogue, uris: SqlUris) -> DatabaseC
         hidden = [table for table in tables.values() if table.kind in _VIEWS and _names_any(table, names)]
         for table in hidden:
             del tables[table.schema, table.name]
-    shown = {place: table for place, table in tables.items() if may_read(uris.of_table(*place))}
-    kept = [
+    readable_tables = {key: table for key, table in tables.items() if may_read(uris.of_table(*key))}
+    kept_tables = [
         msgspec.structs.replace(
-            table, foreign_keys=tuple(key for key in table.foreign_keys if (key.schema, key.table) in shown)
+            table, foreign_keys=tuple(key for key in table.foreign_keys if (key.schema, key.table) in readable_tables)
         )
-        for table in shown.values()
+        for table in readable_tables.values()
     ]
-    return DatabaseCatalogue(kept, [schema for schema in catalogue.schemas if may_read(uris.of_schema(schema))])
+    return DatabaseCatalogue(kept_tables, [schema for schema in catalogue.schemas if may_read(uris.of_schema(schema))])
 
 
 _VIEWS = ("view", "materialized view")
@@ -75,6 +75,6 @@ def _names_any(view: DatabaseTable, names: set[str]) -> bool:
     return any(
         name in words
         if _WORDS.fullmatch(name)
-        else any(one in statement for one in (name, name.replace('"', '""'), name.replace("`", "``")))
+        else any(spelling in statement for spelling in (name, name.replace('"', '""'), name.replace("`", "``")))
         for name in names
     )

@@ -1,7 +1,7 @@
 """Parses the choice of rows and columns in a URI: `?status=paid&amount=gt.100&order=-date&columns=id,date`.
 
-Databases and table files take the same parameters. A parameter with any other name, or with a name in double quotes, is
-a condition on the column of this name. A row must meet all conditions. Does no I/O: an engine builds statements from
+Databases and table files take the same parameters. A parameter whose name has no other meaning, or is in double quotes,
+is a condition on the column of this name. A row must meet all conditions. Does no I/O: an engine builds statements from
 the result, in which each value is a bound parameter.
 """
 
@@ -33,7 +33,7 @@ FILTERS = "?status=paid, ?amount=gte.100 (eq, neq, gt, gte, lt, lte), ?name=like
 MAX_FILTERS = 20
 MAX_ORDER_COLUMNS = 8
 MAX_LIKE_LENGTH = 90
-"""Characters of a pattern. Each may become two in SQL, and SQLite allows 200."""
+"""Maximum number of characters of a pattern. Each may become two in SQL, and SQLite allows 200."""
 
 
 class RowFilter(NamedTuple):
@@ -83,34 +83,36 @@ def read_choice(pairs: Sequence[tuple[str, str]], parameters: Collection[str]) -
     Raises:
         InvalidArgument: a parameter is given twice, or a value is not valid.
     """
-    own: dict[str, str] = {}
+    values: dict[str, str] = {}
     filters: list[RowFilter] = []
     texts: list[str] = []
     for name, value in pairs:
         if name in parameters or name in ("order", "columns"):
-            if name in own:
+            if name in values:
                 raise InvalidArgument(f"{name}= is given twice: give it once.")
-            own[name] = value
+            values[name] = value
         else:
             filters.append(_read_filter(name, value))
         if name not in parameters:
             texts.append(f"{quote(name, safe='')}={quote(value, safe=':,.*-')}")
-    order = [RowOrder(_unquoted(part.removeprefix("-")), part.startswith("-")) for part in _listed("order", own)]
-    columns = [_unquoted(part) for part in _listed("columns", own)]
+    order = [RowOrder(_unquoted(part.removeprefix("-")), part.startswith("-")) for part in _listed("order", values)]
+    columns = [_unquoted(part) for part in _listed("columns", values)]
     if len(filters) > MAX_FILTERS or len(order) > MAX_ORDER_COLUMNS:
         raise InvalidArgument(
             f"At most {MAX_FILTERS} conditions and {MAX_ORDER_COLUMNS} columns of order= are possible."
         )
-    return own, RowChoice(tuple(filters), tuple(dict.fromkeys(order)), tuple(dict.fromkeys(columns)), "&".join(texts))
+    return values, RowChoice(
+        tuple(filters), tuple(dict.fromkeys(order)), tuple(dict.fromkeys(columns)), "&".join(texts)
+    )
 
 
-def _listed(name: str, own: dict[str, str]) -> list[str]:
+def _listed(name: str, values: dict[str, str]) -> list[str]:
     """Return the names in a list such as `order=-date,name`. A comma within double quotes belongs to a name."""
-    if name not in own:
+    if name not in values:
         return []
     parts = [""]
     quoted = False
-    for character in own.pop(name):
+    for character in values.pop(name):
         quoted ^= character == '"'
         if character == "," and not quoted:
             parts.append("")
@@ -128,10 +130,10 @@ def _unquoted(name: str) -> str:
     return name[1:-1] if len(name) > 2 and name[0] == name[-1] == '"' else name
 
 
-def _read_filter(name: str, written: str) -> RowFilter:
-    word, dot, value = written.partition(".")
+def _read_filter(name: str, text: str) -> RowFilter:
+    word, dot, value = text.partition(".")
     if not dot or word not in OPERATORS:
-        word, value = "eq", written
+        word, value = "eq", text
     if "\0" in value or "\0" in name:
         raise InvalidArgument("A condition cannot contain NUL.")
     if word == "is" and value not in ("null", "notnull"):
@@ -154,13 +156,17 @@ def check_columns(choice: RowChoice, table: str, columns: Sequence[str], paramet
     Raises:
         InvalidArgument: one does not exist. The message lists the columns, and suggests one.
     """
-    names = [one.column for one in choice.filters] + [one.column for one in choice.order] + list(choice.columns)
+    names = (
+        [condition.column for condition in choice.filters]
+        + [term.column for term in choice.order]
+        + list(choice.columns)
+    )
     for name in names:
         if name in columns:
             continue
         by_lower = {column.lower(): column for column in columns}
-        near = get_close_matches(name.lower(), by_lower, 1)
-        suggestion = f" Did you mean {by_lower[near[0]][:100]}?" if near else ""
+        matches = get_close_matches(name.lower(), by_lower, 1)
+        suggestion = f" Did you mean {by_lower[matches[0]][:100]}?" if matches else ""
         listed = ", ".join(columns)
         listed = listed if len(listed) <= 1_000 else listed[:1_000] + "…"
         raise InvalidArgument(

@@ -1,12 +1,13 @@
 """The order of a table's rows, and the condition for the rows after or before one of them. Does no I/O.
 
-Rows are ordered by the requested columns, then by the key, so that no two rows have the same place. A window
-starts after the last row of the one before it ("keyset pagination"): with the order `a, b` and the last row (1, 2), at
+Rows are ordered by the requested columns, then by the key, so that no two rows have the same position. A window
+starts after the last row of the one before it ("keyset pagination"). If the order is `a, b` and that row is (1, 2), the
+condition is
 
     a > 1 OR (a = 1 AND b > 2)
 
-Two rules keep this exact. NULL equals nothing in SQL, so it is compared with IS NULL, and it comes last in requested
-columns in every database. A key that may be NULL (SQLite allows it in `TEXT PRIMARY KEY`) is followed by
+Two rules keep this exact. NULL equals nothing in SQL, so it is compared with IS NULL, and in requested columns it comes
+last in every database. A key that may be NULL (SQLite allows it in `TEXT PRIMARY KEY`) is followed by
 the rowid, because several rows may then have the same key. If all columns go in one direction and none is NULL, row
 values such as `(a, b) > (1, 2)` are used instead, for which databases use an index.
 
@@ -36,7 +37,7 @@ __all__ = [
 
 
 class OrderColumn(NamedTuple):
-    """A column of the order. `nulls` is the place of NULL, and empty if the column is never NULL."""
+    """A column of the order. `nulls` is the position of NULL, or empty if the column is never NULL."""
 
     name: str
     descending: bool = False
@@ -47,29 +48,30 @@ class OrderColumn(NamedTuple):
 def order_of(table: DatabaseTable, span: Span, *, ties: bool = False) -> list[OrderColumn]:
     """Return the columns that order the rows of a span. With `ties`, the rowid follows a key that may be NULL."""
     nullable = {column.name for column in table.columns if column.nullable}
-    found = [
-        OrderColumn(one.column, one.descending, "last" if one.column in nullable else "") for one in span.choice.order
+    columns = [
+        OrderColumn(term.column, term.descending, "last" if term.column in nullable else "")
+        for term in span.choice.order
     ]
-    names = {one.column for one in span.choice.order}
+    names = {term.column for term in span.choice.order}
     if table.key is None:
-        others = [column.name for column in table.columns if column.name not in names]
-        return found + [OrderColumn(name, nulls="last" if name in nullable else "") for name in others]
+        other_names = [column.name for column in table.columns if column.name not in names]
+        return columns + [OrderColumn(name, nulls="last" if name in nullable else "") for name in other_names]
     key = table.key
     nulls: Literal["", "first", "last"] = "" if not ties else "last" if key.descending else "first"
     collations = key.collations or ("",) * len(key.columns)
-    found += [
+    columns += [
         OrderColumn(name, key.descending, nulls, collation)
         for name, collation in zip(key.columns, collations, strict=True)
         if name not in names or collation  # two keys may be equal by the column's own collation
     ]
-    return found + ([OrderColumn(key.tie)] if ties else [])
+    return columns + ([OrderColumn(key.tie)] if ties else [])
 
 
 def key_of(key: UniqueKey, order: Sequence[OrderColumn], texts: KeyTexts) -> KeyTexts:
     """Return the texts of the key, from those of the order. The rowid is included if a part is NULL."""
-    known = {column.name: text for column, text in zip(order, texts, strict=False)}
-    found = tuple([known[name] for name in key.columns])
-    return (*found, known[key.tie]) if None in found and key.tie in known else found
+    text_of_column = {column.name: text for column, text in zip(order, texts, strict=False)}
+    key_texts = tuple([text_of_column[name] for name in key.columns])
+    return (*key_texts, text_of_column[key.tie]) if None in key_texts and key.tie in text_of_column else key_texts
 
 
 def cursor_of(key: UniqueKey, order: Sequence[OrderColumn], texts: KeyTexts) -> KeyTexts:
@@ -103,11 +105,11 @@ def rows_beyond(
     """Return the condition for the rows `after`, `before` or `at` a position.
 
     Args:
-        order: The columns of the place.
+        order: The columns of the position.
         expressions: The SQL of each.
         placeholders: The placeholder of the value of each, or None for NULL.
         where: `after`, `before` or `at`.
-        plain: Use no row values, for which MySQL would use no index.
+        plain: Avoid row values, because the database uses no index for them.
     """
     columns = list(zip(order, expressions, placeholders, strict=True))
     if where == "at":
@@ -116,24 +118,24 @@ def rows_beyond(
     one_direction = len({column.descending for column in order}) == 1 and not any(column.nulls for column in order)
     if one_direction and not (plain and len(order) > 1):
         sign = "<" if order[0].descending is not backwards else ">"
-        named, marked = ", ".join(expressions), ", ".join([placeholder or "" for placeholder in placeholders])
+        names, markers = ", ".join(expressions), ", ".join([placeholder or "" for placeholder in placeholders])
         if len(order) == 1:
-            return f"{named} {sign} {marked}"
+            return f"{names} {sign} {markers}"
         # SQLite uses no index for row values with collations, but one for the first column alone.
-        return f"({named}) {sign} ({marked})" + (
+        return f"({names}) {sign} ({markers})" + (
             f" AND {expressions[0]} {sign}= {placeholders[0]}" if order[0].collation else ""
         )
-    found = ""
+    condition = ""
     for column, expression, placeholder in reversed(columns):
         beyond = _beyond(column, expression, placeholder, backwards)
-        level = f"({_equal(expression, placeholder)} AND {found})" if found else ""
+        level = f"({_equal(expression, placeholder)} AND {condition})" if condition else ""
         parts = [part for part in (beyond, level) if part]
-        found = parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})" if parts else ""
+        condition = parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})" if parts else ""
     first, expression, placeholder = columns[0]
-    if found and placeholder is not None and first.nulls != ("first" if backwards else "last"):
+    if condition and placeholder is not None and first.nulls != ("first" if backwards else "last"):
         sign = "<" if first.descending is not backwards else ">"
-        found += f" AND {expression} {sign}= {placeholder}"  # so that an index finds the first row
-    return found or "1 = 0"
+        condition += f" AND {expression} {sign}= {placeholder}"  # so that an index finds the first row
+    return condition or "1 = 0"
 
 
 def _equal(expression: str, placeholder: str | None) -> str:
@@ -146,8 +148,8 @@ def _beyond(column: OrderColumn, expression: str, placeholder: str | None, backw
     if placeholder is None:
         return "" if nulls_follow else f"{expression} IS NOT NULL"
     sign = "<" if column.descending is not backwards else ">"
-    compared = f"{expression} {sign} {placeholder}"
-    return f"({compared} OR {expression} IS NULL)" if nulls_follow else compared
+    comparison = f"{expression} {sign} {placeholder}"
+    return f"({comparison} OR {expression} IS NULL)" if nulls_follow else comparison
 
 
 def sort_terms(order: Sequence[OrderColumn], expressions: Sequence[str], *, backwards: bool) -> str:

@@ -7,7 +7,7 @@
 | decimal, date, time, uuid, … | string, as the database writes it |
 | bytes | `{"type": "image/png", "bytes": 90000}`; up to 32 bytes in hex: `{"hex": "00ff", "bytes": 2}` |
 | json, array | the JSON itself |
-| too long | `{"text": "…", "cut": true, "characters": 90000}` |
+| too long | `{"text": "…", "cut": true, "characters": 90000}`, or `"bytes"` if the database cut it |
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MAX_EXACT_INTEGER = 2**53 - 1
 """The largest integer that every JSON parser reads exactly (RFC 8259, §6)."""
 
 MAX_HEX_BYTES = 32
-"""The largest number of bytes that is shown in hex."""
+"""Maximum number of bytes that are shown in hex."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -52,7 +52,7 @@ class PartialValue(dict[str, object]):
 
 
 def render(value: object, limit: int) -> object:
-    """Convert a value of a database driver to a JSON value of about `limit` bytes at most."""
+    """Convert a value of a database driver to a JSON value of about `limit` characters at most."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, (int, float)):
@@ -66,9 +66,9 @@ def render(value: object, limit: int) -> object:
     if isinstance(value, (Decimal, timedelta)):
         return str(value)
     if becomes_object(value):
-        return _nested({str(name): render(one, limit) for name, one in value.items()}, limit)
+        return _nested({clean(str(name)): render(item, limit) for name, item in value.items()}, limit)
     if becomes_array(value):
-        return _nested([render(one, limit) for one in value], limit)
+        return _nested([render(item, limit) for item in value], limit)
     return cut_text(str(value), limit)
 
 
@@ -100,12 +100,12 @@ def cut_text(text: str, limit: int, size: int | None = None) -> object:
     """Return a text, or its beginning with a mark. `size` is the full size in bytes if `text` was cut already."""
     if len(text) <= limit and size is None:
         return clean(text)
-    whole: dict[str, object] = {"characters": len(text)} if size is None else {"bytes": size}
-    return PartialValue({"text": clean(text[:limit]), "cut": True} | whole)
+    full_size: dict[str, object] = {"characters": len(text)} if size is None else {"bytes": size}
+    return PartialValue({"text": clean(text[:limit]), "cut": True} | full_size)
 
 
 def binary(data: bytes, size: int | None = None) -> dict[str, object]:
-    """Describe bytes by type and size, and show a few in hex. `data` may be only the beginning of them."""
+    """Describe bytes by type and size. At most `MAX_HEX_BYTES` are shown in hex. `data` may be only their beginning."""
     size = len(data) if size is None else size
     if size <= MAX_HEX_BYTES:  # such as a digest or a UUID
         return {"hex": data.hex(), "bytes": size}
@@ -124,25 +124,35 @@ def json_line(names: Sequence[str], cells: Iterable[object]) -> str:
 
 def unique_names(names: Iterable[str]) -> list[str]:
     """Make names of columns unique: `id`, `id_2`, `id_3`."""
-    given: list[str] = []
-    taken: set[str] = set()
-    wanted = [clean(name) for name in names]
-    for name in wanted:
+    result: list[str] = []
+    names_in_use: set[str] = set()
+    cleaned = [clean(name) for name in names]
+    for name in cleaned:
         unique, count = name, 1
-        while unique in taken or (count > 1 and unique in wanted):
+        while unique in names_in_use or (count > 1 and unique in cleaned):
             count += 1
             unique = f"{name}_{count}"
-        taken.add(unique)
-        given.append(unique)
-    return given
+        names_in_use.add(unique)
+        result.append(unique)
+    return result
 
 
 def json_value(text: str, cell: int) -> object:
-    """Return the value of a JSON text with exact numbers, or a text that is cut after `cell` characters."""
+    """Return the value of a JSON text, or if it is not valid JSON, the text cut after `cell` characters."""
     try:
-        return json.loads(text, parse_float=_float, parse_int=lambda digits: number(int(digits)))
+        value: object = json.loads(clean(text), parse_float=_float, parse_int=lambda digits: number(int(digits)))
+        return _clean_all(value) if r"\u" in text else value  # PostgreSQL's json may have half of a surrogate pair
     except (ValueError, RecursionError):
         return cut_text(text, cell)
+
+
+def _clean_all(value: object) -> object:
+    """Clean all texts and names in a JSON value."""
+    if isinstance(value, str):
+        return clean(value)
+    if becomes_object(value):
+        return {clean(name): _clean_all(item) for name, item in value.items()}
+    return [_clean_all(item) for item in value] if becomes_array(value) else value
 
 
 def _float(digits: str) -> object:

@@ -40,17 +40,17 @@ __all__ = [
 
 JSON_LINES = "application/x-ndjson"
 DEFAULT_ROWS = 1_000
-"""Rows of a window whose URI states no number."""
+"""Maximum number of rows of a window whose URI states no number."""
 MAX_ROWS = 10_000
-"""Rows of the largest window."""
+"""Maximum number of rows of a window."""
 WINDOW_VALUE_BYTES = 32_000
-"""Bytes of values in a window whose URI states no number of rows: about 10,000 tokens with the names of columns."""
+"""Maximum bytes of values in a window whose URI states no number of rows: about 10,000 tokens with column names."""
 MAX_PLACE_LENGTH = 4_000
-"""Characters of a row's place in the order, which is part of the URI of the next window."""
+"""Maximum number of characters of a row's position, which is part of the URI of the next window."""
 RESERVED_NAMES = ("limit", "after", "before", "tail", "rows")
 """Parameters that are not names of columns."""
 HOW_TO_ASK = "?<column>=<value>&order=-<column>&columns=a,b&limit=20"
-"""The parameters for rows, as people and models read them."""
+"""The parameters for rows, in a form for people and models."""
 
 PARAMETERS: Mapping[str, UriParameter] = {
     "limit": UriParameter("200", "this number of rows"),
@@ -68,14 +68,14 @@ _OTHERS = f"{', '.join(RESERVED_NAMES)}, order=-date (- for descending), columns
 
 
 class RowQuery(NamedTuple):
-    """The rows that a URI asks for. `explicit` is True if it states how many."""
+    """The rows that a URI requests. `explicit` is True if it states their number."""
 
     span: Span
     explicit: bool
 
 
 class RowWindow(NamedTuple):
-    """Rows as text, and the queries of the next and previous window (None if there is none)."""
+    """Rows as text, and the queries of the next and previous window (None if there is no such window)."""
 
     text: str
     rows: int
@@ -85,6 +85,7 @@ class RowWindow(NamedTuple):
     """Whether it ends before the requested end."""
     version: str
     first: str = ""
+    """The place of the first row in the order, as in a URI."""
     last: str = ""
 
 
@@ -96,10 +97,10 @@ def parse_rows(uri: str) -> RowQuery:
     """
     query, choice = read_choice(read_pairs(uri), RESERVED_NAMES)
     limit = _number(query, "limit")
-    left = {name: value for name, value in query.items() if name != "limit"}
-    if len(left) > 1:
-        raise InvalidArgument(f"Rows are read by one of {_EXAMPLES}. This URI has {', '.join(left)[:200]}.")
-    for name, value in left.items():
+    other_parameters = {name: value for name, value in query.items() if name != "limit"}
+    if len(other_parameters) > 1:
+        raise InvalidArgument(f"Rows are read by one of {_EXAMPLES}. This URI has {', '.join(other_parameters)[:200]}.")
+    for name, value in other_parameters.items():
         if name in ("after", "before"):
             span = Span(where=name, key=_key(name, value), limit=limit or DEFAULT_ROWS, choice=choice)  # type: ignore[arg-type]
             return RowQuery(span, limit is not None)
@@ -155,10 +156,10 @@ def read_window(
     if span.where != "at":
         bounds = msgspec.structs.replace(bounds, size=size, cell=cell_bytes(bounds.cell))
     try:
-        found = engine.rows(table, span, bounds)
+        result = engine.rows(table, span, bounds)
     except BadKey as error:
         raise InvalidArgument(f"This is not a key of {clean(table.name)}. {error}".strip()) from None
-    rows = found.rows[::-1] if span.backwards else found.rows
+    rows = result.rows[::-1] if span.backwards else result.rows
     columns = span.columns(table)
     names = unique_names(column.name for column in columns)
     lines: list[str] = []
@@ -175,14 +176,14 @@ def read_window(
             )
         lines.append(json_line(names, cells))
     text = "".join(lines)
-    first, last = (join_key(rows[at].place) if rows else "" for at in (0, -1))
+    first, last = (join_key(rows[index].place) if rows else "" for index in (0, -1))
     whole_table = span.where == "first" and not query.explicit
-    token = engine.table_token(table) if found.more and whole_table else ""
+    token = engine.table_token(table) if result.more and whole_table else ""
     return RowWindow(
         text,
         len(rows),
-        *_neighbours(table, query, found, first, last),
-        short=found.more and (not query.explicit or (not span.backwards and len(rows) < span.limit)),
+        *_neighbours(table, query, result, first, last),
+        short=result.more and (not query.explicit or (not span.backwards and len(rows) < span.limit)),
         version=digest(text, token),
         first=first,
         last=last,
@@ -209,17 +210,17 @@ def _check(table: DatabaseTable, span: Span) -> None:
 
 
 def _neighbours(
-    table: DatabaseTable, query: RowQuery, found: Rows, first: str, last: str
+    table: DatabaseTable, query: RowQuery, result: Rows, first: str, last: str
 ) -> tuple[str | None, str | None]:
     """Return the queries of the next and of the previous window."""
     span = query.span
-    others = f"&{span.choice.text}" if span.choice.text else ""
+    suffix = f"&{span.choice.text}" if span.choice.text else ""
     if table.key is None:
-        end = span.offset + len(found.rows)
+        end = span.offset + len(result.rows)
         last_row = end + span.limit if query.explicit else ""
-        following = f"rows={end + 1}-{last_row}{others}" if found.more else None
+        following = f"rows={end + 1}-{last_row}{suffix}" if result.more else None
         begin = max(0, span.offset - span.limit)
-        return following, f"rows={begin + 1}-{span.offset}{others}" if span.offset else None
+        return following, f"rows={begin + 1}-{span.offset}{suffix}" if span.offset else None
     if not first:
         return None, None
     if max(len(first), len(last)) > MAX_PLACE_LENGTH:
@@ -228,12 +229,12 @@ def _neighbours(
             if span.choice.order
             else f"The keys of {clean(table.name)} are too long for a URI."
         )
-    others = (f"&limit={span.limit}" if query.explicit else "") + others
-    follows = found.more if not span.backwards else span.where == "before"
-    precedes = found.more if span.backwards else span.where == "after"
+    suffix = (f"&limit={span.limit}" if query.explicit else "") + suffix
+    follows = result.more if not span.backwards else span.where == "before"
+    precedes = result.more if span.backwards else span.where == "after"
     return (
-        f"after={quote_part(last)}{others}" if follows else None,
-        f"before={quote_part(first)}{others}" if precedes else None,
+        f"after={quote_part(last)}{suffix}" if follows else None,
+        f"before={quote_part(first)}{suffix}" if precedes else None,
     )
 
 

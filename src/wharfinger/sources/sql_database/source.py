@@ -74,13 +74,13 @@ JSON = "application/json"
 ROWS = "wharfinger/rows"
 """In `_meta` of rows: the approximate number of rows in the table. Missing if it would have to be counted."""
 MAX_FIRST_SEEN_URIS = 1_024
-"""URIs for which the source remembers when their current version was first seen."""
+"""Maximum number of URIs for which the source records when their current version was first seen."""
 CATALOGUE_SECONDS = 0.25
-"""How old a catalogue may be when rows are read."""
+"""Maximum age of a catalogue when rows are read."""
 ROW_CELL_LENGTH = 8_000
-"""Characters of one value when a single row is read."""
+"""Maximum number of characters of one value when a single row is read."""
 MAX_CELL_BYTES = 16 << 20
-"""Bytes of one cell that are read. The rest is left out."""
+"""Maximum bytes of one cell that are read. The rest is left out."""
 
 
 class Database(Source):
@@ -121,13 +121,13 @@ class Database(Source):
         last_shown = None if after is None else _read_key(after, 2)
         catalogue = self._catalogue()
         top = [(("", ""), self._directory(SqlTarget(kind="database"), self.uri, catalogue))] if after is None else []
-        found = top + [
+        entries = top + [
             (name, self._table(table))
             for name, table in catalogue.tables.items()
             if last_shown is None or name > last_shown
         ]
-        last = _write_key(*found[limit - 1][0]) if len(found) > limit else None
-        return [resource for _, resource in found[:limit]], last
+        last = _write_key(*entries[limit - 1][0]) if len(entries) > limit else None
+        return [resource for _, resource in entries[:limit]], last
 
     def children(
         self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
@@ -139,9 +139,9 @@ class Database(Source):
         """
         target = self.uris.read(uri)
         last_shown = "" if after is None else _read_key(after, 1)[0]
-        found = [(name, r) for name, r in self._children(target, uri) if after is None or name > last_shown]
-        last = _write_key(found[limit - 1][0]) if len(found) > limit else None
-        return [resource for _, resource in found[:limit]], last
+        entries = [(name, r) for name, r in self._children(target, uri) if after is None or name > last_shown]
+        last = _write_key(entries[limit - 1][0]) if len(entries) > limit else None
+        return [resource for _, resource in entries[:limit]], last
 
     def _children(self, target: SqlTarget, uri: str) -> list[tuple[str, t.Resource]]:
         catalogue = self._catalogue()
@@ -188,20 +188,23 @@ class Database(Source):
             raise ResourceNotFound(uri)
         tables = catalogue.of_schema(target.schema) if target.kind == "schema" else list(catalogue.tables.values())
         several = target.kind == "database" and self.uris.schema is None
-        place = f"{self.uri}/{'<schema>/' if several else ''}" if target.kind == "database" else f"{uri}/"
+        base = f"{self.uri}/{'<schema>/' if several else ''}" if target.kind == "database" else f"{uri}/"
         lines = [
             f"{clean(target.schema or self.name)}/ holds {many(len(tables), 'table')}. Dialect: {self.engine.dialect}.",
-            f"Definition of one: {place}<table>. Its rows: {place}<table>/rows{HOW_TO_ASK}",
-            f"Conditions: {FILTERS}; several must all hold. One row: {place}<table>/rows/<key>.",
+            f"Definition of one: {base}<table>. Its rows: {base}<table>/rows{HOW_TO_ASK}",
+            f"Conditions: {FILTERS}; several must all hold. One row: {base}<table>/rows/<key>.",
             "",
         ]
         estimates = self._estimates(tables) if counted else [None] * len(tables)
         return "\n".join(lines) + "\n" + schema_text(tables, estimates, schemas=several)
 
     def _estimates(self, tables: list[DatabaseTable]) -> list[int | None]:
-        """Return the approximate number of rows of each table; None if the caller may not read all of them."""
-        found = self.engine.estimates(tables)
-        return [one if reads_rows(self.uris, table) else None for one, table in zip(found, tables, strict=True)]
+        """Return the approximate row count of each table. None if unknown, or if the caller may not read every row."""
+        estimates = self.engine.estimates(tables)
+        return [
+            estimate if reads_rows(self.uris, table) else None
+            for estimate, table in zip(estimates, tables, strict=True)
+        ]
 
     # One resource
 
@@ -348,8 +351,8 @@ class Database(Source):
             raise ResourceNotFound(uri)
         try:
             bounds = msgspec.structs.replace(self.bounds, cell=max(ROW_CELL_LENGTH, self.bounds.cell))
-            at = RowQuery(Span(where="at", key=target.key, limit=1), True)
-            window = read_window(self.engine, table, at, bounds, self.uris)
+            row_query = RowQuery(Span(where="at", key=target.key, limit=1), True)
+            window = read_window(self.engine, table, row_query, bounds, self.uris)
         except (LookupError, InvalidArgument):
             raise ResourceNotFound(uri) from None
         if not window.rows:
@@ -361,11 +364,11 @@ class Database(Source):
         if not reads_everything(self.uris):  # the last write may be one that the caller may not see
             return 0
         now = time.time()
-        seen = self._first_seen.get(uri)
-        if seen is None or seen[0] != version:
-            seen = self._first_seen.put(uri, (version, now))
-        written = self.engine.modified()
-        return ttl_ms(seen[1] if written is None else min(written, seen[1]), now)
+        first_seen = self._first_seen.get(uri)
+        if first_seen is None or first_seen[0] != version:
+            first_seen = self._first_seen.put(uri, (version, now))
+        modified = self.engine.modified()
+        return ttl_ms(first_seen[1] if modified is None else min(modified, first_seen[1]), now)
 
     # Completion and search
 
@@ -378,14 +381,14 @@ class Database(Source):
         return documents(self.engine, self._catalogue, self.uris, self.bounds, after, limit)
 
     def shown_documents(self) -> Callable[[str], bool] | None:
-        """Show the definitions and rows of the tables that the caller may read."""
+        """Return a filter that keeps the definitions and rows of tables that the caller may read."""
         if reads_everything(self.uris):
             return None
         tables = self._catalogue(CATALOGUE_SECONDS).tables
-        definitions = {self.uris.of_table(*place) for place in tables}
-        rows = {self.uris.of_rows(*place) for place, table in tables.items() if reads_rows(self.uris, table)}
-        shown = definitions | rows
-        return lambda uri: uri.partition("?")[0] in shown
+        definitions = {self.uris.of_table(*name) for name in tables}
+        rows = {self.uris.of_rows(*name) for name, table in tables.items() if reads_rows(self.uris, table)}
+        readable = definitions | rows
+        return lambda uri: uri.partition("?")[0] in readable
 
     def query(
         self,
@@ -400,14 +403,14 @@ class Database(Source):
 
         Args:
             statement: The SQL.
-            parameters: The values of `?` or `:name` (SQLite) or `$1` (PostgreSQL).
+            parameters: The values of `?`, `:name` (SQLite), `$name` (DuckDB) or `$1` (PostgreSQL, which has no `?`).
             limit: Maximum number of rows.
             explain: Return the database's plan for the statement instead, like `EXPLAIN`.
-            size: Approximate maximum of bytes of all rows together.
+            size: Approximate maximum number of bytes of all rows together.
 
         Raises:
             InvalidArgument: it does more than read, takes too long, or cannot be run; or the caller may not query
-                this database, or not read all of it.
+                this database, or may not read all of it.
             DatabaseUnreachable: the database is down.
         """
         if not self.may_query():
@@ -415,7 +418,7 @@ class Database(Source):
         return run_query(self.engine, self.name, statement, parameters, limit, self.bounds, explain=explain, size=size)
 
     def may_query(self) -> bool:
-        """Return whether the current caller may run statements, by the policy. Blocks."""
+        """Return whether the current caller may run statements, by the policy. May block."""
         return may_query(self.uris, self.engine.catalogue(CATALOGUE_SECONDS)) if is_restricted() else True
 
     @property
@@ -424,7 +427,7 @@ class Database(Source):
         return self.engine.dialect if self.engine.queries else ""
 
     def describe(self) -> str:
-        """Describe the number of tables, the kind of database, and what the role may do."""
+        """Return the number of tables, the kind of database, and the rights of the role."""
         try:
             tables = len(self.engine.catalogue(60.0).tables)
             return ", ".join([many(tables, "table"), *self.engine.describe()])
@@ -452,7 +455,7 @@ class Database(Source):
 
 def _templates(top: str, label: str, schemas: bool) -> list[t.ResourceTemplate]:
     table = f"{top}/{{schema}}/{{table}}" if schemas else f"{top}/{{table}}"
-    shown = clean(label)
+    label_text = clean(label)
     rows = (
         "Rows as lines of JSON; each window states the URI of the next one. order=-date,name; columns=a,b; any other "
         f"name is a condition on that column: {FILTERS}."
@@ -460,29 +463,29 @@ def _templates(top: str, label: str, schemas: bool) -> list[t.ResourceTemplate]:
     return [
         t.ResourceTemplate(
             uri_template=table,
-            name=f"{shown} table",
-            title=f"Definition of any table in {shown}",
+            name=f"{label_text} table",
+            title=f"Definition of any table in {label_text}",
             description="Columns, types, keys and indexes of a table or view.",
             mime_type=JSON,
         ),
         t.ResourceTemplate(
             uri_template=f"{table}/rows{{?limit,order,columns,after}}",
-            name=f"{shown} rows",
-            title=f"Rows of any table in {shown}",
+            name=f"{label_text} rows",
+            title=f"Rows of any table in {label_text}",
             description=rows,
             mime_type=JSON_LINES,
         ),
         t.ResourceTemplate(
             uri_template=f"{table}/rows/{{key}}",
-            name=f"{shown} row",
-            title=f"One row of any table in {shown}",
+            name=f"{label_text} row",
+            title=f"One row of any table in {label_text}",
             description="The row with this key; the parts of a key with several columns are separated by commas.",
             mime_type=JSON,
         ),
         t.ResourceTemplate(
             uri_template=f"{table}/rows/{{key}}/{{column}}",
-            name=f"{shown} cell",
-            title=f"One value of any table in {shown}",
+            name=f"{label_text} cell",
+            title=f"One value of any table in {label_text}",
             description="The whole of a long text, or bytes such as an image.",
         ),
     ]

@@ -25,19 +25,19 @@ from wharfinger.sources.sql_database.table_descriptions import describe
 __all__ = ["MAX_ROWS", "complete", "documents"]
 
 MAX_ROWS = 100_000
-"""Rows of one table that become documents, beginning with the first."""
+"""Maximum number of rows of one table that become documents: the first ones."""
 WITHOUT_ROWS = ("view", "foreign table")
 """Kinds of which only the definition becomes a document: their rows are in other tables, and may be slow to read."""
 WINDOW_ROWS = 100
-"""Rows in one document."""
+"""Number of rows in one document."""
 MAX_KEYS = 20
-"""Rows read to complete a key."""
+"""Maximum number of rows that are read to complete a key."""
 MAX_KEY_LENGTH = 8_192
 ReadCatalogue = Callable[[float], DatabaseCatalogue]
 """Returns the tables that the caller may read, at most this many seconds old."""
 JSON = "application/json"
 CATALOGUE_SECONDS = 0.25
-"""How old a catalogue may be."""
+"""Maximum age of a catalogue."""
 LIMITS = ("100", "1000", "10000")
 WINDOW_SECONDS = 2.0
 """Time limit for one window of rows."""
@@ -54,13 +54,15 @@ def complete(
 ) -> list[str]:
     """Suggest values for a variable of the templates."""
     if argument == "limit":
-        return [one for one in LIMITS if one.startswith(value)]
+        return [limit for limit in LIMITS if limit.startswith(value)]
     catalogue = read_catalogue(5.0)
     if argument == "schema":
         return complete_name(catalogue.schemas, value)
     schema = uris.schema if uris.schema is not None else context.get("schema", "")
     if argument == "table":
-        return complete_name(dict.fromkeys(name for of, name in catalogue.tables if schema in ("", of)), value)
+        return complete_name(
+            dict.fromkeys(name for table_schema, name in catalogue.tables if schema in ("", table_schema)), value
+        )
     table = catalogue.tables.get((schema, context.get("table", "")))
     if argument in ("columns", "order") and table is not None:
         return _complete_columns(table, value)
@@ -86,14 +88,14 @@ def _complete_key(engine: DatabaseEngine, bounds: QueryBounds, table: DatabaseTa
         except ValueError:
             return []
         spans = [Span(where="at", key=key, limit=1), Span(where="after", key=key, limit=MAX_KEYS)]
-    found: dict[str, None] = {}
+    keys: dict[str, None] = {}
     for span in spans:
         try:
             rows = engine.rows(table, span, bounds).rows
         except (BadKey, LookupError, WharfingerError):
             continue
-        found |= dict.fromkeys(text for row in rows if (text := join_key(row.key)).startswith(value))
-    return list(found)[:MAX_COMPLETIONS]
+        keys |= dict.fromkeys(text for row in rows if (text := join_key(row.key)).startswith(value))
+    return list(keys)[:MAX_COMPLETIONS]
 
 
 # Documents
@@ -130,15 +132,15 @@ def documents(
     limit: int,
 ) -> tuple[list[Document], str | None]:
     """Return definitions and windows of rows, and the key of the next page."""
-    found: list[Document] = []
+    page: list[Document] = []
     key: str | None = None
     begin = _Position() if after is None else _read_position(after)
     for document, position in _walk(engine, read_catalogue(CATALOGUE_SECONDS), uris, bounds, begin):
-        if len(found) == limit:
-            return found, key
-        found.append(document)
+        if len(page) == limit:
+            return page, key
+        page.append(document)
         key = position.write()
-    return found, None
+    return page, None
 
 
 def _walk(
@@ -169,7 +171,7 @@ def _document(uri: str, table: DatabaseTable, version: str, kind: str) -> Docume
 def _windows(
     engine: DatabaseEngine, uris: SqlUris, bounds: QueryBounds, table: DatabaseTable, last: str, rows: int
 ) -> Iterator[tuple[str, RowWindow]]:
-    """Yield the URI and the window of each window of a table after a key, up to `MAX_ROWS`."""
+    """Yield each window of a table after a key, with its URI, up to `MAX_ROWS` rows."""
     if table.kind in WITHOUT_ROWS:
         return
     bounds = msgspec.structs.replace(bounds, seconds=min(WINDOW_SECONDS, bounds.seconds))

@@ -22,16 +22,17 @@ from wharfinger.sources.windows.window_budget import cell_bytes
 __all__ = ["QueryAnswer", "StatementEngine", "run_query"]
 
 MAX_STATEMENT_LENGTH = 100_000
-"""Characters of the longest statement."""
+"""Maximum number of characters of a statement."""
 MAX_RESULT_BYTES = 1 << 20
-"""Bytes of all rows of a result together, approximately."""
+"""Maximum number of bytes of all rows of a result together, approximately."""
 
 
 class QueryAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The rows that a statement returned, each a list of JSON values in the order of `columns`.
 
     Names of columns may repeat. `truncated` says why rows are missing, and `shortened` how to get the rest of values
-    that were cut. Both are empty if nothing is missing. `database` is the name of the source, `dialect` its SQL.
+    that were cut. Both are empty if nothing is missing. `database` is the name of the source, and `dialect` is its
+    SQL dialect.
     """
 
     columns: list[str]
@@ -58,7 +59,7 @@ class StatementEngine(Protocol):
 
 
 _EXPLAIN = re.compile(r"\s*EXPLAIN(?:\s+(?:QUERY\s+PLAN|ANALYZE|VERBOSE))*\s", re.IGNORECASE).match
-"""The statement of a plan is never run: `ANALYZE` is ignored."""
+"""Matches the words before an explained statement. `ANALYZE` is ignored, because the statement is never run."""
 
 
 def run_query(
@@ -88,22 +89,22 @@ def run_query(
         statement.encode()
     except UnicodeEncodeError:
         raise QueryRefused("The statement is not valid Unicode.") from None
-    if asked := _EXPLAIN(statement):
-        statement, explain = statement[asked.end() :], True
+    if match := _EXPLAIN(statement):
+        statement, explain = statement[match.end() :], True
     bounds = msgspec.structs.replace(bounds, size=min(size, bounds.size), cell=cell_bytes(bounds.cell))
     try:
-        columns, found = engine.query(statement, parameters, limit, bounds, explain=explain)
+        columns, result = engine.query(statement, parameters, limit, bounds, explain=explain)
     except QueryRefused as error:
         hint = _hint(engine, str(error), statement) if isinstance(engine, DatabaseEngine) else ""
         raise QueryRefused(f"{error}{hint}") from None
-    rows = [list(row.cells) for row in found.rows]
+    rows = [list(row.cells) for row in result.rows]
     truncated = shortened = ""
-    if found.more:
+    if result.more:
         bound = f"limit={limit}" if len(rows) == limit else f"{bounds.size >> 10:,} KiB of rows"
         truncated = f"There are more rows than these {len(rows):,} ({bound}). Narrow the statement, or aggregate."
     if any(isinstance(cell, PartialValue) and "cut" in cell for row in rows for cell in row):
-        rest = f"substr(column, {bounds.cell + 1}, {bounds.cell})"
-        shortened = f"Values are cut after {bounds.cell:,} characters: for what follows, select {rest}."
+        expression = f"substr(column, {bounds.cell + 1}, {bounds.cell})"
+        shortened = f"Values are cut after {bounds.cell:,} characters: for what follows, select {expression}."
     return QueryAnswer(
         columns=[clean(column) for column in columns],
         rows=rows,
@@ -123,15 +124,17 @@ _UNKNOWN_COLUMN = re.compile(r"no such column|column .*does not exist|Unknown co
 
 def _hint(engine: DatabaseEngine, message: str, statement: str) -> str:
     """Return a hint with the names of the tables or columns, if the statement names one that does not exist."""
-    if found := _UNKNOWN_TABLE.search(message):
+    if match := _UNKNOWN_TABLE.search(message):
         names = list(dict.fromkeys(table.name for table in engine.catalogue(5.0).tables.values()))
-        near = get_close_matches(next(filter(None, found.groups())).lower(), [name.lower() for name in names], 1)
-        suggestion = f" Did you mean {near[0]}?" if near else ""
+        matches = get_close_matches(next(filter(None, match.groups())).lower(), [name.lower() for name in names], 1)
+        suggestion = f" Did you mean {matches[0]}?" if matches else ""
         return f"{suggestion} Tables: {_listed(names)}."
     if _UNKNOWN_COLUMN.search(message):
         words = {word.lower() for word in re.findall(r"\w+", statement)}
         tables = [table for table in engine.catalogue(5.0).tables.values() if table.name.lower() in words]
-        return "".join(f" {table.name} has {_listed([one.name for one in table.columns])}." for table in tables[:5])
+        return "".join(
+            f" {table.name} has {_listed([column.name for column in table.columns])}." for table in tables[:5]
+        )
     return ""
 
 

@@ -18,10 +18,9 @@ from wharfinger.errors import InvalidArgument, ResourceNotFound
 __all__ = ["KeyTexts", "SqlTarget", "SqlUris", "join_key", "quote_part", "split_key"]
 
 KeyTexts = tuple[str | None, ...]
-"""The values of a key as texts, or None for NULL."""
+"""The values of a key as texts, with None for NULL."""
 
 MAX_URI_LENGTH = 32_768
-"""Characters of a URI."""
 ROWS = "rows"
 
 _WHOLE_PARTS: dict[str, str | None] = {"~_": "", "~0": None}
@@ -46,15 +45,15 @@ class SqlUris:
     def __init__(self, top: str, schema: str | None) -> None:
         self.top = top
         self.schema = schema
-        self._inside = top + "/"
+        self._prefix = top + "/"
 
     def matches(self, uri: str) -> bool:
         """Return whether this URI belongs to the database, whether or not it exists."""
-        return uri == self.top or uri.startswith((self._inside, self.top + "?"))
+        return uri == self.top or uri.startswith((self._prefix, self.top + "?"))
 
     def of_schema(self, schema: str) -> str:
         """Return the URI of a schema."""
-        return self.top if self.schema is not None else self._inside + quote_part(schema)
+        return self.top if self.schema is not None else self._prefix + quote_part(schema)
 
     def of_table(self, schema: str, table: str) -> str:
         """Return the URI of a table's definition."""
@@ -139,7 +138,7 @@ def _key(uri: str, text: str) -> KeyTexts:
 
 
 def join_key(key: KeyTexts) -> str:
-    """Join the texts of a key with commas. `~` escapes; `~0` is NULL."""
+    """Join the texts of a key with commas. `~` is the escape character; `~0` is NULL, and `~_` an empty text."""
     return ",".join(["~0" if part is None else part.replace("~", "~~").replace(",", "~.") or "~_" for part in key])
 
 

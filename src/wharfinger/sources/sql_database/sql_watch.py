@@ -20,11 +20,11 @@ from wharfinger.sources.sql_database.database_engine import DatabaseEngine, Data
 __all__ = ["TOKEN_SECONDS", "SqlWatch"]
 
 TOKEN_SECONDS = 0.1
-"""Time between two reads of the token. Each takes well under a millisecond."""
+"""Minimum time between two reads of the token. For a file, each takes well under a millisecond."""
 SLEEP_RATIO = 4
 """Minimum pause of the thread, as a multiple of the duration of the last read and comparison."""
 JOIN_SECONDS = 2.0
-"""How long `close` waits for a running request."""
+"""Longest wait of `close` for a running request."""
 LOOK_SECONDS = 5.0
 """Time after which all versions are compared, even if the token has not changed."""
 
@@ -120,9 +120,9 @@ class SqlWatch:
 
     def _look(self, uri: str | None) -> Hashable:
         token = self._token
-        known = self._versions.get(uri)
-        if known is not None and known[0] == token:
-            return known[1]
+        cached = self._versions.get(uri)
+        if cached is not None and cached[0] == token:
+            return cached[1]
         began = time.monotonic()
         try:
             version = self._version(uri)
@@ -130,9 +130,9 @@ class SqlWatch:
             version = ""
         except Overloaded:
             self._token = None  # differs from the next token, so that the comparison is soon repeated
-            if known is None:
+            if cached is None:
                 raise
-            return known[1]
+            return cached[1]
         self._versions[uri] = (token, version)
         self._comparison_seconds += time.monotonic() - began
         return version

@@ -88,10 +88,10 @@ def open_sqlalchemy(url: str, bounds: QueryBounds, read_only_by_role: bool) -> S
         parsed = sqlalchemy.engine.make_url(url)
     except sqlalchemy.exc.ArgumentError:
         raise UnusableSource("This is not the URL of a database: write dialect://user:password@host/database") from None
-    shown = parsed.render_as_string(hide_password=True).partition("?")[0]
+    safe_url = parsed.render_as_string(hide_password=True).partition("?")[0]
     if not read_only_by_role:
         raise UnusableSource(
-            f"Wharfinger cannot keep {parsed.get_backend_name()} from being written to. If the role of {shown} can "
+            f"Wharfinger cannot keep {parsed.get_backend_name()} from being written to. If the role of {safe_url} can "
             "only read, confirm it in Python: sql(url, read_only_by_role=True)."
         )
     try:
@@ -99,12 +99,12 @@ def open_sqlalchemy(url: str, bounds: QueryBounds, read_only_by_role: bool) -> S
             parsed, pool_size=bounds.connections, max_overflow=0, pool_timeout=5, pool_pre_ping=True
         )
     except ImportError as error:
-        raise UnusableSource(f"{shown} cannot be opened: {error.name} is not installed.") from None
+        raise UnusableSource(f"{safe_url} cannot be opened: {error.name} is not installed.") from None
     except sqlalchemy.exc.SQLAlchemyError as error:
-        raise UnusableSource(f"{shown} cannot be opened: {type(error).__name__}.") from None
+        raise UnusableSource(f"{safe_url} cannot be opened: {type(error).__name__}.") from None
     host = f"{parsed.host or 'localhost'}{f':{parsed.port}' if parsed.port else ''}"
     name = f"{quote(host, safe='[]:')}/{quote(parsed.database or 'database', safe='')}"
-    return SQLAlchemyDatabase(engine, name, shown)
+    return SQLAlchemyDatabase(engine, name, safe_url)
 
 
 class SQLAlchemyDatabase(DatabaseEngine):
@@ -127,9 +127,9 @@ class SQLAlchemyDatabase(DatabaseEngine):
             with self._engine.connect() as connection:
                 with suppress(Exception):  # not all drivers support it
                     connection.execution_options(**{f"{self.dialect}_readonly": True})
-                found = connection.execute(statement).fetchall()
+                rows = connection.execute(statement).fetchall()
                 connection.rollback()
-                return list(found)
+                return list(rows)
         except (sqlalchemy.exc.NoSuchTableError, sqlalchemy.exc.ProgrammingError):
             raise LookupError("the table does not exist") from None
         except sqlalchemy.exc.DataError:
@@ -145,31 +145,31 @@ class SQLAlchemyDatabase(DatabaseEngine):
 
     def catalogue(self, age: float = 0.0) -> DatabaseCatalogue:
         """Return the tables that SQLAlchemy's inspector finds."""
-        known = self._catalogue
-        if known is not None and time.monotonic() - known[0] < age:
-            return known[1]
+        cached = self._catalogue
+        if cached is not None and time.monotonic() - cached[0] < age:
+            return cached[1]
         sqlalchemy = import_sqlalchemy()
         try:
             inspector = sqlalchemy.inspect(self._engine)
             schemas = [name for name in inspector.get_schema_names() if name.lower() not in _SYSTEM_SCHEMAS]
-            found = [table for schema in schemas for table in self._tables(inspector, schema)]
+            tables = [table for schema in schemas for table in self._tables(inspector, schema)]
         except sqlalchemy.exc.SQLAlchemyError as error:
             raise self._unreachable(error) from None
-        self._catalogue = (time.monotonic(), DatabaseCatalogue(found, schemas))
+        self._catalogue = (time.monotonic(), DatabaseCatalogue(tables, schemas))
         return self._catalogue[1]
 
     def _tables(self, inspector: Any, schema: str) -> list[DatabaseTable]:
         tables: list[str] = inspector.get_table_names(schema)
         views: list[str] = inspector.get_view_names(schema)
-        named: list[tuple[str, Kind]] = [*((name, "table") for name in tables), *((name, "view") for name in views)]
+        kinds: list[tuple[str, Kind]] = [*((name, "table") for name in tables), *((name, "view") for name in views)]
         return [
             _table(inspector, schema, name, kind, columns)
-            for name, kind in named
+            for name, kind in kinds
             if (columns := self._columns(inspector, schema, name))
         ]
 
     def _columns(self, inspector: Any, schema: str, name: str) -> list[DatabaseColumn]:
-        """Return the columns of a table or view. Read the information schema if the role may not see the definition."""
+        """Return the columns of a table or view, from the information schema if the role may not see its definition."""
         sqlalchemy = import_sqlalchemy()
         try:
             return [_column(column) for column in inspector.get_columns(name, schema)]
@@ -189,27 +189,31 @@ class SQLAlchemyDatabase(DatabaseEngine):
         for column in order:
             if table.key is not None and table.column(column.name).cast not in _ORDERED_TYPES:
                 raise InvalidArgument(f"{table.name} cannot be ordered by {column.name}: its type is not exact.")
-        ordered = [source.c[column.name] for column in order]
-        keyed = ordered if table.key is not None else []
-        shown = [source.c[column.name] for column in span.columns(table)]
-        statement = sa.select(*keyed, *shown).limit(span.limit + 1).offset(span.offset or None)
+        order_columns = [source.c[column.name] for column in order]
+        key_columns = order_columns if table.key is not None else []
+        selected = [source.c[column.name] for column in span.columns(table)]
+        statement = sa.select(*key_columns, *selected).limit(span.limit + 1).offset(span.offset or None)
         if span.key:
             if table.key is None:
                 raise BadKey("")
-            part = columns_of_cursor(table.key, order, span.key)
-            values = [_convert(table.column(one.name), text) for one, text in zip(part, span.key, strict=True)]
-            statement = statement.where(_beyond(sa, part, ordered, values, span.where))
-        for one in span.choice.filters:
-            statement = statement.where(_condition(sa, source.c[one.column], table.column(one.column), one))
-        statement = statement.order_by(*_sorted(sa, order, ordered, backwards=span.backwards))
+            cursor_columns = columns_of_cursor(table.key, order, span.key)
+            values = [
+                _convert(table.column(one.name), text) for one, text in zip(cursor_columns, span.key, strict=True)
+            ]
+            statement = statement.where(_beyond(sa, cursor_columns, order_columns, values, span.where))
+        for condition in span.choice.filters:
+            statement = statement.where(
+                _condition(sa, source.c[condition.column], table.column(condition.column), condition)
+            )
+        statement = statement.order_by(*_sorted(sa, order, order_columns, backwards=span.backwards))
         rows: list[TableRow] = []
         size = 0
-        for found in self._read(statement):
-            cells = tuple(render(value, bounds.cell) for value in found[len(keyed) :])
+        for row in self._read(statement):
+            cells = tuple(render(value, bounds.cell) for value in row[len(key_columns) :])
             size += sum(len(str(cell)) for cell in cells)
             if len(rows) == span.limit or (size > bounds.size and rows):
                 return Rows(rows, True)
-            place = tuple(_text(value) for value in found[: len(keyed)])
+            place = tuple(_text(value) for value in row[: len(key_columns)])
             rows.append(TableRow(key_of(table.key, order, place) if table.key else (), cells, place))
         return Rows(rows, False)
 
@@ -217,16 +221,16 @@ class SQLAlchemyDatabase(DatabaseEngine):
         """Read one value, or its beginning."""
         sa = import_sqlalchemy()
         source = _table_clause(sa, table)
-        at = Span(where="at", key=key, limit=1, choice=RowChoice(columns=(column,)))
+        span = Span(where="at", key=key, limit=1, choice=RowChoice(columns=(column,)))
         if table.key is None:
             raise BadKey("")
-        part = columns_of_cursor(table.key, order_of(table, at), key)
-        values = [_convert(table.column(one.name), text) for one, text in zip(part, key, strict=True)]
-        keyed = [source.c[one.name] for one in part]
-        found = self._read(sa.select(source.c[column]).where(_beyond(sa, part, keyed, values, "at")))
-        if not found:
+        cursor_columns = columns_of_cursor(table.key, order_of(table, span), key)
+        values = [_convert(table.column(one.name), text) for one, text in zip(cursor_columns, key, strict=True)]
+        key_columns = [source.c[column.name] for column in cursor_columns]
+        rows = self._read(sa.select(source.c[column]).where(_beyond(sa, cursor_columns, key_columns, values, "at")))
+        if not rows:
             raise LookupError(table.name)
-        value = found[0][0]
+        value = rows[0][0]
         if value is None:
             return None
         is_text = not isinstance(value, (bytes, bytearray))
@@ -246,15 +250,15 @@ class SQLAlchemyDatabase(DatabaseEngine):
 
     def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
         """Return the row counts in the statistics of MySQL and MariaDB, and None for other databases."""
-        known: dict[tuple[str, str], int] = {}
+        counts: dict[tuple[str, str], int] = {}
         if self.dialect in ("mysql", "mariadb"):
             with suppress(LookupError, DatabaseUnreachable):
-                found = self._read(import_sqlalchemy().text(_ESTIMATES))
-                known = {(str(schema), str(name)): int(count) for schema, name, count in found}
-        return [known.get((table.schema, table.name)) for table in tables]
+                rows = self._read(import_sqlalchemy().text(_ESTIMATES))
+                counts = {(str(schema), str(name)): int(count) for schema, name, count in rows}
+        return [counts.get((table.schema, table.name)) for table in tables]
 
     def describe(self) -> list[str]:
-        """Describe the kind of database, why it is read-only, and how changes are found."""
+        """Return the kind of database, why it is read-only, and how changes are found."""
         return [self.dialect, "read-only by its role, as confirmed by read_only_by_role", "watched by reading again"]
 
     def close(self) -> None:
@@ -334,7 +338,7 @@ def _table(inspector: Any, schema: str, name: str, kind: Kind, columns: list[Dat
         ),
         indexes=tuple(
             TableIndex(
-                index["name"] or "", tuple(one or "(an expression)" for one in index["column_names"]), index["unique"]
+                index["name"] or "", tuple(name or "(an expression)" for name in index["column_names"]), index["unique"]
             )
             for index in indexes
         ),
@@ -345,7 +349,7 @@ def _table(inspector: Any, schema: str, name: str, kind: Kind, columns: list[Dat
 
 
 def _inspect(read: Callable[[str, str], Any], name: str, schema: str, otherwise: Any) -> Any:
-    """Return what the inspector reads, or `otherwise` if the role or the database does not allow it."""
+    """Return the result of the inspector, or `otherwise` if the role or the database does not allow it."""
     try:
         return read(name, schema)
     except (import_sqlalchemy().exc.SQLAlchemyError, NotImplementedError):
@@ -379,26 +383,26 @@ def _convert(column: DatabaseColumn, text: str | None) -> object:
 _SIGNS = {"eq": "__eq__", "neq": "__ne__", "gt": "__gt__", "gte": "__ge__", "lt": "__lt__", "lte": "__le__"}
 
 
-def _condition(sa: Any, column: Any, described: DatabaseColumn, wanted: RowFilter) -> Any:
-    if wanted.operator == "is":
-        return column.is_not(None) if wanted.value == "notnull" else column.is_(None)
-    if wanted.operator == "like":
-        return sa.cast(column, sa.String).ilike(like_pattern(wanted.value), escape="!")
+def _condition(sa: Any, column: Any, definition: DatabaseColumn, row_filter: RowFilter) -> Any:
+    if row_filter.operator == "is":
+        return column.is_not(None) if row_filter.value == "notnull" else column.is_(None)
+    if row_filter.operator == "like":
+        return sa.cast(column, sa.String).ilike(like_pattern(row_filter.value), escape="!")
     try:
-        value = _convert(described, wanted.value)
+        value = _convert(definition, row_filter.value)
     except BadKey as error:
         raise InvalidArgument(str(error)) from None
-    return getattr(column, _SIGNS[wanted.operator])(value)
+    return getattr(column, _SIGNS[row_filter.operator])(value)
 
 
 def _sorted(sa: Any, order: Sequence[OrderColumn], columns: Sequence[Any], *, backwards: bool) -> list[Any]:
     """Return the terms of ORDER BY. Not all databases have NULLS LAST, so a separate term sorts the NULLs."""
     terms: list[Any] = []
-    for one, column in zip(order, columns, strict=True):
-        if one.nulls:
+    for order_column, column in zip(order, columns, strict=True):
+        if order_column.nulls:
             null = sa.case((column.is_(None), 1), else_=0)
             terms.append(null.desc() if backwards else null.asc())
-        terms.append(column.desc() if one.descending is not backwards else column.asc())
+        terms.append(column.desc() if order_column.descending is not backwards else column.asc())
     return terms
 
 
@@ -410,17 +414,17 @@ def _beyond(sa: Any, order: Sequence[OrderColumn], columns: Sequence[Any], value
     if where == "at":
         return sa.and_(*equal)
     backwards = where == "before"
-    found: Any = None
-    for one, column, value, same in reversed(list(zip(order, columns, values, equal, strict=False))):
+    condition: Any = None
+    for order_column, column, value, same in reversed(list(zip(order, columns, values, equal, strict=False))):
         if value is None:
             beyond = column.is_not(None) if backwards else sa.false()
         else:
-            beyond = column < value if one.descending is not backwards else column > value
-            if one.nulls and not backwards:
+            beyond = column < value if order_column.descending is not backwards else column > value
+            if order_column.nulls and not backwards:
                 beyond = sa.or_(beyond, column.is_(None))
-        found = beyond if found is None else sa.or_(beyond, sa.and_(same, found))
+        condition = beyond if condition is None else sa.or_(beyond, sa.and_(same, condition))
     first, column, value = order[0], columns[0], values[0]
     if value is None or (first.nulls and not backwards):
-        return found
-    near = column <= value if first.descending is not backwards else column >= value
-    return sa.and_(near, found)
+        return condition
+    bound = column <= value if first.descending is not backwards else column >= value
+    return sa.and_(bound, condition)

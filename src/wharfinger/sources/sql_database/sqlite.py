@@ -11,13 +11,13 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import NamedTuple
 
 from wharfinger.errors import InternalError, Overloaded
 from wharfinger.source import UnusableSource
-from wharfinger.sources.sql_database.database_catalogue import DatabaseCatalogue, DatabaseColumn, DatabaseTable
+from wharfinger.sources.sql_database.database_catalogue import DatabaseCatalogue, DatabaseTable
 from wharfinger.sources.sql_database.database_engine import (
     BadKey,
     CellValue,
@@ -31,16 +31,10 @@ from wharfinger.sources.sql_database.database_engine import (
     TableRow,
     too_slow,
 )
-from wharfinger.sources.sql_database.row_choice import RowChoice, RowFilter, like_pattern
-from wharfinger.sources.sql_database.row_order import (
-    columns_of_cursor,
-    cursor_of,
-    key_of,
-    order_of,
-    rows_beyond,
-    sort_terms,
-)
+from wharfinger.sources.sql_database.row_choice import RowChoice
+from wharfinger.sources.sql_database.row_order import OrderColumn, key_of, order_of
 from wharfinger.sources.sql_database.row_text import binary, cut_text, render
+from wharfinger.sources.sql_database.span_statement import SpanStatement, collect_rows
 from wharfinger.sources.sql_database.sql_uris import KeyTexts
 from wharfinger.sources.sql_database.sqlite_catalogue import read_catalogue, rowid_name
 from wharfinger.sources.sql_database.sqlite_safety import (
@@ -57,7 +51,7 @@ from wharfinger.sources.sql_database.sqlite_safety import (
 __all__ = ["SQLite", "read_value", "write_value"]
 
 CONNECTION_SECONDS = 5.0
-"""How long to wait for a connection if all are in use."""
+"""Longest wait for a connection if all are in use."""
 ESTIMATE_SECONDS = 0.5
 """Time limit for the approximate row counts of all tables."""
 
@@ -71,11 +65,11 @@ class SQLite(DatabaseEngine):
         self.path = os.path.abspath(path)
         self.location = self.path
         self._bounds = bounds
-        self._free: queue.SimpleQueue[_Pooled] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[_PooledConnection] = queue.SimpleQueue()
         self._slots = threading.BoundedSemaphore(bounds.connections)
         self._token_lock = threading.Lock()
-        self._token_connection: _Pooled | None = None
-        self._known: tuple[Hashable, DatabaseCatalogue] | None = None
+        self._token_connection: _PooledConnection | None = None
+        self._cached: tuple[Hashable, DatabaseCatalogue] | None = None
         self._check()
 
     def _check(self) -> None:
@@ -109,15 +103,15 @@ class SQLite(DatabaseEngine):
         finally:
             self._slots.release()
 
-    def _take(self) -> _Pooled:
+    def _take(self) -> _PooledConnection:
         try:
-            now = identity(self.path)
+            file = identity(self.path)
             while True:
                 try:
                     pooled = self._free.get_nowait()
                 except queue.Empty:
-                    return _Pooled(connect(self.path), now)
-                if pooled.file == now:
+                    return _PooledConnection(connect(self.path), file)
+                if pooled.file == file:
                     return pooled
                 pooled.connection.close()
         except (OSError, sqlite3.Error) as error:
@@ -142,15 +136,15 @@ class SQLite(DatabaseEngine):
 
     def catalogue(self, age: float = 0.0) -> DatabaseCatalogue:
         """Return the tables of the file. Reads them again after the schema changed."""
-        with self._connection() as connection, self._bounded(connection):
+        with self._connection() as connection, self._time_limit(connection):
             version = (identity(self.path), connection.execute("PRAGMA schema_version").fetchone()[0])
-            known = self._known
-            if known is None or known[0] != version:
-                known = self._known = (version, read_catalogue(connection))
-            return known[1]
+            cached = self._cached
+            if cached is None or cached[0] != version:
+                cached = self._cached = (version, read_catalogue(connection))
+            return cached[1]
 
     @contextmanager
-    def _bounded(self, connection: sqlite3.Connection, seconds: float | None = None) -> Generator[None]:
+    def _time_limit(self, connection: sqlite3.Connection, seconds: float | None = None) -> Generator[None]:
         seconds = self._bounds.seconds if seconds is None else seconds
         with deadline(connection, seconds) as stopped:
             try:
@@ -162,7 +156,7 @@ class SQLite(DatabaseEngine):
                 raise
 
     def _raise_failure(self, error: Exception) -> None:
-        """Raise the client's error if the file, and not the statement, caused `error`."""
+        """Raise an error for the client if the file, and not the statement, caused `error`."""
         code = getattr(error, "sqlite_errorname", "")
         if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             raise Overloaded(f"{os.path.basename(self.path)} is locked by a writer: try again.") from None
@@ -173,7 +167,11 @@ class SQLite(DatabaseEngine):
 
     def rows(self, table: DatabaseTable, span: Span, bounds: QueryBounds) -> Rows:
         """Read rows of a table in the order of the span, or of its key."""
-        with self._connection() as connection, self._bounded(connection, bounds.seconds), _existing(table):
+        with (
+            self._connection() as connection,
+            self._time_limit(connection, bounds.seconds),
+            _dropped_as_lookup_error(table),
+        ):
             select = _Select(table, span, ties=_needs_ties(connection, table, span))
             try:
                 return select.collect(_fetch(connection, *select.statement()), bounds)
@@ -187,18 +185,18 @@ class SQLite(DatabaseEngine):
 
     def cell(self, table: DatabaseTable, key: KeyTexts, column: str, size: int, seconds: float) -> CellValue | None:
         """Read one value, or its beginning."""
-        with self._connection() as connection, self._bounded(connection, seconds), _existing(table):
-            at = Span(where="at", key=key, limit=1)
-            select = _Select(table, at, ties=_needs_ties(connection, table, at))
+        with self._connection() as connection, self._time_limit(connection, seconds), _dropped_as_lookup_error(table):
+            span = Span(where="at", key=key, limit=1)
+            select = _Select(table, span, ties=_needs_ties(connection, table, span))
             try:
-                found = connection.execute(*select.statement([quoted(column)])).fetchone()
+                row = connection.execute(*select.statement([quoted(column)])).fetchone()
             except sqlite3.DataError as error:
                 if not too_big(error):
                     raise
                 return _beginning(connection, select, key, column, size) or CellValue(b"", MAX_LENGTH, True)
-            if found is None:
+            if row is None:
                 raise LookupError(table.name)
-            value = found[-1]
+            value = row[-1]
             if value is None:
                 return None
             data = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")
@@ -206,16 +204,16 @@ class SQLite(DatabaseEngine):
 
     def estimates(self, tables: Sequence[DatabaseTable]) -> list[int | None]:
         """Return the row counts of ANALYZE, or else the distance between the ends of an integer key."""
-        found: list[int | None] = [None] * len(tables)
+        estimates: list[int | None] = [None] * len(tables)
         with (
             suppress(sqlite3.Error, InternalError),
             self._connection() as connection,
-            self._bounded(connection, ESTIMATE_SECONDS),
+            self._time_limit(connection, ESTIMATE_SECONDS),
         ):
-            analyzed = _analyzed(connection)
-            for at, table in enumerate(tables):
-                found[at] = analyzed.get(table.name, _distance(connection, table))
-        return found
+            counts = _analyze_counts(connection)
+            for index, table in enumerate(tables):
+                estimates[index] = counts.get(table.name, _distance(connection, table))
+        return estimates
 
     # Changes
 
@@ -223,13 +221,13 @@ class SQLite(DatabaseEngine):
         """Return the file's identity and `PRAGMA data_version`, which changes after another connection writes."""
         with self._token_lock:
             try:
-                now = identity(self.path)
-                if self._token_connection is None or self._token_connection.file != now:
+                file = identity(self.path)
+                if self._token_connection is None or self._token_connection.file != file:
                     if self._token_connection is not None:
                         self._token_connection.connection.close()
-                    self._token_connection = _Pooled(connect(self.path), now)
+                    self._token_connection = _PooledConnection(connect(self.path), file)
                 version = self._token_connection.connection.execute("PRAGMA data_version").fetchone()[0]
-                return now, self._token_connection.id, version
+                return file, self._token_connection.id, version
             except (OSError, sqlite3.Error) as error:
                 self._raise_failure(error)  # a locked file still exists
                 raise self._unreachable(error) from error
@@ -279,19 +277,19 @@ class SQLite(DatabaseEngine):
                 if cursor.description is None:
                     raise QueryRefused("The statement returns no rows: run one SELECT.")
                 names = [column[0] for column in cursor.description]
-                return names, _collect(iter(cursor), 0, limit, bounds)
+                return names, collect_rows(cursor, lambda row: TableRow((), _cells(row, bounds)), limit, bounds)
             except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
                 if stopped():
                     raise QueryRefused(f"The statement was stopped after {bounds.seconds:g} s.") from None
                 self._raise_failure(error)
-                raise QueryRefused(_why(error)) from None
+                raise QueryRefused(_reason(error)) from None
 
     def describe(self) -> list[str]:
         """Return the version of SQLite."""
         return [f"SQLite {sqlite3.sqlite_version}", "opened read-only"]
 
 
-class _Pooled:
+class _PooledConnection:
     """A connection and the file that it has open."""
 
     _count = 0
@@ -299,106 +297,76 @@ class _Pooled:
     def __init__(self, connection: sqlite3.Connection, file: tuple[int, int]) -> None:
         self.connection = connection
         self.file = file
-        _Pooled._count += 1
-        self.id = f"{os.getpid()}.{time.monotonic_ns()}.{_Pooled._count}"
+        _PooledConnection._count += 1
+        self.id = f"{os.getpid()}.{time.monotonic_ns()}.{_PooledConnection._count}"
         """Different for each connection: `data_version` values of two connections cannot be compared."""
 
 
 # Statements
 
 
-class _Select:
-    """A SELECT of a span: the columns that its position needs, then the wanted columns."""
+class _Select(SpanStatement):
+    """The statement that reads a span of a table of SQLite."""
 
-    def __init__(self, table: DatabaseTable, span: Span, *, ties: bool = False) -> None:
-        self.table = table
-        self.span = span
-        self.order = order_of(table, span, ties=ties)
-        self.columns = span.columns(table)
+    def table_expression(self) -> str:
+        return f"main.{quoted(self.table.name)}"
 
-    def statement(self, shown: Sequence[str] | None = None) -> tuple[str, dict[str, object]]:
-        """Return the statement and its parameters. It reads one row more than requested."""
-        span = self.span
-        values: dict[str, object] = {}
-        expressions = [
-            quoted(column.name) + (f" COLLATE {quoted(column.collation)}" if column.collation else "")
-            for column in self.order
-        ]
-        wanted = [quoted(column.name) for column in self.order] if self.table.key is not None else []
-        wanted += [quoted(column.name) for column in self.columns] if shown is None else shown
-        conditions: list[str] = []
-        if span.key:
-            if self.table.key is None:
-                raise BadKey("")
-            part = columns_of_cursor(self.table.key, self.order, span.key)
-            placeholders = [self._placeholder(values, text) for text in span.key]
-            conditions.append(rows_beyond(part, expressions[: len(part)], placeholders, span.where))
-        conditions += [_condition(self.table.column(one.column), one, values) for one in span.choice.filters]
-        statement = f"SELECT {', '.join(wanted)} FROM main.{quoted(self.table.name)}"  # noqa: S608 - the catalogue's names
-        statement += f" WHERE {' AND '.join([f'({one})' for one in conditions])}" if conditions else ""
-        if span.where != "at":
-            statement += f" ORDER BY {sort_terms(self.order, expressions, backwards=span.backwards)}"
-        return f"{statement} LIMIT {span.limit + 1} OFFSET {span.offset}", values
+    def column_expression(self, name: str) -> str:
+        return quoted(name)
 
-    def _placeholder(self, values: dict[str, object], text: str | None) -> str | None:
-        if text is None:
-            return None
+    def order_expression(self, column: OrderColumn) -> str:
+        return quoted(column.name) + (f" COLLATE {quoted(column.collation)}" if column.collation else "")
+
+    def key_value(self, name: str, text: str) -> str:
         key = self.table.key
         value = read_value(text)
         if key is not None and key.integer and not self.span.choice.order and not isinstance(value, int):
             raise BadKey(f"{key.columns[0]} must be an integer.")
-        placeholder = _add(values, value)
+        placeholder = self._add(value)
         return f"CAST({placeholder} AS TEXT)" if text.startswith("t'") else placeholder
 
-    def collect(self, found: Iterator[Sequence[object]], bounds: QueryBounds) -> Rows:
-        """Return as many rows as the bounds allow, with their keys."""
-        key = self.table.key
-        width = len(self.order) if key else 0
-        rows = _collect(found, width, self.span.limit, bounds)
-        if key is None or tuple([one.name for one in self.order]) == key.columns:
-            return rows  # the place of a row is its key
-        return Rows(
-            [
-                TableRow(key_of(key, self.order, row.place), row.cells, cursor_of(key, self.order, row.place))
-                for row in rows.rows
-            ],
-            rows.more,
-        )
+    def _add(self, value: object) -> str:
+        self.values.append(value)
+        return f":p{len(self.values) - 1}"  # by name: Python 3.12.0 to 3.12.3 warn about numbered parameters
 
+    def like(self, name: str, pattern: str) -> str:
+        return f"{quoted(name)} LIKE {self._add(pattern)} ESCAPE '!'"
 
-def _add(values: dict[str, object], value: object) -> str:
-    values[name := f"p{len(values)}"] = value
-    return f":{name}"
+    def compare(self, name: str, sign: str, text: str) -> str:
+        """Return the SQL of a comparison. SQLite converts a parameter to the affinity of the column, if it has one.
 
+        A column without affinity, such as an expression in a view, is compared by the type of each value.
+        """
+        declared, column = self.table.column(name).type.upper(), quoted(name)
+        if declared.startswith("BOOL") and text.lower() in ("true", "false"):
+            return f"{column} {sign} {int(text.lower() == 'true')}"
+        as_text = f"{column} {sign} {self._add(text)}"
+        if any(word in declared for word in ("CHAR", "CLOB", "TEXT")) or (declared and "BLOB" not in declared):
+            return as_text
+        amount = _number(text)
+        if amount is None:
+            return as_text
+        return f"CASE typeof({column}) WHEN 'text' THEN {as_text} ELSE {column} {sign} {self._add(amount)} END"
 
-_SIGNS = {"eq": "=", "neq": "<>", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+    def statement(self, columns: Sequence[str] | None = None) -> tuple[str, dict[str, object]]:
+        """Return the statement and its parameters: the columns of the order, then `columns` or else the chosen ones."""
+        expressions = [quoted(column.name) for column in self.order] if self.table.key is not None else []
+        expressions += [quoted(column.name) for column in self.columns] if columns is None else columns
+        return self.select(expressions), self.parameters
 
+    def collect(self, rows: Iterable[Sequence[object]], bounds: QueryBounds) -> Rows:
+        """Return as many rows as the bounds allow, at least one."""
+        width = len(self.order) if self.table.key is not None else 0
 
-def _condition(column: DatabaseColumn, wanted: RowFilter, values: dict[str, object]) -> str:
-    """Return the SQL of a condition. SQLite converts a parameter to the affinity of the column, if it has one.
+        def convert(values: Sequence[object]) -> TableRow:
+            place = tuple([write_value(value) for value in values[:width]])
+            return self.row(place, _cells(values[width:], bounds))
 
-    A column without affinity, such as an expression in a view, is compared by the type of each value.
-    """
-    name = quoted(column.name)
-    if wanted.operator == "is":
-        return f"{name} IS {'NOT ' if wanted.value == 'notnull' else ''}NULL"
-    if wanted.operator == "like":
-        return f"{name} LIKE {_add(values, like_pattern(wanted.value))} ESCAPE '!'"
-    declared = column.type.upper()
-    sign, value = _SIGNS[wanted.operator], wanted.value
-    if declared.startswith("BOOL") and value.lower() in ("true", "false"):
-        return f"{name} {sign} {int(value.lower() == 'true')}"
-    text = f"{name} {sign} {_add(values, value)}"
-    if any(word in declared for word in ("CHAR", "CLOB", "TEXT")) or (declared and "BLOB" not in declared):
-        return text
-    amount = _number(value)
-    if amount is None:
-        return text
-    return f"CASE typeof({name}) WHEN 'text' THEN {text} ELSE {name} {sign} {_add(values, amount)} END"
+        return collect_rows(rows, convert, self.span.limit, bounds)
 
 
 @contextmanager
-def _existing(table: DatabaseTable) -> Generator[None]:
+def _dropped_as_lookup_error(table: DatabaseTable) -> Generator[None]:
     """Raise LookupError if the table, or a column of it, was dropped since the catalogue was read."""
     try:
         yield
@@ -420,13 +388,13 @@ def _needs_ties(connection: sqlite3.Connection, table: DatabaseTable, span: Span
     return bool(connection.execute(statement).fetchone()[0])
 
 
-def _analyzed(connection: sqlite3.Connection) -> dict[str, int]:
+def _analyze_counts(connection: sqlite3.Connection) -> dict[str, int]:
     """Return the row counts of ANALYZE, by table."""
     try:
-        found = connection.execute("SELECT tbl, stat FROM sqlite_stat1 WHERE stat IS NOT NULL").fetchall()
+        rows = connection.execute("SELECT tbl, stat FROM sqlite_stat1 WHERE stat IS NOT NULL").fetchall()
     except sqlite3.OperationalError:
         return {}
-    firsts = {str(name): str(stat).partition(" ")[0] for name, stat in found}
+    firsts = {str(name): str(stat).partition(" ")[0] for name, stat in rows}
     return {name: int(first) for name, first in firsts.items() if first.isdigit()}
 
 
@@ -482,8 +450,8 @@ def _number(text: str) -> int | float | None:
     if len(text) > 32 or not text.isascii() or "_" in text:
         return None
     try:
-        whole = int(text)
-        return whole if -(2**63) <= whole < 2**63 else None
+        integer = int(text)
+        return integer if -(2**63) <= integer < 2**63 else None
     except ValueError:
         pass
     try:
@@ -506,37 +474,24 @@ def _rows_in_part(connection: sqlite3.Connection, select: _Select, bounds: Query
     places = connection.execute(*select.statement([])).fetchall() if key else ()
     for place in places:
         texts = key_of(key, select.order, tuple([write_value(value) for value in place])) if key else ()
-        one = _Select(table, Span(where="at", key=texts, limit=1, choice=RowChoice(columns=select.span.choice.columns)))
-        try:
-            for found in connection.execute(*one.statement()).fetchall():
-                yield (*place, *found[len(one.order) :])
-        except sqlite3.DataError:
-            yield (*place, *[_cell(connection, one, texts, column.name, bounds) for column in one.columns])
-
-
-def _collect(found: Iterator[Sequence[object]], width: int, limit: int, bounds: QueryBounds) -> Rows:
-    """Return as many rows as the bounds allow, at least one. The first `width` values of each are its place and key."""
-    rows: list[TableRow] = []
-    size = 0
-    for values in found:
-        cells = tuple(
-            [value.json if isinstance(value, _Rendered) else render(value, bounds.cell) for value in values[width:]]
+        row_select = _Select(
+            table, Span(where="at", key=texts, limit=1, choice=RowChoice(columns=select.span.choice.columns))
         )
-        size += sum([_size(cell) for cell in cells])
-        if len(rows) == limit or (size > bounds.size and rows):
-            return Rows(rows, True)
-        place = tuple([write_value(value) for value in values[:width]])
-        rows.append(TableRow(place, cells, place))
-    return Rows(rows, False)
+        try:
+            for row in connection.execute(*row_select.statement()).fetchall():
+                yield (*place, *row[len(row_select.order) :])
+        except sqlite3.DataError:
+            yield (
+                *place,
+                *[_cell(connection, row_select, texts, column.name, bounds) for column in row_select.columns],
+            )
 
 
-def _size(cell: object) -> int:
-    if isinstance(cell, str):
-        return len(cell) + 2
-    return len(repr(cell))
+def _cells(values: Sequence[object], bounds: QueryBounds) -> tuple[object, ...]:
+    return tuple([value.json if isinstance(value, _RenderedCell) else render(value, bounds.cell) for value in values])
 
 
-class _Rendered(NamedTuple):
+class _RenderedCell(NamedTuple):
     """A cell that is already converted to JSON."""
 
     json: object
@@ -545,21 +500,21 @@ class _Rendered(NamedTuple):
 def _cell(connection: sqlite3.Connection, select: _Select, key: KeyTexts, column: str, bounds: QueryBounds) -> object:
     """Read one cell completely if a statement may load it, otherwise its beginning."""
     with suppress(sqlite3.DataError):
-        found = connection.execute(*select.statement([quoted(column)])).fetchone()
-        return found[-1] if found else None
-    found = _beginning(connection, select, key, column, bounds.cell)
-    if found is None:
-        return _Rendered({"cut": True, "text": ""})
-    if not found.is_text:
-        return _Rendered(binary(found.data, found.size))
-    return _Rendered(cut_text(found.data.decode("utf-8", "ignore"), bounds.cell, found.size))
+        row = connection.execute(*select.statement([quoted(column)])).fetchone()
+        return row[-1] if row else None
+    beginning = _beginning(connection, select, key, column, bounds.cell)
+    if beginning is None:
+        return _RenderedCell({"cut": True, "text": ""})
+    if not beginning.is_text:
+        return _RenderedCell(binary(beginning.data, beginning.size))
+    return _RenderedCell(cut_text(beginning.data.decode("utf-8", "ignore"), bounds.cell, beginning.size))
 
 
 def _beginning(
     connection: sqlite3.Connection, select: _Select, key: KeyTexts, column: str, size: int
 ) -> CellValue | None:
     """Read the beginning of a cell that is too large for a statement. Returns None if the table has no rowid."""
-    rowid = rowid_name([one.name for one in select.table.columns])
+    rowid = rowid_name([column.name for column in select.table.columns])
     try:
         kind, number = connection.execute(*select.statement([f"typeof({quoted(column)})", rowid or "NULL"])).fetchone()[
             -2:
@@ -580,7 +535,7 @@ _REASONS: dict[str, str] = {
 }
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if "one statement at a time" in str(error):
         return "Only one statement can be run at a time."
     code = getattr(error, "sqlite_errorname", "")

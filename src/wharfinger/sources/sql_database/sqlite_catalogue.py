@@ -27,25 +27,25 @@ _ROWIDS = ("rowid", "_rowid_", "oid")
 
 def rowid_name(columns: Sequence[str]) -> str | None:
     """Return the name of the rowid of a table with these columns, or None if columns have all its names."""
-    taken = {column.lower() for column in columns}
-    return next((name for name in _ROWIDS if name not in taken), None)
+    lowercase_names = {column.lower() for column in columns}
+    return next((name for name in _ROWIDS if name not in lowercase_names), None)
 
 
 def read_catalogue(connection: sqlite3.Connection) -> DatabaseCatalogue:
     """Read all tables and views of the file, except SQLite's own and the shadow tables of virtual tables."""
     connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # loads the current schema
-    found = connection.execute("PRAGMA main.table_list").fetchall()
-    sources = dict(
+    rows = connection.execute("PRAGMA main.table_list").fetchall()
+    definitions = dict(
         connection.execute(
             "SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'view') AND name IS NOT NULL"
         ).fetchall()
     )
     tables: list[DatabaseTable] = []
-    for _schema, name, kind, _columns, without_rowid, _strict in found:
+    for _schema, name, kind, _columns, without_rowid, _strict in rows:
         if kind not in _KINDS or name.startswith("sqlite_") or not name:
             continue
         try:
-            tables.append(_table(connection, name, _KINDS[kind], bool(without_rowid), sources.get(name)))
+            tables.append(_table(connection, name, _KINDS[kind], bool(without_rowid), definitions.get(name)))
         except sqlite3.Error:  # a view of a dropped table, or a virtual table whose module is missing
             continue
     return DatabaseCatalogue(tables, [SCHEMA])
@@ -67,16 +67,20 @@ def _table(
         if hidden != 1
     )
     primary = tuple(row[1] for row in sorted((row for row in info if row[5]), key=lambda row: row[5]))
-    listed = [] if kind != "table" else [_Index(connection, row) for row in _pragma(connection, "index_list", name)]
+    table_indexes = (
+        [] if kind != "table" else [_Index(connection, row) for row in _pragma(connection, "index_list", name)]
+    )
     return DatabaseTable(
         schema=SCHEMA,
         name=name,
         kind=kind,
         columns=columns,
-        key=_key(kind, info, columns, primary, listed, without_rowid, "collate" in (definition or "").lower()),
+        key=_key(kind, info, columns, primary, table_indexes, without_rowid, "collate" in (definition or "").lower()),
         primary_key=primary,
         foreign_keys=_foreign_keys(connection, name) if kind == "table" else (),
-        indexes=tuple(TableIndex(one.name, one.column_names, one.unique) for one in listed if one.origin != "pk"),
+        indexes=tuple(
+            TableIndex(index.name, index.column_names, index.unique) for index in table_indexes if index.origin != "pk"
+        ),
         checks=_checks(definition or "") if kind == "table" else (),
         definition=definition if kind == "view" else None,
     )
@@ -113,22 +117,27 @@ def _key(
 
     SQLite allows NULL in a primary key that is not declared NOT NULL. Such a key is followed by the rowid (`tie`).
 
-    The key states collations only if a column may have another one than the index: SQLite uses an index of several
+    The key states collations only if a column and the index may have different ones: SQLite uses an index of several
     columns only if the statement names no collation.
     """
     if kind == "view":
         return None
     not_null = {column.name for column in columns if not column.nullable}
     rowid = rowid_name([row[1] for row in info])
-    if len(primary) == 1 and not without_rowid and kind == "table" and not any(one.origin == "pk" for one in indexes):
+    if (
+        len(primary) == 1
+        and not without_rowid
+        and kind == "table"
+        and not any(index.origin == "pk" for index in indexes)
+    ):
         return UniqueKey(primary, integer=True)  # INTEGER PRIMARY KEY: another name of the rowid
     for origin in ("pk", "u", "c"):
-        for one in indexes:
-            never_null = not_null.issuperset(one.column_names)
-            if one.origin == origin and one.can_order_rows and (never_null or (origin == "pk" and rowid)):
-                plain = set(one.collations) == {"BINARY"} and not collated
+        for index in indexes:
+            never_null = not_null.issuperset(index.column_names)
+            if index.origin == origin and index.can_order_rows and (never_null or (origin == "pk" and rowid)):
+                plain = set(index.collations) == {"BINARY"} and not collated
                 tie = "" if never_null else rowid or ""
-                return UniqueKey(one.column_names, () if plain else one.collations, one.descending, tie=tie)
+                return UniqueKey(index.column_names, () if plain else index.collations, index.descending, tie=tie)
     return (
         None if without_rowid or rowid is None or kind != "table" else UniqueKey((rowid,), physical=True, integer=True)
     )
@@ -142,32 +151,32 @@ _TOKEN = re.compile(
 
 def _checks(definition: str) -> tuple[str, ...]:
     """Return the CHECK conditions in a CREATE TABLE statement. SQLite has no pragma for them."""
-    found: list[str] = []
-    begin, depth, opened = -1, 0, 0
-    before = ""
+    conditions: list[str] = []
+    begin, depth, check_depth = -1, 0, 0
+    last_word = ""
     for token in _TOKEN.finditer(definition):
         word = token[0]
         if word == "(":
-            if begin < 0 and before.lower() == "check":
-                begin, opened = token.end(), depth
+            if begin < 0 and last_word.lower() == "check":
+                begin, check_depth = token.end(), depth
             depth += 1
         elif word == ")":
             depth -= 1
-            if begin >= 0 and depth == opened:
-                found.append(" ".join(definition[begin : token.start()].split()))
+            if begin >= 0 and depth == check_depth:
+                conditions.append(" ".join(definition[begin : token.start()].split()))
                 begin = -1
         if not word.startswith(("--", "/*")):
-            before = word
-    return tuple(found)
+            last_word = word
+    return tuple(conditions)
 
 
 def _foreign_keys(connection: sqlite3.Connection, name: str) -> tuple[ForeignKey, ...]:
-    found: dict[int, list[Any]] = {}
+    rows_by_id: dict[int, list[Any]] = {}
     for row in _pragma(connection, "foreign_key_list", name):
-        found.setdefault(row[0], []).append(row)
+        rows_by_id.setdefault(row[0], []).append(row)
     return tuple(
         ForeignKey(
             tuple(row[3] for row in rows), SCHEMA, rows[0][2], tuple(row[4] for row in rows if row[4] is not None)
         )
-        for _, rows in sorted(found.items())
+        for _, rows in sorted(rows_by_id.items())
     )

@@ -23,6 +23,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from urllib.parse import quote
 
+from wharfinger.sources.interrupt_timer import InterruptTimer
+
 __all__ = [
     "MAX_LENGTH",
     "MAX_QUERY_LENGTH",
@@ -37,12 +39,12 @@ __all__ = [
 
 MIB = 1 << 20
 MAX_LENGTH = 32 * MIB
-"""Bytes of the largest text or blob that a statement may create or load. A longer one is read in part."""
+"""Maximum bytes of a text or blob that a statement creates or loads. A longer one is read in part."""
 
 MAX_QUERY_LENGTH = 8 * MIB
-"""The same for a caller's statement, which may create many texts or blobs in one row."""
+"""Maximum bytes of a text or blob in a caller's statement, which may create many of them in one row."""
 MAX_QUERY_COLUMNS = 100
-"""Columns in the result of a caller's statement."""
+"""Maximum number of columns in the result of a caller's statement."""
 
 SLOW_FUNCTIONS = {
     "trim": 64 << 10,
@@ -52,15 +54,15 @@ SLOW_FUNCTIONS = {
     "instr": 512 << 10,
     "replace": 512 << 10,
 }
-"""The maximum length in bytes for a statement that uses one of these functions.
+"""Maximum bytes of a text or blob in a statement that uses one of these functions.
 
-Their time grows with the square of the length, in one opcode that cannot be interrupted. With the maximum, they take
+Their time grows with the square of the length, in one opcode that cannot be interrupted. With these maxima, they take
 seconds instead of hours."""
 
 OPCODES_PER_CHECK = 2_000
 """Opcodes between two checks of the deadline: well under a millisecond."""
 BUSY_SECONDS = 2.0
-"""How long to wait for a writer that has locked the file."""
+"""Longest wait for a writer that has locked the file."""
 
 _LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: MAX_LENGTH,
@@ -150,10 +152,10 @@ def connect(path: str, *, for_query: bool = False) -> sqlite3.Connection:
 
 def _declare_virtual_tables(connection: sqlite3.Connection) -> None:
     """Load the virtual tables before the authorizer is set: to an authorizer, declaring them looks like writing."""
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage = 0 AND name IS NOT NULL LIMIT 1000"
     ).fetchall()
-    for (name,) in found:
+    for (name,) in rows:
         with suppress(sqlite3.Error):  # its module is missing
             connection.execute(f"SELECT 1 FROM {quoted(name)} LIMIT 0").close()  # noqa: S608 - the catalogue's names
 
@@ -172,7 +174,12 @@ def deadline(connection: sqlite3.Connection, seconds: float) -> Generator[Callab
     """Stop the connection's statement after this time. Yields a function that returns whether it was stopped."""
     until = time.monotonic() + seconds
     stopped = threading.Event()
-    timer = _InterruptTimer(connection, seconds, stopped)
+
+    def interrupt() -> None:
+        stopped.set()
+        connection.interrupt()
+
+    timer = InterruptTimer(interrupt, seconds)
 
     def check() -> int:
         if time.monotonic() < until:
@@ -187,29 +194,6 @@ def deadline(connection: sqlite3.Connection, seconds: float) -> Generator[Callab
     finally:
         timer.end()
         connection.set_progress_handler(None, 0)
-
-
-class _InterruptTimer(threading.Thread):
-    """Interrupts a connection after `seconds`, then repeatedly until `end`: a statement may start later."""
-
-    def __init__(self, connection: sqlite3.Connection, seconds: float, stopped: threading.Event) -> None:
-        super().__init__(name="wharfinger-sqlite-deadline", daemon=True)
-        self._connection = connection
-        self._seconds = seconds
-        self._stopped = stopped
-        self._ended = threading.Event()
-
-    def run(self) -> None:
-        wait = self._seconds
-        while not self._ended.wait(wait):
-            self._stopped.set()
-            self._connection.interrupt()
-            wait = 0.05
-
-    def end(self) -> None:
-        """Stop interrupting."""
-        self._ended.set()
-        self.join()
 
 
 def too_big(error: sqlite3.Error) -> bool:

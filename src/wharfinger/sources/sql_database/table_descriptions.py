@@ -20,21 +20,21 @@ from wharfinger.sources.sql_database.sql_uris import SqlUris
 __all__ = ["brief", "describe", "schema_text"]
 
 SCHEMA_LENGTH = 36_000
-"""Characters of the text of a schema: about 9,000 tokens."""
+"""Approximate maximum number of characters of the text of a schema: about 9,000 tokens."""
 MAX_DEFINITION_LENGTH = 1_000
-"""Characters of the statement of a view in the text of a schema."""
+"""Maximum number of characters of the statement of a view in the text of a schema."""
 MAX_TEXT_LENGTH = 300
-"""Characters of a comment, default or condition in the text of a schema."""
+"""Maximum number of characters of a comment, default or condition in the text of a schema."""
 
 
 def brief(table: DatabaseTable) -> str:
-    """Describe a table in a few words."""
+    """Return the kind of a table, the number of its columns, and its comment."""
     words = f"{table.kind}, {many(len(table.columns), 'column')}"
     return f"{words}: {clean(table.comment)}" if table.comment else words
 
 
 def describe(table: DatabaseTable, uris: SqlUris) -> str:
-    """Describe the definition of a table. The number of rows is left out, so it changes only with the definition."""
+    """Return the definition of a table as JSON. It omits the number of rows, so it changes only with the definition."""
     definition: dict[str, Any] = {
         "table": table.name,
         "schema": table.schema,
@@ -61,7 +61,7 @@ def _lines(value: Any) -> str:
     several = list(value) if becomes_array(value) else []
     if not several or not becomes_object(several[0]):
         return _json(value)
-    return "[\n" + ",\n".join([f"    {_json(one)}" for one in several]) + "\n  ]"
+    return "[\n" + ",\n".join([f"    {_json(item)}" for item in several]) + "\n  ]"
 
 
 def _json(value: Any) -> str:
@@ -94,9 +94,9 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, str):
         return clean(value)
     if becomes_array(value):
-        return [_cleaned(one) for one in value]
+        return [_cleaned(item) for item in value]
     if becomes_object(value):
-        return {clean(name): _cleaned(one) for name, one in value.items()}
+        return {clean(name): _cleaned(item) for name, item in value.items()}
     return value
 
 
@@ -175,15 +175,15 @@ class _Shape:
 
     def _constraints(self) -> list[str]:
         table = self.table
-        found: list[str] = []
+        constraints: list[str] = []
         if len(table.primary_key) > 1:
-            found.append(f"  primary key ({clean(', '.join(table.primary_key))})")
-        found += [
+            constraints.append(f"  primary key ({clean(', '.join(table.primary_key))})")
+        constraints += [
             f"  foreign key ({clean(', '.join(key.columns))}) -> {self._referred(key)}"
             for key in table.foreign_keys
             if len(key.columns) > 1
         ]
-        return found + [f"  check ({_short(check, MAX_TEXT_LENGTH)})" for check in table.checks]
+        return constraints + [f"  check ({_short(check, MAX_TEXT_LENGTH)})" for check in table.checks]
 
     def _referred(self, key: ForeignKey) -> str:
         name = f"{key.schema}.{key.table}" if self.schemas else key.table
@@ -203,6 +203,6 @@ def _comment(text: str | None) -> str:
     return f"  -- {_short(text, MAX_TEXT_LENGTH)}" if text else ""
 
 
-def _short(text: str, most: int) -> str:
+def _short(text: str, limit: int) -> str:
     words = clean(" ".join(text.split()))
-    return words if len(words) <= most else words[:most] + "…"
+    return words if len(words) <= limit else words[:limit] + "…"

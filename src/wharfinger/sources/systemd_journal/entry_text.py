@@ -40,7 +40,7 @@ def moment_of(entry: ExportedEntry) -> float:
 
 
 def unit_of(entry: ExportedEntry) -> str:
-    """Return the unit that an entry is about, `KERNEL`, or an empty string if there is none.
+    """Return the unit that an entry is about, or `KERNEL`; an empty string if it is about neither.
 
     systemd (process 1) and programs of root log about other units; any other program could name one by mistake or to
     deceive, so only its own unit counts, which the journal adds by itself.
@@ -52,8 +52,8 @@ def unit_of(entry: ExportedEntry) -> str:
     return entry.text("_SYSTEMD_UNIT") or (KERNEL if entry.fields.get("_TRANSPORT") == b"kernel" else "")
 
 
-def line_of(entry: ExportedEntry, most: int = MAX_SHOWN_LINE_BYTES) -> bytes:
-    """Return the line of an entry, with its line end. A message of more than `most` bytes is cut."""
+def line_of(entry: ExportedEntry, max_bytes: int = MAX_SHOWN_LINE_BYTES) -> bytes:
+    """Return the line of an entry, with its line end. A message of more than `max_bytes` bytes is cut."""
     moment = moment_of(entry)
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(min(moment, 253_402_300_799)))
     priority = entry.text("PRIORITY")
@@ -63,21 +63,21 @@ def line_of(entry: ExportedEntry, most: int = MAX_SHOWN_LINE_BYTES) -> bytes:
     number = f"[{process}]" if process.isdecimal() and len(process) <= MAX_PID_DIGITS else ""
     head = f"{stamp}.{int(moment * 1000) % 1000:03}Z{level} {' '.join(name[:256].split())}{number}: "
     message = entry.fields.get("MESSAGE", b"").rstrip(b"\n")
-    more = entry.left_out + max(0, len(message) - most)
-    message = _as_utf8(message, most).replace(b"\n", _INDENT)
-    if more:
+    cut_bytes = entry.left_out + max(0, len(message) - max_bytes)
+    message = _as_utf8(message, max_bytes).replace(b"\n", _INDENT)
+    if cut_bytes:
         position = position_of_cursor(cursor_of(entry))
-        message += b" [%d bytes more in this entry: ?entry=%s]" % (more, position.encode())
+        message += b" [%d bytes more in this entry: ?entry=%s]" % (cut_bytes, position.encode())
     return head.encode("utf-8", "backslashreplace") + message + b"\n"
 
 
-def _as_utf8(message: bytes, most: int) -> bytes:
-    """Return the beginning of a message. Bytes of one that is not UTF-8 become `\\xff`."""
+def _as_utf8(message: bytes, max_bytes: int) -> bytes:
+    """Return the beginning of a message. If it is not UTF-8, other bytes become escapes such as `\\xff`."""
     try:
         message.decode()
     except UnicodeDecodeError:
-        return message[:most].decode("utf-8", "backslashreplace").encode()
-    return message[:most].decode("utf-8", "ignore").encode()
+        return message[:max_bytes].decode("utf-8", "backslashreplace").encode()
+    return message[:max_bytes].decode("utf-8", "ignore").encode()
 
 
 def has_text(line: bytes, text: str, redact: bool) -> bool:

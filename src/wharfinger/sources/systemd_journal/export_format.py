@@ -1,8 +1,8 @@
 """Parses the Journal Export Format (systemd.io/JOURNAL_EXPORT_FORMATS), which `journalctl --output=export` writes.
 
 An entry is a sequence of fields and ends with an empty line. A field is `NAME=value` and a line end. If the value has
-control characters, it is the name, a line end, the length of the value (64 bits, little-endian), the value and a line
-end.
+control characters, the field is the name, a line end, the length of the value (64 bits, little-endian), the value and a
+line end.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import msgspec
 __all__ = ["MAX_ENTRY_BYTES", "MAX_FIELDS", "MAX_FIELD_BYTES", "ExportedEntry", "read_entries"]
 
 MAX_FIELD_BYTES = 1 << 20
-"""Bytes of one value that are kept. A program may send up to 768 MiB."""
+"""Maximum number of bytes of one value that are kept. A program may send up to 768 MiB."""
 MAX_ENTRY_BYTES, SHORT_VALUE_BYTES = 8 << 20, 4 << 10
 """After `MAX_ENTRY_BYTES` of one entry, at most `SHORT_VALUE_BYTES` of each further value are kept: whole names of
 units, which decide who may read the entry."""
 MAX_FIELDS = 1_280
-"""Fields of one entry that are kept. systemd accepts 1,024 from a program, and adds its own."""
+"""Maximum number of fields of one entry that are kept. systemd accepts 1,024 from a program, and adds its own."""
 MAX_NAME_BYTES = 64
-"""Bytes of the name of a field, as in systemd."""
+"""Maximum length of the name of a field, as in systemd."""
 _SKIPPED_BYTES = 64 << 10
 _LENGTH = struct.Struct("<Q")
 
@@ -41,27 +41,27 @@ class ExportedEntry(msgspec.Struct):
 
 
 def read_entries(stream: IO[bytes]) -> Iterator[ExportedEntry]:
-    """Yield the complete entries of a stream. It ends at the first field that is not valid."""
-    entry, kept = ExportedEntry({}), 0
+    """Yield the complete entries of a stream. Stops at the first field that is not valid."""
+    entry, kept_bytes = ExportedEntry({}), 0
     while line := stream.readline(MAX_FIELD_BYTES + _SKIPPED_BYTES):
         if line == b"\n":
             if entry.fields:
                 yield entry
-            entry, kept = ExportedEntry({}), 0
+            entry, kept_bytes = ExportedEntry({}), 0
             continue
-        most = MAX_FIELD_BYTES if kept < MAX_ENTRY_BYTES else SHORT_VALUE_BYTES
+        max_value_bytes = MAX_FIELD_BYTES if kept_bytes < MAX_ENTRY_BYTES else SHORT_VALUE_BYTES
         name, equals, value = line.partition(b"=")
         if equals:
             size = len(value) - value.endswith(b"\n") + (0 if value.endswith(b"\n") else _skip_line(stream))
-            value = value.removesuffix(b"\n")[:most]
+            value = value.removesuffix(b"\n")[:max_value_bytes]
         else:
             name = name.removesuffix(b"\n")
             header = stream.read(_LENGTH.size)
             if len(header) < _LENGTH.size:
                 return
             (size,) = _LENGTH.unpack(header)
-            value = stream.read(min(size, most))
-            if len(value) < min(size, most) or not _skip(stream, size - len(value)):
+            value = stream.read(min(size, max_value_bytes))
+            if len(value) < min(size, max_value_bytes) or not _skip(stream, size - len(value)):
                 return
             if stream.read(1) != b"\n":
                 return
@@ -69,7 +69,7 @@ def read_entries(stream: IO[bytes]) -> Iterator[ExportedEntry]:
         key = name.decode("ascii", "replace")
         if key not in entry.fields and len(entry.fields) < MAX_FIELDS and len(name) <= MAX_NAME_BYTES:
             entry.fields[key] = value
-            kept += len(value)
+            kept_bytes += len(value)
             entry.left_out += size - len(value)
         else:
             entry.left_out += size

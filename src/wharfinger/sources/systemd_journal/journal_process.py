@@ -24,11 +24,11 @@ from wharfinger.sources.systemd_journal.export_format import ExportedEntry, read
 __all__ = ["RUN_SECONDS", "JournalRun", "Journalctl"]
 
 RUN_SECONDS = 10.0
-"""The longest run. A reader then gets what was found until then."""
+"""Longest time of a run. Its reader gets the entries up to then."""
 MAX_RUNS = 4
-"""Simultaneous runs of one source. Others wait, for at most `RUN_SECONDS`."""
+"""Maximum number of simultaneous runs of one source. Others wait, for at most `RUN_SECONDS`."""
 MAX_VALUES_BYTES = 1 << 20
-"""Bytes of the list of a field's values."""
+"""Maximum bytes of the list of a field's values."""
 STDERR_BYTES = 4_096
 
 _ENVIRONMENT = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": "", "SYSTEMD_LOG_LEVEL": "warning"}
@@ -37,13 +37,13 @@ _NO_BOOT = re.compile(r"boot", re.IGNORECASE).search
 
 
 class JournalRun:
-    """One run of journalctl. `late` is True if it was ended because it took too long."""
+    """One run of journalctl. `timed_out` is True if it was ended because it took too long."""
 
     def __init__(self, process: subprocess.Popen[bytes], errors: Callable[[], str]) -> None:
         assert process.stdout is not None
         self.output = process.stdout
         self.errors = errors
-        self.late = False
+        self.timed_out = False
         self._process = process
 
     def entries(self) -> Iterator[ExportedEntry]:
@@ -58,7 +58,7 @@ class JournalRun:
 
     def end(self) -> None:
         """End the process because its time is over."""
-        self.late = True
+        self.timed_out = True
         self.kill()
 
     def kill(self) -> None:
@@ -70,17 +70,21 @@ class JournalRun:
     def check(self) -> None:
         """Wait for the end of the process, and raise an error if it failed."""
         code = self._process.wait()
-        if self.late or not code:
+        if self.timed_out or not code:
             return
-        why = self.errors()
-        if _DENIED(why):
+        stderr = self.errors()
+        if _DENIED(stderr):
             raise SourceUnavailable(
                 "This account may not read the journal: add it to the group systemd-journal, as in "
                 "`usermod -aG systemd-journal USER`, and start the server again."
             )
-        if _NO_BOOT(why):
-            raise InvalidArgument("That boot is not in the journal: ask for boot=0 (the last one), boot=-1, or none.")
-        raise SourceUnavailable(f"The journal cannot be read: {shown(why)[:300] or f'journalctl ended with {code}'}.")
+        if _NO_BOOT(stderr):
+            raise InvalidArgument(
+                "That boot is not in the journal: ask for boot=0 (the latest) or boot=-1 (the one before), or omit it."
+            )
+        raise SourceUnavailable(
+            f"The journal cannot be read: {shown(stderr)[:300] or f'journalctl ended with {code}'}."
+        )
 
 
 class Journalctl:
@@ -91,17 +95,19 @@ class Journalctl:
         folders = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(folder)]
         program = shutil.which("journalctl", path=os.pathsep.join(folders))
         if program is None:
-            raise UnusableSource("Publishing the journal needs journalctl, which is part of systemd: none is in PATH.")
+            raise UnusableSource(
+                "Publishing the journal needs journalctl, which is part of systemd: it is not in PATH."
+            )
         self.directory = directory
-        place = [f"--directory={directory}"] if directory else []
-        self._command = [program, "--no-pager", "--quiet", *place]
+        location = [f"--directory={directory}"] if directory else []
+        self._command = [program, "--no-pager", "--quiet", *location]
         self._runs = threading.BoundedSemaphore(MAX_RUNS)
 
     @contextmanager
     def run(self, arguments: Sequence[str], fields: Sequence[str] = ()) -> Generator[JournalRun, None, None]:
         """Run journalctl for entries with these fields, or with all. The process ends with the block."""
-        chosen = [f"--output-fields={','.join(fields)}"] if fields else []
-        with self._start([*self._command, "--output=export", *chosen, *arguments]) as run:
+        output_fields = [f"--output-fields={','.join(fields)}"] if fields else []
+        with self._start([*self._command, "--output=export", *output_fields, *arguments]) as run:
             yield run
 
     def values(self, field: str) -> list[str]:
@@ -110,6 +116,8 @@ class Journalctl:
             output = run.output.read(MAX_VALUES_BYTES)
             if len(output) < MAX_VALUES_BYTES:
                 run.check()
+            else:
+                output = output[: output.rfind(b"\n") + 1]  # the last value may be cut
         return sorted({line.decode("utf-8", "replace") for line in output.split(b"\n") if line})
 
     def hides_entries(self) -> bool:
@@ -118,7 +126,7 @@ class Journalctl:
         Raises:
             SourceUnavailable: it may read nothing; the message says what to change.
         """
-        command = [one for one in self._command if one != "--quiet"]
+        command = [word for word in self._command if word != "--quiet"]
         with self._start([*command, "--output=export", "--lines=1"]) as run:
             for _ in run.entries():
                 pass

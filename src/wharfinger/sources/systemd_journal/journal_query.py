@@ -1,4 +1,4 @@
-"""Parses the query of a journal's URI: the parameters of logs that a journal has too, a boot, and positions.
+"""Parses the query of a journal's URI: some parameters of log files, a boot, and positions.
 
 A position is the cursor of an entry (`s=…;i=…;b=…;m=…;t=…;x=…`), written in a URI as its six hexadecimal numbers.
 """
@@ -23,7 +23,7 @@ __all__ = ["JournalQuery", "position_of_cursor", "read_journal_query", "time_of_
 _PLACES = ("tail", "after", "before")
 _FILTERS = ("since", "until", "level", "text", "boot")
 _KEPT = ("until", "level", "text", "boot")
-"""The filters that also apply to the windows before and after."""
+"""The filters that the link to the next window repeats; the link to the previous one omits `until`."""
 _ENTRY_NAMES = ("entry", "lines", "bytes")
 _CURSOR = re.compile(
     r"s=([0-9a-f]{32});i=([0-9a-f]{1,16});b=([0-9a-f]{32});m=([0-9a-f]{1,16});t=([0-9a-f]{1,16});x=([0-9a-f]{1,16})"
@@ -54,9 +54,9 @@ class JournalQuery(NamedTuple):
     entry: str = ""
     """The cursor of the one entry to read with all its fields."""
     window: window.Window | None = None
-    """The window of that entry."""
+    """The lines or bytes of that entry to return (`lines=`, `bytes=`); None for all of it."""
     filters: str = ""
-    """The part of the query that also applies to the windows before and after."""
+    """The part of the query that the link to the next window repeats; see `_KEPT`."""
 
     @property
     def plain(self) -> bool:
@@ -65,20 +65,20 @@ class JournalQuery(NamedTuple):
 
     @property
     def forward(self) -> bool:
-        """Whether the window begins at a place and continues forward, instead of ending at the newest entry."""
+        """Whether it is read forward from `after` or `since`, not backward from `before` or the newest entry."""
         return bool(self.after) or (self.since is not None and self.lines is None and not self.before)
 
 
 def position_of_cursor(cursor: str) -> str:
     """Return a cursor as it is written in a URI; an empty string if it is not one."""
-    found = _CURSOR(cursor)
-    return ".".join(found.groups()) if found else ""
+    match = _CURSOR(cursor)
+    return ".".join(match.groups()) if match else ""
 
 
 def time_of_cursor(cursor: str) -> float:
     """Return the Unix time of the entry that a cursor names."""
-    found = _CURSOR(cursor)
-    return int(found[5], 16) / 1e6 if found else 0.0
+    match = _CURSOR(cursor)
+    return int(match[5], 16) / 1e6 if match else 0.0
 
 
 def read_journal_query(query: Mapping[str, str]) -> JournalQuery:
@@ -91,8 +91,8 @@ def read_journal_query(query: Mapping[str, str]) -> JournalQuery:
         part = {name: value for name, value in query.items() if name != "entry"}
         return JournalQuery(entry=_cursor("entry", query["entry"]), window=window.parse(part))
     places = [name for name in query if name in _PLACES]
-    other = [name for name in query if name not in _PLACES + _FILTERS]
-    if other or (len(places) > 1 and set(places) != {"before", "tail"}):
+    other_names = [name for name in query if name not in _PLACES + _FILTERS]
+    if other_names or (len(places) > 1 and set(places) != {"before", "tail"}):
         names = ", ".join(map(shown, query))[:200]
         raise InvalidArgument(
             "Of a journal, ask for tail=200, since=15m, until=2026-11-20T10:00:00Z, level=error, text=word or boot=-1, "
@@ -123,7 +123,7 @@ def read_journal_query(query: Mapping[str, str]) -> JournalQuery:
 
 
 def _cursor(name: str, written: str) -> str:
-    found = _POSITION(written)
-    if found is None:
+    match = _POSITION(written)
+    if match is None:
         raise InvalidArgument(f"{name}= takes a position from the _meta of another window: read without it.")
-    return ";".join([f"{letter}={number}" for letter, number in zip("sibmtx", found.groups(), strict=True)])
+    return ";".join([f"{letter}={number}" for letter, number in zip("sibmtx", match.groups(), strict=True)])

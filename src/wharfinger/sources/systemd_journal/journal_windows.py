@@ -50,7 +50,7 @@ class JournalSelection(NamedTuple):
     closed: bool = False
     """Whether later entries cannot belong to the window."""
     more: bool = False
-    """Whether the window ends before its end is reached."""
+    """Whether the window ends at a limit, so that further entries may belong to it."""
     full: bool = False
     """Whether it has the requested number of lines."""
     notes: tuple[str, ...] = ()
@@ -78,13 +78,13 @@ class JournalReader:
         """Return one entry with all its fields.
 
         Raises:
-            InvalidArgument: it is not in this log, or no longer.
+            InvalidArgument: the entry is not, or no longer, in this log.
         """
         with self.journalctl.run([*_of_log(log), f"--cursor={cursor}"]) as run:
-            found = next(run.entries(), None)
-        if found is None or cursor_of(found) != cursor or not sees(found):
+            entry = next(run.entries(), None)
+        if entry is None or cursor_of(entry) != cursor or not sees(entry):
             raise _gone("entry", cursor)
-        return found
+        return entry
 
     def select(self, log: str, query: JournalQuery, sees: Sees) -> JournalSelection:
         """Select the entries of a window.
@@ -92,26 +92,28 @@ class JournalReader:
         Raises:
             InvalidArgument: the entry that `after=` or `before=` names no longer exists, or the boot does not.
         """
-        place = query.after or query.before
+        anchor = query.after or query.before
         arguments = [*_of_log(log), *_conditions(query)]
-        if place:
-            arguments.append(f"--cursor={place}")
+        if anchor:
+            arguments.append(f"--cursor={anchor}")
         if not query.forward:
             arguments.append("--reverse")
-        most = within_budget(MAX_TAIL_BYTES) if query.lines else window_bytes() if has_budget() else LOG_WINDOW_BYTES
-        width = min(max(MIN_MESSAGE_BYTES, most - LINE_OVERHEAD_BYTES), MAX_SHOWN_LINE_BYTES)
+        max_bytes = (
+            within_budget(MAX_TAIL_BYTES) if query.lines else window_bytes() if has_budget() else LOG_WINDOW_BYTES
+        )
+        max_message_bytes = min(max(MIN_MESSAGE_BYTES, max_bytes - LINE_OVERHEAD_BYTES), MAX_SHOWN_LINE_BYTES)
         lines: list[bytes] = []
         cursors: list[str] = []
         first = last = ""
-        size = number = scanned = 0
-        more = closed = full = begun = other = False
+        size = line_count = scanned = 0
+        more = closed = full = anchor_checked = anchor_missing = False
         notes: list[str] = []
         with self.journalctl.run(arguments, FIELDS) as run:
             for entry in run.entries():
                 cursor, moment = cursor_of(entry), moment_of(entry)
-                if place and not begun:
-                    begun, other = True, cursor != place
-                    if not other:
+                if anchor and not anchor_checked:
+                    anchor_checked, anchor_missing = True, cursor != anchor
+                    if not anchor_missing:
                         continue
                 if query.until is not None and moment >= query.until:
                     if query.forward:
@@ -123,14 +125,14 @@ class JournalReader:
                         continue
                     break
                 scanned += entry.size
-                line = line_of(entry, width) if sees(entry) else b""
+                line = line_of(entry, max_message_bytes) if sees(entry) else b""
                 if line and (not query.text or has_text(line, query.text, self.redact)):
                     length, height = len(line), line.count(b"\n")
-                    full = query.lines is not None and number + height > query.lines
-                    if lines and (size + length > most or full):
+                    full = query.lines is not None and line_count + height > query.lines
+                    if lines and (size + length > max_bytes or full):
                         more = True
                         break
-                    size, number = size + length, number + height
+                    size, line_count = size + length, line_count + height
                     lines.append(line)
                     cursors.append(cursor)
                 first, last = first or cursor, cursor
@@ -138,18 +140,18 @@ class JournalReader:
                     more = True
                     notes.append(f"Looked {'up to' if query.forward else 'back to'} {iso(moment)}.")
                     break
-            if run.late:
+            if run.timed_out:
                 more = True
                 notes.append(f"Ended after {RUN_SECONDS:g} s.")
-        if place and not run.late and (other or not begun):
-            self._require(query, place)
+        if anchor and not run.timed_out and (anchor_missing or not anchor_checked):
+            self._require(query, anchor)
         if query.forward:
-            # Entries have the time at which they are written, so a time in the past has no later ones.
+            # An entry has the time at which it was written, so none are added to a time in the past.
             closed = closed or (not more and query.until is not None and query.until <= time.time())
             return JournalSelection(
                 lines, cursors, last or query.after, first, closed=closed, more=more, notes=tuple(notes)
             )
-        full = full or number == query.lines
+        full = full or line_count == query.lines
         before = last if more else ""
         closed = bool(query.before) or query.until is not None
         return JournalSelection(lines[::-1], cursors[::-1], first, before, closed, more, full, tuple(notes))
@@ -157,8 +159,8 @@ class JournalReader:
     def _require(self, query: JournalQuery, cursor: str) -> None:
         """Check that the entry at a cursor exists: journalctl would continue from another one."""
         with self.journalctl.run([f"--cursor={cursor}"], ("_PID",)) as run:
-            found = next(run.entries(), None)
-        if found is None or cursor_of(found) != cursor:
+            entry = next(run.entries(), None)
+        if entry is None or cursor_of(entry) != cursor:
             raise _gone("after" if query.after else "before", cursor)
 
     def text(self, log: str, selection: JournalSelection) -> str:
@@ -168,8 +170,8 @@ class JournalReader:
         return render(data, len(before), BytesContent(before + data), redact=self.redact, cut=False)
 
     def _context(self, log: str, cursor: str) -> bytes:
-        """Return the lines before an entry, because a secret is recognised by what is before it."""
-        found: list[bytes] = []
+        """Return the lines before an entry, because a secret is recognised by the text before it."""
+        lines: list[bytes] = []
         size = 0
         with self.journalctl.run([*_of_log(log), f"--cursor={cursor}", "--reverse"], FIELDS) as run:
             entries = run.entries()
@@ -177,10 +179,10 @@ class JournalReader:
             for entry in entries:
                 line = line_of(entry, CONTEXT_BYTES)
                 size += len(line)
-                found.append(line)
+                lines.append(line)
                 if size >= CONTEXT_BYTES:
                     break
-        return b"".join(reversed(found))
+        return b"".join(reversed(lines))
 
 
 def _bounded(entries: Iterator[ExportedEntry]) -> Iterator[ExportedEntry]:
@@ -201,16 +203,16 @@ def _of_log(log: str) -> list[str]:
 
 
 def _conditions(query: JournalQuery) -> list[str]:
-    """Return the arguments for the conditions that journalctl checks itself. A cursor excludes those of time."""
-    found: list[str] = []
+    """Return the arguments for the conditions that journalctl checks itself: with a cursor, not those of time."""
+    arguments: list[str] = []
     if query.priority is not None:
-        found.append(f"--priority=0..{query.priority}")
+        arguments.append(f"--priority=0..{query.priority}")
     if query.boot:
-        found.append(f"--boot={query.boot}")
+        arguments.append(f"--boot={query.boot}")
     if not (query.after or query.before):
-        found += [f"--since=@{max(0.0, query.since):.6f}"] if query.since is not None and query.forward else []
-        found += [f"--until=@{max(0.0, query.until):.6f}"] if query.until is not None and not query.forward else []
-    return found
+        arguments += [f"--since=@{max(0.0, query.since):.6f}"] if query.since is not None and query.forward else []
+        arguments += [f"--until=@{max(0.0, query.until):.6f}"] if query.until is not None and not query.forward else []
+    return arguments
 
 
 def _gone(name: str, cursor: str) -> InvalidArgument:

@@ -46,11 +46,11 @@ from wharfinger.sources.windows.window_budget import has_budget
 __all__ = ["Journal", "journal"]
 
 MAX_UNITS = 5_000
-"""The most units that are published: the first in the order of their names."""
+"""Maximum number of units that are published: the first in the order of their names."""
 MAX_FILES = 10_000
-"""Journal files whose times of change are compared."""
+"""Maximum number of journal files whose times of change are compared."""
 MAX_RECENT_ENTRIES = 20_000
-"""The newest entries, from which the versions of the searched logs are taken."""
+"""Number of newest entries from which the versions of the searched logs are taken."""
 MAX_RECENT_BYTES = 32 << 20
 MAX_SEARCHED_BYTES = 256 << 10
 """Bytes of the newest entries of each log that are searched."""
@@ -86,14 +86,14 @@ def journal(
         directory: Read the journal files in this directory instead of those of this machine.
         label: The name in URIs, `journal://<label>/…`. Default: the name of the unit, or `journal`.
         redact: Leave out secrets: passwords and tokens by their names or forms, Authorization headers, private keys.
-        poll: Seconds between two looks for new entries.
+        poll: Seconds between two checks for new entries.
 
     Raises:
         UnusableSource: journalctl is not installed, there is no journal, this account may not read it, or the name of
             the unit is not valid.
     """
     if not poll > 0:
-        raise UnusableSource("poll= must be positive: it is the number of seconds between two looks for new entries.")
+        raise UnusableSource("poll= must be positive: it is the number of seconds between two checks for new entries.")
     return Journal(
         None if unit is None else _usable_unit(unit),
         os.path.realpath(os.path.expanduser(os.fsdecode(os.fspath(directory)))) if directory is not None else "",
@@ -156,7 +156,7 @@ class Journal(Source):
             ),
         ]
         try:
-            self._partly = self._reader.journalctl.hides_entries()
+            self._hides_entries = self._reader.journalctl.hides_entries()
             if not self._files():
                 raise UnusableSource(f"There are no journal files in {directory or ' or '.join(_DIRECTORIES)}.")
         except SourceUnavailable as error:
@@ -183,42 +183,46 @@ class Journal(Source):
         Raises:
             SourceUnavailable: the directory no longer exists.
         """
-        found: list[tuple[str, int, int, int]] = []
-        places = [self.directory] if self.directory else [place for place in _DIRECTORIES if os.path.isdir(place)]
+        files: list[tuple[str, int, int, int]] = []
+        directories = (
+            [self.directory]
+            if self.directory
+            else [directory for directory in _DIRECTORIES if os.path.isdir(directory)]
+        )
         try:
-            for place in places:
-                with os.scandir(place) as top:
-                    below = sorted(entry.path for entry in top if entry.is_dir())
-                for folder in (place, *below):
+            for directory in directories:
+                with os.scandir(directory) as top:
+                    subfolders = sorted(entry.path for entry in top if entry.is_dir())
+                for folder in (directory, *subfolders):
                     with os.scandir(folder) as entries:
                         for entry in entries:
-                            if entry.name.endswith((".journal", ".journal~")) and len(found) < MAX_FILES:
+                            if entry.name.endswith((".journal", ".journal~")) and len(files) < MAX_FILES:
                                 status = entry.stat()
-                                found.append((entry.path, status.st_mtime_ns, status.st_ino, status.st_size))
+                                files.append((entry.path, status.st_mtime_ns, status.st_ino, status.st_size))
         except FileNotFoundError:
             if self.directory and not os.path.isdir(self.directory):
                 raise SourceUnavailable(f"The directory {self.directory} was moved or removed.") from None
         except OSError as error:
             raise SourceUnavailable(f"The journal cannot be read: {error.strerror}.") from None
-        return sorted(found)
+        return sorted(files)
 
     def _logs(self) -> list[str]:
         """Return the names of all logs, sorted."""
         files = tuple(self._files())
         with self._lock:
-            known = self._known_logs
-        if known is not None and known[0] == files:
-            return known[1]
+            cached = self._known_logs
+        if cached is not None and cached[0] == files:
+            return cached[1]
         if self.unit is not None:
-            found = [self.unit]
+            names = [self.unit]
         else:
             journalctl = self._reader.journalctl
             units = {name for field in ("_SYSTEMD_UNIT", "UNIT") for name in journalctl.values(field) if _is_unit(name)}
             kernel = [KERNEL] if "kernel" in journalctl.values("_TRANSPORT") else []
-            found = sorted([ALL, *kernel, *sorted(units)[:MAX_UNITS]])
+            names = sorted([ALL, *kernel, *sorted(units)[:MAX_UNITS]])
         with self._lock:
-            self._known_logs = files, found
-        return found
+            self._known_logs = files, names
+        return names
 
     def _readable_logs(self) -> list[str]:
         """Return the names of the logs that the caller may read."""
@@ -276,8 +280,8 @@ class Journal(Source):
     def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """List the directory and at most `limit` logs."""
         names = self._after(["", *self._readable_logs()], after)
-        found = [self._resource(name) for name in names[:limit]]
-        return found, KEY_PREFIX + names[limit - 1] if len(names) > limit else None
+        resources = [self._resource(name) for name in names[:limit]]
+        return resources, KEY_PREFIX + names[limit - 1] if len(names) > limit else None
 
     def children(
         self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
@@ -290,8 +294,8 @@ class Journal(Source):
         if uri not in (self.uri, self.uri + "/"):
             raise ResourceNotFound(uri)
         names = self._after(self._readable_logs(), after)
-        found = [self._resource(name) for name in names[:limit]]
-        return found, KEY_PREFIX + names[limit - 1] if len(names) > limit else None
+        resources = [self._resource(name) for name in names[:limit]]
+        return resources, KEY_PREFIX + names[limit - 1] if len(names) > limit else None
 
     def _after(self, names: list[str], after: str | None) -> list[str]:
         if after is None:
@@ -316,15 +320,15 @@ class Journal(Source):
         """
         files = tuple(self._files())
         _, log, query = self._parse(uri)
-        found = self._resource(log, uri)
+        resource = self._resource(log, uri)
         if uri == self.uri + "/":
-            found.uri = uri
+            resource.uri = uri
         version = self._version(log, query)
-        found.meta = {VERSION: version}
+        resource.meta = {VERSION: version}
         if reads_all_below(self.uri):
             self._remember(uri, files, version)
             self._polling.record(uri, version)
-        return found
+        return resource
 
     def _version(self, log: str, query: JournalQuery) -> str:
         if not log:
@@ -364,8 +368,8 @@ class Journal(Source):
         entry = self._reader.entry(log, query.entry, self._sees())
         data = BytesContent(all_fields(entry, self.redact))
         base = with_query(base, f"entry={position_of_cursor(query.entry)}")
-        found = read_content(uri, base, "entry.txt", data, query.window, meta={VERSION: digest(query.entry)})
-        return t.ReadResourceResult(contents=found, ttl_ms=MAX_TTL_MS, cache_scope=self.cache_scope)
+        contents = read_content(uri, base, "entry.txt", data, query.window, meta={VERSION: digest(query.entry)})
+        return t.ReadResourceResult(contents=contents, ttl_ms=MAX_TTL_MS, cache_scope=self.cache_scope)
 
     def _read_directory(self, uri: str) -> t.ReadResourceResult:
         names = self._readable_logs()
@@ -385,8 +389,8 @@ class Journal(Source):
         """Suggest logs, and usual values of `level`, `since`, `until`, `tail` and `boot`."""
         if argument == "log" and template in (self.template, self._filtered):
             return complete_name(self._readable_logs(), value)
-        known = (*VALUES.get(argument, ()), *(("0", "-1") if argument == "boot" else ()))
-        return [one for one in known if one.startswith(value.lower())] if template == self._filtered else []
+        values = (*VALUES.get(argument, ()), *(("0", "-1") if argument == "boot" else ()))
+        return [choice for choice in values if choice.startswith(value.lower())] if template == self._filtered else []
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return a page of the logs of units and of the kernel, whose newest entries are searched.
@@ -402,17 +406,17 @@ class Journal(Source):
         return documents, KEY_PREFIX + names[limit - 1] if len(names) > limit else None
 
     def _recent(self) -> dict[str, str]:
-        """Return the newest entry of each unit, as far as they are among the newest entries of the journal."""
-        found: dict[str, str] = {}
+        """Return a digest of the newest entry of each unit that has one among the newest entries of the journal."""
+        versions: dict[str, str] = {}
         size = 0
-        only = [f"--unit={self.unit}"] if self.unit is not None else []
-        with self._reader.journalctl.run([*only, "--reverse", f"--lines={MAX_RECENT_ENTRIES}"], FIELDS[5:]) as run:
+        filters = [f"--unit={self.unit}"] if self.unit is not None else []
+        with self._reader.journalctl.run([*filters, "--reverse", f"--lines={MAX_RECENT_ENTRIES}"], FIELDS[5:]) as run:
             for entry in run.entries():
-                found.setdefault(self.unit or unit_of(entry), digest(cursor_of(entry)))
+                versions.setdefault(self.unit or unit_of(entry), digest(cursor_of(entry)))
                 size += entry.size
                 if size > MAX_RECENT_BYTES:
                     break
-        return found
+        return versions
 
     def text(self, uri: str) -> Iterator[str]:
         """Yield the text of the newest entries of a log, without secrets.
@@ -439,11 +443,11 @@ class Journal(Source):
         yield from reversed(windows)
 
     def describe(self) -> str:
-        """Describe the number of logs, and how changes are found."""
-        partly = " (only this account's entries: see systemd-journal(8))" if self._partly else ""
+        """Return the number of logs, and how changes are found."""
+        partly = " (only this account's entries: see systemd-journal(8))" if self._hides_entries else ""
         with self._lock:
-            known = self._known_logs
-        counted = f"{many(len(known[1]), 'log')}{partly}, " if known else f"journal files{partly}, "
+            cached = self._known_logs
+        counted = f"{many(len(cached[1]), 'log')}{partly}, " if cached else f"journal files{partly}, "
         return f"{counted}watched by {self._polling.means}"
 
     # Watching
@@ -464,9 +468,9 @@ class Journal(Source):
     def _look(self, uri: str | None) -> Hashable:
         """Return the version of a URI. It is computed again only if a journal file has changed."""
         with self._lock:
-            known = self._states.get(uri)
-        if known is not None and known[0] == self._round:
-            return known[1]
+            cached = self._states.get(uri)
+        if cached is not None and cached[0] == self._round:
+            return cached[1]
         files = self._round
         if uri is None:
             version = digest(*self._logs())
@@ -517,24 +521,26 @@ def _is_past(query: JournalQuery, now: float) -> bool:
 
 def _links(base: str, query: JournalQuery, selection: JournalSelection, began: float) -> dict[str, object]:
     """Return the links to the windows before and after, with the filters of the query."""
-    found: dict[str, object] = {}
+    links: dict[str, object] = {}
     filters = query.filters
     if selection.after and not (selection.closed and query.until is not None):
-        found[NEXT] = with_query(base, f"after={position_of_cursor(selection.after)}") + filters
+        links[NEXT] = with_query(base, f"after={position_of_cursor(selection.after)}") + filters
     elif not selection.after and query.until is None:
-        found[NEXT] = with_query(base, f"since={began:.3f}") + filters  # there are no entries yet
+        links[NEXT] = with_query(base, f"since={began:.3f}") + filters  # there are no entries yet
     if selection.before:
         tail = f"&tail={query.lines}" if query.lines else ""
         since = "" if query.since is None or query.forward else f"&since={query.since:.3f}"
-        others = "".join([f"&{part}" for part in filters.split("&") if part and not part.startswith("until=")])
-        found[PREVIOUS] = with_query(base, f"before={position_of_cursor(selection.before)}") + tail + since + others
-    return found
+        filters_before = "".join([f"&{part}" for part in filters.split("&") if part and not part.startswith("until=")])
+        links[PREVIOUS] = (
+            with_query(base, f"before={position_of_cursor(selection.before)}") + tail + since + filters_before
+        )
+    return links
 
 
 def _remarks(
     uri: str, log: str, query: JournalQuery, selection: JournalSelection, facts: Mapping[str, object]
 ) -> list[t.ResourceContents]:
-    """Return remarks about the window: why it is empty, how to continue, and what was left out."""
+    """Return remarks about the window: why it is empty, how to continue, and which entries are omitted."""
     notes = list(selection.notes)
     following, previous = facts.get(NEXT), facts.get(PREVIOUS)
     if not selection.lines:

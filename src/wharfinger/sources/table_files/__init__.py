@@ -1,4 +1,4 @@
-"""Files with tables as live resources: CSV, TSV, JSON Lines, Parquet and Excel. `tables("sales")`."""
+"""Files with tables (CSV, TSV, JSON Lines, Parquet, Excel) as live resources: `server.include(tables("sales"))`."""
 
 from __future__ import annotations
 
@@ -24,42 +24,42 @@ def tables(path: str | os.PathLike[str], *, label: str | None = None, encoding: 
     Args:
         path: A file, a folder that contains such files at any depth, or a pattern such as `sales/2026-*.csv`.
         label: The name in URIs, `table://label/…`. Default: the name of the folder.
-        encoding: The encoding of CSV and TSV files. Default: that of each file's byte order mark; else UTF-8 if it is
-            valid; else windows-1252.
+        encoding: The encoding of CSV and TSV files. Default: that of each file's byte order mark; without one, UTF-8
+            if the file is valid UTF-8, otherwise windows-1252.
 
     Raises:
         UnusableSource: the file, folder or encoding does not exist, or the label is not valid in a URI.
         MissingExtra: duckdb is not installed.
     """
-    given = os.fsdecode(os.fspath(path))
-    root, patterns, depth = _chosen(given)
+    path_text = os.fsdecode(os.fspath(path))
+    root, patterns, depth = _published_files(path_text)
     deeper = [f"/{'*/' * depth}"] if depth else []
     name = usable_label(default_label(root) if label is None else label)
-    location = given if os.path.isabs(given) else os.path.realpath(given)
-    chosen = "" if encoding is None else checked_encoding(encoding)
-    return Tables(root, name, PublishChoice(patterns, deeper), location, chosen)
+    location = path_text if os.path.isabs(path_text) else os.path.realpath(path_text)
+    codec = "" if encoding is None else checked_encoding(encoding)
+    return Tables(root, name, PublishChoice(patterns, deeper), location, codec)
 
 
-def _chosen(given: str) -> tuple[str, list[str], int]:
+def _published_files(path_text: str) -> tuple[str, list[str], int]:
     """Return the published folder, the patterns of its files, and how many parts their paths have (0: any number)."""
-    resolved = os.path.realpath(given)
+    resolved = os.path.realpath(path_text)
     if os.path.isdir(resolved):
         return resolved, [f"*.{_any_case(ending)}" for ending in FORMATS], 0
     if os.path.isfile(resolved):
         if not format_of(resolved):
             raise UnusableSource(f"{resolved} is not a table by its name: {_ENDINGS} are.")
         return os.path.dirname(resolved), ["/" + _escaped(os.path.basename(resolved))], 1
-    if not _WILD(given):
+    if not _WILD(path_text):
         raise UnusableSource(f"There is no file or folder {resolved}.")
-    return _pattern(given)
+    return _pattern(path_text)
 
 
-def _pattern(given: str) -> tuple[str, list[str], int]:
-    parts = given.replace(os.sep, "/").split("/")
-    first = next(at for at, part in enumerate(parts) if _WILD(part))
-    root = os.path.realpath("/".join(parts[:first]) or ("/" if given.startswith("/") else "."))
+def _pattern(path_text: str) -> tuple[str, list[str], int]:
+    parts = path_text.replace(os.sep, "/").split("/")
+    first = next(index for index, part in enumerate(parts) if _WILD(part))
+    root = os.path.realpath("/".join(parts[:first]) or ("/" if path_text.startswith("/") else "."))
     if not os.path.isdir(root) or ".." in parts[first:]:
-        raise UnusableSource(f"There is no folder {root} for the pattern {given}.")
+        raise UnusableSource(f"There is no folder {root} for the pattern {path_text}.")
     return root, ["/" + "/".join(parts[first:])], 0 if "**" in parts else len(parts) - first
 
 

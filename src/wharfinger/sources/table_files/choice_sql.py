@@ -61,34 +61,36 @@ def conditions_of(columns: Sequence[SelectedColumn], choice: RowChoice) -> tuple
     Raises:
         InvalidArgument: a column of numbers is compared with something else.
     """
-    known = {column.name: column for column in columns}
+    columns_by_name = {column.name: column for column in columns}
     parts: list[str] = []
     values: list[str] = []
-    for wanted in choice.filters:
-        part, found = _condition(known[wanted.column], wanted)
-        parts.append(f"({part})")
-        values += found
+    for row_filter in choice.filters:
+        condition, parameters = _condition(columns_by_name[row_filter.column], row_filter)
+        parts.append(f"({condition})")
+        values += parameters
     return " AND ".join(parts) or "true", values
 
 
-def _condition(column: SelectedColumn, wanted: RowFilter) -> tuple[str, list[str]]:
-    if wanted.operator == "is":
-        return f"{column.expression} IS {'NOT ' if wanted.value == 'notnull' else ''}NULL", []
-    if wanted.operator == "like":
-        return f"{column.text} ILIKE ? ESCAPE '!'", [like_pattern(wanted.value)]
-    sign, value = _SIGNS[wanted.operator], wanted.value
+def _condition(column: SelectedColumn, row_filter: RowFilter) -> tuple[str, list[str]]:
+    if row_filter.operator == "is":
+        return f"{column.expression} IS {'NOT ' if row_filter.value == 'notnull' else ''}NULL", []
+    if row_filter.operator == "like":
+        return f"{column.text} ILIKE ? ESCAPE '!'", [like_pattern(row_filter.value)]
+    sign, value = _SIGNS[row_filter.operator], row_filter.value
     if column.type == "BOOLEAN":
         return f"lower({column.text}) {sign} lower(?)", [value]
-    tries = [f"TRY_CAST({column.castable} AS {kind}) {sign} TRY_CAST(? AS {kind})" for kind in column.types]
+    comparisons = [f"TRY_CAST({column.castable} AS {kind}) {sign} TRY_CAST(? AS {kind})" for kind in column.types]
     if "DOUBLE" in column.types and not _is_number(value):
         if sign not in ("=", "<>"):
             raise InvalidArgument(f"{column.name} has numbers ({column.type}): {value[:40]} is not one.")
-        tries = []
+        comparisons = []
     elif "DOUBLE" in column.types:  # a text in a column of numbers only matches `neq`
-        numbers = f"coalesce({', '.join(tries)}, {'true' if sign == '<>' else 'false'})"
-        return f"{numbers} AND {column.expression} IS NOT NULL", [value] * len(tries)
-    compared = f"{column.text} {sign} ?"
-    return (f"coalesce({', '.join([*tries, compared])})" if tries else compared), [value] * (len(tries) + 1)
+        numbers = f"coalesce({', '.join(comparisons)}, {'true' if sign == '<>' else 'false'})"
+        return f"{numbers} AND {column.expression} IS NOT NULL", [value] * len(comparisons)
+    as_text = f"{column.text} {sign} ?"
+    return (f"coalesce({', '.join([*comparisons, as_text])})" if comparisons else as_text), [value] * (
+        len(comparisons) + 1
+    )
 
 
 def _is_number(value: str) -> bool:
@@ -101,10 +103,10 @@ def _is_number(value: str) -> bool:
 
 def sort_terms_of(columns: Sequence[SelectedColumn], choice: RowChoice) -> str:
     """Return the terms for ORDER BY. NULL comes last, and so does text in a column of numbers."""
-    known = {column.name: column for column in columns}
+    columns_by_name = {column.name: column for column in columns}
     terms: list[str] = []
-    for wanted in choice.order:
-        column = known[wanted.column]
+    for term in choice.order:
+        column = columns_by_name[term.column]
         keys = [f"TRY_CAST({column.castable} AS {kind})" for kind in column.types]
-        terms += [f"{key}{' DESC' * wanted.descending} NULLS LAST" for key in [*keys, column.text]]
+        terms += [f"{key}{' DESC' * term.descending} NULLS LAST" for key in [*keys, column.text]]
     return ", ".join(terms)

@@ -1,6 +1,6 @@
 """Copies of files in a form that DuckDB reads: text in UTF-8, and sheets of workbooks as JSON Lines.
 
-They are in a temporary folder that only this user may open. Its size is bounded, and it is removed at the end.
+They are in a temporary folder that only this user may open. Its size is bounded, and `close` removes it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 __all__ = ["ConvertedFiles", "OpenCopy"]
 
 MAX_KEPT_BYTES = 1 << 30
-"""Bytes of all copies. The least recently used one is removed first; a read that has begun can still be finished."""
+"""Maximum size of all copies. The least recently used one is removed first; a read that has begun can still end."""
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class ConvertedFiles:
         self._max_bytes = max_bytes
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._copies: OrderedDict[Hashable, _Copy] = OrderedDict()
-        self._making: dict[Hashable, threading.Lock] = {}
+        self._copy_locks: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
         self._count = 0
 
@@ -58,15 +58,15 @@ class ConvertedFiles:
     def open(self, key: Hashable, version: str, make: Callable[[IO[bytes]], T]) -> OpenCopy:
         """Open the copy of this version. If there is none, `make` writes it first. Raises what `make` raises."""
         with self._lock:
-            making = self._making.setdefault(key, threading.Lock())
+            copy_lock = self._copy_locks.setdefault(key, threading.Lock())
         try:
-            with making:  # other callers that need the same copy wait for it
-                return self._opened(key, version) or self._made(key, version, make)
+            with copy_lock:  # other callers that need the same copy wait for it
+                return self._open_existing(key, version) or self._make(key, version, make)
         finally:
             with self._lock:
-                self._making.pop(key, None)
+                self._copy_locks.pop(key, None)
 
-    def _opened(self, key: Hashable, version: str) -> OpenCopy | None:
+    def _open_existing(self, key: Hashable, version: str) -> OpenCopy | None:
         with self._lock:
             copy = self._copies.get(key)
             if copy is None or copy.version != version:
@@ -78,7 +78,7 @@ class ConvertedFiles:
             self._copies.move_to_end(key)
             return OpenCopy(descriptor, copy.path, copy.facts)
 
-    def _made(self, key: Hashable, version: str, make: Callable[[IO[bytes]], T]) -> OpenCopy:
+    def _make(self, key: Hashable, version: str, make: Callable[[IO[bytes]], T]) -> OpenCopy:
         folder = self.folder
         os.makedirs(folder, mode=0o700, exist_ok=True)
         with self._lock:
@@ -92,9 +92,9 @@ class ConvertedFiles:
             _remove(path)
             raise
         with self._lock:
-            old = self._copies.pop(key, None)
+            previous = self._copies.pop(key, None)
             self._copies[key] = _Copy(version, path, os.fstat(descriptor).st_size, facts)
-            removed = [old.path] if old else []
+            removed = [previous.path] if previous else []
             while len(self._copies) > 1 and sum(copy.size for copy in self._copies.values()) > self._max_bytes:
                 removed.append(self._copies.popitem(last=False)[1].path)
         for each in removed:

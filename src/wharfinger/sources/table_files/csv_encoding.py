@@ -1,7 +1,7 @@
 """Detects the encoding of a CSV file, and writes a copy of it in UTF-8. DuckDB itself reads only a few encodings.
 
-A byte order mark decides; else the text is UTF-8 if it is valid; else it is windows-1252, unless it looks like a text
-of another script. Several encodings of Cyrillic, for example, look alike: the operator must name the right one.
+A byte order mark decides. Without one, a text that is valid UTF-8 is UTF-8, and any other is windows-1252, unless it
+looks like another script. Several encodings of Cyrillic, for example, look alike: the operator must name the right one.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ UTF8 = "utf-8"
 HEAD_BYTES = 1 << 20
 """Bytes at the beginning of a file from which its encoding is detected."""
 MAX_CHECKED_BYTES = 64 << 20
-"""The largest file that is checked completely to be UTF-8. In a larger one, DuckDB reports a line that is not."""
+"""Maximum bytes of a file that is checked completely for valid UTF-8. In a larger one, DuckDB reports invalid lines."""
 MAX_COPIED_BYTES = 256 << 20
-"""The largest file in another encoding that is read."""
+"""Maximum bytes of a file in another encoding that is read."""
 MAX_CSV_COLUMNS = 500
-"""The most columns of a CSV file that DuckDB reads itself. A wider one is copied as JSON Lines."""
+"""Maximum number of columns of a CSV file that DuckDB reads itself. A wider one is copied as JSON Lines."""
 _BLOCK_BYTES = 1 << 20
 _NOT_WESTERN = re.compile(rb"[\x80-\xff]{3}|[\x01-\x08\x0e-\x1f\x7f\x81\x8d\x8f\x90\x9d]").search
-"""Matches bytes that Western texts hardly have: three accented letters or signs in a row, and control characters."""
+"""Matches bytes that Western texts rarely have: three accented letters or signs in a row, and control characters."""
 
 
 def checked_encoding(name: str) -> str:
@@ -48,10 +48,10 @@ def checked_encoding(name: str) -> str:
     """
     try:
         "".encode(name)
-        found = codecs.lookup(name).name
+        codec_name = codecs.lookup(name).name
     except (LookupError, ValueError):
         raise UnusableSource(f"{name[:40]!r} is not an encoding: give one such as windows-1252 or koi8-r.") from None
-    return encodings.WESTERN if found == "cp1252" else found
+    return encodings.WESTERN if codec_name == "cp1252" else codec_name
 
 
 def detected_encoding(file: OpenFile) -> str:
@@ -62,13 +62,13 @@ def detected_encoding(file: OpenFile) -> str:
     """
     size = file.content.size
     head = file.content.read(0, HEAD_BYTES)
-    found = mime.encoding_of(head, len(head) == size)
-    if found == UTF8 and len(head) < size <= MAX_CHECKED_BYTES and not _is_utf8(file):
+    encoding = mime.encoding_of(head, len(head) == size)
+    if encoding == UTF8 and len(head) < size <= MAX_CHECKED_BYTES and not _is_utf8(file):
         return encodings.WESTERN
-    if found or not size:
-        return found or UTF8
-    if (at := head.find(b"\0")) >= 0:
-        line = head.count(b"\n", 0, at) + 1
+    if encoding or not size:
+        return encoding or UTF8
+    if (position := head.find(b"\0")) >= 0:
+        line = head.count(b"\n", 0, position) + 1
         raise UnreadableTable(f"{file.name} is not text: line {line:,} has a NUL byte. Convert it to UTF-8.")
     if not _NOT_WESTERN(head):
         return encodings.WESTERN
@@ -78,7 +78,7 @@ def detected_encoding(file: OpenFile) -> str:
 
 
 def wide_delimiter(file: OpenFile) -> str:
-    """Return the delimiter of a file in UTF-8 whose first line has thousands of cells, or an empty string."""
+    """Return the delimiter of a file in UTF-8 with more than `MAX_CSV_COLUMNS` columns; otherwise an empty string."""
     line = file.content.read(0, MAX_LINE_BYTES).partition(b"\n")[0]
     if len(line) < MAX_CSV_COLUMNS:
         return ""

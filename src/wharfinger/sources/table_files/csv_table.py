@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -27,14 +28,14 @@ __all__ = ["Csv"]
 SAMPLE_ROWS = 20_480
 """Rows from which DuckDB detects the types of columns."""
 BACKWARD_BYTES = 64 << 10
-"""Bytes that are read at once to find the last line end before a place."""
+"""Bytes that are read at once to find the last line end before an offset."""
 MAX_LISTED_COLUMNS = 100
-"""Columns with decimal commas that the schema lists."""
+"""Maximum number of columns with decimal commas that the schema lists."""
 _BLOCK_BYTES = 1 << 20
 
 # Only texts that are numbers in JSON too: 007 is not, and may be a code.
-_WHOLE = re.compile(r"-?(?:0|[1-9]\d{0,39})").fullmatch
-_FLOAT = re.compile(r"-?(?:0|[1-9]\d{0,300})(?:\.\d{1,300})?(?:[eE][+-]?\d{1,3})?").fullmatch
+_INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,39})", re.ASCII).fullmatch
+_FLOAT = re.compile(r"-?(?:0|[1-9]\d{0,300})(?:\.\d{1,300})?(?:[eE][+-]?\d{1,3})?", re.ASCII).fullmatch
 _BOOLEAN = {"true": True, "false": False}
 
 
@@ -47,43 +48,46 @@ class Csv:
         _check_lines(file)
         options = f"null_padding = true, max_line_size = {MAX_LINE_BYTES}, encoding = 'utf-8', quote = '\"'"
         try:
-            detected = _detect(engine, file, options)
-        except UnreadableTable:  # such as two kinds of line ends; in other files, `false` would misread some quotes
+            dialect = _detect(engine, file, options)
+        except UnreadableTable:  # such as for mixed line ends; without strict mode, some quotes are misread
             options += ", strict_mode = false"
-            detected = _detect(engine, file, options)
-        if detected.escape == "'":  # it belongs to a value; with it as the escape, there would be too many columns
-            detected = _detect(engine, file, f"{options}, escape = '\"'")
+            dialect = _detect(engine, file, options)
+        if dialect.escape == "'":  # it belongs to a value; with it as the escape, there would be too many columns
+            dialect = _detect(engine, file, f"{options}, escape = '\"'")
         # The sample may have no quotes. Any other escape that DuckDB detects is a part of a value.
-        escape = detected.escape if detected.escape == "\\" else '"'
+        escape = dialect.escape if dialect.escape == "\\" else '"'
         if file.content.size <= MAX_CHECKED_BYTES:
-            _check_quotes(file, detected.delimiter, escape)
-        names = unique_names(column["name"] for column in detected.columns)
+            _check_quotes(file, dialect.delimiter, escape)
+        names = unique_names(column["name"] for column in dialect.columns)
         types = ", ".join(f"'c{position}': 'VARCHAR'" for position in range(len(names)))
         self.source = (
             f"read_csv(?, {options}, auto_detect = false, columns = {{{types}}}, "
-            f"delim = {literal(detected.delimiter)}, escape = '{escape}', header = {str(detected.header).lower()}, "
-            f"skip = {detected.skipped}, parallel = false)"
+            f"delim = {literal(dialect.delimiter)}, escape = '{escape}', header = {str(dialect.header).lower()}, "
+            f"skip = {dialect.skipped}, parallel = false)"
         )
         self.columns: list[TableColumn] = [
-            TableColumn(name, column["type"]) for name, column in zip(names, detected.columns, strict=True)
+            TableColumn(name, column["type"]) for name, column in zip(names, dialect.columns, strict=True)
         ]
-        self._formats = {"DATE": detected.date_format, "TIMESTAMP": detected.time_format}
-        self._commas = _decimal_commas(engine, file, self) if detected.delimiter != "," else frozenset[int]()
+        self._formats = {"DATE": dialect.date_format, "TIMESTAMP": dialect.time_format}
+        self._commas = _decimal_commas(engine, file, self) if dialect.delimiter != "," else frozenset[int]()
         self.columns = [
-            column._replace(type="DOUBLE") if at in self._commas else column for at, column in enumerate(self.columns)
+            column._replace(type="DOUBLE") if position in self._commas else column
+            for position, column in enumerate(self.columns)
         ]
         self.details: dict[str, Any] = {
-            "delimiter": detected.delimiter,
-            "header": detected.header,
+            "delimiter": dialect.delimiter,
+            "header": dialect.header,
             "encoding": encoding,
         }
-        if detected.skipped:
-            self.details["skippedLines"] = detected.skipped
+        if dialect.skipped:
+            self.details["skippedLines"] = dialect.skipped
         if self._commas:
-            self.details["decimalCommas"] = [self.columns[at].name for at in sorted(self._commas)[:MAX_LISTED_COLUMNS]]
-        for kind, written in self._formats.items():
-            if written and any(column.type == kind for column in self.columns):
-                self.details[f"{kind.lower()}Format"] = written
+            self.details["decimalCommas"] = [
+                self.columns[position].name for position in sorted(self._commas)[:MAX_LISTED_COLUMNS]
+            ]
+        for kind, date_format in self._formats.items():
+            if date_format and any(column.type == kind for column in self.columns):
+                self.details[f"{kind.lower()}Format"] = date_format
 
     def count(self, engine: DuckDBEngine, file: OpenFile) -> int | None:
         """Count the rows if the file is small."""
@@ -94,17 +98,18 @@ class Csv:
     def rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
     ) -> Iterator[str]:
-        """Read some rows. The rows before `first` are parsed again: about 150 ms for a million rows."""
+        """Yield rows. The rows before `first` are parsed each time: about 150 ms for a million rows."""
         positions = [at for at, column in enumerate(self.columns) if column.name in columns]
-        shown = ", ".join(f"c{position}" for position in positions)
-        statement = f"SELECT {shown} FROM {self.source} LIMIT ? OFFSET ?"  # noqa: S608 - our own names and literals
+        column_list = ", ".join(f"c{position}" for position in positions)
+        statement = f"SELECT {column_list} FROM {self.source} LIMIT ? OFFSET ?"  # noqa: S608 - our own names and literals
         return self._lines(positions, engine.rows(file.name, statement, [file.path, number, first - 1]))
 
     def _lines(self, positions: Sequence[int], rows: Iterator[tuple[Any, ...]]) -> Iterator[str]:
         converters = [
-            _comma_float if at in self._commas else _VALUES.get(self.columns[at].type, clean_cell) for at in positions
+            _comma_float if position in self._commas else _VALUES.get(self.columns[position].type, clean_cell)
+            for position in positions
         ]
-        names = [self.columns[at].name for at in positions]
+        names = [self.columns[position].name for position in positions]
         for row in rows:
             cells = [None if cell is None else convert(cell) for convert, cell in zip(converters, row, strict=True)]
             yield json_line(names, cells)
@@ -112,33 +117,37 @@ class Csv:
     def selected_columns(self) -> list[SelectedColumn]:
         """Return the columns with the SQL of their texts."""
         return [
-            SelectedColumn(column.name, column.type, f"c{at}", self._parsed(at, column.type))
-            for at, column in enumerate(self.columns)
+            SelectedColumn(column.name, column.type, f"c{position}", self._castable_sql(position, column.type))
+            for position, column in enumerate(self.columns)
         ]
 
-    def _parsed(self, at: int, kind: str) -> str:
+    def _castable_sql(self, position: int, kind: str) -> str:
         """Return the SQL of a value in a form that casts to its type."""
-        if at in self._commas:
-            return f"replace(c{at}, ',', '.')"
-        written = self._formats.get(kind)
-        return f"try_strptime(c{at}, {literal(written)})" if written else ""
+        if position in self._commas:
+            return f"replace(c{position}, ',', '.')"
+        date_format = self._formats.get(kind)
+        return f"try_strptime(c{position}, {literal(date_format)})" if date_format else ""
 
     def select_rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
     ) -> Iterator[str]:
-        """Read the rows of a choice. This reads the whole file."""
-        positions = [at for at, column in enumerate(self.columns) if column.name in (choice.columns or (column.name,))]
-        shown = [f"c{at}" for at in positions]
+        """Yield the rows that a choice selects. This reads the whole file."""
+        positions = [
+            position
+            for position, column in enumerate(self.columns)
+            if column.name in (choice.columns or (column.name,))
+        ]
+        column_names = [f"c{position}" for position in positions]
         columns = self.selected_columns()
-        return self._lines(positions, select(engine, file, self.source, shown, columns, choice, first, number))
+        return self._lines(positions, select(engine, file, self.source, column_names, columns, choice, first, number))
 
     def count_matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
         """Count the rows that meet the conditions."""
         return count_rows(engine, file, self.source, self.selected_columns(), choice)
 
 
-class _Detected(NamedTuple):
-    """What DuckDB detects from the first rows. `skipped` is the number of lines before the header."""
+class _Dialect(NamedTuple):
+    """The dialect that DuckDB detects from the first rows. `skipped` is the number of lines before the header."""
 
     delimiter: str
     escape: str
@@ -153,22 +162,22 @@ class _Detected(NamedTuple):
 _ISO_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S.%f")
 
 
-def _detect(engine: DuckDBEngine, file: OpenFile, options: str) -> _Detected:
-    """Let DuckDB detect the form of a file.
+def _detect(engine: DuckDBEngine, file: OpenFile, options: str) -> _Dialect:
+    """Let DuckDB detect the dialect of a file.
 
     Raises:
         UnreadableTable: DuckDB detects no columns.
     """
     delimiter_option = ", delim = '\t'" if file.name.lower().endswith((".tsv", ".tab")) else ""
-    (found,) = engine.fetch_all(
+    (row,) = engine.fetch_all(
         file.name,
         "SELECT Delimiter, Escape, HasHeader, SkipRows, Columns, DateFormat, TimestampFormat "  # noqa: S608 - literals
         f"FROM sniff_csv(?, sample_size = {SAMPLE_ROWS}, {options}{delimiter_option})",
         [file.path],
     )
-    detected = _Detected(found[0], found[1], bool(found[2]), int(found[3]), *found[4:])
-    dates, times = ("" if one is None or one in _ISO_FORMATS else one for one in (found[5], found[6]))
-    return detected._replace(date_format=dates, time_format=times)
+    dialect = _Dialect(row[0], row[1], bool(row[2]), int(row[3]), *row[4:])
+    dates, times = ("" if format is None or format in _ISO_FORMATS else format for format in (row[5], row[6]))
+    return dialect._replace(date_format=dates, time_format=times)
 
 
 def _decimal_commas(engine: DuckDBEngine, file: OpenFile, table: Csv) -> frozenset[int]:
@@ -176,22 +185,23 @@ def _decimal_commas(engine: DuckDBEngine, file: OpenFile, table: Csv) -> frozens
 
     1,234 has two meanings, so a column in which each comma stands before three digits is text.
     """
-    texts = [at for at, column in enumerate(table.columns) if column.type == "VARCHAR"]
+    texts = [position for position, column in enumerate(table.columns) if column.type == "VARCHAR"]
     if not texts:
         return frozenset()
     counts = ", ".join(
-        f"count(c{at}), " + ", ".join(f"count(*) FILTER (regexp_full_match(c{at}, '{pattern}'))" for pattern in _COMMAS)
-        for at in texts
+        f"count(c{position}), "
+        + ", ".join(f"count(*) FILTER (regexp_full_match(c{position}, '{pattern}'))" for pattern in _COMMAS)
+        for position in texts
     )
-    shown = ", ".join(f"c{at}" for at in texts)
-    rows = f"(SELECT {shown} FROM {table.source} LIMIT {SAMPLE_ROWS})"  # noqa: S608 - our own names and literals
-    (found,) = engine.fetch_all(file.name, f"SELECT {counts} FROM {rows}", [file.path])  # noqa: S608
+    column_list = ", ".join(f"c{position}" for position in texts)
+    rows = f"(SELECT {column_list} FROM {table.source} LIMIT {SAMPLE_ROWS})"  # noqa: S608 - our own names and literals
+    (all_counts,) = engine.fetch_all(file.name, f"SELECT {counts} FROM {rows}", [file.path])  # noqa: S608
     width = 1 + len(_COMMAS)
     columns: list[int] = []
-    for place, at in enumerate(texts):
-        values, whole, commas, thousands = found[place * width : (place + 1) * width]
+    for index, position in enumerate(texts):
+        values, whole, commas, thousands = all_counts[index * width : (index + 1) * width]
         if commas and whole + commas == values and thousands < commas:
-            columns.append(at)
+            columns.append(position)
     return frozenset(columns)
 
 
@@ -199,16 +209,18 @@ _COMMAS = (r"-?(0|[1-9]\d{0,14})", r"-?(0|[1-9]\d{0,14}),\d{1,15}", r"-?[1-9]\d{
 """Patterns of whole numbers, of numbers with a comma, and of those whose comma may separate thousands."""
 
 
-def _whole(text: str) -> object:
-    return number(int(text)) if _WHOLE(text) else clean_cell(text)
+def _integer(text: str) -> object:
+    return number(int(text)) if _INTEGER(text) else clean_cell(text)
 
 
-def _float(text: str) -> object:
-    return number(float(text)) if _FLOAT(text) else clean_cell(text)
+def _float(text: str, decimal: str | None = None) -> object:
+    """Return a number, or the text unchanged. `decimal` is the text with a point if it has a decimal comma."""
+    value = float(decimal or text) if _FLOAT(decimal or text) else math.inf
+    return value if math.isfinite(value) else clean_cell(text)  # 1e999 is a number in JSON, but too large for a float
 
 
 def _comma_float(text: str) -> object:
-    return _float(text.replace(",", ".")) if "." not in text else clean_cell(text)
+    return _float(text, text.replace(",", ".")) if "." not in text else clean_cell(text)
 
 
 def _boolean(text: str) -> object:
@@ -216,7 +228,7 @@ def _boolean(text: str) -> object:
 
 
 _VALUES: dict[str, Callable[[str], object]] = {
-    **dict.fromkeys(WHOLES, _whole),
+    **dict.fromkeys(WHOLES, _integer),
     "FLOAT": _float,
     "DOUBLE": _float,
     "BOOLEAN": _boolean,
@@ -226,7 +238,7 @@ _VALUES: dict[str, Callable[[str], object]] = {
 def _check_lines(file: OpenFile) -> None:
     """Refuse a file with a line that is longer than `MAX_LINE_BYTES`, before DuckDB reads it.
 
-    For such a line, DuckDB uses memory of 120 times its size, in spite of its limit, and cannot be interrupted. If all
+    For such a line, DuckDB uses 120 times its size in memory, despite its limit, and cannot be interrupted. If all
     lines are short, only 64 KiB of every 4 MiB are read.
 
     Raises:
@@ -234,15 +246,15 @@ def _check_lines(file: OpenFile) -> None:
     """
     begin = 0
     while begin + MAX_LINE_BYTES < file.content.size:
-        at, end = begin + MAX_LINE_BYTES, 0
-        while at > begin and not end:
-            at, before = max(begin, at - BACKWARD_BYTES), at
-            data = file.content.read(at, before - at)
+        offset, end = begin + MAX_LINE_BYTES, 0
+        while offset > begin and not end:
+            offset, before = max(begin, offset - BACKWARD_BYTES), offset
+            data = file.content.read(offset, before - offset)
             end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if not end:
             line = _count_lines(file, begin) + 1
             raise UnreadableTable(f"{file.name}: line {line:,} has more than {MAX_LINE_BYTES >> 20} MiB.")
-        begin = at + end
+        begin = offset + end
 
 
 def _check_quotes(file: OpenFile, delimiter: str, escape: str) -> None:
@@ -252,7 +264,7 @@ def _check_quotes(file: OpenFile, delimiter: str, escape: str) -> None:
         UnreadableTable: the last quote is not closed.
     """
     size = file.content.size
-    quotes = sum(file.content.read(at, _BLOCK_BYTES).count(b'"') for at in range(0, size, _BLOCK_BYTES))
+    quotes = sum(file.content.read(offset, _BLOCK_BYTES).count(b'"') for offset in range(0, size, _BLOCK_BYTES))
     if quotes % 2 == 0:  # an odd number may also belong to values without quotes around them, such as 5"
         return
     data = file.content.read(0, size)
@@ -266,4 +278,7 @@ def _check_quotes(file: OpenFile, delimiter: str, escape: str) -> None:
 
 def _count_lines(file: OpenFile, end: int) -> int:
     """Count the lines that end before an offset."""
-    return sum(file.content.read(at, min(_BLOCK_BYTES, end - at)).count(b"\n") for at in range(0, end, _BLOCK_BYTES))
+    return sum(
+        file.content.read(offset, min(_BLOCK_BYTES, end - offset)).count(b"\n")
+        for offset in range(0, end, _BLOCK_BYTES)
+    )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from wharfinger.errors import HandlerFailed, InvalidArgument, MissingExtra
+from wharfinger.sources.interrupt_timer import InterruptTimer
 
 __all__ = ["DuckDBEngine", "UnreadableTable", "literal", "path_of"]
 
@@ -44,8 +44,8 @@ class DuckDBEngine:
             import duckdb
         except ImportError:
             raise MissingExtra("tables", "Publishing tables") from None
-        self._errors: Any = duckdb.Error
-        self._interrupted: Any = duckdb.InterruptException
+        self._error: Any = duckdb.Error
+        self._interrupt: Any = duckdb.InterruptException
         self._connection: Any = duckdb.connect(
             ":memory:",
             config={
@@ -55,9 +55,9 @@ class DuckDBEngine:
                 "threads": str(THREADS),
             },
         )
-        inside = os.path.join(root, "")
+        folder = os.path.join(root, "")
         for setting in _SETTINGS:
-            self._connection.execute(f"SET {setting.format(root=literal(inside))}")
+            self._connection.execute(f"SET {setting.format(root=literal(folder))}")
 
     def fetch_all(self, name: str, statement: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a statement, which must limit their number. Raises the same errors as `rows`."""
@@ -71,19 +71,18 @@ class DuckDBEngine:
             HandlerFailed: it took too long.
         """
         cursor = self._connection.cursor()
-        timer = threading.Timer(QUERY_SECONDS, cursor.interrupt)
-        timer.daemon = True
+        timer = InterruptTimer(cursor.interrupt, QUERY_SECONDS)
         timer.start()
         try:
             cursor.execute(statement, list(parameters))
             while batch := cursor.fetchmany(FETCHED_ROWS):
                 yield from batch
-        except self._interrupted:
+        except self._interrupt:
             raise HandlerFailed(f"{name}: this took longer than {QUERY_SECONDS:g} s, and was stopped.") from None
-        except self._errors as error:
+        except self._error as error:
             raise UnreadableTable(f"{name} cannot be read: {_reason(str(error))}") from None
         finally:
-            timer.cancel()
+            timer.end()
             cursor.close()
 
 

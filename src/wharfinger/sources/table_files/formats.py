@@ -32,6 +32,6 @@ TEXT_FORMATS = frozenset(("csv", "tsv", "tab"))
 
 
 def format_of(name: str) -> str:
-    """Return the key of `FORMATS` that a file's name ends with, or an empty string if there is none."""
+    """Return the key of `FORMATS` that a file's name ends with, or an empty string if it is not the name of a table."""
     ending = name.rpartition(".")[2].lower() if "." in name[1:] else ""
     return ending if ending in FORMATS else ""

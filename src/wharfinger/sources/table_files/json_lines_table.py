@@ -26,7 +26,7 @@ __all__ = ["JsonLines"]
 
 BLOCK_BYTES = 256 << 10
 MAX_LINES = 10**15
-"""More lines than any file has, so that the search for this line ends at the last one."""
+"""A line number beyond the end of any file: searching for it finds the end."""
 
 _DESCRIBE_LINES = (
     "DESCRIBE SELECT * FROM read_json(?, format = 'newline_delimited', ignore_errors = true, "  # noqa: S608 - a number
@@ -56,7 +56,7 @@ class JsonLines:
     def rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
     ) -> Iterator[str]:
-        """Read some lines: unchanged for all columns, otherwise an object with the requested members of each."""
+        """Yield lines: unchanged if all columns are requested, otherwise as objects with the requested members."""
         try:
             begin = file.lines.find(file.content, first)
         except NotReached as error:
@@ -70,7 +70,7 @@ class JsonLines:
             yield _json_row(file.name, row, line, None if everything else columns)
 
     def selected_columns(self) -> list[SelectedColumn]:
-        """Return the columns with the SQL of their texts in the line."""
+        """Return the columns, each with the SQL that extracts its text from the line."""
         return [
             SelectedColumn(column.name, column.type, f"json_extract_string(json, {literal(_pointer(column.name))})")
             for column in self.columns
@@ -79,11 +79,11 @@ class JsonLines:
     def select_rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
     ) -> Iterator[str]:
-        """Read the lines of a choice. This reads the whole file."""
+        """Yield the lines that a choice selects. This reads the whole file."""
         columns = choice.columns or None
-        found = select(engine, file, self.source, ["json"], self.selected_columns(), choice, first, number)
-        for at, row in enumerate(found):
-            yield _json_row(file.name, first + at, str(row[0]).encode(), columns)
+        rows = select(engine, file, self.source, ["json"], self.selected_columns(), choice, first, number)
+        for number_of_row, row in enumerate(rows, first):
+            yield _json_row(file.name, number_of_row, str(row[0]).encode(), columns)
 
     def count_matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
         """Count the lines that meet the conditions."""
@@ -104,18 +104,18 @@ def _pointer(name: str) -> str:
 
 def _lines(file: OpenFile, offset: int) -> Iterator[bytes]:
     """Yield the lines from `offset`, which is the beginning of a line."""
-    left = b""
+    rest = b""
     while offset < file.content.size:
         data = file.content.read(offset, BLOCK_BYTES)
         if not data:
             break
         offset += len(data)
-        *complete, left = (left + data).split(b"\n")
+        *complete, rest = (rest + data).split(b"\n")
         yield from complete
-        if len(left) > MAX_LINE_BYTES:
+        if len(rest) > MAX_LINE_BYTES:
             raise UnreadableTable(f"{file.name} has a line of more than {MAX_LINE_BYTES >> 20} MiB.")
-    if left:
-        yield left
+    if rest:
+        yield rest
 
 
 def _json_row(name: str, row: int, line: bytes, columns: Sequence[str] | None) -> str:
@@ -126,7 +126,7 @@ def _json_row(name: str, row: int, line: bytes, columns: Sequence[str] | None) -
         if columns is None:
             msgspec.json.decode(line)
             return line.decode() + "\n"
-        found = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+        members = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableTable(f"{name} cannot be read: line {row}: {error}") from None
-    return msgspec.json.encode({column: found.get(column) for column in columns}).decode() + "\n"
+    return msgspec.json.encode({column: members.get(column) for column in columns}).decode() + "\n"

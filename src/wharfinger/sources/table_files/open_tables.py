@@ -28,11 +28,11 @@ from wharfinger.sources.windows.line_index import LineIndexes
 __all__ = ["MAX_KEPT_TABLES", "MAX_NAMED_SHEETS", "OpenTables", "TableInUse", "same_status"]
 
 MAX_KEPT_TABLES = 256
-"""Files whose columns are remembered."""
+"""Maximum number of files whose columns are cached."""
 MAX_TRIES = 3
 """Attempts to read a file that changes during the read."""
 MAX_NAMED_SHEETS = 100
-"""Sheets that an overview or an error names."""
+"""Maximum number of sheets that an overview or an error names."""
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class TableInUse(NamedTuple):
     sheet: str
     version: str
     status: os.stat_result
-    open: OpenFile
+    open_file: OpenFile
     table: TableFile
     engine: DuckDBEngine
 
@@ -63,8 +63,8 @@ class OpenTables:
         self._lines = LineIndexes()
         self._tables: BoundedCache[tuple[Parts, str], tuple[str, TableFile]] = BoundedCache(MAX_KEPT_TABLES)
 
-    def use(self, uri: str, query: TableQuery, use: Callable[[TableInUse], T]) -> T:
-        """Open a table and return the result of `use`, which is called again if the file changed during the call.
+    def use(self, uri: str, query: TableQuery, function: Callable[[TableInUse], T]) -> T:
+        """Open a table and return the result of `function`, which is called again if the file changed meanwhile.
 
         Raises:
             ResourceNotFound: the file is missing or not published.
@@ -77,18 +77,18 @@ class OpenTables:
                     descriptor = stack.enter_context(self._files.tree.file(query.parts))
                     status = os.fstat(descriptor)
                     try:
-                        found = use(self.opened(stack, uri, query, descriptor, status))
+                        result = function(self.open_table(stack, uri, query, descriptor, status))
                     except (InvalidArgument, InternalError):
                         if same_status(status, os.fstat(descriptor)):
                             raise
                         continue
                     if same_status(status, os.fstat(descriptor)):
-                        return found
+                        return result
             except NotServed:
                 raise ResourceNotFound(uri) from None
         raise InternalError(f"{uri} changes while it is read: try again later.")
 
-    def opened(
+    def open_table(
         self, stack: ExitStack, uri: str, query: TableQuery, descriptor: int, status: os.stat_result
     ) -> TableInUse:
         """Return the table in an open file. Copies that are opened for it are closed with the stack.
@@ -103,12 +103,12 @@ class OpenTables:
         engine: DuckDBEngine = self._engine
         facts: Any = None
         if kind in TEXT_FORMATS:
-            facts = self._encoding_of(parts, version, file)
-            if facts != UTF8:
-                copy = self._copies.open((parts, ""), version, lambda out: copy_as_utf8(file, facts, out))
+            encoding = facts = self._encoding_of(parts, version, file)
+            if encoding != UTF8:
+                copy = self._copies.open((parts, ""), version, lambda out: copy_as_utf8(file, encoding, out))
                 file, engine = self._open_copy(stack, file, copy), self._copy_engine
             if delimiter := wide_delimiter(file):
-                file, table = self._opened_wide(stack, parts, version, file, delimiter, facts)
+                file, table = self._open_wide_csv(stack, parts, version, file, delimiter, encoding)
                 return TableInUse(parts, "", version, status, file, table, self._copy_engine)
         elif kind in WORKBOOK_FORMATS:
             chosen = self._chosen_sheet(uri, query, version, file)
@@ -121,12 +121,12 @@ class OpenTables:
             file, engine, facts = self._open_copy(stack, file, copy), self._copy_engine, copy.facts
             name = f"{file.name}/{shown(chosen.name)}"
             file = file._replace(name=name, lines=self._lines.of((parts, sheet), version, file.content))
-        known = self._tables.get((parts, sheet))
-        if known is None or known[0] != version:
-            known = self._tables.put((parts, sheet), (version, FORMATS[kind][1](engine, file, facts)))
-        return TableInUse(parts, sheet, version, status, file, known[1], engine)
+        cached = self._tables.get((parts, sheet))
+        if cached is None or cached[0] != version:
+            cached = self._tables.put((parts, sheet), (version, FORMATS[kind][1](engine, file, facts)))
+        return TableInUse(parts, sheet, version, status, file, cached[1], engine)
 
-    def _opened_wide(
+    def _open_wide_csv(
         self, stack: ExitStack, parts: Parts, version: str, file: OpenFile, delimiter: str, encoding: str
     ) -> tuple[OpenFile, TableFile]:
         """Open the copy of a CSV file with many columns."""
@@ -135,14 +135,14 @@ class OpenTables:
             version,
             lambda out: self._workbooks.copy_wide_csv(file, (parts, version), delimiter, out.name),
         )
-        opened = self._open_copy(stack, file, copy)
-        opened = opened._replace(lines=self._lines.of((parts, "wide"), version, opened.content))
-        known = self._tables.get((parts, ""))
-        if known is None or known[0] != version:
-            table = Sheet(self._copy_engine, opened, copy.facts)
+        wide_file = self._open_copy(stack, file, copy)
+        wide_file = wide_file._replace(lines=self._lines.of((parts, "wide"), version, wide_file.content))
+        cached = self._tables.get((parts, ""))
+        if cached is None or cached[0] != version:
+            table = Sheet(self._copy_engine, wide_file, copy.facts)
             table.details = {"delimiter": delimiter, "header": bool(copy.facts.header), "encoding": encoding}
-            known = self._tables.put((parts, ""), (version, table))
-        return opened, known[1]
+            cached = self._tables.put((parts, ""), (version, table))
+        return wide_file, cached[1]
 
     def _open_file(self, parts: Parts, version: str, descriptor: int, status: os.stat_result) -> OpenFile:
         content = FileContent(descriptor, status.st_size)
@@ -151,7 +151,7 @@ class OpenTables:
         return OpenFile("/".join(map(shown, parts)), descriptor, path, content, index)
 
     def _open_copy(self, stack: ExitStack, file: OpenFile, copy: OpenCopy) -> OpenFile:
-        """Return a copy of a file in place of it."""
+        """Return the file with a copy as its content."""
         stack.callback(os.close, copy.descriptor)
         content = FileContent(copy.descriptor, os.fstat(copy.descriptor).st_size)
         return file._replace(descriptor=copy.descriptor, path=path_of(copy.descriptor, copy.path), content=content)
@@ -179,10 +179,10 @@ class OpenTables:
         )
 
     def _sheets_of(self, parts: Parts, version: str, file: OpenFile) -> list[SheetName]:
-        known = self._sheets.get(parts)
-        if known is None or known[0] != version:
-            known = self._sheets.put(parts, (version, self._workbooks.sheets(file, (parts, version))))
-        return known[1]
+        cached = self._sheets.get(parts)
+        if cached is None or cached[0] != version:
+            cached = self._sheets.put(parts, (version, self._workbooks.sheets(file, (parts, version))))
+        return cached[1]
 
     def _readable_sheets(self, parts: Parts, sheets: Sequence[SheetName]) -> list[SheetName]:
         return [sheet for sheet in sheets if may_read(self.uri_of(parts, sheet.part))]
@@ -210,10 +210,10 @@ class OpenTables:
     def _encoding_of(self, parts: Parts, version: str, file: OpenFile) -> str:
         if self._encoding:
             return self._encoding
-        known = self._encodings.get(parts)
-        if known is None or known[0] != version:
-            known = self._encodings.put(parts, (version, detected_encoding(file)))
-        return known[1]
+        cached = self._encodings.get(parts)
+        if cached is None or cached[0] != version:
+            cached = self._encodings.put(parts, (version, detected_encoding(file)))
+        return cached[1]
 
     @cached_property
     def _copy_engine(self) -> DuckDBEngine:

@@ -27,7 +27,7 @@ __all__ = ["Parquet"]
 
 _PLAIN = WHOLES | {"UTINYINT", "USMALLINT", "UINTEGER", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR", "BLOB"}
 _NESTED = re.compile(r"STRUCT|MAP|UNION|\]$|JSON|VARIANT")
-_NO_JSON = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:NaN|nan|Infinity|inf)\b')
+_NOT_JSON = re.compile(r'"(?:[^"\\]|\\.)*"|-?(?:NaN|nan|Infinity|inf)\b')
 
 
 class Parquet:
@@ -52,14 +52,18 @@ class Parquet:
     def rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, columns: Sequence[str]
     ) -> Iterator[str]:
-        """Read some rows. DuckDB skips groups of rows before `first`."""
-        positions = [at for at, column in enumerate(self.columns) if column.name in columns]
-        shown = ", ".join(_select_expression(self._names[at], self.columns[at].type) for at in positions)
-        names = [self.columns[at].name for at in positions]
-        nested = [bool(_NESTED.search(self.columns[at].type)) for at in positions]
-        statement = f"SELECT {shown} FROM {self.source} LIMIT ? OFFSET ?"  # noqa: S608 - quoted names
+        """Yield rows. DuckDB skips the row groups before `first`."""
+        positions = [position for position, column in enumerate(self.columns) if column.name in columns]
+        expressions = ", ".join(
+            _select_expression(self._names[position], self.columns[position].type) for position in positions
+        )
+        names = [self.columns[position].name for position in positions]
+        nested = [bool(_NESTED.search(self.columns[position].type)) for position in positions]
+        statement = f"SELECT {expressions} FROM {self.source} LIMIT ? OFFSET ?"  # noqa: S608 - quoted names
         for row in engine.rows(file.name, statement, [file.path, number, first - 1]):
-            cells = [_nested(cell) if deep else clean_cell(cell) for deep, cell in zip(nested, row, strict=True)]
+            cells = [
+                _nested(cell) if is_nested else clean_cell(cell) for is_nested, cell in zip(nested, row, strict=True)
+            ]
             yield json_line(names, cells)
 
     def selected_columns(self) -> list[SelectedColumn]:
@@ -72,14 +76,20 @@ class Parquet:
     def select_rows(
         self, engine: DuckDBEngine, file: OpenFile, first: int, number: int, choice: RowChoice
     ) -> Iterator[str]:
-        """Read the rows of a choice; DuckDB skips groups of rows that cannot meet its conditions."""
-        positions = [at for at, column in enumerate(self.columns) if column.name in (choice.columns or (column.name,))]
-        shown = [_select_expression(self._names[at], self.columns[at].type) for at in positions]
-        names = [self.columns[at].name for at in positions]
-        nested = [bool(_NESTED.search(self.columns[at].type)) for at in positions]
+        """Yield the rows that a choice selects. DuckDB skips row groups that cannot meet its conditions."""
+        positions = [
+            position
+            for position, column in enumerate(self.columns)
+            if column.name in (choice.columns or (column.name,))
+        ]
+        expressions = [_select_expression(self._names[position], self.columns[position].type) for position in positions]
+        names = [self.columns[position].name for position in positions]
+        nested = [bool(_NESTED.search(self.columns[position].type)) for position in positions]
         columns = self.selected_columns()
-        for row in select(engine, file, self.source, shown, columns, choice, first, number):
-            cells = [_nested(cell) if deep else clean_cell(cell) for deep, cell in zip(nested, row, strict=True)]
+        for row in select(engine, file, self.source, expressions, columns, choice, first, number):
+            cells = [
+                _nested(cell) if is_nested else clean_cell(cell) for is_nested, cell in zip(nested, row, strict=True)
+            ]
             yield json_line(names, cells)
 
     def count_matching(self, engine: DuckDBEngine, file: OpenFile, choice: RowChoice) -> int:
@@ -98,7 +108,7 @@ def _select_expression(name: str, kind: str) -> str:
 def _nested(text: str | None) -> object:
     if text is None or len(text) > MAX_CELL_LENGTH:
         return render(text, MAX_CELL_LENGTH)
-    return msgspec.Raw(_NO_JSON.sub(_as_string, clean(text)).encode())
+    return msgspec.Raw(_NOT_JSON.sub(_as_string, clean(text)).encode())
 
 
 def _as_string(match: re.Match[str]) -> str:

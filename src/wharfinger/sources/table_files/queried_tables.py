@@ -21,9 +21,9 @@ from wharfinger.sources.table_files.table_views import select_of, typed_columns
 __all__ = ["MAX_OPENED_WORKBOOKS", "MAX_QUERIED_PATHS", "QueriedTables"]
 
 MAX_OPENED_WORKBOOKS = 8
-"""Workbooks whose sheets are listed even if the statement does not name the workbook."""
+"""Maximum number of workbooks whose sheets are found even if the statement does not name the workbook."""
 MAX_QUERIED_PATHS = 10_000
-"""Tables that statements may name: the first of the list."""
+"""Statements may only name the first tables of the list, up to this number."""
 
 
 class QueriedTables:
@@ -37,7 +37,7 @@ class QueriedTables:
     def paths(self, statement: str) -> list[str]:
         """Return the decoded paths of the tables that the caller may query."""
         paths: list[str] = []
-        words = statement.lower()
+        lower_statement = statement.lower()
         workbooks = 0
         entries = self._files.tree.walk(None, self._files.view())
         try:
@@ -49,7 +49,7 @@ class QueriedTables:
                     paths.append("/".join(entry.parts))
                 elif kind in WORKBOOK_FORMATS:
                     workbooks += 1  # if there are only a few, a statement may name a sheet without its workbook
-                    if workbooks <= MAX_OPENED_WORKBOOKS or entry.name.rpartition(".")[0].lower() in words:
+                    if workbooks <= MAX_OPENED_WORKBOOKS or entry.name.rpartition(".")[0].lower() in lower_statement:
                         paths += self._queried_sheets(entry.parts)
         finally:
             entries.close()
@@ -62,8 +62,10 @@ class QueriedTables:
             _, sheets = self._opener.workbook(path, parts)
         except (ResourceNotFound, InvalidArgument):
             return []
-        found = [f"{path}/{one.part}" for one in sheets if self._reads_table(self._opener.uri_of(parts, one.part))]
-        return [path, *found] if len(found) == len(sheets) == 1 else found
+        sheet_paths = [
+            f"{path}/{sheet.part}" for sheet in sheets if self._reads_table(self._opener.uri_of(parts, sheet.part))
+        ]
+        return [path, *sheet_paths] if len(sheet_paths) == len(sheets) == 1 else sheet_paths
 
     def _reads_table(self, uri: str) -> bool:
         """Return whether the caller may read a table and all its views."""
@@ -79,7 +81,7 @@ class QueriedTables:
             InternalError: one changed before the end of the statement.
         """
         with ExitStack() as stack:
-            opened: list[OpenTable] = []
+            tables: list[OpenTable] = []
             statuses: list[tuple[str, int, os.stat_result]] = []
             for path in paths:
                 uri = self._files.uri_of(tuple(path.split("/")))
@@ -89,16 +91,18 @@ class QueriedTables:
                 except NotServed:
                     raise ResourceNotFound(uri) from None
                 status = os.fstat(descriptor)
-                file = self._opener.opened(stack, uri, query, descriptor, status)
+                file = self._opener.open_table(stack, uri, query, descriptor, status)
                 key = file.parts, file.sheet
-                typed = self._typed.get(key)
-                if typed is None or typed[0] != file.version:
-                    typed = self._typed.put(key, (file.version, typed_columns(file.engine, file.open, file.table)))
-                select = select_of(file.table, file.open.path, typed[1])
-                opened.append(OpenTable(file.open.descriptor, file.open.path, select))
+                cached = self._typed.get(key)
+                if cached is None or cached[0] != file.version:
+                    cached = self._typed.put(
+                        key, (file.version, typed_columns(file.engine, file.open_file, file.table))
+                    )
+                select = select_of(file.table, file.open_file.path, cached[1])
+                tables.append(OpenTable(file.open_file.descriptor, file.open_file.path, select))
                 statuses.append((path, descriptor, status))
             try:
-                yield opened
+                yield tables
             finally:
                 for path, descriptor, status in statuses:
                     if not same_status(status, os.fstat(descriptor)):

@@ -1,11 +1,12 @@
 """Runs one SELECT of a caller over some tables, in a child process (`query_tables`, `duckdb_database`).
 
-Three things confine the statement to its tables, each sufficient by itself:
+Three things confine the statement. Each of the first two suffices to keep it from other files:
 
 1. The parser's own tree of the statement (`json_serialize_sql`) must name only tables of the request, and no table
    function that reads something else. DuckDB serializes only statements that select.
 2. DuckDB opens only the files of the tables (`allowed_paths`). Other access, extensions and settings are disabled.
-3. The process has no environment, no inherited files but those of the tables, and bounds on memory, time and files.
+3. The process inherits no environment variables, and no open files but those of the tables. Its memory, time and reply
+   are bounded.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-import duckdb
 import msgspec
 
 from wharfinger.sources.child_main import ChildRefused
@@ -32,10 +32,10 @@ _SETTINGS = (
     "enable_external_access = false",
     "lock_configuration = true",
 )
-_OUTSIDE = {"allow_community_extensions": "false", "enable_external_access": "false", "temp_directory": ""}
-"""Prevents that views of a DuckDB file read other files."""
+_DATABASE_SETTINGS = {"allow_community_extensions": "false", "enable_external_access": "false", "temp_directory": ""}
+"""Settings that prevent views of a DuckDB file from reading other files."""
 _TABLE_FUNCTIONS = frozenset(("range", "generate_series", "unnest", "repeat", "json_each", "json_tree"))
-_FUNCTIONS_REFUSED = frozenset(("current_setting", "getenv", "getvariable", "set_config", "write_log"))
+_REFUSED_FUNCTIONS = frozenset(("current_setting", "getenv", "getvariable", "set_config", "write_log"))
 
 
 class QueriedTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,10 @@ class QueriedTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueryRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A statement, its tables, and the bounds of the result. With `explain`, the result is the plan."""
+    """A statement, its tables, and the bounds of the result. With `explain`, the result is the plan.
+
+    The bounds are `limit` rows, about `cell` characters for each value, and about `size` bytes for all rows.
+    """
 
     statement: str
     tables: list[QueriedTable]
@@ -75,6 +78,8 @@ def main(data: bytes) -> bytes:
     Raises:
         ChildRefused: the statement is not allowed, or fails. The message says why.
     """
+    import duckdb  # here, because `query_tables` imports this module even if the extra is not installed
+
     request = msgspec.msgpack.decode(data, type=QueryRequest)
     configuration: dict[str, Any] = {
         "autoinstall_known_extensions": "false",
@@ -87,7 +92,9 @@ def main(data: bytes) -> bytes:
         _check_statement(connection, request)
         if request.database:
             connection.close()
-            connection = duckdb.connect(request.database, read_only=True, config={**configuration, **_OUTSIDE})
+            connection = duckdb.connect(
+                request.database, read_only=True, config={**configuration, **_DATABASE_SETTINGS}
+            )
             connection.execute("SET lock_configuration = true")
         else:
             _open_tables(connection, request.tables)
@@ -122,18 +129,16 @@ def _check_statement(connection: Any, request: QueryRequest) -> None:
         raise ChildRefused(_reason(reason, request.tables))
     if len(tree["statements"]) != 1:
         raise ChildRefused("give exactly one statement")
-    nodes = list(_nodes(tree))
-    known = {(table.schema.lower(), table.name.lower()) for table in request.tables}
-    known |= {("", str(one["key"]).lower()) for node in nodes for one in _defined(node)}
-    for node in nodes:
-        _check_node(node, known)
+    known_tables = {(_folded(table.schema), _folded(table.name)) for table in request.tables}
+    for node, names in _scoped_nodes(tree):
+        _check_node(node, known_tables, names)
 
 
-def _check_node(node: dict[str, Any], known: set[tuple[str, str]]) -> None:
+def _check_node(node: dict[str, Any], known: set[tuple[str, str]], common: frozenset[str]) -> None:
     kind = node.get("type")
     if kind == "BASE_TABLE":
-        place = str(node.get("schema_name", "")).lower(), str(node.get("table_name", "")).lower()
-        if node.get("catalog_name") or place not in known:
+        schema, name = _folded(node.get("schema_name", "")), _folded(node.get("table_name", ""))
+        if node.get("catalog_name") or ((schema, name) not in known and (schema or name not in common)):
             parts = (node.get("catalog_name"), node.get("schema_name"), node.get("table_name"))
             raise ChildRefused(f"there is no table {'.'.join(str(part) for part in parts if part)}")
     elif kind == "TABLE_FUNCTION":
@@ -142,29 +147,45 @@ def _check_node(node: dict[str, Any], known: set[tuple[str, str]]) -> None:
             raise ChildRefused(f"{name}() is not allowed: only the published tables can be read")
     elif kind == "SHOW_REF" and node.get("query") is None and str(node.get("table_name", "")).strip('"') in _LISTS:
         raise ChildRefused("only a SELECT is allowed: read the source's URI for a list of its tables")
-    if node.get("class") == "FUNCTION" and str(node.get("function_name", "")).lower() in _FUNCTIONS_REFUSED:
+    if node.get("class") == "FUNCTION" and str(node.get("function_name", "")).lower() in _REFUSED_FUNCTIONS:
         raise ChildRefused(f"{node['function_name']}() is not allowed")
 
 
 _LISTS = frozenset(("tables", "databases", "schemas", "variables", "__show_tables_expanded"))
+"""Names with which SHOW lists something other than the columns of a table."""
 
 
-def _defined(node: dict[str, Any]) -> Sequence[dict[str, Any]]:
-    """Return the tables that a WITH of this node defines."""
-    found: Any = node.get("cte_map")
-    return cast("Sequence[dict[str, Any]]", found.get("map", [])) if isinstance(found, dict) else []
+def _common_tables(node: dict[str, Any]) -> Sequence[dict[str, Any]]:
+    """Return the common table expressions (WITH) of this node."""
+    expressions: Any = node.get("cte_map")
+    return cast("Sequence[dict[str, Any]]", expressions.get("map", [])) if isinstance(expressions, dict) else []
 
 
-def _nodes(tree: object) -> Iterator[dict[str, Any]]:
-    """Yield all objects of a tree. It may be deep, so this does not recurse."""
-    left = [tree]
-    while left:
-        one = left.pop()
-        if isinstance(one, dict):
-            yield one
-            left += one.values()
-        elif isinstance(one, list):
-            left += one
+def _folded(name: object) -> str:
+    """Return a name in lower case as DuckDB compares names: only ASCII, so the Kelvin sign is not `k`."""
+    return str(name).encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")
+
+
+def _scoped_nodes(tree: object) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
+    """Yield all objects of a tree, each with the names of the common table expressions that it can see.
+
+    Everywhere else, even in the expression's own SELECT, DuckDB looks for a table or view of this name.
+    The tree may be deep, so this does not recurse.
+    """
+    stack: list[tuple[object, frozenset[str]]] = [(tree, frozenset())]
+    while stack:
+        node, names = stack.pop()
+        if isinstance(node, list):
+            stack += [(item, names) for item in cast("list[object]", node)]
+        elif isinstance(node, dict):
+            members = cast("dict[str, Any]", node)
+            yield members, names
+            for expression in _common_tables(members):  # it sees only those before it
+                stack.append((expression["value"], names))
+                names |= {_folded(expression["key"])}
+            recursive = members.get("type") == "RECURSIVE_CTE_NODE"
+            own = names | {_folded(members.get("cte_name", ""))} if recursive else names
+            stack += [(value, own if key == "right" else names) for key, value in members.items() if key != "cte_map"]
 
 
 # Running
@@ -190,18 +211,20 @@ def _run(connection: Any, request: QueryRequest) -> QueryReply:
     statement = f"EXPLAIN {request.statement}" if request.explain else request.statement
     parameters = request.parameters or None
     cursor = connection.execute(statement, parameters)
-    names = [str(one[0]) for one in cursor.description]
-    types = [str(one[1]) for one in cursor.description]
-    if any("TIME ZONE" in kind for kind in types) and not request.explain:  # Python values of it need pytz
-        columns = ", ".join(f"c{at}::VARCHAR" if "TIME ZONE" in kind else f"c{at}" for at, kind in enumerate(types))
-        aliases = ", ".join(f"c{at}" for at in range(len(types)))
+    names = [str(column[0]) for column in cursor.description]
+    types = [str(column[1]) for column in cursor.description]
+    if any("TIME ZONE" in kind for kind in types) and not request.explain:  # such Python values need pytz
+        columns = ", ".join(
+            f"c{index}::VARCHAR" if "TIME ZONE" in kind else f"c{index}" for index, kind in enumerate(types)
+        )
+        aliases = ", ".join(f"c{index}" for index in range(len(types)))
         wrapped = f"SELECT {columns} FROM ({request.statement.rstrip().rstrip(';')}\n) AS q({aliases})"  # noqa: S608
         cursor = connection.execute(wrapped, parameters)
     rows: list[list[Any]] = []
     size = 0
     while batch := cursor.fetchmany(FETCHED_ROWS):
         for row in batch:
-            cells = [_marked(render(cell, request.cell)) for cell in row]
+            cells = [_mark_partial(render(cell, request.cell)) for cell in row]
             size += len(msgspec.msgpack.encode(cells, enc_hook=_encode))
             if len(rows) == request.limit or (rows and size > request.size):
                 return QueryReply(columns=[clean(name) for name in names], rows=rows, more=True)
@@ -209,7 +232,7 @@ def _run(connection: Any, request: QueryRequest) -> QueryReply:
     return QueryReply(columns=[clean(name) for name in names], rows=rows, more=False)
 
 
-def _marked(cell: object) -> object:
+def _mark_partial(cell: object) -> object:
     if isinstance(cell, PartialValue):
         return msgspec.msgpack.Ext(CUT_VALUE, msgspec.msgpack.encode(dict(cell)))
     return cell
@@ -222,6 +245,6 @@ def _reason(message: str, tables: Sequence[QueriedTable]) -> str:
     for table in tables:
         message = message.replace(table.path, table.name) if table.path else message
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    kept = [line for line in lines[:4] if not line.startswith(("Possible", "*", "LINE ", "^"))]
-    words = " ".join(kept).partition("Error: ")
+    kept_lines = [line for line in lines[:4] if not line.startswith(("Possible", "*", "LINE ", "^"))]
+    words = " ".join(kept_lines).partition("Error: ")
     return (words[2] or words[0])[:500].rstrip(". ")

@@ -32,9 +32,9 @@ __all__ = ["MAX_QUERIED_TABLES", "NamedTable", "OpenTable", "TableStatements", "
 CHILD_MEMORY_BYTES = 1 << 30
 """Address space of a child. DuckDB's own limit is 256 MB, but does not count all memory."""
 MAX_QUERIED_TABLES = 16
-"""Tables that one statement may name."""
+"""Maximum number of tables that one statement may name."""
 MAX_HINTED_TABLES = 20
-"""Tables that an error names."""
+"""Maximum number of tables that an error names."""
 
 _NAME = r'(?:"(?:[^"]|"")+"|[^\W\d][\w$]*)'
 _NAMES = re.compile(rf"({_NAME}(?:\s*\.\s*{_NAME})?)|'((?:[^']|'')+)'")
@@ -58,18 +58,18 @@ def named_tables(statement: str, paths: Iterable[str]) -> list[NamedTable]:
         QueryRefused: a name fits several tables, or there are too many names.
     """
     names = _names(paths)
-    found: dict[tuple[str, str], NamedTable] = {}
+    tables: dict[tuple[str, str], NamedTable] = {}
     for schema, name in _written_names(statement):
-        fitting = names.get((f"{schema}.{name}" if schema else name).lower())
-        if not fitting:
+        matches = names.get((f"{schema}.{name}" if schema else name).lower())
+        if not matches:
             continue
-        if len(fitting) > 1:
-            some = ", ".join(f'"{path}"' for path in fitting[:5])
-            raise QueryRefused(f"{name} may be each of {some}: write one of these, in double quotes.")
-        found[schema.lower(), name.lower()] = NamedTable(schema, name, fitting[0])
-    if len({table.path for table in found.values()}) > MAX_QUERIED_TABLES:
-        raise QueryRefused(f"The statement names {len(found)} tables, and at most {MAX_QUERIED_TABLES} are possible.")
-    return list(found.values())
+        if len(matches) > 1:
+            examples = ", ".join(f'"{path}"' for path in matches[:5])
+            raise QueryRefused(f"{name} may be each of {examples}: write one of these, in double quotes.")
+        tables[schema.lower(), name.lower()] = NamedTable(schema, name, matches[0])
+    if len({table.path for table in tables.values()}) > MAX_QUERIED_TABLES:
+        raise QueryRefused(f"The statement names {len(tables)} tables, and at most {MAX_QUERIED_TABLES} are possible.")
+    return list(tables.values())
 
 
 def _names(paths: Iterable[str]) -> dict[str, list[str]]:
@@ -82,8 +82,8 @@ def _names(paths: Iterable[str]) -> dict[str, list[str]]:
             level.setdefault(form.lower(), []).append(path)
     names: dict[str, list[str]] = {}
     for level in levels:
-        for name, fitting in level.items():
-            names.setdefault(name, fitting)
+        for name, matches in level.items():
+            names.setdefault(name, matches)
     return names
 
 
@@ -94,17 +94,17 @@ def _without_suffix(path: str) -> str:
 
 def _written_names(statement: str) -> list[tuple[str, str]]:
     """Return all words and pairs of words that could name a table, as schema and name."""
-    written: dict[tuple[str, str], None] = {}
+    names: dict[tuple[str, str], None] = {}
     for match in _NAMES.finditer(statement):
         if match[2]:
-            written["", match[2].replace("''", "'")] = None
+            names["", match[2].replace("''", "'")] = None
             continue
         parts = [(quoted.replace('""', '"') or plain) for quoted, plain in _PARTS.findall(match[1])]
         if len(parts) == 2:
-            written[parts[0], parts[1]] = None
+            names[parts[0], parts[1]] = None
         for part in parts:
-            written["", part] = None
-    return list(written)
+            names["", part] = None
+    return list(names)
 
 
 class OpenTable(NamedTuple):
@@ -145,13 +145,13 @@ class TableStatements:
             InternalError: a file changed while it was read.
         """
         paths = self._paths(statement)
-        named = named_tables(statement, paths)
-        with self._open_tables([one.path for one in named]) as opened:
+        names = named_tables(statement, paths)
+        with self._open_tables([name.path for name in names]) as open_tables:
             request = QueryRequest(
                 statement=statement,
                 tables=[
                     QueriedTable(schema=name.schema, name=name.name, select=table.select, path=table.path)
-                    for name, table in zip(named, opened, strict=True)
+                    for name, table in zip(names, open_tables, strict=True)
                 ],
                 parameters=dict(parameters) if isinstance(parameters, Mapping) else list(parameters),
                 limit=limit,
@@ -159,16 +159,16 @@ class TableStatements:
                 size=bounds.size,
                 explain=explain,
             )
-            data = self._run(request, bounds, [table.descriptor for table in opened], paths)
+            data = self._run(request, bounds, [table.descriptor for table in open_tables], paths)
         reply = msgspec.msgpack.decode(data, type=QueryReply, ext_hook=_decode)
         return reply.columns, Rows([TableRow((), tuple(row)) for row in reply.rows], reply.more)
 
     def _run(
         self, request: QueryRequest, bounds: QueryBounds, descriptors: Sequence[int], paths: Sequence[str]
     ) -> bytes:
-        most = ChildBounds(bounds.seconds, CHILD_MEMORY_BYTES, 4 * bounds.size + (1 << 20))
+        child_bounds = ChildBounds(bounds.seconds, CHILD_MEMORY_BYTES, 4 * bounds.size + (1 << 20))
         try:
-            return self._children.run(_PROCESS, msgspec.msgpack.encode(request), most, descriptors)
+            return self._children.run(_PROCESS, msgspec.msgpack.encode(request), child_bounds, descriptors)
         except ChildRefused as error:
             hint = f" {_tables_hint(str(error), paths)}" if "no table" in str(error) else ""
             raise QueryRefused(f"The statement is not run: {error}.{hint}") from None
@@ -184,10 +184,10 @@ def _tables_hint(message: str, paths: Sequence[str]) -> str:
     if not paths:
         return "There are no tables."
     by_lower = {path.lower(): path for path in paths}
-    near = get_close_matches(message.rpartition(" ")[2].lower(), by_lower, 1)
+    matches = get_close_matches(message.rpartition(" ")[2].lower(), by_lower, 1)
     listed = ", ".join(f'"{path}"' for path in paths[:MAX_HINTED_TABLES])
     more = f" and {len(paths) - MAX_HINTED_TABLES:,} more" if len(paths) > MAX_HINTED_TABLES else ""
-    suggestion = f'Did you mean "{by_lower[near[0]]}"? ' if near else ""
+    suggestion = f'Did you mean "{by_lower[matches[0]]}"? ' if matches else ""
     return clean(f"{suggestion}Tables: {listed}{more}."[:1_500])
 
 

@@ -57,19 +57,19 @@ from wharfinger.sources.windows.window_budget import has_budget, within_budget
 __all__ = ["WINDOW_CHARACTERS", "Tables"]
 
 MAX_ROWS = 10_000
-"""Rows of the largest window."""
+"""Maximum number of rows of a window."""
 WINDOW_CHARACTERS = 1 << 20
 """Characters after which a window ends early."""
 DEFAULT_WINDOW_CHARACTERS = 32_000
 """Characters after which a window ends early, if its URI states no number of rows."""
 MAX_EXAMPLE_COLUMNS = 30
-"""Columns of the rows in an overview, if there are more."""
+"""Maximum number of columns of the rows in an overview."""
 OVERVIEW_CHARACTERS, SCHEMA_CHARACTERS = 8_000, 24_000
-"""Characters of the columns in an overview and a schema, and of the rows in an overview."""
+"""Approximate maximum characters: of the columns, and again of the rows, in an overview; of the columns in a schema."""
 EXAMPLE_ROWS = 20
-"""Rows of a sample."""
+"""Number of rows of a sample."""
 MAX_TEXT_BYTES = 64 << 20
-"""Bytes of one file whose text is searched."""
+"""Maximum number of bytes of one file that are searched."""
 _BOUNDS = QueryBounds()
 
 
@@ -152,15 +152,15 @@ class Tables(Source):
             "|---|---|",
         ]
         for sheet in sheets[:MAX_NAMED_SHEETS]:
-            place = self._opener.uri_of(parts, sheet.part)
-            lines.append(f"| {_cell(sheet.name)}{' (hidden)' * sheet.hidden} | {place} |")
+            sheet_uri = self._opener.uri_of(parts, sheet.part)
+            lines.append(f"| {_cell(sheet.name)}{' (hidden)' * sheet.hidden} | {sheet_uri} |")
         if len(sheets) > MAX_NAMED_SHEETS:
             lines.append(f"| and {len(sheets) - MAX_NAMED_SHEETS} more | |")
         meta: dict[str, object] = {VERSION: version_of_file(status)}
         contents = [t.ResourceContents(uri=uri, mime_type=MARKDOWN, text="\n".join(lines) + "\n", meta=meta)]
         if len(sheets) == 1:
-            only = TableQuery(parts, "", sheets[0].part)
-            contents += self._opener.use(uri, only, lambda file: self._overview(uri, only, file))
+            sheet_query = TableQuery(parts, "", sheets[0].part)
+            contents += self._opener.use(uri, sheet_query, lambda file: self._overview(uri, sheet_query, file))
             contents[0].text, contents[1:] = f"{contents[0].text}\n{contents[1].text}", []
         return t.ReadResourceResult(contents=contents, ttl_ms=ttl_ms(status.st_mtime), cache_scope=self.cache_scope)
 
@@ -184,7 +184,7 @@ class Tables(Source):
             parameters: The values of `?` or `$name`.
             limit: Maximum number of rows.
             explain: Return DuckDB's plan for the statement instead, like `EXPLAIN`.
-            size: Approximate maximum of bytes of all rows together.
+            size: Approximate maximum number of bytes of all rows together.
 
         Raises:
             InvalidArgument: it does more than read these tables, reaches a bound, or cannot be run.
@@ -194,7 +194,10 @@ class Tables(Source):
         return run_query(self._statements, self.name, statement, parameters, limit, _BOUNDS, explain=explain, size=size)
 
     def may_query(self) -> bool:
-        """Return whether the current caller may run statements, by the policy. They see only tables it may read."""
+        """Return whether the current caller may run statements, by the policy.
+
+        Statements see only the tables that the caller may read.
+        """
         return may("query", self.uri)
 
     @property
@@ -224,8 +227,8 @@ class Tables(Source):
         if after is not None and after not in names:
             raise InvalidArgument("This cursor is not one of this workbook: list it again without one.")
         begin = 0 if after is None else names.index(after) + 1
-        found = [self.stat(self._opener.uri_of(query.parts, part)) for part in names[begin : begin + limit]]
-        return found, names[begin + limit - 1] if begin + limit < len(names) else None
+        resources = [self.stat(self._opener.uri_of(query.parts, part)) for part in names[begin : begin + limit]]
+        return resources, names[begin + limit - 1] if begin + limit < len(names) else None
 
     def stat(self, uri: str) -> t.Resource:
         """Describe a URI as a resource. This reads at most the columns of the table.
@@ -276,11 +279,11 @@ class Tables(Source):
 
     def _overview(self, uri: str, query: TableQuery, file: TableInUse) -> list[t.ResourceContents]:
         base = self._opener.uri_of(file.parts, file.sheet)
-        count = file.table.count(file.engine, file.open)
+        count = file.table.count(file.engine, file.open_file)
         rows = "not counted" if count is None else many(count, "row")
         names = [column.name for column in file.table.columns]
         lines = [
-            f"# {file.open.name}",
+            f"# {file.open_file.name}",
             "",
             f"{_format_title(file)}, {size_text(file.status.st_size)}, {many(len(names), 'column')}, {rows}.",
             *_reading_notes(file.table.details),
@@ -314,11 +317,11 @@ class Tables(Source):
         names = [column.name for column in file.table.columns]
         choice = with_ranges(query.choice, names, len(names))
         _check(file, choice)
-        wanted = set(choice.columns)
+        chosen_columns = set(choice.columns)
         columns = [
             {"name": column.name, "type": column.type}
             for column in file.table.columns
-            if not wanted or column.name in wanted
+            if not chosen_columns or column.name in chosen_columns
         ]
         number, room = 0, SCHEMA_CHARACTERS
         while number < len(columns) and ((room := room - len(msgspec.json.encode(columns[number]))) > 0 or not number):
@@ -326,7 +329,7 @@ class Tables(Source):
         schema = {
             "format": _format_title(file),
             "bytes": file.status.st_size,
-            "rows": file.table.count(file.engine, file.open),
+            "rows": file.table.count(file.engine, file.open_file),
             "columns": columns[:number],
             **file.table.details,
         }
@@ -363,27 +366,28 @@ class Tables(Source):
         _check(file, choice)
         first, last = query.rows
         if query.tail:
-            last = file.table.count_matching(file.engine, file.open, choice)
+            last = file.table.count_matching(file.engine, file.open_file, choice)
             first = max(1, last - query.tail + 1)
-        wanted = min(last - first + 1 if last else WINDOW_ROWS, MAX_ROWS)
-        most = WINDOW_CHARACTERS if last or has_budget() else DEFAULT_WINDOW_CHARACTERS
-        lines, more = self._rows(file, first, wanted, choice, most)
+        number = min(last - first + 1 if last else WINDOW_ROWS, MAX_ROWS)
+        max_characters = WINDOW_CHARACTERS if last or has_budget() else DEFAULT_WINDOW_CHARACTERS
+        lines, more = self._rows(file, first, number, choice, max_characters)
         end = first + len(lines)
         base = self._opener.uri_of(file.parts, file.sheet)
         if not lines and first > 1:
-            raise InvalidArgument(f"{file.open.name} has no row {first:,}: begin before, as in ?rows=1-{WINDOW_ROWS}.")
-        if not lines:
-            text = (
-                f"No rows of {file.open.name}{' match' if choice.filters else ''}. To choose rows: {base}{HOW_TO_ASK}."
+            raise InvalidArgument(
+                f"{file.open_file.name} has no row {first:,}: begin earlier, as in ?rows=1-{WINDOW_ROWS}."
             )
+        if not lines:
+            name = file.open_file.name
+            text = f"No rows of {name}{' match' if choice.filters else ''}. To choose rows: {base}{HOW_TO_ASK}."
             empty = t.ResourceContents(uri=uri, mime_type=JSON_LINES, text="")
             return [empty, remark(uri, text)]
         meta: dict[str, object] = {WINDOW: {"firstRow": first, "lastRow": end - 1}}
         if more:
-            short = bool(last) and end <= last
-            meta[NEXT] = rows_uri(base, end, last if short else end + wanted - 1 if last else 0, choice)
+            ended_early = bool(last) and end <= last
+            meta[NEXT] = rows_uri(base, end, last if ended_early else end + number - 1 if last else 0, choice)
         if first > 1:
-            meta[PREVIOUS] = rows_uri(base, max(1, first - wanted), first - 1, choice)
+            meta[PREVIOUS] = rows_uri(base, max(1, first - number), first - 1, choice)
         contents = [t.ResourceContents(uri=uri, mime_type=JSON_LINES, text="".join(lines), meta=meta)]
         if more:
             contents.append(continuation(str(meta[NEXT]), f"Rows {first:,}-{end - 1:,}. {note}".rstrip()))
@@ -392,7 +396,7 @@ class Tables(Source):
         return contents
 
     def _rows(
-        self, file: TableInUse, first: int, number: int, choice: RowChoice, most: int = WINDOW_CHARACTERS
+        self, file: TableInUse, first: int, number: int, choice: RowChoice, max_characters: int = WINDOW_CHARACTERS
     ) -> tuple[list[str], bool]:
         """Return as many rows as fit in a window, as lines of JSON, and whether more follow."""
         lines: list[str] = []
@@ -400,12 +404,12 @@ class Tables(Source):
         if not file.table.columns:
             return lines, False
         if choice.filters or choice.order:
-            found = file.table.select_rows(file.engine, file.open, first, number + 1, choice)
+            rows = file.table.select_rows(file.engine, file.open_file, first, number + 1, choice)
         else:
             names = choice.columns or [column.name for column in file.table.columns]
-            found = file.table.rows(file.engine, file.open, first, number + 1, names)
-        for line in found:
-            if len(lines) == number or (lines and length + len(line) > within_budget(most)):
+            rows = file.table.rows(file.engine, file.open_file, first, number + 1, names)
+        for line in rows:
+            if len(lines) == number or (lines and length + len(line) > within_budget(max_characters)):
                 return lines, True
             lines.append(line)
             length += len(line)
@@ -428,8 +432,8 @@ class Tables(Source):
         except (UnreadableUri, ResourceNotFound):
             return []
         begin = f"{join_parts(parts)}/{typed}" if parts else typed
-        found = [(child.uri[len(self.files.prefix) :], child.mime_type == mime.DIRECTORY) for child in children]
-        return [path + "/" * directory for path, directory in found if path.startswith(begin)][:MAX_COMPLETIONS]
+        paths = [(child.uri[len(self.files.prefix) :], child.mime_type == mime.DIRECTORY) for child in children]
+        return [path + "/" * directory for path, directory in paths if path.startswith(begin)][:MAX_COMPLETIONS]
 
     def _complete_columns(self, path: str, value: str) -> list[str]:
         before, comma, typed = value.rpartition(",")
@@ -446,7 +450,7 @@ class Tables(Source):
         ]
 
     def text(self, uri: str) -> Iterator[str]:
-        """Yield the text of a file, or the rows of a Parquet file, in pieces. Stops after 64 MiB."""
+        """Yield the text of a file, or the rows of a Parquet file or workbook, in pieces. Stops after 64 MiB."""
         query = self._locate(uri)
         if query.view == "directory":
             raise ResourceNotFound(uri)
@@ -468,15 +472,15 @@ class Tables(Source):
             _, sheets = self._opener.workbook(uri, query.parts)
         except InvalidArgument:
             return
-        left = MAX_TEXT_BYTES
+        remaining = MAX_TEXT_BYTES
         for sheet in sheets:
             if query.sheet not in ("", sheet.part):
                 continue
             yield f"{clean(sheet.name)}\n"
             for piece in self._text_of_rows(uri, TableQuery(query.parts, "", sheet.part)):
                 yield piece
-                left -= len(piece)
-                if left < 0:
+                remaining -= len(piece)
+                if remaining < 0:
                     return
 
     def _text_of_copy(self, uri: str, query: TableQuery) -> Iterator[str]:
@@ -484,7 +488,7 @@ class Tables(Source):
         with ExitStack() as stack, found(uri):
             descriptor = stack.enter_context(self.files.tree.file(query.parts))
             try:
-                content = self._opener.opened(stack, uri, query, descriptor, os.fstat(descriptor)).open.content
+                content = self._opener.open_table(stack, uri, query, descriptor, os.fstat(descriptor)).open_file.content
             except (InvalidArgument, InternalError):
                 return
             yield from text_pieces(FileContent(content.descriptor, min(content.size, MAX_TEXT_BYTES)))
@@ -506,7 +510,7 @@ class Tables(Source):
             yield piece
 
     def shown_documents(self) -> Callable[[str], bool] | None:
-        """Show workbooks only if the caller may read each sheet, because their text is that of all sheets."""
+        """Return a filter that hides workbooks of which the caller may not read every sheet."""
         if not is_restricted():
             return None
         return lambda uri: format_of(uri) not in WORKBOOK_FORMATS or reads_all_below(f"{uri}/")
@@ -514,9 +518,9 @@ class Tables(Source):
     # Watching
 
     def describe(self) -> str:
-        """Describe the number of tables, and how changes are noticed."""
-        found, more = self.page(None, 1_000)
-        number = sum(resource.mime_type != mime.DIRECTORY for resource in found)
+        """Return the number of tables, and how changes are noticed."""
+        resources, more = self.page(None, 1_000)
+        number = sum(resource.mime_type != mime.DIRECTORY for resource in resources)
         return f"{'more than ' if more else ''}{many(number, 'table')}, watched by {self._watch.means}"
 
     def watch(self, uri: str | None, changed: Changed) -> None:
@@ -545,7 +549,7 @@ _READ: Mapping[str, Callable[[Tables, str, TableQuery, TableInUse], list[t.Resou
 def _check(file: TableInUse, choice: RowChoice) -> None:
     names = [column.name for column in file.table.columns]
     if not set(names).issuperset(choice.columns) or choice.filters or choice.order:  # there may be thousands
-        check_columns(choice, file.open.name, names, OTHERS)
+        check_columns(choice, file.open_file.name, names, OTHERS)
 
 
 def _as_table(resource: t.Resource, parts: Parts) -> t.Resource | None:

@@ -26,13 +26,13 @@ __all__ = [
 ]
 
 MAX_CELL_LENGTH = 2_000
-"""Characters of one value. A longer value is cut and marked."""
+"""Maximum number of characters of one value. A longer value is cut and marked."""
 MAX_LINE_BYTES = 4 << 20
-"""Bytes of the longest row in a file."""
+"""Maximum bytes of one row of a file."""
 MAX_COUNTED_BYTES = 8 << 20
 """Size of the largest CSV or JSON Lines file whose rows are counted for its overview."""
 WHOLES = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "UHUGEINT"))
-"""DuckDB's types of whole numbers in files of text."""
+"""The types of whole numbers that DuckDB detects in text files."""
 
 
 class TableColumn(NamedTuple):
@@ -102,7 +102,7 @@ def select(
     engine: DuckDBEngine,
     file: OpenFile,
     source: str,
-    shown: Sequence[str],
+    expressions: Sequence[str],
     columns: Sequence[SelectedColumn],
     choice: RowChoice,
     first: int,
@@ -111,13 +111,13 @@ def select(
     """Yield the rows of a source in the order of a choice. Rows with equal sort values keep the order of the file."""
     where, values = conditions_of(columns, choice)
     terms = sort_terms_of(columns, choice)
-    place = f"(SELECT *, row_number() OVER () AS {_PLACE} FROM {source})" if terms else source  # noqa: S608
-    order = f" ORDER BY {terms}, {_PLACE}" if terms else ""
-    statement = f"SELECT {', '.join(shown)} FROM {place} WHERE {where}{order} LIMIT ? OFFSET ?"  # noqa: S608
+    numbered_source = f"(SELECT *, row_number() OVER () AS {_ROW_NUMBER} FROM {source})" if terms else source  # noqa: S608
+    order = f" ORDER BY {terms}, {_ROW_NUMBER}" if terms else ""
+    statement = f"SELECT {', '.join(expressions)} FROM {numbered_source} WHERE {where}{order} LIMIT ? OFFSET ?"  # noqa: S608
     yield from engine.rows(file.name, statement, [file.path, *values, number, first - 1])
 
 
-_PLACE = '"place of the row in its file"'
+_ROW_NUMBER = '"place of the row in its file"'
 
 
 def clean_cell(value: object) -> object:

@@ -37,7 +37,7 @@ HOW_TO_ASK = f"?{OTHERS.replace(', ', ', ?')}; conditions: {FILTERS}"
 WINDOW_ROWS = 200
 """Rows of a window with an open end."""
 MAX_SHOWN_COLUMNS = 100
-"""Columns of a row, unless its URI names columns."""
+"""Maximum number of columns of a row, unless its URI names columns."""
 MARKDOWN, JSON, JSON_LINES = "text/markdown", "application/json", "application/x-ndjson"
 VIEWS = {"schema": JSON, "sample": JSON_LINES}
 """The views that may follow a table in a URI, and their MIME types."""
@@ -51,13 +51,13 @@ class TableQuery(NamedTuple):
     """The parts of a URI: the path of a file or directory, a view of it, and which rows and columns of it.
 
     `rows` are the numbers of the first and last row, counted from 1 among the rows that meet the conditions. The last
-    is 0 for an open end. If `tail` is set, these are the last `tail` rows instead.
+    is 0 for an open end. If `tail` is set, the last `tail` rows are requested instead.
     """
 
     parts: Parts
     view: str
     sheet: str = ""
-    """The part of the path after a workbook, decoded, or an empty string."""
+    """The name of a sheet in the path, decoded, or an empty string."""
     rows: tuple[int, int] = (1, 0)
     tail: int = 0
     choice: RowChoice = RowChoice()
@@ -75,7 +75,7 @@ def locate(uri: str, top: str) -> TableQuery:
     if base != top and not base.startswith(prefix):
         raise ResourceNotFound(uri)
     try:
-        parts, slashed = split_path(base[len(prefix) :])
+        parts, ends_with_slash = split_path(base[len(prefix) :])
     except UnreadableUri:
         raise ResourceNotFound(uri) from None
     parts, below = _split_at_table(parts)
@@ -83,9 +83,9 @@ def locate(uri: str, top: str) -> TableQuery:
     if below and format_of(parts[-1]) in WORKBOOK_FORMATS:
         sheet, below = below[0], below[1:]
     view = below[0] if len(below) == 1 and below[0] in VIEWS else ""
-    if len(below) > bool(view) or ((view or sheet) and slashed):
+    if len(below) > bool(view) or ((view or sheet) and ends_with_slash):
         raise ResourceNotFound(uri)
-    table = bool(parts) and bool(format_of(parts[-1])) and not slashed
+    table = bool(parts) and bool(format_of(parts[-1])) and not ends_with_slash
     if mark and view == "schema":
         return TableQuery(parts, view, sheet, choice=_only_columns(uri))
     if mark and (view or not table):
@@ -104,10 +104,10 @@ def locate(uri: str, top: str) -> TableQuery:
 
 def _split_at_table(parts: Parts) -> tuple[Parts, Parts]:
     """Return the path of a file or directory, and what follows it: a sheet of a workbook, and the view of a table."""
-    for at, part in enumerate(parts[:-1], 1):
+    for index, part in enumerate(parts[:-1], 1):
         kind = format_of(part)
-        if kind in WORKBOOK_FORMATS or (kind and at == len(parts) - 1 and parts[-1] in VIEWS):
-            return parts[:at], parts[at:]
+        if kind in WORKBOOK_FORMATS or (kind and index == len(parts) - 1 and parts[-1] in VIEWS):
+            return parts[:index], parts[index:]
     return parts, ()
 
 
@@ -119,25 +119,25 @@ def _only_columns(uri: str) -> RowChoice:
     return choice
 
 
-def with_ranges(choice: RowChoice, names: Sequence[str], most: int = MAX_SHOWN_COLUMNS) -> RowChoice:
+def with_ranges(choice: RowChoice, names: Sequence[str], max_columns: int = MAX_SHOWN_COLUMNS) -> RowChoice:
     """Return a choice with the names of columns instead of ranges of positions, such as `101-200` or `101-`.
 
-    A range with an open end has at most `most` columns.
+    A range with an open end has at most `max_columns` columns.
     """
     if not any(_COLUMN_RANGE(name) for name in choice.columns):
         return choice
-    known = frozenset(names)
-    found: dict[str, None] = {}  # ranges may overlap
+    table_names = frozenset(names)
+    columns: dict[str, None] = {}  # ranges may overlap
     for name in choice.columns:
-        match = None if name in known else _COLUMN_RANGE(name)
+        match = None if name in table_names else _COLUMN_RANGE(name)
         if match is None:
-            found[name] = None
+            columns[name] = None
             continue
-        first, last = int(match[1]), int(match[2] or min(len(names), int(match[1]) + most - 1))
+        first, last = int(match[1]), int(match[2] or min(len(names), int(match[1]) + max_columns - 1))
         if not 1 <= first <= last <= len(names):
             raise InvalidArgument(f"columns={name} is not a range of the {len(names):,} columns.")
-        found.update(dict.fromkeys(names[first - 1 : last]))
-    return choice._replace(columns=tuple(found))
+        columns.update(dict.fromkeys(names[first - 1 : last]))
+    return choice._replace(columns=tuple(columns))
 
 
 def _range(value: str) -> tuple[int, int]:

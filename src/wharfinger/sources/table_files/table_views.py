@@ -24,12 +24,12 @@ def typed_columns(engine: DuckDBEngine, file: OpenFile, table: TableFile) -> fro
     columns = table.selected_columns()
     if table.checked:
         return frozenset(column.name for column in columns)
-    checked = [column for column in columns if not _NOT_CHECKED(column.type)]
-    if not checked:
+    columns_to_check = [column for column in columns if not _NOT_CHECKED(column.type)]
+    if not columns_to_check:
         return frozenset()
-    tests = ", ".join(f"bool_and({column.expression} IS NULL OR {_fits(column)})" for column in checked)
+    tests = ", ".join(f"bool_and({column.expression} IS NULL OR {_fits(column)})" for column in columns_to_check)
     ((*fitting,),) = engine.fetch_all(file.name, f"SELECT {tests} FROM {table.source}", [file.path])  # noqa: S608
-    return frozenset(column.name for column, fits in zip(checked, fitting, strict=True) if fits is not False)
+    return frozenset(column.name for column, fits in zip(columns_to_check, fitting, strict=True) if fits is not False)
 
 
 def _fits(column: SelectedColumn) -> str:
@@ -45,10 +45,10 @@ def select_of(table: TableFile, path: str, typed: frozenset[str]) -> str:
     """Return the SELECT of all columns and rows of a file. `typed` are the columns that have their type."""
     columns = table.selected_columns()
     names = _distinct([column.name for column in columns])
-    shown = [
+    expressions = [
         f"{_value(table, column, typed)} AS {quoted(name)}" for column, name in zip(columns, names, strict=True)
     ] or ["NULL AS nothing"]
-    return f"SELECT {', '.join(shown)} FROM {table.source.replace('?', literal(path), 1)}"  # noqa: S608
+    return f"SELECT {', '.join(expressions)} FROM {table.source.replace('?', literal(path), 1)}"  # noqa: S608
 
 
 def _value(table: TableFile, column: SelectedColumn, typed: frozenset[str]) -> str:
@@ -59,13 +59,13 @@ def _value(table: TableFile, column: SelectedColumn, typed: frozenset[str]) -> s
 
 def _distinct(names: Sequence[str]) -> list[str]:
     """Make names distinct regardless of case, as SQL compares them."""
-    found: list[str] = []
-    taken: set[str] = set()
+    result: list[str] = []
+    names_in_use: set[str] = set()
     for name in names:
         distinct, count = name or "column", 1
-        while distinct.lower() in taken:
+        while distinct.lower() in names_in_use:
             count += 1
             distinct = f"{name}_{count}"
-        taken.add(distinct.lower())
-        found.append(distinct)
-    return found
+        names_in_use.add(distinct.lower())
+        result.append(distinct)
+    return result

@@ -20,7 +20,7 @@ from wharfinger.sources.table_files.workbook_process import MAX_ROW_BYTES, Sheet
 __all__ = ["MAX_COLUMNS", "WideRequest", "main"]
 
 MAX_COLUMNS = 100_000
-_WHOLE = re.compile(r"-?(?:0|[1-9]\d{0,17})").fullmatch
+_INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})").fullmatch
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,300})(?:\.\d{1,300})?(?:[eE][+-]?\d{1,3})?").fullmatch
 
 
@@ -41,43 +41,44 @@ def main(data: bytes) -> bytes:
     request = msgspec.msgpack.decode(data, type=WideRequest)
     csv.field_size_limit(MAX_ROW_BYTES)
     with open(request.path, encoding="utf-8-sig", newline="") as file:
-        names, whole, numbers, header = _columns(file, request.delimiter)
+        names, integers, numbers, header = _columns(file, request.delimiter)
         file.seek(0)
         count = 0
         with open(request.output, "r+b") as output:
             for row in _rows(file, request.delimiter, len(names), header):
-                cells = [None if not cell else _value(cell, at in numbers) for at, cell in enumerate(row)] + [None] * (
-                    len(names) - len(row)
-                )
+                cells = [None if not cell else _value(cell, index in numbers) for index, cell in enumerate(row)] + [
+                    None
+                ] * (len(names) - len(row))
                 output.write(msgspec.json.encode(dict(zip(names, cells, strict=True))) + b"\n")
                 count += 1
     columns = [
-        (name, "BIGINT" if at in whole else "DOUBLE" if at in numbers else "VARCHAR") for at, name in enumerate(names)
+        (name, "BIGINT" if index in integers else "DOUBLE" if index in numbers else "VARCHAR")
+        for index, name in enumerate(names)
     ]
     facts = SheetFacts(columns=columns, rows=count, header=int(header), first_row=1 + header, above=[], merged=[])
     return msgspec.msgpack.encode(facts)
 
 
 def _columns(file: TextIO, delimiter: str) -> tuple[list[str], set[int], set[int], bool]:
-    """Return the names of the columns, those with whole numbers, those with numbers, and whether there is a header."""
+    """Return the names of the columns, those with integers, those with numbers, and whether there is a header."""
     first: list[str] = next(csv.reader(file, delimiter=delimiter, strict=True), list[str]())
     if len(first) > MAX_COLUMNS:
         raise ChildRefused(f"it has {len(first):,} columns, and at most {MAX_COLUMNS:,} are read")
     header = not any(_NUMBER(cell) for cell in first)
-    names = unique_names(clean(cell) if header and cell else f"column{at}" for at, cell in enumerate(first))
+    names = unique_names(clean(cell) if header and cell else f"column{index}" for index, cell in enumerate(first))
     file.seek(0)
     seen: set[int] = set()
-    whole, numbers = set(range(len(names))), set(range(len(names)))
+    integers, numbers = set(range(len(names))), set(range(len(names)))
     for row in _rows(file, delimiter, len(names), header):
-        for at, cell in enumerate(row):
+        for index, cell in enumerate(row):
             if not cell:
                 continue
-            seen.add(at)
-            if at in whole and not _WHOLE(cell):
-                whole.discard(at)
-            if at in numbers and not _NUMBER(cell):
-                numbers.discard(at)
-    return names, whole & numbers & seen, numbers & seen, header
+            seen.add(index)
+            if index in integers and not _INTEGER(cell):
+                integers.discard(index)
+            if index in numbers and not _NUMBER(cell):
+                numbers.discard(index)
+    return names, integers & numbers & seen, numbers & seen, header
 
 
 def _rows(file: TextIO, delimiter: str, width: int, header: bool) -> Iterator[list[str]]:
@@ -88,10 +89,10 @@ def _rows(file: TextIO, delimiter: str, width: int, header: bool) -> Iterator[li
     """
     reader = csv.reader(file, delimiter=delimiter, strict=True)
     try:
-        for at, row in enumerate(reader):
+        for index, row in enumerate(reader):
             if len(row) > width:
                 raise ChildRefused(f"line {reader.line_num:,} has {len(row):,} cells, and the first row {width:,}")
-            if row and (at or not header):
+            if row and (index or not header):
                 yield row
     except csv.Error as error:
         raise ChildRefused(f"line {reader.line_num:,}: {error}") from None
@@ -100,4 +101,4 @@ def _rows(file: TextIO, delimiter: str, width: int, header: bool) -> Iterator[li
 def _value(cell: str, is_number: bool) -> object:
     if not is_number:
         return cell
-    return number(int(cell)) if _WHOLE(cell) else number(float(cell))
+    return number(int(cell)) if _INTEGER(cell) else number(float(cell))

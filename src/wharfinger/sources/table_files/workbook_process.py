@@ -1,7 +1,7 @@
 """Reads workbooks (XLSX, XLSM) with calamine, and writes a sheet as JSON Lines. Runs in a child process.
 
 calamine aborts the process if memory is short, and may take hours for the rows that a hostile sheet declares, so it
-needs a process of its own. It returns no errors such as `#DIV/0!`: they are read from the XML of the sheet.
+needs a process of its own. It does not return error values such as `#DIV/0!`, so these are read from the sheet's XML.
 
 | cell | JSON |
 |---|---|
@@ -34,12 +34,12 @@ from wharfinger.sources.sql_database.row_text import number, unique_names
 __all__ = ["MAX_WORKBOOK_BYTES", "SheetFacts", "SheetName", "WorkbookRequest", "header_position", "main"]
 
 MAX_WORKBOOK_BYTES = 64 << 20
-"""The largest file that is read."""
+"""Maximum bytes of a file that is read."""
 MAX_ROW_BYTES = 4 << 20
-"""Bytes of the longest row as JSON."""
+"""Maximum size of a row as JSON."""
 MAX_SHEETS = 1_000
 HEADER_ROWS = 10
-"""Rows with content among which the header is searched for."""
+"""Number of rows with content among which the header is searched for."""
 MAX_MERGED_RANGES = 100
 _FIRST_YEAR, _LAST_YEAR = 1900, 2100
 _BLOCK_BYTES = 1 << 20
@@ -54,7 +54,7 @@ class WorkbookRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SheetName(msgspec.Struct, frozen=True, kw_only=True):
-    """A sheet with cells: its name, its position among all sheets, and whether it is hidden.
+    """A worksheet: its name, its position among all sheets, which include charts, and whether it is hidden.
 
     `part` is its name in URIs, which differs from `name` if that cannot be in a URI.
     """
@@ -68,7 +68,7 @@ class SheetName(msgspec.Struct, frozen=True, kw_only=True):
 class SheetFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The columns of a sheet, each with DuckDB's name of its type, and where its table is.
 
-    `header` is the number of the row with the names; 0 if there is none. `above` are the cells of the rows above it.
+    `header` is the number of the row with the names, or 0 if no row has them. `above` are the cells of the rows above.
     """
 
     columns: list[tuple[str, str]]
@@ -115,14 +115,14 @@ def main(data: bytes) -> bytes:
 
 
 def _sheets(book: Any, visible: object, worksheet: object) -> list[SheetName]:
-    found = [
+    sheets = [
         SheetName(name=sheet.name, position=position, hidden=sheet.visible != visible)
         for position, sheet in enumerate(book.sheets_metadata)
         if sheet.typ == worksheet
     ]
-    if len(found) > MAX_SHEETS:
-        raise ChildRefused(f"it has {len(found):,} sheets, and at most {MAX_SHEETS:,} are read")
-    return found
+    if len(sheets) > MAX_SHEETS:
+        raise ChildRefused(f"it has {len(sheets):,} sheets, and at most {MAX_SHEETS:,} are read")
+    return sheets
 
 
 # A sheet
@@ -133,26 +133,30 @@ def _write_sheet(book: Any, position: int, errors: Mapping[tuple[int, int], str]
     sheet = book.get_sheet_by_index(position)
     if sheet.start is None:
         return SheetFacts(columns=[], rows=0, header=0, first_row=1, above=[], merged=[])
-    left = sheet.start[1]
+    first_column = sheet.start[1]
     merged: list[tuple[tuple[int, int], tuple[int, int]]] = sheet.merged_cell_ranges or []
-    rows = _rows(sheet, errors, left)
+    rows = _rows(sheet, errors, first_column)
     first: list[tuple[int, list[Any]]] = []
-    for number_, cells in rows:  # until enough rows have content
-        first.append((number_, cells))
+    for row_number, cells in rows:  # until enough rows have content
+        first.append((row_number, cells))
         if sum(any(cell is not None for cell in cells) for _, cells in first) == HEADER_ROWS:
             break
-    at = header_position([cells for _, cells in first])
+    header_index = header_position([cells for _, cells in first])
     width = max((len(cells) for _, cells in first), default=0)
-    header = first[at][1] if at is not None else [None] * width
+    header = first[header_index][1] if header_index is not None else [None] * width
     names = unique_names(
-        _letters(left + column) if cell is None else str(_json(cell)) for column, cell in enumerate(header)
+        _letters(first_column + column) if cell is None else str(_json(cell)) for column, cell in enumerate(header)
     )
-    above = [] if at is None else [cells for _, cells in first[:at] if any(cell is not None for cell in cells)]
+    above = (
+        []
+        if header_index is None
+        else [cells for _, cells in first[:header_index] if any(cell is not None for cell in cells)]
+    )
     kinds: list[set[str]] = [set() for _ in names]
     count = empty = 0
-    begin = 0 if at is None else at + 1
-    for number_, cells in chain(islice(first, begin, None), rows):
-        if all(cell is None for cell in cells):  # at the end, such rows are left out
+    begin = 0 if header_index is None else header_index + 1
+    for row_number, cells in chain(islice(first, begin, None), rows):
+        if all(cell is None for cell in cells):  # such rows are left out at the end of a sheet
             empty += 1
             continue
         output.write(_empty_row(names) * empty)
@@ -163,25 +167,25 @@ def _write_sheet(book: Any, position: int, errors: Mapping[tuple[int, int], str]
                 kind.add(_kind(cell))
         line = msgspec.json.encode(dict(zip(names, map(_json, cells), strict=True)))
         if len(line) > MAX_ROW_BYTES:
-            raise ChildRefused(f"row {number_:,} has more than {MAX_ROW_BYTES >> 20} MiB")
+            raise ChildRefused(f"row {row_number:,} has more than {MAX_ROW_BYTES >> 20} MiB")
         output.write(line + b"\n")
     return SheetFacts(
         columns=[(name, _type(kind)) for name, kind in zip(names, kinds, strict=True)],
         rows=count,
-        header=0 if at is None else first[at][0],
+        header=0 if header_index is None else first[header_index][0],
         first_row=first[begin][0] if begin < len(first) else 0,
         above=[[_json(cell) for cell in cells if cell is not None] for cells in above],
         merged=[_range(begin, end) for begin, end in merged[:MAX_MERGED_RANGES]],
     )
 
 
-def _rows(sheet: Any, errors: Mapping[tuple[int, int], str], left: int) -> Iterator[tuple[int, list[Any]]]:
+def _rows(sheet: Any, errors: Mapping[tuple[int, int], str], first_column: int) -> Iterator[tuple[int, list[Any]]]:
     """Yield all rows, from the first used column, each with its number, counted from 1."""
     rows_with_errors = {row for row, _ in errors}
     for row, values in enumerate(sheet.iter_rows()):
         cells = [None if value == "" else value for value in values]
         if row in rows_with_errors:
-            cells = [errors.get((row, column), cell) for column, cell in enumerate(cells, left)]
+            cells = [errors.get((row, column), cell) for column, cell in enumerate(cells, first_column)]
         yield row + 1, cells
 
 
@@ -196,10 +200,10 @@ def header_position(rows: Sequence[Sequence[Any]]) -> int | None:
     of the row with the most cells.
     """
     used = max((sum(cell is not None for cell in row) for row in rows), default=0)
-    for at, row in enumerate(rows):
+    for index, row in enumerate(rows):
         cells = [cell for cell in row if cell is not None]
         if 2 * len(cells) > used and all(map(_is_name, cells)) and any(isinstance(cell, str) for cell in cells):
-            return at
+            return index
     return None
 
 
@@ -278,41 +282,41 @@ def _error_cells(archive: zipfile.ZipFile, position: int) -> dict[tuple[int, int
     member = _member_of_sheet(archive, position)
     if not member or not _contains(archive, member, (b't="e"', b"t='e'")):
         return {}
-    found: dict[tuple[int, int], str] = {}
+    errors: dict[tuple[int, int], str] = {}
     row, column = -1, -1
-    inside: list[str] | None = None
+    pieces: list[str] | None = None
     is_error = False
 
     def start(name: str, attributes: dict[str, str]) -> None:
-        nonlocal row, column, inside, is_error
+        nonlocal row, column, pieces, is_error
         name = name.rpartition(":")[2]
         if name == "row":
             row, column = int(attributes.get("r", row + 2)) - 1, -1
         elif name == "c":
-            place = attributes.get("r")
-            row, column = (row, column + 1) if place is None else _place(place)
+            reference = attributes.get("r")
+            row, column = (row, column + 1) if reference is None else _cell_position(reference)
             is_error = attributes.get("t") == "e"
         elif name == "v" and is_error:
-            inside = []
+            pieces = []
 
     def end(name: str) -> None:
-        nonlocal inside
-        if name.rpartition(":")[2] == "v" and inside is not None:
-            found[row, column] = "".join(inside)[:40]
-            inside = None
+        nonlocal pieces
+        if name.rpartition(":")[2] == "v" and pieces is not None:
+            errors[row, column] = "".join(pieces)[:40]
+            pieces = None
 
     def characters(text: str) -> None:
-        if inside is not None:
-            inside.append(text)
+        if pieces is not None:
+            pieces.append(text)
 
     parser = _parser(start)
     parser.EndElementHandler = end
     parser.CharacterDataHandler = characters
     _feed(parser, archive, member)
-    return found
+    return errors
 
 
-def _place(reference: str) -> tuple[int, int]:
+def _cell_position(reference: str) -> tuple[int, int]:
     """Return the row and column of a reference such as AB12, counted from 0."""
     letters = reference.rstrip("0123456789")
     column = 0
@@ -334,14 +338,14 @@ def _member_of_sheet(archive: zipfile.ZipFile, position: int) -> str:
         if name.rpartition(":")[2] == "Relationship":
             targets[attributes.get("Id", "")] = attributes.get("Target", "")
 
-    known = {name.lower(): name for name in archive.namelist()}
+    member_names = {name.lower(): name for name in archive.namelist()}
     for member, handler in (("xl/workbook.xml", sheet), ("xl/_rels/workbook.xml.rels", relationship)):
-        if member not in known:
+        if member not in member_names:
             return ""
-        _feed(_parser(handler), archive, known[member])
+        _feed(_parser(handler), archive, member_names[member])
     target = targets.get(sheets[position], "") if position < len(sheets) else ""
     path = target.lstrip("/") if target.startswith("/") else f"xl/{target}"
-    return known.get(path.lower(), "")
+    return member_names.get(path.lower(), "")
 
 
 def _contains(archive: zipfile.ZipFile, member: str, words: Sequence[bytes]) -> bool:

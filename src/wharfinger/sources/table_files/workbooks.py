@@ -21,13 +21,13 @@ from wharfinger.sources.table_files.workbook_process import SheetFacts, SheetNam
 __all__ = ["MAX_COPY_BYTES", "Sheet", "SheetName", "Workbooks"]
 
 SECONDS = 20.0
-"""Time to read a workbook."""
+"""Longest time for reading a workbook."""
 MEMORY_BYTES = 1 << 30
 """Address space of the process that reads a workbook."""
 MAX_COPY_BYTES = 256 << 20
-"""Bytes of one sheet as JSON Lines."""
+"""Maximum size of one sheet as JSON Lines."""
 MAX_CELLS_ABOVE = 20
-"""Cells that the schema shows of a row above the header."""
+"""Maximum number of cells that the schema shows of a row above the header."""
 MAX_KEPT_FAILURES = 256
 _ORDINAL = re.compile(r"sheet-\d+").fullmatch
 
@@ -59,16 +59,16 @@ class Workbooks:
         self._stopped: BoundedCache[Hashable, str] = BoundedCache(MAX_KEPT_FAILURES)
 
     def sheets(self, file: OpenFile, key: Hashable) -> list[SheetName]:
-        """Return the sheets with cells, in the order of the workbook. `key` names this version of the workbook.
+        """Return the worksheets, in the order of the workbook. `key` identifies this version of the workbook.
 
         Raises:
             UnreadableTable: the workbook cannot be read.
             MissingExtra: python-calamine is not installed.
         """
-        found = msgspec.msgpack.decode(
+        sheets = msgspec.msgpack.decode(
             self._run(file, (key, None), WorkbookRequest(path=file.path)), type=list[SheetName]
         )
-        return _with_parts(found)
+        return _with_parts(sheets)
 
     def copy_sheet(self, file: OpenFile, key: Hashable, sheet: SheetName, path: str) -> SheetFacts:
         """Write the rows of a sheet as JSON Lines to a path.
@@ -91,10 +91,10 @@ class Workbooks:
     def _run(self, file: OpenFile, key: Hashable, request: WorkbookRequest | WideRequest) -> bytes:
         if (reason := self._stopped.get(key)) is not None:
             raise UnreadableTable(reason)
-        workbook = isinstance(request, WorkbookRequest)
-        if workbook and importlib.util.find_spec("python_calamine") is None:
+        is_workbook = isinstance(request, WorkbookRequest)
+        if is_workbook and importlib.util.find_spec("python_calamine") is None:
             raise MissingExtra("tables", "Publishing workbooks")
-        process = workbook_process if workbook else wide_csv_process
+        process = workbook_process if is_workbook else wide_csv_process
         bounds = ChildBounds(SECONDS, MEMORY_BYTES, MAX_COPY_BYTES)
         try:
             return self._children.run(process.__name__, msgspec.msgpack.encode(request), bounds, [file.descriptor])
@@ -102,7 +102,7 @@ class Workbooks:
             raise UnreadableTable(f"{file.name} cannot be read: {error}.") from None
         except ChildStopped as error:
             hint = "A cell far from all others makes a sheet large: remove it, or split the workbook."
-            reason = f"{file.name} cannot be read: {error}. {hint if workbook else 'Split the file.'}"
+            reason = f"{file.name} cannot be read: {error}. {hint if is_workbook else 'Split the file.'}"
             if not isinstance(error, NoFreeChild):  # the same version would take as long again
                 self._stopped.put(key, reason)
             raise UnreadableTable(reason) from None
@@ -114,12 +114,12 @@ class Workbooks:
 
 def _with_parts(sheets: Sequence[SheetName]) -> list[SheetName]:
     """Add the names in URIs: that of the sheet, or `sheet-3` if it is taken or cannot be a part of a path."""
-    taken: set[str] = set()
-    found: list[SheetName] = []
+    names_in_use: set[str] = set()
+    result: list[SheetName] = []
     for number, sheet in enumerate(sheets, 1):
         name = sheet.name
         usable = name not in ("", ".", "..") and not re.search(r"[/\0]", name) and not _ORDINAL(name)
-        part = name if usable and name not in taken else f"sheet-{number}"
-        taken.add(part)
-        found.append(msgspec.structs.replace(sheet, part=part))
-    return found
+        part = name if usable and name not in names_in_use else f"sheet-{number}"
+        names_in_use.add(part)
+        result.append(msgspec.structs.replace(sheet, part=part))
+    return result

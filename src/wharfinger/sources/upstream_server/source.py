@@ -1,6 +1,6 @@
 """Another MCP server's resources, published here: each request here becomes a request there.
 
-This source keeps about the other server:
+This source remembers about the other server:
 
 - its URIs (`UriIndex`): the latest 50,000 that it listed, the prefixes that they share, and its templates. They decide,
   without a request, whether a URI belongs to it (`matches`). `Discovery` fills them at the start and after each loss of
@@ -54,9 +54,9 @@ __all__ = ["UpstreamSource", "upstream"]
 log = logging.getLogger("wharfinger.sources.upstream_server")
 
 MAX_MESSAGE_BYTES = 48 << 20
-"""Size of one result: enough for contents of 32 MiB in base64."""
+"""Maximum size of one result: enough for contents of 32 MiB in base64."""
 PATIENCE_SECONDS = 3.0
-"""How long a list of several sources waits for this server."""
+"""Time that a list of several sources waits for this server."""
 LIST_SECONDS = 10.0
 """Timeout for a page of the list: the list of all sources should not wait for one server that does not answer."""
 OPEN_SECONDS = 10.0
@@ -66,7 +66,7 @@ START_SECONDS = 60.0
 SKILLS = "io.modelcontextprotocol/skills"
 """The extension whose `directoryRead` says that directories can be read."""
 MAX_STATS = 5_000
-"""URIs whose last `stat` is remembered."""
+"""Maximum number of URIs whose last `stat` is remembered."""
 CONNECTION_META = "io.modelcontextprotocol/"
 """Prefix of the members of a result's `_meta` that are about one connection, and are not passed on."""
 
@@ -191,16 +191,16 @@ class UpstreamSource(Source):
         """Return whether a URI belongs to a source of this server, or to another upstream that listed it first."""
         if self._server is None:
             return False
-        resources, before = self._server.resources, True
+        resources, is_earlier = self._server.resources, True
         if uri in resources.static.by_key:
             return True
         for source in resources.every_source():
             if source is self:
-                before = False
+                is_earlier = False
             elif not isinstance(source, UpstreamSource):
                 if source.matches(uri):
                     return True
-            elif source._index.has(uri) and (before or not self._index.has(uri)):
+            elif source._index.has(uri) and (is_earlier or not self._index.has(uri)):
                 return True
         return False
 
@@ -241,14 +241,14 @@ class UpstreamSource(Source):
         except InvalidArgument:
             self._lists.forget()
             raise InvalidArgument(f"The list of {self.name} has changed: list again without a cursor.") from None
-        usable = [resource for resource in resources if self._usable(resource)]
+        usable = [resource for resource in resources if self._is_usable(resource)]
         if len(usable) < len(resources) and not self._warned:
             self._warned = True
             log.warning("%s lists URIs that are invalid or belong to other sources: they are left out", self.name)
         self._index.add(usable, cursor)
         return usable, next_cursor
 
-    def _usable(self, resource: t.Resource) -> bool:
+    def _is_usable(self, resource: t.Resource) -> bool:
         return bool(resource.name) and is_uri(resource.uri) and not self._belongs_elsewhere(resource.uri)
 
     async def stat(self, uri: str) -> t.Resource:
@@ -302,14 +302,14 @@ class UpstreamSource(Source):
 
         async def fetch(cursor: Cursor) -> Page:
             try:
-                found, next_cursor = await self._client.call(
+                resources, next_cursor = await self._client.call(
                     lambda client: client.read_directory(uri).page(cursor), uri
                 )
             except InvalidArgument:
                 raise (
                     ResourceNotFound(uri) if cursor is UNSET else InvalidArgument("List again from the start.")
                 ) from None
-            usable = [resource for resource in found if self._usable(resource) and may_read(resource.uri)]
+            usable = [resource for resource in resources if self._is_usable(resource) and may_read(resource.uri)]
             return usable, next_cursor
 
         return await UpstreamLists(self.name, fetch).page(after, limit)
@@ -346,8 +346,8 @@ class UpstreamSource(Source):
             raise InternalError(f"{self.name} returned no content of its own for this URI.")
         for content in contents:
             t.check_contents(content)
-        given = {} if isinstance(answer.meta, UnsetType) else answer.meta
-        meta = {key: value for key, value in given.items() if not key.startswith(CONNECTION_META)}
+        answer_meta = {} if isinstance(answer.meta, UnsetType) else answer.meta
+        meta = {key: value for key, value in answer_meta.items() if not key.startswith(CONNECTION_META)}
         return t.ReadResourceResult(
             contents=contents,
             meta=meta or UNSET,
@@ -365,11 +365,13 @@ class UpstreamSource(Source):
         self, template: str, argument: str, value: str, context: Mapping[str, str]
     ) -> t.Completion | list[str]:
         """Return the other server's suggestions, or none if it cannot be asked."""
-        listed = next((one for one in self._index.templates if one.uri_template == template), None)
-        if listed is None or argument not in UriTemplate(template).variables:
+        listed_template = next((known for known in self._index.templates if known.uri_template == template), None)
+        if listed_template is None or argument not in UriTemplate(template).variables:
             return []
         try:
-            return await self._client.call(lambda client: client.complete(listed, argument, value, context or None))
+            return await self._client.call(
+                lambda client: client.complete(listed_template, argument, value, context or None)
+            )
         except (WharfingerError, UnicodeEncodeError):
             return []
 
@@ -388,7 +390,7 @@ class UpstreamSource(Source):
         return ()
 
     def describe(self) -> str:
-        """Describe the connection, as in `14 resources, 2 templates, 2025-11-25, subscribed`."""
+        """Return a summary of the connection, as in `14 resources, 2 templates, 2025-11-25, subscribed`."""
         if self._client.down:
             return f"cannot be reached: {self._client.down}"[:200]
         return self._discovery.describe()
@@ -422,14 +424,14 @@ class UpstreamSource(Source):
 
     async def _may_have_changed(self, uri: str) -> bool:
         """Return whether a resource may have changed since `stat`: True if it has no version or date."""
-        before = self._stats.pop(uri, None)
+        known_stat = self._stats.pop(uri, None)
         self._lists.forget()
         try:
-            now = await self._find_listed(uri)
+            current = await self._find_listed(uri)
         except WharfingerError:
             return True
-        comparable = now is not None and (version_of(now) or now.annotations is not UNSET)
-        return before is None or not comparable or msgspec.json.encode(now) != before
+        comparable = current is not None and (version_of(current) or current.annotations is not UNSET)
+        return known_stat is None or not comparable or msgspec.json.encode(current) != known_stat
 
     # Start and close
 

@@ -44,9 +44,9 @@ RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
 PING_SECONDS = 10.0
 """Timeout of a ping."""
 MAX_REQUESTS = 64
-"""Requests in flight; others wait. This also stops servers that publish each other in a circle."""
+"""Maximum number of requests in flight; others wait. This also stops servers that publish each other in a circle."""
 MAX_MESSAGE_LENGTH = 300
-"""Characters of another server's error message that are passed on."""
+"""Maximum number of characters of another server's error message that are passed on."""
 UNREACHABLE_ERRORS = (ConnectionFailed, ConnectionLost, RequestTimeout, NotMCP, UnsupportedRevision)
 
 
@@ -72,7 +72,7 @@ class UpstreamClient:
 
     @property
     def down(self) -> str:
-        """Why the server cannot be reached; empty while it can, or before the first attempt."""
+        """Why the server cannot be reached; empty while it can be, or before the first attempt."""
         return self._breaker.reason
 
     async def call(self, request: Callable[[Client], Awaitable[T]], uri: str = "") -> T:

@@ -24,11 +24,11 @@ __all__ = ["Discovery"]
 log = logging.getLogger("wharfinger.sources.upstream_server")
 
 MAX_RESOURCES = 5_000
-"""Resources of the list that are read in advance."""
+"""Maximum number of resources of the list that are read in advance."""
 MAX_TEMPLATES = 5_000
-"""Templates that are requested."""
+"""Maximum number of templates that are requested."""
 START_SECONDS = 2.0
-"""How long `start` waits. Discovery then continues in the background."""
+"""Longest wait of `start`. Discovery then continues in the background."""
 RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
 """The first and the longest delay between attempts to reach the server. Each failure doubles it."""
 
@@ -45,15 +45,15 @@ class Discovery:
         self._lists = lists
         self._changed = changed
         self._task: asyncio.Task[None] | None = None
-        self._back = asyncio.Event()
-        """Set when the server has come back, so that discovery continues immediately."""
+        self._reachable = asyncio.Event()
+        """Set when the server is reachable again, so that discovery continues immediately."""
         self._done = self._complete = False
         self._connection_facts = ""
 
     async def start(self) -> None:
         """Start discovery, and wait at most `START_SECONDS` for its end."""
         if self._task is None:
-            self._back = asyncio.Event()  # an event belongs to a single event loop
+            self._reachable = asyncio.Event()  # an event belongs to a single event loop
             self._task = asyncio.get_running_loop().create_task(self._run())
             await asyncio.wait((self._task,), timeout=START_SECONDS)
 
@@ -65,9 +65,9 @@ class Discovery:
             await asyncio.wait((task,))
 
     def restart(self) -> None:
-        """Start again after the server has come back: its lists may have changed."""
+        """Start again after the server is reachable again: its lists may have changed."""
         self._lists.forget()
-        self._back.set()
+        self._reachable.set()
         if self._task is not None and self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())
             self._changed()
@@ -81,7 +81,7 @@ class Discovery:
             log.debug("The templates of %s could not be fetched: %s", self._name, error)
 
     def describe(self) -> str:
-        """Describe the connection, as in `14 resources, 2 templates, 2025-11-25, subscribed`."""
+        """Return a description of the connection, such as `14 resources, 2 templates, 2025-11-25, subscribed`."""
         if not self._done:
             return "not listed yet"
         counted = f"{'' if self._complete else 'more than '}{many(len(self._index), 'resource')}"
@@ -102,9 +102,9 @@ class Discovery:
             except Exception:
                 log.exception("%s could not be listed", self._name)
                 return
-            self._back.clear()
+            self._reachable.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._back.wait(), backoff.failed())
+                await asyncio.wait_for(self._reachable.wait(), backoff.failed())
 
     async def _discover(self) -> None:
         self._connection_facts = await self._client.call(_connection_facts)
@@ -124,12 +124,12 @@ class Discovery:
         """Fetch the templates. Returns whether they have changed."""
 
         async def fetch(client: Client) -> list[t.ResourceTemplate]:
-            found: list[t.ResourceTemplate] = []
+            templates: list[t.ResourceTemplate] = []
             async for template in client.list_resource_templates():
-                found.append(template)
-                if len(found) >= MAX_TEMPLATES:
+                templates.append(template)
+                if len(templates) >= MAX_TEMPLATES:
                     break
-            return found
+            return templates
 
         try:
             return self._index.set_templates(await self._client.call(fetch))
@@ -141,7 +141,7 @@ class Discovery:
 
 
 async def _connection_facts(client: Client) -> str:
-    """Describe the revision of the connection, and whether the server reports changes."""
+    """Return the revision of the connection, and whether the server reports changes."""
     resources = client.capabilities.resources
     subscribed = not isinstance(resources, UnsetType) and resources.subscribe is True
     return f", {client.revision}{', subscribed' if subscribed else ''}"

@@ -27,17 +27,17 @@ __all__ = ["Cursor", "Page", "UpstreamLists"]
 Page = tuple[Sequence[t.Resource], Cursor]
 
 MAX_PAGES = 10_000
-"""Pages of the other server's list."""
+"""Maximum number of pages of the other server's list."""
 MAX_PAGE_ITEMS = 100_000
-"""Resources in one page of the other server."""
+"""Maximum number of resources in one page of the other server."""
 MAX_CURSOR_LENGTH = 16 * 1024
-"""Characters in the other server's cursor, which is part of our own."""
+"""Maximum length of the other server's cursor, which is part of our own."""
 MAX_FETCHES = 50
-"""Pages of the other server that are fetched for one of ours."""
+"""Maximum number of pages of the other server that are fetched for one of ours."""
 MAX_DIGESTS = 8
 """Digests of shown resources in a key. The list continues at the right place if one of these still exists."""
 SEARCHED_PAGES = 4
-"""Later pages that are searched for these resources."""
+"""Number of later pages that are searched for these resources."""
 CACHED_PAGES, CACHE_SECONDS = 4, 1.0
 """Number of cached pages and their lifetime, for a list that continues in the middle of a page."""
 
@@ -74,7 +74,7 @@ class UpstreamLists:
             InternalError: the list never ends, or one of its pages cannot be used.
         """
         position = _Position() if after is None else _read(after)
-        shown: list[t.Resource] = []
+        visible: list[t.Resource] = []
         for _ in range(MAX_FETCHES):
             resources, next_cursor = await self.page_at(UNSET if position.cursor is None else position.cursor)
             begin = _continue_at(resources, position)
@@ -82,18 +82,18 @@ class UpstreamLists:
                 position = await self._find_again(position, next_cursor)
                 resources, next_cursor = await self.page_at(UNSET if position.cursor is None else position.cursor)
                 begin = _continue_at(resources, position) or 0
-            end = begin + limit - len(shown)
-            shown += resources[begin:end]
+            end = begin + limit - len(visible)
+            visible += resources[begin:end]
             latest = [_digest(resource.uri) for resource in reversed(resources[max(begin, end - MAX_DIGESTS) : end])]
             position = msgspec.structs.replace(position, shown=(*latest, *position.shown)[:MAX_DIGESTS])
             if end < len(resources):
-                return shown, _write(msgspec.structs.replace(position, index=end))
+                return visible, _write(msgspec.structs.replace(position, index=end))
             if next_cursor is UNSET:
-                return shown, None
+                return visible, None
             position = self._next(position, next_cursor)
-            if len(shown) >= limit:
+            if len(visible) >= limit:
                 break
-        return shown, _write(position)
+        return visible, _write(position)
 
     async def _find_again(self, position: _Position, next_cursor: Cursor) -> _Position:
         """Find the resources that were shown: new ones before them may have moved them to a later page."""
@@ -123,16 +123,16 @@ class UpstreamLists:
         return page
 
     def _next(self, position: _Position, cursor: str) -> _Position:
-        pages, found = position.pages + 1, _digest(cursor)
+        pages, digest = position.pages + 1, _digest(cursor)
         if (
             cursor == position.cursor
-            or found == position.earlier
+            or digest == position.earlier
             or pages >= MAX_PAGES
             or len(cursor) > MAX_CURSOR_LENGTH
         ):
             raise InternalError(f"The list of {self._name} has no end, or a cursor that cannot be used.")
         # Brent's algorithm remembers the cursors of pages 1, 2, 4, 8, …
-        return _Position(cursor, position.shown, 0, pages, found if pages & (pages - 1) == 0 else position.earlier)
+        return _Position(cursor, position.shown, 0, pages, digest if pages & (pages - 1) == 0 else position.earlier)
 
 
 def _continue_at(resources: Sequence[t.Resource], position: _Position) -> int | None:

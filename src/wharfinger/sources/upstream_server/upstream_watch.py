@@ -18,7 +18,7 @@ __all__ = ["UpstreamWatch"]
 log = logging.getLogger("wharfinger.sources.upstream_server")
 
 MAX_WATCHES = 100
-"""Watches that are open at once. Each may use its own stream, and covers all URIs that were watched together."""
+"""Maximum number of watches that are open at once. Each covers all URIs that were watched together."""
 RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 30.0
 """The first and the longest delay before a watch that ended is reopened. Each failure doubles it."""
 LIST_INTERVAL_SECONDS = 1.0
@@ -31,7 +31,7 @@ class UpstreamWatch:
     Args:
         client: Connects to the server.
         name: The server's name in the log.
-        missed: Called when a watch has begun. Returns whether the URI may have changed since `watch` was called.
+        missed: Called when a watch has begun. Returns whether the URI may have changed since its last `stat`.
         list_changed: Awaited before the watcher of the list is notified.
     """
 
@@ -46,7 +46,7 @@ class UpstreamWatch:
         self._name = name
         self._missed = missed
         self._list_changed = list_changed
-        self._wanted: dict[str | None, Changed] = {}
+        self._watchers: dict[str | None, Changed] = {}
         self._new: list[str] = []
         self._bundles: dict[asyncio.Task[None], tuple[str, ...]] = {}
         self._list: asyncio.Task[None] | None = None
@@ -54,7 +54,7 @@ class UpstreamWatch:
 
     def watch(self, uri: str | None, changed: Changed) -> None:
         """Watch a URI, or the list if it is None."""
-        self._wanted[uri] = changed
+        self._watchers[uri] = changed
         if uri is None:
             if self._list is None:
                 self._list = self._start_task((None,))
@@ -65,25 +65,25 @@ class UpstreamWatch:
 
     def unwatch(self, uri: str | None) -> None:
         """Stop watching a URI, or the list if `uri` is None."""
-        self._wanted.pop(uri, None)
+        self._watchers.pop(uri, None)
         if uri is None and self._list is not None:
             self._list.cancel()
             self._list = None
         for task, uris in tuple(self._bundles.items()):
-            if uri in uris and not any(one in self._wanted for one in uris):
+            if uri in uris and not any(other in self._watchers for other in uris):
                 task.cancel()
                 del self._bundles[task]
 
     async def close(self) -> None:
         """Stop watching everything."""
-        self._wanted.clear()
+        self._watchers.clear()
         self._list = None
         await self._tasks.cancel()
         self._bundles.clear()
 
     def _watch_new(self) -> None:
         watched = {uri for uris in self._bundles.values() for uri in uris}
-        uris = tuple(uri for uri in dict.fromkeys(self._new) if uri in self._wanted and uri not in watched)
+        uris = tuple(uri for uri in dict.fromkeys(self._new) if uri in self._watchers and uri not in watched)
         self._new.clear()
         if uris:
             self._start_bundle(uris)
@@ -109,7 +109,7 @@ class UpstreamWatch:
     async def _keep_watching(self, uris: tuple[str | None, ...]) -> None:
         """Watch, and reopen the watch when it ends, as long as one of the URIs is watched here."""
         reopened, backoff = False, Backoff(RETRY_SECONDS, MAX_RETRY_SECONDS)
-        while any(uri in self._wanted for uri in uris):
+        while any(uri in self._watchers for uri in uris):
             try:
                 client = await self._client.client()
                 watch = client.watch_lists() if uris[0] is None else client.watch(*[uri for uri in uris if uri])
@@ -117,14 +117,14 @@ class UpstreamWatch:
                     backoff.succeeded()
                     self._client.succeeded()
                     for uri in uris:
-                        if reopened or (uri is not None and uri in self._wanted and await self._missed(uri)):
+                        if reopened or (uri is not None and uri in self._watchers and await self._missed(uri)):
                             await self._notify(uri)
                     await self._pass_on(watch, uris)
             except (RemoteResourceNotFound, RemoteInvalidParams, RemoteMethodNotFound) as error:
                 log.info("%s does not let %s be watched: %s", self._name, uris[0] or "its lists", error)
                 if len(uris) > 1:  # one missing resource must not keep the others from being watched
                     for uri in uris:
-                        if uri is not None and uri in self._wanted:
+                        if uri is not None and uri in self._watchers:
                             self._start_bundle((uri,))
                 return
             except WharfingerError as error:
@@ -144,7 +144,7 @@ class UpstreamWatch:
     async def _notify(self, uri: str | None) -> None:
         if uri is None:
             await self._list_changed()
-        changed = self._wanted.get(uri)
+        changed = self._watchers.get(uri)
         if changed is not None:
             changed(uri)
 

@@ -32,11 +32,12 @@ def web(
     are read, and no other host is contacted.
 
     Args:
-        url: The top of what is published, or the URL of an `llms.txt` or a sitemap: then the top is its directory.
+        url: The URL below which pages are published. That of an `llms.txt` or a sitemap publishes the pages below its
+            directory.
         label: The name that is shown to people. Default: the host.
         every: Seconds between two requests for the list, and for each watched page.
         headers: Sent with each request, such as `{"Authorization": …}`.
-        max_crawled_pages: Most pages that are read, so that searches cover their text; others are found by title.
+        max_crawled_pages: Maximum number of pages whose text is searched; others are found by title.
 
     Raises:
         UnusableSource: the URL cannot be published.

@@ -1,8 +1,9 @@
 """Reads the listed pages one after another, so that their texts can be searched.
 
-A thread reads a page, and then waits at least as long as the request took, `REST_SECONDS`, and what robots.txt asks for
-(`Crawl-delay`). It starts with the first search, because a site should not be read as a whole for a client that only
-wants one page. A page is requested again after `AGAIN_SECONDS`, with a condition, so that most answers are empty.
+A thread reads a page, and then waits for the longest of three times: `REST_SECONDS`, the time that the request took,
+and the `Crawl-delay` of robots.txt. It starts with the first search, because a site should not be read as a whole for a
+client that only wants one page. Each page is requested again after `REFRESH_SECONDS`. This request is conditional, so
+most answers are empty.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ __all__ = ["Crawl"]
 REST_SECONDS = 0.25
 MAX_DELAY_SECONDS = 30.0
 """Longest `Crawl-delay` that is obeyed: with a longer one, most pages would never be read."""
-AGAIN_SECONDS = 3600.0
+REFRESH_SECONDS = 3600.0
 IDLE_SECONDS = 30.0
-"""Time between two looks for pages that are new, or are due again."""
+"""Time between two checks for pages that are new or due to be read again."""
 MAX_BYTES = 48 << 20
-"""Bytes of text after which no further page is read; fewer than the site keeps, so that none is dropped meanwhile."""
+"""Bytes of text after which no further page is read: less than `WebSite` keeps, so that it drops none of these."""
 
 
 class Crawl:
-    """Reads at most `most` pages of a site in a thread, from `start` to `stop`."""
+    """Reads at most `max_pages` pages of a site in a thread, from `start` to `stop`."""
 
-    def __init__(self, site: WebSite, most: int, rest: float = REST_SECONDS) -> None:
+    def __init__(self, site: WebSite, max_pages: int, rest: float = REST_SECONDS) -> None:
         self._site = site
-        self._most = most
+        self._max_pages = max_pages
         self._rest = rest
         self._read: dict[str, float] = {}
-        """When each page was read."""
+        """The time at which each page was read."""
         self._lock = threading.Lock()
         self._stopped: threading.Event | None = None
         self._full = False
@@ -45,7 +46,7 @@ class Crawl:
     def start(self) -> None:
         """Start the thread, if it does not run."""
         with self._lock:
-            if self._stopped is None and self._most > 0:
+            if self._stopped is None and self._max_pages > 0:
                 self._stopped = threading.Event()
                 threading.Thread(
                     target=self._run, args=(self._stopped,), name="wharfinger-web-crawl", daemon=True
@@ -69,13 +70,13 @@ class Crawl:
             return ""
         if is_restricted():  # the numbers include pages that the caller may not see
             return "Not all pages have been read for searches: the others are found by title."
-        if self._full or done >= self._most:
+        if self._full or done >= self._max_pages:
             return f"Only {done:,} of {total:,} pages are searched by text, the others by title."
         return f"{done:,} of {total:,} pages have been read so far: search again for what is missing."
 
     def _run(self, stopped: threading.Event) -> None:
         while not stopped.is_set():
-            with suppress(SourceUnavailable, CancelledError):  # the server reports an outage; or the site is closed
+            with suppress(SourceUnavailable, CancelledError):  # an outage, which the server reports, or a closed site
                 self._read_all(self._site.listing(), stopped)
             stopped.wait(IDLE_SECONDS)
 
@@ -88,9 +89,9 @@ class Crawl:
         for url in self._read.keys() - listing.pages.keys():
             del self._read[url]
         size = 0
-        for url in listing.urls[: self._most]:
+        for url in listing.urls[: self._max_pages]:
             kept = self._site.kept_page(url)
-            if url not in self._read or kept is None or time.monotonic() > self._read[url] + AGAIN_SECONDS:
+            if url not in self._read or kept is None or time.monotonic() > self._read[url] + REFRESH_SECONDS:
                 stopped.wait(self._site.pause())
                 if stopped.is_set():
                     return
@@ -101,8 +102,8 @@ class Crawl:
                     if isinstance(error, SourceUnavailable):
                         raise
                 self._read[url] = time.monotonic()
-                took = self._read[url] - began
-                stopped.wait(max(self._rest, took, min(MAX_DELAY_SECONDS, self._site.crawl_delay())))
+                read_seconds = self._read[url] - began
+                stopped.wait(max(self._rest, read_seconds, min(MAX_DELAY_SECONDS, self._site.crawl_delay())))
             size += len(kept.data) if kept is not None else 0
             if size > MAX_BYTES:
                 self._full = True

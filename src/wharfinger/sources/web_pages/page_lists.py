@@ -1,7 +1,7 @@
 """Reads the files in which a site lists its pages: `llms.txt` (llmstxt.org) and `sitemap.xml` (sitemaps.org).
 
-Both come from the site, and may be hostile. A line or an element costs time in proportion to its length, and what is
-kept is bounded. XML is read by expat as a stream; a document type declaration is refused, and with it every entity that
+Both come from the site, and may be hostile. Reading them takes time in proportion to their length, and the limits below
+bound the result. expat reads XML as a stream; a document type declaration is refused, and with it every entity that
 could expand (“billion laughs”) or name a file.
 """
 
@@ -16,9 +16,9 @@ from wharfinger.content.text import printable
 __all__ = ["ListedPage", "SiteList", "UnusableList", "is_llms_text", "read_llms_text", "read_sitemap"]
 
 MAX_PAGES = 50_000
-"""Pages of one list: as many as a sitemap may have (sitemaps.org)."""
+"""Maximum number of pages of one list: that of a sitemap (sitemaps.org)."""
 MAX_SITEMAPS = 1_000
-"""Sitemaps of one index that are kept."""
+"""Maximum number of sitemaps of one index."""
 MAX_LINE_CHARACTERS = 8_000
 MAX_TITLE_CHARACTERS = 200
 MAX_DESCRIPTION_CHARACTERS = 500
@@ -36,7 +36,7 @@ class UnusableList(ValueError):
 
 
 class ListedPage(NamedTuple):
-    """A page as a list names it. Texts are empty if the list has none."""
+    """A page of a list. A text that the list does not have is empty."""
 
     link: str
     title: str = ""
@@ -46,17 +46,17 @@ class ListedPage(NamedTuple):
 
 
 class SiteList(NamedTuple):
-    """What one file lists."""
+    """The pages and sitemaps that one file lists."""
 
     pages: tuple[ListedPage, ...]
     sitemaps: tuple[str, ...] = ()
     """Further files that list pages."""
     truncated: bool = False
-    """Whether the file lists more than is kept."""
+    """Whether the file lists more than the maximum."""
 
 
 def is_llms_text(text: str) -> bool:
-    """Return whether this is an `llms.txt`, and not a page that a site answers for every path."""
+    """Return whether this is an `llms.txt`, and not an HTML page that the site returns for any path."""
     return not text.lstrip("\ufeff \t\r\n").startswith("<")
 
 
@@ -64,14 +64,14 @@ def read_llms_text(text: str) -> SiteList:
     """Return the links of an `llms.txt`: `- [title](url): description`, in the sections below its headings."""
     pages: list[ListedPage] = []
     for line in text.splitlines():
-        found = _LINK.match(line) if len(line) <= MAX_LINE_CHARACTERS else None
-        if found is None or not found[2]:
+        match = _LINK.match(line) if len(line) <= MAX_LINE_CHARACTERS else None
+        if match is None or not match[2]:
             continue
         if len(pages) == MAX_PAGES:
             return SiteList(tuple(pages), truncated=True)
-        notes = found[3].strip().removeprefix(":")
+        notes = match[3].strip().removeprefix(":")
         pages.append(
-            ListedPage(found[2], _line(found[1], MAX_TITLE_CHARACTERS), _line(notes, MAX_DESCRIPTION_CHARACTERS))
+            ListedPage(match[2], _line(match[1], MAX_TITLE_CHARACTERS), _line(notes, MAX_DESCRIPTION_CHARACTERS))
         )
     return SiteList(tuple(pages))
 
@@ -84,7 +84,7 @@ def read_sitemap(data: bytes) -> SiteList:
     """Return the pages of a sitemap, or the sitemaps of an index.
 
     Raises:
-        UnusableList: it is not XML, has a document type declaration, or is no sitemap.
+        UnusableList: it is not XML, has a document type declaration, or is not a sitemap.
     """
     reader = _SitemapReader()
     parser = expat.ParserCreate(namespace_separator=" ")
@@ -93,22 +93,22 @@ def read_sitemap(data: bytes) -> SiteList:
     parser.StartDoctypeDeclHandler = reader.refuse_doctype
     parser.StartElementHandler = reader.begin
     parser.EndElementHandler = reader.end
-    parser.CharacterDataHandler = reader.take
+    parser.CharacterDataHandler = reader.add_text
     try:
         parser.Parse(data, True)
     except expat.ExpatError as error:
         raise UnusableList(f"is not XML ({error})") from None
-    except _EnoughRead:
+    except _MaximumReached:
         return SiteList(tuple(reader.pages), tuple(reader.sitemaps), truncated=True)
     return SiteList(tuple(reader.pages), tuple(reader.sitemaps))
 
 
-class _EnoughRead(Exception):
-    """Ends the parser when as much as is kept has been read."""
+class _MaximumReached(Exception):
+    """Stops the parser after the maximum number of pages or sitemaps."""
 
 
 class _SitemapReader:
-    """The handlers of the parser, which sees one element after another."""
+    """The handlers that the parser calls for each element."""
 
     def __init__(self) -> None:
         self.pages: list[ListedPage] = []
@@ -122,18 +122,18 @@ class _SitemapReader:
     def begin(self, name: str, _attributes: Any) -> None:
         local = name.rpartition(" ")[2]
         if not self._open and local not in ("urlset", "sitemapindex"):
-            raise UnusableList(f"begins with <{printable(local)}>, and is no sitemap")
+            raise UnusableList(f"begins with <{printable(local)}>, so it is not a sitemap")
         if len(self._open) == MAX_DEPTH:
-            raise UnusableList("has too many elements in elements")
+            raise UnusableList("nests its elements too deeply")
         self._open.append(local)
         if len(self._open) == 2:
             self._texts = {}
 
-    def take(self, text: str) -> None:
-        """Keep the text of an entry's own elements, such as `loc`; an image in it has a `loc` too, deeper down."""
+    def add_text(self, text: str) -> None:
+        """Add to the text of `loc` or `lastmod` of the entry itself; an image in the entry also has a `loc`."""
         if len(self._open) == 3 and self._open[2] in ("loc", "lastmod"):
-            known = self._texts.get(self._open[2], "")
-            self._texts[self._open[2]] = (known + text)[: MAX_LOCATION_CHARACTERS + 1]
+            text_so_far = self._texts.get(self._open[2], "")
+            self._texts[self._open[2]] = (text_so_far + text)[: MAX_LOCATION_CHARACTERS + 1]
 
     def end(self, _name: str) -> None:
         kind = self._open.pop()
@@ -142,10 +142,10 @@ class _SitemapReader:
             return
         if kind == "sitemap":
             if len(self.sitemaps) == MAX_SITEMAPS:
-                raise _EnoughRead
+                raise _MaximumReached
             self.sitemaps.append(link)
         elif kind == "url":
             if len(self.pages) == MAX_PAGES:
-                raise _EnoughRead
+                raise _MaximumReached
             stamp = self._texts.get("lastmod", "").strip()
             self.pages.append(ListedPage(link, modified=stamp if _DATE(stamp) else ""))

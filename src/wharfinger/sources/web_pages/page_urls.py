@@ -1,6 +1,6 @@
 """The URLs of a site's pages: one spelling for each, and which of them are below the operator's URL.
 
-A policy judges URIs that can be written in one way only (`policy.patterns`). So every URL is normalized when it enters
+A policy needs URIs that can be written in one way only (`policy.patterns`). So every URL is normalized when it enters
 the list (RFC 3986 §6.2.2: letters of the host, percent-encoding, dots), and a request must use that spelling.
 """
 
@@ -23,7 +23,7 @@ _QUERY_CHARACTERS = _PATH_CHARACTERS + "?"
 
 
 def resolved(link: str, base: str) -> str | None:
-    """Return the normalized URL of a link in a document at `base`; None if it is not a page of the web."""
+    """Return the normalized URL of a link in a document at `base`; None if it is not the URL of a page."""
     return normalized(join_url(base, link.strip()))
 
 
@@ -38,10 +38,10 @@ def normalized(url: str) -> str | None:
     path = quote(_ESCAPE.sub(_normal_escape, parts.path), safe=_PATH_CHARACTERS) or "/"
     query = quote(_ESCAPE.sub(_normal_escape, parts.query), safe=_QUERY_CHARACTERS)
     origin = origin_of(f"{parts.scheme.lower()}://{parts.netloc}/")
-    found = f"{origin}{path}{'?' if query else ''}{query}"
-    if origin is None or split_url(found) is None or segments_of(found) is None or len(found) > MAX_URL_CHARACTERS:
+    result = f"{origin}{path}{'?' if query else ''}{query}"
+    if origin is None or split_url(result) is None or segments_of(result) is None or len(result) > MAX_URL_CHARACTERS:
         return None
-    return found
+    return result
 
 
 def _normal_escape(escape: re.Match[str]) -> str:
@@ -52,7 +52,7 @@ def _normal_escape(escape: re.Match[str]) -> str:
 
 
 class Scope(NamedTuple):
-    """What the operator's URL covers: all URLs of its origin whose path begins with the same segments."""
+    """The URLs that the operator's URL covers: those of its origin whose path begins with the same segments."""
 
     origin: str
     path: str

@@ -1,7 +1,7 @@
 """The pages of a web site as live resources: listed, read in windows, completed, searched and watched.
 
 A page has its own `https://` URL as URI, so that links in texts are URIs that can be read, and an answer can cite them.
-A directory is no page, and has a URI that no page has: that of its path with `?list=pages`.
+A directory is not a page: its URI is that of its path with `?list=pages`, which no page has.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ __all__ = ["WebPages"]
 DIRECTORY_QUERY = "?list=pages"
 """After the URL of a path: the directory of the pages below it."""
 PATIENCE_SECONDS = 10.0
-"""How long a list waits for the site: its first one takes several requests."""
+"""Longest time that a list waits for the site: the first list takes several requests."""
 LAST_CHARACTER = "\U0010ffff"
 """`prefix + LAST_CHARACTER` sorts after everything that begins with the prefix."""
 PAGE_KEY, CHILD_KEY = "p:", "c:"
-"""Prefixes of the keys of pages: those of the list, and those of directories."""
+"""Prefixes of the keys at which a list continues: the list of all pages, and that of a directory."""
 MAX_KEY_CHARACTERS = 4_096
 _FILE_NAMES = {"text/markdown": "page.md", "text/plain": "page.txt"}
 """Names by which windows recognize the types of pages."""
@@ -86,8 +86,8 @@ class WebPages(Source):
     def matches(self, uri: str) -> bool:
         """Return whether a URI is below the operator's URL."""
         base, mark, query = uri.partition("?")
-        below = f"{base}/".startswith(self.top) and "#" not in uri and not query.startswith("/")
-        return below and (not query.startswith("list=") or mark + query == DIRECTORY_QUERY)
+        is_below = f"{base}/".startswith(self.top) and "#" not in uri and not query.startswith("/")
+        return is_below and (not query.startswith("list=") or mark + query == DIRECTORY_QUERY)
 
     def pattern_of(self, *names: str, between: Sequence[str] = ()) -> str:
         """Return the pattern for all pages."""
@@ -122,15 +122,15 @@ class WebPages(Source):
         position = _position(after, PAGE_KEY)
         listing = self.site.listing()
         reads = readable_uris()
-        found = [self._directory_resource(self.top)] if after is None and may_read(self.uri) else []
+        resources = [self._directory_resource(self.top)] if after is None and may_read(self.uri) else []
         last = position
         for url in listing.urls[bisect_right(listing.urls, position) :]:
             if reads(url):
-                if len(found) >= limit:
-                    return found, PAGE_KEY + last
-                found.append(self._page_resource(url, listing.pages[url]))
+                if len(resources) >= limit:
+                    return resources, PAGE_KEY + last
+                resources.append(self._page_resource(url, listing.pages[url]))
                 last = url
-        return found, None
+        return resources, None
 
     def children(
         self, uri: str, after: str | None = None, limit: int = MAX_CHILDREN
@@ -148,16 +148,15 @@ class WebPages(Source):
         entries = self._entries(directory, listing)
         if not entries and directory != self.top:
             raise ResourceNotFound(uri)
-        following = [entry for entry in entries if _without_query(entry) > position]
-        found = [self._entry_resource(directory, entry, listing) for entry in following[:limit]]
-        return found, CHILD_KEY + _without_query(following[limit - 1]) if len(following) > limit else None
+        remaining = [entry for entry in entries if _without_query(entry) > position]
+        resources = [self._entry_resource(directory, entry, listing) for entry in remaining[:limit]]
+        return resources, CHILD_KEY + _without_query(remaining[limit - 1]) if len(remaining) > limit else None
 
     def _entries(self, directory: str, listing: SitePages) -> list[str]:
         """Return the readable entries of a directory, as URLs in order.
 
-        A page is an entry. A URL with a slash at its end that is no page of its own is a directory, and one that is
-        both is a directory in which the page is: its `index`. A directory of which only that page is readable is shown
-        as the page.
+        An entry is a page, or a directory if there are pages below it. If a page has the URL of a directory, it is an
+        entry of the directory itself. If no other page below it is readable, the page takes the place of the directory.
         """
         reads = readable_uris()
         begin = bisect_left(listing.urls, directory)
@@ -171,8 +170,10 @@ class WebPages(Source):
             if not slash:
                 entries[url] = url
                 continue
-            below = f"{directory}{first}/"
-            entries[below] = url if below not in entries and not rest and not query else below + DIRECTORY_QUERY
+            subdirectory = f"{directory}{first}/"
+            entries[subdirectory] = (
+                url if subdirectory not in entries and not rest and not query else subdirectory + DIRECTORY_QUERY
+            )
         return sorted(entries.values(), key=_without_query)
 
     def _entry_resource(self, directory: str, entry: str, listing: SitePages) -> t.Resource:
@@ -244,22 +245,22 @@ class WebPages(Source):
         page = self.site.page(url)
         content = BytesContent(page.data)
         lines = self._lines.of(url, page.version, content)
-        name = _FILE_NAMES.get(page.kind, "page.txt" if page.is_text else "page")
-        found = read_content(uri, url, name, content, window, meta={VERSION: page.version}, lines=lines)
-        found[0].mime_type = page.kind
-        found += [remark(url, text) for text in page.remarks]
+        name = _FILE_NAMES.get(page.mime_type, "page.txt" if page.is_text else "page")
+        contents = read_content(uri, url, name, content, window, meta={VERSION: page.version}, lines=lines)
+        contents[0].mime_type = page.mime_type
+        contents += [remark(url, text) for text in page.remarks]
         scope: t.CacheScope = "private" if page.private else self.cache_scope
         ttl = ttl_ms(page.modified) if page.ttl_ms is None else page.ttl_ms
-        return t.ReadResourceResult(contents=found, ttl_ms=ttl, cache_scope=scope)
+        return t.ReadResourceResult(contents=contents, ttl_ms=ttl, cache_scope=scope)
 
     def _read_directory(self, uri: str, directory: str, listing: SitePages) -> t.ReadResourceResult:
         version = self._directory_version(uri, directory, listing)
         entries = self._entries(directory, listing)
         children = [self._entry_resource(directory, entry, listing) for entry in entries[:MAX_CHILDREN]]
         folders = sum(entry.endswith(DIRECTORY_QUERY) for entry in entries)
-        counted = f"{many(folders, 'directory')} and {many(len(entries) - folders, 'page')}"
+        counts = f"{many(folders, 'directory')} and {many(len(entries) - folders, 'page')}"
         template = self.template if len(entries) > len(children) else ""
-        text = listing_text(shown(directory), counted, children, template, describe=_words)
+        text = listing_text(shown(directory), counts, children, template, describe=_words)
         if directory == self.top and not is_restricted():
             text += "".join(f"\n{sentence}" for sentence in listing.remarks)
         first = t.ResourceContents(uri=uri, mime_type=mime.TEXT, text=text, meta={VERSION: version})
@@ -268,7 +269,7 @@ class WebPages(Source):
     # -- finding
 
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
-        """Complete a path: the entries of its directory, then other pages whose path contains what was typed."""
+        """Complete a path: the entries of its directory, then other pages whose path contains the typed text."""
         if argument != "path" or template != self.template:
             return []
         head, slash, _ = value.rpartition("/")
@@ -276,17 +277,17 @@ class WebPages(Source):
         listing = self.site.listing()
         entries = self._entries(directory, listing) if normalized(directory) == directory else []
         paths = (entry.removesuffix(DIRECTORY_QUERY)[len(self.top) :] for entry in entries)
-        wanted = value.casefold()
-        found = dict.fromkeys(path for path in paths if path and path.casefold().startswith(wanted))
-        if wanted and len(found) < MAX_COMPLETIONS:
+        typed = value.casefold()
+        matching = dict.fromkeys(path for path in paths if path and path.casefold().startswith(typed))
+        if typed and len(matching) < MAX_COMPLETIONS:
             reads = readable_uris()
             for url in listing.urls:
                 path = url[len(self.top) :]
-                if path and wanted in path.casefold() and reads(url):
-                    found[path] = None
-                    if len(found) >= MAX_COMPLETIONS:
+                if path and typed in path.casefold() and reads(url):
+                    matching[path] = None
+                    if len(matching) >= MAX_COMPLETIONS:
                         break
-        return list(found)[:MAX_COMPLETIONS]
+        return list(matching)[:MAX_COMPLETIONS]
 
     def documents(self, after: str | None, limit: int) -> tuple[list[Document], str | None]:
         """Return the pages. Those that were not read yet have no version, so that an index takes their text later."""
@@ -327,10 +328,10 @@ class WebPages(Source):
     # -- watching
 
     def describe(self) -> str:
-        """Describe the list, and how changes are found."""
+        """Return a summary of the list, and how changes are found."""
         listing = self.site.known_listing()
-        known = "" if listing is None else f"{many(len(listing.urls), 'page')} of {shown(listing.origin)}, "
-        return f"{known}watched by {self._polling.means}"[:200]
+        page_count = "" if listing is None else f"{many(len(listing.urls), 'page')} of {shown(listing.origin)}, "
+        return f"{page_count}watched by {self._polling.means}"[:200]
 
     def _look(self, uri: str | None) -> Hashable:
         listing = self.site.listing()
@@ -341,7 +342,9 @@ class WebPages(Source):
             return self._directory_version(uri, directory, listing)
         try:
             return self.site.page(self._page_of(uri, listing)[0]).version
-        except PageFailed:  # a state like any other: the watchers' next read fails, and they hear when it is over
+        except (
+            PageFailed
+        ):  # a state like any other: the next read fails, and the watchers are notified when the page can be read again
             return "failed"
 
     def watch(self, uri: str | None, changed: Changed) -> None:
@@ -363,7 +366,7 @@ def _position(after: str | None, prefix: str) -> str:
     """Return the URL after which a list continues.
 
     Raises:
-        InvalidArgument: the key of the page is not valid.
+        InvalidArgument: this is not a key of such a list.
     """
     if after is None:
         return ""

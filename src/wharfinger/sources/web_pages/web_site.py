@@ -1,8 +1,8 @@
 """One web site over HTTP: its robots.txt, the list of its pages, and the pages as text.
 
 The only host that is contacted is that of the operator's URL, whatever its address; redirects of pages must stay below
-that URL. The site is asked again with the ETag and the time of what is known, at most once a second for the same URL,
-and not while its `Cache-Control` says that the answer is fresh (for `MAX_FRESH_SECONDS` at most).
+that URL. A URL is requested again at most once a second, with a conditional request, and not while its `Cache-Control`
+says that the answer is fresh (for `MAX_FRESH_SECONDS` at most).
 
 The list is, in this order: `llms.txt` below the URL, or at the root of the site (llmstxt.org); `sitemap.xml` below the
 URL, those that robots.txt names, or that at the root (sitemaps.org). Of these, the URLs below the operator's URL that
@@ -59,12 +59,12 @@ ROBOT = USER_AGENT.partition("/")[0]
 MARKDOWN = "text/markdown"
 ACCEPT = "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5"
 REUSE_SECONDS = 1.0
-"""How long an answer is used again without a request, so that a description and a read share one."""
+"""Time for which an answer is reused without a request, so that a description and a read share one."""
 MAX_FRESH_SECONDS = 300.0
-"""How long an answer is used again if the site calls it fresh for longer."""
+"""Longest time for which an answer is reused because the site calls it fresh."""
 ROBOTS_SECONDS = 3600.0
-"""How long robots.txt is used; at most a day is allowed (RFC 9309 §2.4)."""
-JUDGING_SECONDS = 5.0
+"""Time for which robots.txt is used; at most a day is allowed (RFC 9309 §2.4)."""
+ROBOTS_CHECK_SECONDS = 5.0
 """Longest time for comparing the list with robots.txt, whose rules the site writes."""
 REQUEST_SECONDS = 20.0
 CONNECTIONS = 2
@@ -74,9 +74,9 @@ MAX_ROBOTS_BYTES = 512 << 10
 MAX_LIST_BYTES = 50 << 20
 """Largest sitemap, also after decompression (sitemaps.org)."""
 MAX_SITEMAPS = 100
-"""Sitemaps of one site that are read."""
+"""Maximum number of sitemaps of one site that are read."""
 MAX_KEPT_BYTES = 64 << 20
-"""Bytes of all pages that are kept."""
+"""Maximum size of all pages that are kept."""
 PAGE_OVERHEAD_BYTES = 1_000
 CHILD_BOUNDS = ChildBounds(seconds=10.0, memory=1 << 30, output=32 << 20)
 HTML_READER = "wharfinger.sources.html_reader"
@@ -84,7 +84,7 @@ MAX_TTL_MS = 24 * 3600 * 1000
 
 _HTML = ("text/html", "application/xhtml+xml")
 _PLAIN = ("text/plain", "application/json", "application/yaml", "application/toml", "text/csv")
-"""Types of text that are shown as they are called; others, such as SVG and scripts, are text/plain."""
+"""Types of text that keep their name; others, such as SVG and scripts, are shown as text/plain."""
 _PAGE_ENDINGS = ("html", "htm", "xhtml", "shtml", "php", "asp", "aspx", "jsp")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9_:.+-]{1,40})", re.IGNORECASE)
 _MAX_AGE = re.compile(r"(?:^|,)\s*max-age\s*=\s*\"?(\d{1,9})", re.IGNORECASE)
@@ -104,8 +104,7 @@ class WebPage(NamedTuple):
     """A page as it is shown."""
 
     url: str
-    kind: str
-    """Its MIME type."""
+    mime_type: str
     data: bytes
     """The content; text is in UTF-8."""
     version: str
@@ -115,7 +114,7 @@ class WebPage(NamedTuple):
     modified: float | None = None
     """The time of the last change, as the site reports it."""
     ttl_ms: int | None = None
-    """Milliseconds that the site calls it fresh for; None if it does not say."""
+    """Milliseconds for which the site calls it fresh; None if it does not say."""
     private: bool = False
 
 
@@ -131,21 +130,20 @@ class SitePages(NamedTuple):
     version: str
 
 
-class _Kept(msgspec.Struct):
-    """An answer, and when it was received."""
+class _KeptPage(msgspec.Struct):
+    """A page, and when it was received."""
 
     etag: str
     modified: str
     checked_at: float
-    fresh: float
-    """Seconds."""
+    fresh_seconds: float
     page: WebPage
 
 
 class _KeptFile(NamedTuple):
     etag: str
     modified: str
-    found: SiteList
+    listed: SiteList
 
 
 def listed_type(url: str) -> str:
@@ -169,7 +167,7 @@ class WebSite:
     def __init__(
         self, scope: Scope, *, list_url: str = "", every: float, headers: Mapping[str, str] | None = None
     ) -> None:
-        """`list_url` is the file that lists the pages; by default it is found. `every` is how long the list is used."""
+        """`list_url` is the file that lists the pages; by default it is found. `every` is how long a list is used."""
         try:
             import html_to_markdown
             from protego import Protego
@@ -188,8 +186,8 @@ class WebSite:
         self._files: dict[str, _KeptFile] = {}
         self._seen_files: set[str] = set()
         """The files that the list was made of."""
-        self._pages: BoundedCache[str, _Kept] = BoundedCache(MAX_KEPT_BYTES)
-        self._kinds: dict[str, str] = {}
+        self._pages: BoundedCache[str, _KeptPage] = BoundedCache(MAX_KEPT_BYTES)
+        self._mime_types: dict[str, str] = {}
         self._children = ChildProcesses()
         self._loop = LoopThread("wharfinger-web")
         self._locks: dict[str, asyncio.Lock] = {}
@@ -200,9 +198,9 @@ class WebSite:
         )
 
     def _make_fetcher(self, headers: Mapping[str, str] | None, follow: Callable[[str, str], bool]) -> Fetcher:
-        own = urlsplit(self.scope.origin).hostname
+        own_host = urlsplit(self.scope.origin).hostname
         return Fetcher(
-            allow=lambda host, _address: host == own,  # at any address, since the operator named it
+            allow=lambda host, _address: host == own_host,  # at any address, since the operator named it
             follow=follow,
             headers=headers,
             timeout=REQUEST_SECONDS,
@@ -235,7 +233,7 @@ class WebSite:
             SiteUnavailable: the site does not answer.
         """
         kept, now = self._pages.get(url), time.monotonic()
-        if kept is not None and now < kept.checked_at + kept.fresh:
+        if kept is not None and now < kept.checked_at + kept.fresh_seconds:
             if not kept.page.ttl_ms:
                 return kept.page
             return kept.page._replace(ttl_ms=max(0, kept.page.ttl_ms - int(1000 * (now - kept.checked_at))))
@@ -243,12 +241,12 @@ class WebSite:
 
     def kept_page(self, url: str) -> WebPage | None:
         """Return a page as it was last read, without asking the site."""
-        kept = self._pages.get(url)
-        return None if kept is None else kept.page
+        cached = self._pages.get(url)
+        return None if cached is None else cached.page
 
     def type_of(self, url: str) -> str:
         """Return the MIME type of a page: the one that was read, else what its URL suggests."""
-        return self._kinds.get(url) or listed_type(url)
+        return self._mime_types.get(url) or listed_type(url)
 
     def crawl_delay(self) -> float:
         """Return the seconds between two requests that robots.txt asks for; 0 if it does not."""
@@ -294,8 +292,10 @@ class WebSite:
             self._listed_at = -math.inf  # so that the next call asks the site, and does not use what is known
             raise SiteUnavailable(str(error)) from None
         if answer.status in (429, 503):
-            asked = answer.headers.get("retry-after", "")
-            self._pause_until = time.monotonic() + (min(int(asked), 3600) if re.fullmatch(r"\d{1,6}", asked) else 30)
+            retry_after = answer.headers.get("retry-after", "")
+            self._pause_until = time.monotonic() + (
+                min(int(retry_after), 3600) if re.fullmatch(r"\d{1,6}", retry_after) else 30
+            )
         return answer
 
     def _allows(self, url: str) -> bool:
@@ -324,7 +324,7 @@ class WebSite:
             return self._listing  # another caller has just loaded it
         robots = await self._load_robots()
         found, origin, remarks = await self._find_pages(robots)
-        kept, left_out = await asyncio.to_thread(self._judge, found)
+        kept, left_out = await asyncio.to_thread(self._allowed_pages, found)
         if not kept:
             raise SiteUnavailable(
                 f"{origin} lists {many(len(found), 'page')}, and none that may be read below {self.scope.url}."
@@ -336,10 +336,10 @@ class WebSite:
         self._listed_at = time.monotonic()
         return self._listing
 
-    def _judge(self, found: Sequence[tuple[str, ListedPage]]) -> tuple[dict[str, ListedPage], list[str]]:
-        """Return the pages below the operator's URL that robots.txt allows, by URL, and what was left out."""
-        deadline = time.monotonic() + JUDGING_SECONDS
-        kept: dict[str, ListedPage] = {}
+    def _allowed_pages(self, found: Sequence[tuple[str, ListedPage]]) -> tuple[dict[str, ListedPage], list[str]]:
+        """Return the pages below the operator's URL that robots.txt allows, by URL, and remarks about omitted ones."""
+        deadline = time.monotonic() + ROBOTS_CHECK_SECONDS
+        pages_by_url: dict[str, ListedPage] = {}
         outside = refused = unusable = 0
         for base, page in found:
             url = resolved(page.link, base)
@@ -347,12 +347,12 @@ class WebSite:
                 unusable += 1
             elif not self.scope.covers(url):
                 outside += 1
-            elif url in kept:
+            elif url in pages_by_url:
                 continue
             elif not self._allows(url):
                 refused += 1
             else:
-                kept[url] = page
+                pages_by_url[url] = page
             if time.monotonic() > deadline:
                 raise SiteUnavailable(f"robots.txt of {self.scope.origin} has too many rules to compare pages with.")
         reasons = (
@@ -360,10 +360,10 @@ class WebSite:
             (refused, "not allowed by robots.txt"),
             (unusable, "no URLs of pages"),
         )
-        return kept, [f"{many(number, 'link')} left out: {why}." for number, why in reasons if number]
+        return pages_by_url, [f"{many(number, 'link')} left out: {why}." for number, why in reasons if number]
 
     async def _find_pages(self, robots: Protego) -> tuple[list[tuple[str, ListedPage]], str, list[str]]:
-        """Return the pages that the site lists, each with the URL of its list, and the list's URL and remarks."""
+        """Return the pages that the site lists, each with its file's URL; also the first file's URL, and remarks."""
         self._seen_files.clear()
         top, root = self.scope.url, f"{self.scope.origin}/"
         named = [url for link in list(robots.sitemaps)[:MAX_SITEMAPS] if (url := resolved(link, root))]
@@ -378,14 +378,14 @@ class WebSite:
         remarks: list[str] = []
         for urls in groups:
             if urls and self._is_sitemap(urls[0]):
-                found = await self._sitemap_pages(urls, remarks)
+                listed_pages = await self._sitemap_pages(urls, remarks)
             else:
                 listed = await self._list_file(urls[0], remarks) if urls else None
-                found = [(urls[0], page) for page in listed.pages] if listed is not None else []
-            if len(found) > MAX_PAGES:
+                listed_pages = [(urls[0], page) for page in listed.pages] if listed is not None else []
+            if len(listed_pages) > MAX_PAGES:
                 remarks.append(f"Only the first {MAX_PAGES:,} pages are listed.")
-            if found:
-                return found[:MAX_PAGES], urls[0], remarks
+            if listed_pages:
+                return listed_pages[:MAX_PAGES], urls[0], remarks
         tried = self._list_url or f"{top}llms.txt nor {top}sitemap.xml"
         raise SiteUnavailable(
             " ".join([f"{top} lists no pages: it has {'no' if self._list_url else 'neither'} {tried}.", *remarks])
@@ -397,8 +397,8 @@ class WebSite:
     async def _sitemap_pages(self, urls: list[str], remarks: list[str]) -> list[tuple[str, ListedPage]]:
         """Return the pages of sitemaps, and of those that these name, each read once."""
         waiting, read = list(dict.fromkeys(urls)), set[str]()
-        found: list[tuple[str, ListedPage]] = []
-        while waiting and len(found) <= MAX_PAGES:
+        listed_pages: list[tuple[str, ListedPage]] = []
+        while waiting and len(listed_pages) <= MAX_PAGES:
             if len(read) == MAX_SITEMAPS:
                 remarks.append(f"Only the first {MAX_SITEMAPS} sitemaps are read.")
                 break
@@ -407,42 +407,47 @@ class WebSite:
             listed = await self._list_file(url, remarks)
             if listed is None:
                 continue
-            found += [(url, page) for page in listed.pages]
+            listed_pages += [(url, page) for page in listed.pages]
             for link in listed.sitemaps:
-                further = resolved(link, url)
-                if further and further not in read and further not in waiting and same_origin(further, url):
-                    waiting.append(further)
-        return found
+                sitemap_url = resolved(link, url)
+                if (
+                    sitemap_url
+                    and sitemap_url not in read
+                    and sitemap_url not in waiting
+                    and same_origin(sitemap_url, url)
+                ):
+                    waiting.append(sitemap_url)
+        return listed_pages
 
     async def _list_file(self, url: str, remarks: list[str]) -> SiteList | None:
-        """Return what a file lists, or None if the site has no such file. What is wrong with it becomes a remark."""
+        """Return the entries of a list file, or None if it does not exist. Adds a remark about each fault in it."""
         self._seen_files.add(url)
-        known = self._files.get(url)
-        headers = {} if known is None else _conditions(known.etag, known.modified)
+        cached = self._files.get(url)
+        headers = {} if cached is None else _conditions(cached.etag, cached.modified)
         try:
             answer = await self._get(self._fetcher, url, MAX_LIST_BYTES, headers)
-            if answer.status == 304 and known is not None:
-                return known.found
+            if answer.status == 304 and cached is not None:
+                return cached.listed
             if answer.status >= 500 or answer.status == 429:
                 raise SiteUnavailable(f"{url} answered {answer.status}.")
             if answer.status != 200:
                 return None
-            found = await asyncio.to_thread(_read_list, answer, self._is_sitemap(url))
+            page_list = await asyncio.to_thread(_read_list, answer, self._is_sitemap(url))
         except (UnusableList, PageFailed) as error:
             remarks.append(f"{url} {error}." if isinstance(error, UnusableList) else str(error))
             return None
-        if found is not None:
-            if found.truncated:
+        if page_list is not None:
+            if page_list.truncated:
                 remarks.append(f"{url} lists more than {MAX_PAGES:,} pages: the others are left out.")
             headers = dict(answer.headers)
-            self._files[url] = _KeptFile(headers.get("etag", ""), headers.get("last-modified", ""), found)
-        return found
+            self._files[url] = _KeptFile(headers.get("etag", ""), headers.get("last-modified", ""), page_list)
+        return page_list
 
     # -- pages
 
     async def _load_page(self, url: str) -> WebPage:
         kept, now = self._pages.get(url), time.monotonic()
-        if kept is not None and now < kept.checked_at + kept.fresh:
+        if kept is not None and now < kept.checked_at + kept.fresh_seconds:
             return kept.page
         await self._load_robots()
         headers = {"Accept": ACCEPT} | ({} if kept is None else _conditions(kept.etag, kept.modified))
@@ -456,15 +461,17 @@ class WebSite:
             page = await asyncio.to_thread(self._read_page, url, answer)
         else:
             raise PageFailed(f"{url} cannot be read now: the site answered {answer.status}.")
-        if page.kind == listed_type(url):
-            self._kinds.pop(url, None)
-        elif len(self._kinds) < MAX_PAGES:
-            self._kinds[url] = page.kind
-        fresh = max(self._reuse, min(MAX_FRESH_SECONDS, (page.ttl_ms or 0) / 1000))
+        if page.mime_type == listed_type(url):
+            self._mime_types.pop(url, None)
+        elif len(self._mime_types) < MAX_PAGES:
+            self._mime_types[url] = page.mime_type
+        fresh_seconds = max(self._reuse, min(MAX_FRESH_SECONDS, (page.ttl_ms or 0) / 1000))
         etag, modified = answer.headers.get("etag", ""), answer.headers.get("last-modified", "")
         if kept is not None and answer.status == 304:
             etag, modified = etag or kept.etag, modified or kept.modified
-        self._pages.put(url, _Kept(etag, modified, time.monotonic(), fresh, page), len(page.data) + PAGE_OVERHEAD_BYTES)
+        self._pages.put(
+            url, _KeptPage(etag, modified, time.monotonic(), fresh_seconds, page), len(page.data) + PAGE_OVERHEAD_BYTES
+        )
         return page
 
     def _read_page(self, url: str, answer: HttpResponse) -> WebPage:
@@ -479,9 +486,9 @@ class WebSite:
                 remarks.append(f"The site calls this {printable(declared)}, but it is {signature}.")
             kind, text = signature, None
         elif is_html:
-            found = self._markdown(answer.url or url, _decoded(body, answer.headers, html=True))
-            kind, text, title = MARKDOWN, found.text, printable(found.title, 300)
-            remarks += [found.remark] if found.remark else []
+            markdown = self._markdown(answer.url or url, _decoded(body, answer.headers, html=True))
+            kind, text, title = MARKDOWN, markdown.text, printable(markdown.title, 300)
+            remarks += [markdown.remark] if markdown.remark else []
         elif not declared or declared == "application/octet-stream" or mime.is_text(declared):
             text = None if b"\0" in body[:8192] else _decoded(body, answer.headers, html=False)
             kind = "application/octet-stream" if text is None else shown_type(declared or "text/plain")
@@ -516,17 +523,17 @@ def _conditions(etag: str, modified: str) -> dict[str, str]:
 
 
 def _freshness(headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return what `Cache-Control` says about an answer (RFC 9111 §5.2.2)."""
+    """Return the directives of `Cache-Control` in an answer (RFC 9111 §5.2.2)."""
     control = headers.get("cache-control", "").lower()
-    words = {word.partition("=")[0].strip() for word in control.split(",")}
+    directives = {word.partition("=")[0].strip() for word in control.split(",")}
     age = headers.get("age", "")
     ttl_ms = None
-    if words & {"no-store", "no-cache"}:
+    if directives & {"no-store", "no-cache"}:
         ttl_ms = 0
     elif found := _MAX_AGE.search(control):
-        used = int(age) if age.isdigit() and age.isascii() and len(age) < 10 else 0
-        ttl_ms = min(MAX_TTL_MS, max(0, int(found[1]) - used) * 1000)
-    return {"ttl_ms": ttl_ms, "private": "private" in words}
+        age_seconds = int(age) if age.isdigit() and age.isascii() and len(age) < 10 else 0
+        ttl_ms = min(MAX_TTL_MS, max(0, int(found[1]) - age_seconds) * 1000)
+    return {"ttl_ms": ttl_ms, "private": "private" in directives}
 
 
 def _time_of(header: str) -> float | None:
@@ -557,7 +564,7 @@ def _decoded(body: bytes, headers: Mapping[str, str], *, html: bool) -> str:
 
 
 def _read_list(answer: HttpResponse, sitemap: bool) -> SiteList | None:
-    """Return what a file lists; None if it is no list. Blocks.
+    """Return the entries of a file, or None if it is not a list. Blocks.
 
     Raises:
         UnusableList: it is damaged or hostile.
@@ -575,5 +582,5 @@ def _read_list(answer: HttpResponse, sitemap: bool) -> SiteList | None:
         except ValueError as error:
             raise UnusableList(f"is not gzip data ({error})") from None
     elif answer.headers.get("content-type", "").lower().startswith(_HTML):
-        return None  # a page that the site answers for every path
+        return None  # an HTML page that the site returns for any path
     return read_sitemap(body)

@@ -36,11 +36,11 @@ STEP_BYTES = 1 << 20
 """Bytes between two counts, until the distance doubles."""
 PIECE_BYTES = 64 << 10  # bytes that are read at once between two counts
 MAX_COUNTS = 16_384  # even
-"""Most counts of one content (128 KiB); with more, every other one is dropped."""
+"""Maximum number of counts of one content (128 KiB); with more, every other one is dropped."""
 MAX_CONTENTS = 64
-"""Contents of one source whose counts are kept (at most 8 MiB)."""
+"""Maximum number of contents of one source whose counts are kept (at most 8 MiB)."""
 MAX_SAMPLES = 16
-"""Most samples that are compared to see whether a content only grew."""
+"""Maximum number of samples that are compared to see whether a content only grew."""
 SAMPLE_BYTES = 64  # bytes of each
 SCAN_SECONDS = 5.0
 """Longest time of one search for a line. The next search continues where it ended."""
@@ -138,17 +138,17 @@ class LineIndex:
         """Return the block that has line end `number` or ends the search, or None after counting one more block."""
         if code_unit != self.code_unit:
             self.code_unit, self.step, self._counts, self._samples = code_unit, STEP_BYTES, array("Q", (0,)), []
-        at = bisect_left(self._counts, number)
-        known = at < len(self._counts)
+        index = bisect_left(self._counts, number)
+        is_counted = index < len(self._counts)
         beyond = until is not None and self.scanned > until
-        if not (known or beyond or self.scanned + self.step > content.size):
+        if not (is_counted or beyond or self.scanned + self.step > content.size):
             if late:
                 raise NotReached(self.scanned, self._counts[-1] + 1)
             if self._extend(content):
                 return None
-        at = at - 1 if known else len(self._counts) - 1  # the part after the last count may still grow
-        begin = at * self.step
-        return _Block(begin, min(begin + self.step, content.size), self._counts[at])
+        index = index - 1 if is_counted else len(self._counts) - 1  # the part after the last count may still grow
+        begin = index * self.step
+        return _Block(begin, min(begin + self.step, content.size), self._counts[index])
 
     def _extend(self, content: RandomAccess) -> bool:
         """Add a count. Returns False if the content has become shorter meanwhile."""
@@ -184,10 +184,10 @@ def _in_block(content: RandomAccess, code_unit: CodeUnit, block: _Block, line: i
         if not data:
             break
         ends, mark = line_ends(data, code_unit)
-        here = ends.count(mark)
-        if number + here >= line - 1:
+        block_ends = ends.count(mark)
+        if number + block_ends >= line - 1:
             return LineStart(offset + nth_end(ends, mark, line - 1 - number) * code_unit[0], line)
-        number += here
+        number += block_ends
         offset += len(data)
     return LineStart(offset, number + (1 if not offset or ends_line(content, offset, code_unit) else 2))
 
@@ -224,11 +224,11 @@ def nth_end(data: bytes, mark: bytes, number: int) -> int:
     low, high = 0, len(data)
     while high - low > 4_096:
         middle = (low + high) // 2
-        here = data.count(mark, low, middle)
-        if here >= number:
+        ends = data.count(mark, low, middle)
+        if ends >= number:
             high = middle
         else:
-            low, number = middle, number - here
+            low, number = middle, number - ends
     position = low - 1
     for _ in range(number):
         position = data.index(mark, position + 1)
@@ -250,13 +250,13 @@ class LineIndexes:
     ) -> LineIndex:
         """Return the index of a content in this version.
 
-        `identity` stays the same when a content is appended to (such as a file's inode); None if there is none.
+        `identity` stays the same when a content is appended to (such as a file's inode); None if it has no identity.
         """
-        known = self._indexes.get(key)
+        indexed = self._indexes.get(key)
         index = LineIndex()
-        if known is not None:
-            same = bool(version) and known[0] == version
-            if same or (identity is not None and known[1] == identity and known[2].grew(content)):
-                index = known[2]
+        if indexed is not None:
+            same = bool(version) and indexed[0] == version
+            if same or (identity is not None and indexed[1] == identity and indexed[2].grew(content)):
+                index = indexed[2]
         self._indexes.put(key, (version, identity, index))
         return index

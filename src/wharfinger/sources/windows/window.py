@@ -83,7 +83,7 @@ PARAMETERS: Mapping[str, UriParameter] = {
 """Parameters for a window of a file, for `Source.parameters`."""
 
 MAX_READ_BYTES = 32 << 20
-"""Most bytes that are read at once: as a whole content, or as a window with both ends."""
+"""Maximum number of bytes that are read at once: as a whole content, or as a window with both ends."""
 STREAM_ABOVE_BYTES = 1 << 20
 """A blob of more bytes can be read while it is sent."""
 
@@ -143,7 +143,7 @@ def split_window(uri: str) -> tuple[str, Window | None]:
 _RANGE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})?").fullmatch
 _NUMBER = re.compile(r"[0-9]{1,18}").fullmatch
 _LOWEST = {"lines": 1, "bytes": 0, "tail": 1}
-_HOW = {"lines": "lines=1-200 or lines=201-", "bytes": "bytes=0-65535 or bytes=65536-", "tail": "tail=200"}
+_EXAMPLES = {"lines": "lines=1-200 or lines=201-", "bytes": "bytes=0-65535 or bytes=65536-", "tail": "tail=200"}
 
 
 def parse(query: Mapping[str, str]) -> Window | None:
@@ -157,15 +157,15 @@ def parse(query: Mapping[str, str]) -> Window | None:
     (kind, value), *more = query.items()
     if more or kind not in _LOWEST:
         names = ", ".join(query)[:100]
-        raise InvalidArgument(f"Ask for one window: {', '.join(_HOW.values())}. This asked for {names}.")
+        raise InvalidArgument(f"Ask for one window: {', '.join(_EXAMPLES.values())}. This asked for {names}.")
     if kind == "tail":
-        found = Window(kind, int(value)) if _NUMBER(value) else None
+        window = Window(kind, int(value)) if _NUMBER(value) else None
     else:
         match = _RANGE(value)
-        found = match and Window(kind, int(match[1]), int(match[2]) if match[2] else None)
-    if found is None or found.first < _LOWEST[kind] or (found.last is not None and found.last < found.first):
-        raise InvalidArgument(f"{kind}={shown(value[:100])} is not a window: write {_HOW[kind]}.")
-    return found
+        window = match and Window(kind, int(match[1]), int(match[2]) if match[2] else None)
+    if window is None or window.first < _LOWEST[kind] or (window.last is not None and window.last < window.first):
+        raise InvalidArgument(f"{kind}={shown(value[:100])} is not a window: write {_EXAMPLES[kind]}.")
+    return window
 
 
 def refuse_window(window: Window | None) -> None:
@@ -202,7 +202,7 @@ def read_content(
         content: The bytes.
         window: The requested window. None for the whole; if that is larger than `max_bytes` or, for a text, than the
             caller's budget, for its first window.
-        max_bytes: Most bytes to read at once.
+        max_bytes: Maximum number of bytes to read at once.
         meta: Added to `_meta` of the first contents.
         lines: The index of the content's lines, if there is one.
         keep: Returns the content in a form that stays readable until it is released. A large blob is then read while it
@@ -213,25 +213,25 @@ def read_content(
     """
     facts = dict(meta or {})
     if window is None and content.size <= within_budget(max_bytes):
-        return [_whole(uri, name, content, facts, keep)]
+        return [_whole_contents(uri, name, content, facts, keep)]
     view = View(base, name, content, max_bytes, lines)
     if window is None and has_budget():
         if content.size <= max_bytes and not view.text_encoding.is_text:
-            return [_whole(uri, name, content, facts, keep)]
+            return [_whole_contents(uri, name, content, facts, keep)]
         window = Window("lines", 1) if view.text_encoding.is_text else None
     part = view.read(window)
     facts[WINDOW] = view.facts(part)
-    for key, other in ((NEXT, part.next), (PREVIOUS, part.previous)):
-        if other is not None:
-            facts[key] = with_query(base, str(other))
+    for key, neighbour in ((NEXT, part.next), (PREVIOUS, part.previous)):
+        if neighbour is not None:
+            facts[key] = with_query(base, str(neighbour))
     text = view.text(part)
-    found = [_blob(uri, view.kind, part.data, facts)]
+    contents = [_blob(uri, view.kind, part.data, facts)]
     if text is not None:
-        found = [_text(uri, view.kind, text, not view.text_encoding.bom_bytes, facts)]
-    if part.short and part.next is not None:
-        following = with_query(base, str(part.next))
-        found.append(continuation(following, view.words(part)))
-    return found
+        contents = [_text(uri, view.kind, text, not view.text_encoding.bom_bytes, facts)]
+    if part.ended_early and part.next is not None:
+        next_uri = with_query(base, str(part.next))
+        contents.append(continuation(next_uri, view.words(part)))
+    return contents
 
 
 def continuation(next_uri: str, text: str) -> t.ResourceContents:
@@ -259,11 +259,11 @@ def is_continuation(contents: t.ResourceContents) -> bool:
 def digest_of(contents: t.ResourceContents) -> bytes:
     """Return a digest of a window's content and of the URI of the next one."""
     data = contents.text.encode() if contents.text is not UNSET else contents.blob or b""
-    following = "" if contents.meta is UNSET else str(contents.meta.get(NEXT, ""))
-    return hashlib.blake2b(data + following.encode(), digest_size=16).digest()
+    next_uri = "" if contents.meta is UNSET else str(contents.meta.get(NEXT, ""))
+    return hashlib.blake2b(data + next_uri.encode(), digest_size=16).digest()
 
 
-def _whole(
+def _whole_contents(
     uri: str, name: str, content: RandomAccess, meta: dict[str, object], keep: Callable[[], t.StoredBytes] | None
 ) -> t.ResourceContents:
     size = content.size

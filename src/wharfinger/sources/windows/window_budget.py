@@ -1,6 +1,6 @@
 """The size of a window: 256 KiB if its end is open, and fewer bytes for a caller with a budget, such as a tool.
 
-A source knows best where its content can be cut, and only the source can name the next window. So a caller with a
+Only the source knows where its content can be cut, and how the next window is named. So a caller with a
 budget does not cut the result: it sets the budget around the read, and the source ends the window there. The budget is
 a context variable, because it belongs to one read, and reaches threads with the context that `Pool.run` passes on.
 """
@@ -14,7 +14,7 @@ from contextvars import ContextVar
 __all__ = ["WINDOW_BYTES", "cell_bytes", "has_budget", "window_budget", "window_bytes", "within_budget"]
 
 WINDOW_BYTES = 256 << 10
-"""Most bytes of a window with an open end, without a budget."""
+"""Maximum number of bytes of a window with an open end, without a budget."""
 CELLS_PER_BUDGET = 16
 """One value of a row may take the budget divided by this number."""
 
@@ -37,16 +37,16 @@ def has_budget() -> bool:
 
 
 def window_bytes() -> int:
-    """Return the most bytes of a window with an open end."""
+    """Return the maximum bytes of a window with an open end."""
     return _BUDGET.get() or WINDOW_BYTES
 
 
-def within_budget(most: int) -> int:
-    """Return the most bytes of a window with both ends: `most`, or the budget if that is less."""
-    return min(most, _BUDGET.get() or most)
+def within_budget(maximum: int) -> int:
+    """Return the maximum bytes of a window with both ends: `maximum`, or the budget if that is less."""
+    return min(maximum, _BUDGET.get() or maximum)
 
 
-def cell_bytes(most: int) -> int:
-    """Return the most bytes of one value in a row: `most`, or a sixteenth of the budget if that is less."""
+def cell_bytes(maximum: int) -> int:
+    """Return the maximum bytes of one value in a row: `maximum`, or a sixteenth of the budget if that is less."""
     budget = _BUDGET.get()
-    return most if budget is None else min(most, max(1, budget // CELLS_PER_BUDGET))
+    return maximum if budget is None else min(maximum, max(1, budget // CELLS_PER_BUDGET))

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 WINDOW_LINES = 2_000
-"""Most lines of a window with an open end."""
+"""Maximum number of lines of a window with an open end."""
 HEAD_BYTES = 64 << 10
 """Bytes at the beginning of a content from which its encoding is detected."""
 
@@ -68,13 +68,12 @@ def with_query(base: str, query: str) -> str:
 
 
 class TextEncoding(NamedTuple):
-    """How a text is encoded; an empty `encoding` if the content is not text."""
+    """The encoding of a text. `encoding` is empty if the content is not text."""
 
     encoding: str
     unit: int = 1
     """Bytes of a code unit."""
-    big: bool = False
-    """Whether code units are big-endian."""
+    big_endian: bool = False
     bom_bytes: int = 0
     """Bytes of the byte order mark."""
 
@@ -86,7 +85,7 @@ class TextEncoding(NamedTuple):
     @property
     def code_unit(self) -> CodeUnit:
         """The bytes of a code unit and whether they are big-endian, for the functions that find line ends."""
-        return self.unit, self.big
+        return self.unit, self.big_endian
 
 
 BINARY = TextEncoding("")
@@ -101,9 +100,9 @@ class WindowContent(NamedTuple):
     previous: Window | None
     line: int = 0
     """The number of its first line; 0 if it is not known."""
-    short: bool = False
+    ended_early: bool = False
     """Whether it ends before the requested end."""
-    sound: bool = True
+    whole_characters: bool = True
     """Whether it begins and ends between characters."""
 
     @property
@@ -147,22 +146,22 @@ class View:
         data = self.content.read(begin, min(width, self.max_bytes))
         end = begin + len(data)
         if end > last or end >= self.size:
-            following = Window("bytes", end, end + width - 1) if end < self.size else None
-            return WindowContent(begin, data, following, previous, sound=False)
+            next_window = Window("bytes", end, end + width - 1) if end < self.size else None
+            return WindowContent(begin, data, next_window, previous, whole_characters=False)
         data = self.up_to_line_end(data, begin)
-        following = Window("bytes", begin + len(data), last)
-        return WindowContent(begin, data, following, previous, short=True, sound=False)
+        next_window = Window("bytes", begin + len(data), last)
+        return WindowContent(begin, data, next_window, previous, ended_early=True, whole_characters=False)
 
     def first_bytes(self, window: Window) -> WindowContent:
-        """Return a window with an open end."""
+        """Return a window with an open end: the first bytes of it that fit."""
         begin = window.first
         data = self.up_to_line_end(self.content.read(begin, window_bytes()), begin, WINDOW_LINES)
         end = begin + len(data)
-        following = Window("bytes", end) if end < self.size and data else None
-        return WindowContent(begin, data, following, self.before(begin), 0 if begin else 1, True)
+        next_window = Window("bytes", end) if end < self.size and data else None
+        return WindowContent(begin, data, next_window, self.before(begin), 0 if begin else 1, True)
 
     def before(self, end: int) -> Window | None:
-        """Return the window of the bytes before a place, from the beginning of a line."""
+        """Return the window of the bytes before an offset, from the beginning of a line."""
         if not end:
             return None
         lowest = max(0, end - window_bytes())
@@ -198,14 +197,14 @@ class View:
         data = self.lines_from(begin, last)
         end = begin + len(data)
         ends, mark = line_ends(data, self.text_encoding.code_unit)
-        following = first + ends.count(mark)
-        complete = last is not None and following > last
+        next_line = first + ends.count(mark)
+        complete = last is not None and next_line > last
         if end >= self.size or not data:
             return WindowContent(begin, data, None, previous, first)
         if not ends.endswith(mark):
             return WindowContent(begin, data, Window("bytes", end), previous, first, True)
-        ahead = Window("lines", following, following + width - 1 if complete else last)
-        return WindowContent(begin, data, ahead, previous, first, not complete)
+        next_window = Window("lines", next_line, next_line + width - 1 if complete else last)
+        return WindowContent(begin, data, next_window, previous, first, not complete)
 
     def lines_from(self, begin: int, last: int | None) -> bytes:
         if last is None:
@@ -219,11 +218,11 @@ class View:
         try:
             return self.index.find(self.content, line, self.text_encoding.code_unit, until=until)
         except NotReached as error:
-            ahead = with_query(self.base, str(Window("bytes", error.offset)))
+            next_uri = with_query(self.base, str(Window("bytes", error.offset)))
             raise InvalidArgument(
                 f"Line {line:,} was not reached in time: line {error.line:,} is at byte {error.offset:,}. "
-                f"Ask again to look further from there, or read {ahead}",
-                data={"next": ahead, "line": error.line, "offset": error.offset},
+                f"Ask again to look further from there, or read {next_uri}",
+                data={"next": next_uri, "line": error.line, "offset": error.offset},
             ) from None
 
     def need_text(self) -> None:
@@ -239,34 +238,34 @@ class View:
         return WindowContent(begin, data, None, self.before(begin), 0 if begin else 1)
 
     def tail_begin(self, lines: int) -> int:
-        """Return where the last `lines` lines begin; if they are too long to read at once, fewer lines."""
+        """Return the offset of the last `lines` lines; of fewer lines, if they are too long to read at once."""
         text_encoding = self.text_encoding
         lowest = max(0, self.size - self.max_bytes)
         missing = lines + ends_line(self.content, self.size, self.text_encoding.code_unit)
-        at = self.size
-        while at > lowest:
-            begin = max(lowest, at - _BLOCK_BYTES) // text_encoding.unit * text_encoding.unit
-            data = self.content.read(begin, at - begin)
+        offset = self.size
+        while offset > lowest:
+            begin = max(lowest, offset - _BLOCK_BYTES) // text_encoding.unit * text_encoding.unit
+            data = self.content.read(begin, offset - begin)
             ends, mark = line_ends(data, self.text_encoding.code_unit)
-            here = ends.count(mark)
-            if here >= missing:
-                return begin + nth_end(ends, mark, here - missing + 1) * text_encoding.unit
-            missing -= here
-            at = begin
-        return self.line_or_character_begin(at)
+            count = ends.count(mark)
+            if count >= missing:
+                return begin + nth_end(ends, mark, count - missing + 1) * text_encoding.unit
+            missing -= count
+            offset = begin
+        return self.line_or_character_begin(offset)
 
-    def line_or_character_begin(self, at: int) -> int:
-        """Return the first place at or after `at` where a line begins, or if none does, where a character begins."""
-        if not at or not self.text_encoding.is_text:
-            return at
-        at = at // self.text_encoding.unit * self.text_encoding.unit
-        data = self.content.read(at, _BLOCK_BYTES)
+    def line_or_character_begin(self, offset: int) -> int:
+        """Return the first offset from here at which a line begins; if no line begins, that of a character."""
+        if not offset or not self.text_encoding.is_text:
+            return offset
+        offset = offset // self.text_encoding.unit * self.text_encoding.unit
+        data = self.content.read(offset, _BLOCK_BYTES)
         ends, mark = line_ends(data, self.text_encoding.code_unit)
         first = ends.find(mark)
         if first >= 0:
-            return at + (first + 1) * self.text_encoding.unit
+            return offset + (first + 1) * self.text_encoding.unit
         skips = range(0, 4, self.text_encoding.unit)
-        return at + next((skip for skip in skips if _begins_character(data[skip:], self.text_encoding)), 0)
+        return offset + next((skip for skip in skips if _begins_character(data[skip:], self.text_encoding)), 0)
 
     # Describing a window
 
@@ -279,7 +278,7 @@ class View:
         try:
             text = data.decode(text_encoding.encoding)
         except UnicodeDecodeError:
-            return mime.decode_text(data) if part.sound and text_encoding.encoding == "utf-8" else None
+            return mime.decode_text(data) if part.whole_characters and text_encoding.encoding == "utf-8" else None
         return None if "\0" in text else (text, text_encoding.encoding)
 
     def facts(self, part: WindowContent) -> dict[str, int]:
@@ -311,17 +310,17 @@ def detect_encoding(head: bytes, size: int) -> TextEncoding:
     if not encoding:
         return BINARY
     unit = {"utf-16": 2, "utf-32": 4}.get(encoding[:6], 1)
-    marks = (mark for mark, of in mime.BYTE_ORDER_MARKS if of == encoding and head.startswith(mark))
-    mark = len(next(marks, b""))
-    return TextEncoding(encoding, unit, encoding.endswith("-be"), mark)
+    marks = (mark for mark, name in mime.BYTE_ORDER_MARKS if name == encoding and head.startswith(mark))
+    bom_bytes = len(next(marks, b""))
+    return TextEncoding(encoding, unit, encoding.endswith("-be"), bom_bytes)
 
 
 def _whole_characters_length(data: bytes, text_encoding: TextEncoding) -> int:
     """Return the length up to the last whole character."""
     decoder = codecs.getincrementaldecoder(text_encoding.encoding)("replace")
     decoder.decode(data)
-    left = decoder.getstate()[0]
-    return len(data) - len(left) or len(data)
+    incomplete = decoder.getstate()[0]
+    return len(data) - len(incomplete) or len(data)
 
 
 def _begins_character(data: bytes, text_encoding: TextEncoding) -> bool:

@@ -1,4 +1,4 @@
-"""Makes documents: PDFs by hand, hostile ones among them, and the others with the libraries that applications use."""
+"""Builders of documents: PDFs byte by byte, some of them hostile, and other formats with common libraries."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = [
     "pdf_of",
     "pdf_of_objects",
     "pptx_of",
-    "saved",
     "stream",
+    "to_bytes",
     "zip_of",
 ]
 
 
 def pdf_of(pages: Sequence[str]) -> bytes:
-    """Return a PDF whose pages have these lines of text, in a font of every reader."""
+    """Return a PDF whose pages have these lines of text, in a standard font."""
     first = 4
     kids = " ".join([f"{first + 2 * number} 0 R" for number in range(len(pages))])
     objects: list[bytes] = [
@@ -37,18 +37,18 @@ def pdf_of(pages: Sequence[str]) -> bytes:
         content = first + 2 * number + 1
         resources = "/Resources << /Font << /F1 3 0 R >> >>"
         page = f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] {resources} /Contents {content} 0 R >>"
-        lines = b" T* ".join([b"(" + _escaped(line) + b") Tj" for line in text.split("\n")])
+        lines = b" T* ".join([b"(" + _escape(line) + b") Tj" for line in text.split("\n")])
         objects += [page.encode(), stream(b"BT /F1 12 Tf 14 TL 50 780 Td " + lines + b" ET")]
     return pdf_of_objects(objects)
 
 
-def _escaped(line: str) -> bytes:
+def _escape(line: str) -> bytes:
     return line.encode("cp1252").replace(b"\\", b"\\\\").replace(b"(", b"\\(").replace(b")", b"\\)")
 
 
-def stream(data: bytes, more: bytes = b"") -> bytes:
-    """Return a stream as an object."""
-    return b"<< /Length %d %s >>\nstream\n%s\nendstream" % (len(data), more, data)
+def stream(data: bytes, entries: bytes = b"") -> bytes:
+    """Return a stream object with this data and these further dictionary entries."""
+    return b"<< /Length %d %s >>\nstream\n%s\nendstream" % (len(data), entries, data)
 
 
 def pdf_of_objects(objects: Sequence[bytes], trailer: bytes = b"") -> bytes:
@@ -67,7 +67,7 @@ def pdf_of_objects(objects: Sequence[bytes], trailer: bytes = b"") -> bytes:
 
 
 def encrypted_pdf() -> bytes:
-    """Return a PDF that only its password opens, which nobody knows."""
+    """Return a PDF that is encrypted with an unknown password."""
     secret = b"<" + b"5a" * 32 + b">"
     encrypt = b"/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O %s /U %s >> /ID [<00> <00>]" % (secret, secret)
     plain = pdf_of(["hidden"])
@@ -76,10 +76,10 @@ def encrypted_pdf() -> bytes:
 
 
 def bomb_pdf(megabytes: int) -> bytes:
-    """Return a PDF whose only page is made of many spaces, packed twice."""
+    """Return a PDF with one page, whose content is this many megabytes of spaces, compressed twice."""
     compressor = zlib.compressobj(9)
     head = compressor.compress(b"") + compressor.flush(zlib.Z_FULL_FLUSH)
-    block = compressor.compress(b" " * (10 << 20)) + compressor.flush(zlib.Z_FULL_FLUSH)  # can be repeated
+    block = compressor.compress(b" " * (10 << 20)) + compressor.flush(zlib.Z_FULL_FLUSH)  # a full flush lets it repeat
     packed = zlib.compress(head + block * (megabytes // 10) + compressor.flush(), 9)
     return pdf_of_objects(
         [
@@ -92,7 +92,7 @@ def bomb_pdf(megabytes: int) -> bytes:
 
 
 def docx_of(*texts: str) -> bytes:
-    """Return a DOCX with these paragraphs. One that begins with `# ` is a heading."""
+    """Return a DOCX with these paragraphs. A text that begins with `#` is a heading of that level."""
     document = docx.Document()
     for text in texts:
         if text.startswith("#"):
@@ -100,7 +100,7 @@ def docx_of(*texts: str) -> bytes:
             document.add_heading(text.lstrip("# "), level)
         else:
             document.add_paragraph(text)
-    return saved(document)
+    return to_bytes(document)
 
 
 def pptx_of(*slides: tuple[str, str]) -> bytes:
@@ -110,20 +110,20 @@ def pptx_of(*slides: tuple[str, str]) -> bytes:
         slide = presentation.slides.add_slide(presentation.slide_layouts[1])
         slide.shapes.title.text = title
         slide.placeholders[1].text = text
-    return saved(presentation)
+    return to_bytes(presentation)
 
 
-def saved(document: docx.document.Document | pptx.presentation.Presentation) -> bytes:
+def to_bytes(document: docx.document.Document | pptx.presentation.Presentation) -> bytes:
     """Return the bytes of a document of python-docx or python-pptx."""
     data = io.BytesIO()
     document.save(data)
     return data.getvalue()
 
 
-def epub_of(*chapters: str, more: Mapping[str, str | bytes] | None = None) -> bytes:
-    """Return an EPUB whose chapters have these bodies in XHTML, and more files."""
-    kind = "application/xhtml+xml"
-    items = "".join([f'<item id="c{n}" href="text/c%20{n}.xhtml" media-type="{kind}"/>' for n in range(len(chapters))])
+def epub_of(*chapters: str, more_files: Mapping[str, str | bytes] | None = None) -> bytes:
+    """Return an EPUB whose chapters have these XHTML bodies, with these further files."""
+    xhtml = "application/xhtml+xml"
+    items = "".join([f'<item id="c{n}" href="text/c%20{n}.xhtml" media-type="{xhtml}"/>' for n in range(len(chapters))])
     spine = "".join([f'<itemref idref="c{n}"/>' for n in range(len(chapters))])
     container = '<rootfiles><rootfile full-path="OPS/book.opf" media-type="application/oebps-package+xml"/></rootfiles>'
     files: dict[str, str | bytes] = {
@@ -137,7 +137,7 @@ def epub_of(*chapters: str, more: Mapping[str, str | bytes] | None = None) -> by
             f'<html xmlns="http://www.w3.org/1999/xhtml"><head><title>t</title></head><body>{body}</body></html>'
             for number, body in enumerate(chapters)
         },
-        **(more or {}),
+        **(more_files or {}),
     }
     return zip_of(files)
 

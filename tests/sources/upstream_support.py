@@ -1,0 +1,48 @@
+"""Helpers of the tests with upstream servers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from wharfinger import Client, Server
+from wharfinger.sources.upstream_server import UpstreamSource, upstream
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 50))
+
+
+@asynccontextmanager
+async def connect(
+    target: str | list[str], *before: Any, after: tuple[Any, ...] = (), **options: Any
+) -> AsyncIterator[tuple[Client, UpstreamSource]]:
+    """Yield the upstream's source, and a client of a server that includes it between the other sources."""
+    if isinstance(target, str):
+        options["allow_private_networks"] = True
+    server = Server("here", page_size=7)
+    source = upstream(target, **options)
+    for each in (*before, source, *after):
+        server.include(each)
+    async with Client(server, cache=False) as client:
+        yield client, source
+
+
+async def listed_uris(client: Client) -> list[str]:
+    return [resource.uri for resource in await client.list_resources()]
+
+
+async def wait_until(condition: Callable[[], Awaitable[bool]], seconds: float = 30) -> None:
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not await condition():
+        assert asyncio.get_running_loop().time() < deadline, "the condition did not hold in time"
+        await asyncio.sleep(0.02)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
