@@ -1,4 +1,4 @@
-"""An endpoint of a model on this machine with scripted answers, in the form of each of the three APIs.
+"""A local model endpoint with scripted answers in the formats of the three model APIs.
 
 It streams one piece at a time, so that a test can check what is shown before the answer ends.
 """
@@ -15,14 +15,14 @@ from typing import Any
 
 from aiohttp import web
 
-__all__ = ["Call", "Endpoint", "Hold", "Raw", "Refuse", "endpoint"]
+__all__ = ["Call", "Endpoint", "Hold", "Raw", "Refusal", "endpoint"]
 
 WAIT_SECONDS = 20.0
 
 
 @dataclass
 class Call:
-    """A tool call of the model. `text` replaces `arguments` by a text that is not a JSON object."""
+    """A tool call of the model. If `text` is set, it is sent in place of the JSON of `arguments`."""
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -36,15 +36,15 @@ class Call:
 
 @dataclass
 class Hold:
-    """A pause until the test calls `release`. `reached` is set when it begins."""
+    """A pause of the stream until the test calls `release`. `reached` is set when the pause begins."""
 
     reached: threading.Event = field(default_factory=threading.Event)
-    event: threading.Event = field(default_factory=threading.Event)
-    gone: threading.Event = field(default_factory=threading.Event)
-    """Set if the client closes the connection during the pause."""
+    released: threading.Event = field(default_factory=threading.Event)
+    disconnected: threading.Event = field(default_factory=threading.Event)
+    """Set when the client closes the connection during the pause."""
 
     def release(self) -> None:
-        self.event.set()
+        self.released.set()
 
 
 @dataclass
@@ -55,19 +55,19 @@ class Raw:
 
 
 @dataclass
-class Refuse:
-    """A refusal of the request, with an HTTP status and a message."""
+class Refusal:
+    """An error response with an HTTP status and a message."""
 
     status: int
     message: str = "no"
     headers: dict[str, str] = field(default_factory=dict)
 
 
-Step = str | Call | Hold | Raw | Refuse
+Step = str | Call | Hold | Raw | Refusal
 
 
 class Endpoint:
-    """An endpoint. `script` has a list of steps for each request, in order, and `requests` has their bodies."""
+    """A model endpoint that answers each request with the next list of steps in `script`, and records the requests."""
 
     def __init__(self, api: str) -> None:
         self.api = api
@@ -83,7 +83,7 @@ class Endpoint:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment variables with which a program uses this endpoint."""
+        """The environment variables that select this endpoint and its model."""
         return {
             "openai": {"OPENAI_BASE_URL": f"{self.url}/v1", "OPENAI_API_KEY": "sk-test-0123456789abcdef"},
             "anthropic": {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": "sk-ant-0123456789abcdef"},
@@ -104,18 +104,18 @@ class Endpoint:
         self.requests.append(await request.json())
         self.headers.append(dict(request.headers))
         steps = self.script.pop(0) if self.script else ["The script has ended."]
-        if steps and isinstance(steps[0], Refuse):
+        if steps and isinstance(steps[0], Refusal):
             return web.json_response(self.error(steps[0].message), status=steps[0].status, headers=steps[0].headers)
-        kind = "application/x-ndjson" if self.api == "ollama" else "text/event-stream"
-        response = web.StreamResponse(headers={"Content-Type": kind})
+        content_type = "application/x-ndjson" if self.api == "ollama" else "text/event-stream"
+        response = web.StreamResponse(headers={"Content-Type": content_type})
         await response.prepare(request)
         for piece in self.pieces(steps):
             if isinstance(piece, Hold):
                 piece.reached.set()
                 try:
-                    await asyncio.get_running_loop().run_in_executor(None, piece.event.wait, WAIT_SECONDS)
+                    await asyncio.get_running_loop().run_in_executor(None, piece.released.wait, WAIT_SECONDS)
                 except asyncio.CancelledError:
-                    piece.gone.set()
+                    piece.disconnected.set()
                     piece.release()
                     raise
             else:
@@ -128,18 +128,18 @@ class Endpoint:
         return {"error": message} if self.api == "ollama" else {"type": "error", "error": {"message": message}}
 
     def pieces(self, steps: list[Step]) -> Iterator[bytes | Hold]:
-        """Yield the bytes of a stream, as each API's reference describes them."""
+        """Yield the bytes of a stream in the documented format of the API."""
         return {"openai": openai, "anthropic": anthropic, "ollama": ollama}[self.api](steps)
 
     @property
     def last_texts(self) -> str:
-        """Everything that the last request sent, as text."""
+        """The JSON text of the last request."""
         return json.dumps(self.requests[-1], ensure_ascii=False)
 
 
 def event(data: object, name: str = "") -> bytes:
-    head = f"event: {name}\n" if name else ""
-    return f"{head}data: {json.dumps(data)}\n\n".encode()
+    prefix = f"event: {name}\n" if name else ""
+    return f"{prefix}data: {json.dumps(data)}\n\n".encode()
 
 
 def openai(steps: list[Step]) -> Iterator[bytes | Hold]:
@@ -157,8 +157,8 @@ def openai(steps: list[Step]) -> Iterator[bytes | Hold]:
         elif isinstance(step, Call):
             function = {"name": step.name, "arguments": ""}
             yield chunk({"tool_calls": [{"index": calls, "id": step.id, "type": "function", "function": function}]})
-            for place in range(0, len(step.json), 5):
-                piece = {"arguments": step.json[place : place + 5]}
+            for start in range(0, len(step.json), 5):
+                piece = {"arguments": step.json[start : start + 5]}
                 yield chunk({"tool_calls": [{"index": calls, "function": piece}]})
             calls += 1
         elif isinstance(step, str):
@@ -183,8 +183,8 @@ def anthropic(steps: list[Step]) -> Iterator[bytes | Hold]:
             continue
         if isinstance(step, Call):
             block: dict[str, Any] = {"type": "tool_use", "id": step.id, "name": step.name, "input": {}}
-            deltas = [{"type": "input_json_delta", "partial_json": step.json[place : place + 5]}
-                      for place in range(0, len(step.json), 5)]  # fmt: skip
+            deltas = [{"type": "input_json_delta", "partial_json": step.json[start : start + 5]}
+                      for start in range(0, len(step.json), 5)]  # fmt: skip
             calls += 1
         else:
             assert isinstance(step, str)
@@ -201,9 +201,9 @@ def anthropic(steps: list[Step]) -> Iterator[bytes | Hold]:
 
 
 def ollama(steps: list[Step]) -> Iterator[bytes | Hold]:
-    def line(message: dict[str, Any], **more: Any) -> bytes:
-        whole = {"model": "scripted-1", "message": {"role": "assistant", "content": "", **message}, "done": False}
-        return json.dumps({**whole, **more}).encode() + b"\n"
+    def line(message: dict[str, Any], **fields: Any) -> bytes:
+        chunk = {"model": "scripted-1", "message": {"role": "assistant", "content": "", **message}, "done": False}
+        return json.dumps({**chunk, **fields}).encode() + b"\n"
 
     for step in steps:
         if isinstance(step, Hold):
@@ -219,10 +219,10 @@ def ollama(steps: list[Step]) -> Iterator[bytes | Hold]:
 
 @contextmanager
 def endpoint(api: str) -> Iterator[Endpoint]:
-    """Run an endpoint in a thread of its own."""
+    """Run an endpoint on its own thread."""
     scripted = Endpoint(api)
     loop = asyncio.new_event_loop()
-    started: threading.Event = threading.Event()
+    started = threading.Event()
 
     async def serve() -> None:
         app = web.Application(client_max_size=64 * 1024 * 1024)
@@ -240,7 +240,9 @@ def endpoint(api: str) -> Iterator[Endpoint]:
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
     thread.start()
     assert started.wait(WAIT_SECONDS)
-    yield scripted
-    loop.call_soon_threadsafe(stop.set)
-    thread.join(WAIT_SECONDS)
-    loop.close()
+    try:
+        yield scripted
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(WAIT_SECONDS)
+        loop.close()

@@ -1,4 +1,4 @@
-"""Saved conversations are private files, bounded in number and size, and always valid input for a model."""
+"""Saved conversations: private files of limited number and size, which are valid input for a model."""
 
 from __future__ import annotations
 
@@ -39,44 +39,46 @@ def test_the_last_conversation_is_loaded(tmp_path: Path) -> None:
 
 def test_a_continued_conversation_stays_in_its_file(tmp_path: Path) -> None:
     ConversationStore(tmp_path / "chat").save(conversation_with("one"))
-    again = ConversationStore(tmp_path / "chat")
-    conversation = again.last()
+    reopened = ConversationStore(tmp_path / "chat")
+    conversation = reopened.last()
     assert conversation is not None
     conversation.ask("two", [])
-    again.save(conversation)
+    reopened.save(conversation)
     assert len(list((tmp_path / "chat").iterdir())) == 1
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="has no modes")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no file modes")
 def test_only_the_owner_may_read_a_saved_conversation(tmp_path: Path) -> None:
-    old = os.umask(0)
+    old_umask = os.umask(0)
     try:
         ConversationStore(tmp_path / "chat").save(conversation_with("one"))
     finally:
-        os.umask(old)
+        os.umask(old_umask)
     (file,) = (tmp_path / "chat").iterdir()
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     file.parent.chmod(0o755)
-    for use in (
+    for call in (
         ConversationStore(tmp_path / "chat").last,
         lambda: ConversationStore(tmp_path / "chat").save(conversation_with()),
     ):
         with pytest.raises(StoreUnusable, match="chmod 700"):
-            use()
+            call()
 
 
-def test_the_oldest_conversations_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_conversations_beyond_the_limit_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversation_store, "MAX_CONVERSATIONS", 3)
     for number in range(4):
         store = ConversationStore(tmp_path)
         tmp_path.chmod(0o700)
         store.save(conversation_with(f"question {number}"))
         os.utime(store._file, ns=(number, number))  # type: ignore[arg-type]
-    left = sorted(file.read_text() for file in tmp_path.iterdir())
-    assert len(left) == 3 and not any("question 0" in text for text in left)
+    remaining = sorted(file.read_text() for file in tmp_path.iterdir())
+    assert len(remaining) == 3 and not any("question 0" in text for text in remaining)
 
 
-def test_the_oldest_questions_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_questions_of_a_large_conversation_are_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(conversation_store, "MAX_CONVERSATION_BYTES", 4000)
     conversation = conversation_with(*(f"{number}: {'x' * 500}" for number in range(5)))
     conversation.versions["tide://now"] = "1"
@@ -101,7 +103,7 @@ def test_a_damaged_file_is_reported(tmp_path: Path, data: bytes) -> None:
         ConversationStore(tmp_path / "chat").last()
 
 
-def test_a_call_that_was_stopped_gets_a_result() -> None:
+def test_repair_adds_a_result_to_each_stopped_call() -> None:
     conversation = conversation_with("one")
     calls = [t.ToolUseContent(id=id, name="rise", input={}) for id in ("a", "b")]
     conversation.add_answer([t.TextContent(text="I will"), *calls])
@@ -113,7 +115,7 @@ def test_a_call_that_was_stopped_gets_a_result() -> None:
     assert isinstance(last[0], t.ToolResultContent) and last[0].content == [t.TextContent(text=STOPPED)]
 
 
-def test_dropping_keeps_a_question_first_and_results_with_their_calls() -> None:
+def test_drop_oldest_removes_a_question_with_its_calls_and_results() -> None:
     conversation = conversation_with("one")
     conversation.add_answer([t.ToolUseContent(id="a", name="rise", input={})])
     conversation.repair()
@@ -123,7 +125,7 @@ def test_dropping_keeps_a_question_first_and_results_with_their_calls() -> None:
     assert len(conversation.messages) == 1
 
 
-def test_the_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_folder_follows_xdg_state_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert state_folder() == tmp_path / "wharfinger"
     monkeypatch.setenv("XDG_STATE_HOME", "relative")

@@ -1,4 +1,4 @@
-"""Calls of an application that writes the messages for its model itself."""
+"""`Host.run_calls`, for an application that formats the messages for its model itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wharfinger.host import Host
 from wharfinger.host.model_apis import ModelToolCall
 
 
-def test_calls_give_their_results_in_order_without_an_api() -> None:
+async def test_run_calls_returns_the_outputs_in_the_order_of_the_calls() -> None:
     server = Server("harbour")
 
     @server.tool
@@ -21,35 +21,30 @@ def test_calls_give_their_results_in_order_without_an_api() -> None:
         await asyncio.sleep(wait)
         return f"{ship} at 4"
 
-    async def run() -> None:
-        async with Host({"harbour": server}, approve=lambda approval: "refused" not in str(approval.arguments)) as host:
-            await host.ready(10)
-            tools = await host.tools(format="openai")
-            calls = [
-                ModelToolCall("1", "berth", {"ship": "Mary", "wait": 0.05}),
-                ModelToolCall("2", "berth", {"ship": "refused"}),
-                ModelToolCall("3", "bert", {}),
-                ModelToolCall("4", "berth", {}, fault="not JSON"),
-                ModelToolCall("5", "berth", {"ship": "Olga"}),
-            ]
-            outputs = await host.run_calls(calls, "openai", tools=tools)
-            assert [(output.call.id, output.is_error) for output in outputs] == [
-                ("1", False), ("2", True), ("3", True), ("4", True), ("5", False),
-            ]  # fmt: skip
-            assert outputs[0].text == "Mary at 4" and outputs[4].text == "Olga at 4"
-            assert (
-                "did not approve" in outputs[1].text and "'berth'" in outputs[2].text and "not JSON" in outputs[3].text
-            )
-            assert await host.run_calls([], "anthropic") == []
-            with pytest.raises(ValueError, match="format"):
-                await host.run_calls(calls, "nonsense")
-            with pytest.raises(ValueError, match="max_characters must be positive"):
-                await host.run_calls(calls, "openai", max_characters=0)
-
-    asyncio.run(asyncio.wait_for(run(), 30))
+    async with Host({"harbour": server}, approve=lambda approval: "refused" not in str(approval.arguments)) as host:
+        await host.ready(10)
+        tools = await host.tools(format="openai")
+        calls = [
+            ModelToolCall("1", "berth", {"ship": "Mary", "wait": 0.05}),
+            ModelToolCall("2", "berth", {"ship": "refused"}),
+            ModelToolCall("3", "bert", {}),
+            ModelToolCall("4", "berth", {}, fault="not JSON"),
+            ModelToolCall("5", "berth", {"ship": "Olga"}),
+        ]
+        outputs = await host.run_calls(calls, "openai", tools=tools)
+        assert [(output.call.id, output.is_error) for output in outputs] == [
+            ("1", False), ("2", True), ("3", True), ("4", True), ("5", False),
+        ]  # fmt: skip
+        assert outputs[0].text == "Mary at 4" and outputs[4].text == "Olga at 4"
+        assert "did not approve" in outputs[1].text and "'berth'" in outputs[2].text and "not JSON" in outputs[3].text
+        assert await host.run_calls([], "anthropic") == []
+        with pytest.raises(ValueError, match="format"):
+            await host.run_calls(calls, "nonsense")
+        with pytest.raises(ValueError, match="max_characters must be positive"):
+            await host.run_calls(calls, "openai", max_characters=0)
 
 
-DYING = """
+DYING_SERVER = """
 import os, sys
 from wharfinger import Server
 
@@ -64,40 +59,34 @@ server.run()
 """
 
 
-def test_the_error_of_a_dead_server_does_not_contain_its_stderr(tmp_path: Path) -> None:
+async def test_the_error_of_a_dead_server_does_not_contain_its_stderr(tmp_path: Path) -> None:
     program = tmp_path / "dying.py"
-    program.write_text(DYING)
+    program.write_text(DYING_SERVER)
 
-    async def run() -> None:
-        async with Host({"dying": [sys.executable, str(program)]}) as host:
-            await host.ready(30)
-            (output,) = await host.run_calls([ModelToolCall("1", "sink", {})], "openai")
-            assert output.is_error
-            assert "ended with exit code 7" in output.text
-            assert output.text.endswith("It is not known whether the call had an effect.")
-            assert "people" not in output.text and "hunter2" not in output.text
-
-    asyncio.run(asyncio.wait_for(run(), 30))
+    async with Host({"dying": [sys.executable, str(program)]}) as host:
+        await host.ready(30)
+        (output,) = await host.run_calls([ModelToolCall("1", "sink", {})], "openai")
+        assert output.is_error
+        assert "ended with exit code 7" in output.text
+        assert output.text.endswith("It is not known whether the call had an effect.")
+        assert "people" not in output.text and "hunter2" not in output.text
 
 
-def test_the_error_for_an_unknown_tool_names_the_servers_that_are_down() -> None:
+async def test_the_error_for_an_unknown_tool_names_the_unreachable_servers() -> None:
     harbour = Server("harbour")
 
     @harbour.tool
     def berth() -> str:
         return "4"
 
-    async def run() -> None:
-        down = {f"down{number:02}": [sys.executable, "-c", "raise SystemExit(3)"] for number in range(2)}
-        async with Host({"harbour": harbour, **down}) as host:
-            await host.ready(30)
-            (output,) = await host.run_calls([ModelToolCall("1", "down00_query", {})], "openai")
-            assert output.text == (
-                "There is no tool 'down00_query' now. These servers cannot be reached now: down00, down01."
-            )
-        async with Host({"harbour": harbour}) as host:
-            await host.ready(30)
-            (output,) = await host.run_calls([ModelToolCall("1", "query", {})], "openai")
-            assert output.text == "There is no tool 'query' now."
-
-    asyncio.run(asyncio.wait_for(run(), 60))
+    down = {f"down{number:02}": [sys.executable, "-c", "raise SystemExit(3)"] for number in range(2)}
+    async with Host({"harbour": harbour, **down}) as host:
+        await host.ready(30)
+        (output,) = await host.run_calls([ModelToolCall("1", "down00_query", {})], "openai")
+        assert output.text == (
+            "There is no tool 'down00_query' now. These servers cannot be reached now: down00, down01."
+        )
+    async with Host({"harbour": harbour}) as host:
+        await host.ready(30)
+        (output,) = await host.run_calls([ModelToolCall("1", "query", {})], "openai")
+        assert output.text == "There is no tool 'query' now."

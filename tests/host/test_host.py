@@ -1,25 +1,23 @@
-"""A host over real servers: calls, prompts and reads by their public names, and what it leaves behind."""
+"""A host with server processes: calls, prompts and reads by public names, events, and the audit log."""
 
 from __future__ import annotations
 
-import asyncio
+import inspect
 import json
 import sys
-from collections.abc import Coroutine
+import typing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.upstreams.test_upstreams import PROGRAM, alive
+from tests.upstreams.test_upstreams import PROGRAM, is_alive
 from wharfinger import Host, Server
+from wharfinger.client import HostClientOptions
 from wharfinger.errors import InvalidArgument, Overloaded, ResourceNotFound, ToolError
+from wharfinger.host import HostOptions
 from wharfinger.record import AuditLog
 from wharfinger.upstreams import UpstreamChange, UpstreamUnreachable
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 40))
 
 
 def command(name: str, seconds: str = "0") -> list[str]:
@@ -38,90 +36,81 @@ def docs() -> Server:
     return server
 
 
-def test_calls_reads_and_prompts_are_routed_to_their_server() -> None:
-    async def test() -> None:
-        async with Host({"one": command("one"), "two": command("two"), "docs": docs()}) as host:
-            assert (await host.call_tool("docs_add", {"a": "x", "b": "y"})).data == "xy"
-            first, second = [await host.call_tool(f"{name}_pid") for name in ("one", "two")]
-            assert first.data != second.data
-            assert (await host.read("two://log")).text == "The log of two"
-            assert (await host.read("docs://a")).text == "the text of a"
-            messages = (await host.prompt("two_greeting")).messages
-            assert [getattr(message.content, "text", "") for message in messages] == ["Hello from two"]
-            with pytest.raises(ToolError):
-                await host.call_tool("docs_fail")
-            started = [first.data, second.data]
-        assert not any(alive(pid) for pid in started)
-
-    run(test())
+def test_the_options_of_from_config_are_those_of_a_host_with_the_same_types() -> None:
+    parameters = inspect.signature(Host.__init__).parameters
+    own = {name: each.annotation for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY}
+    options = {name: each.__forward_arg__ for name, each in HostOptions.__annotations__.items()}
+    names_of_clients = typing.get_type_hints(HostClientOptions).keys()
+    assert {name: each for name, each in options.items() if name not in names_of_clients} == own
+    assert names_of_clients <= options.keys()
 
 
-def test_a_call_of_a_tool_waits_for_a_server_that_is_starting() -> None:
-    async def test() -> None:
-        async with Host({"docs": docs(), "late": command("late", "1")}) as host:
-            assert (await host.call_tool("late_pid")).data
-
-    run(test())
-
-
-def test_an_unknown_name_or_uri_is_an_error_with_the_existing_ones() -> None:
-    async def test() -> None:
-        async with Host({"docs": docs(), "dead": ["false"]}) as host:
-            await host.ready(20)
-            with pytest.raises(InvalidArgument, match=r"'docs_ad'\. Did you mean 'docs_add'\? Not reached: dead"):
-                await host.call_tool("docs_ad")
-            with pytest.raises(InvalidArgument, match="no prompt 'x'"):
-                await host.prompt("x")
-            with pytest.raises(ResourceNotFound):
-                await host.read("nowhere://x")
-            with pytest.raises(InvalidArgument, match="no server 'doc': there is docs, dead"):
-                await host.read("docs://a", server="doc")
-            with pytest.raises(UpstreamUnreachable, match="dead cannot be reached"):
-                await host.read("docs://a", server="dead")
-
-    run(test())
+async def test_calls_reads_and_prompts_are_routed_to_their_server() -> None:
+    async with Host({"one": command("one"), "two": command("two"), "docs": docs()}) as host:
+        assert (await host.call_tool("docs_add", {"a": "x", "b": "y"})).data == "xy"
+        first, second = [await host.call_tool(f"{name}_pid") for name in ("one", "two")]
+        assert first.data != second.data
+        assert (await host.read("two://log")).text == "The log of two"
+        assert (await host.read("docs://a")).text == "the text of a"
+        messages = (await host.prompt("two_greeting")).messages
+        assert [getattr(message.content, "text", "") for message in messages] == ["Hello from two"]
+        with pytest.raises(ToolError):
+            await host.call_tool("docs_fail")
+        pids = [first.data, second.data]
+    assert not any(is_alive(pid) for pid in pids)
 
 
-def test_a_uri_of_two_servers_is_read_from_the_named_one() -> None:
-    async def test() -> None:
-        async with Host({"one": command("one"), "two": command("two")}) as host:
-            await host.ready(20)
-            with pytest.raises(InvalidArgument, match="shared://notes is published by 'one' and 'two'"):
-                await host.read("shared://notes")
-            assert (await host.read("shared://notes", server="two")).text == "The notes of two"
-
-    run(test())
+async def test_a_tool_call_waits_for_a_server_that_is_starting() -> None:
+    async with Host({"docs": docs(), "late": command("late", "1")}) as host:
+        assert (await host.call_tool("late_pid")).data
 
 
-def test_events_name_the_server_and_what_changed() -> None:
-    async def test() -> None:
-        events: list[UpstreamChange] = []
-        async with Host({"docs": docs(), "dead": ["false"]}, on_event=events.append) as host:
-            await host.ready(20)
-            assert {event.server for event in events if event.kind == "status"} == {"docs", "dead"}
+async def test_the_error_of_an_unknown_name_suggests_existing_names() -> None:
+    async with Host({"docs": docs(), "dead": ["false"]}) as host:
+        await host.ready(20)
+        with pytest.raises(InvalidArgument, match=r"'docs_ad'\. Did you mean 'docs_add'\? Not reached: dead"):
+            await host.call_tool("docs_ad")
+        with pytest.raises(InvalidArgument, match="no prompt 'x'"):
+            await host.prompt("x")
+        with pytest.raises(ResourceNotFound):
+            await host.read("nowhere://x")
+        with pytest.raises(InvalidArgument, match="no server 'doc': there is docs, dead"):
+            await host.read("docs://a", server="doc")
+        with pytest.raises(UpstreamUnreachable, match="dead cannot be reached"):
+            await host.read("docs://a", server="dead")
 
-    run(test())
+
+async def test_a_uri_of_two_servers_is_read_from_the_named_server() -> None:
+    async with Host({"one": command("one"), "two": command("two")}) as host:
+        await host.ready(20)
+        with pytest.raises(InvalidArgument, match="shared://notes is published by 'one' and 'two'"):
+            await host.read("shared://notes")
+        assert (await host.read("shared://notes", server="two")).text == "The notes of two"
 
 
-def lines_of(file: Path) -> list[dict[str, Any]]:
+async def test_events_name_the_server_whose_status_changed() -> None:
+    events: list[UpstreamChange] = []
+    async with Host({"docs": docs(), "dead": ["false"]}, on_event=events.append) as host:
+        await host.ready(20)
+        assert {event.server for event in events if event.kind == "status"} == {"docs", "dead"}
+
+
+def read_records(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_every_call_is_recorded_without_its_arguments(tmp_path: Path) -> None:
+async def test_every_call_is_recorded_without_its_arguments(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
 
-    async def test() -> None:
-        async with Host({"docs": docs()}, audit=AuditLog(file), approve=lambda approval: "always") as host:
-            await host.read("docs://a")
-            await host.call_tool("add", {"a": "secret", "b": "b"})
-            with pytest.raises(ToolError):
-                await host.call_tool("fail")
-            with pytest.raises(ResourceNotFound):
-                await host.servers["docs"].client.read_resource("docs://none")
-
-    run(test())
-    found = [(line["action"], line["outcome"], line.get("target"), line["server"]) for line in lines_of(file)]
-    assert found == [
+    async with Host({"docs": docs()}, audit=AuditLog(file), approve=lambda approval: "always") as host:
+        await host.read("docs://a")
+        await host.call_tool("add", {"a": "secret", "b": "b"})
+        with pytest.raises(ToolError):
+            await host.call_tool("fail")
+        with pytest.raises(ResourceNotFound):
+            await host.servers["docs"].client.read_resource("docs://none")
+    records = [(line["action"], line["outcome"], line.get("target"), line["server"]) for line in read_records(file)]
+    assert records == [
         ("read", "allowed", "docs://a", "docs"),
         ("approve", "allowed", "add", "docs"),
         ("call", "allowed", "add", "docs"),
@@ -132,18 +121,15 @@ def test_every_call_is_recorded_without_its_arguments(tmp_path: Path) -> None:
     assert "secret" not in file.read_text()
 
 
-def test_nothing_is_called_while_it_cannot_be_recorded(tmp_path: Path) -> None:
+async def test_calls_are_refused_while_the_audit_log_cannot_be_written(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
 
-    async def test() -> None:
-        audit = AuditLog(file)
-        async with Host({"docs": docs()}, audit=audit) as host:
+    audit = AuditLog(file)
+    async with Host({"docs": docs()}, audit=audit) as host:
+        await host.read("docs://a")
+        audit.file.failing = "no space left on device"
+        with pytest.raises(Overloaded, match="cannot be written"):
             await host.read("docs://a")
-            audit.file.failing = "no space left on device"
-            with pytest.raises(Overloaded, match="cannot be written"):
-                await host.read("docs://a")
-            audit.file.failing = ""
-            await host.read("docs://a")
-
-    run(test())
-    assert [line["action"] for line in lines_of(file)] == ["read", "record", "read"]
+        audit.file.failing = ""
+        await host.read("docs://a")
+    assert [line["action"] for line in read_records(file)] == ["read", "record", "read"]

@@ -1,10 +1,6 @@
-"""A host as one server: the features of all its servers under the host's names, and notifications of changes."""
+"""`Host.as_server`: one server with the features of all servers of a host, and notifications of changes."""
 
 from __future__ import annotations
-
-import asyncio
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
 
@@ -15,132 +11,112 @@ from wharfinger.errors import InvalidParams
 from wharfinger.host import Host
 
 
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 30))
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_tools_are_listed_and_called_by_the_names_of_the_host(revision: str) -> None:
+    async with Host({"harbour": harbour(), "library": library()}) as host:
+        await host.ready()
+        async with Client(host.as_server(), revision=revision) as client:
+            tools = {tool.name: tool for tool in await client.list_tools()}
+            assert {"harbour_berth", "harbour_refuse"} <= tools.keys()
+            assert tools["harbour_berth"].description == "Find a berth for a ship."
+            result = await client.call_tool("harbour_berth", {"ship": "Amber"})
+            assert result.structured == {"ship": "Amber", "berth": "north 4"}
+            picture = await client.call_tool("harbour_photograph", {"quay": "north"})
+            assert [block.data for block in picture.content if isinstance(block, t.ImageContent)] == [PNG]
+            number = await client.call_tool(
+                "harbour_number", {"of": 5}
+            )  # the client validates the result with the output schema
+            assert number.data == 5
+            assert number.structured == (5 if revision == "2026-07-28" else {"result": 5})
+            with pytest.raises(ToolError, match="The Amber is not expected"):
+                await client.call_tool("harbour_refuse", {"ship": "Amber"})
+            with pytest.raises(InvalidParams, match="Unknown tool"):
+                await client.call_tool("berth", {"ship": "Amber"})
+
+
+async def test_a_call_that_is_not_approved_is_an_error_for_the_model() -> None:
+    async with Host({"harbour": harbour()}, approve=lambda approval: False) as host:
+        await host.ready()
+        async with Client(host.as_server()) as client:
+            with pytest.raises(ToolError):
+                await client.call_tool("berth", {"ship": "Amber"})
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_tools_are_listed_and_called_by_the_names_of_the_host(revision: str) -> None:
-    async def test() -> None:
-        async with Host({"harbour": harbour(), "library": library()}) as host:
-            await host.ready()
-            async with Client(host.as_server(), revision=revision) as client:
-                tools = {tool.name: tool for tool in await client.list_tools()}
-                assert {"harbour_berth", "harbour_refuse"} <= tools.keys()
-                assert tools["harbour_berth"].description == "Find a berth for a ship."
-                result = await client.call_tool("harbour_berth", {"ship": "Amber"})
-                assert result.structured == {"ship": "Amber", "berth": "north 4"}
-                picture = await client.call_tool("harbour_photograph", {"quay": "north"})
-                assert [block.data for block in picture.content if isinstance(block, t.ImageContent)] == [PNG]
-                number = await client.call_tool("harbour_number", {"of": 5})  # checked against its output schema
-                assert number.data == 5
-                assert number.structured == (5 if revision == "2026-07-28" else {"result": 5})
-                with pytest.raises(ToolError, match="The Amber is not expected"):
-                    await client.call_tool("harbour_refuse", {"ship": "Amber"})
-                with pytest.raises(InvalidParams, match="Unknown tool"):
-                    await client.call_tool("berth", {"ship": "Amber"})
+async def test_resources_and_prompts_of_all_servers_are_listed_together(revision: str) -> None:
+    first, second = library(), harbour()
 
-    run(test())
+    @second.resource("berth://{number}", name="berth")
+    async def berth(number: str) -> str:
+        return f"berth {number} is free"
 
+    @second.prompt
+    async def plan(ship: str) -> str:
+        """Plan a visit."""
+        return f"Plan the visit of the {ship}."
 
-def test_a_call_that_is_not_approved_is_an_error_for_the_model() -> None:
-    async def test() -> None:
-        async with Host({"harbour": harbour()}, approve=lambda approval: False) as host:
-            await host.ready()
-            async with Client(host.as_server()) as client:
-                with pytest.raises(ToolError):
-                    await client.call_tool("berth", {"ship": "Amber"})
-
-    run(test())
+    async with Host({"harbour": second, "library": first}) as host:
+        await host.ready()
+        async with Client(host.as_server(), revision=revision) as client:
+            assert [resource.uri for resource in await client.list_resources()] == ["log://today", "picture://quay"]
+            templates = {template.uri_template for template in await client.list_resource_templates()}
+            assert {"ship://{name}", "berth://{number}"} <= templates
+            assert (await client.read_resource("log://today")).text == LOG
+            assert (await client.read_resource("picture://quay")).bytes == PNG
+            assert (await client.read_resource("berth://4")).text == "berth 4 is free"
+            with pytest.raises(ResourceNotFound):
+                await client.read_resource("tide://now")
+            assert [prompt.name for prompt in await client.list_prompts()] == ["harbour_plan"]
+            prompt = await client.get_prompt("harbour_plan", {"ship": "Amber"})
+            assert isinstance(prompt.messages[0].content, t.TextContent)
+            assert prompt.messages[0].content.text == "Plan the visit of the Amber."
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_resources_and_prompts_of_all_servers_are_one_list(revision: str) -> None:
-    async def test() -> None:
-        first, second = library(), harbour()
-
-        @second.resource("berth://{number}", name="berth")
-        async def berth(number: str) -> str:
-            return f"berth {number} is free"
-
-        @second.prompt
-        async def plan(ship: str) -> str:
-            """Plan a visit."""
-            return f"Plan the visit of the {ship}."
-
-        async with Host({"harbour": second, "library": first}) as host:
-            await host.ready()
-            async with Client(host.as_server(), revision=revision) as client:
-                assert [one.uri for one in await client.list_resources()] == ["log://today", "picture://quay"]
-                templates = {one.uri_template for one in await client.list_resource_templates()}
-                assert {"ship://{name}", "berth://{number}"} <= templates
-                assert (await client.read_resource("log://today")).text == LOG
-                assert (await client.read_resource("picture://quay")).bytes == PNG
-                assert (await client.read_resource("berth://4")).text == "berth 4 is free"
-                with pytest.raises(ResourceNotFound):
-                    await client.read_resource("tide://now")
-                assert [prompt.name for prompt in await client.list_prompts()] == ["harbour_plan"]
-                filled = await client.get_prompt("harbour_plan", {"ship": "Amber"})
-                assert isinstance(filled.messages[0].content, t.TextContent)
-                assert filled.messages[0].content.text == "Plan the visit of the Amber."
-
-    run(test())
-
-
-def test_a_uri_of_two_servers_is_listed_once_and_reading_it_names_both_servers() -> None:
-    async def test() -> None:
-        async with Host({"one": library(), "two": library()}) as host:
-            await host.ready()
-            async with Client(host.as_server()) as client:
-                assert [one.uri for one in await client.list_resources()] == ["log://today", "picture://quay"]
-                with pytest.raises(InvalidParams, match="'one' and 'two'"):
-                    await client.read_resource("log://today")
-
-    run(test())
+async def test_a_uri_of_two_servers_is_listed_once_and_cannot_be_read() -> None:
+    async with Host({"one": library(), "two": library()}) as host:
+        await host.ready()
+        async with Client(host.as_server()) as client:
+            assert [resource.uri for resource in await client.list_resources()] == ["log://today", "picture://quay"]
+            with pytest.raises(InvalidParams, match="'one' and 'two'"):
+                await client.read_resource("log://today")
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_changes_are_reported(revision: str) -> None:
-    async def test() -> None:
-        server, text = Server("tides"), "low"
+async def test_subscribers_are_notified_of_changes(revision: str) -> None:
+    server, text = Server("tides"), "low"
 
-        @server.resource("tide://now")
-        async def now() -> str:
-            return text
+    @server.resource("tide://now")
+    async def now() -> str:
+        return text
+
+    @server.tool
+    async def look() -> str:
+        return text
+
+    async with Host({"tides": server, "library": library()}) as host:
+        await host.ready()
+        async with Client(host.as_server(), revision=revision) as client, client.watch("tide://now") as changes:
+            await anext(changes)  # a watch starts with an initial read
+            text = "high"
+            server.resource_updated("tide://now")
+            assert (await anext(changes)).uri == "tide://now"
+            assert (await client.read_resource("tide://now")).text == "high"
+            async with client.watch_lists() as lists:
+                server.tools.add(lambda: "wet", name="feel")
+                while "tides_feel" not in {tool.name for tool in await client.list_tools(bypass_cache=True)}:
+                    await anext(lists)
+                assert (await client.call_tool("tides_feel")).text == "wet"
+
+
+async def test_tools_added_to_the_host_server_are_listed() -> None:
+    async with Host({"harbour": harbour()}) as host:
+        await host.ready()
+        server = host.as_server("all")
 
         @server.tool
-        async def look() -> str:
-            return text
+        async def own() -> str:
+            return "own"
 
-        async with Host({"tides": server, "library": library()}) as host:
-            await host.ready()
-            async with Client(host.as_server(), revision=revision) as client, client.watch("tide://now") as changes:
-                await anext(changes)  # the watch begins with a first reading
-                text = "high"
-                server.resource_updated("tide://now")
-                assert (await anext(changes)).uri == "tide://now"
-                assert (await client.read_resource("tide://now")).text == "high"
-                async with client.watch_lists() as lists:
-                    server.tools.add(lambda: "wet", name="feel")
-                    while "tides_feel" not in {tool.name for tool in await client.list_tools(bypass_cache=True)}:
-                        await anext(lists)
-                    assert (await client.call_tool("tides_feel")).text == "wet"
-
-    run(test())
-
-
-def test_tools_added_to_the_host_server_are_listed() -> None:
-    async def test() -> None:
-        async with Host({"harbour": harbour()}) as host:
-            await host.ready()
-            server = host.as_server("all")
-
-            @server.tool
-            async def own() -> str:
-                return "own"
-
-            async with Client(server) as client:
-                assert {"own", "berth"} <= {tool.name for tool in await client.list_tools()}
-                assert (await client.call_tool("own")).text == "own"
-
-    run(test())
+        async with Client(server) as client:
+            assert {"own", "berth"} <= {tool.name for tool in await client.list_tools()}
+            assert (await client.call_tool("own")).text == "own"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,6 @@ from wharfinger.host import Elicitation, SamplingRequest, SamplingReview, questi
 from wharfinger.record import AuditLog
 
 ERAS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 30))
 
 
 def input_server() -> Server:
@@ -47,7 +42,7 @@ def input_server() -> Server:
 
 
 @ERAS
-def test_a_form_and_a_url_name_their_server(revision: str, tmp_path: Path) -> None:
+async def test_forms_and_url_elicitations_have_the_name_of_their_server(revision: str, tmp_path: Path) -> None:
     async def form(question: t.ElicitRequestParams) -> dict[str, str]:
         assert isinstance(question, Elicitation)
         assert question.requested_schema is not msgspec.UNSET
@@ -58,131 +53,110 @@ def test_a_form_and_a_url_name_their_server(revision: str, tmp_path: Path) -> No
         assert isinstance(question, Elicitation)
         return (question.server, question.url) == ("b", "https://harbour.example/in")
 
-    async def test() -> None:
-        servers = {"a": input_server(), "b": input_server()}
-        audit = AuditLog(tmp_path / "audit.jsonl")
-        async with Host(servers, elicitation=form, consent=consent, revision=revision, audit=audit) as host:
-            assert (await host.call_tool("a_form")).data == "a: Which berth?"
-            assert (await host.call_tool("b_form")).data == "b: Which berth?"
-            assert (await host.call_tool("b_page")).data == "True"
-            with pytest.raises(ToolError, match="declined"):
-                await host.call_tool("a_page")
-
-    run(test())
+    servers = {"a": input_server(), "b": input_server()}
+    audit = AuditLog(tmp_path / "audit.jsonl")
+    async with Host(servers, elicitation=form, consent=consent, revision=revision, audit=audit) as host:
+        assert (await host.call_tool("a_form")).data == "a: Which berth?"
+        assert (await host.call_tool("b_form")).data == "b: Which berth?"
+        assert (await host.call_tool("b_page")).data == "True"
+        with pytest.raises(ToolError, match="declined"):
+            await host.call_tool("a_page")
     lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
-    found = [(line["outcome"], line["server"]) for line in lines if line["action"] == "elicit"]
-    assert found == [("allowed", "a"), ("allowed", "b"), ("allowed", "b"), ("refused", "a")]
+    records = [(line["outcome"], line["server"]) for line in lines if line["action"] == "elicit"]
+    assert records == [("allowed", "a"), ("allowed", "b"), ("allowed", "b"), ("refused", "a")]
     assert "Which berth" not in (tmp_path / "audit.jsonl").read_text()
 
 
 @ERAS
-def test_a_review_changes_the_request_and_the_result_of_sampling(revision: str) -> None:
+async def test_a_review_changes_the_request_and_the_result_of_sampling(revision: str) -> None:
     async def sample(request: t.CreateMessageRequestParams) -> str:
         assert isinstance(request, SamplingRequest)
         return f"{request.server} {request.max_tokens}: 12 m"
 
-    async def review(shown: SamplingReview) -> Any:
-        if shown.result is None:
-            return msgspec.structs.replace(shown.request, max_tokens=7)
-        assert shown.request.max_tokens == 7
-        assert isinstance(shown.result.content, t.TextContent)
-        text = t.TextContent(text=shown.result.content.text + ", at low tide")
-        return msgspec.structs.replace(shown.result, content=text)
+    async def review(sampling: SamplingReview) -> Any:
+        if sampling.result is None:
+            return msgspec.structs.replace(sampling.request, max_tokens=7)
+        assert sampling.request.max_tokens == 7
+        assert isinstance(sampling.result.content, t.TextContent)
+        text = t.TextContent(text=sampling.result.content.text + ", at low tide")
+        return msgspec.structs.replace(sampling.result, content=text)
 
-    async def test() -> None:
-        async with Host({"it": input_server()}, sampling=sample, review=review, revision=revision) as host:
-            assert (await host.call_tool("sample")).data == "it 7: 12 m, at low tide"
-        async with Host({"it": input_server()}, sampling=sample, revision=revision) as host:
-            assert (await host.call_tool("sample")).data == "it 1024: 12 m"
-
-    run(test())
+    async with Host({"it": input_server()}, sampling=sample, review=review, revision=revision) as host:
+        assert (await host.call_tool("sample")).data == "it 7: 12 m, at low tide"
+    async with Host({"it": input_server()}, sampling=sample, revision=revision) as host:
+        assert (await host.call_tool("sample")).data == "it 1024: 12 m"
 
 
 @ERAS
 @pytest.mark.parametrize("stage", ["before", "after"])
-def test_a_review_refuses_the_request_or_the_result_of_sampling(revision: str, stage: str) -> None:
-    asked: list[Any] = []
+async def test_a_review_refuses_the_request_or_the_result_of_sampling(revision: str, stage: str) -> None:
+    requests: list[Any] = []
 
     async def sample(request: t.CreateMessageRequestParams) -> str:
-        asked.append(request)
+        requests.append(request)
         return "12 m"
 
-    async def review(shown: SamplingReview) -> bool:
-        return (shown.result is None) is (stage == "after")
+    async def review(sampling: SamplingReview) -> bool:
+        return (sampling.result is None) is (stage == "after")
 
-    async def test() -> None:
-        async with Host({"it": input_server()}, sampling=sample, review=review, revision=revision) as host:
-            with pytest.raises(Exception, match=r"refused|declined") as error:
-                await host.call_tool("sample")
-            assert "12 m" not in str(error.value)
-        assert len(asked) == (stage == "after")
-
-    run(test())
+    async with Host({"it": input_server()}, sampling=sample, review=review, revision=revision) as host:
+        with pytest.raises(Exception, match=r"refused|declined") as error:
+            await host.call_tool("sample")
+        assert "12 m" not in str(error.value)
+    assert len(requests) == (stage == "after")
 
 
 @ERAS
-def test_roots_are_passed_on(revision: str, tmp_path: Path) -> None:
-    async def test() -> None:
-        async with Host({"it": input_server()}, roots=[tmp_path], revision=revision) as host:
-            assert (await host.call_tool("roots")).data == [tmp_path.as_uri()]
-
-    run(test())
+async def test_the_roots_of_the_host_are_sent_to_its_servers(revision: str, tmp_path: Path) -> None:
+    async with Host({"it": input_server()}, roots=[tmp_path], revision=revision) as host:
+        assert (await host.call_tool("roots")).data == [tmp_path.as_uri()]
 
 
-def test_the_number_of_input_requests_of_a_server_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_input_requests_over_the_limit_per_minute_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(questions, "QUESTIONS_PER_MINUTE", 3)
-    asked: list[str] = []
+    messages: list[str] = []
 
     async def form(question: t.ElicitRequestParams) -> Any:
-        asked.append(question.message)
+        messages.append(question.message)
         assert question.requested_schema is not msgspec.UNSET
         return dict.fromkeys(question.requested_schema.properties, "x")
 
-    async def test() -> None:
-        async with Host({"it": input_server()}, elicitation=form) as host:
-            for _ in range(3):
-                await host.call_tool("form")
-            with pytest.raises(ToolError, match="cancelled"):
-                await host.call_tool("form")
-        assert len(asked) == 3
-
-    run(test())
+    async with Host({"it": input_server()}, elicitation=form) as host:
+        for _ in range(3):
+            await host.call_tool("form")
+        with pytest.raises(ToolError, match="cancelled"):
+            await host.call_tool("form")
+    assert len(messages) == 3
 
 
-def test_input_requests_over_the_limit_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_open_input_requests_over_the_limit_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(questions, "MAX_OPEN_QUESTIONS", 2)
 
-    async def test() -> None:
-        answered = asyncio.Event()
-        opened = 0
+    answered = asyncio.Event()
+    opened = 0
 
-        async def form(question: t.ElicitRequestParams) -> Any:
-            nonlocal opened
-            opened += 1
-            await answered.wait()
-            assert question.requested_schema is not msgspec.UNSET
-            return dict.fromkeys(question.requested_schema.properties, "x")
+    async def form(question: t.ElicitRequestParams) -> Any:
+        nonlocal opened
+        opened += 1
+        await answered.wait()
+        assert question.requested_schema is not msgspec.UNSET
+        return dict.fromkeys(question.requested_schema.properties, "x")
 
-        async with Host({"it": input_server()}, elicitation=form) as host:
-            await host.upstreams.tools()
-            waiting = [asyncio.ensure_future(host.call_tool("form")) for _ in range(2)]
-            while opened < 2:
-                await asyncio.sleep(0.01)
-            with pytest.raises(ToolError, match="cancelled"):
-                await host.call_tool("form")
-            answered.set()
-            await asyncio.gather(*waiting)
-
-    run(test())
+    async with Host({"it": input_server()}, elicitation=form) as host:
+        await host.upstreams.tools()
+        calls = [asyncio.ensure_future(host.call_tool("form")) for _ in range(2)]
+        while opened < 2:
+            await asyncio.sleep(0.01)
+        with pytest.raises(ToolError, match="cancelled"):
+            await host.call_tool("form")
+        answered.set()
+        await asyncio.gather(*calls)
 
 
-def test_a_missing_answer_is_a_cancellation() -> None:
+async def test_an_input_request_without_an_answer_in_time_is_cancelled() -> None:
     async def form(question: t.ElicitRequestParams) -> Any:
         await asyncio.Event().wait()
 
-    async def test() -> None:
-        async with Host({"it": input_server()}, elicitation=form, answer_timeout=0.05) as host:
-            with pytest.raises(ToolError, match="cancelled"):
-                await host.call_tool("form")
-
-    run(test())
+    async with Host({"it": input_server()}, elicitation=form, answer_timeout=0.05) as host:
+        with pytest.raises(ToolError, match="cancelled"):
+            await host.call_tool("form")

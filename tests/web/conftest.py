@@ -1,4 +1,4 @@
-"""A browser, and servers with their page as their users start them: in processes of their own."""
+"""A browser, and servers with a web page in their own processes, as users start them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--no-first-run",
 ]  # fmt: skip
-START_SECONDS = 40
 WAIT_MILLISECONDS = 15_000
-"""Milliseconds that a test waits for what has to appear; the machine may be busy."""
+"""The longest wait for an element. The machine may be busy."""
 
 
 @pytest.fixture(scope="module")
 def browser() -> Generator[Any]:
-    """Headless Chromium; not for the session, because playwright runs an event loop in this thread until it ends."""
+    """Start headless Chromium. It ends with the module, because playwright runs an event loop in this thread."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
@@ -55,14 +54,14 @@ class RunningPage:
 
 
 @contextmanager
-def serving(*words: str, cwd: Path, env: dict[str, str] | None = None) -> Generator[RunningPage]:
-    """Run `wharfinger WORDS`, and wait for the URL of its page."""
+def run_page(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> Generator[RunningPage]:
+    """Run `wharfinger ARGUMENTS`, and wait for the URL of its page."""
     if find_spec("nicegui") is None:
         absent("nicegui (pip install wharfinger[browse])")
-    errors = cwd / f"stderr-{time.monotonic_ns()}"
-    with open(errors, "w") as stderr:
+    stderr_file = cwd / f"stderr-{time.monotonic_ns()}"
+    with open(stderr_file, "w") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "wharfinger", *words],
+            [sys.executable, "-m", "wharfinger", *arguments],
             cwd=cwd,
             env={**os.environ, **(env or {})},
             stdout=subprocess.PIPE,
@@ -73,11 +72,11 @@ def serving(*words: str, cwd: Path, env: dict[str, str] | None = None) -> Genera
         assert process.stdout is not None
         url = ""
         for line in process.stdout:
-            found = re.search(r"page\s+(http://\S+)", line)
-            if found:
-                url = found[1]
+            match = re.search(r"page\s+(http://\S+)", line)
+            if match:
+                url = match[1]
                 break
-        assert url, errors.read_text()
+        assert url, stderr_file.read_text()
         yield RunningPage(process, url)
     finally:
         process.send_signal(signal.SIGTERM)
@@ -96,12 +95,12 @@ class Tab:
 
     def __init__(self, page: Any) -> None:
         self.page = page
-        self.problems: list[str] = []
+        self.script_errors: list[str] = []
         self.dialogs: list[str] = []
-        self.foreign: list[str] = []
+        self.foreign_requests: list[str] = []
         page.set_default_timeout(WAIT_MILLISECONDS)
-        page.on("pageerror", lambda error: self.problems.append(str(error)))
-        page.on("console", lambda message: message.type == "error" and self.problems.append(message.text))
+        page.on("pageerror", lambda error: self.script_errors.append(str(error)))
+        page.on("console", lambda message: message.type == "error" and self.script_errors.append(message.text))
         page.on("dialog", self._dialog)
 
     def _dialog(self, dialog: Any) -> None:
@@ -115,7 +114,7 @@ class Tab:
             "request",
             lambda request: (
                 request.url.startswith((base, "data:", "blob:", "about:", "chrome-extension:"))
-                or self.foreign.append(request.url)
+                or self.foreign_requests.append(request.url)
             ),
         )
         self.page.goto(url)
@@ -134,7 +133,7 @@ class Tab:
 
     @property
     def panel(self) -> Any:
-        """The main panel, which shows the chosen row."""
+        """The main panel, which shows the row that was clicked."""
         return self.page.locator(".main")
 
     def rows(self) -> list[str]:
@@ -144,25 +143,25 @@ class Tab:
 
 @pytest.fixture
 def new_tab(browser: Any) -> Generator[Callable[..., Tab]]:
-    """Opens tabs, each in a browser context of its own."""
+    """Return a function that opens a tab in a new browser context."""
     contexts: list[Any] = []
 
-    def new(**options: Any) -> Tab:
+    def open_tab(**options: Any) -> Tab:
         context = browser.new_context(viewport={"width": 1200, "height": 760}, **options)
         contexts.append(context)
         return Tab(context.new_page())
 
-    yield new
+    yield open_tab
     for context in contexts:
         context.close()
 
 
-def wait_until(condition: Callable[[], Any], what: str, seconds: float = 15.0) -> Any:
-    """Wait for something that no event reports, and return it."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found = condition()
-        if found:
-            return found
+def wait_until(condition: Callable[[], Any], message: str, seconds: float = 15.0) -> Any:
+    """Poll a condition until it returns a true value, and return that. Use it only if no event reports the change."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        result = condition()
+        if result:
+            return result
         time.sleep(0.02)
-    raise AssertionError(what)
+    raise AssertionError(message)

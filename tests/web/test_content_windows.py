@@ -1,11 +1,10 @@
-"""Texts and tables in windows."""
+"""Long texts and tables are split into windows."""
 
 from __future__ import annotations
 
 import csv
 import io
 import itertools
-import json
 
 import pytest
 from hypothesis import given
@@ -22,7 +21,7 @@ from wharfinger.web.content_windows import (
 
 
 @given(st.text(alphabet=st.sampled_from("ab\n"), max_size=3000), st.integers(1, 300))
-def test_the_windows_together_are_the_text(text: str, times: int) -> None:
+def test_the_windows_joined_are_the_text(text: str, times: int) -> None:
     windows = ContentWindows(text * times)
     parts = [windows.window(number) for number in range(len(windows))]
     assert "".join(part for part, _ in parts) == text * times
@@ -39,11 +38,11 @@ def test_a_window_has_at_most_500_lines(lines: int, expected: int) -> None:
 
 
 @pytest.mark.parametrize(("size", "expected"), [(WINDOW_CHARACTERS, 1), (WINDOW_CHARACTERS + 1, 2)])
-def test_a_window_has_at_most_64_kib_characters(size: int, expected: int) -> None:
+def test_a_window_has_at_most_65_536_characters(size: int, expected: int) -> None:
     assert len(ContentWindows("x" * size)) == expected
 
 
-def test_a_table_has_the_rows_of_csv() -> None:
+def test_a_table_of_csv_has_its_header_and_rows() -> None:
     rows = [["a", "b"], *([str(number), 'x, "y"\nz'] for number in range(401))]
     text = io.StringIO()
     csv.writer(text).writerows(rows)
@@ -53,7 +52,7 @@ def test_a_table_has_the_rows_of_csv() -> None:
     assert table.window(2) == ([["400", 'x, "y"\nz']], 401)
 
 
-def test_json_lines_are_a_table_with_the_names_as_header() -> None:
+def test_json_lines_are_a_table_with_their_keys_as_header() -> None:
     table = TableWindows('{"a": 1}\n\n{"a": [2], "b": "x"}\n', "jsonl")
     assert (table.header, table.window(0)[0]) == (["a", "b"], [["1", ""], ["[2]", "x"]])
     with pytest.raises(ValueError):
@@ -61,12 +60,12 @@ def test_json_lines_are_a_table_with_the_names_as_header() -> None:
 
 
 @pytest.mark.parametrize("columns", [MAX_COLUMNS, MAX_COLUMNS + 1])
-def test_a_table_shows_at_most_50_columns_and_says_how_many_there_are(columns: int) -> None:
+def test_a_table_shows_at_most_50_columns_and_counts_all(columns: int) -> None:
     table = TableWindows(",".join(["x"] * columns), ",")
     assert (len(table.header), table.columns) == (MAX_COLUMNS, columns)
 
 
 def test_json_is_indented_and_other_text_is_unchanged() -> None:
-    assert json.loads(indented_json('{"a":[1]}')) == {"a": [1]}
+    assert indented_json('{"a":[1]}') == '{\n  "a": [\n    1\n  ]\n}'
     for text in ("{", "[" * 100_000, ""):
         assert indented_json(text) == text

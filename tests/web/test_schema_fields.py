@@ -1,4 +1,4 @@
-"""Forms from schemas, and the arguments that their values make."""
+"""Schemas become forms, and the values of their fields become arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def schema(**properties: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "typed", "expected"),
+    ("property_schema", "value", "expected"),
     [
         ({"type": "string"}, "x", "x"),
         ({"type": "integer"}, " 12 ", 12),
@@ -37,13 +37,15 @@ def schema(**properties: Any) -> dict[str, Any]:
         ({"$ref": "#/$defs/Depth"}, "7", 7),
     ],
 )
-def test_a_value_becomes_an_argument_of_its_type(kind: dict[str, Any], typed: Any, expected: Any) -> None:
-    fields = fields_of({**schema(a=kind), "$defs": {"Depth": {"type": "integer"}}})
-    assert arguments_of(fields, {"a": typed}) == ({"a": expected}, {})
+def test_a_value_is_converted_to_the_type_of_its_argument(
+    property_schema: dict[str, Any], value: Any, expected: Any
+) -> None:
+    fields = fields_of({**schema(a=property_schema), "$defs": {"Depth": {"type": "integer"}}})
+    assert arguments_of(fields, {"a": value}) == ({"a": expected}, {})
 
 
 @pytest.mark.parametrize(
-    ("kind", "typed", "said"),
+    ("property_schema", "value", "message"),
     [
         ({"type": "integer"}, "2.5", "whole number"),
         ({"type": "number"}, "nan", "Write a number"),
@@ -55,10 +57,10 @@ def test_a_value_becomes_an_argument_of_its_type(kind: dict[str, Any], typed: An
         ({"type": "string"}, "x" * (512 * 1024 + 1), "at most 524,288"),
     ],
 )
-def test_an_invalid_value_is_reported(kind: dict[str, Any], typed: Any, said: str) -> None:
-    arguments, errors = arguments_of(fields_of(schema(a=kind)), {"a": typed})
+def test_an_invalid_value_is_reported(property_schema: dict[str, Any], value: Any, message: str) -> None:
+    arguments, errors = arguments_of(fields_of(schema(a=property_schema)), {"a": value})
     assert arguments == {}
-    assert said in errors["a"]
+    assert message in errors["a"]
 
 
 def test_an_empty_field_that_is_not_required_is_left_out() -> None:
@@ -77,7 +79,7 @@ def test_a_form_has_at_most_200_fields() -> None:
     assert len(fields_of({"properties": many})) == MAX_FIELDS
 
 
-def test_the_arguments_of_a_prompt_are_texts() -> None:
+def test_the_arguments_of_a_prompt_are_strings() -> None:
     prompt = t.Prompt(name="plan", arguments=[t.PromptArgument(name="day", required=True)])
     fields = fields_of_prompt(prompt)
     assert arguments_of(fields, {"day": "5"}) == ({"day": "5"}, {})
@@ -93,8 +95,8 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_no_schema_of_a_server_breaks_the_form(value: Any) -> None:
-    for found in (value, {"properties": {"a": value}}, {"properties": value, "required": value}):
-        fields = fields_of(found)
+def test_any_schema_of_a_server_makes_a_form(value: Any) -> None:
+    for input_schema in (value, {"properties": {"a": value}}, {"properties": value, "required": value}):
+        fields = fields_of(input_schema)
         json.dumps([field.for_browser() for field in fields])
         arguments_of(fields, {})

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "ChatCommands", "ChatExit"]
 
 MAX_LISTED = 200
-"""Tools, or prompts, that one command lists."""
+"""Maximum number of tools, or of prompts, that one command lists."""
 
 
 class ChatExit(Exception):
@@ -80,8 +80,10 @@ class ChatCommands:
         prompts = {prompt.name: prompt.prompt for prompt in await self._chat.host.upstreams.prompts()}
         if name in prompts:
             return await self._fill_in(name, prompts[name], argument)
-        near = get_close_matches(name, [*COMMANDS, *prompts], 1, 0.6)
-        self._show(f"There is no command /{name}.{f' Did you mean /{near[0]}?' if near else ' /help lists them.'}")
+        matches = get_close_matches(name, [*COMMANDS, *prompts], 1, 0.6)
+        self._show(
+            f"There is no command /{name}.{f' Did you mean /{matches[0]}?' if matches else ' /help lists them.'}"
+        )
         return None
 
     async def model(self, argument: str) -> None:
@@ -99,8 +101,8 @@ class ChatCommands:
             options.tools = argument == "on"
         tools = await self._chat.host.upstreams.tools()
         self._show(f"The model may {'use' if options.tools else 'not use'} {many(len(tools), 'tool')}:")
-        for one in tools[:MAX_LISTED]:
-            self._show(f"  {one.name}  {first_line(one.tool.description)}")
+        for tool in tools[:MAX_LISTED]:
+            self._show(f"  {tool.name}  {first_line(tool.tool.description)}")
         if len(tools) > MAX_LISTED:
             self._show(f"  and {len(tools) - MAX_LISTED:,} more")
         for server in self._chat.host.servers.values():
@@ -120,8 +122,8 @@ class ChatCommands:
             self._show(f"  @{used.uri}  {used.server}, {many(used.tokens, 'token')}, {used.reason}{cut}")
         for note in last.notes:
             self._show(f"  {note}")
-        known = len(self._chat.conversation.versions)
-        self._show(f"In this conversation the model has {many(known, 'resource')}.")
+        known_count = len(self._chat.conversation.versions)
+        self._show(f"In this conversation the model has {many(known_count, 'resource')}.")
 
     async def cost(self, argument: str) -> None:
         """Show the number of tokens used."""
@@ -152,10 +154,10 @@ class ChatCommands:
         raise ChatExit
 
     async def _fill_in(self, name: str, prompt: t.Prompt, argument: str) -> str | None:
-        """Get a prompt with the arguments NAME=TEXT, and return its text."""
+        """Return the text of a prompt with the arguments NAME=TEXT, or show why they are invalid and return None."""
         declared = [] if prompt.arguments is UNSET else prompt.arguments
-        known = [each.name for each in declared]
-        given: dict[str, str] = {}
+        declared_names = [item.name for item in declared]
+        values: dict[str, str] = {}
         try:
             words = shlex.split(argument)
         except ValueError:
@@ -163,16 +165,16 @@ class ChatCommands:
             return None
         for word in words:
             key, equals, text = word.partition("=")
-            if not equals or key not in known:
-                takes = " ".join(f"{each}=TEXT" for each in known) or "no arguments"
+            if not equals or key not in declared_names:
+                takes = " ".join(f"{each}=TEXT" for each in declared_names) or "no arguments"
                 self._show(f"{word} is not an argument of /{name}, which takes {takes}.")
                 return None
-            given[key] = text
-        missing = [each.name for each in declared if each.required is True and each.name not in given]
-        if missing:
-            self._show(f"/{name} needs {', '.join(f'{each}=TEXT' for each in missing)}.")
+            values[key] = text
+        missing_names = [item.name for item in declared if item.required is True and item.name not in values]
+        if missing_names:
+            self._show(f"/{name} needs {', '.join(f'{each}=TEXT' for each in missing_names)}.")
             return None
-        result = await self._chat.host.prompt(name, given)
+        result = await self._chat.host.prompt(name, values)
         texts = [message.content.text for message in result.messages if isinstance(message.content, t.TextContent)]
         if not texts:
             raise WharfingerError(f"/{name} has no text.")

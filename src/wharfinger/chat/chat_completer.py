@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["ChatCompleter"]
 
 MAX_COMPLETIONS = 50
-"""Completions that are shown."""
+"""Maximum number of completions that are shown."""
 MAX_SEARCHED = 100_000
-"""Resources that are searched for one completion."""
+"""Maximum number of resources that are searched for one completion."""
 WORD = re.compile(r"(?:^|\s)@(\S*)$")
 
 
@@ -41,7 +41,7 @@ class ChatCompleter(Completer):
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        """Yield the completions; none if the servers cannot be asked."""
+        """Yield the completions, or nothing if the servers cannot be asked."""
         text = document.text_before_cursor
         word = WORD.search(text)
         with suppress(WharfingerError, TimeoutError):
@@ -56,7 +56,7 @@ class ChatCompleter(Completer):
         """Return the resources whose URIs begin with the typed text, then those whose URI or title contains it."""
         begins: list[Completion] = []
         contains: list[Completion] = []
-        wanted = typed.casefold()
+        folded = typed.casefold()
         for number, entry in enumerate(await self._host.catalogue.entries(limit=MAX_SEARCHED)):
             if entry.is_template or not entry.uri.isprintable() or " " in entry.uri:
                 continue
@@ -65,7 +65,7 @@ class ChatCompleter(Completer):
                 begins.append(complete_to(entry.uri, typed, f"{title} ({entry.server})"))
                 if len(begins) == MAX_COMPLETIONS:
                     break
-            elif len(contains) < MAX_COMPLETIONS and (wanted in entry.uri.casefold() or wanted in title.casefold()):
+            elif len(contains) < MAX_COMPLETIONS and (folded in entry.uri.casefold() or folded in title.casefold()):
                 contains.append(complete_to(entry.uri, typed, f"{title} ({entry.server})"))
             if number % 1000 == 999:
                 await asyncio.sleep(0)
@@ -73,15 +73,15 @@ class ChatCompleter(Completer):
 
     async def _commands(self, typed: str) -> list[Completion]:
         """Return the commands and prompts whose names begin with the typed text."""
-        found = [
+        matches = [
             complete_to(name, typed, command.about) for name, command in COMMANDS.items() if name.startswith(typed)
         ]
         for prompt in await self._host.upstreams.prompts():
             if prompt.name.startswith(typed):
                 arguments = [] if prompt.prompt.arguments is UNSET else prompt.prompt.arguments
                 takes = " ".join(f"{each.name}=" for each in arguments)
-                found.append(complete_to(prompt.name, typed, f"{first_line(prompt.prompt.description)} {takes}"))
-        return found[:MAX_COMPLETIONS]
+                matches.append(complete_to(prompt.name, typed, f"{first_line(prompt.prompt.description)} {takes}"))
+        return matches[:MAX_COMPLETIONS]
 
 
 def complete_to(text: str, typed: str, about: str) -> Completion:

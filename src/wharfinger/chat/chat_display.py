@@ -72,12 +72,12 @@ class TerminalDisplay(ChatDisplay):
 
     def result(self, call: t.ToolUseContent, result: t.ToolResultContent) -> None:
         text, pictures = result_parts(result)
-        shown = " ".join(text[: 4 * RESULT_CHARACTERS].split())
-        if len(shown) > RESULT_CHARACTERS or len(text) > 4 * RESULT_CHARACTERS:
-            shown = f"{shown[:RESULT_CHARACTERS]}… ({len(text):,} characters)"
+        line = " ".join(text[: 4 * RESULT_CHARACTERS].split())
+        if len(line) > RESULT_CHARACTERS or len(text) > 4 * RESULT_CHARACTERS:
+            line = f"{line[:RESULT_CHARACTERS]}… ({len(text):,} characters)"
         if pictures:
-            shown = f"{shown} [{many(len(pictures), 'picture')}]".strip()
-        self.note(f"{'✗' if result.is_error is True else '←'} {call.name}: {shown or 'no content'}")
+            line = f"{line} [{many(len(pictures), 'picture')}]".strip()
+        self.note(f"{'✗' if result.is_error is True else '←'} {call.name}: {line or 'no content'}")
 
     def note(self, line: str) -> None:
         self.end()

@@ -1,6 +1,6 @@
 """Answers a question: chooses resources, asks the model, and runs the tools that it calls, until it calls none.
 
-One round is one request to the model. If the answer calls tools, they run side by side, each after its approval by the
+One round is one request to the model. If the answer calls tools, they run concurrently, each after its approval by the
 host, and their results are sent with the next request. The number of rounds and the text of each result are bounded.
 Ctrl-C may cancel any `await`: the conversation is then made valid again, and keeps the text so far.
 """
@@ -29,9 +29,9 @@ __all__ = ["Chat", "ChatAnswer", "ChatOptions", "RunCall"]
 
 CONCURRENT_CALLS = 8
 MAX_INSTRUCTION_CHARACTERS = 4_000
-"""Characters of one server's instructions that the model gets."""
+"""Maximum length of one server's instructions that the model gets."""
 MAX_SAMPLE_TOKENS = 32_768
-"""Tokens of an answer that a server requests by sampling."""
+"""Maximum tokens of an answer that a server requests by sampling."""
 STOPPED_MARK = " [stopped by the user]"
 
 SYSTEM = (
@@ -45,13 +45,13 @@ class ChatOptions(msgspec.Struct, kw_only=True):
     """The options of a chat."""
 
     budget: int = 8_000
-    """Tokens of resources for each question."""
+    """Maximum tokens of the resources for each question."""
     rules: bool = True
     """Whether resources are chosen by rules, in addition to those that the user mentions."""
     tools: bool = True
     max_rounds: int = 20
     max_tokens: int | None = None
-    """Bound of one answer; None for that of the endpoint."""
+    """Maximum tokens of one answer; None for the endpoint's own limit."""
 
 
 class RunCall(msgspec.Struct):
@@ -73,7 +73,7 @@ class ChatAnswer(msgspec.Struct):
 
 
 class Chat:
-    """A conversation with a model about what the servers of a host offer."""
+    """A conversation with a model that uses the servers of a host."""
 
     def __init__(
         self, host: Host, model: ModelClient, conversation: Conversation, display: ChatDisplay, options: ChatOptions
@@ -93,24 +93,24 @@ class Chat:
 
         Raises:
             ModelError: the endpoint failed.
-            ResourceNotFound: a resource that the question mentions does not exist.
+            InvalidArgument: a mention in the question matches no resource, or several.
         """
         conversation, answer = self.conversation, ChatAnswer()
         conversation.model = str(self.model.choice)
-        chosen = await self.context.choose(
+        context = await self.context.choose(
             question, conversation.versions, budget=self.options.budget, by_rules=self.options.rules
         )
-        self.display.context(chosen.used, chosen.missing)
-        answer.resources = chosen.used
-        place, versions = len(conversation.messages), dict(conversation.versions)
-        conversation.versions.update(chosen.versions)
-        conversation.ask(question, chosen.content)
+        self.display.context(context.used, context.missing)
+        answer.resources = context.used
+        first, versions = len(conversation.messages), dict(conversation.versions)
+        conversation.versions.update(context.versions)
+        conversation.ask(question, context.content)
         try:
             await self._rounds(answer)
         except BaseException:
             conversation.repair()
-            if len(conversation.messages) == place + 1:
-                del conversation.messages[place:]
+            if len(conversation.messages) == first + 1:
+                del conversation.messages[first:]
                 conversation.versions = versions
             raise
         finally:
@@ -131,32 +131,32 @@ class Chat:
             temperature=params.temperature if isinstance(params.temperature, int | float) else None,
             stop_sequences=list(params.stop_sequences or ()),
         )
-        said = await self.model.answer(request)
-        self.conversation.usage.add(said.usage)
+        model_answer = await self.model.answer(request)
+        self.conversation.usage.add(model_answer.usage)
         return t.CreateMessageResult(
-            model=said.model or self.model.choice.name,
+            model=model_answer.model or self.model.choice.name,
             role="assistant",
-            content=t.TextContent(text=said.text),
-            stop_reason=said.stop_reason,
+            content=t.TextContent(text=model_answer.text),
+            stop_reason=model_answer.stop_reason,
         )
 
     async def _rounds(self, answer: ChatAnswer) -> None:
         for _ in range(self.options.max_rounds):
             definitions = await self._tools()
-            said = await self._ask_model(answer, definitions)
-            if not said.calls:
-                answer.stop_reason = said.stop_reason
-                if said.stop_reason == "maxTokens":
+            model_answer = await self._ask_model(answer, definitions)
+            if not model_answer.calls:
+                answer.stop_reason = model_answer.stop_reason
+                if model_answer.stop_reason == "maxTokens":
                     self.display.note("The answer was cut at its bound: allow more with --max-tokens.")
                 return
             self.display.end()
-            for call in said.calls:
+            for call in model_answer.calls:
                 self.display.call(call)
             results = await asyncio.gather(
-                *(self._run(call, said.invalid.get(call.id, ""), definitions) for call in said.calls)
+                *(self._run(call, model_answer.invalid.get(call.id, ""), definitions) for call in model_answer.calls)
             )
             self.conversation.add_results(list(results))
-            for call, result in zip(said.calls, results, strict=True):
+            for call, result in zip(model_answer.calls, results, strict=True):
                 answer.calls.append(RunCall(call.name, dict(call.input), result.is_error is True))
         answer.stop_reason = "maxRounds"
         self.display.note(
@@ -179,16 +179,16 @@ class Chat:
             self.display.text(piece)
 
         try:
-            said = await self.model.answer(request, show)
+            model_answer = await self.model.answer(request, show)
         except BaseException as error:
             mark = STOPPED_MARK if isinstance(error, asyncio.CancelledError) else " [the connection failed]"
             if text := "".join(pieces):
                 self.conversation.add_answer([t.TextContent(text=text + mark)])
             raise
-        answer.usage.add(said.usage)
-        answer.text += ("\n\n" if answer.text and said.text else "") + said.text
-        self.conversation.add_answer(said.content)
-        return said
+        answer.usage.add(model_answer.usage)
+        answer.text += ("\n\n" if answer.text and model_answer.text else "") + model_answer.text
+        self.conversation.add_answer(model_answer.content)
+        return model_answer
 
     async def _tools(self) -> ToolDefinitions | None:
         """Return the tools of all servers as the model's API defines them; None if the model may use none."""
@@ -214,9 +214,9 @@ class Chat:
         self, call: t.ToolUseContent, fault: str, definitions: ToolDefinitions | None
     ) -> t.ToolResultContent:
         """Run one call. Every failure is a result that the model reads."""
-        wanted = ModelToolCall(call.id, call.name, dict(call.input), fault)
+        tool_call = ModelToolCall(call.id, call.name, dict(call.input), fault)
         async with self._limit:
-            (output,) = await self.host.run_calls([wanted], self._format, tools=definitions)
+            (output,) = await self.host.run_calls([tool_call], self._format, tools=definitions)
         result = t.ToolResultContent(
             tool_use_id=call.id,
             content=[part_content(part) for part in output.parts],

@@ -23,7 +23,7 @@ TITLE_CHARACTERS = 80
 
 
 class Conversation(msgspec.Struct):
-    """The messages so far, oldest first. `versions` has the version of each resource that is in them."""
+    """The messages so far, oldest first. `versions` has the version of each resource in them."""
 
     messages: list[t.SamplingMessage] = msgspec.field(default_factory=list[t.SamplingMessage])
     versions: dict[str, str] = msgspec.field(default_factory=dict[str, str])
@@ -37,7 +37,7 @@ class Conversation(msgspec.Struct):
     """The version of the stored form."""
 
     def ask(self, question: str, context: list[t.SamplingContent]) -> None:
-        """Add a question, with the resources that belong to it before it."""
+        """Add a question, preceded by the resources that belong to it."""
         self.title = self.title or printable(question, TITLE_CHARACTERS)
         self.messages.append(t.SamplingMessage(role="user", content=[*context, t.TextContent(text=question)]))
 
@@ -51,7 +51,7 @@ class Conversation(msgspec.Struct):
         self.messages.append(t.SamplingMessage(role="user", content=[*results]))
 
     def repair(self) -> None:
-        """Add a result for each tool call of the last answer that was stopped."""
+        """If the tool calls of the last answer have no results, add results that say that the user stopped them."""
         if not self.messages or self.messages[-1].role != "assistant":
             return
         open_calls = [block for block in blocks_of(self.messages[-1]) if isinstance(block, t.ToolUseContent)]
@@ -66,9 +66,9 @@ class Conversation(msgspec.Struct):
 
     def drop_oldest(self) -> list[t.SamplingMessage]:
         """Drop the oldest question with its answer, and return them; an empty list if only one question is left."""
-        for place, message in enumerate(self.messages):
-            if place and is_question(message):
-                dropped, self.messages[:place] = self.messages[:place], []
+        for index, message in enumerate(self.messages):
+            if index and is_question(message):
+                dropped, self.messages[:index] = self.messages[:index], []
                 self.versions.clear()  # resources that were in them have to be sent again
                 return dropped
         return []

@@ -17,20 +17,20 @@ from wharfinger.private_files import is_private, replace_privately
 __all__ = ["ConversationStore", "state_folder"]
 
 MAX_CONVERSATIONS = 100
-"""Conversations that are kept; the oldest are deleted."""
+"""Maximum number of conversations that are kept; the oldest are deleted."""
 MAX_CONVERSATION_BYTES = 16 * 1024 * 1024
-"""The maximum size of one; its oldest questions are dropped to fit."""
+"""Maximum size of a conversation; its oldest questions are dropped to fit."""
 
 
 class ConversationStore:
-    """The conversations of one person, in one folder, a file each."""
+    """The conversations of one person, in one folder, each in a file of its own."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or state_folder() / "chat"
         self._file: Path | None = None
 
     def last(self) -> Conversation | None:
-        """Return the conversation that was saved last, or None. The next `save` replaces it.
+        """Return the last saved conversation, or None if nothing has been saved. The next `save` replaces its file.
 
         Raises:
             StoreUnusable: it cannot be read.
@@ -88,12 +88,14 @@ class ConversationStore:
         """Return the files of conversations in the order in which they were saved."""
         try:
             with os.scandir(self.folder) as entries:
-                found = [(entry.stat().st_mtime_ns, entry.name) for entry in entries if entry.name.endswith(".json")]
+                dated_names = [
+                    (entry.stat().st_mtime_ns, entry.name) for entry in entries if entry.name.endswith(".json")
+                ]
         except FileNotFoundError:
             return []
         except OSError as error:
             raise self._unusable(error) from None
-        return [self.folder / name for _, name in sorted(found)]
+        return [self.folder / name for _, name in sorted(dated_names)]
 
     def _write(self, path: Path, data: bytes) -> None:
         try:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["ChosenContext", "QuestionContext", "UsedResource"]
 
 MENTION_WEIGHT = 4.0
-"""The weight of a mentioned resource in the budget; the best one that the rules choose has 1."""
+"""The weight of a mentioned resource in the budget; the best resource of the rules has 1."""
 MIN_BUDGET = 80
-"""With fewer tokens no resource is sent."""
+"""The smallest usable budget in tokens; with less, no resource is sent."""
 
 
 class UsedResource(msgspec.Struct):
@@ -32,11 +32,11 @@ class UsedResource(msgspec.Struct):
     reason: str
     tokens: int
     cut: str = ""
-    """Which part was cut; empty if the resource is whole."""
+    """A sentence about the missing part; empty if the resource is whole."""
 
 
 class ChosenContext(msgspec.Struct):
-    """The resources for a question, as blocks of its message. `versions` has those that the model has after it."""
+    """The resources for a question, as blocks of its message. `versions` has the version of each one."""
 
     used: list[UsedResource] = msgspec.field(default_factory=list[UsedResource])
     content: list[t.SamplingContent] = msgspec.field(default_factory=list[t.SamplingContent])
@@ -58,7 +58,7 @@ class QuestionContext:
         """Return the context for a question. A resource that the model has in the same version is not sent again.
 
         Raises:
-            InvalidArgument: a mention fits several resources.
+            InvalidArgument: a mention matches several resources, or it has a colon and matches none.
         """
         chosen = self.last = ChosenContext()
         if budget < MIN_BUDGET:
@@ -68,14 +68,18 @@ class QuestionContext:
 
         async def select(request: ContextRequest) -> Choices:
             mentioned.extend(await self._mentioned(request))
-            found = Choices(mentioned)
+            choices = Choices(mentioned)
             if by_rules:
-                known = {(choice.server, choice.uri) for choice in mentioned}
+                mentioned_keys = {(choice.server, choice.uri) for choice in mentioned}
                 more = rules()(request)
                 more = await more if inspect.isawaitable(more) else more
-                found += [one for one in more if not isinstance(one, Choice) or (one.server, one.uri) not in known]
-                found.notes = getattr(more, "notes", ())
-            return found
+                choices += [
+                    choice
+                    for choice in more
+                    if not isinstance(choice, Choice) or (choice.server, choice.uri) not in mentioned_keys
+                ]
+                choices.notes = getattr(more, "notes", ())
+            return choices
 
         context = await self._host.context(question, budget=budget, select=select)
         for block in context:
@@ -89,8 +93,8 @@ class QuestionContext:
         return chosen
 
     async def _mentioned(self, request: ContextRequest) -> list[Choice]:
-        """Return the resources that the question mentions. A word such as `@ada` that fits none stays a word."""
-        found: list[Choice] = []
+        """Return the resources that the question mentions. A mention without a colon that matches none is ignored."""
+        mentions: list[Choice] = []
         for mention in find_mentions(request.question):
             try:
                 choice = await choice_of(request.catalogue, mention, list(self._host.servers))
@@ -98,8 +102,8 @@ class QuestionContext:
                 if ":" in mention:
                     raise UnknownMention(f"{error} The question is not sent.") from None
                 continue
-            found.append(choice._replace(weight=MENTION_WEIGHT, reason="mentioned in the question"))
-        return found
+            mentions.append(choice._replace(weight=MENTION_WEIGHT, reason="mentioned in the question"))
+        return mentions
 
     def _add(self, chosen: ChosenContext, block: Block, versions: dict[str, str]) -> None:
         key, version = f"{block.server} {block.uri}", f"{block.version} {block.lines if block.cut else ''}"

@@ -29,11 +29,11 @@ __all__ = ["TerminalChat", "above_prompt"]
 
 T = TypeVar("T")
 MAX_HISTORY = 100
-"""Questions of a continued conversation that the arrow keys bring back."""
+"""Maximum number of questions of a continued conversation that the arrow keys bring back."""
 
 
 class TerminalChat:
-    """Reads questions and answers them until the user leaves. `save` is called after each one."""
+    """Reads questions and answers them until the user leaves. `save` is called after each question or command."""
 
     def __init__(self, chat: Chat, commands: ChatCommands, display: ChatDisplay, save: Callable[[], object]) -> None:
         self._chat = chat
@@ -72,12 +72,12 @@ class TerminalChat:
             self._save()
 
     def _interrupt(self) -> None:
-        """Stop the answer, if there is one."""
+        """Stop the current answer, if any."""
         if self._task is not None:
             self._task.cancel()
 
     async def _stoppable(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run some work that Ctrl-C cancels, which raises CancelledError."""
+        """Run some work. Raises CancelledError if Ctrl-C cancels it."""
         self._task = asyncio.ensure_future(work)
         try:
             await self._task
@@ -104,9 +104,9 @@ def above_prompt(ask: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]
 
 def questions_of(conversation: Conversation) -> list[str]:
     """Return the questions of a conversation, the oldest first."""
-    found: list[str] = []
+    questions: list[str] = []
     for message in conversation.messages:
-        last = blocks_of(message)[-1]
-        if is_question(message) and isinstance(last, t.TextContent):
-            found.append(last.text)
-    return found
+        last_block = blocks_of(message)[-1]
+        if is_question(message) and isinstance(last_block, t.TextContent):
+            questions.append(last_block.text)
+    return questions

@@ -27,11 +27,11 @@ from wharfinger.upstreams.upstream import Upstream
 __all__ = ["Approval", "Approvals", "Approve", "unless_read_only"]
 
 MAX_WAITING = 100
-"""Calls that may wait for an answer; others are declined."""
+"""Maximum number of calls that wait for an answer; others are declined."""
 MAX_REMEMBERED = 10_000
-"""Answers that are remembered."""
+"""Maximum number of answers that are remembered."""
 MAX_CHANGES = 3
-"""Times that a definition may change while a person is asked about it."""
+"""Maximum number of changes of a definition while a person is asked about it."""
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
     server: str
     tool: t.Tool
-    """The tool, with the server's own name for it. The server also writes its texts and annotations: show them so."""
+    """The tool, with the server's own name for it. The texts in it are the server's too: show them as such."""
     public_name: str
     """The name under which the host offers it."""
     arguments: Any
@@ -152,14 +152,14 @@ class Approvals:
 
     async def remembered(self) -> list[tuple[str, str, Literal["always", "never"]]]:
         """Return the lasting answers: server, the server's own name of the tool, and the answer."""
-        found: list[tuple[str, str, Literal["always", "never"]]] = []
+        answers: list[tuple[str, str, Literal["always", "never"]]] = []
         after = ""
         while page := await self._store.scan(PREFIX, after=after):
             for after, value in page:  # noqa: B007
-                one = read_remembered(value)
-                if one is not None:
-                    found.append((one.server, one.tool, one.answer))
-        return sorted(found)
+                answer = read_remembered(value)
+                if answer is not None:
+                    answers.append((answer.server, answer.tool, answer.answer))
+        return sorted(answers)
 
     async def _find(self, upstream: Upstream, name: str, public_name: str) -> t.Tool:
         for tool in await upstream.tools():
@@ -201,21 +201,29 @@ def key_of(server: str, tool: str) -> str:
 
 
 def definition_of(upstream: Upstream, tool: t.Tool) -> str:
-    """Return a digest of what a person sees of a tool, and of the address of its server."""
+    """Return a digest of the parts of a tool that a person sees, and of the address of its server."""
     target = upstream.config.target
     if isinstance(target, str):
-        place = redacted(target)
+        address = redacted(target)
     elif isinstance(target, list | tuple):
-        place = redacted_command([str(part) for part in cast("list[Any]", target)])
+        address = redacted_command([str(part) for part in cast("list[Any]", target)])
     else:
-        place = type(target).__name__
-    shown = (place, upstream.config.cwd, tool.name, tool.title, tool.description, tool.input_schema, tool.annotations)
-    encoded = msgspec.json.encode([None if one is UNSET else one for one in shown], order="sorted")
+        address = type(target).__name__
+    members = (
+        address,
+        upstream.config.cwd,
+        tool.name,
+        tool.title,
+        tool.description,
+        tool.input_schema,
+        tool.annotations,
+    )
+    encoded = msgspec.json.encode([None if member is UNSET else member for member in members], order="sorted")
     return hashlib.sha256(encoded).hexdigest()
 
 
 def read_remembered(value: bytes | None) -> Remembered | None:
-    """Read a stored answer. Returns None if there is none, or another version stored it."""
+    """Read a stored answer. Returns None if no answer is stored, or another version stored it."""
     try:
         return None if value is None else msgspec.json.decode(value, type=Remembered)
     except msgspec.MsgspecError:

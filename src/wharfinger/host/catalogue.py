@@ -54,16 +54,16 @@ __all__ = ["Catalogue", "CatalogueChange", "CatalogueEntries", "CatalogueServer"
 log = logging.getLogger("wharfinger.host")
 
 PATIENCE_SECONDS = 5.0
-"""How long a call waits for lists of servers. A slower list is read to its end, but the call uses the last one."""
+"""Longest wait of a call for lists of servers. A slower list is read on, but the call uses the last one."""
 SEARCH_SECONDS = 5.0
-"""How long a search waits for one server."""
+"""Longest wait of a search for one server."""
 LIST_AGE_SECONDS = 60.0
 """Age at which a list is read again if its server does not report changes."""
 MIN_PAUSE_SECONDS = 0.1
 PAUSE_FACTOR = 5
 """While changes are followed, the pause after a list was read is this many times as long as reading it took."""
 MAX_CHANGED_URIS = 1_000
-"""URIs that one change names; if more have changed, it names none."""
+"""Maximum number of URIs that one change names; if more have changed, it names none."""
 MAX_HITS = 1_000
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ class CatalogueEntries(list[CatalogueEntry]):
     """Entries of a catalogue, in the order of the servers and of the URIs."""
 
     notes: Sequence[str] = ()
-    """Sentences about what is missing, such as the list of a server that is down."""
+    """Sentences about missing entries, such as the list of a server that is down."""
     more: bool = False
     """Whether there are more entries than the limit."""
 
@@ -119,7 +119,7 @@ class CatalogueChange(msgspec.Struct, frozen=True):
     many: bool = False
 
     def after(self, earlier: CatalogueChange) -> CatalogueChange:
-        """Return one change for this one and an earlier one."""
+        """Return this change combined with an earlier one."""
         added = (earlier.added | self.added) - self.removed
         removed = (earlier.removed | self.removed) - self.added
         changed = (earlier.changed | self.changed | (earlier.removed & self.added)) - added - removed
@@ -143,12 +143,12 @@ class _Follower:
 
 
 class _Server:
-    """What the catalogue knows about one server."""
+    """The state of one server in the catalogue."""
 
     def __init__(self) -> None:
         self.list: ServerList | None = None
         self.read_at = float("-inf")
-        self.took = 0.0
+        self.read_seconds = 0.0
         self.stale = True
         self.error = ""
         """Why the last attempt to read the list failed."""
@@ -175,7 +175,7 @@ class Catalogue:
     ) -> None:
         """`servers` may change. Entries are in the order of the servers.
 
-        A call waits at most `patience` seconds for lists that are being read, and then uses what there is. A user
+        A call waits at most `patience` seconds for lists that are being read, and then uses the last lists. A user
         interface that follows `changes()` sets it to 0.
 
         With `index`, all text of servers that have no search of their own is read once and indexed, so that searches
@@ -183,7 +183,7 @@ class Catalogue:
         server that must not get the words of searches.
         """
         self._servers = servers
-        self._known: dict[str, _Server] = {}
+        self._states: dict[str, _Server] = {}
         self._followers: set[_Follower] = set()
         self._background = BackgroundTasks()
         self._search_tools = dict(search_tools or {})
@@ -204,16 +204,16 @@ class Catalogue:
         Raises:
             InvalidArgument: a filter cannot be used, or there is no such server.
         """
-        wanted = CatalogueFilter(**filters)
-        lists = await self._lists(wanted.server)
-        found = await _in_thread(lists, lambda: _filtered(lists, wanted, after, limit))
-        found.notes = self.notes(wanted.server)
-        return found
+        conditions = CatalogueFilter(**filters)
+        lists = await self._lists(conditions.server)
+        entries = await _in_thread(lists, lambda: _filtered(lists, conditions, after, limit))
+        entries.notes = self.notes(conditions.server)
+        return entries
 
     async def tree(self, server: str = "", under: str = "", *, after: str = "", limit: int = 200) -> TreePage:
         """Return the nodes of one folder: those of a server below the URI prefix `under`, or else the servers.
 
-        The time does not depend on the size of the folder: pass `TreePage.after` to get the next nodes.
+        The time depends on `limit`, not on the size of the folder. Pass `TreePage.after` to get the next nodes.
 
         Raises:
             InvalidArgument: there is no such server, or the limit is not positive.
@@ -222,13 +222,15 @@ class Catalogue:
         lists = await self._lists(server)
         if server:
             return lists[0].children(under, after, limit) if lists else TreePage([], "")
-        nodes = [TreeNode(found.server, "", found.server, (), len(found.keys)) for found in lists]
+        nodes = [
+            TreeNode(server_list.server, "", server_list.server, (), len(server_list.keys)) for server_list in lists
+        ]
         return TreePage(nodes, "")
 
     async def find(self, uri: str, *, server: str = "") -> list[CatalogueEntry]:
         """Return the entries with exactly this URI, or this template: one for each server that lists it."""
         lists = await self._lists(server)
-        return [entry for found in lists for entry in found.at(uri)]
+        return [entry for server_list in lists for entry in server_list.at(uri)]
 
     async def servers_of(self, uri: str, *, server: str = "") -> list[str]:
         """Return the names of the servers that have a URI: those that list it, or else those with a template for it.
@@ -237,8 +239,10 @@ class Catalogue:
         """
         lists = await self._lists(server)
         base = uri.partition("?")[0]
-        listed = [found.server for found in lists if uri in found.resources or base in found.resources]
-        return listed or [found.server for found in lists if found.has_template_for(uri)]
+        listed = [
+            server_list.server for server_list in lists if uri in server_list.resources or base in server_list.resources
+        ]
+        return listed or [server_list.server for server_list in lists if server_list.has_template_for(uri)]
 
     async def read(self, uri: str, server: str, *, bypass_cache: bool = False) -> t.ReadResourceResult:
         """Read a resource of a server.
@@ -256,18 +260,18 @@ class Catalogue:
         return list(self._servers)
 
     def notes(self, server: str = "") -> list[str]:
-        """Return sentences about what is missing in the lists that were read."""
+        """Return sentences about the entries that are missing in the lists."""
         notes: list[str] = []
         for name in self._names(server):
-            known = self._known.get(name)
-            if known is None or self._servers[name].status == "disabled":
+            state = self._states.get(name)
+            if state is None or self._servers[name].status == "disabled":
                 continue
-            if known.error:
-                notes.append(f"{name}: {known.error}" + (" Its last list is used." if known.list is not None else ""))
-            elif known.list is None:
+            if state.error:
+                notes.append(f"{name}: {state.error}" + (" Its last list is used." if state.list is not None else ""))
+            elif state.list is None:
                 notes.append(f"{name}: its list is still being read.")
-            if known.list is not None:
-                notes += [f"{name}: {note}" for note in known.list.notes]
+            if state.list is not None:
+                notes += [f"{name}: {note}" for note in state.list.notes]
         return notes
 
     # Search
@@ -279,7 +283,7 @@ class Catalogue:
 
         Contents are searched with each server's own tool `search`, which then gets the words, or else by reading the
         resources whose names fit best (with `index=True`, all of them). A hit's URI may be that of a window. If
-        `contents` is False, nothing is sent to the servers.
+        `contents` is False, no word is sent to a server.
 
         Raises:
             InvalidArgument: a filter cannot be used, the limit is out of bounds, or the words are too long.
@@ -288,19 +292,19 @@ class Catalogue:
             raise InvalidArgument(f"limit is {limit}: give a number from 1 to {MAX_HITS:,}.")
         if len(words) > MAX_QUERY_CHARACTERS:
             raise InvalidArgument(f"Search for at most {MAX_QUERY_CHARACTERS:,} characters, not {len(words):,}.")
-        wanted = CatalogueFilter(**filters)
-        test, query = wanted.test(), query_of(words)
-        lists = await self._lists(wanted.server)
-        notes = self.notes(wanted.server)
+        conditions = CatalogueFilter(**filters)
+        test, query = conditions.test(), query_of(words)
+        lists = await self._lists(conditions.server)
+        notes = self.notes(conditions.server)
         if not query.words:
             return CatalogueHits()
         names = await _in_thread(lists, lambda: search_names(lists, query, limit, test))
         texts: list[list[CatalogueHit]] = []
         if contents:
-            answers = await asyncio.gather(*(self._search_contents(found, words, limit) for found in lists))
-            for found, (hits, note) in zip(lists, answers, strict=True):
-                texts.append([hit for hit in hits if _passes(hit, found, test, wanted)])
-                notes += [f"{found.server}: {note}"] if note else []
+            answers = await asyncio.gather(*(self._search_contents(server_list, words, limit) for server_list in lists))
+            for server_list, (hits, note) in zip(lists, answers, strict=True):
+                texts.append([hit for hit in hits if _passes(hit, server_list, test, conditions)])
+                notes += [f"{server_list.server}: {note}"] if note else []
         result = CatalogueHits(merged([*texts, *names], limit))
         result.notes = notes
         return result
@@ -308,19 +312,20 @@ class Catalogue:
     async def related(
         self, question: str, *, limit: int = 20, **filters: Unpack[CatalogueFilters]
     ) -> list[RelatedEntry]:
-        """Return the entries whose titles, URIs or descriptions share most words with a question. Nothing is sent.
+        """Return the entries whose titles, URIs or descriptions share most words with a question.
 
-        Unlike `search`, it also returns entries that share a single word if others share more.
+        Unlike `search`, it also returns entries that share a single word if others share more. No word is sent to a
+        server.
         """
-        wanted = CatalogueFilter(**filters)
-        test, query = wanted.test(), query_of(question[:MAX_QUERY_CHARACTERS])
-        lists = await self._lists(wanted.server)
-        found, _ = await _in_thread(lists, lambda: find_related(lists, query, limit, test))
-        return found
+        conditions = CatalogueFilter(**filters)
+        test, query = conditions.test(), query_of(question[:MAX_QUERY_CHARACTERS])
+        lists = await self._lists(conditions.server)
+        entries, _ = await _in_thread(lists, lambda: find_related(lists, query, limit, test))
+        return entries
 
-    async def _search_contents(self, found: ServerList, words: str, limit: int) -> tuple[list[CatalogueHit], str]:
-        """Search the contents of one server. Returns the hits, and a note about what was not searched."""
-        name, failed = found.server, ""
+    async def _search_contents(self, server_list: ServerList, words: str, limit: int) -> tuple[list[CatalogueHit], str]:
+        """Search the contents of one server. Returns the hits, and a note about contents that were not searched."""
+        name, failed = server_list.server, ""
         try:
             async with asyncio.timeout(SEARCH_SECONDS):
                 server = self._servers[name]
@@ -332,7 +337,7 @@ class Catalogue:
                 if self._index is not None and (answer := await self._index.search(name, words, limit)) is not None:
                     hits, note = answer
                 else:
-                    hits, note = await search_documents_of(self._documents(name, found), words, limit)
+                    hits, note = await search_documents_of(self._documents(name, server_list), words, limit)
                 return hits, " ".join(filter(None, (failed, note)))
         except TimeoutError:
             return [], f"its contents could not be searched within {SEARCH_SECONDS:g} s."
@@ -348,19 +353,21 @@ class Catalogue:
             raise InvalidArgument(f"{name} has no tool {chosen!r}: change search_tools.")
         return None if tool is None else tool.name
 
-    def _documents(self, name: str, found: ServerList) -> ListedDocuments:
+    def _documents(self, name: str, server_list: ServerList) -> ListedDocuments:
         async def read(uri: str) -> t.ReadResourceResult:
             return (await self._servers[name].client.read_resource(uri)).result
 
-        return ListedDocuments(found, read, self._known[name].changes)
+        return ListedDocuments(server_list, read, self._states[name].changes)
 
     async def _begin_index(self) -> None:
         """Start the index of the servers that have no search of their own."""
         own = [name for name, server in self._servers.items() if await self._has_own_search(name, server)]
 
         def sources() -> Mapping[str, Any]:
-            known = ((name, self._known.get(name)) for name in self._servers if name not in own)
-            return {name: self._documents(name, one.list) for name, one in known if one is not None and one.list}
+            states = ((name, self._states.get(name)) for name in self._servers if name not in own)
+            return {
+                name: self._documents(name, state.list) for name, state in states if state is not None and state.list
+            }
 
         if self._index is None and not self._closed:
             from wharfinger.host.list_index import ListIndex
@@ -393,13 +400,13 @@ class Catalogue:
 
     def list_changed(self, server: str) -> None:
         """Note that a server's list has changed, or that it was started again. `Host` calls this."""
-        known = self._known.get(server)
-        if known is None:
+        state = self._states.get(server)
+        if state is None:
             return
-        known.stale = True
-        known.changes += 1
+        state.stale = True
+        state.changes += 1
         if self._followers:
-            self._read(server, known)
+            self._read(server, state)
 
     async def close(self) -> None:
         """Stop reading lists, and delete the index."""
@@ -417,29 +424,31 @@ class Catalogue:
         return [server] if server else list(self._servers)
 
     async def _lists(self, server: str) -> list[ServerList]:
-        """Return the lists, and read those again that are out of date."""
+        """Return the lists, after those that are out of date have been read again, if that is quick enough."""
         names = self._names(server)
         reading = [task for name in names if (task := self._refresh(name)) is not None]
         if reading and self._patience > 0:
             await asyncio.wait(reading, timeout=self._patience)
         if self._wants_index and self._index is None:
             await self._begin_index()
-        return [known.list for name in names if (known := self._known.get(name)) is not None and known.list is not None]
+        return [
+            state.list for name in names if (state := self._states.get(name)) is not None and state.list is not None
+        ]
 
     def _refresh(self, name: str) -> asyncio.Task[None] | None:
         """Begin to read a list if it may be out of date. Returns the task that reads it, or None."""
-        server, known = self._servers[name], self._known.setdefault(name, _Server())
+        server, state = self._servers[name], self._states.setdefault(name, _Server())
         if server.status == "disabled":
             return None
         if server.status == "down":
-            known.error = f"it cannot be reached: {printable(server.error, 300)}"
-            known.stale = True
+            state.error = f"it cannot be reached: {printable(server.error, 300)}"
+            state.stale = True
             return None
-        if known.reading is not None:
-            known.wanted.set()
-            return known.reading
-        if known.stale or (not self._reports(server) and _now() - known.read_at > LIST_AGE_SECONDS):
-            return self._read(name, known)
+        if state.reading is not None:
+            state.wanted.set()
+            return state.reading
+        if state.stale or (not self._reports(server) and _now() - state.read_at > LIST_AGE_SECONDS):
+            return self._read(name, state)
         return None
 
     def _reports(self, server: CatalogueServer) -> bool:
@@ -452,39 +461,39 @@ class Catalogue:
             return True
         return resources is UNSET or resources.list_changed is True
 
-    def _read(self, name: str, known: _Server) -> asyncio.Task[None]:
-        if known.reading is None:
-            known.reading = self._background.start(self._read_list(name, known))
-        return known.reading
+    def _read(self, name: str, state: _Server) -> asyncio.Task[None]:
+        if state.reading is None:
+            state.reading = self._background.start(self._read_list(name, state))
+        return state.reading
 
-    async def _read_list(self, name: str, known: _Server) -> None:
+    async def _read_list(self, name: str, state: _Server) -> None:
         """Read a list, and again as long as changes are reported meanwhile."""
         try:
-            while known.stale or known.list is None or known.read_at + LIST_AGE_SECONDS < _now():
-                known.stale, began = False, _now()
+            while state.stale or state.list is None or state.read_at + LIST_AGE_SECONDS < _now():
+                state.stale, began = False, _now()
                 try:
-                    found = await read_server_list(name, await self._servers[name].connected())
+                    new_list = await read_server_list(name, await self._servers[name].connected())
                 except (WharfingerError, KeyError) as error:
-                    known.error, known.stale = f"its list cannot be read: {printable(str(error), 300)}", True
+                    state.error, state.stale = f"its list cannot be read: {printable(str(error), 300)}", True
                     return
-                known.took = _now() - began
-                self._replace(name, known, found)
-                if not known.stale or not self._followers:
+                state.read_seconds = _now() - began
+                self._replace(name, state, new_list)
+                if not state.stale or not self._followers:
                     return
-                known.wanted.clear()
+                state.wanted.clear()
                 with suppress(TimeoutError):
-                    pause = max(MIN_PAUSE_SECONDS, PAUSE_FACTOR * known.took)
-                    await asyncio.wait_for(known.wanted.wait(), pause)
+                    pause = max(MIN_PAUSE_SECONDS, PAUSE_FACTOR * state.read_seconds)
+                    await asyncio.wait_for(state.wanted.wait(), pause)
         finally:
-            known.reading = None
+            state.reading = None
 
-    def _replace(self, name: str, known: _Server, found: ServerList) -> None:
-        old, known.list, known.read_at, known.error = known.list, found, _now(), ""
+    def _replace(self, name: str, state: _Server, new_list: ServerList) -> None:
+        old, state.list, state.read_at, state.error = state.list, new_list, _now(), ""
         if self._index is not None:
             self._index.notify()
         if not self._followers:
             return
-        added, removed, changed = found.difference(old)
+        added, removed, changed = new_list.difference(old)
         if not (added or removed or changed):
             return
         many = old is None or len(added) + len(removed) + len(changed) > MAX_CHANGED_URIS
@@ -498,17 +507,17 @@ class Catalogue:
 
 
 def _filtered(
-    lists: Iterable[ServerList], wanted: CatalogueFilter, after: CatalogueEntry | None, limit: int | None
+    lists: Iterable[ServerList], conditions: CatalogueFilter, after: CatalogueEntry | None, limit: int | None
 ) -> CatalogueEntries:
     if limit is not None:
         _check_limit(limit)
-    test, entries, skipping = wanted.test(), CatalogueEntries(), after is not None
-    for found in lists:
-        if skipping and after is not None and found.server != after.server:
+    test, entries, skipping = conditions.test(), CatalogueEntries(), after is not None
+    for server_list in lists:
+        if skipping and after is not None and server_list.server != after.server:
             continue
         begin = after.uri if skipping and after is not None else ""
         skipping = False
-        for entry in found.entries(begin):
+        for entry in server_list.entries(begin):
             if test(entry):
                 if len(entries) == limit:
                     entries.more = True
@@ -523,18 +532,18 @@ def _check_limit(limit: int) -> None:
 
 
 def _passes(
-    hit: CatalogueHit, found: ServerList, test: Callable[[CatalogueEntry], bool], wanted: CatalogueFilter
+    hit: CatalogueHit, server_list: ServerList, test: Callable[[CatalogueEntry], bool], conditions: CatalogueFilter
 ) -> bool:
-    """Return whether a hit passes the filters. A hit that is not listed passes only if there are no filters."""
-    entries = found.at(hit.base) or found.at(hit.uri)
+    """Return whether a hit passes the filters. One that is not listed passes only without filters but `server`."""
+    entries = server_list.at(hit.base) or server_list.at(hit.uri)
     if not entries:
-        return wanted == CatalogueFilter(server=wanted.server)
+        return conditions == CatalogueFilter(server=conditions.server)
     return any(map(test, entries))
 
 
 async def _in_thread(lists: Sequence[ServerList], work: Callable[[], T]) -> T:
     """Do some work, in a thread if it is long, so that the event loop is not blocked."""
-    if sum(len(found.keys) for found in lists) < 2_000:
+    if sum(len(server_list.keys) for server_list in lists) < 2_000:
         return work()
     return await asyncio.to_thread(work)
 

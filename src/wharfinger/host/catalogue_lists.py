@@ -1,8 +1,8 @@
 """The list of one server in a catalogue: read page by page within bounds, kept in the order of the URIs, and filtered.
 
 Because the URIs are in order, everything below a folder is one slice of the list. The children of a folder, and how
-many entries each has below it, are found by bisection, and no tree is kept. A list is never changed after it was made,
-so threads may read it; a change of the server makes a new one.
+many entries each has below it, are found by bisection, and no tree is kept. A list never changes, so threads may
+read it; after a change of the server's list, a new one is made.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ __all__ = [
 ]
 
 MAX_ENTRIES = 250_000
-"""Resources, and templates, of one server that a catalogue keeps."""
+"""Maximum number of resources, and of templates, of one server that a catalogue keeps."""
 MAX_PAGES = 10_000
-"""Pages of one list that are read, since a server may send empty pages without end."""
+"""Maximum number of pages of one list that are read, since a server may send empty pages without end."""
 LIST_SECONDS = 120.0
 """Longest time in which one list is read. The entries read by then are kept."""
 MAX_URI_CHARACTERS = 8_192
 """A resource with a longer URI is left out."""
 MAX_ENTRY_BYTES = 16 << 10
-"""Size of one entry as JSON. Of a larger one, only the URI, the start of the name, the type and the size are kept."""
+"""Maximum size of an entry as JSON. Of a larger one, only the URI, the name's start, the type and the size are kept."""
 MAX_NAME_CHARACTERS = 500
 
 Audience = Literal["user", "assistant"]
@@ -145,7 +145,7 @@ class CatalogueFilter(msgspec.Struct, frozen=True, kw_only=True):
     """True for templates only, False for resources only."""
 
     def test(self) -> Callable[[CatalogueEntry], bool]:
-        """Return a function that returns whether an entry passes.
+        """Return a function that returns whether an entry passes all filters except `server`.
 
         Raises:
             InvalidArgument: a time or the pattern cannot be used.
@@ -216,7 +216,7 @@ class TreeNode(NamedTuple):
     path: str
     """What to pass as `under` to get the children: the beginning of their URIs. Empty for a server."""
     name: str
-    """The part of the URI that the folder above does not have. Folders with a single folder in them are one node."""
+    """The part of the URI that the folder above does not have. A chain of single folders is one node."""
     entries: tuple[CatalogueEntry, ...]
     """What is at this URI, with or without a slash at its end; empty for a folder that the server does not list."""
     below: int
@@ -245,15 +245,15 @@ class ServerList:
         self.resources = resources
         self.templates = templates
         self.notes = tuple(notes)
-        """Sentences about what was left out."""
+        """Sentences about omitted entries."""
         self.keys = sorted(resources.keys() | templates.keys()) if templates else sorted(resources)
         """The URIs and templates, in order."""
         self._uris: UriIndex | None = None
 
     def at(self, key: str) -> tuple[CatalogueEntry, ...]:
         """Return the resource or template of a URI, or an empty tuple."""
-        found = (self.resources.get(key), self.templates.get(key))
-        return tuple(CatalogueEntry(self.server, one) for one in found if one is not None)
+        candidates = (self.resources.get(key), self.templates.get(key))
+        return tuple(CatalogueEntry(self.server, resource) for resource in candidates if resource is not None)
 
     def entries(self, after: str = "") -> Iterator[CatalogueEntry]:
         """Yield the entries in the order of their URIs, beginning with the first one after the URI `after`."""
@@ -270,33 +270,33 @@ class ServerList:
 
     def children(self, under: str, after: str, limit: int) -> TreePage:
         """Return the nodes of a folder, at most `limit`. Takes a few bisections for each."""
-        keys, at = self.keys, bisect_left(self.keys, after or under)
+        keys, index = self.keys, bisect_left(self.keys, after or under)
         nodes: list[TreeNode] = []
-        while at < len(keys) and keys[at].startswith(under):
+        while index < len(keys) and keys[index].startswith(under):
             if len(nodes) == limit:
-                return TreePage(nodes, keys[at])
-            key = keys[at]
+                return TreePage(nodes, keys[index])
+            key = keys[index]
             end = _segment_end(key, under)
             if end < len(key) or key.endswith("/") or (not under and key.endswith(":")):
                 folder = key[:end]
-                stop = _end_of(keys, folder, at)
+                stop = _end_of(keys, folder, index)
                 listed = folder.endswith("/") and folder[:-1] != under and self.at(folder[:-1])
                 if key != under and not listed:  # otherwise the node of the resource has it already
-                    nodes.append(self._folder(folder, under, at, stop))
-                at = stop if key != under else at + 1
+                    nodes.append(self._folder(folder, under, index, stop))
+                index = stop if key != under else index + 1
                 continue
             if key != under:
                 folder = key + "/"
-                begin = bisect_left(keys, folder, at)
+                begin = bisect_left(keys, folder, index)
                 own = self.at(folder)
                 below = _end_of(keys, folder, begin) - begin - bool(own)
                 entries = (*self.at(key), *own)
                 nodes.append(TreeNode(self.server, folder if below else key, key[len(under) :], entries, below))
-            at += 1
+            index += 1
         return TreePage(nodes, "")
 
     def _folder(self, folder: str, under: str, begin: int, stop: int) -> TreeNode:
-        """Return the node of a folder, with the folders in it that are its only content."""
+        """Return the node of a folder, joined with the chain of folders that are its only content."""
         keys = self.keys
         common = os.path.commonprefix([keys[begin], keys[stop - 1]])  # noqa: RUF071  # by character, as URIs are
         deeper = folder
@@ -318,10 +318,10 @@ class ServerList:
             (self.resources, old.resources),
             (self.templates, old.templates),
         )
-        for now, before in lists:
-            added |= now.keys() - before.keys()
-            removed |= before.keys() - now.keys()
-            changed |= {key for key, item in now.items() if key in before and before[key] != item}
+        for current, earlier in lists:
+            added |= current.keys() - earlier.keys()
+            removed |= earlier.keys() - current.keys()
+            changed |= {key for key, item in current.items() if key in earlier and earlier[key] != item}
         return added, removed, changed
 
 
@@ -329,7 +329,7 @@ _PATH_ENDS = re.compile(r"[?#{]")
 
 
 def _segment_end(key: str, under: str) -> int:
-    """Return where the first segment below `under` ends, with its slash; the length of the key if it is the last."""
+    """Return the end of the first segment below `under`, with its slash, or the length of the key if it is the last."""
     if not under:
         scheme, mark, _ = key.partition(":")
         if not mark:
@@ -345,7 +345,7 @@ def _segment_end(key: str, under: str) -> int:
 
 
 def _end_of(keys: Sequence[str], folder: str, begin: int) -> int:
-    """Return where the keys that begin with `folder` end."""
+    """Return the index after the last key that begins with `folder`."""
     return bisect_left(keys, folder[:-1] + chr(ord(folder[-1]) + 1), begin)
 
 
@@ -357,7 +357,7 @@ def _uri(item: t.Resource | t.ResourceTemplate) -> str:
 
 
 class _Reader:
-    """Collects what a server lists, within the bounds."""
+    """Collects the lists of a server, within the bounds."""
 
     def __init__(self) -> None:
         self.found: dict[str, Any] = {}
@@ -376,25 +376,27 @@ class _Reader:
             elif uri in self.found:
                 self.duplicates += 1
             else:
-                self.found[uri] = self._kept(item)
+                self.found[uri] = self._compact(item)
 
-    def _kept(self, item: Any) -> Any:
+    def _compact(self, item: Any) -> Any:
         """Return an item within the bounds, in which equal types and annotations are one object."""
         if len(msgspec.json.encode(item)) > MAX_ENTRY_BYTES:
             self.shortened += 1
-            kept: dict[str, Any] = {"name": item.name[:MAX_NAME_CHARACTERS]}
+            fields: dict[str, Any] = {"name": item.name[:MAX_NAME_CHARACTERS]}
             if item.mime_type and len(item.mime_type) <= MAX_NAME_CHARACTERS:
-                kept["mime_type"] = item.mime_type
+                fields["mime_type"] = item.mime_type
             if isinstance(item, t.ResourceTemplate):
-                return t.ResourceTemplate(uri_template=item.uri_template, **kept)
-            return t.Resource(uri=item.uri, size=item.size, **kept)
+                return t.ResourceTemplate(uri_template=item.uri_template, **fields)
+            return t.Resource(uri=item.uri, size=item.size, **fields)
         if item.mime_type:
             item.mime_type = sys.intern(item.mime_type)
         if item.title == item.name:
             item.title = item.name
-        if (given := item.annotations) is not UNSET:
-            audience = given.audience if given.audience is UNSET else tuple(given.audience)
-            item.annotations = self._annotations.setdefault((audience, given.priority, given.last_modified), given)
+        if (annotations := item.annotations) is not UNSET:
+            audience = annotations.audience if annotations.audience is UNSET else tuple(annotations.audience)
+            item.annotations = self._annotations.setdefault(
+                (audience, annotations.priority, annotations.last_modified), annotations
+            )
         return item
 
     def notes(self, noun: str) -> Iterator[str]:

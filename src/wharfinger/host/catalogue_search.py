@@ -50,12 +50,12 @@ __all__ = [
 ]
 
 MAX_TOOL_RESULTS = 50
-"""Results of a server's search that are used."""
+"""Maximum number of results of a server's search that are used."""
 MAX_SNIPPET_CHARACTERS = 4_000
 MAX_TITLE_CHARACTERS = 500
 MAX_DESCRIPTION_CHARACTERS = 2_000
 RANKED_FACTOR = 10
-"""How many times more entries than wanted are ranked by all rules."""
+"""This many times the requested number of entries are ranked by all rules."""
 BOUNDS = SearchBounds(seconds=2.0, texts=200, characters=16 << 20)
 """Bounds of reading one server without an index. Each text takes a request, so they are lower than inside a server."""
 _LINES = re.compile(r"(?m)^\d{1,9}[:-] ?")
@@ -72,15 +72,15 @@ class CatalogueHit(Hit, frozen=True, kw_only=True):
     @property
     def base(self) -> str:
         """The URI without the window that the search found."""
-        found = _WINDOW.search(self.uri)
-        return self.uri if found is None else self.uri[: found.start()]
+        match = _WINDOW.search(self.uri)
+        return self.uri if match is None else self.uri[: match.start()]
 
 
 class CatalogueHits(list[CatalogueHit]):
     """The results of a search, the best first."""
 
     notes: Sequence[str] = ()
-    """Sentences about what was not searched, and about words that were not found."""
+    """Sentences about servers and contents that were not searched, and about words without hits."""
 
 
 class RelatedEntry(NamedTuple):
@@ -94,31 +94,35 @@ class RelatedEntry(NamedTuple):
 def find_related(
     lists: Sequence[ServerList], query: Query, limit: int, test: Callable[[CatalogueEntry], bool]
 ) -> tuple[list[RelatedEntry], Query]:
-    """Return the entries whose title, URI or description shares most with a query, and the query with its weights.
+    """Return the entries that share most words with a query, and the query with a weight for each word.
 
-    A word that few entries have counts more. Blocks.
+    Words are looked up in the title, URI and description. A word that few entries have counts more. Blocks.
     """
     counts, total = [0] * len(query.words), 0
-    found: list[tuple[CatalogueEntry, tuple[float, ...]]] = []
-    for one in lists:
-        total += len(one.keys)
-        for entry in one.entries():
+    matches: list[tuple[CatalogueEntry, tuple[float, ...]]] = []
+    for server_list in lists:
+        total += len(server_list.keys)
+        for entry in server_list.entries():
             text = name_text(entry.title, entry.uri)
             if entry.resource.description:
                 text = f"{text}\n{entry.resource.description[:MAX_DESCRIPTION_CHARACTERS]}"
             folded = fold(text)
             has = [any(probe in folded for probe in word.probes) for word in query.words]
             if any(has):
-                counts = [count + one for count, one in zip(counts, has, strict=True)]
+                counts = [count + occurs for count, occurs in zip(counts, has, strict=True)]
                 if test(entry):
-                    found.append((entry, query.match_name(text, folded)))
+                    matches.append((entry, query.match_name(text, folded)))
     weighted = query.weighted(rarity(count, total) for count in counts)
-    whole = sum(word.weight or base.weight for word, base in zip(weighted.words, query.words, strict=True)) or 1.0
-    shares = (
-        RelatedEntry(sum(word.weight * fit for word, fit in zip(weighted.words, fits, strict=True)) / whole, entry)
-        for entry, fits in found
+    total_weight = (
+        sum(word.weight or base.weight for word, base in zip(weighted.words, query.words, strict=True)) or 1.0
     )
-    return heapq.nlargest(limit, shares, key=lambda one: one.share), weighted
+    shares = (
+        RelatedEntry(
+            sum(word.weight * fit for word, fit in zip(weighted.words, fits, strict=True)) / total_weight, entry
+        )
+        for entry, fits in matches
+    )
+    return heapq.nlargest(limit, shares, key=lambda related: related.share), weighted
 
 
 def search_names(
@@ -126,7 +130,7 @@ def search_names(
 ) -> list[list[CatalogueHit]]:
     """Return the entries of each server whose title or URI has words of the query, best first. Blocks."""
     related, weighted = find_related(lists, query, RANKED_FACTOR * limit, test)
-    rankings = {one.server: Ranking(weighted, limit) for one in lists}
+    rankings = {server_list.server: Ranking(weighted, limit) for server_list in lists}
     source = Source()
     for _, entry in related:
         name = name_text(entry.title, entry.uri)
@@ -153,12 +157,12 @@ def hits_of_server(server: str, hits: Iterable[Hit]) -> list[CatalogueHit]:
 def merged(lists: Iterable[Sequence[CatalogueHit]], limit: int) -> list[CatalogueHit]:
     """Merge hits that are ordered best first. Of several hits for a resource, the first is kept.
 
-    If one of them has no text and another one has, the text is kept too.
+    If that hit has no text and another one has, the text and the URI of the other one are used.
     """
     waiting = [list(reversed(hits)) for hits in lists if hits]
     texts = {(hit.server, hit.base): hit for hits in waiting for hit in hits if hit.snippet}
-    found: dict[tuple[str, str], CatalogueHit] = {}
-    while waiting and len(found) < limit:
+    best_hits: dict[tuple[str, str], CatalogueHit] = {}
+    while waiting and len(best_hits) < limit:
         best = max(waiting, key=lambda hits: hits[-1].score)
         hit = best.pop()
         if not best:
@@ -166,18 +170,18 @@ def merged(lists: Iterable[Sequence[CatalogueHit]], limit: int) -> list[Catalogu
         key = (hit.server, hit.uri if hit.snippet else hit.base)
         if not hit.snippet and (same := texts.get(key)) is not None:
             key, hit = (hit.server, same.uri), msgspec.structs.replace(same, score=max(hit.score, same.score))
-        found.setdefault(key, hit)
-    return list(found.values())
+        best_hits.setdefault(key, hit)
+    return list(best_hits.values())
 
 
 # A server's own search
 
 
 def search_tool(tools: Iterable[t.Tool], name: str | None) -> t.Tool | None:
-    """Return the tool with which a server is searched; None if there is none.
+    """Return the tool with which a server is searched, or None if it has no such tool.
 
-    Without a `name`, it is the tool `search`, if it is marked as one that only reads, and `query` is all it needs. A
-    server's word that a tool only reads is no guarantee; it keeps tools out that say that they change something.
+    Without a `name`, it is the tool `search`, if it is marked as one that only reads, and requires no argument but
+    `query`. The mark is no guarantee, but it excludes tools that say that they change something.
     """
     for tool in tools:
         if name is not None:
@@ -214,7 +218,7 @@ async def call_search_tool(
         ranking = Ranking(query, 1)
         match = match_text([_LINES.sub("", text)], query, matches, prose=is_prose(title)) if text else None
         ranking.add(FoundDocument(Source(), uri, title, "", matches, match))
-        score = max((one.score for one in ranking.hits(SourceReader(), 0.0) if isinstance(one, FoundHit)), default=0.0)
+        score = max((hit.score for hit in ranking.hits(SourceReader(), 0.0) if isinstance(hit, FoundHit)), default=0.0)
         if hits:  # the server knows more than the text that it shows, so its order is kept
             score = min(score, hits[-1].score)
         hits.append(CatalogueHit(server=server, uri=uri, title=title, snippet=text, score=score))
@@ -225,8 +229,8 @@ async def call_search_tool(
 
 def _results(result: t.CallToolResult) -> Iterator[tuple[str, str, str]]:
     """Yield the URI, title and text of each result, the first `MAX_TOOL_RESULTS`."""
-    found = list(_listed_results(result))
-    for uri, title, text in (found or list(_linked_results(result)))[:MAX_TOOL_RESULTS]:
+    listed = list(_listed_results(result))
+    for uri, title, text in (listed or list(_linked_results(result)))[:MAX_TOOL_RESULTS]:
         if "://" in uri or ":" in uri:
             yield uri, title[:MAX_TITLE_CHARACTERS] or uri, text[:MAX_SNIPPET_CHARACTERS]
 
@@ -260,10 +264,12 @@ def _linked_results(result: t.CallToolResult) -> Iterator[tuple[str, str, str]]:
 class ListedDocuments(Source):
     """The listed resources of one server as a source, whose texts are read with a client."""
 
-    def __init__(self, found: ServerList, read: Callable[[str], Awaitable[t.ReadResourceResult]], changes: int) -> None:
+    def __init__(
+        self, server_list: ServerList, read: Callable[[str], Awaitable[t.ReadResourceResult]], changes: int
+    ) -> None:
         """`changes` counts the changes of the list: after one, documents without a version are read again."""
-        self.name = self.uri = found.server
-        self.list = found
+        self.name = self.uri = server_list.server
+        self.list = server_list
         self.changes = changes
         self._read = read
 
@@ -271,14 +277,14 @@ class ListedDocuments(Source):
         return False
 
     def documents(self, after: str | None, limit: int) -> DocumentPage:
-        found: list[Document] = []
+        documents: list[Document] = []
         last = after or ""
         for entry in self.list.entries(last):
-            if len(found) == limit:
-                return found, last
+            if len(documents) == limit:
+                return documents, last
             last = entry.uri
             if isinstance(resource := entry.resource, t.Resource) and resource.mime_type != DIRECTORY:
-                found.append(
+                documents.append(
                     Document(
                         uri=resource.uri,
                         title=entry.title,
@@ -286,13 +292,13 @@ class ListedDocuments(Source):
                         mime_type=entry.mime_type,
                     )
                 )
-        return found, None
+        return documents, None
 
     def stat(self, uri: str) -> t.Resource:
-        found = self.list.resources.get(uri)
-        if found is None:
+        resource = self.list.resources.get(uri)
+        if resource is None:
             raise ResourceNotFound(uri)
-        return found
+        return resource
 
     async def text(self, uri: str) -> Sequence[str]:
         try:

@@ -1,7 +1,8 @@
 """Function calling: the host's tools for a model API, and the calls in its answers.
 
-`tools` and `call` share no state: the name that a model writes, and the names of its arguments, are mapped back to the
-server's own by the same rules that made them. `tools=` restricts a call to the definitions that the model was given.
+`call` does not need what `tools` returned: the name that a model writes, and the names of its arguments, are mapped
+back to the server's own by the same rules that made them. `tools=` restricts a call to the definitions that the model
+was given.
 """
 
 from __future__ import annotations
@@ -39,13 +40,25 @@ from wharfinger.upstreams import Upstreams
 __all__ = ["AnswerOptions", "FunctionCalls"]
 
 CONCURRENT_CALLS = 16
-"""Calls of one answer that run at the same time."""
+"""Maximum number of calls of one answer that run at the same time."""
 MAX_CALLS = 128
-"""Calls of one answer that are run; models get an error for any others."""
+"""Maximum number of calls of one answer that are run; models get an error for any others."""
 MAX_NAMED = 10
-"""Servers that an error for a model names."""
+"""Maximum number of servers that an error for a model names."""
 UNKNOWN_EFFECT = "It is not known whether the call had an effect."
-_SELECTING = ("limit", "offset", "page", "cursor", "start", "end", "head", "tail", "count", "max_results", "per_page")
+_SELECTING_ARGUMENTS = (
+    "limit",
+    "offset",
+    "page",
+    "cursor",
+    "start",
+    "end",
+    "head",
+    "tail",
+    "count",
+    "max_results",
+    "per_page",
+)
 """Arguments that select a part of a result in many tools."""
 
 CallTool = Callable[..., Awaitable[ToolResult[Any]]]
@@ -64,7 +77,7 @@ class AnswerOptions(TypedDict, total=False):
     """Seconds for each call; by default those of the server's client."""
 
 
-class _Known(NamedTuple):
+class _CallableTools(NamedTuple):
     """The tools that may be called now."""
 
     tools: Mapping[str, t.Tool]
@@ -72,7 +85,7 @@ class _Known(NamedTuple):
     names: Mapping[str, str]
     """The host's name of each tool, by its name for models."""
     own: Mapping[str, str]
-    """The own names of the tools for resources, by the host's name."""
+    """The original names of the host's tools for resources, by the host's name."""
 
 
 class FunctionCalls:
@@ -94,9 +107,9 @@ class FunctionCalls:
         unknown = [name for name in servers or () if name not in self._upstreams]
         if unknown:
             raise ValueError(f"There is no server {unknown[0]!r}: there is {', '.join(self._upstreams)}.")
-        offered = [OfferedTool(one.name, one.tool) for one in tools if servers is None or one.server in servers]
+        offered = [OfferedTool(tool.name, tool.tool) for tool in tools if servers is None or tool.server in servers]
         if resources:
-            own = self._resource_tools.offered(self._resource_tools.names(one.name for one in tools))
+            own = self._resource_tools.offered(self._resource_tools.names(tool.name for tool in tools))
             offered = [*own, *offered]
         self._gave_resource_tools = resources
         return define_tools(offered, api, strict=strict)
@@ -129,51 +142,51 @@ class FunctionCalls:
             raise ValueError(f"max_characters must be positive, not {limit}.")
         if not calls:
             return []
-        known = await self._known()
+        callable_tools = await self._callable_tools()
         limits = OutputLimits(limit, api.file_types if options.get("files", True) else frozenset())
-        given = options.get("tools")
+        definitions = options.get("tools")
         seconds = options.get("timeout")
 
         async def run(call: ModelToolCall) -> ToolOutput:
-            return await self._output(call, api, known, limits, given, seconds)
+            return await self._output(call, api, callable_tools, limits, definitions, seconds)
 
         outputs: list[Any] = await gather_limited(run, calls[:MAX_CALLS], CONCURRENT_CALLS, return_errors=False)
         reason = f"An answer may have {MAX_CALLS} calls. Make the others in your next answer."
         outputs += [failed_output(call, reason, limits) for call in calls[MAX_CALLS:]]
         return outputs
 
-    async def _known(self) -> _Known:
-        tools = {one.name: one.tool for one in await self._upstreams.tools()}
+    async def _callable_tools(self) -> _CallableTools:
+        tools = {offered.name: offered.tool for offered in await self._upstreams.tools()}
         own = {name: original for original, name in self._resource_tools.names(tools).items()}
-        return _Known(tools, accepted_names([*own, *tools]), own)
+        return _CallableTools(tools, accepted_names([*own, *tools]), own)
 
     async def _output(
         self,
         call: ModelToolCall,
         api: ModelAPI,
-        known: _Known,
+        callable_tools: _CallableTools,
         limits: OutputLimits,
-        given: ToolDefinitions | None,
+        definitions: ToolDefinitions | None,
         seconds: float | None,
     ) -> ToolOutput:
         """Run one call. Every error that is not a fault of the application is an output for the model."""
-        names = known.names if given is None else given.names
+        names = callable_tools.names if definitions is None else definitions.names
         name = names.get(call.name)
-        if name is None or (name not in known.tools and name not in known.own):
+        if name is None or (name not in callable_tools.tools and name not in callable_tools.own):
             from difflib import get_close_matches  # only for mistakes
 
-            near = get_close_matches(call.name[:128], names, 1)
-            hint = f" Did you mean {near[0]!r}?" if near and near[0] != call.name else ""
+            matches = get_close_matches(call.name[:128], names, 1)
+            hint = f" Did you mean {matches[0]!r}?" if matches and matches[0] != call.name else ""
             reason = f"There is no tool {printable(call.name, 128)!r} now.{hint}{self._missing()}"
             return failed_output(call, reason, limits)
         if call.fault:
             return failed_output(call, call.fault, limits)
-        how_to_read, how_to_continue = self._hints(call, name, known, given)
+        how_to_read, how_to_continue = self._hints(call, name, callable_tools, definitions)
         try:
-            if name in known.own:
-                result = await self._resource_tools.call(known.own[name], call.arguments)
+            if name in callable_tools.own:
+                result = await self._resource_tools.call(callable_tools.own[name], call.arguments)
             else:
-                tool = known.tools[name]
+                tool = callable_tools.tools[name]
                 renamed = narrowed_schema(tool, api)[0].renamed
                 arguments = restore(call.arguments, tool.input_schema, renamed)
                 options = {} if seconds is None else {"timeout": seconds}
@@ -185,7 +198,7 @@ class FunctionCalls:
         except (ConnectionLost, ConnectionFailed) as error:
             # The rest of the message is what the server wrote to stderr, which is for people.
             reason = redacted_text(str(error)).partition("\n")[0]
-            unknown = isinstance(error, ConnectionLost) and not error.unsent and name in known.tools
+            unknown = isinstance(error, ConnectionLost) and not error.unsent and name in callable_tools.tools
             return failed_output(call, f"{reason} {UNKNOWN_EFFECT}" if unknown else reason, limits)
         except WharfingerError as error:
             return failed_output(call, redacted_text(str(error)), limits)
@@ -198,13 +211,17 @@ class FunctionCalls:
         return f" These servers cannot be reached now: {', '.join(down[:MAX_NAMED])}{more}." if down else ""
 
     def _hints(
-        self, call: ModelToolCall, name: str, known: _Known, given: ToolDefinitions | None
+        self, call: ModelToolCall, name: str, callable_tools: _CallableTools, definitions: ToolDefinitions | None
     ) -> tuple[Callable[[str], str], Callable[[str, int], str]]:
         """Return the functions that say how to read a link, and how to get the rest of a result."""
-        names_for_model = {host: model for model, host in (known.names if given is None else given.names).items()}
-        host_names = {own: host for host, own in known.own.items()}
-        has_own = self._gave_resource_tools if given is None else host_names[READ_RESULT] in given.names.values()
-        server = self._upstreams.find_tool(name)[0].name if name in known.tools else ""
+        names_for_model = {
+            host: model for model, host in (callable_tools.names if definitions is None else definitions.names).items()
+        }
+        host_names = {own: host for host, own in callable_tools.own.items()}
+        has_own = (
+            self._gave_resource_tools if definitions is None else host_names[READ_RESULT] in definitions.names.values()
+        )
+        server = self._upstreams.find_tool(name)[0].name if name in callable_tools.tools else ""
 
         def how_to_read(uri: str) -> str:
             if not has_own:
@@ -213,17 +230,19 @@ class FunctionCalls:
             return f"Read it with {names_for_model[host_names[READ_RESOURCE]]} {_json(arguments)}."
 
         def how_to_continue(text: str, shown: int) -> str:
-            own = known.own.get(name)
+            own = callable_tools.own.get(name)
             if own in (READ_RESOURCE, READ_RESULT):
                 start = call.arguments.get("start") or 0
-                following = {**call.arguments, "start": int(start) + shown}
-                return f"To get the rest, call {call.name} with {_json(following)}."
+                next_arguments = {**call.arguments, "start": int(start) + shown}
+                return f"To get the rest, call {call.name} with {_json(next_arguments)}."
             if has_own:
                 arguments = {"id": self._resource_tools.keep(text), "start": shown}
                 return f"To get the rest, call {names_for_model[host_names[READ_RESULT]]} with {_json(arguments)}."
-            schema = known.tools[name].input_schema if name in known.tools else {}
+            schema = callable_tools.tools[name].input_schema if name in callable_tools.tools else {}
             properties: Any = schema.get("properties")
-            selecting = [one for one in _SELECTING if isinstance(properties, dict) and one in properties]
+            selecting = [
+                argument for argument in _SELECTING_ARGUMENTS if isinstance(properties, dict) and argument in properties
+            ]
             if selecting:
                 return f"To get another part, call {call.name} again with another value of {' or '.join(selecting)}."
             return f"To see the rest, call {call.name} again with arguments that select less."

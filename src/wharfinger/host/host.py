@@ -6,25 +6,23 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack, cast
+from typing import Any, Self, Unpack, cast
 
 import msgspec
 from msgspec import UnsetType
 
 from wharfinger import types as t
 from wharfinger.client import (
-    Cache,
     Call,
     CallOptions,
     ClientOptions,
-    Middleware,
     Next,
     ReadResult,
-    Retry,
     ToolResult,
 )
 from wharfinger.client.connect import Target
 from wharfinger.client.input_handlers import Consent, Elicit, Roots, Sample
+from wharfinger.client.settings import HostClientOptions
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.host.approval import Approvals, Approve
 from wharfinger.host.catalogue import Catalogue
@@ -32,8 +30,7 @@ from wharfinger.host.context import DEFAULT_BUDGET, ContextBlocks, CountTokens, 
 from wharfinger.host.function_calling import FunctionCalling
 from wharfinger.host.host_record import HostRecord
 from wharfinger.host.questions import Questions, Review
-from wharfinger.protocol.interfaces import Authorize, Store
-from wharfinger.protocol.limits import Limits
+from wharfinger.protocol.interfaces import Store
 from wharfinger.record import AuditLog
 from wharfinger.store.memory import MemoryStore
 from wharfinger.upstreams.config import ServerConfig, read_config, read_host_config, server_config
@@ -43,33 +40,29 @@ from wharfinger.upstreams.public_names import name_of_target
 from wharfinger.upstreams.upstream import Upstream, UpstreamChange
 from wharfinger.upstreams.upstreams import Upstreams
 
-__all__ = ["Host", "HostClientOptions"]
+__all__ = ["Host", "HostOptions"]
 
 ANSWER_SECONDS = 600.0
 """The default of `answer_timeout`: seconds that a person has for an answer."""
 
 
-class HostClientOptions(TypedDict, total=False):
-    """The options of `Client` that a host passes to the client of every server."""
+class HostOptions(HostClientOptions, total=False):
+    """The options of `Host`, which describes them."""
 
-    revision: str | None
-    timeout: float
-    max_timeout: float
-    open_timeout: float
-    probe_timeout: float
-    info: t.Implementation | None
-    stderr: Callable[[str], object] | None
-    auth: Authorize | None
-    allow_address: Callable[[str], bool] | None
-    log: Callable[[t.LoggingMessageNotificationParams], Any] | None
-    log_level: t.LoggingLevel
-    middleware: Sequence[Middleware]
-    validate: bool
-    retry: Retry | None
-    cache: Cache | bool
-    fetch_web_resources: bool
-    max_pages: int
-    limits: Limits
+    approve: Approve | None
+    trusted: Iterable[str]
+    approvals: Store | None
+    elicitation: Elicit | None
+    consent: Consent | None
+    sampling: Sample | None
+    sampling_tools: bool
+    review: Review | None
+    roots: Roots | None
+    answer_timeout: float
+    audit: AuditLog | None
+    on_event: Callable[[UpstreamChange], object] | None
+    index: bool
+    search_tools: Mapping[str, str | None] | None
 
 
 class Host(FunctionCalling):
@@ -121,7 +114,7 @@ class Host(FunctionCalling):
         the words. With `index`, the texts of the other servers are read once, and indexed.
 
         `audit` records each call, approval and question. `on_event` is called when the state or a list of a server has
-        changed. Other options are those of `Client`, for every server.
+        changed. `options` are those of `HostClientOptions`, for the clients of all servers.
 
         Raises:
             InvalidConfiguration: a target cannot be a server, a name occurs twice, or a trusted server does not exist.
@@ -130,11 +123,11 @@ class Host(FunctionCalling):
         self._trusted = frozenset(trusted) | {config.name for config in configs if config.trusted}
         unknown = self._trusted - {config.name for config in configs}
         if unknown:
-            known = ", ".join(config.name for config in configs) or "none"
-            raise InvalidConfiguration(f"There is no server {min(unknown)!r} to trust: there is {known}.")
+            names = ", ".join(config.name for config in configs) or "none"
+            raise InvalidConfiguration(f"There is no server {min(unknown)!r} to trust: there is {names}.")
         self._record = HostRecord(audit)
         self.approvals: Approvals | None = None
-        """The answers `"always"` and `"never"`; None without `approve`."""
+        """The stored answers `"always"` and `"never"`; None without `approve`."""
         if approve is not None:
             store = MemoryStore() if approvals is None else approvals
             self.approvals = Approvals(approve, store, answer_timeout, self._record.approved)
@@ -150,16 +143,16 @@ class Host(FunctionCalling):
                 timeout=answer_timeout,
                 record=self._record.answered,
             )
-            given = {**options, **questions.handlers, "sampling_tools": sampling_tools and sampling is not None}
+            merged = {**options, **questions.handlers, "sampling_tools": sampling_tools and sampling is not None}
 
             if any(name.lower() == "authorization" for name in config.headers):
-                given.pop("auth", None)
+                merged.pop("auth", None)
 
             async def guard(call: Call, next: Next) -> Any:
                 return await self._guard(config.name, call, next)
 
-            given["middleware"] = (guard, *options.get("middleware", ()))
-            return cast("ClientOptions", given)
+            merged["middleware"] = (guard, *options.get("middleware", ()))
+            return cast("ClientOptions", merged)
 
         self.upstreams = Upstreams(configs, options=client_options)
         """The servers, their common lists, and the server of each name and URI."""
@@ -178,14 +171,14 @@ class Host(FunctionCalling):
         *,
         environ: Mapping[str, str] = os.environ,
         inputs: Mapping[str, str] | Ask | None = None,
-        **options: Any,
+        **options: Unpack[HostOptions],
     ) -> Self:
         """Make a host with the servers of a configuration file, or those of another host by its name.
 
         `Host.from_config("mcp.json")` reads a file. `Host.from_config("claude-desktop")` uses the servers that this
         user configured in Claude Desktop: `wharfinger hosts` lists these names. Nothing starts before the host is
         entered. Servers at URLs use the sign-ins of `wharfinger auth login`, unless `auth=` is given. `environ` and
-        `inputs` fill in placeholders, as for `read_config`; `options` are those of `Host`.
+        `inputs` fill in placeholders, as for `read_config`; `options` are those of `Host`, as in `HostOptions`.
 
         Raises:
             InvalidConfiguration: there is no such file or host, or one of its entries cannot be used.
@@ -274,13 +267,13 @@ class Host(FunctionCalling):
             if server not in self.upstreams:
                 raise InvalidArgument(f"There is no server {server!r}: there is {', '.join(self.upstreams)}.")
             return self.upstreams[server]
-        found = await self.upstreams.servers_of(uri)
-        if not found:
+        upstreams = await self.upstreams.servers_of(uri)
+        if not upstreams:
             raise ResourceNotFound(uri)
-        if len(found) > 1:
-            names = " and ".join(repr(one.name) for one in found)
-            raise InvalidArgument(f"{uri} is published by {names}: say which one, server={found[0].name!r}.")
-        return found[0]
+        if len(upstreams) > 1:
+            names = " and ".join(repr(upstream.name) for upstream in upstreams)
+            raise InvalidArgument(f"{uri} is published by {names}: say which one, server={upstreams[0].name!r}.")
+        return upstreams[0]
 
     async def context(
         self,
@@ -314,8 +307,8 @@ class Host(FunctionCalling):
             InvalidArgument: there is no such prompt.
             UpstreamUnreachable: its server is down.
         """
-        upstream, own = await self.upstreams.look_up_prompt(name)
-        return await upstream.client.get_prompt(own, arguments, timeout=timeout)
+        upstream, own_name = await self.upstreams.look_up_prompt(name)
+        return await upstream.client.get_prompt(own_name, arguments, timeout=timeout)
 
     async def call_tool(self, name: str, arguments: Any = None, **options: Unpack[CallOptions]) -> ToolResult[Any]:
         """Call a tool by its public name, if it is approved.
@@ -326,8 +319,8 @@ class Host(FunctionCalling):
             UpstreamUnreachable: its server is down.
             ToolError: the tool failed; its text says why.
         """
-        upstream, own = await self.upstreams.look_up_tool(name)
-        return await upstream.client.call_tool(own, arguments, **options)
+        upstream, own_name = await self.upstreams.look_up_tool(name)
+        return await upstream.client.call_tool(own_name, arguments, **options)
 
 
 def configs_of(servers: Mapping[str, Target] | Sequence[Target | ServerConfig]) -> list[ServerConfig]:
@@ -345,15 +338,15 @@ def configs_of(servers: Mapping[str, Target] | Sequence[Target | ServerConfig]) 
             name = target.name if isinstance(target, ServerConfig) else name_of_target(target)
             counts[name] = counts.get(name, 0) + 1
             named.append((f"{name}_{counts[name]}" if counts[name] > 1 else name, target))
-    found: list[ServerConfig] = []
+    configs: list[ServerConfig] = []
     for name, target in named:
         if isinstance(target, ServerConfig):
-            found.append(msgspec.structs.replace(target, name=name))
+            configs.append(msgspec.structs.replace(target, name=name))
         elif isinstance(target, Mapping):
-            found.append(server_config(name, target))  # pyright: ignore[reportUnknownArgumentType]
+            configs.append(server_config(name, target))  # pyright: ignore[reportUnknownArgumentType]
         else:
-            found.append(ServerConfig(name=name, target=target))
-    return found
+            configs.append(ServerConfig(name=name, target=target))
+    return configs
 
 
 def is_url(target: object) -> bool:

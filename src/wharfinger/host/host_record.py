@@ -18,7 +18,7 @@ RECORDED = {"resources/read": "uri", "tools/call": "name", "prompts/get": "name"
 
 
 class HostRecord:
-    """Writes to an audit log; does nothing if there is none. Arguments, answers and contents are not recorded."""
+    """Writes to an audit log; without one, does nothing. Arguments, answers and contents are not recorded."""
 
     def __init__(self, audit: AuditLog | None) -> None:
         self.audit = audit
@@ -33,7 +33,7 @@ class HostRecord:
             self.audit.check_accepting()
 
     def called(self, server: str, call: Call, seconds: float, error: BaseException | None) -> None:
-        """Record a call of a server and its outcome."""
+        """Record a call to a server and its outcome."""
         member = RECORDED.get(call.method)
         if self.audit is None or member is None:
             return
@@ -56,7 +56,7 @@ class HostRecord:
         self._decided("approve", "tools/call", server, tool, allowed, reason)
 
     def answered(self, server: str, method: str, accepted: bool, reason: str) -> None:
-        """Record a question of a server, and whether it got what it asked for."""
+        """Record a question of a server, and whether it was answered."""
         self._decided(action_of(method), method, server, "", accepted, reason)
 
     def _decided(self, action: str, method: str, server: str, target: str, allowed: bool, reason: str) -> None:

@@ -33,9 +33,9 @@ __all__ = ["host_server"]
 log = logging.getLogger("wharfinger.host")
 
 LIST_SECONDS = 1.0
-"""How long the list of resources is used for further pages, and for other callers."""
+"""Time for which the list of resources is used for further pages, and for other callers."""
 MAX_WATCHED = 1_000
-"""Resources that are watched at the servers at the same time."""
+"""Maximum number of resources that are watched at the servers at the same time."""
 WATCH_AGAIN_SECONDS = 2.0
 CONNECTION_META = "io.modelcontextprotocol/"
 """Prefix of the members of a result's `_meta` that are about one connection, and are not passed on."""
@@ -56,20 +56,20 @@ def host_server(host: FunctionCalling, name: str) -> Server:
         if _has_cursor(call):
             return listed
         only_objects = not call.caller.rules.any_structured_content
-        tools = [_definition(one, only_objects) for one in await upstreams.tools()]
+        tools = [_definition(offered, only_objects) for offered in await upstreams.tools()]
         return msgspec.structs.replace(listed, tools=[*tools, *listed.tools])
 
     @server.middleware("tools/call")
     async def call_tool(call: Call, following: Next) -> Result:
         params: t.CallToolRequestParams = call.params
-        tool = next((one.tool for one in await upstreams.tools() if one.name == params.name), None)
+        tool = next((offered.tool for offered in await upstreams.tools() if offered.name == params.name), None)
         if tool is None:
             return await following(call)
         call.wraps = _wraps(tool)
         arguments = params.arguments
-        given: Any = {} if isinstance(arguments, UnsetType) else msgspec.json.decode(arguments)
+        decoded_arguments: Any = {} if isinstance(arguments, UnsetType) else msgspec.json.decode(arguments)
         try:
-            result = (await host.call_tool(params.name, given)).result
+            result = (await host.call_tool(params.name, decoded_arguments)).result
         except ToolError as error:
             if not isinstance(error.result, t.CallToolResult):
                 raise
@@ -88,15 +88,15 @@ def host_server(host: FunctionCalling, name: str) -> Server:
         if _has_cursor(call):
             return listed
         prompts = [
-            msgspec.structs.replace(one.prompt, name=one.name, meta=_passed_on(one.prompt.meta))
-            for one in await upstreams.prompts()
+            msgspec.structs.replace(offered.prompt, name=offered.name, meta=_passed_on(offered.prompt.meta))
+            for offered in await upstreams.prompts()
         ]
         return msgspec.structs.replace(listed, prompts=[*prompts, *listed.prompts])
 
     @server.middleware("prompts/get")
     async def get_prompt(call: Call, next: Next) -> Result:
         params: t.GetPromptRequestParams = call.params
-        if all(one.name != params.name for one in await upstreams.prompts()):
+        if all(offered.name != params.name for offered in await upstreams.prompts()):
             return await next(call)
         arguments = None if isinstance(params.arguments, UnsetType) else params.arguments
         try:
@@ -166,7 +166,7 @@ class _HostResources(Source):
         self.templates = self._templates
 
     async def start(self) -> None:
-        """Read the templates; later ones are read when the list is."""
+        """Read the templates. They are read again whenever the list of resources is read."""
         await self._refresh_templates()
 
     async def close(self) -> None:
@@ -176,12 +176,12 @@ class _HostResources(Source):
 
     def matches(self, uri: str) -> bool:
         """Return whether a server may have this URI."""
-        usable = [one for one in self._upstreams.values() if one.status not in ("down", "disabled")]
-        return any(one.offers_uri(uri) and self._may_have(one, uri) for one in usable)
+        usable = [upstream for upstream in self._upstreams.values() if upstream.status not in ("down", "disabled")]
+        return any(upstream.offers_uri(uri) and self._may_have(upstream, uri) for upstream in usable)
 
     def _may_have(self, upstream: Upstream, uri: str) -> bool:
-        only = len(self._upstreams) == 1 or not upstream.knows("uris")
-        return only or upstream.uris.has(uri) or upstream.uris.covers(uri)
+        undecided = len(self._upstreams) == 1 or not upstream.knows("uris")
+        return undecided or upstream.uris.has(uri) or upstream.uris.covers(uri)
 
     async def page(self, after: str | None, limit: int) -> tuple[list[t.Resource], str | None]:
         """Return a page of the resources of all servers, in the order of their URIs."""
@@ -195,8 +195,8 @@ class _HostResources(Source):
         if now - self._listed[0] >= LIST_SECONDS:
             await self._refresh_templates()
             by_uri: dict[str, t.Resource] = {}
-            for one in await self._upstreams.resources():
-                resource = one.resource
+            for offered in await self._upstreams.resources():
+                resource = offered.resource
                 by_uri.setdefault(resource.uri, msgspec.structs.replace(resource, meta=_passed_on(resource.meta)))
             resources = sorted(by_uri.values(), key=_uri)
             self._listed = (now, resources)
@@ -208,7 +208,7 @@ class _HostResources(Source):
         self._listed = (-LIST_SECONDS, [])
 
     async def _refresh_templates(self) -> None:
-        by_template = {one.template.uri_template: one.template for one in await self._upstreams.templates()}
+        by_template = {offered.template.uri_template: offered.template for offered in await self._upstreams.templates()}
         self._templates[:] = by_template.values()
 
     async def stat(self, uri: str) -> t.Resource:
@@ -218,9 +218,9 @@ class _HostResources(Source):
             ResourceNotFound: no server has it.
         """
         resources = await self._resources()
-        place = bisect.bisect_left(resources, uri, key=_uri)
-        if place < len(resources) and resources[place].uri == uri:
-            return resources[place]
+        index = bisect.bisect_left(resources, uri, key=_uri)
+        if index < len(resources) and resources[index].uri == uri:
+            return resources[index]
         contents = (await self.read(uri)).contents
         name = uri.rstrip("/").rpartition("/")[2] or uri
         return t.Resource(uri=uri, name=name, mime_type=contents[0].mime_type if contents else UNSET)
@@ -259,12 +259,12 @@ class _HostResources(Source):
     async def complete(
         self, template: str, argument: str, value: str, context: Mapping[str, str]
     ) -> t.Completion | list[str]:
-        """Return the suggestions of the server that has the template; none if it cannot be asked."""
-        for one in await self._upstreams.templates():
-            if one.template.uri_template == template:
+        """Return the suggestions of the server that has the template, or none if it cannot be asked."""
+        for offered in await self._upstreams.templates():
+            if offered.template.uri_template == template:
                 try:
-                    client = self._upstreams[one.server].client
-                    return await client.complete(one.template, argument, value, context or None)
+                    client = self._upstreams[offered.server].client
+                    return await client.complete(offered.template, argument, value, context or None)
                 except WharfingerError:
                     return []
         return []

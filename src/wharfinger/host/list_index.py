@@ -48,7 +48,7 @@ class ListIndex:
 
     @property
     def pending(self) -> frozenset[str]:
-        """The servers that were not read completely yet."""
+        """The servers whose resources are not completely read yet."""
         return frozenset(self._indexing.progress.pending)
 
     async def search(self, server: str, words: str, limit: int) -> tuple[list[CatalogueHit], str] | None:

@@ -22,9 +22,9 @@ from wharfinger.types import CreateMessageRequestParams, ElicitRequestParams
 __all__ = ["Elicitation", "Questions", "Review", "SamplingRequest", "SamplingReview"]
 
 QUESTIONS_PER_MINUTE = 60
-"""Questions of one server in a minute; others are cancelled."""
+"""Maximum number of questions of one server in a minute; others are cancelled."""
 MAX_OPEN_QUESTIONS = 8
-"""Questions of one server that may be open at the same time; others are cancelled."""
+"""Maximum number of questions of one server that are open at the same time; others are cancelled."""
 
 T = TypeVar("T")
 
@@ -91,16 +91,16 @@ class Questions:
     @property
     def handlers(self) -> dict[str, Any]:
         """The options of the client."""
-        found: dict[str, Any] = {}
+        client_options: dict[str, Any] = {}
         if self._elicitation is not None:
-            found["elicitation"] = self._elicit
+            client_options["elicitation"] = self._elicit
         if self._consent is not None:
-            found["consent"] = self._ask_consent
+            client_options["consent"] = self._ask_consent
         if self._sampling is not None:
-            found["sampling"] = self._sample
+            client_options["sampling"] = self._sample
         if self._roots is not None:
-            found["roots"] = self._list_roots
-        return found
+            client_options["roots"] = self._list_roots
+        return client_options
 
     async def _elicit(self, params: t.ElicitRequestParams) -> Any:
         assert self._elicitation is not None
@@ -121,14 +121,14 @@ class Questions:
         if self._review is not None:
             answer = await self._review(SamplingReview(server=self.server, request=request, result=None))
             request = decided(answer, request, t.CreateMessageRequestParams)
-        said = await self._sampling(request)
-        if isinstance(said, str):
-            content = t.TextContent(text=said)
-            said = t.CreateMessageResult(model="unnamed", role="assistant", content=content, stop_reason="endTurn")
+        result = await self._sampling(request)
+        if isinstance(result, str):
+            content = t.TextContent(text=result)
+            result = t.CreateMessageResult(model="unnamed", role="assistant", content=content, stop_reason="endTurn")
         if self._review is not None:
-            answer = await self._review(SamplingReview(server=self.server, request=request, result=said))
-            said = decided(answer, said, t.CreateMessageResult)
-        return said
+            answer = await self._review(SamplingReview(server=self.server, request=request, result=result))
+            result = decided(answer, result, t.CreateMessageResult)
+        return result
 
     async def _list_roots(self) -> Sequence[Any]:
         assert self._roots is not None
@@ -149,9 +149,9 @@ class Questions:
         accepted = False
         try:
             async with asyncio.timeout(self._timeout):
-                found = await answer
-            accepted, reason = outcome_of(found)
-            return found
+                result = await answer
+            accepted, reason = outcome_of(result)
+            return result
         except TimeoutError:
             reason = "nobody answered"
             raise Cancelled(f"Nobody answered within {self._timeout:g} s.") from None

@@ -30,12 +30,12 @@ READ_RESOURCE, READ_RESULT = "read_resource", "read_result"
 ROWS_PER_PAGE = 100
 FOUND_ROWS = 20
 MAX_TEXT_CHARACTERS = 300
-"""Characters of a description, a passage or a note in a row."""
+"""Maximum length of a description, a passage or a note in a row."""
 MAX_NOTES = 10
-"""Notes about servers that could not be listed or searched."""
+"""Maximum number of notes about servers that could not be listed or searched."""
 MAX_KEPT_RESULTS = 32
 MAX_KEPT_CHARACTERS = 16_000_000
-"""Characters of all results that are kept for `read_result`; the oldest are forgotten."""
+"""Maximum number of characters of all results that are kept for `read_result`; the oldest are forgotten."""
 
 _SERVER = {"type": "string", "description": "Name of a server; only needed if several have the URI."}
 _START = {"type": "integer", "minimum": 0, "description": "Character at which to begin; 0 if it is left out."}
@@ -98,12 +98,12 @@ class HostResourceTools:
 
     @staticmethod
     def names(taken: Iterable[str]) -> dict[str, str]:
-        """Return the public names of the tools by their own names; other tools may already have the own names."""
-        others = frozenset(taken)
+        """Return, by each tool's own name, the name under which to offer it. A name that is taken gets a prefix."""
+        taken_names = frozenset(taken)
         names: dict[str, str] = {}
         for tool in _TOOLS:
             name = tool.name
-            while name in others:
+            while name in taken_names:
                 name = f"host_{name}"
             names[tool.name] = name
         return names
@@ -129,26 +129,28 @@ class HostResourceTools:
             WharfingerError: the resource cannot be read.
         """
         if name == LIST_RESOURCES:
-            return _text(await self._list(_given(arguments, _ListArguments)))
+            return _text(await self._list(_parse_arguments(arguments, _ListArguments)))
         if name == SEARCH_RESOURCES:
-            return _text(await self._search(_given(arguments, _SearchArguments).query))
+            return _text(await self._search(_parse_arguments(arguments, _SearchArguments).query))
         if name == READ_RESOURCE:
-            asked = _given(arguments, _ReadArguments)
-            return _from(_contents(await self._read(asked.uri, asked.server or None)), asked.start)
-        rest = _given(arguments, _RestArguments)
+            request = _parse_arguments(arguments, _ReadArguments)
+            return _from(_contents(await self._read(request.uri, request.server or None)), request.start)
+        rest = _parse_arguments(arguments, _RestArguments)
         if rest.id not in self._kept:
             raise InvalidArgument(f"There is no result {rest.id[:100]!r} any more: call its tool again.")
         return _from(_text(self._kept[rest.id]), rest.start)
 
-    async def _list(self, asked: _ListArguments) -> str:
-        listed = await self._catalogue.entries(server=asked.server)
-        found = [entry for entry in listed if entry.uri.startswith(asked.under)]
-        first = (asked.page - 1) * ROWS_PER_PAGE
-        rows = [self._row(entry, entry.uri) for entry in found[first : first + ROWS_PER_PAGE]]
+    async def _list(self, request: _ListArguments) -> str:
+        listed = await self._catalogue.entries(server=request.server)
+        entries = [entry for entry in listed if entry.uri.startswith(request.under)]
+        first = (request.page - 1) * ROWS_PER_PAGE
+        rows = [self._row(entry, entry.uri) for entry in entries[first : first + ROWS_PER_PAGE]]
         if not rows:
-            rows = ["There are no such resources." if not found else f"There are only {len(found)} resources."]
-        elif first + len(rows) < len(found):
-            rows.append(f"[{first + 1} to {first + len(rows)} of {len(found):,}. Continue with page {asked.page + 1}.]")
+            rows = ["There are no such resources." if not entries else f"There are only {len(entries)} resources."]
+        elif first + len(rows) < len(entries):
+            rows.append(
+                f"[{first + 1} to {first + len(rows)} of {len(entries):,}. Continue with page {request.page + 1}.]"
+            )
         return "\n".join([*rows, *_remarks(listed.notes)])
 
     async def _search(self, words: str) -> str:
@@ -177,7 +179,7 @@ class HostResourceTools:
 
 
 def _remarks(notes: Sequence[str]) -> list[str]:
-    """Return notes about what is missing as lines."""
+    """Return notes about missing entries as lines."""
     return [f"[{printable(note, MAX_TEXT_CHARACTERS)}]" for note in notes[:MAX_NOTES]]
 
 
@@ -202,16 +204,16 @@ class _RestArguments(msgspec.Struct):
     start: int = 0
 
 
-def _given(arguments: dict[str, Any], kind: Any) -> Any:
+def _parse_arguments(arguments: dict[str, Any], kind: Any) -> Any:
     """Return the arguments as a struct of this kind; numbers may be strings, as models sometimes write them."""
     present = {key: value for key, value in arguments.items() if value is not None}
     try:
-        given = msgspec.convert(present, kind, strict=False)
+        result = msgspec.convert(present, kind, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidArgument(f"Invalid arguments: {error}") from None
-    if getattr(given, "start", 0) < 0 or getattr(given, "page", 1) < 1:
+    if getattr(result, "start", 0) < 0 or getattr(result, "page", 1) < 1:
         raise InvalidArgument("Invalid arguments: start is 0 or more, and page is 1 or more.")
-    return given
+    return result
 
 
 def _text(text: str) -> t.CallToolResult:
@@ -231,7 +233,7 @@ def _contents(result: ReadResult) -> t.CallToolResult:
 
 
 def _from(result: t.CallToolResult, start: int) -> t.CallToolResult:
-    """Return the text of a result from this character on; from 0, the whole result."""
+    """Return the text of a result from this character; if it is 0, the whole result."""
     if not start:
         return result
     text = text_of(result)

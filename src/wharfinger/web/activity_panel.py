@@ -1,4 +1,4 @@
-"""What happens on a server of this process: who watches what, and the last reads and calls."""
+"""The activity of a server of this process: its watchers, and the last reads and calls."""
 
 from __future__ import annotations
 
@@ -12,27 +12,30 @@ from wharfinger.web.html_elements import HtmlElement, name_text, node
 __all__ = ["show_activity"]
 
 
-def show_activity(place: HtmlElement, inspection: Inspection, viewer: Principal) -> None:
+def show_activity(container: HtmlElement, inspection: Inspection, viewer: Principal) -> None:
     """Show the watchers and the last requests that this principal may see."""
-    place.clear()
+    container.clear()
     watched, recent = inspection.watchers(viewer), inspection.recent(viewer)
-    with place:
+    with container:
         node("h2", "Activity")
         node("h3", "Watched now")
-        _table(("Resource", "Watched by"), [(one.uri, ", ".join(one.principals) or "anonymous") for one in watched])
+        _table(
+            ("Resource", "Watched by"),
+            [(request.uri, ", ".join(request.principals) or "anonymous") for request in watched],
+        )
         node("h3", "Last requests")
         rows = [
             (
-                time.strftime("%H:%M:%S", time.localtime(one.time)),
-                one.method,
-                one.target,
-                one.principal or "anyone",
-                one.app,
-                one.outcome,
-                f"{one.seconds * 1000:.1f} ms",
-                f"{one.size:,}",
+                time.strftime("%H:%M:%S", time.localtime(request.time)),
+                request.method,
+                request.target,
+                request.principal or "anyone",
+                request.app,
+                request.outcome,
+                f"{request.seconds * 1000:.1f} ms",
+                f"{request.size:,}",
             )
-            for one in recent
+            for request in recent
         ]
         _table(("Time", "Method", "Target", "Principal", "Application", "Outcome", "Took", "Bytes"), rows)
 

@@ -40,18 +40,18 @@ __all__ = ["BrowseSite"]
 log = logging.getLogger("wharfinger.web")
 
 MAX_TABS = 100
-"""Open tabs of all visitors; each has a tree and watches of its own."""
+"""Maximum number of open tabs of all visitors; each has a tree and watches of its own."""
 CLOSE_SECONDS = 2.0
-"""How long closing waits for each tab."""
+"""Longest wait for each tab when the site closes."""
 RECONNECT_SECONDS = 10.0
-"""How long a tab that lost its connection keeps its state."""
+"""Time for which a tab that lost its connection keeps its state."""
 
 ConfigsFor = Callable[[Principal], Sequence[ServerConfig]]
 """Returns the servers for a visitor who is this principal."""
 
 
 class BrowseSite:
-    """The page over some servers.
+    """The page that shows some servers.
 
     `configs_for` returns the servers for each visitor. If `shared`, all visitors use the same connections, which are
     opened when the site starts; otherwise each principal has connections of its own while a tab is open.
@@ -71,7 +71,7 @@ class BrowseSite:
         asks_for_token: bool = False,
         options: ClientOptions | None = None,
     ) -> None:
-        """`asks_for_token` says that visitors sign in with a token of the server; `directory` is for `Visitors`.
+        """`asks_for_token` says whether visitors sign in with a token of the server; `directory` is for `Visitors`.
 
         `options` are those of the clients that connect to the servers.
         """
@@ -109,7 +109,7 @@ class BrowseSite:
 
     @property
     def entry(self) -> str:
-        """The path that opens the page the first time, with its token; `/` if the token is not needed any more."""
+        """The path that opens the page the first time, with its token; `/` if the token is no longer needed."""
         token = "" if self._asks_for_token else self.visitors.token
         return f"/?token={token}" if token else "/"
 

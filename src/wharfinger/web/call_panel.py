@@ -21,17 +21,17 @@ __all__ = ["CallPanel"]
 
 MAX_MESSAGE_CHARACTERS = 4_000
 QUESTION_SECONDS = 600.0
-"""How long a question waits for an answer; then it is cancelled."""
+"""Longest time that a question waits for an answer; then it is cancelled."""
 
 Run = Callable[[dict[str, Any]], Awaitable[Sequence[Any]]]
-"""Does what the form is for, and returns the blocks of the result."""
+"""Runs the action of the form, and returns the blocks of the result."""
 
 
 class CallPanel:
-    """Shows a form in a place of the page, and what comes of it."""
+    """Shows a form in an element of the page, and the result of the call."""
 
-    def __init__(self, place: HtmlElement, offer: Offer, shelf: ContentShelf, visitor: str, server: str) -> None:
-        self._place = place
+    def __init__(self, container: HtmlElement, offer: Offer, shelf: ContentShelf, visitor: str, server: str) -> None:
+        self._container = container
         self._offer = offer
         self._shelf = shelf
         self._visitor = visitor
@@ -98,8 +98,8 @@ class CallPanel:
     def _show(
         self, title: str, name: str, description: Any, marks: str, fields: list[FormField], button: str, run: Run
     ) -> None:
-        self._place.clear()
-        with self._place:
+        self._container.clear()
+        with self._container:
             node("h2", name_text(str(title)), dir="auto")
             node("p", name_text(name, 2000), classes="uri")
             if marks:
@@ -109,7 +109,7 @@ class CallPanel:
             if self._offer.read_only and button == "Call":
                 node("p", "This is another principal's view: nothing can be called here.")
                 return
-            form = CallForm([field.for_browser() for field in fields], [button], self._submitted(fields, run))
+            form = CallForm([field.for_browser() for field in fields], [button], self._submit_handler(fields, run))
             self._form = form
             self._state = node("p", "", role="status", classes="state")
             self._bar = node("progress", max=1, aria_label="Progress")
@@ -119,7 +119,7 @@ class CallPanel:
             self._question = node("section", classes="question")
             self._result = node("section", classes="result", aria_label="Result")
 
-    def _submitted(self, fields: list[FormField], run: Run) -> Callable[[str, dict[str, Any]], Awaitable[None]]:
+    def _submit_handler(self, fields: list[FormField], run: Run) -> Callable[[str, dict[str, Any]], Awaitable[None]]:
         async def submit(_: str, values: dict[str, Any]) -> None:
             arguments, errors = arguments_of(fields, values)
             busy = self._running is not None and not self._running.done()
@@ -157,61 +157,61 @@ class CallPanel:
         if total:
             self._bar.props["value"] = max(0.0, min(1.0, done / total))
             self._bar.update()
-        said = name_text(message, 500) if message else f"{done:g}{f' of {total:g}' if total else ''}"
-        self._state.text = said
+        text = name_text(message, 500) if message else f"{done:g}{f' of {total:g}' if total else ''}"
+        self._state.text = text
 
     async def _ask(self, params: t.ElicitRequestParams) -> Any:
         """Show a question of the server, and wait for the answer."""
-        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._question.clear()
         with self._question:
             node("h3", f"{name_text(self._server)} asks")
             node("p", name_text_of_lines(params.message), dir="auto")
             if params.mode == "url" and isinstance(params.url, str):
-                self._ask_to_open(params.url, answered)
+                self._ask_to_open(params.url, answer)
             else:
-                self._ask_form(params, answered)
+                self._ask_form(params, answer)
         try:
             async with asyncio.timeout(QUESTION_SECONDS):
-                return await answered
+                return await answer
         except TimeoutError:
             return "cancel"
         finally:
             self._question.clear()
 
-    def _ask_form(self, params: t.ElicitRequestParams, answered: asyncio.Future[Any]) -> None:
+    def _ask_form(self, params: t.ElicitRequestParams, answer: asyncio.Future[Any]) -> None:
         import msgspec
 
         fields = fields_of(msgspec.to_builtins(params.requested_schema))
 
         async def submit(button: str, values: dict[str, Any]) -> None:
-            if answered.done():
+            if answer.done():
                 return
             if button != "Answer":
-                answered.set_result({"Decline": "decline"}.get(button, "cancel"))
+                answer.set_result({"Decline": "decline"}.get(button, "cancel"))
                 return
             answers, errors = arguments_of(fields, values)
             if errors:
                 form.show(errors=errors)
             else:
-                answered.set_result(answers)
+                answer.set_result(answers)
 
         form = CallForm([field.for_browser() for field in fields], ["Answer", "Decline", "Cancel"], submit)
 
-    def _ask_to_open(self, url: str, answered: asyncio.Future[Any]) -> None:
+    def _ask_to_open(self, url: str, answer: asyncio.Future[Any]) -> None:
         """Show the whole URL; only a link of http or https can be followed."""
         node("p", name_text(url, 4000), classes="uri")
 
-        def answer(value: bool) -> None:
-            if not answered.done():
-                answered.set_result(value)
+        def set_answer(value: bool) -> None:
+            if not answer.done():
+                answer.set_result(value)
 
         if urlsplit(url).scheme in ("http", "https"):
             link = node(
                 "a", f"Open {name_text(urlsplit(url).netloc)}", href=url, target="_blank", rel="noopener noreferrer"
             )
-            link.on("click", lambda: answer(True), args=[])
-        node("button", "Decline", type="button").on("click", lambda: answer(False), args=[])
+            link.on("click", lambda: set_answer(True), args=[])
+        node("button", "Decline", type="button").on("click", lambda: set_answer(False), args=[])
 
     def stop(self) -> None:
         """Cancel the call."""
@@ -225,7 +225,7 @@ class CallPanel:
         self._result.clear()
 
     def close(self) -> None:
-        """End a call that runs, and forget its result."""
+        """Cancel the running call, and forget its result."""
         self.stop()
         for preview in self._previews:
             preview.close()
@@ -237,11 +237,11 @@ def name_text_of_lines(text: str) -> str:
 
 
 def _marks(tool: t.Tool) -> str:
-    """Return what the server says about the effects of a tool."""
+    """Return a sentence with the effects of a tool that the server declares, or an empty string."""
     hints = tool.annotations
     if not isinstance(hints, t.ToolAnnotations):
         return ""
-    said = [
+    effects = [
         text
         for name, text in (
             ("read_only_hint", "only reads"),
@@ -251,4 +251,4 @@ def _marks(tool: t.Tool) -> str:
         )
         if getattr(hints, name) is True
     ]
-    return f"The server says: {', '.join(said)}." if said else ""
+    return f"The server says: {', '.join(effects)}." if effects else ""

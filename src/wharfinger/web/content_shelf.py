@@ -9,7 +9,7 @@ from typing import NamedTuple
 __all__ = ["ContentShelf", "ShelfItem"]
 
 MAX_SHELF_BYTES = 128 * 1024 * 1024
-"""Bytes of all contents together; the oldest make room for a new one."""
+"""Maximum bytes of all contents together; the oldest make room for a new one."""
 MAX_SHELF_ITEMS = 200
 
 
@@ -30,7 +30,7 @@ class ContentShelf:
         self._bytes = 0
 
     def put(self, visitor: str, kind: str, body: bytes, name: str) -> str:
-        """Keep a content for a visitor, and return the path at which the browser finds it."""
+        """Keep content for a visitor, and return its path for the browser."""
         key = secrets.token_urlsafe(24)
         self._items[key] = ShelfItem(visitor, kind, body, name)
         self._bytes += len(body)
@@ -39,12 +39,12 @@ class ContentShelf:
         return f"/content/{key}"
 
     def take_away(self, path: str) -> None:
-        """Forget a content, which no page shows any more."""
+        """Forget content that no page shows any more."""
         item = self._items.pop(path.removeprefix("/content/"), None)
         if item is not None:
             self._bytes -= len(item.body)
 
     def find(self, visitor: str, path: str) -> ShelfItem | None:
-        """Return the content at a path, or None if this visitor has none there."""
+        """Return the content at a path, or None if this visitor has no content there."""
         item = self._items.get(path.removeprefix("/content/"))
         return item if item is not None and item.visitor == visitor else None

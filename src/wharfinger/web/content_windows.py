@@ -1,4 +1,4 @@
-"""`ContentWindows`: a text in windows of lines that a browser can show, and rows of a table likewise."""
+"""Divides a text, or the rows of a table, into windows that a browser can show."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ MAX_JSON_CHARACTERS = 4 * 1024 * 1024
 
 
 class ContentWindows:
-    """Where each window of a text begins. Finding the windows reads the text once."""
+    """Divides a text into windows of lines. This reads the text once."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self._starts = [(0, 1)]
-        place, line = 0, 1
+        offset, line = 0, 1
         while True:
-            end, lines = self._end(place)
+            end, lines = self._end(offset)
             if end >= len(text):
                 break
-            place, line = end, line + lines
-            self._starts.append((place, line))
+            offset, line = end, line + lines
+            self._starts.append((offset, line))
         self.lines = text.count("\n") + (not text.endswith("\n") and bool(text))
 
     def __len__(self) -> int:
@@ -43,15 +43,15 @@ class ContentWindows:
         return self.text[start : self._end(start)[0]], line
 
     def _end(self, start: int) -> tuple[int, int]:
-        """Return where a window ends that begins here, and the line ends in it."""
-        place, lines = start, 0
+        """Return the end of the window that begins at `start`, and the number of line ends in it."""
+        offset, lines = start, 0
         bound = min(len(self.text), start + WINDOW_CHARACTERS)
         while lines < WINDOW_LINES:
-            found = self.text.find("\n", place, bound)
-            if found < 0:
-                return (bound if lines == 0 or bound == len(self.text) else place), lines
-            place, lines = found + 1, lines + 1
-        return place, lines
+            line_end = self.text.find("\n", offset, bound)
+            if line_end < 0:
+                return (bound if lines == 0 or bound == len(self.text) else offset), lines
+            offset, lines = line_end + 1, lines + 1
+        return offset, lines
 
 
 class TableWindows:
@@ -79,16 +79,16 @@ class TableWindows:
 
 
 def _json_rows(text: str) -> list[list[Any]]:
-    """Return JSON Lines as rows, with the names of the first object as the header.
+    """Return JSON Lines as rows, with the names that the first `WINDOW_ROWS` objects have as the header.
 
     Raises:
-        ValueError: a line is not an object.
+        ValueError: a line is not an object, or there are no lines.
     """
     objects = [json.loads(line) for line in text.splitlines() if line.strip()]
-    if not objects or not all(isinstance(one, dict) for one in objects):
+    if not objects or not all(isinstance(row, dict) for row in objects):
         raise ValueError("These are not objects.")
-    names = list(dict.fromkeys(name for one in objects[:WINDOW_ROWS] for name in one))
-    return [names, *([one.get(name, "") for name in names] for one in objects)]
+    names = list(dict.fromkeys(name for row in objects[:WINDOW_ROWS] for name in row))
+    return [names, *([row.get(name, "") for name in names] for row in objects)]
 
 
 def _cell(value: Any) -> str:
@@ -97,7 +97,7 @@ def _cell(value: Any) -> str:
 
 
 def indented_json(text: str) -> str:
-    """Return JSON with indentation; the text as it is if it is not JSON, or too long."""
+    """Return JSON with indentation, or the unchanged text if it is not JSON or too long."""
     if len(text) > MAX_JSON_CHARACTERS:
         return text
     try:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nicegui.elements.mixins.text_element import TextElement
 
 __all__ = ["MAX_NAME_CHARACTERS", "HtmlElement", "name_text", "node"]
 
 MAX_NAME_CHARACTERS = 300
-"""Characters of a name, title or URI that are shown in one place."""
+"""Maximum length of a name, title or URI that is shown."""
 
 
 class HtmlElement(TextElement):
     """An HTML element with a text, attributes, and other elements in it."""
 
 
-def node(tag: str, text: str = "", *, classes: str = "", **attributes: Any) -> HtmlElement:
-    """Add an element to the page. A name of `attributes` has `_` for `-`, and may end in `_`.
+def node(tag: str, text: str = "", *, classes: str = "", **attributes: object) -> HtmlElement:
+    """Add an element to the page. In names of `attributes`, `_` stands for `-`, and one at the end is removed.
 
     The attributes are set as values, never parsed: a text of a server may be one of them.
     """
@@ -31,7 +29,7 @@ def node(tag: str, text: str = "", *, classes: str = "", **attributes: Any) -> H
 
 
 def name_text(text: str, limit: int = MAX_NAME_CHARACTERS) -> str:
-    """Return a name of a server for people: shortened, with what is invisible or turns text around written out."""
+    """Return text of a server for people: shortened, with unprintable characters and direction marks escaped."""
     from wharfinger.content.text import shown
 
     return shown(text if len(text) <= limit else text[: limit - 1] + "…")

@@ -1,4 +1,4 @@
-"""`LiveChanges`: watches the resources that a page shows, and says which have changed."""
+"""`LiveChanges`: watches the resources that a page shows, and reports which have changed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["MAX_WATCHED", "LiveChanges"]
 log = logging.getLogger("wharfinger.web")
 
 MAX_WATCHED = 200
-"""Resources of one server that one page watches: those in open folders, and the one that is shown."""
+"""Maximum number of resources of one server that one page watches: those in open folders, and the one that is shown."""
 SETTLE_SECONDS = 0.2
-"""Time without another step of the reader before other resources are watched."""
+"""Time without another action of the visitor before other resources are watched."""
 RETRY_SECONDS = 5.0
 
 
@@ -25,7 +25,7 @@ class LiveChanges:
     """The watches of one page.
 
     `changed` is called with the server and the URI of a change. `began` is called with the server whenever a watch of
-    it has begun: what changed before that, also between two watches, is not reported.
+    it has begun: changes before that, including those between two watches, are not reported.
     """
 
     def __init__(
@@ -37,24 +37,24 @@ class LiveChanges:
         self._offer = offer
         self._changed = changed
         self._began = began
-        self._wanted: dict[str, tuple[str, ...]] = {}
+        self._requested: dict[str, tuple[str, ...]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, visible: Mapping[str, Sequence[str]], chosen: tuple[str, str] | None) -> None:
         """Watch these URIs of each server from now on; `chosen` is the server and URI of the resource that is shown."""
-        wanted = {server: list(uris[: MAX_WATCHED - 1]) for server, uris in visible.items()}
+        requested = {server: list(uris[: MAX_WATCHED - 1]) for server, uris in visible.items()}
         if chosen is not None:
-            uris = wanted.setdefault(chosen[0], [])
+            uris = requested.setdefault(chosen[0], [])
             uris.insert(0, chosen[1])
-        self._wanted = {server: tuple(dict.fromkeys(uris)) for server, uris in wanted.items()}
+        self._requested = {server: tuple(dict.fromkeys(uris)) for server, uris in requested.items()}
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._begin)
 
     def _begin(self) -> None:
-        for server in {*self._tasks, *self._wanted}:
-            uris = self._wanted.get(server, ())
+        for server in {*self._tasks, *self._requested}:
+            uris = self._requested.get(server, ())
             running = self._tasks.get(server)
             if running is not None and running.get_name() == repr(uris) and not running.done():
                 continue
@@ -83,7 +83,7 @@ class LiveChanges:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def close(self) -> None:
-        """Watch nothing any more."""
+        """End all watches."""
         if self._timer is not None:
             self._timer.cancel()
         for task in self._tasks.values():

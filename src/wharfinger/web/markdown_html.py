@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_MARKDOWN_CHARACTERS", "markdown_html"]
 
 MAX_MARKDOWN_CHARACTERS = 256 * 1024
-"""Longer documents are shown as text."""
+"""Maximum length of a document; longer ones are shown as text."""
 
 _TAGS = frozenset(
     {"a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "img", "li", "ol", "p",

@@ -24,12 +24,12 @@ class Offer:
     def __init__(
         self, configs: Sequence[ServerConfig], *, read_only: bool = False, options: ClientOptions | None = None
     ) -> None:
-        """With `read_only` it is another principal's view: nothing may be called, and no question is answered.
+        """With `read_only`, the offer is another principal's view: nothing may be called, and no question is answered.
 
         `options` are further options of the clients. Its `auth` is for servers without an Authorization header.
         """
         self.read_only = read_only
-        self._given = options or ClientOptions()
+        self._client_options = options or ClientOptions()
         self.questions = CallQuestions()
         self.upstreams = Upstreams(list(configs), options=self._options)
         self.catalogue = Catalogue(self.upstreams, patience=0)  # the page follows its changes
@@ -38,7 +38,7 @@ class Offer:
         """Called when the state of a server, or a list of tools or prompts has changed."""
 
     def _options(self, config: ServerConfig) -> ClientOptions:
-        options = self._given.copy()
+        options = self._client_options.copy()
         options["info"] = t.Implementation(name="wharfinger browse", version=__version__)
         if any(name.lower() == "authorization" for name in config.headers):
             options.pop("auth", None)

@@ -8,7 +8,7 @@ needs. So nothing reaches it unless
 - it has the cookie of a visitor, whose credentials are still valid;
 - its body is at most `MAX_BODY_BYTES`.
 
-The Host header was checked before (`protocol.http.host_origin`). What NiceGUI answers gets the headers of this page: a
+The Host header was checked before (`protocol.http.host_origin`). The answers of NiceGUI get the headers of this page: a
 Content-Security-Policy that runs only scripts of this server and those that carry the nonce of the answer, and no
 permission for other origins.
 """
@@ -34,9 +34,9 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 Pair = tuple[bytes, bytes]
 
 MAX_BODY_BYTES = 1024 * 1024
-"""Bytes of a request: what a person types into a form, as a message of socket.io."""
+"""Maximum bytes of a request's body. The largest carry the values of a form in a message of socket.io."""
 MAX_HTML_BYTES = 4 * 1024 * 1024
-"""Bytes of the page's HTML, which holds no content of a server: about 20 KB."""
+"""Maximum bytes of the page's HTML. It usually has 20 KB, since it contains no data of the servers."""
 TOKEN_CHARACTERS = 16 * 1024
 
 _PASSED = ("/_nicegui/", "/_nicegui_ws/")
@@ -56,7 +56,7 @@ _POLICY = (
 _PLAIN_POLICY = b"default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'"
 _INERT = b"default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox; frame-ancestors 'self'"
 _PDF = b"default-src 'none'; style-src 'unsafe-inline'; object-src 'self'; frame-ancestors 'self'"
-"""A viewer of PDF does not start in a sandbox. It runs in a process of its own, and the page cannot be reached."""
+"""A browser's PDF viewer does not start in a sandbox. It runs in its own process, and cannot reach the page."""
 _OWN_HEADERS = frozenset(
     {b"access-control-allow-origin", b"access-control-allow-credentials", b"content-security-policy", b"set-cookie"}
 )
@@ -170,7 +170,7 @@ class PageGate:
 
     async def _send_form(self, send: Any, authenticate: Authenticate | None, alert: str, status: int = 401) -> None:
         """Ask for a token, or for the URL of the terminal."""
-        said = f'<p role="alert">{escape(alert)}</p>' if alert else ""
+        alert_html = f'<p role="alert">{escape(alert)}</p>' if alert else ""
         if authenticate is None:
             ask = (
                 "<p>Open this page with the URL that the terminal shows. It works once: "
@@ -183,7 +183,7 @@ class PageGate:
                 "<button>Sign in</button></form>"
             )
         fields = ((b"content-security-policy", _PLAIN_POLICY),)
-        await answer(send, status, b"text/html; charset=utf-8", self._html("", said + ask), fields)
+        await answer(send, status, b"text/html; charset=utf-8", self._html("", alert_html + ask), fields)
 
     def _html(self, head: str, body: str) -> bytes:
         name = escape(self._name)
@@ -219,7 +219,7 @@ class PageGate:
                 return
             html.extend(body)
             if len(html) > MAX_HTML_BYTES:
-                raise ValueError("The page is larger than it can be.")
+                raise ValueError(f"The page's HTML has more than {MAX_HTML_BYTES} bytes.")
             if not more:
                 # Scripts of the template only: text in it is escaped, and has no `<`.
                 page = bytes(html).replace(b"<script", b'<script nonce="%b"' % nonce.encode())

@@ -27,10 +27,10 @@ __all__ = ["ContentPreview", "show_blocks"]
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp", "image/x-icon"})
 """Types that browsers show in `<img>` and that have no markup, as SVG has."""
-SOUNDS = frozenset(
+AUDIO = frozenset(
     {"audio/mpeg", "audio/mp4", "audio/ogg", "audio/wav", "audio/x-wav", "audio/flac", "audio/webm", "audio/aac"}
 )
-FILMS = frozenset({"video/mp4", "video/webm", "video/ogg"})
+VIDEOS = frozenset({"video/mp4", "video/webm", "video/ogg"})
 TABLES = {
     "text/csv": ",",
     "text/tab-separated-values": "\t",
@@ -40,7 +40,7 @@ TABLES = {
 HEX_BYTES = 512
 MAX_TABLE_CHARACTERS = 8 * 1024 * 1024
 MAX_BLOCKS = 100
-"""Blocks of one result that are shown."""
+"""Maximum number of blocks of one result that are shown."""
 
 
 class ContentPreview:
@@ -59,8 +59,8 @@ class ContentPreview:
             self._shelf.take_away(path)
         self._paths.clear()
 
-    async def show(self, place: HtmlElement, content: t.ResourceContents) -> None:
-        """Show a content in a place, instead of what is there, and in the way that was chosen before."""
+    async def show(self, container: HtmlElement, content: t.ResourceContents) -> None:
+        """Replace the content of an element with this one, shown in the way that was chosen before."""
         self.close()
         text = content.text if isinstance(content.text, str) else None
         blob = content.blob if text is None and isinstance(content.blob, bytes) else b""
@@ -69,24 +69,24 @@ class ContentPreview:
         if text is None and is_text(kind) and (decoded := _decoded(blob)) is not None:
             text = decoded
         ways = self._ways(kind, text, blob)
-        place.clear()
-        with place:
+        container.clear()
+        with container:
             if len(ways) > 1:
-                self._choices(place, content, list(ways))
+                self._choices(container, content, list(ways))
             chosen = self._way if self._way in ways else next(iter(ways))
             with node("div", classes="preview", data_way=chosen) as inner:
                 await ways[chosen](inner)
 
-    def _choices(self, place: HtmlElement, content: Any, ways: Sequence[str]) -> None:
+    def _choices(self, container: HtmlElement, content: Any, ways: Sequence[str]) -> None:
         with node("div", classes="ways", role="group", aria_label="Show as"):
             for way in ways:
-                shown = way == (self._way or ways[0])
+                is_shown = way == (self._way or ways[0])
 
                 async def choose(way: str = way) -> None:
                     self._way = way
-                    await self.show(place, content)
+                    await self.show(container, content)
 
-                node("button", way, type="button", aria_pressed="true" if shown else "false").on("click", choose)
+                node("button", way, type="button", aria_pressed="true" if is_shown else "false").on("click", choose)
 
     def _ways(self, kind: str, text: str | None, blob: bytes) -> dict[str, Callable[[HtmlElement], Any]]:
         """Return the ways in which this content can be shown, the best first."""
@@ -107,13 +107,13 @@ class ContentPreview:
             node("iframe", src=path, title=f"PDF: {name_text(self._name)}", classes="paper")
             node("a", "Open the PDF in a tab", href=path, target="_blank", rel="noopener")
 
-        if data and (kind in IMAGES | SOUNDS | FILMS) and not has_signature(kind, data):
+        if data and (kind in IMAGES | AUDIO | VIDEOS) and not has_signature(kind, data):
             kind = OCTETS
         if kind in IMAGES and data:
             ways["Image"] = image
-        elif kind in SOUNDS and data:
+        elif kind in AUDIO and data:
             ways["Sound"] = sound
-        elif kind in FILMS and data:
+        elif kind in VIDEOS and data:
             ways["Film"] = film
         elif kind == "application/pdf" and data.startswith(b"%PDF-"):
             ways["PDF"] = pdf
@@ -137,7 +137,7 @@ class ContentPreview:
     async def _markdown(self, text: str) -> None:
         MarkdownView(await asyncio.to_thread(markdown_html, text))
 
-    async def _text(self, place: HtmlElement, text: str, *, indented: bool = False) -> None:
+    async def _text(self, container: HtmlElement, text: str, *, indented: bool = False) -> None:
         if indented:
             text = await asyncio.to_thread(indented_json, text)
         windows = ContentWindows(text)
@@ -148,13 +148,13 @@ class ContentPreview:
             last = first + part.count("\n") - part.endswith("\n")
             return f"Lines {first:,} to {max(first, last):,} of {windows.lines:,}"
 
-        _paged(place, len(windows), show)
+        _show_pages(container, len(windows), show)
 
-    async def _table(self, place: HtmlElement, text: str, kind: str) -> None:
+    async def _table(self, container: HtmlElement, text: str, kind: str) -> None:
         try:
             table = await asyncio.to_thread(TableWindows, text, kind)
         except (ValueError, csv.Error, RecursionError):
-            await self._text(place, text)
+            await self._text(container, text)
             return
 
         def show(number: int) -> str:
@@ -174,14 +174,14 @@ class ContentPreview:
             more = f", {len(table.header)} of {table.columns} columns" if table.columns > len(table.header) else ""
             return f"Rows {first:,} to {first + len(rows) - 1:,} of {table.row_count:,}{more}" if rows else "No rows"
 
-        _paged(place, len(table), show)
+        _show_pages(container, len(table), show)
 
     async def _hex(self, kind: str, blob: bytes) -> None:
         node("p", f"{size_text(len(blob))} of {name_text(kind)}, of which these are the first bytes.")
         lines = [
-            f"{at:08x}  {blob[at : at + 16].hex(' '):47}  "
-            + "".join(chr(byte) if 32 <= byte < 127 else "." for byte in blob[at : at + 16])
-            for at in range(0, min(len(blob), HEX_BYTES), 16)
+            f"{offset:08x}  {blob[offset : offset + 16].hex(' '):47}  "
+            + "".join(chr(byte) if 32 <= byte < 127 else "." for byte in blob[offset : offset + 16])
+            for offset in range(0, min(len(blob), HEX_BYTES), 16)
         ]
         node("pre", "\n".join(lines) or "(empty)", classes="text", tabindex="0", role="region", aria_label="Bytes")
 
@@ -191,29 +191,29 @@ def has_signature(kind: str, data: bytes) -> bool:
     return not contradiction(kind, data) and (bool(by_signature(data[:SNIFFED_BYTES])) or kind == "audio/mpeg")
 
 
-def _paged(place: HtmlElement, number: int, show: Callable[[int], str]) -> None:
+def _show_pages(container: HtmlElement, number: int, show: Callable[[int], str]) -> None:
     """Show the first of several windows, with buttons to the others."""
-    with place:
+    with container:
         inner = node("div")
 
     def go(to: int) -> None:
         inner.clear()
         with inner:
-            said = show(to)
+            summary = show(to)
             with node("div", classes="pages"):
-                node("span", said, classes="detail", role="status")
+                node("span", summary, classes="detail", role="status")
                 for label, target in (("First", 0), ("Previous", to - 1), ("Next", to + 1), ("Last", number - 1)):
                     if number > 1:
-                        outside = target == to or not 0 <= target < number
-                        button = node("button", label, type="button", disabled=outside)
+                        disabled = target == to or not 0 <= target < number
+                        button = node("button", label, type="button", disabled=disabled)
                         button.on("click", partial(go, target), args=[])
 
     go(0)
 
 
 def _decoded(blob: bytes) -> str | None:
-    found = decode_text(blob)
-    return None if found is None else found[0]
+    decoded = decode_text(blob)
+    return None if decoded is None else decoded[0]
 
 
 async def show_blocks(shelf: ContentShelf, visitor: str, blocks: Sequence[Any]) -> list[ContentPreview]:
@@ -222,11 +222,11 @@ async def show_blocks(shelf: ContentShelf, visitor: str, blocks: Sequence[Any]) 
     for block in blocks[:MAX_BLOCKS]:
         preview = ContentPreview(shelf, visitor, name=str(getattr(block, "uri", "") or type(block).__name__))
         previews.append(preview)
-        with node("section", classes="block") as place:
+        with node("section", classes="block") as container:
             if isinstance(block, t.TextContent):
-                await preview.show(place, t.ResourceContents(uri="", text=block.text))
+                await preview.show(container, t.ResourceContents(uri="", text=block.text))
             elif isinstance(block, t.ImageContent | t.AudioContent):
-                await preview.show(place, t.ResourceContents(uri="", blob=block.data, mime_type=block.mime_type))
+                await preview.show(container, t.ResourceContents(uri="", blob=block.data, mime_type=block.mime_type))
             elif isinstance(block, t.EmbeddedResource):
                 node("p", name_text(block.resource.uri), classes="detail")
                 with node("div") as inner:

@@ -20,16 +20,16 @@ __all__ = ["ResourcePanel"]
 MAX_WHOLE_BYTES = 16 * 1024 * 1024
 """A larger resource is read in a window, if its server has windows."""
 MAX_CONTENTS = 20
-"""Contents of one resource that are shown, such as the files of a directory."""
+"""Maximum number of contents of one resource that are shown, such as the files of a directory."""
 
 
 class ResourcePanel:
-    """Shows one resource of one server in a place of the page."""
+    """Shows one resource of one server in an element of the page."""
 
     def __init__(
-        self, place: HtmlElement, offer: Offer, shelf: ContentShelf, visitor: str, server: str, uri: str
+        self, container: HtmlElement, offer: Offer, shelf: ContentShelf, visitor: str, server: str, uri: str
     ) -> None:
-        self._place = place
+        self._container = container
         self._offer = offer
         self._shelf = shelf
         self._visitor = visitor
@@ -40,12 +40,12 @@ class ResourcePanel:
         self._changes = 0
         self._shown: list[t.ResourceContents] | None = None
         self._window = ""
-        """The URI of the window that is shown; empty for the first one, or for the whole."""
+        """The URI of the window that is shown; empty for the first window, or for the whole resource."""
 
     async def show(self) -> None:
         """Read the resource, and show it."""
-        self._place.clear()
-        with self._place:
+        self._container.clear()
+        with self._container:
             node("h2", name_text(self.uri.rstrip("/").rpartition("/")[2] or self.uri), dir="auto")
             node("p", name_text(self.uri, 2000), classes="uri")
             with node("p", classes="facts"):
@@ -56,19 +56,19 @@ class ResourcePanel:
         await self.read()
 
     async def changed(self) -> None:
-        """Show the resource as it is now."""
+        """Read the resource again after a change."""
         self._changes += 1
         await self.read()
 
     async def read(self, uri: str = "") -> None:
-        """Read again what is shown, or another window. Several requests at a time become one more reading."""
+        """Read the shown window again, or another one. During a read, only a change or another URI causes one more."""
         self._window = uri or self._window
         if self._reading.locked() and not uri:
             return
         async with self._reading:
-            before = -1
-            while before != self._changes:
-                before = self._changes
+            known_changes = -1
+            while known_changes != self._changes:
+                known_changes = self._changes
                 await self._read()
 
     async def _read(self) -> None:
@@ -83,19 +83,19 @@ class ResourcePanel:
             self._facts.text = f"This cannot be read: {name_text(str(error), 1000)}"
             return
         self._facts.text = _facts_of(result.contents, time.perf_counter() - began, self._changes)
-        shown = result.contents[:MAX_CONTENTS]
-        if shown == self._shown:  # the visitor may have gone on in it
+        contents = result.contents[:MAX_CONTENTS]
+        if contents == self._shown:  # the visitor may have turned its pages
             return
-        self._shown = shown
-        self._show_windows(shown[0] if shown else None)
-        if len(self._previews) != len(shown):
+        self._shown = contents
+        self._show_windows(contents[0] if contents else None)
+        if len(self._previews) != len(contents):
             self.close()
             self._body.clear()
             with self._body:
-                self._places = [node("section", classes="block") for _ in shown]
-            self._previews = [ContentPreview(self._shelf, self._visitor, name=one.uri) for one in shown]
-        for preview, place, content in zip(self._previews, self._places, shown, strict=True):
-            await preview.show(place, content)
+                self._containers = [node("section", classes="block") for _ in contents]
+            self._previews = [ContentPreview(self._shelf, self._visitor, name=content.uri) for content in contents]
+        for preview, container, content in zip(self._previews, self._containers, contents, strict=True):
+            await preview.show(container, content)
 
     async def _first_window(self, client: Any) -> str:
         """Return the URI to read: that of a window if the resource is large, and its server has windows."""
@@ -103,7 +103,7 @@ class ResourcePanel:
             size = entry.resource.size if isinstance(entry.resource, t.Resource) else None
             if isinstance(size, int) and size > MAX_WHOLE_BYTES and "?" not in self.uri:
                 templates = await client.list_resource_templates()
-                if any("{?lines" in one.uri_template for one in templates):
+                if any("{?lines" in template.uri_template for template in templates):
                     return f"{self.uri}?lines=1-"
         return self.uri
 

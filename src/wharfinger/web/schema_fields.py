@@ -1,7 +1,7 @@
 """The fields of a form for a JSON Schema of an object, and the arguments that its values make.
 
 A property of a simple type gets a field of its own kind; anything else is written as JSON. The server that gets the
-arguments checks them against its whole schema; this only finds what cannot be sent.
+arguments checks them against its whole schema; this only finds values that cannot be sent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from wharfinger import types as t
 __all__ = ["FormField", "arguments_of", "fields_of", "fields_of_prompt"]
 
 MAX_FIELDS = 200
-"""Properties that get a field; a tool with more is called from the command line."""
+"""Maximum number of properties that get a field; a tool with more is called from the command line."""
 MAX_OPTIONS = 1000
 MAX_LABEL_CHARACTERS = 200
 MAX_DESCRIPTION_CHARACTERS = 2000
@@ -39,7 +39,7 @@ class FormField(NamedTuple):
     """The value of each option, which need not be a text."""
 
     def for_browser(self) -> dict[str, Any]:
-        """Return what the form in the browser needs."""
+        """Return the values that the form in the browser uses."""
         kind = "number" if self.kind == "integer" else self.kind
         options = [list(option) for option in self.options]
         return {
@@ -66,14 +66,14 @@ def fields_of_prompt(prompt: t.Prompt) -> list[FormField]:
     arguments = prompt.arguments if isinstance(prompt.arguments, list) else []
     return [
         FormField(
-            one.name,
-            _cut(one.title if isinstance(one.title, str) else one.name, MAX_LABEL_CHARACTERS),
-            _cut(one.description if isinstance(one.description, str) else "", MAX_DESCRIPTION_CHARACTERS),
+            argument.name,
+            _cut(argument.title if isinstance(argument.title, str) else argument.name, MAX_LABEL_CHARACTERS),
+            _cut(argument.description if isinstance(argument.description, str) else "", MAX_DESCRIPTION_CHARACTERS),
             "text",
-            one.required is True,
+            argument.required is True,
             "",
         )
-        for one in arguments[:MAX_FIELDS]
+        for argument in arguments[:MAX_FIELDS]
     ]
 
 
@@ -138,16 +138,16 @@ def _field(name: str, schema: Mapping[str, Any], required: bool) -> FormField:
     default = schema.get("default")
     constants = _choices(schema)
     if constants:
-        options = tuple((str(place), _cut(shown, MAX_LABEL_CHARACTERS)) for place, (_, shown) in enumerate(constants))
+        options = tuple((str(index), _cut(label, MAX_LABEL_CHARACTERS)) for index, (_, label) in enumerate(constants))
         values = tuple(value for value, _ in constants)
-        chosen = next((str(place) for place, value in enumerate(values) if value == default), _NO_CHOICE)
+        chosen = next((str(index) for index, value in enumerate(values) if value == default), _NO_CHOICE)
         options, values = ((_NO_CHOICE, "(none)"), *options), (None, *values)
         return FormField(name, label, description, "select", required, chosen, options, values)
     kind, items = _type_of(schema), _mapping(schema.get("items"))
     if kind == "array" and (several := _choices(items)):
-        options = tuple((str(place), _cut(shown, MAX_LABEL_CHARACTERS)) for place, (_, shown) in enumerate(several))
+        options = tuple((str(index), _cut(label, MAX_LABEL_CHARACTERS)) for index, (_, label) in enumerate(several))
         values = tuple(value for value, _ in several)
-        preset = [str(place) for place, value in enumerate(values) if value in _list(default)]
+        preset = [str(index) for index, value in enumerate(values) if value in _list(default)]
         return FormField(name, label, description, "several", required, preset, options, values)
     if kind == "boolean":
         return FormField(name, label, description, "checkbox", required, default is True)
@@ -163,46 +163,48 @@ def _field(name: str, schema: Mapping[str, Any], required: bool) -> FormField:
 
 
 def _choices(schema: Mapping[str, Any]) -> list[tuple[Any, str]]:
-    """Return the values that a schema allows, with the text for each; empty if there is no list of them."""
+    """Return the values that a schema allows, with the text for each; empty if it has no list of them."""
     if "enum" in schema:
         values, names = _list(schema["enum"]), _list(schema.get("enumNames"))
         titles = names if len(names) == len(values) else values
-        return [(value, _shown(title)) for value, title in zip(values, titles, strict=True)][:MAX_OPTIONS]
+        return [(value, _label_of(title)) for value, title in zip(values, titles, strict=True)][:MAX_OPTIONS]
     for word in ("oneOf", "anyOf"):
-        options = [_mapping(one) for one in _list(schema.get(word))]
-        if options and all("const" in one for one in options):
-            return [(one["const"], _shown(one.get("title", one["const"]))) for one in options][:MAX_OPTIONS]
-    return [(schema["const"], _shown(schema["const"]))] if "const" in schema else []
+        options = [_mapping(option) for option in _list(schema.get(word))]
+        if options and all("const" in option for option in options):
+            return [(option["const"], _label_of(option.get("title", option["const"]))) for option in options][
+                :MAX_OPTIONS
+            ]
+    return [(schema["const"], _label_of(schema["const"]))] if "const" in schema else []
 
 
-def _shown(value: Any) -> str:
+def _label_of(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _type_of(schema: Mapping[str, Any]) -> str:
     """Return the type of a schema that allows one type, perhaps besides null; otherwise an empty string."""
     kind = schema.get("type")
-    kinds = [one for one in (_list(kind) or [kind]) if one != "null"]
+    kinds = [name for name in (_list(kind) or [kind]) if name != "null"]
     return kinds[0] if len(kinds) == 1 and isinstance(kinds[0], str) else ""
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a property's schema with its reference within the document, and an optional type, resolved."""
-    found = _mapping(schema)
+    """Return a property's schema with references within the document followed, and without an alternative of null."""
+    resolved = _mapping(schema)
     for _ in range(8):
-        reference = found.get("$ref")
+        reference = resolved.get("$ref")
         if isinstance(reference, str) and reference.startswith("#/"):
             target: Any = root
             for part in reference[2:].split("/"):
                 target = _mapping(target).get(part.replace("~1", "/").replace("~0", "~"))
-            found = {**_mapping(target), **{key: value for key, value in found.items() if key != "$ref"}}
+            resolved = {**_mapping(target), **{key: value for key, value in resolved.items() if key != "$ref"}}
             continue
-        options = _list(found.get("anyOf"))
-        others = [one for one in options if _mapping(one).get("type") != "null"]
-        if len(others) != 1 or len(options) != 2:
+        options = _list(resolved.get("anyOf"))
+        other_options = [option for option in options if _mapping(option).get("type") != "null"]
+        if len(other_options) != 1 or len(options) != 2:
             break
-        found = {**_mapping(others[0]), **{key: value for key, value in found.items() if key != "anyOf"}}
-    return found
+        resolved = {**_mapping(other_options[0]), **{key: value for key, value in resolved.items() if key != "anyOf"}}
+    return resolved
 
 
 def _list(value: Any) -> list[Any]:

@@ -1,7 +1,7 @@
-"""The questions of servers (elicitation): forms and URLs, shown where the call was made that caused them.
+"""The questions of servers (elicitation): forms and URLs, shown at the call that caused them.
 
-In the stateless era a question belongs to a call. In the handshake era a server just asks; then the call of that server
-that was made last shows the question, and without one it is cancelled: a server cannot make a form appear by itself.
+Of the calls to a server that are running, the latest shows the server's question. If none is running, the question is
+cancelled: a server cannot make a form appear by itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Asking", "CallQuestions", "ServerQuestions"]
 Asking = Callable[[t.ElicitRequestParams], Awaitable[Any]]
 """Shows a question. Returns the answers, `"decline"` or `"cancel"`; for a URL whether it was opened."""
 MAX_WAITING = 100
-"""Calls of one server that may wait at a time."""
+"""Maximum number of running calls to one server that can show its questions."""
 
 
 class ServerQuestions:
@@ -38,7 +38,7 @@ class ServerQuestions:
                 self._asking.remove(asking)
 
     async def ask(self, params: t.ElicitRequestParams) -> Any:
-        """Show a form, and return what was answered."""
+        """Show a form, and return the answer."""
         return await self._asking[-1](params) if self._asking else "cancel"
 
     async def ask_to_open(self, params: t.ElicitRequestParams) -> bool:

@@ -1,4 +1,4 @@
-"""What an offer costs in tokens: the tools, prompts and instructions that go into every conversation with a model."""
+"""The cost of an offer in tokens: the tools, prompts and instructions that go into every conversation with a model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_SHOWN = 500
 
 
 class TokenCost(NamedTuple):
-    """What one thing costs."""
+    """The cost of a tool, a prompt, or the instructions of a server."""
 
     server: str
     kind: str
@@ -56,11 +56,11 @@ async def offer_costs(offer: Offer) -> tuple[list[TokenCost], list[str]]:
     return costs, notes
 
 
-async def show_costs(place: HtmlElement, offer: Offer) -> None:
-    """Show the costs in a place of the page."""
+async def show_costs(container: HtmlElement, offer: Offer) -> None:
+    """Show the costs in an element of the page."""
     costs, notes = await offer_costs(offer)
-    place.clear()
-    with place:
+    container.clear()
+    with container:
         node("h2", "What the offer costs")
         total = sum(cost.tokens for cost in costs if cost.kind != "prompt")
         node(

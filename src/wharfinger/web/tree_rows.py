@@ -1,8 +1,8 @@
-"""`TreeRows`: which rows of the tree are open, and what each shows; no element of the page is made here.
+"""`TreeRows`: the open rows of the tree and their texts. Makes no elements of the page.
 
 The rows are those of the catalogue's tree, which answers for one folder at a time. A folder shows `PAGE_ROWS` rows, and
-as many more with each step. The whole tree never has more than `MAX_ROWS`, so a step costs the same however much a
-server publishes.
+as many more each time the visitor asks. The whole tree never has more than `MAX_ROWS`, so each change of the page costs
+the same, whatever the size of a server.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from wharfinger.web.offer import Offer
 __all__ = ["MAX_ROWS", "PAGE_ROWS", "RowKey", "TreeRows", "row_of_entry"]
 
 PAGE_ROWS = 200
-"""Rows of a folder that are loaded at a time."""
+"""Number of rows of a folder that are loaded at a time."""
 MAX_ROWS = 2_000
-"""Rows of the whole tree; search finds the others."""
+"""Maximum number of rows of the whole tree; search finds the others."""
 MAX_FEATURES = 1_000
-"""Tools or prompts of one server that are shown."""
+"""Maximum number of tools, or of prompts, of one server that are shown."""
 MAX_OPENED_AT_ONCE = 20
-"""A folder whose only row is another folder opens that too, unless so many are open."""
+"""A folder whose only row is another folder opens that too, if fewer folders than this are open."""
 MAX_BADGES = 1_000
 
 Row = dict[str, Any]
 RowKey = tuple[str, str, str]
-"""The kind of a row, its server, and what it stands for there."""
+"""The kind of a row, its server, and the URI or name of its item at this server."""
 
 _BADGES = {"added": "new", "changed": "changed"}
 
@@ -65,11 +65,11 @@ class TreeRows:
         self._open: dict[RowKey, _OpenFolder] = {}
         self._features: dict[RowKey, list[Any]] = {}
         self.badges: dict[tuple[str, str], str] = {}
-        """What happened to a resource since it was last looked at, by server and URI."""
+        """The badge of each resource that is new or has changed since it was opened, by server and URI."""
         self.count = 0
 
     async def begin(self) -> None:
-        """Open the first level, if there is little above it."""
+        """Open the row of the server, if there is only one."""
         names = list(self._offer.upstreams)
         if len(names) == 1:
             await self.toggle(("server", names[0], ""))
@@ -103,12 +103,12 @@ class TreeRows:
             return
         folder = self._open[key]
         await self._load(key, folder, "")
-        only = folder.nodes[0] if len(folder.nodes) == 1 else None
-        if only is not None and only.below and len(self._open) < MAX_OPENED_AT_ONCE:
-            below = ("folder", server, only.path)
-            if below not in self._open:
-                self._open[below] = _OpenFolder()
-                await self._fill(below)
+        only_row = folder.nodes[0] if len(folder.nodes) == 1 else None
+        if only_row is not None and only_row.below and len(self._open) < MAX_OPENED_AT_ONCE:
+            subfolder = ("folder", server, only_row.path)
+            if subfolder not in self._open:
+                self._open[subfolder] = _OpenFolder()
+                await self._fill(subfolder)
 
     async def _load(self, key: RowKey, folder: _OpenFolder, after: str) -> None:
         try:
@@ -121,16 +121,16 @@ class TreeRows:
         folder.after = page.after
 
     async def refresh(self, server: str, *, features: bool = False) -> None:
-        """Read again what is open of a server, because its lists have changed."""
+        """Load the open rows of a server again, because its lists have changed."""
         for key, folder in list(self._open.items()):
             if key[1] != server:
                 continue
             if features or not folder.nodes or key[0] in ("tools", "prompts"):
                 await self._fill(key)
             elif key[0] in ("server", "folder"):
-                wanted = max(PAGE_ROWS, len(folder.nodes))
+                number = max(PAGE_ROWS, len(folder.nodes))
                 try:
-                    page = await self._offer.catalogue.tree(server, key[2], limit=min(wanted, MAX_ROWS))
+                    page = await self._offer.catalogue.tree(server, key[2], limit=min(number, MAX_ROWS))
                 except InvalidArgument:
                     continue
                 folder.nodes, folder.after = page.nodes, page.after
@@ -142,7 +142,7 @@ class TreeRows:
                 self.badge(change.server, uri, badge)
 
     def badge(self, server: str, uri: str, badge: str) -> None:
-        """Give a badge to a resource, or with an empty text take it away."""
+        """Give a badge to a resource, or remove its badge if `badge` is empty."""
         if not badge:
             self.badges.pop((server, uri), None)
             return
@@ -152,15 +152,15 @@ class TreeRows:
 
     def visible(self, limit: int) -> dict[str, list[str]]:
         """Return the URIs of the resources that the open folders show, by server; at most `limit` of each."""
-        found: dict[str, list[str]] = {}
+        uris_by_server: dict[str, list[str]] = {}
         for (_, server, _), folder in self._open.items():
-            uris = found.setdefault(server, [])
+            uris = uris_by_server.setdefault(server, [])
             for node in folder.nodes[: limit - len(uris)]:
-                uris += [one.uri for one in node.entries if not one.is_template]
-        return {server: uris[:limit] for server, uris in found.items() if uris}
+                uris += [entry.uri for entry in node.entries if not entry.is_template]
+        return {server: uris[:limit] for server, uris in uris_by_server.items() if uris}
 
     def rows(self) -> list[Row]:
-        """Return all rows that are to be seen, at most `MAX_ROWS`."""
+        """Return all visible rows: at most `MAX_ROWS`, and the tools and prompts of one server."""
         rows: list[Row] = []
         for upstream in self._offer.upstreams.values():
             key = ("server", upstream.name, "")
@@ -181,15 +181,15 @@ class TreeRows:
         for position, node in enumerate(folder.nodes, 1):
             if len(rows) >= MAX_ROWS:
                 break
-            entries = [one for one in node.entries if node.below == 0 or one.resource.mime_type != DIRECTORY]
+            entries = [entry for entry in node.entries if node.below == 0 or entry.resource.mime_type != DIRECTORY]
             if node.below:
-                below = ("folder", server, node.path)
-                row = _row(below, level, name_text(node.name.removesuffix("/")), expanded=below in self._open)
+                subfolder = ("folder", server, node.path)
+                row = _row(subfolder, level, name_text(node.name.removesuffix("/")), expanded=subfolder in self._open)
                 row["detail"] = f"{node.below:,}"
                 row["position"] = position
                 rows.append(row)
-                if below in self._open:
-                    self._add_below(rows, below, level + 1)
+                if subfolder in self._open:
+                    self._add_below(rows, subfolder, level + 1)
             rows += [
                 row_of_entry(entry, level, node.name, self.badges.get((server, entry.uri), "")) for entry in entries
             ]
@@ -207,14 +207,14 @@ class TreeRows:
         row["kind"] = "folder"
         rows.append(row)
         if key in self._open:
-            for one in features:
-                label = one.title if isinstance(one.title, str) and one.title else one.name
-                rows.append(_row((key[0].removesuffix("s"), key[1], one.name), level + 1, name_text(label)))
+            for feature in features:
+                label = feature.title if isinstance(feature.title, str) and feature.title else feature.name
+                rows.append(_row((key[0].removesuffix("s"), key[1], feature.name), level + 1, name_text(label)))
 
     def feature(self, key: RowKey) -> t.Tool | t.Prompt | None:
         """Return the tool or prompt of a row, or None if the server no longer has it."""
         features: Iterable[Any] = self._features.get((f"{key[0]}s", key[1], ""), ())
-        return next((one for one in features if one.name == key[2]), None)
+        return next((feature for feature in features if feature.name == key[2]), None)
 
 
 def row_of_entry(entry: CatalogueEntry, level: int, name: str, badge: str = "") -> Row:

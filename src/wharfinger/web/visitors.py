@@ -1,4 +1,4 @@
-"""Who has opened the page: visitors by cookie, and the two ways to become one.
+"""The visitors of the page, by cookie, and the two ways to become one.
 
 Without credentials on the server, the terminal prints a URL with a token. The first request with it gets a cookie, and
 the token is void: a URL stays in the history of the browser, and perhaps in that of a shell. On a server that requires
@@ -23,9 +23,9 @@ from wharfinger.protocol.principal import ANONYMOUS, Principal
 __all__ = ["Visitor", "Visitors", "cookie_name"]
 
 MAX_VISITORS = 1000
-"""Visitors that are remembered; a new one takes the place of the one that was away for longest."""
+"""Maximum number of visitors. A new one replaces the visitor with the longest absence."""
 VISIT_SECONDS = 12 * 3600.0
-"""How long a cookie is valid."""
+"""Time for which a cookie is valid."""
 
 
 class Visitor:
@@ -43,7 +43,7 @@ class Visitor:
 
 
 def cookie_name(host: str) -> str:
-    """Return the name of the cookie for a Host header: cookies do not tell ports apart, so the name does."""
+    """Return the name of the cookie for a Host header. It contains the port, which cookies do not distinguish."""
     port = host.rpartition(":")[2]
     return f"wharfinger_{port}" if port.isascii() and port.isdigit() else "wharfinger"
 
@@ -55,7 +55,7 @@ class Visitors:
     """
 
     def __init__(self, directory: Path | None = None) -> None:
-        self._known: OrderedDict[str, Visitor] = OrderedDict()
+        self._visitors: OrderedDict[str, Visitor] = OrderedDict()
         self._file = None if directory is None else directory / "visitors"
         self.token = secrets.token_urlsafe(32)
         """The token of the URL, until it is used."""
@@ -63,11 +63,11 @@ class Visitors:
             with suppress(OSError):
                 for line in self._file.read_text("ascii").splitlines()[-MAX_VISITORS:]:
                     key, _, expires = line.partition(" ")
-                    self._known[key] = Visitor(key, ANONYMOUS, b"", float(expires))
+                    self._visitors[key] = Visitor(key, ANONYMOUS, b"", float(expires))
                     self.token = ""
 
     def redeem(self, token: str) -> str | None:
-        """Return the cookie for the token of the URL, which is void then; None if it is not valid."""
+        """Void the token of the URL, and return a cookie for it; None if the token is not valid."""
         if not self.token or not hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode()):
             return None
         self.token = ""
@@ -78,9 +78,9 @@ class Visitors:
         cookie = secrets.token_urlsafe(32)
         key = _digest(cookie)
         expires = time.time() + VISIT_SECONDS
-        self._known[key] = Visitor(key, principal, authorization, expires)
-        if len(self._known) > MAX_VISITORS:
-            self._known.popitem(last=False)
+        self._visitors[key] = Visitor(key, principal, authorization, expires)
+        if len(self._visitors) > MAX_VISITORS:
+            self._visitors.popitem(last=False)
         if self._file is not None and not authorization:
             with suppress(OSError), open(self._file, "a", encoding="ascii") as file:
                 file.write(f"{key} {expires}\n")
@@ -88,18 +88,21 @@ class Visitors:
 
     def find(self, cookie: str) -> Visitor | None:
         """Return the visitor with this cookie, or None if the cookie is unknown or has expired."""
-        visitor = self._known.get(_digest(cookie))
+        visitor = self._visitors.get(_digest(cookie))
         if visitor is None:
             return None
         if visitor.expires < time.time():
             self.forget(visitor)
             return None
-        self._known.move_to_end(visitor.key)
+        self._visitors.move_to_end(visitor.key)
         return visitor
 
     def forget(self, visitor: Visitor) -> None:
         """Sign a visitor out."""
-        self._known.pop(visitor.key, None)
+        if self._visitors.pop(visitor.key, None) is not None and self._file is not None:
+            kept = [each for each in self._visitors.values() if not each.authorization]
+            with suppress(OSError):
+                self._file.write_text("".join(f"{each.key} {each.expires}\n" for each in kept), "ascii")
 
 
 def _digest(cookie: str) -> str:

@@ -1,8 +1,8 @@
-"""The elements of the page that have JavaScript of their own, and what they send.
+"""The elements of the page that have JavaScript of their own, and the events that they send.
 
 They are made of render functions, which need no compiler in the browser, so that the Content-Security-Policy can forbid
 `eval`. For the same reason the page uses none of NiceGUI's elements with a template, and never `run_javascript`.
-What arrives here was sent by a browser, and is checked.
+Every event comes from a browser, and is checked.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class SearchBox(Element, component="search_box.js"):
         self.on("search", call)
 
     def say(self, status: str) -> None:
-        """Show how many were found."""
+        """Show a status, such as the number of results."""
         self.props["status"] = status
         self.update()
 
@@ -94,13 +94,13 @@ class CallForm(Element, component="call_form.js"):
         self.on("submitted", call)
 
     def show(self, *, errors: dict[str, str] | None = None, busy: bool = False) -> None:
-        """Show which values are wrong, and whether it is being submitted."""
+        """Show the errors of values, and whether the form is being submitted."""
         self.props.update({"errors": errors or {}, "busy": busy})
         self.update()
 
 
 class MarkdownView(Element, component="markdown_view.js"):
-    """HTML that was made of Markdown by `markdown_html`."""
+    """HTML that `markdown_html` made from Markdown."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

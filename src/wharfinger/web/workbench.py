@@ -1,7 +1,7 @@
-"""The page of one browser tab: tree and search on the left, what was chosen on the right.
+"""The page of one browser tab: tree and search on the left, the chosen item on the right.
 
 A tab has a tree, a panel and watches of its own; the connections to the servers belong to the visitor's `Offer`. The
-first HTML has nothing of a server in it. Everything comes later, over socket.io, as values of elements.
+first HTML contains no data of the servers: all of it comes later, over socket.io, as values of elements.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ __all__ = ["Workbench", "WorkbenchSite"]
 
 log = logging.getLogger("wharfinger.web")
 
-MAX_FOUND = 200
-"""Results of a search that are shown."""
+MAX_RESULTS = 200
+"""Maximum number of results of a search that are shown."""
 NOTES_SECONDS = 0.5
-"""How often the notes of the catalogue are looked at: no event reports that a list could not be read."""
+"""Time between two reads of the catalogue's notes: no event reports that a list could not be read."""
 REFRESH_SECONDS = 0.1
 """Changes of a list within this time are one refresh of the tree."""
 
 
 class WorkbenchSite(Protocol):
-    """What a tab needs of the site."""
+    """The part of the site that a tab uses."""
 
     name: str
     shelf: ContentShelf
@@ -67,9 +67,9 @@ class Workbench:
         self._site = site
         self._visitor = visitor
         self._own_offer = self._offer = offer
-        self._chosen: RowKey | None = None
+        self._chosen_row: RowKey | None = None
         self._panel: ResourcePanel | CallPanel | None = None
-        self._found: list[TreeRow] | None = None
+        self._found_rows: list[TreeRow] | None = None
         self._searches = 0
         self._work = BackgroundTasks(report_failures=True)
         self._refreshing: dict[str, bool] = {}
@@ -80,7 +80,7 @@ class Workbench:
     # -- the page
 
     def build(self) -> None:
-        """Make the parts of the page; nothing of a server is in them yet."""
+        """Make the parts of the page, without data of the servers."""
         viewer = self._visitor.principal
         inspection = self._site.inspection
         with node("div", classes="bench"):
@@ -130,7 +130,7 @@ class Workbench:
         self._show_tree()
 
     async def _leave(self) -> None:
-        """Stop following the servers, and forget what is shown of them."""
+        """Stop following the servers, and clear the rows and the panel."""
         for task in self._following:
             task.cancel()
         self._following = []
@@ -138,10 +138,10 @@ class Workbench:
             self._offer.listeners.remove(self._server_changed)
         await self._live.close()
         self._close_panel()
-        self._chosen, self._found = None, None
+        self._chosen_row, self._found_rows = None, None
 
     async def close(self) -> None:
-        """End everything of this tab."""
+        """End all tasks and watches of this tab."""
         await self._leave()
         await self._work.cancel()
         if self._offer is not self._own_offer:
@@ -160,13 +160,13 @@ class Workbench:
     # -- tree
 
     def _show_tree(self) -> None:
-        rows = self._rows.rows() if self._found is None else self._found
-        self._tree.show(rows, "" if self._chosen is None else encode_key(self._chosen))
+        rows = self._rows.rows() if self._found_rows is None else self._found_rows
+        self._tree.show(rows, "" if self._chosen_row is None else encode_key(self._chosen_row))
         self._show_notes(self._offer)
         visible = self._rows.visible(MAX_WATCHED) if not self._offer.read_only else {}
-        chosen = self._chosen
-        shown = (chosen[1], chosen[2]) if chosen is not None and chosen[0] == "resource" else None
-        self._live.watch(visible, None if self._offer.read_only else shown)
+        chosen = self._chosen_row
+        selected = (chosen[1], chosen[2]) if chosen is not None and chosen[0] == "resource" else None
+        self._live.watch(visible, None if self._offer.read_only else selected)
 
     async def _toggle(self, text: str) -> None:
         key = decode_key(text)
@@ -179,7 +179,7 @@ class Workbench:
         if key is None or self._offer.server(key[1]) is None:
             return
         self._close_panel()
-        self._chosen = key
+        self._chosen_row = key
         kind, server, what = key
         if kind == "resource":
             self._rows.badge(server, what, "")
@@ -191,7 +191,9 @@ class Workbench:
         panel = CallPanel(self._main, self._offer, self._site.shelf, self._visitor.key, server)
         if kind == "template":
             entries = await self._offer.catalogue.find(what, server=server)
-            template = next((one.resource for one in entries if isinstance(one.resource, t.ResourceTemplate)), None)
+            template = next(
+                (entry.resource for entry in entries if isinstance(entry.resource, t.ResourceTemplate)), None
+            )
             if template is not None:
                 self._panel = panel
                 # In a task of its own, since choosing ends what the form does.
@@ -234,7 +236,7 @@ class Workbench:
         self._refresh(change.server, features=change.kind in ("tools", "prompts", "status"))
 
     def _refresh(self, server: str, *, features: bool) -> None:
-        """Show a server again soon. Changes that come meanwhile are part of it."""
+        """Update the rows of a server soon, once for all changes until then."""
         if server in self._refreshing:
             self._refreshing[server] = self._refreshing[server] or features
             return
@@ -248,7 +250,7 @@ class Workbench:
         self._within(work)
 
     async def _watch_began(self, server: str) -> None:
-        """Read the resource that is shown again, because it may have changed before its watch began."""
+        """Read the shown resource again, because it may have changed before its watch began."""
         panel = self._panel
         if isinstance(panel, ResourcePanel) and panel.server == server:
             self._within(panel.read)
@@ -271,14 +273,14 @@ class Workbench:
         self._searches += 1
         number = self._searches
         if not words.strip():
-            self._found = None
+            self._found_rows = None
             self._search_box.say("")
             self._show_tree()
             return
         self._search_box.say("Searching …")
         for with_contents in (False, True) if contents else (False,):
             try:
-                hits = await self._offer.catalogue.search(words, contents=with_contents, limit=MAX_FOUND)
+                hits = await self._offer.catalogue.search(words, contents=with_contents, limit=MAX_RESULTS)
             except (InvalidArgument, WharfingerError) as error:
                 if number == self._searches:
                     self._search_box.say(name_text(str(error)))
@@ -286,11 +288,11 @@ class Workbench:
             rows = await self._rows_of(hits)
             if number != self._searches:
                 return
-            self._found = rows
-            said = [f"{len(rows)}{' or more' if len(hits) >= MAX_FOUND else ''} found."]
+            self._found_rows = rows
+            sentences = [f"{len(rows)}{' or more' if len(hits) >= MAX_RESULTS else ''} found."]
             if contents and not with_contents:
-                said.append("Searching contents …")
-            self._search_box.say(" ".join([*said, *(name_text(note) for note in hits.notes[:5])]))
+                sentences.append("Searching contents …")
+            self._search_box.say(" ".join([*sentences, *(name_text(note) for note in hits.notes[:5])]))
             self._show_tree()
 
     async def _rows_of(self, hits: CatalogueHits) -> list[TreeRow]:
@@ -313,7 +315,7 @@ class Workbench:
 
     def _show_alone(self) -> None:
         self._close_panel()
-        self._chosen = None
+        self._chosen_row = None
         self._show_tree()
 
     async def _show_costs(self) -> None:
@@ -347,21 +349,21 @@ class Workbench:
                 return
             claims, errors = arguments_of(fields, values)
             if not errors:
-                await self._view_as(claims, said)
+                await self._view_as(claims, state)
             form.show(errors=errors)
 
         with self._main:
             node("h2", "See the server as another principal")
             node("p", "The record names you and the principal. Nothing can be called in this view.")
             form = CallForm([field.for_browser() for field in fields], ["Show", "My own view"], submit)
-            said = node("p", "", role="status")
+            state = node("p", "", role="status")
 
-    async def _view_as(self, claims: dict[str, Any], said: HtmlElement) -> None:
+    async def _view_as(self, claims: dict[str, Any], state: HtmlElement) -> None:
         try:
             principal = principal_of(claims) if claims.get("sub") else principal_of("anyone")
             offer = await self._site.view_as(self._visitor.principal, principal)
         except (WharfingerError, UnusablePolicy) as error:
-            said.text = name_text(str(error), 1000)
+            state.text = name_text(str(error), 1000)
             return
         await self._show_offer(offer, f"As {principal.subject or 'a caller without a token'}")
 

@@ -1,4 +1,4 @@
-"""The endpoint and model that a text and the environment choose, and the error if they choose none."""
+"""The choice of a model and its endpoint by a name and environment variables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ KEYS = {"OPENAI_API_KEY": "sk-1", "ANTHROPIC_API_KEY": "sk-ant-1"}
         ("ollama/m", {"OLLAMA_HOST": "https://gpu.test/"}, "https://gpu.test", "m"),
     ],
 )
-def test_a_model_has_an_endpoint(text: str, environ: dict[str, str], url: str, name: str) -> None:
+def test_the_model_name_and_the_environment_determine_the_endpoint(
+    text: str, environ: dict[str, str], url: str, name: str
+) -> None:
     choice = choose_model(text, {**KEYS, **environ})
     assert (choice.base_url, choice.name, str(choice)) == (url, name, text)
 
@@ -50,13 +52,13 @@ def test_a_model_has_an_endpoint(text: str, environ: dict[str, str], url: str, n
         ("openai/x", {"OPENAI_API_KEY": "sk-secret\nvalue"}, "OPENAI_API_KEY is not a key"),
     ],
 )
-def test_an_error_names_the_variable_to_set(text: str | None, environ: dict[str, str], advice: str) -> None:
+def test_the_error_names_the_setting_to_change(text: str | None, environ: dict[str, str], advice: str) -> None:
     with pytest.raises(ModelNotChosen, match=advice) as caught:
         choose_model(text, environ)
     assert "\n" not in str(caught.value) and "secret" not in str(caught.value)
     assert caught.value.exit_code == 2
 
 
-def test_a_chosen_model_is_shown_without_its_key() -> None:
+def test_the_text_of_a_chosen_model_has_no_secrets() -> None:
     choice = choose_model("openai/x", {"OPENAI_API_KEY": "sk-secret", "OPENAI_BASE_URL": "http://me:pass-word@gpu/v1"})
     assert "secret" not in f"{choice!r} {choice}" and "pass-word" not in repr(choice)

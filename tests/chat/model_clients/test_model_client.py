@@ -1,4 +1,4 @@
-"""The client of each model API with a scripted endpoint: streaming, tools, pictures, retries, errors and bounds."""
+"""The client of each model API against a scripted endpoint: streaming, tools, pictures, retries, errors and limits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.chat.scripted_endpoint import Call, Endpoint, Hold, Raw, Refuse, endpoint
+from tests.chat.scripted_endpoint import Call, Endpoint, Hold, Raw, Refusal, endpoint
 from wharfinger import types as t
 from wharfinger.chat.model_clients import ModelAnswer, ModelClient, ModelError, choose_model, model_client
 from wharfinger.chat.model_clients.model_client import make_decoder, seconds_to_wait
@@ -22,7 +22,7 @@ PNG = b"\x89PNG\r\n\x1a\n0123"
 
 
 @pytest.fixture(params=APIS)
-def scripted(request: pytest.FixtureRequest) -> Iterator[Endpoint]:
+def server(request: pytest.FixtureRequest) -> Iterator[Endpoint]:
     with endpoint(request.param) as started:
         yield started
 
@@ -35,14 +35,14 @@ def text_block(text: str) -> t.TextContent:
     return t.TextContent(text=text)
 
 
-def ask(scripted: Endpoint, *messages: t.SamplingMessage, **options: Any) -> tuple[ModelAnswer, list[str]]:
-    """Send messages to the endpoint, by default "hello", and return the answer and its pieces."""
+def ask(server: Endpoint, *messages: t.SamplingMessage, **options: Any) -> tuple[ModelAnswer, list[str]]:
+    """Send the messages (by default "hello") to the endpoint, and return the answer and its streamed pieces."""
     pieces: list[str] = []
 
     async def run() -> ModelAnswer:
         silence = options.pop("silence", 20.0)
         on_wait = options.pop("on_wait", None)
-        choice = choose_model(scripted.model, scripted.environment)
+        choice = choose_model(server.model, server.environment)
         async with ModelClient(choice, silence=silence, on_wait=on_wait) as client:
             request = AnswerRequest(messages=list(messages) or [user(text_block("hello"))], **options)
             return await client.answer(request, pieces.append)
@@ -50,74 +50,68 @@ def ask(scripted: Endpoint, *messages: t.SamplingMessage, **options: Any) -> tup
     return asyncio.run(asyncio.wait_for(run(), 30)), pieces
 
 
-def test_an_answer_comes_in_pieces_with_its_tokens(scripted: Endpoint) -> None:
-    scripted.answer("Low ", "water at ", "noon.")
-    answer, pieces = ask(scripted, system="Be brief.")
+def test_an_answer_is_streamed_in_pieces_with_its_token_counts(server: Endpoint) -> None:
+    server.answer("Low ", "water at ", "noon.")
+    answer, pieces = ask(server, system="Be brief.")
     assert answer.text == "Low water at noon."
     assert pieces == ["Low ", "water at ", "noon."]
     assert (answer.usage.input, answer.usage.output, answer.stop_reason) == (100, 7, "endTurn")
     assert answer.model == "scripted-1"
-    assert "Be brief." in scripted.last_texts and "hello" in scripted.last_texts
+    assert "Be brief." in server.last_texts and "hello" in server.last_texts
 
 
-def test_a_piece_arrives_before_the_answer_ends(scripted: Endpoint) -> None:
+async def test_a_piece_arrives_before_the_answer_ends(server: Endpoint) -> None:
     hold = Hold()
-    scripted.answer("first", hold, "second")
+    server.answer("first", hold, "second")
 
-    async def run() -> None:
-        seen: asyncio.Queue[str] = asyncio.Queue()
-        async with ModelClient(choose_model(scripted.model, scripted.environment)) as client:
-            task = asyncio.create_task(client.answer(AnswerRequest(messages=[user(text_block("hi"))]), seen.put_nowait))
-            assert await asyncio.wait_for(seen.get(), 10) == "first"
-            assert not task.done()
-            hold.release()
-            assert (await task).text == "firstsecond"
-
-    asyncio.run(run())
+    pieces: asyncio.Queue[str] = asyncio.Queue()
+    async with ModelClient(choose_model(server.model, server.environment)) as client:
+        task = asyncio.create_task(client.answer(AnswerRequest(messages=[user(text_block("hi"))]), pieces.put_nowait))
+        assert await asyncio.wait_for(pieces.get(), 10) == "first"
+        assert not task.done()
+        hold.release()
+        assert (await task).text == "firstsecond"
 
 
-def test_cancelling_an_answer_closes_the_connection(scripted: Endpoint) -> None:
+async def test_cancelling_an_answer_closes_the_connection(server: Endpoint) -> None:
     hold = Hold()
-    scripted.answer("first", hold, "second")
+    server.answer("first", hold, "second")
 
-    async def run() -> None:
-        seen: asyncio.Queue[str] = asyncio.Queue()
-        async with ModelClient(choose_model(scripted.model, scripted.environment)) as client:
-            task = asyncio.create_task(client.answer(AnswerRequest(messages=[user(text_block("hi"))]), seen.put_nowait))
-            await seen.get()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        assert await asyncio.to_thread(hold.gone.wait, 10)
-
-    asyncio.run(run())
+    pieces: asyncio.Queue[str] = asyncio.Queue()
+    async with ModelClient(choose_model(server.model, server.environment)) as client:
+        task = asyncio.create_task(client.answer(AnswerRequest(messages=[user(text_block("hi"))]), pieces.put_nowait))
+        await pieces.get()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert await asyncio.to_thread(hold.disconnected.wait, 10)
 
 
-def test_a_tool_call_and_its_result_survive_a_round_trip(scripted: Endpoint) -> None:
-    scripted.answer("Let me look.", Call("harbour_tide", {"place": "pier 4", "depth": 2.5}, id="call-7"))
+def test_a_tool_call_and_its_result_survive_a_round_trip(server: Endpoint) -> None:
+    server.answer("Let me look.", Call("harbour_tide", {"place": "pier 4", "depth": 2.5}, id="call-7"))
     tools = [{"type": "function", "function": {"name": "harbour_tide", "parameters": {"type": "object"}}}]
-    if scripted.api == "anthropic":
+    if server.api == "anthropic":
         tools = [{"name": "harbour_tide", "input_schema": {"type": "object"}}]
-    answer, _ = ask(scripted, tools=tools)
-    assert scripted.requests[-1]["tools"] == tools
+    answer, _ = ask(server, tools=tools)
+    assert server.requests[-1]["tools"] == tools
     (call,) = answer.calls
     assert (call.name, call.input) == ("harbour_tide", {"place": "pier 4", "depth": 2.5})
     assert answer.stop_reason == "toolUse"
-    assert scripted.api == "ollama" or call.id == "call-7"
+    assert server.api == "ollama" or call.id == "call-7"
 
     result = t.ToolResultContent(
         tool_use_id=call.id, content=[text_block("3.1 m"), t.ImageContent(data=PNG, mime_type="image/png")]
     )
-    scripted.answer("It is 3.1 m.")
+    server.answer("It is 3.1 m.")
     ask(
-        scripted,
+        server,
         user(text_block("the tide?")),
         t.SamplingMessage(role="assistant", content=answer.content),
         user(result),
     )
-    messages = scripted.requests[-1]["messages"]
+    messages = server.requests[-1]["messages"]
     picture = base64.b64encode(PNG).decode()
-    if scripted.api == "openai":
+    if server.api == "openai":
         assert [message["role"] for message in messages] == ["user", "assistant", "tool", "user"]
         assert messages[1]["tool_calls"][0]["function"] == {
             "name": "harbour_tide",
@@ -125,7 +119,7 @@ def test_a_tool_call_and_its_result_survive_a_round_trip(scripted: Endpoint) -> 
         }
         assert messages[2] == {"role": "tool", "tool_call_id": "call-7", "content": "3.1 m"}
         assert messages[3]["content"][1]["image_url"]["url"] == f"data:image/png;base64,{picture}"
-    elif scripted.api == "anthropic":
+    elif server.api == "anthropic":
         assert messages[1]["content"][1] == {
             "type": "tool_use", "id": "call-7", "name": "harbour_tide", "input": {"place": "pier 4", "depth": 2.5},
         }  # fmt: skip
@@ -138,9 +132,9 @@ def test_a_tool_call_and_its_result_survive_a_round_trip(scripted: Endpoint) -> 
         assert messages[3]["images"] == [picture]
 
 
-def test_several_calls_have_different_ids(scripted: Endpoint) -> None:
-    scripted.answer(Call("a", {"x": 1}, id="same"), Call("b", {}, id="same"))
-    answer, _ = ask(scripted)
+def test_several_calls_have_different_ids(server: Endpoint) -> None:
+    server.answer(Call("a", {"x": 1}, id="same"), Call("b", {}, id="same"))
+    answer, _ = ask(server)
     assert [call.name for call in answer.calls] == ["a", "b"]
     assert len({call.id for call in answer.calls}) == 2
 
@@ -148,48 +142,48 @@ def test_several_calls_have_different_ids(scripted: Endpoint) -> None:
 @pytest.mark.parametrize("text", ["{", "[1]", '"x"', "nothing"])
 @pytest.mark.parametrize("api", ["openai", "anthropic"])
 def test_arguments_that_are_not_an_object_are_reported(api: str, text: str) -> None:
-    with endpoint(api) as scripted:
-        scripted.answer(Call("tide", text=text))
-        answer, _ = ask(scripted)
+    with endpoint(api) as server:
+        server.answer(Call("tide", text=text))
+        answer, _ = ask(server)
         assert "not a JSON object" in answer.invalid[answer.calls[0].id]
 
 
 @pytest.mark.parametrize("status", [429, 529, 503])
-def test_an_overloaded_endpoint_is_retried_after_the_time_that_it_names(scripted: Endpoint, status: int) -> None:
+def test_a_request_is_retried_after_the_retry_after_time(server: Endpoint, status: int) -> None:
     waits: list[tuple[float, str]] = []
-    scripted.answer(Refuse(status, "slow down", {"Retry-After": "1"}))
-    scripted.answer("Fine.")
+    server.answer(Refusal(status, "slow down", {"Retry-After": "1"}))
+    server.answer("Fine.")
     started = time.monotonic()
-    answer, _ = ask(scripted, on_wait=lambda seconds, reason: waits.append((seconds, reason)))
+    answer, _ = ask(server, on_wait=lambda seconds, reason: waits.append((seconds, reason)))
     assert answer.text == "Fine."
     assert waits == [(1.0, f"HTTP {status}")]
     assert time.monotonic() - started >= 1.0
-    assert len(scripted.requests) == 2
+    assert len(server.requests) == 2
 
 
-def test_retries_are_bounded(scripted: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retries_are_bounded(server: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_client, "FIRST_DELAY_SECONDS", 0.01)
     for _ in range(model_client.ATTEMPTS + 1):
-        scripted.answer(Refuse(429, "slow down"))
+        server.answer(Refusal(429, "slow down"))
     with pytest.raises(ModelUnreachable, match=r"429: slow down.*Ask again"):
-        ask(scripted)
-    assert len(scripted.requests) == model_client.ATTEMPTS
+        ask(server)
+    assert len(server.requests) == model_client.ATTEMPTS
 
 
-def test_a_long_retry_after_is_reported_instead(scripted: Endpoint) -> None:
-    scripted.answer(Refuse(429, "quota", {"Retry-After": "3600"}))
+def test_a_long_retry_after_is_reported_without_a_retry(server: Endpoint) -> None:
+    server.answer(Refusal(429, "quota", {"Retry-After": "3600"}))
     with pytest.raises(ModelUnreachable, match=r"It asks to wait 3,600 s"):
-        ask(scripted)
-    assert len(scripted.requests) == 1
+        ask(server)
+    assert len(server.requests) == 1
 
 
-def test_a_refused_key_is_not_repeated(scripted: Endpoint) -> None:
-    key = choose_model(scripted.model, scripted.environment).key or "secret-of-ollama-1234"
-    scripted.answer(Refuse(401, f"Incorrect API key provided: {key}, sent as Bearer {key}"))
-    with pytest.raises(ModelNotAuthorized, match="API_KEY") as caught:
-        ask(scripted)
-    assert scripted.api == "ollama" or key not in str(caught.value)
-    assert caught.value.exit_code == 4
+def test_a_refused_key_is_not_quoted_in_the_error(server: Endpoint) -> None:
+    key = choose_model(server.model, server.environment).key or "secret-of-ollama-1234"
+    server.answer(Refusal(401, f"Incorrect API key provided: {key}, sent as Bearer {key}"))
+    with pytest.raises(ModelNotAuthorized, match="API_KEY") as raised:
+        ask(server)
+    assert server.api == "ollama" or key not in str(raised.value)
+    assert raised.value.exit_code == 4
 
 
 @pytest.mark.parametrize(
@@ -202,113 +196,113 @@ def test_a_refused_key_is_not_repeated(scripted: Endpoint) -> None:
         (307, "elsewhere", "not followed"),
     ],
 )
-def test_a_refusal_says_what_to_change(scripted: Endpoint, status: int, message: str, advice: str) -> None:
-    scripted.answer(Refuse(status, message, {"Location": "http://127.0.0.1:9/x"} if status == 307 else {}))
-    with pytest.raises(ModelError, match=advice) as caught:
-        ask(scripted)
-    assert message in str(caught.value)
-    assert len(scripted.requests) == 1
+def test_the_error_of_a_refused_request_suggests_a_change(
+    server: Endpoint, status: int, message: str, advice: str
+) -> None:
+    server.answer(Refusal(status, message, {"Location": "http://127.0.0.1:9/x"} if status == 307 else {}))
+    with pytest.raises(ModelError, match=advice) as raised:
+        ask(server)
+    assert message in str(raised.value)
+    assert len(server.requests) == 1
 
 
-def test_a_member_that_an_endpoint_refuses_is_left_out() -> None:
-    with endpoint("openai") as scripted:
-        scripted.answer(Refuse(400, "Unrecognized request argument supplied: stream_options"))
-        scripted.answer(Refuse(422, "max_completion_tokens: extra fields not permitted"))
-        scripted.answer("Fine.")
-        assert ask(scripted, max_tokens=50)[0].text == "Fine."
-        assert "stream_options" not in scripted.requests[2]
-        assert scripted.requests[2]["max_tokens"] == 50
+def test_a_field_that_the_endpoint_refuses_is_omitted_in_the_next_request() -> None:
+    with endpoint("openai") as server:
+        server.answer(Refusal(400, "Unrecognized request argument supplied: stream_options"))
+        server.answer(Refusal(422, "max_completion_tokens: extra fields not permitted"))
+        server.answer("Fine.")
+        assert ask(server, max_tokens=50)[0].text == "Fine."
+        assert "stream_options" not in server.requests[2]
+        assert server.requests[2]["max_tokens"] == 50
 
 
-def test_a_missing_answer_is_reported(scripted: Endpoint) -> None:
+def test_an_endpoint_that_stops_sending_is_reported(server: Endpoint) -> None:
     hold = Hold()
-    scripted.answer("first", hold)
+    server.answer("first", hold)
     with pytest.raises(ModelUnreachable, match=r"silent for 0\.2 s.*--model-timeout"):
-        ask(scripted, silence=0.2)
+        ask(server, silence=0.2)
     hold.release()
 
 
-def test_an_unreachable_endpoint_is_reported_by_name(scripted: Endpoint) -> None:
-    environment = {
-        name: value.replace(scripted.url, "http://127.0.0.1:9") for name, value in scripted.environment.items()
-    }
+def test_an_unreachable_endpoint_is_reported_by_name(server: Endpoint) -> None:
+    environment = {name: value.replace(server.url, "http://127.0.0.1:9") for name, value in server.environment.items()}
 
     async def run() -> None:
-        async with ModelClient(choose_model(scripted.model, environment)) as client:
+        async with ModelClient(choose_model(server.model, environment)) as client:
             await client.answer(AnswerRequest(messages=[user(text_block("hi"))]))
 
     with pytest.raises(
         ModelUnreachable, match=r"Cannot connect to http://127\.0\.0\.1:9.*(_BASE_URL|OLLAMA_HOST)"
-    ) as caught:
+    ) as raised:
         asyncio.run(run())
-    assert caught.value.exit_code == 3
+    assert raised.value.exit_code == 3
 
 
-def test_a_stream_that_breaks_off_is_an_error() -> None:
-    broken = {
+def test_an_incomplete_stream_is_an_error() -> None:
+    streams = {
         "openai": b'data: {"choices":[{"delta":{"content":"half"}}]}\n\n',
         "anthropic": b'data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"half"}}\n\n',
         "ollama": b'{"message":{"content":"half"},"done":false}\n',
     }
-    for api, data in broken.items():
+    for api, data in streams.items():
         client = ModelClient(choose_model(f"{api}/x", {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}))
         reader = client._api.reader()
-        kind = "" if api == "ollama" else "text/event-stream"
-        assert [reader.feed(piece) for piece in make_decoder(kind)(data)] == ["half"]
+        content_type = "" if api == "ollama" else "text/event-stream"
+        assert [reader.feed(piece) for piece in make_decoder(content_type)(data)] == ["half"]
         with pytest.raises(ModelError, match="in the middle of the answer"):
             reader.finish()
 
 
 @pytest.mark.parametrize("data", [b"<html>\n\n", b"data: nonsense\n\n", b"data: [1]\n\n", b"[[[[\n\n"])
-def test_an_answer_of_another_api_is_reported(scripted: Endpoint, data: bytes) -> None:
-    if scripted.api == "ollama":
+def test_an_answer_of_another_api_is_reported(server: Endpoint, data: bytes) -> None:
+    if server.api == "ollama":
         data = data.removeprefix(b"data: ")
     elif not data.startswith(b"data"):
         data = b"data: " + data
-    scripted.answer(Raw(data))
+    server.answer(Raw(data))
     with pytest.raises(ModelError, match="not the JSON of its API"):
-        ask(scripted)
+        ask(server)
 
 
-def test_an_error_inside_the_stream_is_reported(scripted: Endpoint) -> None:
-    scripted.answer(
+def test_an_error_inside_the_stream_is_reported(server: Endpoint) -> None:
+    server.answer(
         Raw(
             {
                 "openai": b'data: {"error":{"message":"cuda died"}}\n\n',
                 "anthropic": b'data: {"type":"error","error":{"type":"overloaded_error","message":"cuda died"}}\n\n',
                 "ollama": b'{"error":"cuda died"}\n',
-            }[scripted.api]
+            }[server.api]
         )
     )
     with pytest.raises(ModelError, match="cuda died"):
-        ask(scripted)
+        ask(server)
 
 
-def test_too_many_calls_are_an_error(scripted: Endpoint) -> None:
-    scripted.answer(*(Call("a", id=str(number)) for number in range(MAX_TOOL_CALLS)))
-    assert len(ask(scripted)[0].calls) == MAX_TOOL_CALLS
-    scripted.answer(*(Call("a", id=str(number)) for number in range(MAX_TOOL_CALLS + 1)))
+def test_too_many_calls_are_an_error(server: Endpoint) -> None:
+    server.answer(*(Call("a", id=str(number)) for number in range(MAX_TOOL_CALLS)))
+    assert len(ask(server)[0].calls) == MAX_TOOL_CALLS
+    server.answer(*(Call("a", id=str(number)) for number in range(MAX_TOOL_CALLS + 1)))
     with pytest.raises(ModelError, match=f"more than {MAX_TOOL_CALLS} tools"):
-        ask(scripted)
+        ask(server)
 
 
-def test_an_endless_line_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_beyond_the_maximum_size_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_client, "MAX_EVENT_BYTES", 1000)
     for api in APIS:
-        with endpoint(api) as scripted:
-            scripted.answer(Raw(b"data: " + b"x" * 2000))
+        with endpoint(api) as server:
+            server.answer(Raw(b"data: " + b"x" * 2000))
             with pytest.raises(ModelError, match=r"larger than 1,000 bytes"):
-                ask(scripted)
+                ask(server)
 
 
-def test_ollama_gets_a_window_in_which_the_conversation_fits() -> None:
-    with endpoint("ollama") as scripted:
-        scripted.answer("short")
-        ask(scripted)
-        assert "num_ctx" not in scripted.requests[-1]["options"]
-        scripted.answer("long")
-        ask(scripted, user(text_block("word " * 5000)))
-        assert scripted.requests[-1]["options"]["num_ctx"] == 16384
+def test_ollama_gets_a_context_window_that_fits_the_conversation() -> None:
+    with endpoint("ollama") as server:
+        server.answer("short")
+        ask(server)
+        assert "num_ctx" not in server.requests[-1]["options"]
+        server.answer("long")
+        ask(server, user(text_block("word " * 5000)))
+        assert server.requests[-1]["options"]["num_ctx"] == 16384
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Faults for which a model API refuses definitions of tools or messages: the rules of docs/model_apis.md as code.
+"""The rules of docs/model_apis.md as code: the faults for which a model API refuses tool definitions or messages.
 
-Nothing here uses the code under test. The endpoints of test_clients.py answer 400 with what these functions return.
+Nothing here uses the code under test. The stub endpoints answer 400 with the first fault.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import jsonschema
 Object = dict[str, Any]
 
 
-def words(text: str) -> frozenset[str]:
+def keywords(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
@@ -24,22 +24,22 @@ OPENAI_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 ANTHROPIC_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 ANTHROPIC_PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 GEMINI_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
-GEMINI_KEYWORDS = words(
+GEMINI_KEYWORDS = keywords(
     "$id $defs $ref $anchor type format title description enum items prefixItems minItems maxItems "
     "minimum maximum anyOf oneOf properties additionalProperties required propertyOrdering"
 )
-OPENAI_STRICT_KEYWORDS = words(
+OPENAI_STRICT_KEYWORDS = keywords(
     "$defs $ref type title description enum const properties required additionalProperties items "
     "anyOf pattern format multipleOf minimum maximum exclusiveMinimum exclusiveMaximum minItems "
     "maxItems"
 )
-ANTHROPIC_STRICT_KEYWORDS = words(
+ANTHROPIC_STRICT_KEYWORDS = keywords(
     "$defs $ref type title description enum const properties required additionalProperties items "
     "anyOf allOf format minItems"
 )
-IN_ONE = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
-IN_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
-IN_MEMBERS = ("properties", "patternProperties", "$defs", "dependentSchemas")
+SCHEMA_KEYWORDS = ("items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else")
+SCHEMA_LIST_KEYWORDS = ("anyOf", "oneOf", "allOf", "prefixItems")
+SCHEMA_MAP_KEYWORDS = ("properties", "patternProperties", "$defs", "dependentSchemas")
 
 
 def subschemas(schema: Any, path: str = "") -> Iterator[tuple[str, Object]]:
@@ -47,23 +47,23 @@ def subschemas(schema: Any, path: str = "") -> Iterator[tuple[str, Object]]:
     if not isinstance(schema, dict):
         return
     yield path, schema
-    for keyword in IN_ONE:
+    for keyword in SCHEMA_KEYWORDS:
         yield from subschemas(schema.get(keyword), f"{path}/{keyword}")
-    for keyword in IN_LISTS:
-        for number, each in enumerate(schema.get(keyword, ())):
-            yield from subschemas(each, f"{path}/{keyword}/{number}")
-    for keyword in IN_MEMBERS:
-        for name, each in schema.get(keyword, {}).items():
-            yield from subschemas(each, f"{path}/{keyword}/{name}")
+    for keyword in SCHEMA_LIST_KEYWORDS:
+        for number, subschema in enumerate(schema.get(keyword, ())):
+            yield from subschemas(subschema, f"{path}/{keyword}/{number}")
+    for keyword in SCHEMA_MAP_KEYWORDS:
+        for name, subschema in schema.get(keyword, {}).items():
+            yield from subschemas(subschema, f"{path}/{keyword}/{name}")
 
 
-def kinds(schema: Object) -> list[str]:
-    kind = schema.get("type", [])
-    return [kind] if isinstance(kind, str) else list(kind)
+def types_of(schema: Object) -> list[str]:
+    types = schema.get("type", [])
+    return [types] if isinstance(types, str) else list(types)
 
 
 def schema_faults(schema: Any) -> Iterator[str]:
-    """What every API refuses in a schema."""
+    """Yield the faults for which every API refuses a schema."""
     if not isinstance(schema, dict) or schema.get("type") != "object":
         yield f"schema must be a JSON Schema of 'type: \"object\"', got {schema!r}"[:200]
         return
@@ -77,82 +77,87 @@ def schema_faults(schema: Any) -> Iterator[str]:
     for keyword in ("oneOf", "anyOf", "allOf", "enum", "not"):
         if keyword in schema:
             yield f"{keyword} at the top level"
-    for path, each in subschemas(schema):
-        if "array" in kinds(each) and "items" not in each:
+    for path, subschema in subschemas(schema):
+        if "array" in types_of(subschema) and "items" not in subschema:
             yield f"In context={path}, array schema missing items"
-        reference = each.get("$ref")
+        reference = subschema.get("$ref")
         if reference is not None and reference.removeprefix("#/$defs/") not in schema.get("$defs", {}):
             yield f"In context={path}, reference {reference} does not resolve"
 
 
 def openai_strict_faults(schema: Object) -> Iterator[str]:
     properties = values = 0
-    for path, each in subschemas(schema):
-        for keyword in each.keys() - OPENAI_STRICT_KEYWORDS:
+    for path, subschema in subschemas(schema):
+        for keyword in subschema.keys() - OPENAI_STRICT_KEYWORDS:
             yield f"In context={path}, '{keyword}' is not permitted"
-        if "$ref" in each and len(each) > 1:
-            yield f"In context={path}, $ref cannot have keywords {sorted(each.keys() - {'$ref'})}"
-        if not each.keys() & {"type", "enum", "const", "anyOf", "$ref"}:
+        if "$ref" in subschema and len(subschema) > 1:
+            yield f"In context={path}, $ref cannot have keywords {sorted(subschema.keys() - {'$ref'})}"
+        if not subschema.keys() & {"type", "enum", "const", "anyOf", "$ref"}:
             yield f"In context={path}, schema must have a 'type' key"
-        if "object" in kinds(each) or "properties" in each:
-            if each.get("additionalProperties") is not False:
+        if "object" in types_of(subschema) or "properties" in subschema:
+            if subschema.get("additionalProperties") is not False:
                 yield f"In context={path}, 'additionalProperties' is required to be supplied and to be false"
-            if sorted(each.get("required", ())) != sorted(each.get("properties", ())):
+            if sorted(subschema.get("required", ())) != sorted(subschema.get("properties", ())):
                 yield f"In context={path}, 'required' must be an array including every key in properties"
-        properties += len(each.get("properties", ()))
-        values += len(each.get("enum", ()))
+        properties += len(subschema.get("properties", ()))
+        values += len(subschema.get("enum", ()))
     if properties > 5_000 or values > 1_000:
         yield "too large"
 
 
 def anthropic_strict_faults(schema: Object) -> Iterator[str]:
-    for path, each in subschemas(schema):
-        for keyword in each.keys() - ANTHROPIC_STRICT_KEYWORDS:
+    for path, subschema in subschemas(schema):
+        for keyword in subschema.keys() - ANTHROPIC_STRICT_KEYWORDS:
             yield f"{path}: property '{keyword}' is not supported"
-        if ("object" in kinds(each) or "properties" in each) and each.get("additionalProperties") is not False:
+        if ("object" in types_of(subschema) or "properties" in subschema) and subschema.get(
+            "additionalProperties"
+        ) is not False:
             yield f"{path}: for 'object' type, 'additionalProperties' must be explicitly set to false"
-        if each.get("minItems", 0) > 1:
+        if subschema.get("minItems", 0) > 1:
             yield f"{path}: minItems must be 0 or 1"
-    if cycles(schema):
+    if recursive_definitions(schema):
         yield "circular references are not supported"
 
 
-def edges(schema: Any, *, required_only: bool = False) -> Iterator[str]:
-    """Yield the definitions that a schema refers to: all, or only those outside of properties that are not required."""
+def referenced_definitions(schema: Any, *, required_only: bool = False) -> Iterator[str]:
+    """Yield the names of the definitions that a schema refers to. `required_only` skips optional properties."""
     if not isinstance(schema, dict):
         return
     if "$ref" in schema:
         yield schema["$ref"].removeprefix("#/$defs/")
     for keyword, value in schema.items():
         if keyword == "properties":
-            for name, each in value.items():
+            for name, subschema in value.items():
                 if not required_only or name in schema.get("required", ()):
-                    yield from edges(each, required_only=required_only)
-        elif keyword in IN_ONE:
-            yield from edges(value, required_only=required_only)
-        elif keyword in IN_LISTS:
-            for each in value:
-                yield from edges(each, required_only=required_only)
+                    yield from referenced_definitions(subschema, required_only=required_only)
+        elif keyword in SCHEMA_KEYWORDS:
+            yield from referenced_definitions(value, required_only=required_only)
+        elif keyword in SCHEMA_LIST_KEYWORDS:
+            for subschema in value:
+                yield from referenced_definitions(subschema, required_only=required_only)
 
 
-def cycles(schema: Object, *, required_only: bool = False) -> list[str]:
+def recursive_definitions(schema: Object, *, required_only: bool = False) -> list[str]:
     """Return the names of definitions that refer to themselves, directly or through others."""
-    graph = {name: set(edges(each, required_only=required_only)) for name, each in schema.get("$defs", {}).items()}
-    found: list[str] = []
+    graph = {
+        name: set(referenced_definitions(subschema, required_only=required_only))
+        for name, subschema in schema.get("$defs", {}).items()
+    }
+    recursive: list[str] = []
     for start in graph:
         reached: set[str] = set()
-        waiting = [*graph[start]]
-        while waiting:
-            name = waiting.pop()
+        queue = [*graph[start]]
+        while queue:
+            name = queue.pop()
             if name not in reached:
                 reached.add(name)
-                waiting += graph.get(name, ())
+                queue += graph.get(name, ())
         if start in reached:
-            found.append(start)
-    return found
+            recursive.append(start)
+    return recursive
 
 
-def unique(names: list[str]) -> Iterator[str]:
+def duplicate_name_faults(names: list[str]) -> Iterator[str]:
     if len(set(names)) != len(names):
         yield "Tool names must be unique."
 
@@ -179,7 +184,7 @@ def openai_tool_faults(tools: list[Object]) -> Iterator[str]:
             yield f"Unknown tool: {tool}"[:200]
             continue
         yield from openai_function_faults(tool["function"], 1024)
-    yield from unique([tool["function"]["name"] for tool in tools])
+    yield from duplicate_name_faults([tool["function"]["name"] for tool in tools])
 
 
 def responses_tool_faults(tools: list[Object]) -> Iterator[str]:
@@ -190,7 +195,7 @@ def responses_tool_faults(tools: list[Object]) -> Iterator[str]:
             yield f"Missing required parameter: {tool}"[:200]
             continue
         yield from openai_function_faults({key: tool[key] for key in tool.keys() - {"type"}}, None)
-    yield from unique([tool["name"] for tool in tools])
+    yield from duplicate_name_faults([tool["name"] for tool in tools])
 
 
 def anthropic_tool_faults(tools: list[Object]) -> Iterator[str]:
@@ -206,25 +211,25 @@ def anthropic_tool_faults(tools: list[Object]) -> Iterator[str]:
                 yield f"tools.{number}.custom.input_schema.properties: Property keys should match pattern: {name!r}"
         if tool.get("strict"):
             yield from anthropic_strict_faults(tool["input_schema"])
-    yield from unique([tool["name"] for tool in tools])
+    yield from duplicate_name_faults([tool["name"] for tool in tools])
 
 
 def gemini_tool_faults(tools: list[Object]) -> Iterator[str]:
-    declarations = [each for tool in tools for each in tool["functionDeclarations"]]
+    declarations = [declaration for tool in tools for declaration in tool["functionDeclarations"]]
     if tools and not declarations:
         yield "function_declarations: should not be empty"
     for number, declaration in enumerate(declarations):
-        where = f"GenerateContentRequest.tools[0].function_declarations[{number}]"
+        path = f"GenerateContentRequest.tools[0].function_declarations[{number}]"
         if unknown := declaration.keys() - {"name", "description", "parametersJsonSchema"}:
-            yield f"{where}: Unknown name {sorted(unknown)}"
+            yield f"{path}: Unknown name {sorted(unknown)}"
         if not GEMINI_NAME.fullmatch(declaration["name"]):
-            yield f"{where}.name: Invalid function name {declaration['name']!r}"
+            yield f"{path}.name: Invalid function name {declaration['name']!r}"
         schema = declaration.get("parametersJsonSchema")
         if schema is None:
             continue
         for fault in gemini_schema_faults(schema):
-            yield f"{where}.parameters: {fault}"
-    yield from unique([declaration["name"] for declaration in declarations])
+            yield f"{path}.parameters: {fault}"
+    yield from duplicate_name_faults([declaration["name"] for declaration in declarations])
 
 
 def gemini_schema_faults(schema: Object) -> Iterator[str]:
@@ -237,17 +242,19 @@ def gemini_schema_faults(schema: Object) -> Iterator[str]:
     for name in schema["properties"]:
         if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}", name):
             yield f"properties: invalid name {name!r}"
-    for path, each in subschemas(schema):
-        for keyword in each.keys() - GEMINI_KEYWORDS:
+    for path, subschema in subschemas(schema):
+        for keyword in subschema.keys() - GEMINI_KEYWORDS:
             yield f"{path}: {keyword} is not supported"
-        if "$ref" in each and any(not keyword.startswith("$") for keyword in each):
+        if "$ref" in subschema and any(not keyword.startswith("$") for keyword in subschema):
             yield f"{path}: if $ref is set, no other properties may be set"
-        if any(isinstance(value, bool) or not isinstance(value, str | int | float) for value in each.get("enum", ())):
+        if any(
+            isinstance(value, bool) or not isinstance(value, str | int | float) for value in subschema.get("enum", ())
+        ):
             yield f"{path}.enum: only strings and numbers"
-        for name in each.get("required", ()):
-            if "properties" in each and name not in each["properties"]:
+        for name in subschema.get("required", ()):
+            if "properties" in subschema and name not in subschema["properties"]:
                 yield f"{path}.required: property is not defined: {name}"
-    for name in cycles(schema, required_only=True):
+    for name in recursive_definitions(schema, required_only=True):
         yield f"$defs/{name}: cyclic references may only be used within non-required properties"
 
 
@@ -260,63 +267,63 @@ TOOL_FAULTS: dict[str, Callable[[list[Object]], Iterator[str]]] = {
 
 
 def tool_faults(format: str, tools: list[Object]) -> list[str]:
-    """What the API refuses in definitions of tools."""
+    """Return the faults for which the API refuses the tool definitions."""
     return list(TOOL_FAULTS[format](json.loads(json.dumps(tools))))
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 
-def image_faults(data: str, declared: str, accepted: tuple[str, ...]) -> Iterator[str]:
-    """What is refused of an image in base64."""
+def file_faults(data: str, declared: str, accepted: tuple[str, ...]) -> Iterator[str]:
+    """Yield the faults of a file in base64."""
     if declared not in accepted:
         yield f"unsupported type {declared}"
         return
     head = base64.b64decode(data.replace("-", "+").replace("_", "/"))[:12]
-    starts = {
+    signatures = {
         "image/png": b"\x89PNG",
         "image/jpeg": b"\xff\xd8\xff",
         "image/gif": b"GIF8",
         "image/webp": b"RIFF",
         "application/pdf": b"%PDF",
     }
-    if not head.startswith(starts[declared]):
+    if not head.startswith(signatures[declared]):
         yield f"was specified as {declared}, but appears to be of another type"
 
 
 def data_url_faults(url: str, *accepted: str) -> Iterator[str]:
-    kind, _, data = url.removeprefix("data:").partition(";base64,")
-    yield from image_faults(data, kind, accepted)
+    mime_type, _, data = url.removeprefix("data:").partition(";base64,")
+    yield from file_faults(data, mime_type, accepted)
 
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 def openai_message_faults(messages: list[Object]) -> Iterator[str]:
-    """Yield faults of messages. Each call of an answer needs one message of a tool, right after the answer."""
-    waiting: list[str] = []
+    """Yield the faults of messages. Each tool call needs one tool message, directly after the assistant message."""
+    pending: list[str] = []
     for number, message in enumerate(messages):
         if message["role"] == "tool":
-            if message["tool_call_id"] not in waiting:
+            if message["tool_call_id"] not in pending:
                 yield f"messages.[{number}]: tool_call_id {message['tool_call_id']!r} answers no call before it"
             else:
-                waiting.remove(message["tool_call_id"])
+                pending.remove(message["tool_call_id"])
             if not isinstance(message["content"], str):
                 yield f"messages.[{number}]: content of a tool is text"
             continue
-        if waiting:
-            yield f"An assistant message with 'tool_calls' must be followed by tool messages; missing: {waiting}"
+        if pending:
+            yield f"An assistant message with 'tool_calls' must be followed by tool messages; missing: {pending}"
         if message["role"] == "assistant":
-            waiting = [call["id"] for call in message.get("tool_calls") or ()]
+            pending = [call["id"] for call in message.get("tool_calls") or ()]
         for part in message["content"] if isinstance(message.get("content"), list) else ():
             if part["type"] == "image_url":
                 yield from data_url_faults(part["image_url"]["url"], *IMAGES)
-    if waiting:
-        yield f"An assistant message with 'tool_calls' must be followed by tool messages; missing: {waiting}"
+    if pending:
+        yield f"An assistant message with 'tool_calls' must be followed by tool messages; missing: {pending}"
 
 
 def responses_message_faults(items: list[Object]) -> Iterator[str]:
-    """Yield faults of items. Each function_call needs one function_call_output."""
+    """Yield the faults of items. Each function_call needs one function_call_output."""
     calls = [item["call_id"] for item in items if item.get("type") == "function_call"]
     outputs = [item["call_id"] for item in items if item.get("type") == "function_call_output"]
     if calls != outputs:
@@ -334,15 +341,15 @@ def responses_message_faults(items: list[Object]) -> Iterator[str]:
 
 
 def anthropic_message_faults(messages: list[Object]) -> Iterator[str]:
-    """Yield faults of messages. The results of all calls of an answer must be the first blocks of the next message."""
+    """Yield the faults of messages. The results of all tool calls must be the first blocks of the next message."""
     for number, message in enumerate(messages):
         content = message["content"] if isinstance(message["content"], list) else []
-        asked = [block["id"] for block in content if block["type"] == "tool_use"]
-        if asked:
+        call_ids = [block["id"] for block in content if block["type"] == "tool_use"]
+        if call_ids:
             following = messages[number + 1]["content"] if number + 1 < len(messages) else []
-            first = following[: len(asked)] if isinstance(following, list) else []
-            answered = [block.get("tool_use_id") for block in first]
-            if sorted(map(str, answered)) != sorted(asked):
+            first = following[: len(call_ids)] if isinstance(following, list) else []
+            result_ids = [block.get("tool_use_id") for block in first]
+            if sorted(map(str, result_ids)) != sorted(call_ids):
                 yield f"messages.{number}: `tool_use` ids were found without `tool_result` blocks immediately after"
         for block in content:
             if block["type"] == "tool_result":
@@ -357,15 +364,15 @@ def anthropic_result_faults(block: Object) -> Iterator[str]:
         if part["type"] == "text" and not part["text"].strip():
             yield "text content blocks must contain non-whitespace text"
         elif part["type"] == "image":
-            yield from image_faults(part["source"]["data"], part["source"]["media_type"], IMAGES)
+            yield from file_faults(part["source"]["data"], part["source"]["media_type"], IMAGES)
         elif part["type"] == "document":
-            yield from image_faults(part["source"]["data"], part["source"]["media_type"], ("application/pdf",))
+            yield from file_faults(part["source"]["data"], part["source"]["media_type"], ("application/pdf",))
         elif part["type"] != "text":
             yield f"content: Input tag {part['type']!r} is not expected"
 
 
 def gemini_message_faults(contents: list[Object]) -> Iterator[str]:
-    """Yield faults of contents. The content after one with calls needs as many responses, with the calls' names."""
+    """Yield the faults of contents. After calls, the next content needs one response for each, with the same name."""
     for number, content in enumerate(contents):
         calls = [part["functionCall"] for part in content["parts"] if "functionCall" in part]
         if not calls:
@@ -382,7 +389,7 @@ def gemini_message_faults(contents: list[Object]) -> Iterator[str]:
                 yield "response must be an object"
             for part in response.get("parts", ()):
                 accepted = ("image/png", "image/jpeg", "image/webp", "application/pdf")
-                yield from image_faults(part["inlineData"]["data"], part["inlineData"]["mimeType"], accepted)
+                yield from file_faults(part["inlineData"]["data"], part["inlineData"]["mimeType"], accepted)
 
 
 MESSAGE_FAULTS: dict[str, Callable[[list[Object]], Iterator[str]]] = {
@@ -394,5 +401,5 @@ MESSAGE_FAULTS: dict[str, Callable[[list[Object]], Iterator[str]]] = {
 
 
 def message_faults(format: str, messages: list[Object]) -> list[str]:
-    """What the API refuses in messages."""
+    """Return the faults for which the API refuses the messages."""
     return list(MESSAGE_FAULTS[format](messages))

@@ -1,7 +1,7 @@
-"""The four model APIs on loopback: each refuses (400) what the real one refuses, and answers with scripted calls.
+"""Stubs of the four model APIs: they refuse (400) requests that the real APIs refuse, and answer with scripted calls.
 
-The model is a list of steps. A step is the calls to make, `[(name, arguments), …]`, or a text to end with. Every
-request that was accepted is kept, so a test can see what the model got.
+The script is a list of steps. A step is a list of tool calls, `[(name, arguments), …]`, or the text of the last answer.
+The accepted requests are recorded.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ Object = dict[str, Any]
 
 
 class Endpoint:
-    """One process of all four APIs."""
+    """The handlers of the four APIs, which share one script."""
 
     def __init__(self, steps: list[Step]) -> None:
         self.steps = steps
         self.requests: list[Object] = []
         self.url = ""
 
-    def next_step(self, format: str, request: Object, tools: list[Object], messages: list[Object]) -> Step | str:
-        """Return the step that follows, or the reason why the request is refused."""
+    def next_step(self, format: str, request: Object, tools: list[Object], messages: list[Object]) -> Step:
+        """Return the next step, or raise HTTPBadRequest for a request that the API refuses."""
         faults = [*tool_faults(format, tools), *message_faults(format, messages)]
         if faults:
             raise web.HTTPBadRequest(
@@ -45,7 +45,11 @@ class Endpoint:
         message: Object = {"role": "assistant", "content": step if isinstance(step, str) else None}
         if not isinstance(step, str):
             message["tool_calls"] = [
-                {"id": f"call_{n}", "type": "function", "function": {"name": name, "arguments": encoded(arguments)}}
+                {
+                    "id": f"call_{n}",
+                    "type": "function",
+                    "function": {"name": name, "arguments": encode_arguments(arguments)},
+                }
                 for n, (name, arguments) in enumerate(step)
             ]
         head = {"id": "c", "created": 1, "model": "m"}
@@ -60,11 +64,11 @@ class Endpoint:
             for piece in (text[:5], text[5:]):
                 deltas.append({"tool_calls": [{"index": n, "function": {"arguments": piece}}]})
         events = [{**head, "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": d}]} for d in deltas]
-        return await streamed(http, [(None, event) for event in events], done=True)
+        return await stream_events(http, [(None, event) for event in events], done=True)
 
     async def responses(self, http: web.Request) -> web.StreamResponse:
         request = await http.json()
-        step = self.next_step("openai-responses", request, request.get("tools", []), items_of(request["input"]))
+        step = self.next_step("openai-responses", request, request.get("tools", []), input_items(request["input"]))
         output: list[Object]
         if isinstance(step, str):
             content = [{"type": "output_text", "text": step, "annotations": []}]
@@ -74,7 +78,7 @@ class Endpoint:
             output += [
                 {
                     "type": "function_call", "id": f"fc_{n}", "call_id": f"call_{n}", "status": "completed",
-                    "name": name, "arguments": encoded(arguments),
+                    "name": name, "arguments": encode_arguments(arguments),
                 }
                 for n, (name, arguments) in enumerate(step)
             ]  # fmt: skip
@@ -94,7 +98,7 @@ class Endpoint:
             events.append({"type": "response.output_item.done", "output_index": n, "item": item})
         events.append({"type": "response.completed", "response": response})
         numbered = [{**event, "sequence_number": n} for n, event in enumerate(events)]
-        return await streamed(http, [(str(event["type"]), event) for event in numbered])
+        return await stream_events(http, [(str(event["type"]), event) for event in numbered])
 
     async def anthropic(self, http: web.Request) -> web.StreamResponse:
         request = await http.json()
@@ -123,10 +127,10 @@ class Endpoint:
             events.append({"type": "content_block_start", "index": n, "content_block": empty})
             events += [{"type": "content_block_delta", "index": n, "delta": piece} for piece in pieces]
             events.append({"type": "content_block_stop", "index": n})
-        ended = {"stop_reason": message["stop_reason"], "stop_sequence": None}
-        events.append({"type": "message_delta", "delta": ended, "usage": {"output_tokens": 1}})
+        final_delta = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+        events.append({"type": "message_delta", "delta": final_delta, "usage": {"output_tokens": 1}})
         events.append({"type": "message_stop"})
-        return await streamed(http, [(str(event["type"]), event) for event in events])
+        return await stream_events(http, [(str(event["type"]), event) for event in events])
 
     async def gemini(self, http: web.Request) -> web.StreamResponse:
         request = camel_case(await http.json())
@@ -138,42 +142,42 @@ class Endpoint:
                 for n, (name, arguments) in enumerate(step)
             ]
 
-        def answer(some: list[Object]) -> Object:
-            return {"candidates": [{"content": {"role": "model", "parts": some}, "index": 0}], "responseId": "r"}
+        def answer(parts: list[Object]) -> Object:
+            return {"candidates": [{"content": {"role": "model", "parts": parts}, "index": 0}], "responseId": "r"}
 
         if http.path.endswith(":streamGenerateContent"):
-            return await streamed(http, [(None, answer([part])) for part in parts])
+            return await stream_events(http, [(None, answer([part])) for part in parts])
         return web.json_response(answer(parts))
 
 
 def camel_case(value: Any) -> Any:
-    """Return the names of fields as the JSON of protocol buffers has them; it may have them in snake case too."""
+    """Return the value with field names in camel case, because protocol buffers also accept snake case."""
     if isinstance(value, list):
         return [camel_case(item) for item in value]
     if not isinstance(value, dict):
         return value
-    named = {re.sub("_([a-z])", lambda found: found[1].upper(), name): member for name, member in value.items()}
-    free = ("parametersJsonSchema", "args", "response")
-    return {name: member if name in free else camel_case(member) for name, member in named.items()}
+    renamed = {re.sub("_([a-z])", lambda match: match[1].upper(), name): member for name, member in value.items()}
+    unchanged = ("parametersJsonSchema", "args", "response")
+    return {name: member if name in unchanged else camel_case(member) for name, member in renamed.items()}
 
 
-def encoded(arguments: Any) -> str:
-    """Return the arguments as JSON; a string is sent as it is, like that of a model that writes no JSON."""
+def encode_arguments(arguments: Any) -> str:
+    """Return the arguments as JSON. A string is returned unchanged, to imitate a model that writes invalid JSON."""
     return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 
-def items_of(given: Any) -> list[Object]:
-    return [] if isinstance(given, str) else given
+def input_items(value: Any) -> list[Object]:
+    return [] if isinstance(value, str) else value
 
 
-async def streamed(
+async def stream_events(
     http: web.Request, events: list[tuple[str | None, Object]], *, done: bool = False
 ) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
     await response.prepare(http)
     for name, event in events:
-        start = f"event: {name}\n" if name else ""
-        await response.write(f"{start}data: {json.dumps(event)}\n\n".encode())
+        prefix = f"event: {name}\n" if name else ""
+        await response.write(f"{prefix}data: {json.dumps(event)}\n\n".encode())
     if done:
         await response.write(b"data: [DONE]\n\n")
     await response.write_eof()
@@ -181,8 +185,8 @@ async def streamed(
 
 
 @contextlib.asynccontextmanager
-async def serving(steps: list[Step]) -> AsyncIterator[Endpoint]:
-    """Serve the four APIs at `Endpoint.url` until the end of the block."""
+async def serve(steps: list[Step]) -> AsyncIterator[Endpoint]:
+    """Serve the four APIs at `Endpoint.url`."""
     endpoint = Endpoint(steps)
     app = web.Application(client_max_size=100 << 20)
     app.router.add_post("/v1/chat/completions", endpoint.chat)

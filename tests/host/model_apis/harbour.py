@@ -1,4 +1,4 @@
-"""Two servers with tools of all kinds, for a host to offer to a model."""
+"""Two servers with many kinds of tools and resources, and a host of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOG = "".join(f"{n:05} all well\n" for n in range(10_000))
 
 
 def harbour() -> Server:
-    """Berths of a harbour. `calls` has the arguments of each call of `berth`."""
+    """Return a server with many kinds of tools, which records the arguments of `berth` in its attribute `calls`."""
     server = Server("harbour")
     calls: list[dict[str, Any]] = []
     server.calls = calls  # type: ignore[attr-defined]
@@ -73,7 +73,7 @@ def harbour() -> Server:
 
 
 def library() -> Server:
-    """Resources."""
+    """Return a server with resources and no tools."""
     server = Server("library")
 
     @server.resource("log://today", title="Log of today", mime_type="text/plain")
@@ -91,5 +91,5 @@ def library() -> Server:
     return server
 
 
-def host(**options: Any) -> Host:
+def make_host(**options: Any) -> Host:
     return Host({"harbour": harbour(), "library": library()}, **options)

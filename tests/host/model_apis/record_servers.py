@@ -1,7 +1,7 @@
-"""Record what published servers answer to `tools/list`: `python -m tests.host.model_apis.record_servers [NAME…]`.
+"""Record the tools of published servers: `python -m tests.host.model_apis.record_servers [NAME…]`.
 
-Each server is installed in a folder of its own, from npm or PyPI, and started without credentials. Those that have
-new tools in another version change the files in recorded/, and the tests check the new ones.
+Each server is installed from npm or PyPI in its own folder, and started without credentials. If a new version has other
+tools, its file in recorded/ changes, and the tests check the new tools.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from wharfinger import types as t
 RECORDED = Path(__file__).resolve().parent / "recorded"
 
 
-class Published(NamedTuple):
-    """A published server: its package, the program in it, its arguments and variables."""
+class PublishedServer(NamedTuple):
+    """A published server: its package, the program in the package, and its arguments and environment variables."""
 
     registry: str
     package: str
@@ -33,28 +33,32 @@ class Published(NamedTuple):
 
 
 SERVERS = {
-    "everything": Published("npm", "@modelcontextprotocol/server-everything", "mcp-server-everything", ("stdio",)),
-    "filesystem": Published("npm", "@modelcontextprotocol/server-filesystem", "mcp-server-filesystem", (".",)),
-    "memory": Published("npm", "@modelcontextprotocol/server-memory", "mcp-server-memory"),
-    "sequential-thinking": Published(
+    "everything": PublishedServer(
+        "npm", "@modelcontextprotocol/server-everything", "mcp-server-everything", ("stdio",)
+    ),
+    "filesystem": PublishedServer("npm", "@modelcontextprotocol/server-filesystem", "mcp-server-filesystem", (".",)),
+    "memory": PublishedServer("npm", "@modelcontextprotocol/server-memory", "mcp-server-memory"),
+    "sequential-thinking": PublishedServer(
         "npm", "@modelcontextprotocol/server-sequential-thinking", "mcp-server-sequential-thinking"
     ),
-    "notion": Published("npm", "@notionhq/notion-mcp-server", "notion-mcp-server", (), (("NOTION_TOKEN", "ntn_none"),)),
-    "playwright": Published("npm", "@playwright/mcp", "playwright-mcp", ("--headless",)),
-    "firecrawl": Published("npm", "firecrawl-mcp", "firecrawl-mcp", (), (("FIRECRAWL_API_KEY", "fc-none"),)),
-    "context7": Published("npm", "@upstash/context7-mcp", "context7-mcp"),
-    "kubernetes": Published("npm", "mcp-server-kubernetes", "mcp-server-kubernetes"),
-    "git": Published("pypi", "mcp-server-git", "mcp-server-git"),
-    "time": Published("pypi", "mcp-server-time", "mcp-server-time"),
-    "fetch": Published("pypi", "mcp-server-fetch", "mcp-server-fetch"),
-    "sqlite": Published("pypi", "mcp-server-sqlite", "mcp-server-sqlite"),
-    "arxiv": Published("pypi", "arxiv-mcp-server", "arxiv-mcp-server"),
-    "duckduckgo": Published("pypi", "duckduckgo-mcp-server", "duckduckgo-mcp-server"),
+    "notion": PublishedServer(
+        "npm", "@notionhq/notion-mcp-server", "notion-mcp-server", (), (("NOTION_TOKEN", "ntn_none"),)
+    ),
+    "playwright": PublishedServer("npm", "@playwright/mcp", "playwright-mcp", ("--headless",)),
+    "firecrawl": PublishedServer("npm", "firecrawl-mcp", "firecrawl-mcp", (), (("FIRECRAWL_API_KEY", "fc-none"),)),
+    "context7": PublishedServer("npm", "@upstash/context7-mcp", "context7-mcp"),
+    "kubernetes": PublishedServer("npm", "mcp-server-kubernetes", "mcp-server-kubernetes"),
+    "git": PublishedServer("pypi", "mcp-server-git", "mcp-server-git"),
+    "time": PublishedServer("pypi", "mcp-server-time", "mcp-server-time"),
+    "fetch": PublishedServer("pypi", "mcp-server-fetch", "mcp-server-fetch"),
+    "sqlite": PublishedServer("pypi", "mcp-server-sqlite", "mcp-server-sqlite"),
+    "arxiv": PublishedServer("pypi", "arxiv-mcp-server", "arxiv-mcp-server"),
+    "duckduckgo": PublishedServer("pypi", "duckduckgo-mcp-server", "duckduckgo-mcp-server"),
 }
 
 
-def install(server: Published, folder: Path) -> list[str]:
-    """Install a server in a folder. Returns the command that starts it."""
+def install(server: PublishedServer, folder: Path) -> list[str]:
+    """Install a server in a folder, and return the command that starts it."""
     if server.registry == "npm":
         command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--silent", server.package]
         subprocess.run(command, cwd=folder, check=True)
@@ -67,33 +71,34 @@ def install(server: Published, folder: Path) -> list[str]:
 
 
 async def record(name: str, command: list[str], folder: Path) -> int:
-    """Write the tools of a server. Returns how many there are."""
+    """Write the tools of a server to its file, and return their number."""
     variables = {"PATH": os.environ["PATH"], "HOME": str(folder), **dict(SERVERS[name].variables)}
     async with Client(command, cwd=folder, env=variables, probe_timeout=20, open_timeout=120) as client:
         tools = await client.list_tools()
         info = client.server_info
-    answer = {
+    recording = {
         "package": SERVERS[name].package,
         "server": None if info is None else f"{info.name} {info.version}",
         "tools": tools,
     }
     RECORDED.mkdir(exist_ok=True)
-    text = msgspec.json.format(msgspec.json.encode(answer), indent=1).decode()
+    text = msgspec.json.format(msgspec.json.encode(recording), indent=1).decode()
     (RECORDED / f"{name}.json").write_text(text + "\n", encoding="utf-8")
     return len(tools)
 
 
 def recorded_tools(path: Path) -> list[t.Tool]:
     """Return the tools in a recorded file."""
-    return msgspec.json.decode(path.read_bytes(), type=_Recorded).tools
+    return msgspec.json.decode(path.read_bytes(), type=Recording).tools
 
 
-class _Recorded(msgspec.Struct):
+class Recording(msgspec.Struct):
     tools: list[t.Tool]
 
 
 if __name__ == "__main__":
-    for wanted in sys.argv[1:] or SERVERS:
+    for server_name in sys.argv[1:] or SERVERS:
         with tempfile.TemporaryDirectory() as directory:
-            place = Path(directory)
-            print(wanted, asyncio.run(record(wanted, install(SERVERS[wanted], place), place)))
+            folder = Path(directory)
+            command = install(SERVERS[server_name], folder)
+            print(server_name, asyncio.run(record(server_name, command, folder)))

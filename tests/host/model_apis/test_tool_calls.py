@@ -1,4 +1,4 @@
-"""Calls are found in whatever an application has of an answer, and nothing that a model writes raises."""
+"""Tool calls are found in every form of an answer, and invalid arguments are reported as faults of the call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANTHROPIC = {"type": "tool_use", "id": "c", "name": "tide", "input": {"hour": 7}
 GEMINI = {"functionCall": {"id": "c", "name": "tide", "args": {"hour": 7}}}
 CALL = ModelToolCall("c", "tide", {"hour": 7})
 
-FORMS: list[tuple[str, Any]] = [
+ANSWERS_WITH_A_CALL: list[tuple[str, Any]] = [
     ("openai", CHAT),
     ("openai", {"role": "assistant", "content": None, "tool_calls": [CHAT]}),
     ("openai", {"choices": [{"index": 0, "message": {"role": "assistant", "tool_calls": [CHAT]}}]}),
@@ -41,15 +41,15 @@ FORMS: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("format", "form"), FORMS)
-def test_a_call_is_found_in_each_form_of_an_answer(format: str, form: Any) -> None:
-    for answer in (form, json.dumps(form), json.dumps(form).encode()):
+@pytest.mark.parametrize(("format", "value"), ANSWERS_WITH_A_CALL)
+def test_a_call_is_found_in_each_form_of_an_answer(format: str, value: Any) -> None:
+    for answer in (value, json.dumps(value), json.dumps(value).encode()):
         api, calls = find_calls(answer)
         assert (api.name, calls) == (format, [CALL])
         assert find_calls(answer, format)[1] == [CALL]
 
 
-def test_a_call_may_be_an_object_of_python() -> None:
+def test_a_call_may_be_a_python_object() -> None:
     @dataclass
     class Function:
         name: str
@@ -64,7 +64,7 @@ def test_a_call_may_be_an_object_of_python() -> None:
     assert find_calls(Call("c", Function("tide", '{"hour": 7}')))[1] == [CALL]
 
 
-ENDS: list[tuple[str, Any]] = [
+ANSWERS_WITHOUT_CALLS: list[tuple[str, Any]] = [
     ("openai", {"choices": [{"message": {"role": "assistant", "content": "Yes."}}]}),
     ("openai", {"role": "assistant", "content": "Yes."}),
     ("openai", {"choices": []}),
@@ -76,8 +76,8 @@ ENDS: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("format", "answer"), ENDS)
-def test_an_answer_without_calls_has_none(format: str, answer: Any) -> None:
+@pytest.mark.parametrize(("format", "answer"), ANSWERS_WITHOUT_CALLS)
+def test_an_answer_without_calls_gives_an_empty_list(format: str, answer: Any) -> None:
     api, calls = find_calls(answer)
     assert (api.name, calls) == (format, [])
 
@@ -93,13 +93,13 @@ def test_a_value_that_is_not_an_answer_is_refused(answer: Any) -> None:
 
 
 @pytest.mark.parametrize("arguments", ["", " ", None, "{}"])
-def test_empty_arguments_are_those_of_a_tool_without_any(arguments: Any) -> None:
+def test_empty_arguments_become_an_empty_object(arguments: Any) -> None:
     (call,) = find_calls({"type": "function", "id": "c", "function": {"name": "tide", "arguments": arguments}})[1]
     assert call == ModelToolCall("c", "tide", {})
 
 
 @pytest.mark.parametrize("arguments", ['{"hour": 7', "[7]", "7", '"x"', "null", "{'hour': 7}", "NaN", "[" * 2_000])
-def test_arguments_that_are_not_an_object_are_a_fault_with_advice(arguments: str) -> None:
+def test_arguments_that_are_not_an_object_give_a_fault_with_advice(arguments: str) -> None:
     (call,) = find_calls({"type": "function", "id": "c", "function": {"name": "tide", "arguments": arguments}})[1]
     if arguments == "null":
         assert call.arguments == {} and not call.fault
@@ -107,14 +107,14 @@ def test_arguments_that_are_not_an_object_are_a_fault_with_advice(arguments: str
         assert "Call the tool again" in call.fault
 
 
-def test_the_length_of_arguments_is_bounded() -> None:
+def test_the_length_of_arguments_is_limited() -> None:
     for length, readable in ((MAX_ARGUMENT_CHARACTERS, True), (MAX_ARGUMENT_CHARACTERS + 1, False)):
         text = json.dumps({"x": "y" * (length - len('{"x": ""}'))})
         (call,) = find_calls({**RESPONSE, "arguments": text})[1]
         assert len(text) == length and bool(call.fault) is not readable
 
 
-def test_calls_of_other_kinds_are_left_to_the_application() -> None:
+def test_custom_and_built_in_tool_calls_are_ignored() -> None:
     custom = {"id": "d", "type": "custom", "custom": {"name": "x", "input": "y"}}
     assert find_calls({"role": "assistant", "tool_calls": [custom, CHAT]})[1] == [CALL]
     search = {"type": "web_search_call", "id": "w", "status": "completed"}
@@ -123,17 +123,19 @@ def test_calls_of_other_kinds_are_left_to_the_application() -> None:
     assert find_calls({"role": "assistant", "content": [server_tool, ANTHROPIC]})[1] == [CALL]
 
 
-NAMES = (
+FIELD_NAMES = (
     "type role content tool_calls function choices delta message output item input candidates parts functionCall args "
     "name id call_id arguments index partial_json content_block response"
 )
-KINDS = (
+TYPE_NAMES = (
     "function function_call tool_use message assistant reasoning text response.output_item.done response.completed "
     "content_block_start content_block_delta"
 )
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(KINDS.split(" ")),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES.split(" ")), inner, max_size=4),
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.sampled_from(TYPE_NAMES.split(" ")),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELD_NAMES.split(" ")), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 

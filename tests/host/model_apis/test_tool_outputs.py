@@ -1,4 +1,4 @@
-"""What a model gets of a tool's result, at each bound and one beyond it."""
+"""The output that a model gets for a tool result, at each limit and one beyond it."""
 
 from __future__ import annotations
 
@@ -16,69 +16,71 @@ CALL = ModelToolCall("c", "tide", {})
 LIMITS = OutputLimits(file_types=frozenset(IMAGES))
 
 
-def output(*blocks: Any, limits: OutputLimits = LIMITS, **members: Any) -> ToolOutput:
-    return tool_output(CALL, t.CallToolResult(content=list(blocks), **members), limits)
+def output(*blocks: Any, limits: OutputLimits = LIMITS, **fields: Any) -> ToolOutput:
+    return tool_output(CALL, t.CallToolResult(content=list(blocks), **fields), limits)
 
 
 def text(value: str) -> t.TextContent:
     return t.TextContent(text=value)
 
 
-def image(data: bytes = PNG, kind: str = "image/png") -> t.ImageContent:
-    return t.ImageContent(data=data, mime_type=kind)
+def image(data: bytes = PNG, mime_type: str = "image/png") -> t.ImageContent:
+    return t.ImageContent(data=data, mime_type=mime_type)
 
 
-def test_texts_are_joined_and_files_stay_in_their_places() -> None:
-    found = output(text("a"), text("b"), image(), text("c"))
-    assert found.parts[0] == "a\nb" and found.parts[2] == "c"
-    assert [file.data for file in found.files] == [PNG]
-    assert found.text == "a\nb\nc"
+def test_texts_are_joined_and_files_keep_their_position() -> None:
+    result = output(text("a"), text("b"), image(), text("c"))
+    assert result.parts[0] == "a\nb" and result.parts[2] == "c"
+    assert [file.data for file in result.files] == [PNG]
+    assert result.text == "a\nb\nc"
 
 
 @pytest.mark.parametrize("blocks", [(), (text(""),), (text(" \n"),)])
-def test_no_result_is_empty(blocks: tuple[Any, ...]) -> None:
+def test_an_empty_result_is_described(blocks: tuple[Any, ...]) -> None:
     assert output(*blocks).parts == ["(The tool returned nothing.)"]
     assert output(*blocks, structured_content={"a": 1}).parts == ['{"a":1}']
     assert output(text("a"), structured_content={"a": 1}).parts == ["a"]
 
 
 @pytest.mark.parametrize(("length", "cut"), [(1_000, False), (1_001, True)])
-def test_a_text_is_whole_up_to_the_limit(length: int, cut: bool) -> None:
-    found = output(text("x" * length), limits=OutputLimits(max_characters=1_000))
-    assert found.text.startswith("x" * 1_000) and ("[Cut: 1,000 of 1,001 characters." in found.text) is cut
+def test_a_text_is_complete_up_to_the_limit(length: int, cut: bool) -> None:
+    result = output(text("x" * length), limits=OutputLimits(max_characters=1_000))
+    assert result.text.startswith("x" * 1_000) and ("[Cut: 1,000 of 1,001 characters." in result.text) is cut
     assert failed_output(CALL, "x" * length, OutputLimits(max_characters=1_000)).text.endswith("[…]") is cut
 
 
-def test_a_text_is_cut_at_a_line_and_says_how_to_continue() -> None:
-    asked: list[tuple[int, int]] = []
+def test_a_long_text_is_cut_at_a_line_with_advice_to_continue() -> None:
+    requests: list[tuple[int, int]] = []
 
-    def how(whole: str, shown: int) -> str:
-        asked.append((len(whole), shown))
+    def advise(text: str, shown_characters: int) -> str:
+        requests.append((len(text), shown_characters))
         return "Ask again."
 
     lines = "0123456789\n" * 20
     blocks = [text("first"), text(lines)]
-    found = tool_output(CALL, t.CallToolResult(content=blocks), OutputLimits(max_characters=100), how_to_continue=how)
-    assert asked == [(6 + len(lines), 94)]  # "first", a line break, and eight lines
-    assert found.text.endswith("0123456789\n\n[Cut: 94 of 226 characters. Ask again.]")
+    result = tool_output(
+        CALL, t.CallToolResult(content=blocks), OutputLimits(max_characters=100), how_to_continue=advise
+    )
+    assert requests == [(6 + len(lines), 94)]  # "first", a line break, and eight lines
+    assert result.text.endswith("0123456789\n\n[Cut: 94 of 226 characters. Ask again.]")
 
 
 @pytest.mark.parametrize(("size", "sent"), [(MAX_FILE_BYTES, True), (MAX_FILE_BYTES + 1, False)])
-def test_an_image_is_sent_up_to_its_size(size: int, sent: bool) -> None:
-    found = output(image(PNG + bytes(size - len(PNG))))
-    assert bool(found.files) is sent and ("the limit is 3.6 MiB" in found.text) is not sent
+def test_an_image_is_sent_up_to_the_maximum_size(size: int, sent: bool) -> None:
+    result = output(image(PNG + bytes(size - len(PNG))))
+    assert bool(result.files) is sent and ("the limit is 3.6 MiB" in result.text) is not sent
 
 
 @pytest.mark.parametrize(("number", "left_out"), [(MAX_FILES, 0), (MAX_FILES + 1, 1)])
-def test_the_number_of_images_is_bounded(number: int, left_out: int) -> None:
-    found = output(*[image()] * number)
-    assert len(found.files) == MAX_FILES
-    assert (f"[{left_out} more images" in found.text) is bool(left_out)
+def test_the_number_of_images_is_limited(number: int, left_out: int) -> None:
+    result = output(*[image()] * number)
+    assert len(result.files) == MAX_FILES
+    assert (f"[{left_out} more images" in result.text) is bool(left_out)
 
 
 def test_the_type_of_an_image_comes_from_its_bytes() -> None:
-    assert output(image(kind="image/jpeg")).files[0].mime_type == "image/png"
-    assert output(image(kind="application/octet-stream")).files[0].mime_type == "image/png"
+    assert output(image(mime_type="image/jpeg")).files[0].mime_type == "image/png"
+    assert output(image(mime_type="application/octet-stream")).files[0].mime_type == "image/png"
     assert output(image(b"<svg/>")).parts == ["[(image/png, 6 B) is not sent: its bytes are of another type.]"]
     assert "takes no such file" in output(image(b"<svg/>", "image/svg+xml")).text
     assert "takes no such file" in output(image(), limits=OutputLimits()).text
@@ -90,16 +92,16 @@ def test_sound_and_unknown_blocks_are_described() -> None:
 
 
 def test_resources_are_described_with_their_uris() -> None:
-    whole = t.EmbeddedResource(resource=t.ResourceContents(uri="log://today", text="all well"))
-    assert output(whole).text == "[log://today]\nall well"
+    embedded = t.EmbeddedResource(resource=t.ResourceContents(uri="log://today", text="all well"))
+    assert output(embedded).text == "[log://today]\nall well"
     link = t.ResourceLink(uri="a://b", name="n", title="T\u202e", description="D", mime_type="text/plain", size=2_048)
     assert output(link).text == "Resource: T? <a://b> (text/plain, 2.0 KiB): D"
 
 
 def test_content_for_the_user_only_is_not_sent_to_the_model() -> None:
-    for audience, shown in ((["user"], False), (["user", "assistant"], True), (["assistant"], True), ([], True)):
+    for audience, sent in ((["user"], False), (["user", "assistant"], True), (["assistant"], True), ([], True)):
         block = t.TextContent(text="secret", annotations=t.Annotations(audience=audience))  # type: ignore[arg-type]
-        assert ("secret" in output(block).text) is shown
+        assert ("secret" in output(block).text) is sent
 
 
 @pytest.mark.parametrize("format", MODEL_APIS)
@@ -117,10 +119,10 @@ def test_every_output_makes_messages_that_the_api_accepts(format: str) -> None:
         tool_output(ModelToolCall(f"c{number}", "tide", {}), result, limits) for number, result in enumerate(results)
     ]
     answers: dict[str, list[Any]] = {
-        "openai": [{"role": "assistant", "tool_calls": [{"id": one.call.id} for one in outputs]}],
-        "openai-responses": [{"type": "function_call", "call_id": one.call.id} for one in outputs],
-        "anthropic": [{"role": "assistant", "content": [{"type": "tool_use", "id": one.call.id} for one in outputs]}],
-        "gemini": [{"parts": [{"functionCall": {"name": "tide", "id": one.call.id}} for one in outputs]}],
+        "openai": [{"role": "assistant", "tool_calls": [{"id": item.call.id} for item in outputs]}],
+        "openai-responses": [{"type": "function_call", "call_id": item.call.id} for item in outputs],
+        "anthropic": [{"role": "assistant", "content": [{"type": "tool_use", "id": item.call.id} for item in outputs]}],
+        "gemini": [{"parts": [{"functionCall": {"name": "tide", "id": item.call.id}} for item in outputs]}],
     }
     assert message_faults(format, [*answers[format], *api.messages(outputs)]) == []
     assert api.messages([]) == []

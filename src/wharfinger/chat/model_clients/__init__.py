@@ -1,9 +1,9 @@
 """Clients of model APIs: OpenAI's Chat Completions, which many endpoints speak, Anthropic's Messages, Ollama's chat.
 
-A conversation is a list of MCP's sampling messages, which name text, images, tool calls and tool results without
-regard to an API. So a conversation can change its model, and a server's sampling request needs no conversion. Each API
-is one module with three pure parts: it writes a request, reads the pieces of a streamed answer, and knows its path and
-headers. `ModelClient` adds HTTP: time limits, retries, and errors that say what to change.
+A conversation is a list of MCP's sampling messages, which represent text, images, tool calls and tool results in the
+same way for every API. So a conversation can change its model, and a server's sampling request needs no conversion.
+Each API is one module with three pure parts: it writes a request, reads the pieces of a streamed answer, and knows its
+path and headers. `ModelClient` adds HTTP: time limits, retries, and errors that say what to change.
 """
 
 from __future__ import annotations

@@ -17,17 +17,17 @@ from wharfinger.chat.model_clients.streamed_answer import (
     ToolCallPieces,
     Usage,
     as_number,
-    as_object,
     as_text,
     decode_object,
 )
+from wharfinger.content.decoded_json import as_object
 
 __all__ = ["AnthropicAnswerReader", "anthropic_body", "anthropic_headers"]
 
 VERSION = "2023-06-01"
 """The version of the API that these requests are written for."""
 DEFAULT_MAX_TOKENS = 8192
-"""Tokens of one answer; this API requires a bound."""
+"""Maximum tokens of one answer; this API requires a limit."""
 STOP_REASONS = {
     "end_turn": "endTurn",
     "stop_sequence": "stopSequence",
@@ -123,8 +123,8 @@ class AnthropicAnswerReader:
     def _start_block(self, event: dict[str, Any]) -> str:
         block = as_object(event.get("content_block"))
         if block.get("type") == "tool_use":
-            given = as_object(block.get("input"))  # empty while streaming; its JSON follows in pieces
-            text = msgspec.json.encode(given).decode() if given else ""
+            arguments = as_object(block.get("input"))  # empty while streaming; its JSON follows in pieces
+            text = msgspec.json.encode(arguments).decode() if arguments else ""
             self._calls.add(as_number(event.get("index")), as_text(block.get("id")), as_text(block.get("name")), text)
             return ""
         return self._add_text(as_text(block.get("text"))) if block.get("type") == "text" else ""
@@ -143,7 +143,7 @@ class AnthropicAnswerReader:
         return text
 
     def _count_tokens(self, usage: dict[str, Any]) -> None:
-        """Take the counts, which are totals; `message_delta` repeats those of the input only if they changed."""
+        """Record the counts, which are totals; `message_delta` repeats those of the input only if they changed."""
         cached = as_number(usage.get("cache_read_input_tokens"))
         sent = as_number(usage.get("input_tokens")) + cached + as_number(usage.get("cache_creation_input_tokens"))
         self._usage.input = sent or self._usage.input
@@ -152,11 +152,11 @@ class AnthropicAnswerReader:
 
     def _raise(self, event: dict[str, Any]) -> None:
         if as_object(event.get("error")).get("type") in ("overloaded_error", "rate_limit_error", "api_error"):
-            raise ModelUnreachable(f"The endpoint is overloaded: {error_text(event)}. Ask again in a minute.")
+            raise ModelUnreachable(f"The endpoint cannot answer now: {error_text(event)}. Ask again in a minute.")
         raise ModelError(f"The endpoint reports an error: {error_text(event)}.")
 
     def finish(self) -> ModelAnswer:
-        """Return the answer. Raises ModelError if the stream ended before it did."""
+        """Return the answer. Raises ModelError if the stream ended before the answer was complete."""
         if not self._reason and not self._done:
             raise ModelError("The endpoint closed the connection in the middle of the answer: ask again.")
         calls, invalid = self._calls.finish()

@@ -1,4 +1,4 @@
-"""Finds the endpoint, the name and the key of a model from a text such as `anthropic/NAME` and the environment."""
+"""Determines the endpoint, name and key of a model from a text such as `anthropic/NAME` and the environment."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KNOWN_PREFIXES = {
     "mistral": "ollama",
     "gemma": "ollama",
 }
-"""How the names of well-known models begin, for a suggestion when the API is missing."""
+"""Prefixes of the names of well-known models, for a suggestion when the API is missing."""
 
 
 class ModelChoice(NamedTuple):
@@ -70,7 +70,7 @@ def choose_model(text: str | None, environ: Mapping[str, str]) -> ModelChoice:
 
 
 def suggestion(text: str) -> str:
-    """Return what to write instead of the name of a model."""
+    """Return advice on how to write the name of a model with its API."""
     for beginning, api in KNOWN_PREFIXES.items():
         if text.lower().startswith(beginning) and "/" not in text:
             return f"write {api}/{printable(text)}"
@@ -122,7 +122,7 @@ def check_url(variable: str, url: str) -> str:
     """Return a URL without its final slash.
 
     Raises:
-        ModelNotChosen: it is not a URL of HTTP.
+        ModelNotChosen: it is not an HTTP URL.
     """
     try:
         parts = urlsplit(url)

@@ -44,9 +44,9 @@ def result_parts(result: t.ToolResultContent) -> tuple[str, list[t.ImageContent]
 
 
 def picture_of(block: object) -> t.ImageContent | None:
-    """Return the picture in a block, or None if there is none that the APIs accept.
+    """Return the picture in a block, or None if it has no picture that the APIs accept.
 
-    Its type is that of its bytes: a server may declare any, and an API refuses the whole request for another one.
+    Its type is that of its bytes: a server may declare another one, and then an API would refuse the whole request.
     """
     if isinstance(block, t.ImageContent):
         data, declared = block.data, block.mime_type

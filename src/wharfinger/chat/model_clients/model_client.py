@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 __all__ = ["ModelClient"]
 
 SILENCE_SECONDS = 120.0
-"""How long an endpoint may be silent before and during its answer. A local model must be loaded first."""
+"""Longest silence of an endpoint before and during its answer. A local model must be loaded first."""
 CONNECT_SECONDS = 15.0
 ANSWER_SECONDS = 3600.0
-"""The longest time of one answer, even if it never pauses."""
+"""Maximum time of one answer, even if it never pauses."""
 ATTEMPTS = 5
-"""Requests for one answer that an overloaded endpoint may refuse."""
+"""Maximum number of requests for one answer, if an overloaded endpoint refuses them."""
 RETRY_STATUSES = frozenset((429, 502, 503, 504, 529))
 """HTTP statuses of an endpoint that is over a limit, or not available for the moment; 529 is Anthropic's."""
 FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS = 0.5, 60.0
 """The wait before the first retry, doubled for each further one, and the longest wait that an endpoint may ask for."""
 MAX_EVENT_BYTES = 8 * 1024 * 1024
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
-"""Bytes of one stream; the text is only a small part of them."""
+"""Maximum number of bytes of one stream; the text is only a small part of them."""
 MAX_ERROR_BYTES = 64 * 1024
 OPTIONAL_MEMBERS = ("stream_options", "max_completion_tokens", "temperature", "stop", "stop_sequences")
 """Members that are left out of a request if the endpoint refuses them by name."""
@@ -68,8 +68,8 @@ APIS = {
 class ModelClient:
     """A client of one model. `async with` closes its connections.
 
-    `silence` is the seconds that the endpoint may say nothing. `on_wait` is called before a retry with the seconds to
-    wait and the reason.
+    `silence` is the number of seconds for which the endpoint may send nothing. `on_wait` is called before a retry with
+    the seconds to wait and the reason.
     """
 
     def __init__(
@@ -103,12 +103,12 @@ class ModelClient:
     async def answer(self, request: AnswerRequest, on_text: Callable[[str], object] | None = None) -> ModelAnswer:
         """Ask the model. `on_text` is called with each piece of text as it arrives; the answer has all of it.
 
-        Cancelling closes the connection, at which endpoints stop generating.
+        Cancelling closes the connection, and endpoints then stop generating.
 
         Raises:
             ModelUnreachable: the endpoint cannot be reached, is overloaded, or was silent for too long.
             ModelNotAuthorized: it refused the key.
-            ModelError: it refused the request, or its answer is not that of its API.
+            ModelError: it refused the request, or its answer does not have the format of its API.
         """
         reader = self._api.reader()
         try:
@@ -119,13 +119,15 @@ class ModelClient:
                         on_text(text)
             return reader.finish()
         except TimeoutError:
-            raise ModelUnreachable(f"The answer of {self._place} took more than {ANSWER_SECONDS / 60:g} min.") from None
+            raise ModelUnreachable(
+                f"The answer of {self._endpoint} took more than {ANSWER_SECONDS / 60:g} min."
+            ) from None
         except ModelError as error:
             raise type(error)(self._without_key(str(error))).with_traceback(error.__traceback__) from None
 
     @property
-    def _place(self) -> str:
-        """The endpoint for messages."""
+    def _endpoint(self) -> str:
+        """The URL of the endpoint as error messages show it."""
         return redacted(self.choice.base_url)
 
     def _without_key(self, text: str) -> str:
@@ -149,7 +151,7 @@ class ModelClient:
                     break
                 size += len(chunk)
                 if size > MAX_ANSWER_BYTES:
-                    raise ModelError(f"The stream of {self._place} has more than {MAX_ANSWER_BYTES:,} bytes.")
+                    raise ModelError(f"The stream of {self._endpoint} has more than {MAX_ANSWER_BYTES:,} bytes.")
                 for piece in decode(chunk):
                     yield piece
             for piece in decode(b""):
@@ -157,14 +159,14 @@ class ModelClient:
         except TimeoutError:
             raise self._silent() from None
         except EventTooLarge:
-            raise ModelError(f"{self._place} sent an event larger than {MAX_EVENT_BYTES:,} bytes.") from None
+            raise ModelError(f"{self._endpoint} sent an event larger than {MAX_EVENT_BYTES:,} bytes.") from None
         except (aiohttp.ClientError, OSError):
-            raise ModelUnreachable(f"{self._place} closed the connection in the middle of the answer.") from None
+            raise ModelUnreachable(f"{self._endpoint} closed the connection in the middle of the answer.") from None
         finally:
             response.close()  # not `release`: an unread answer would be read to its end
 
     async def _request(self, request: AnswerRequest) -> ClientResponse:
-        """Send the request until the endpoint accepts it. Returns the open answer."""
+        """Send the request, again if the endpoint is overloaded or refuses a member. Returns the open response."""
         attempt = 0
         while True:
             body = self._api.body(self.choice, request, self._omit)
@@ -212,22 +214,22 @@ class ModelClient:
                     proxy=proxy_for(url.scheme, url.host or ""),
                 )
         except aiohttp.ConnectionTimeoutError:
-            raise ModelUnreachable(f"Cannot connect to {self._place} within {CONNECT_SECONDS:g} s.") from None
+            raise ModelUnreachable(f"Cannot connect to {self._endpoint} within {CONNECT_SECONDS:g} s.") from None
         except TimeoutError:
             raise self._silent() from None
         except aiohttp.ClientSSLError as error:
             raise ModelUnreachable(
-                self._without_key(f"Cannot connect to {self._place}: TLS failed ({error}).")
+                self._without_key(f"Cannot connect to {self._endpoint}: TLS failed ({error}).")
             ) from None
         except aiohttp.ClientConnectorError as error:
             raise self._unreachable(error.os_error.strerror or str(error.os_error)) from None
         except (aiohttp.ClientError, ValueError, OSError) as error:
             raise ModelUnreachable(
-                self._without_key(f"The request to {self._place} failed: {str(error) or type(error).__name__}.")
+                self._without_key(f"The request to {self._endpoint} failed: {str(error) or type(error).__name__}.")
             ) from None
 
     async def _error_text(self, response: ClientResponse) -> str:
-        """Return the endpoint's own words for an error."""
+        """Return the endpoint's message of an error."""
         import aiohttp
 
         body = b""
@@ -244,7 +246,7 @@ class ModelClient:
 
     def _silent(self) -> ModelUnreachable:
         return ModelUnreachable(
-            f"{self._place} was silent for {self._silence:g} s. Give it more time with --model-timeout SECONDS."
+            f"{self._endpoint} was silent for {self._silence:g} s. Give it more time with --model-timeout SECONDS."
         )
 
     def _unreachable(self, reason: str) -> ModelUnreachable:
@@ -253,7 +255,7 @@ class ModelClient:
             "openai": "Check OPENAI_BASE_URL and the network.",
             "anthropic": "Check ANTHROPIC_BASE_URL and the network.",
         }[self.choice.api]
-        return ModelUnreachable(self._without_key(f"Cannot connect to {self._place}: {reason}. {advice}"))
+        return ModelUnreachable(self._without_key(f"Cannot connect to {self._endpoint}: {reason}. {advice}"))
 
     def _refusal(self, status: int, text: str, wait: float | None) -> ModelError:
         """Return the error for a refused request, with what to change."""
@@ -274,13 +276,16 @@ class ModelClient:
             advice = " It redirects, which is not followed: set the address that it redirects to."
         elif "tool" in text.lower() and "support" in text.lower():
             advice = " Choose a model that can call tools, or give --no-tools."
-        return kind(self._without_key(f"{self._place} refused the request for {name} (HTTP {status}: {text}).{advice}"))
+        return kind(
+            self._without_key(f"{self._endpoint} refused the request for {name} (HTTP {status}: {text}).{advice}")
+        )
 
 
 def make_decoder(content_type: str) -> Callable[[bytes], list[bytes]]:
-    """Return a function that takes chunks of a stream, b"" at its end, and returns the events or lines they complete.
+    """Return a function that splits a stream into events or lines, depending on `content_type`.
 
-    A stream is of events if its type says so, else of lines. It raises EventTooLarge.
+    It takes a chunk, or b"" at the end of the stream, and returns the events or lines that the chunk completes. It
+    raises EventTooLarge.
     """
     if content_type.partition(";")[0].strip().lower() == "text/event-stream":
         decoder = EventDecoder(MAX_EVENT_BYTES)
@@ -299,20 +304,20 @@ def make_decoder(content_type: str) -> Callable[[bytes], list[bytes]]:
     def lines(chunk: bytes) -> list[bytes]:
         nonlocal size
         *ends, rest = (chunk or b"\n").split(b"\n")
-        found: list[bytes] = []
+        complete_lines: list[bytes] = []
         for end in ends:
             add(end)
-            found.append(b"".join(pending).strip())
+            complete_lines.append(b"".join(pending).strip())
             pending.clear()
             size = 0
         add(rest)
-        return [line for line in found if line]
+        return [line for line in complete_lines if line]
 
     return lines
 
 
 def seconds_to_wait(text: str, now: float) -> float | None:
-    """Return the seconds of a `Retry-After` header, a number or a date (RFC 9110 §10.2.3); None if it has none."""
+    """Return the seconds that a `Retry-After` header (RFC 9110 §10.2.3) asks to wait, or None if it is not valid."""
     text = text.strip()
     if text.isascii() and text.replace(".", "", 1).isdigit() and len(text) < 12:
         return float(text)

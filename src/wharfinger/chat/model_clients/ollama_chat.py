@@ -16,18 +16,17 @@ from wharfinger.chat.model_clients.streamed_answer import (
     ModelAnswer,
     ToolCallPieces,
     Usage,
-    as_list,
     as_number,
-    as_object,
     as_text,
     decode_object,
 )
+from wharfinger.content.decoded_json import as_list, as_object
 
 __all__ = ["OllamaAnswerReader", "ollama_body", "ollama_headers"]
 
 STOP_REASONS = {"stop": "endTurn", "length": "maxTokens"}
 DEFAULT_WINDOW, MAX_WINDOW = 4096, 65_536
-"""Tokens of the window that Ollama gives a model by default, and of the largest that is asked for."""
+"""Tokens of the window that Ollama gives a model by default, and of the largest that is requested."""
 ANSWER_TOKENS = 1024
 """Tokens of the window that are kept free for the answer."""
 CHARACTERS_PER_TOKEN = 3
@@ -52,7 +51,7 @@ def ollama_body(choice: ModelChoice, request: AnswerRequest, omit: frozenset[str
         options["stop"] = request.stop_sequences
     characters = sum(len(message["content"]) for message in messages) + len(msgspec.json.encode(request.tools))
     tokens = characters // CHARACTERS_PER_TOKEN + ANSWER_TOKENS
-    if tokens > DEFAULT_WINDOW:  # a power of two, because the model is loaded again for another window
+    if tokens > DEFAULT_WINDOW:  # a power of two, because Ollama loads the model again whenever it changes
         options["num_ctx"] = min(1 << (tokens - 1).bit_length(), MAX_WINDOW)
     body: dict[str, Any] = {"model": choice.name, "messages": messages, "stream": True, "options": options}
     if request.tools:
@@ -61,32 +60,32 @@ def ollama_body(choice: ModelChoice, request: AnswerRequest, omit: frozenset[str
 
 
 def write_message(message: t.SamplingMessage, names: dict[str, str]) -> list[dict[str, Any]]:
-    """Write one message. `names` has the tools by the ids of their calls: a result names the tool that it is from."""
+    """Write one message. `names` maps the ids of calls to their tools, because a result has the name of its tool."""
     texts: list[str] = []
     pictures: list[str] = []
     calls: list[dict[str, Any]] = []
-    written: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for block in blocks_of(message):
         if isinstance(block, t.ToolUseContent):
             names[block.id] = block.name
             calls.append({"function": {"name": block.name, "arguments": block.input}})
         elif isinstance(block, t.ToolResultContent):
-            text, found = result_parts(block)
+            text, result_pictures = result_parts(block)
             text = f"Error: {text}" if block.is_error is True else text or "(no content)"
-            written.append({"role": "tool", "tool_name": names.get(block.tool_use_id, ""), "content": text})
-            pictures += [base64_text(picture.data) for picture in found]
+            results.append({"role": "tool", "tool_name": names.get(block.tool_use_id, ""), "content": text})
+            pictures += [base64_text(picture.data) for picture in result_pictures]
         elif (picture := picture_of(block)) is not None:
             pictures.append(base64_text(picture.data))
         else:
             texts.append(block_text(block))
     if texts or calls or pictures:
         content = "\n\n".join(texts) or ("Pictures in the results:" if pictures else "")
-        more: dict[str, Any] = {
+        members: dict[str, Any] = {
             **({"tool_calls": calls} if calls else {}),
             **({"images": pictures} if pictures else {}),
         }
-        written.append({"role": message.role, "content": content, **more})
-    return written
+        results.append({"role": message.role, "content": content, **members})
+    return results
 
 
 class OllamaAnswerReader:
@@ -95,7 +94,7 @@ class OllamaAnswerReader:
     def __init__(self) -> None:
         self._text: list[str] = []
         self._calls = ToolCallPieces()
-        self._found = 0
+        self._call_count = 0
         self._reason = ""
         self._usage = Usage()
         self._model = ""
@@ -114,8 +113,10 @@ class OllamaAnswerReader:
         for call in as_list(message.get("tool_calls")):
             function = as_object(as_object(call).get("function"))
             arguments = msgspec.json.encode(function.get("arguments") or {}).decode()
-            self._calls.add(self._found, as_text(as_object(call).get("id")), as_text(function.get("name")), arguments)
-            self._found += 1
+            self._calls.add(
+                self._call_count, as_text(as_object(call).get("id")), as_text(function.get("name")), arguments
+            )
+            self._call_count += 1
         if line.get("done") is True:
             self._done = True
             self._reason = as_text(line.get("done_reason"))
@@ -123,7 +124,7 @@ class OllamaAnswerReader:
         return added
 
     def finish(self) -> ModelAnswer:
-        """Return the answer. Raises ModelError if the stream ended before it did."""
+        """Return the answer. Raises ModelError if the stream ended before the answer was complete."""
         if not self._done:
             raise ModelError("The endpoint closed the connection in the middle of the answer: ask again.")
         calls, invalid = self._calls.finish()

@@ -15,12 +15,11 @@ from wharfinger.chat.model_clients.streamed_answer import (
     ModelAnswer,
     ToolCallPieces,
     Usage,
-    as_list,
     as_number,
-    as_object,
     as_text,
     decode_object,
 )
+from wharfinger.content.decoded_json import as_list, as_object
 
 __all__ = ["OpenAIAnswerReader", "openai_body", "openai_headers"]
 
@@ -55,9 +54,10 @@ def openai_body(choice: ModelChoice, request: AnswerRequest, omit: frozenset[str
 
 
 def write_message(message: t.SamplingMessage) -> list[dict[str, Any]]:
-    """Write one message. Each tool result is one of its own; their pictures follow in a message of the user.
+    """Write one message of MCP as messages of the API.
 
-    A message of the role `tool` may have text only (API reference, `messages`).
+    Each tool result becomes a message of the role `tool`. That may have text only (API reference, `messages`), so the
+    pictures of the results follow in a message of the user.
     """
     parts: list[dict[str, Any]] = []
     calls: list[dict[str, Any]] = []
@@ -75,15 +75,15 @@ def write_message(message: t.SamplingMessage) -> list[dict[str, Any]]:
             parts.append(picture_part(picture))
         else:
             parts.append({"type": "text", "text": block_text(block)})
-    written = list(results)
+    messages = list(results)
     if message.role == "assistant":
         text = "".join(str(part.get("text", "")) for part in parts)
-        written.append({"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})})
+        messages.append({"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})})
     elif parts:
         only_text = all(part["type"] == "text" for part in parts)
-        content = "\n\n".join(part["text"] for part in parts) if only_text else parts  # a text: all endpoints take it
-        written.append({"role": "user", "content": content})
-    return written
+        content = "\n\n".join(part["text"] for part in parts) if only_text else parts  # all endpoints take text
+        messages.append({"role": "user", "content": content})
+    return messages
 
 
 def label_part(result: t.ToolResultContent) -> dict[str, Any]:
@@ -129,21 +129,21 @@ class OpenAIAnswerReader:
             added = as_text(delta.get("content")) or as_text(delta.get("refusal"))
             self._calls.count(added)
             self._text.append(added)
-            for place, call in enumerate(as_list(delta.get("tool_calls"))):
-                self._add_call(as_object(call), place)
+            for position, call in enumerate(as_list(delta.get("tool_calls"))):
+                self._add_call(as_object(call), position)
             self._reason = as_text(as_object(choice).get("finish_reason")) or self._reason
         return added
 
-    def _add_call(self, call: dict[str, Any], place: int) -> None:
+    def _add_call(self, call: dict[str, Any], position: int) -> None:
         function = as_object(call.get("function"))
-        index = as_number(call.get("index")) if "index" in call else place
+        index = as_number(call.get("index")) if "index" in call else position
         arguments = function.get("arguments")
         if isinstance(arguments, dict):  # some compatible endpoints send the object itself
             arguments = msgspec.json.encode(arguments).decode()
         self._calls.add(index, as_text(call.get("id")), as_text(function.get("name")), as_text(arguments))
 
     def finish(self) -> ModelAnswer:
-        """Return the answer. Raises ModelError if the stream ended before it did."""
+        """Return the answer. Raises ModelError if the stream ended before the answer was complete."""
         if not self._reason and not self._done:
             raise ModelError("The endpoint closed the connection in the middle of the answer: ask again.")
         calls, invalid = self._calls.finish()

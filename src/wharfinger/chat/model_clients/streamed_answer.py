@@ -1,8 +1,8 @@
-"""The answer of a model, and the readers that join its streamed pieces within bounds."""
+"""The request to a model, its answer, and the joining of the answer's streamed pieces within bounds."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import msgspec
 
@@ -15,17 +15,15 @@ __all__ = [
     "ModelAnswer",
     "ToolCallPieces",
     "Usage",
-    "as_list",
     "as_number",
-    "as_object",
     "as_text",
     "decode_object",
 ]
 
 MAX_ANSWER_CHARACTERS = 4_000_000
-"""Characters of one answer, text and arguments of tools together."""
+"""Maximum number of characters of one answer, text and arguments of tools together."""
 MAX_TOOL_CALLS = 64
-"""Tool calls in one answer."""
+"""Maximum number of tool calls in one answer."""
 
 
 class Usage(msgspec.Struct):
@@ -48,8 +46,8 @@ class Usage(msgspec.Struct):
 class ModelAnswer(msgspec.Struct):
     """One answer of a model: its text, its tool calls, why it stopped, and the tokens.
 
-    `stop_reason` is one of MCP's: endTurn, stopSequence, maxTokens, toolUse, or the API's own word. `invalid` has, by
-    the id of a tool call, why its arguments cannot be used: the model did not write a JSON object.
+    `stop_reason` is one of MCP's: endTurn, stopSequence, maxTokens, toolUse, or the API's own word. For each tool
+    call whose arguments are not a JSON object, `invalid` has an error for the model, by the call's id.
     """
 
     text: str
@@ -67,9 +65,9 @@ class ModelAnswer(msgspec.Struct):
 
 
 class AnswerRequest(msgspec.Struct, kw_only=True):
-    """A request: the messages, the system prompt, the tools as the API defines them, and the bound of the answer.
+    """A request: the messages, the system prompt, the tools as the API defines them, and the limit of the answer.
 
-    Without `max_tokens` the bound is that of the endpoint.
+    Without `max_tokens` the limit of the endpoint applies.
     """
 
     messages: list[t.SamplingMessage]
@@ -121,8 +119,8 @@ class ToolCallPieces:
         calls: list[t.ToolUseContent] = []
         invalid: dict[str, str] = {}
         used: set[str] = set()
-        for index, (given, name, pieces) in sorted(self._calls.items()):
-            id = given if given and given not in used else f"call_{index}_{len(used)}"
+        for index, (original_id, name, pieces) in sorted(self._calls.items()):
+            id = original_id if original_id and original_id not in used else f"call_{index}_{len(used)}"
             used.add(id)
             text = "".join(pieces)
             try:
@@ -148,18 +146,8 @@ def decode_object(data: bytes) -> dict[str, Any]:
         ) from None
 
 
-def as_object(value: Any) -> dict[str, Any]:
-    """Return a value of JSON if it is an object, else an empty one."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def as_list(value: Any) -> list[object]:
-    """Return a value of JSON if it is a list, else an empty one."""
-    return cast("list[object]", value) if isinstance(value, list) else []
-
-
 def as_text(value: Any) -> str:
-    """Return a value of JSON if it is a text, else an empty one."""
+    """Return a value of JSON if it is a text, else an empty text."""
     return value if isinstance(value, str) else ""
 
 

@@ -1,4 +1,4 @@
-"""The parameter and the result of a selection: any function that returns choices for a question."""
+"""The parameter and the result of a selection, which is any function that returns choices for a question."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ContextRequest(NamedTuple):
     question: str
     catalogue: Catalogue
     budget: int
-    """Tokens of the whole context."""
+    """Maximum number of tokens of the whole context."""
 
 
 Selected = Iterable[Choice | str]

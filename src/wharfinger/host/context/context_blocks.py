@@ -33,7 +33,7 @@ class Block(msgspec.Struct, kw_only=True):
     """The URI of the resource, without a window."""
     server: str
     version: str
-    """The server's version of the content or, if it gives none, a digest of what was read."""
+    """The server's version of the content, or a digest of the content if the server gives no version."""
     reason: str
     """Why it was chosen, as a sentence for people."""
     title: str = ""
@@ -78,7 +78,7 @@ class ContextBlocks(Sequence[Block]):
         self.left_out = list(left_out)
         """The resources that were chosen but are not here, with the reasons."""
         self.notes = list(notes)
-        """Sentences about what was not searched or listed."""
+        """Sentences about servers and resources that were not searched or listed."""
         self.estimated = estimated
         """Whether tokens are an estimate, because no counter was given."""
         self.blocks = list(blocks)
@@ -108,14 +108,14 @@ class ContextBlocks(Sequence[Block]):
 
     @property
     def text(self) -> str:
-        """All blocks as one text. Files are named only."""
+        """All blocks as one text, with the types of files instead of their contents."""
         return "\n\n".join(block_text(block) for block in self.blocks)
 
     def for_api(self, format: Format, blocks: Sequence[Block] | None = None) -> list[Message]:
         """Return the blocks as the parts of a message of the user, in the format of an API.
 
-        Files that the API does not take become a text that names them. `blocks` are others than all, such as those
-        from `changed`.
+        Files that the API does not take become a text that names them. `blocks` are the blocks to return
+        instead of all, such as those from `changed`.
 
         Raises:
             ValueError: there is no such format.

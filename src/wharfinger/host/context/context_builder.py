@@ -39,18 +39,18 @@ DEFAULT_BUDGET = 8_000
 """The default number of tokens of a context."""
 MAX_BUDGET = 10_000_000
 MAX_CHOICES = 200
-"""Resources that are read for one context. Further choices are left out."""
+"""Maximum number of resources that are read for one context. Further choices are left out."""
 CONCURRENT_READS = 16
 READ_SECONDS = 15.0
-"""How long one resource may take."""
+"""Longest time that one resource takes."""
 MAX_TEXT_CHARACTERS = 512 << 10
-"""Characters of one resource that are read; a longer one is read in the windows that a search found."""
+"""Maximum number of characters of a resource; of a longer one, the windows that a search found are read."""
 MAX_FILE_BYTES = 3_750_000
-"""Bytes of an image or document: 5 MB in base64, which all APIs take."""
+"""Maximum bytes of an image or document: 5 MB in base64, which all APIs take."""
 MAX_WINDOWS = 3
-"""Windows of one large resource that are read."""
+"""Maximum number of windows of one large resource that are read."""
 MIN_TOKENS = 80
-"""Fewest tokens of a window; a resource that gets less is left out, unless it is shorter."""
+"""Minimum number of tokens of a window; a resource that gets less is left out, unless it is shorter."""
 _FILES = ("image/", "audio/", "video/", "application/pdf")
 _LINES = re.compile(r"[?&]lines=(\d{1,9})-")
 
@@ -66,7 +66,7 @@ class _Reading(NamedTuple):
     data: bytes
     digest: str
     rest: str
-    """A sentence about what was not read; empty if all of it was."""
+    """A sentence about the part that was not read; empty if there is no such part."""
 
 
 async def build_context(
@@ -82,7 +82,7 @@ async def build_context(
     Args:
         catalogue: The resources to choose from.
         question: The question for the model. Without `select`, its mentions (`@name`) choose, or else the rules.
-        budget: Tokens of all blocks together, with their headers.
+        budget: Maximum number of tokens of all blocks together, with their headers.
         select: URIs or mentions, or a function such as `rules()` and `select_with(model)`.
         count_tokens: Counts the tokens of a text; by default, they are estimated.
 
@@ -131,8 +131,8 @@ class _Building:
             select = await self._mentioned() or rules()
         if callable(select):
             request = ContextRequest(self.question[:MAX_QUERY_CHARACTERS], self.catalogue, self.budget)
-            found = select(request)
-            chosen = await found if inspect.isawaitable(found) else found
+            selected = select(request)
+            chosen = await selected if inspect.isawaitable(selected) else selected
             self.notes += list(getattr(chosen, "notes", ()))
         else:
             chosen = [select] if isinstance(select, str) else select
@@ -178,8 +178,8 @@ class _Building:
         """Return the content of a choice, or the reason why it could not be read."""
         try:
             async with self._limit, asyncio.timeout(READ_SECONDS):
-                found = await self.catalogue.find(choice.uri, server=choice.server)
-                return await self._read_entry(choice, found[0] if found else None, again)
+                entries = await self.catalogue.find(choice.uri, server=choice.server)
+                return await self._read_entry(choice, entries[0] if entries else None, again)
         except TimeoutError:
             return f"it could not be read within {READ_SECONDS:g} s"
         except ResourceNotFound:
@@ -193,12 +193,12 @@ class _Building:
         uris = choice.windows[:MAX_WINDOWS] if large and choice.windows else (choice.uri,)
         segments: list[Segment] = []
         contents: list[t.ResourceContents] = []
-        rest = ""
+        remark = ""
         for uri in uris:
             found, last = await self._read_windows(uri, choice.server, again)
             contents += found
             segments += _segments(uri, found)
-            rest = rest or last
+            remark = remark or last
         if not contents:
             return "it has no content"
         first = contents[0]
@@ -218,7 +218,7 @@ class _Building:
         version = _version(first) or (entry.version if entry is not None else "")
         title = entry.title if entry is not None else choice.uri.rpartition("/")[2]
         if uris != (choice.uri,):
-            rest = "It is large, and only the windows that a search found were read."
+            remark = "It is large, and only the windows that a search found were read."
         return _Reading(
             choice,
             title,
@@ -227,7 +227,7 @@ class _Building:
             tuple(segments),
             data,
             digest.hexdigest(),
-            rest,
+            remark,
         )
 
     async def _read_windows(self, uri: str, server: str, again: bool) -> tuple[list[t.ResourceContents], str]:
@@ -238,13 +238,13 @@ class _Building:
         while following and following not in seen:
             seen.add(following)
             result = await self.catalogue.read(following, server, bypass_cache=again)
-            found = [content for content in result.contents if not _meta(content).get(SUMMARY)]
-            contents += found
+            windows_read = [content for content in result.contents if not _meta(content).get(SUMMARY)]
+            contents += windows_read
             following = _next(result.contents) if "?" not in uri else ""
             if sum(len(content.text or "") for content in contents) >= MAX_TEXT_CHARACTERS:
                 break
-        rest = f"It continues at {printable(following, 300)}." if following and following not in seen else ""
-        return contents, rest
+        remark = f"It continues at {printable(following, 300)}." if following and following not in seen else ""
+        return contents, remark
 
     def _leave_out(self, choice: Choice, reason: str) -> None:
         self.left_out.append(LeftOut(choice.uri, choice.server, reason))
@@ -256,7 +256,9 @@ class _Building:
         needs = {reading.digest: self._need(reading) for reading in readings}
         chosen, shares = list(readings), list[float]()
         while chosen:
-            shares = divide(self.budget, [(needs[one.digest], max(0.0, one.choice.weight)) for one in chosen])
+            shares = divide(
+                self.budget, [(needs[reading.digest], max(0.0, reading.choice.weight)) for reading in chosen]
+            )
             small = [
                 number
                 for number, (one, share) in enumerate(zip(chosen, shares, strict=True))
@@ -281,7 +283,7 @@ class _Building:
         if reading.data:
             return self._header(reading) + file_tokens(reading.mime_type, len(reading.data))
         text = "\n".join(segment.text for segment in reading.segments)
-        if len(text) > 8 * self.budget:  # no tokenizer needs so few, and counting takes a while
+        if len(text) > 8 * self.budget:  # more than the budget with any tokenizer, and counting takes a while
             return self.budget + 1
         return self._header(reading) + self.count(text)
 
@@ -314,10 +316,10 @@ class _Building:
                 return None
             cut = reading.rest
             if not windows.whole:
-                shown = lines_text(windows.lines)
+                line_ranges = lines_text(windows.lines)
                 total = max(_last_line(segment) for segment in reading.segments)
                 missing = sum(last - first + 1 for first, last in windows.lines) < total
-                lines = f"Only lines {shown} of {total:,} are here." if missing else ""
+                lines = f"Only lines {line_ranges} of {total:,} are here." if missing else ""
                 part = "Only a part of each long line is here." if windows.shortened else ""
                 cut = " ".join(filter(None, (lines, part, reading.rest)))
             block = self._described(reading, text=windows.text, lines=windows.lines, cut=cut)
@@ -332,26 +334,26 @@ class _Building:
     async def refresh(self, context: ContextBlocks, sources: dict[tuple[str, str], _Reading]) -> list[Block]:
         """Read the resources of a context again. Returns the new blocks, and puts them into the context."""
         current = [block for block in context.blocks if not block.gone]
-        before = [sources[block.server, block.uri] for block in current]
-        results = await asyncio.gather(*(self._read(reading.choice, again=True) for reading in before))
+        old_readings = [sources[block.server, block.uri] for block in current]
+        results = await asyncio.gather(*(self._read(reading.choice, again=True) for reading in old_readings))
         changed: list[Block] = []
-        for block, old, new in zip(current, before, results, strict=True):
+        for block, old, new in zip(current, old_readings, results, strict=True):
             if isinstance(new, str):
                 if new != _GONE:  # it may come back
                     continue
                 gone = self._described(old, gone=True, cut="This resource no longer exists.")
                 gone.tokens = self.count(block_text(gone))
-                fresh: Block | None = gone
+                new_block: Block | None = gone
             elif new.digest == old.digest:
                 continue
             else:
-                others = context.tokens - block.tokens
-                share = min(self._need(new), max(block.tokens, self.budget - others))
+                other_tokens = context.tokens - block.tokens
+                share = min(self._need(new), max(block.tokens, self.budget - other_tokens))
                 sources[block.server, block.uri] = new
-                fresh = self.block(new, share)
-            if fresh is not None:
-                context.blocks[context.blocks.index(block)] = fresh
-                changed.append(fresh)
+                new_block = self.block(new, share)
+            if new_block is not None:
+                context.blocks[context.blocks.index(block)] = new_block
+                changed.append(new_block)
         return changed
 
 
@@ -361,12 +363,12 @@ _GONE = "it does not exist, or may not be read"
 def divide(budget: int, needs: Sequence[tuple[int, float]]) -> list[float]:
     """Divide a budget by weights. No share is more than its need, and the rest goes to the other shares."""
     shares = [0.0] * len(needs)
-    waiting = sorted(range(len(needs)), key=lambda at: needs[at][0] / (needs[at][1] or 1e-9))
-    left, weights = float(budget), sum(needs[at][1] for at in waiting)
-    for at in waiting:
-        need, weight = needs[at]
-        shares[at] = min(float(need), left * weight / weights if weights > 0 else 0.0)
-        left, weights = left - shares[at], weights - weight
+    waiting = sorted(range(len(needs)), key=lambda index: needs[index][0] / (needs[index][1] or 1e-9))
+    remaining, weights = float(budget), sum(needs[index][1] for index in waiting)
+    for index in waiting:
+        need, weight = needs[index]
+        shares[index] = min(float(need), remaining * weight / weights if weights > 0 else 0.0)
+        remaining, weights = remaining - shares[index], weights - weight
     return shares
 
 

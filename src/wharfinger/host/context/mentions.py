@@ -1,7 +1,7 @@
 """Mentions of resources in a question: `@tides.csv`, `@docs:policy.md`, `@file:///docs/policy.md`, `@"my file.md"`.
 
-A mention is the URI of a resource, or the end of its URI, title or name after a slash. The name of the server and a
-colon may come before it. It must fit exactly one resource, or else the error names those that fit.
+A mention is the URI, title or name of a resource, or the end of one of these after a slash. The name of the server and
+a colon may come before it. It must fit exactly one resource, or else the error names those that fit.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from wharfinger.host.context.choices import Choice
 __all__ = ["UnknownMention", "choice_of", "find_mentions", "mention_of"]
 
 MAX_MENTIONS = 100
-"""Mentions in one question; the rest is ignored."""
+"""Maximum number of mentions in one question; the rest is ignored."""
 MAX_NAMED = 5
-"""Resources that an error names."""
+"""Maximum number of resources that an error names."""
 
 _MENTION = re.compile(r'(?<![\w@.])@(?:"([^"\n]{1,2000})"|([^\s@"]{1,2000}))')
 
@@ -36,8 +36,8 @@ def find_mentions(text: str) -> list[str]:
 
     Punctuation at the end belongs to the sentence.
     """
-    found = (quoted or bare.rstrip(".,;:!?)]}'") for quoted, bare in _MENTION.findall(text))
-    return list(dict.fromkeys(one for one in found if one))[:MAX_MENTIONS]
+    mentions = (quoted or bare.rstrip(".,;:!?)]}'") for quoted, bare in _MENTION.findall(text))
+    return list(dict.fromkeys(mention for mention in mentions if mention))[:MAX_MENTIONS]
 
 
 def mention_of(entry: CatalogueEntry) -> str:
@@ -88,15 +88,15 @@ def _split_server(text: str, servers: Sequence[str]) -> tuple[str, str]:
 
 def _fitting(entries: Sequence[CatalogueEntry], name: str) -> Iterator[CatalogueEntry]:
     """Yield the entries whose URI, title or name equals `name`, or ends with it after a slash."""
-    wanted = fold(name)
+    folded_name = fold(name)
     names = [
-        (entry, [fold(one) for one in (entry.uri, unquote(entry.uri), entry.title, entry.resource.name)])
+        (entry, [fold(text) for text in (entry.uri, unquote(entry.uri), entry.title, entry.resource.name)])
         for entry in entries
     ]
-    exact = [entry for entry, known in names if wanted in known]
+    exact = [entry for entry, entry_names in names if folded_name in entry_names]
     if exact:
         yield from exact
         return
-    for entry, known in names:
-        if any(one.endswith("/" + wanted) for one in known):
+    for entry, entry_names in names:
+        if any(entry_name.endswith("/" + folded_name) for entry_name in entry_names):
             yield entry

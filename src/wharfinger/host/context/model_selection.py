@@ -17,7 +17,7 @@ from wharfinger.host.context.selection_rules import is_for_models
 __all__ = ["select_with"]
 
 MAX_LISTED = 100
-"""Resources that the model chooses from."""
+"""Maximum number of resources that the model chooses from."""
 MAX_TITLE_CHARACTERS, MAX_DESCRIPTION_CHARACTERS = 120, 160
 MAX_ANSWER_CHARACTERS = 20_000
 
@@ -41,35 +41,35 @@ def select_with(
 
     Args:
         model: An async function that is called with a prompt, and returns the model's answer.
-        limit: The most resources that the model may choose.
-        listed: Resources that it chooses from: those that match the question best, and then others.
+        limit: Maximum number of resources that the model may choose.
+        listed: Maximum number of resources that it chooses from: those that match the question best, and then others.
         contents: Also search contents for the list. If False, no word of the question is sent to a server.
     """
 
     async def select(request: ContextRequest) -> Choices:
         hits = await request.catalogue.search(request.question, limit=3 * listed, contents=contents)
-        found: dict[tuple[str, str], CatalogueEntry] = {}
+        entries_by_key: dict[tuple[str, str], CatalogueEntry] = {}
         for hit in hits:
             for entry in await request.catalogue.find(hit.base, server=hit.server):
-                found.setdefault((entry.server, entry.uri), entry)
-        if len(found) < listed:
+                entries_by_key.setdefault((entry.server, entry.uri), entry)
+        if len(entries_by_key) < listed:
             for entry in await request.catalogue.entries(audience="assistant", templates=False, limit=2 * listed):
-                found.setdefault((entry.server, entry.uri), entry)
-        entries = [entry for entry in found.values() if is_for_models(entry)][:listed]
+                entries_by_key.setdefault((entry.server, entry.uri), entry)
+        entries = [entry for entry in entries_by_key.values() if is_for_models(entry)][:listed]
         listing = "\n".join(f"{number}. {_described(entry)}" for number, entry in enumerate(entries, 1))
         choices = Choices()
         choices.notes = list(hits.notes)
         if not entries:
             return choices
         answer = await model(PROMPT.format(limit=limit, question=request.question, listing=listing))
-        numbers = list(dict.fromkeys(int(one) for one in _NUMBER.findall(answer[:MAX_ANSWER_CHARACTERS])))
-        known = [number for number in numbers if 1 <= number <= len(entries)]
-        if len(known) < len(numbers):
-            unknown = len(numbers) - len(known)
+        numbers = list(dict.fromkeys(int(number) for number in _NUMBER.findall(answer[:MAX_ANSWER_CHARACTERS])))
+        chosen_numbers = [number for number in numbers if 1 <= number <= len(entries)]
+        if len(chosen_numbers) < len(numbers):
+            unknown = len(numbers) - len(chosen_numbers)
             choices.notes = [*choices.notes, f"The model named {many(unknown, 'number')} that the list does not have."]
-        if not known:
+        if not chosen_numbers:
             choices.notes = [*choices.notes, "The model chose no resource."]
-        for number in known[:limit]:
+        for number in chosen_numbers[:limit]:
             entry = entries[number - 1]
             choices.append(Choice(entry.uri, entry.server, f"chosen by the model, number {number} of {len(entries)}"))
         return choices

@@ -28,15 +28,15 @@ from wharfinger.server.document_search import MEDIA_TYPES
 __all__ = ["rules"]
 
 MAX_CHOICES = 24
-"""Resources that the rules choose, besides the required ones."""
+"""Maximum number of resources that the rules choose, besides the required ones."""
 HITS_PER_CHOICE = 2
-"""Hits that a search is asked for, for each choice: a long resource may have several."""
+"""Hits that a search requests for each choice: a long resource may have several."""
 MAX_REQUIRED = 3
 REQUIRED_WEIGHT = 0.05
 WEIGHT_LOSS = 0.25
 """The weight of a choice is 1 / (1 + WEIGHT_LOSS x its rank): the fifth gets half as much as the first."""
 RELATED_FACTOR = 0.8
-"""The match of a resource that only shares words with the question, beside those that a search found."""
+"""Factor for the match of a resource that no search found, and that only shares words with the question."""
 PRIORITY_WEIGHT, RECENCY_WEIGHT = 0.3, 0.1
 USUAL_PRIORITY = 0.5
 HALF_LIFE_DAYS = 30.0
@@ -59,11 +59,11 @@ def rules(
     """Return the default selection, or a changed one: `await host.context(question, select=rules(recency=1.0))`.
 
     Args:
-        limit: The most resources to choose.
-        priority: How much the priority counts beside the match; 0 ignores it.
-        recency: How much the date counts; 0 ignores it.
+        limit: Maximum number of resources to choose.
+        priority: The weight of the priority beside the match; 0 ignores it.
+        recency: The weight of the date; 0 ignores it.
         half_life_days: The recency of a resource halves in this time.
-        required: How many resources of priority 1 are included even if they do not match.
+        required: Maximum number of resources of priority 1 that are included even if they do not match.
         contents: Also search contents. If False, no word of the question is sent to a server.
         adjust: Called with each entry and its score, and returns another score; 0 leaves the entry out.
     """
@@ -87,16 +87,16 @@ def rules(
             if match < MIN_MATCH or not is_for_models(entry):
                 continue
             days = _age_days(entry, now)
-            fresh = 0.5 ** (days / half_life_days) if days is not None else 0.0
+            recency_score = 0.5 ** (days / half_life_days) if days is not None else 0.0
             important = USUAL_PRIORITY if entry.priority is None else entry.priority
-            score = match * (1 + priority * (important - USUAL_PRIORITY) + recency * fresh)
+            score = match * (1 + priority * (important - USUAL_PRIORITY) + recency * recency_score)
             if adjust is not None and (score := adjust(entry, score)) <= 0:
                 continue
             places = tuple(int(number) for hit in found for number in _PLACE.findall(hit.snippet))
             windows = tuple(hit.uri for hit in found if hit.uri != entry.uri)
             reason = _reason(match, entry, days, found, places)
             scored.append((score, Choice(entry.uri, entry.server, reason, windows=windows, places=places)))
-        scored.sort(key=lambda one: -one[0])
+        scored.sort(key=lambda row: -row[0])
         ranked = enumerate(choice for _, choice in scored[:limit])
         choices = Choices(choice._replace(weight=1 / (1 + WEIGHT_LOSS * rank)) for rank, choice in ranked)
         choices.notes = hits.notes
@@ -106,12 +106,12 @@ def rules(
     return select
 
 
-async def _add_required(choices: Choices, catalogue: Catalogue, most: int) -> None:
-    known = {(choice.server, choice.uri) for choice in choices if isinstance(choice, Choice)}
-    if most < 1:
+async def _add_required(choices: Choices, catalogue: Catalogue, limit: int) -> None:
+    chosen = {(choice.server, choice.uri) for choice in choices if isinstance(choice, Choice)}
+    if limit < 1:
         return
-    for entry in await catalogue.entries(min_priority=1.0, audience="assistant", templates=False, limit=most):
-        if (entry.server, entry.uri) not in known and is_for_models(entry):
+    for entry in await catalogue.entries(min_priority=1.0, audience="assistant", templates=False, limit=limit):
+        if (entry.server, entry.uri) not in chosen and is_for_models(entry):
             reason = "its server marks it as required (priority 1)"
             choices.append(Choice(entry.uri, entry.server, reason, weight=REQUIRED_WEIGHT))
 
@@ -119,8 +119,8 @@ async def _add_required(choices: Choices, catalogue: Catalogue, most: int) -> No
 async def _entry(catalogue: Catalogue, hit: CatalogueHit) -> CatalogueEntry:
     """Return the listed entry of a hit, or one made of the hit if the server does not list it."""
     for uri in (hit.base, hit.uri):
-        if found := await catalogue.find(uri, server=hit.server):
-            return found[0]
+        if entries := await catalogue.find(uri, server=hit.server):
+            return entries[0]
     return CatalogueEntry(hit.server, t.Resource(uri=hit.base, name=hit.title))
 
 

@@ -18,12 +18,12 @@ from wharfinger.server.search_ranking import is_prose
 __all__ = ["Segment", "TextWindows", "cut_windows"]
 
 MAX_PLACES = 3
-"""Places of one text around which windows grow."""
+"""Maximum number of places of one text around which windows grow."""
 MIN_PLACE_SHARE = 0.6
-"""A further place needs at least this share of the best one's score."""
+"""A further place needs at least this share of the best score."""
 AFTER_FACTOR = 3.0
 LINE_CHARACTERS = 1_000
-"""A longer line is shown in part: around the first word of the question in it, or else its beginning."""
+"""A longer line is shown in part: the text around the first word of the question in it, or else its beginning."""
 MAX_ATTEMPTS = 12
 GAP = "…"
 
@@ -52,7 +52,7 @@ def cut_windows(
 ) -> TextWindows:
     """Return the lines of a text that fit the query best, in their order, with at most `budget` tokens.
 
-    `places` are the numbers of lines that a search found. Empty if not even one line fits.
+    `places` are the numbers of lines that a search found. The result is empty if not even one line fits.
     """
     numbered = _lines_of(segments)
     text = _joined(numbered, range(len(numbered)))
@@ -61,39 +61,39 @@ def cut_windows(
     total = count(text)
     if total <= budget:
         return TextWindows(text, _runs(numbered, range(len(numbered))), True)
-    short = [(number, _clipped(line, query)) for number, line in numbered]
-    order = _by_use(short, _centres(short, query, title, places))
+    clipped = [(number, _clipped(line, query)) for number, line in numbered]
+    order = _by_use(clipped, _centres(clipped, query, title, places))
     room = budget * len(text) / max(1, total)
     for _ in range(MAX_ATTEMPTS):
-        chosen = _fitting(short, order, room)
+        chosen = _fitting(clipped, order, room)
         if not chosen:
             break
-        shown = _joined(short, chosen)
-        if (tokens := count(shown)) <= budget:
-            shortened = any(short[at] != numbered[at] for at in chosen)
-            return TextWindows(shown, _runs(short, chosen), False, shortened)
+        text = _joined(clipped, chosen)
+        if (tokens := count(text)) <= budget:
+            shortened = any(clipped[index] != numbered[index] for index in chosen)
+            return TextWindows(text, _runs(clipped, chosen), False, shortened)
         room *= min(0.95, budget / tokens)
     return TextWindows("", (), False)
 
 
 def _lines_of(segments: Sequence[Segment]) -> list[tuple[int, str]]:
     """Return the lines of all segments with their numbers, in order, each once."""
-    found: dict[int, str] = {}
+    lines_by_number: dict[int, str] = {}
     for segment in segments:
         lines = segment.text.split("\n")
         if lines and not lines[-1]:
             lines.pop()
         for number, line in enumerate(lines, segment.first):
-            found.setdefault(number, line)
-    return sorted(found.items())
+            lines_by_number.setdefault(number, line)
+    return sorted(lines_by_number.items())
 
 
 def _clipped(line: str, query: Query) -> str:
     if len(line) <= LINE_CHARACTERS:
         return line
     folded = fold(line)
-    found = [at for word in query.words for probe in word.probes if (at := folded.find(probe)) >= 0]
-    begin = max(0, min(min(found, default=0) - LINE_CHARACTERS // 4, len(line) - LINE_CHARACTERS))
+    positions = [position for word in query.words for probe in word.probes if (position := folded.find(probe)) >= 0]
+    begin = max(0, min(min(positions, default=0) - LINE_CHARACTERS // 4, len(line) - LINE_CHARACTERS))
     return f"{GAP if begin else ''}{line[begin : begin + LINE_CHARACTERS]}{GAP}"
 
 
@@ -101,61 +101,63 @@ def _centres(
     lines: Sequence[tuple[int, str]], query: Query, title: str, places: Sequence[int]
 ) -> list[tuple[int, float]]:
     """Return the indices of the best lines, each with its weight."""
-    found: list[tuple[int, float]] = []
+    scored: list[tuple[int, float]] = []
     if query.words:
         match = match_text(["\n".join(line for _, line in lines)], query, prose=is_prose(title))
         passages = match.passages[:MAX_PLACES] if match is not None else ()
         least = MIN_PLACE_SHARE * passages[0].score if passages else 0.0
-        found = [(one.line - 1, one.score) for one in passages if one.score >= least]
-    best = max((score for _, score in found), default=1.0)
-    index = {number: at for at, (number, _) in enumerate(lines)}
-    known = {at for at, _ in found}
-    found += [
-        (index[place], 0.8 * best) for place in places[:MAX_PLACES] if place in index and index[place] not in known
+        scored = [(passage.line - 1, passage.score) for passage in passages if passage.score >= least]
+    best = max((score for _, score in scored), default=1.0)
+    index_of = {number: index for index, (number, _) in enumerate(lines)}
+    scored_indices = {line_index for line_index, _ in scored}
+    scored += [
+        (index_of[place], 0.8 * best)
+        for place in places[:MAX_PLACES]
+        if place in index_of and index_of[place] not in scored_indices
     ]
-    return [(at, max(0.1, score / best)) for at, score in found] or [(0, 1.0)]
+    return [(line_index, max(0.1, score / best)) for line_index, score in scored] or [(0, 1.0)]
 
 
 def _by_use(lines: Sequence[tuple[int, str]], centres: Sequence[tuple[int, float]]) -> list[int]:
-    """Return the indices of all lines, the most useful first: by their distance to the next centre."""
+    """Return the indices of all lines, the most useful first: by their distance to the nearest centre."""
 
-    def distance(at: int) -> float:
+    def distance(index: int) -> float:
         return min(
-            ((at - centre) / AFTER_FACTOR if at >= centre else float(centre - at)) / weight
+            ((index - centre) / AFTER_FACTOR if index >= centre else float(centre - index)) / weight
             for centre, weight in centres
         )
 
-    return sorted(range(len(lines)), key=lambda at: (distance(at), at))
+    return sorted(range(len(lines)), key=lambda index: (distance(index), index))
 
 
 def _fitting(lines: Sequence[tuple[int, str]], order: Sequence[int], room: float) -> list[int]:
     """Return the indices of the most useful lines that have at most `room` characters, in the order of the text."""
     chosen: list[int] = []
-    for at in order:
-        room -= len(lines[at][1]) + 1
+    for index in order:
+        room -= len(lines[index][1]) + 1
         if room < 0:
             break
-        chosen.append(at)
+        chosen.append(index)
     return sorted(chosen)
 
 
 def _joined(lines: Sequence[tuple[int, str]], chosen: Sequence[int]) -> str:
     parts: list[str] = []
-    last = None
-    for at in chosen:
-        number, line = lines[at]
-        if last is not None and number != last + 1:
+    last_number = None
+    for index in chosen:
+        number, line = lines[index]
+        if last_number is not None and number != last_number + 1:
             parts.append(GAP)
         parts.append(line)
-        last = number
+        last_number = number
     return "\n".join(parts)
 
 
 def _runs(lines: Sequence[tuple[int, str]], chosen: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """Return the numbers of the chosen lines as `(first, last)`."""
     runs: list[tuple[int, int]] = []
-    for at in chosen:
-        number = lines[at][0]
+    for index in chosen:
+        number = lines[index][0]
         if runs and runs[-1][1] == number - 1:
             runs[-1] = runs[-1][0], number
         else:

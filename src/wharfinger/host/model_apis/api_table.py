@@ -85,7 +85,7 @@ class ModelAPI(msgspec.Struct, frozen=True, kw_only=True):
     define: Callable[[str, str, dict[str, Any], bool], Message]
     """Returns a definition, from a name, a description, a schema, and whether it is strict."""
     gather: Callable[[list[Message]], list[Message]] = list
-    """Returns what the API takes as `tools`."""
+    """Returns the value of `tools` in the form of the API."""
     calls: Callable[[Any], list[ModelToolCall] | None]
     """Returns the calls of a plain value, or None if it is not of this API."""
     messages: Callable[[list[ToolOutput]], list[Message]]
@@ -305,7 +305,7 @@ def model_api(name: str) -> ModelAPI:
     """Return the API with this name.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no such API.
     """
     if name not in MODEL_APIS:
         raise ValueError(f"There is no format {name!r}; the formats are {', '.join(MODEL_APIS)}.")
@@ -324,5 +324,5 @@ def find_calls(answer: Any, format: str | None = None) -> tuple[ModelAPI, list[M
         calls = api.calls(plain)
         if calls is not None:
             return api, calls
-    wanted = "known model API: pass format=" if format is None else f"answer of {model_api(format).title}"
-    raise ValueError(f"The answer is of no {wanted}.")
+    expected = "known model API: pass format=" if format is None else f"answer of {model_api(format).title}"
+    raise ValueError(f"The answer is of no {expected}.")

@@ -1,4 +1,4 @@
-"""Definitions of tools for a model API: names and schemas that it accepts, and a report of what was dropped."""
+"""Definitions of tools for a model API: names and schemas that it accepts, and a report of dropped keywords."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class DroppedFromTool(msgspec.Struct, frozen=True):
     reason: str
 
     def __str__(self) -> str:
-        place = ".".join(filter(None, [self.path, self.keyword]))
-        return f"{self.tool}: {place}: {self.reason}" if place else f"{self.tool}: {self.reason}"
+        path = ".".join(filter(None, [self.path, self.keyword]))
+        return f"{self.tool}: {path}: {self.reason}" if path else f"{self.tool}: {self.reason}"
 
 
 class ToolDefinitions(list[dict[str, Any]]):
@@ -59,7 +59,7 @@ class ToolDefinitions(list[dict[str, Any]]):
 
 
 def accepted_names(names: Iterable[str]) -> dict[str, str]:
-    """Return the original name of each tool by a name that every API accepts.
+    """Return the original names of tools, by the names that are sent, which every API accepts.
 
     A name that is accepted stays as it is. Any other gets a suffix made from its original form, so that the name of a
     tool never depends on other tools: a call can never reach a tool that came later.
@@ -104,17 +104,17 @@ def define_tools(tools: Iterable[OfferedTool], api: ModelAPI, *, strict: bool = 
     dropped: list[DroppedFromTool] = []
     names: dict[str, str] = {}
     definitions: list[dict[str, Any]] = []
-    in_order = {original: name for name, original in accepted_names(by_name).items()}
+    accepted = {original: name for name, original in accepted_names(by_name).items()}
     for original, tool in by_name.items():
-        name = in_order[original]
-        shown = printable(original, 128)
+        name = accepted[original]
+        shown_name = printable(original, 128)
         if api.max_tools is not None and len(definitions) >= api.max_tools:
-            dropped.append(DroppedFromTool(shown, "", "", f"left out: {api.title} takes {api.max_tools} tools"))
+            dropped.append(DroppedFromTool(shown_name, "", "", f"left out: {api.title} takes {api.max_tools} tools"))
             continue
         narrowed, not_strict = narrowed_schema(tool, api, strict=strict)
-        dropped += [DroppedFromTool(shown, each.path, each.keyword, each.reason) for each in narrowed.dropped]
+        dropped += [DroppedFromTool(shown_name, each.path, each.keyword, each.reason) for each in narrowed.dropped]
         if not_strict:
-            dropped.append(DroppedFromTool(shown, "", "strict", f"not strict: {not_strict}"))
+            dropped.append(DroppedFromTool(shown_name, "", "strict", f"not strict: {not_strict}"))
         description, schema = _description(tool, narrowed.schema, api.max_description_characters)
         definitions.append(api.define(name, description, schema, strict and not not_strict))
         names[name] = original
@@ -129,5 +129,5 @@ def _description(tool: t.Tool, schema: dict[str, Any], limit: int | None) -> tup
     if limit is None or len(text) <= limit:
         return text, schema
     end = text.rfind(" ", limit // 2, limit - 2) + 1 or limit - 2
-    rest = " ".join(filter(None, [f"… {text[end:]}", schema.get("description")]))
-    return f"{text[:end].rstrip()} …", {**schema, "description": rest}
+    description = " ".join(filter(None, [f"… {text[end:]}", schema.get("description")]))
+    return f"{text[:end].rstrip()} …", {**schema, "description": description}

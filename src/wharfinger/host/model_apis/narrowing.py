@@ -1,4 +1,4 @@
-"""Narrows a tool's JSON Schema to what a model API accepts, and reports what was dropped.
+"""Narrows a tool's JSON Schema to the keywords that a model API accepts, and reports the dropped ones.
 
 MCP allows any JSON Schema (2020-12, or a draft that `$schema` names). The APIs accept subsets, and refuse the whole
 request for one keyword too many (docs/model_apis.md). Narrowing works on a copy, in this order:
@@ -24,6 +24,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from wharfinger.content.decoded_json import is_list, is_object
 from wharfinger.host.model_apis.schema_keywords import (
     ABOUT_THE_SCHEMA,
     ANNOTATIONS,
@@ -35,10 +36,8 @@ from wharfinger.host.model_apis.schema_keywords import (
     REFERENCES,
     SEVERAL_SCHEMAS,
     is_full_list,
-    is_list,
     is_names,
     is_number,
-    is_object,
     is_schema,
     is_text,
     is_type,
@@ -63,15 +62,15 @@ __all__ = [
 Schema = dict[str, Any]
 
 MAX_DEPTH = 40
-"""Nested schemas; deeper ones become `{}`, which allows any value."""
+"""Maximum depth of nested schemas; deeper ones become `{}`, which allows any value."""
 MAX_SCHEMAS = 10_000
-"""Schemas in one tool's schema, with each copy of them; further ones become `{}`."""
+"""Maximum number of schemas in one tool's schema, with each copy of them; further ones become `{}`."""
 MAX_SCHEMA_BYTES = 256 * 1024
-"""The size of a schema as JSON; a larger one becomes an object with any members."""
+"""Maximum size of a schema as JSON; a larger one becomes an object with any members."""
 MAX_REPORTED = 1_000
-"""Dropped keywords that are reported of one schema."""
+"""Maximum number of dropped keywords that are reported of one schema."""
 MAX_NOTE_CHARACTERS = 200
-"""A restriction that is longer as JSON is not repeated in the description."""
+"""Maximum length as JSON of a restriction that is repeated in the description."""
 
 _ABOUT_NAMES = ("dependentRequired", "dependentSchemas", "if", "then", "else", "propertyNames", "patternProperties")
 _HIGHER = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains")
@@ -83,7 +82,7 @@ _TEXTS = ("title", "description")
 
 
 class SchemaRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What an API accepts in a schema."""
+    """The keywords, values and sizes that an API accepts in a schema."""
 
     keywords: frozenset[str] = frozenset(KEYWORDS) - NARROWING
     """The keywords that it accepts."""
@@ -94,7 +93,7 @@ class SchemaRules(msgspec.Struct, frozen=True, kw_only=True):
     formats: frozenset[str] | None = None
     """The values of `format` that it accepts; None for any."""
     plain_enums: bool = False
-    """Whether the values of `enum` must be strings and numbers."""
+    """Whether the values of `enum` must be strings or numbers."""
     plain_patterns: bool = False
     """Whether `pattern` may have no look-around and no back-references."""
     bare_references: bool = False
@@ -113,14 +112,14 @@ class SchemaRules(msgspec.Struct, frozen=True, kw_only=True):
     max_properties: int = MAX_SCHEMAS
     max_enum_values: int = 100_000
     max_name_characters: int = 1_000_000
-    """The length of all names of properties and definitions, and of all values of `enum` and `const`."""
+    """Maximum length of all names of properties and definitions, and of all values of `enum` and `const`."""
 
 
 class DroppedKeyword(msgspec.Struct, frozen=True):
     """A keyword or name in a schema that an API does not accept."""
 
     path: str
-    """Its place, such as `properties.when`; empty for the root."""
+    """The path to its schema, such as `properties.when`; empty for the root."""
     keyword: str
     reason: str
 
@@ -142,7 +141,7 @@ def narrow(schema: Any, rules: SchemaRules) -> NarrowedSchema:
     """Return a tool's input schema as an API accepts it. The root is an object, whatever `schema` is.
 
     Raises:
-        NotExpressible: the rules are those of a strict mode, and the schema needs what they do not have.
+        NotExpressible: the rules are those of a strict mode, and the schema cannot be expressed in it.
     """
     return _Narrowing(schema, rules).run()
 
@@ -205,7 +204,7 @@ class _Narrowing:
         return self._with_accepted_names(root)
 
     def _one_object(self, root: Schema, keyword: str) -> Schema:
-        """Return the root with the properties of all alternatives. Required are those that all alternatives require."""
+        """Return the root with the properties of all alternatives; it requires those that all of them require."""
         branches = [self._merged(branch, f"{keyword}.{number}") for number, branch in items_of(root.pop(keyword))]
         branches = [branch for branch in branches if branch.get("type", "object") == "object"]
         if not branches:
@@ -251,12 +250,12 @@ class _Narrowing:
         accepted = re.compile(self._rules.property_name or "(?s).*").fullmatch
         if all(map(accepted, properties)):
             return root, {}
-        taken = {name for name in properties if accepted(name)}
+        used_names = {name for name in properties if accepted(name)}
         new_names: dict[str, str] = {}
         for name in properties:
-            if name not in taken:
-                new_names[name] = _accepted_name(name, taken)
-                taken.add(new_names[name])
+            if name not in used_names:
+                new_names[name] = _accepted_name(name, used_names)
+                used_names.add(new_names[name])
                 self._drop(
                     "properties", name[:MAX_NOTE_CHARACTERS], f"the name is refused: {new_names[name]!r} instead"
                 )
@@ -366,7 +365,7 @@ class _Narrowing:
                 keyword, value = replacement
             narrowed[keyword] = self._value(keyword, value, path, depth)
         if "patternProperties" in schema and "patternProperties" not in narrowed:
-            narrowed.pop("additionalProperties", None)  # else names that match a pattern were refused
+            narrowed.pop("additionalProperties", None)  # else names that match a pattern would be refused
         if notes:
             narrowed["description"] = " ".join(filter(None, [narrowed.get("description"), f"({'; '.join(notes)})"]))
         self._complete(narrowed, path, at_root=at_root)
@@ -374,13 +373,15 @@ class _Narrowing:
 
     def _value(self, keyword: str, value: Any, path: str, depth: int) -> Any:
         """Return the value of a keyword, with the schemas in it narrowed."""
-        place = f"{path}.{keyword}".lstrip(".")
+        value_path = f"{path}.{keyword}".lstrip(".")
         if keyword in ONE_SCHEMA:
-            return value if isinstance(value, bool) and keyword != "items" else self._narrow(value, place, depth + 1)
+            return (
+                value if isinstance(value, bool) and keyword != "items" else self._narrow(value, value_path, depth + 1)
+            )
         if keyword in SEVERAL_SCHEMAS:
-            return [self._narrow(each, f"{place}.{number}", depth + 1) for number, each in enumerate(value)]
+            return [self._narrow(each, f"{value_path}.{number}", depth + 1) for number, each in enumerate(value)]
         if keyword in NAMED_SCHEMAS:
-            return {name: self._narrow(each, f"{place}.{name}", depth + 1) for name, each in value.items()}
+            return {name: self._narrow(each, f"{value_path}.{name}", depth + 1) for name, each in value.items()}
         return value
 
     def _fault(self, keyword: str, value: Any, schema: Schema) -> str:
@@ -418,17 +419,17 @@ class _Narrowing:
         target = self._places.find(schema[keyword])
         if target is None:
             self._drop(path, keyword, "refers to no place in the schema")
-            rest = {key: value for key, value in schema.items() if key not in REFERENCES}
-            return self._narrow(rest, path, depth + 1)
-        rest = {key: value for key, value in schema.items() if key not in ABOUT_THE_SCHEMA}
+            other_keywords = {key: value for key, value in schema.items() if key not in REFERENCES}
+            return self._narrow(other_keywords, path, depth + 1)
+        other_keywords = {key: value for key, value in schema.items() if key not in ABOUT_THE_SCHEMA}
         reference: Schema = {"$ref": f"#/$defs/{self._define(target, schema[keyword], path)}"}
-        if not rest:
+        if not other_keywords:
             return reference
-        notes = {key: value for key, value in rest.items() if key in ANNOTATIONS}
-        if notes.keys() == rest.keys():
-            kept = {key: value for key, value in notes.items() if not self._fault(key, value, rest)}
+        notes = {key: value for key, value in other_keywords.items() if key in ANNOTATIONS}
+        if notes.keys() == other_keywords.keys():
+            kept = {key: value for key, value in notes.items() if not self._fault(key, value, other_keywords)}
             for key in notes.keys() - kept.keys():
-                self._drop(path, key, self._fault(key, notes[key], rest))
+                self._drop(path, key, self._fault(key, notes[key], other_keywords))
             if not kept:
                 return reference
             return {"anyOf": [reference], **kept} if rules.bare_references else {**reference, **kept}
@@ -437,16 +438,16 @@ class _Narrowing:
             own = {key: value for key, value in merged.items() if key not in REFERENCES}
             self._merge_into(own, self._merged(target, path, frozenset({id(target)})), path)
             return self._narrow(own, path, depth + 1)
-        return {**self._narrow(rest, path, depth + 1), **reference}
+        return {**self._narrow(other_keywords, path, depth + 1), **reference}
 
     def _define(self, target: Any, pointer: str, path: str) -> str:
         """Return the name of a schema that is referred to; it is narrowed later."""
         name = self._names.get(id(target))
         if name is None:
-            wanted = re.sub(r"[^A-Za-z0-9_-]", "_", pointer.rpartition("/")[2].lstrip("#"))[:56] or "arguments"
-            name, number = wanted, 2
+            base_name = re.sub(r"[^A-Za-z0-9_-]", "_", pointer.rpartition("/")[2].lstrip("#"))[:56] or "arguments"
+            name, number = base_name, 2
             while name in self._names.values():
-                name, number = f"{wanted}_{number}", number + 1
+                name, number = f"{base_name}_{number}", number + 1
             self._names[id(target)] = name
             self._waiting.append((name, target, f"$defs.{name}"))
         return name
@@ -478,11 +479,11 @@ class _Narrowing:
 
     def _close(self, schema: Schema, path: str, *, at_root: bool) -> None:
         """Allow no other members, and require all of them if the API wants that."""
-        others = schema.get("additionalProperties")
-        if others is not None and others is not False:
+        additional = schema.get("additionalProperties")
+        if additional is not None and additional is not False:
             raise NotExpressible(f"{path or 'the root'} allows other members than its properties")
         properties: Schema = schema.setdefault("properties", {})
-        if not properties and others is None and not at_root:
+        if not properties and additional is None and not at_root:
             raise NotExpressible(f"{path} is an object with any members")
         schema["additionalProperties"] = False
         if self._rules.all_required:
@@ -563,12 +564,12 @@ def _present_form(schema: Schema) -> Schema:
     """Return a schema of an older draft, or of OpenAPI 3.0, with the keywords of 2020-12."""
     new = dict(schema)
     if is_list(new.get("items")):
-        rest = new.pop("additionalItems", None)
+        further_items = new.pop("additionalItems", None)
         tuple_items = new.pop("items")
         if tuple_items:
             new["prefixItems"] = tuple_items
-        if rest is not None:
-            new["items"] = rest
+        if further_items is not None:
+            new["items"] = further_items
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if isinstance(new.get(exclusive), bool) and new.pop(exclusive) and bound in new:
             new[exclusive] = new.pop(bound)
@@ -597,15 +598,19 @@ def _with_null_apart(schema: Schema) -> Schema:
     values = schema.get("enum")
     if not is_full_list(values) or "anyOf" in schema or None not in values:
         return schema
-    kept: Schema = {key: schema[key] for key in _TEXTS if key in schema}
-    rest = {key: value for key, value in schema.items() if key not in kept}
-    rest["enum"] = [value for value in values if value is not None]
-    if "type" in rest and is_type(rest["type"]):
-        kinds = [kind for kind in types_of(rest["type"]) if kind != "null"]
-        if kinds == types_of(rest["type"]):
-            return {**schema, "enum": rest["enum"]} if rest["enum"] else schema  # null is refused by the type
-        rest["type"] = kinds[0] if len(kinds) == 1 else kinds
-    return {**kept, "anyOf": [rest, {"type": "null"}]} if rest["enum"] else {**kept, "type": "null"}
+    texts: Schema = {key: schema[key] for key in _TEXTS if key in schema}
+    other_keywords = {key: value for key, value in schema.items() if key not in texts}
+    other_keywords["enum"] = [value for value in values if value is not None]
+    if "type" in other_keywords and is_type(other_keywords["type"]):
+        kinds = [kind for kind in types_of(other_keywords["type"]) if kind != "null"]
+        if kinds == types_of(other_keywords["type"]):
+            return (
+                {**schema, "enum": other_keywords["enum"]} if other_keywords["enum"] else schema
+            )  # null is refused by the type
+        other_keywords["type"] = kinds[0] if len(kinds) == 1 else kinds
+    return (
+        {**texts, "anyOf": [other_keywords, {"type": "null"}]} if other_keywords["enum"] else {**texts, "type": "null"}
+    )
 
 
 def _nullable(schema: Schema) -> Schema:
@@ -620,9 +625,9 @@ def _nullable(schema: Schema) -> Schema:
         if {"type": "null"} in schema["anyOf"]:
             return schema
         return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
-    kept: Schema = {key: schema[key] for key in _TEXTS if key in schema}
-    inner = {key: value for key, value in schema.items() if key not in kept}
-    return {**kept, "anyOf": [inner, {"type": "null"}]}
+    texts: Schema = {key: schema[key] for key in _TEXTS if key in schema}
+    inner = {key: value for key, value in schema.items() if key not in texts}
+    return {**texts, "anyOf": [inner, {"type": "null"}]}
 
 
 def _accepted_name(name: str, taken: set[str]) -> str:

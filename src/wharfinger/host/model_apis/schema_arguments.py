@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from wharfinger.host.model_apis.schema_keywords import REFERENCES, is_list, is_object, names_in, types_of
+from wharfinger.content.decoded_json import is_list, is_object
+from wharfinger.host.model_apis.schema_keywords import REFERENCES, names_in, types_of
 from wharfinger.host.model_apis.schema_references import SchemaPlaces
 
 __all__ = ["restore"]
@@ -13,7 +14,7 @@ __all__ = ["restore"]
 Schema = dict[str, Any]
 
 MAX_LEVELS = 40
-"""Nested values in which nulls are looked for."""
+"""Maximum depth of nested values in which nulls are replaced."""
 
 
 def restore(arguments: dict[str, Any], schema: Any, renamed: Mapping[str, str]) -> dict[str, Any]:
@@ -40,14 +41,14 @@ def _without_nulls(value: Any, schemas: list[Any], places: SchemaPlaces, depth: 
         return value
     possible = [schema for schema in places.alternatives(schemas) if is_object(schema.get("properties"))]
     required = frozenset(name for schema in possible for name in names_in(schema.get("required")))
-    kept: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, member in value.items():
         declared = [schema["properties"][name] for schema in possible if name in schema["properties"]]
         left_out = member is None and declared and name not in required
         if left_out and not any(map(_allows_null, places.alternatives(declared))):
             continue
-        kept[name] = _without_nulls(member, declared, places, depth + 1)
-    return kept
+        members[name] = _without_nulls(member, declared, places, depth + 1)
+    return members
 
 
 def _allows_null(schema: Schema) -> bool:

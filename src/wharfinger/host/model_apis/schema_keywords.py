@@ -1,10 +1,12 @@
-"""The keywords of JSON Schema 2020-12 that say something about a value, with a check of the form of each."""
+"""The keywords of JSON Schema 2020-12 that describe or restrict a value, with a check of the form of each."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
+
+from wharfinger.content.decoded_json import is_list, is_object
 
 __all__ = [
     "ABOUT_THE_SCHEMA",
@@ -20,10 +22,8 @@ __all__ = [
     "is_count",
     "is_flag",
     "is_full_list",
-    "is_list",
     "is_names",
     "is_number",
-    "is_object",
     "is_pattern",
     "is_schema",
     "is_text",
@@ -60,16 +60,8 @@ def is_anything(value: Any) -> bool:
     return True
 
 
-def is_list(value: Any) -> TypeGuard[list[Any]]:
-    return isinstance(value, list)
-
-
 def is_full_list(value: Any) -> TypeGuard[list[Any]]:
     return is_list(value) and bool(value)
-
-
-def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
-    return isinstance(value, dict)
 
 
 def is_schema(value: Any) -> bool:
@@ -152,7 +144,7 @@ NAMED_SCHEMAS = frozenset(("properties", "patternProperties", "dependentSchemas"
 ABOUT_THE_SCHEMA = frozenset(
     ("$schema", "$id", "id", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$comment", "$vocabulary")
 ) | frozenset(("$defs", "definitions", *REFERENCES))
-"""They say nothing about a value once references are rewritten, so dropping them is not reported."""
+"""Keywords without effect on a value after references are rewritten, so dropping them is not reported."""
 NOT_NOTED = frozenset(("title", "description", "prefixItems", "unevaluatedItems", "unevaluatedProperties"))
 ANNOTATIONS = frozenset(("title", "description", "default", "examples"))
 

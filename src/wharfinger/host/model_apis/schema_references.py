@@ -1,4 +1,4 @@
-"""References in a JSON Schema: the places that they lead to, and the definitions that refer to themselves."""
+"""References in a JSON Schema: the schemas that they lead to, and the definitions that refer to themselves."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
+from wharfinger.content.decoded_json import is_list, is_object
 from wharfinger.host.model_apis.schema_keywords import (
     NAMED_SCHEMAS,
     ONE_SCHEMA,
     REFERENCES,
     SEVERAL_SCHEMAS,
-    is_list,
-    is_object,
     items_of,
     members_of,
 )
@@ -22,13 +21,13 @@ __all__ = ["SchemaPlaces", "direct_schemas", "reference_groups", "refers_to"]
 Schema = dict[str, Any]
 
 MAX_PLACES = 5_000
-"""Schemas that are searched for an anchor."""
+"""Maximum number of schemas that are searched for an anchor."""
 MAX_ALTERNATIVES = 200
-"""Schemas that may apply to one value."""
+"""Maximum number of schemas that may apply to one value."""
 
 
 class SchemaPlaces:
-    """The places of one schema that references lead to."""
+    """Finds the schemas to which references in one schema lead."""
 
     def __init__(self, root: Schema) -> None:
         self._root = root
@@ -38,25 +37,25 @@ class SchemaPlaces:
         """Return the schema that a reference leads to; None if it is not in this document."""
         if not isinstance(reference, str) or len(reference) > 2_000:
             return None
-        own = self._root.get("$id")
-        if isinstance(own, str) and own and reference.startswith(own.rstrip("#")):
-            reference = reference[len(own.rstrip("#")) :] or "#"
+        own_id = self._root.get("$id")
+        if isinstance(own_id, str) and own_id and reference.startswith(own_id.rstrip("#")):
+            reference = reference[len(own_id.rstrip("#")) :] or "#"
         if reference in ("#", "#/"):
             return self._root
         if not reference.startswith("#/"):
-            return self._anchored(reference[1:]) if reference.startswith("#") else None
-        place: Any = self._root
+            return self._find_anchor(reference[1:]) if reference.startswith("#") else None
+        node: Any = self._root
         for word in unquote(reference[2:]).split("/"):
             key = word.replace("~1", "/").replace("~0", "~")
-            if is_object(place) and key in place:
-                place = place[key]
-            elif is_list(place) and key.isdecimal() and len(key) < 6 and int(key) < len(place):
-                place = place[int(key)]
+            if is_object(node) and key in node:
+                node = node[key]
+            elif is_list(node) and key.isdecimal() and len(key) < 6 and int(key) < len(node):
+                node = node[int(key)]
             else:
                 return None
-        return place if is_object(place) else None
+        return node if is_object(node) else None
 
-    def _anchored(self, name: str) -> Any:
+    def _find_anchor(self, name: str) -> Any:
         if self._anchors is None:
             self._anchors = {}
             stack: list[Any] = [self._root]
@@ -72,17 +71,17 @@ class SchemaPlaces:
 
     def alternatives(self, schemas: list[Any]) -> list[Schema]:
         """Return the schemas that may apply to one value: references, `anyOf`, `oneOf` and `allOf` are followed."""
-        found: dict[int, Schema] = {}
+        schemas_by_id: dict[int, Schema] = {}
         stack = list(schemas)
-        while stack and len(found) < MAX_ALTERNATIVES:
+        while stack and len(schemas_by_id) < MAX_ALTERNATIVES:
             schema = stack.pop()
-            if not is_object(schema) or id(schema) in found:
+            if not is_object(schema) or id(schema) in schemas_by_id:
                 continue
-            found[id(schema)] = schema
+            schemas_by_id[id(schema)] = schema
             stack += [self.find(schema[keyword]) for keyword in REFERENCES if keyword in schema]
             for keyword in ("anyOf", "oneOf", "allOf"):
                 stack += [each for _, each in items_of(schema.get(keyword))]
-        return list(found.values())
+        return list(schemas_by_id.values())
 
 
 def direct_schemas(keyword: str, value: Any) -> Iterator[Schema]:
@@ -127,13 +126,13 @@ def reference_groups(definitions: Schema) -> dict[str, int]:
             walk.append((start, iter(forward[start])))
         while walk:
             name, targets = walk[-1]
-            following = next((target for target in targets if target not in seen), None)
-            if following is None:
+            next_name = next((target for target in targets if target not in seen), None)
+            if next_name is None:
                 order.append(name)
                 walk.pop()
             else:
-                seen.add(following)
-                walk.append((following, iter(forward[following])))
+                seen.add(next_name)
+                walk.append((next_name, iter(forward[next_name])))
     groups: dict[str, int] = {}
     for number, start in enumerate(reversed(order)):
         names = [start]

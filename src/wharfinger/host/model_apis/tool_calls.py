@@ -7,12 +7,12 @@ given alone. Each API has one function that returns the calls of a plain value, 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeGuard
 
 import msgspec
 
-from wharfinger.host.model_apis.schema_keywords import is_list, is_object
+from wharfinger.content.decoded_json import is_list, is_mapping, is_object
 
 __all__ = [
     "ModelToolCall",
@@ -26,16 +26,16 @@ __all__ = [
 Plain = dict[str, Any]
 
 MAX_DEPTH = 64
-"""Nested objects of an answer."""
+"""Maximum depth of nested objects in an answer."""
 MAX_ARGUMENT_CHARACTERS = 4_000_000
-"""Arguments of one call; the API's own limits on answers are far below it."""
+"""Maximum length of the arguments of one call. The APIs' own limits on answers are far lower."""
 
 
 class ModelToolCall(msgspec.Struct, frozen=True):
     """A model's call of a tool."""
 
     id: str
-    """The API's identifier of the call; empty if there is none (Gemini)."""
+    """The API's identifier of the call; empty if the call has no identifier (Gemini)."""
     name: str
     """The name as the model wrote it."""
     arguments: dict[str, Any]
@@ -61,7 +61,7 @@ def plain_value(value: Any, depth: int = 0) -> Any:
             return msgspec.json.decode(value)
         except msgspec.MsgspecError as error:
             raise ValueError(f"The answer of the model is not JSON: {error}") from None
-    if _is_mapping(value):
+    if is_mapping(value):
         return {str(key): plain_value(member, depth + 1) for key, member in value.items()}
     if _is_sequence(value):
         return [plain_value(item, depth + 1) for item in value]
@@ -72,10 +72,6 @@ def plain_value(value: Any, depth: int = 0) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return plain_value(dataclasses.asdict(value), depth)
     raise TypeError(f"The answer of a model is an object of its client, a dict or JSON, not {type(value).__name__}.")
-
-
-def _is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
-    return isinstance(value, Mapping)
 
 
 def _is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
@@ -143,9 +139,11 @@ def response_calls(value: Any) -> list[ModelToolCall] | None:
     if is_list(value):
         items = _objects(value)
         if any(_kind(item).startswith("response.") for item in items):
-            done = [item["item"] for item in items if _kind(item) == "response.output_item.done" and "item" in item]
-            whole = [item["response"] for item in items if _kind(item) == "response.completed" and "response" in item]
-            return [call for item in done or whole for call in response_calls(item) or ()]
+            finished = [item["item"] for item in items if _kind(item) == "response.output_item.done" and "item" in item]
+            completed = [
+                item["response"] for item in items if _kind(item) == "response.completed" and "response" in item
+            ]
+            return [call for item in finished or completed for call in response_calls(item) or ()]
         if not any(_is_output(item) or is_list(item.get("output")) for item in items):
             return None
         return [call for item in items for call in response_calls(item) or ()]
@@ -257,13 +255,13 @@ def _objects(value: Any) -> list[Plain]:
 
 def _all_calls(items: list[Plain], calls_of: Callable[[Any], list[ModelToolCall] | None]) -> list[ModelToolCall] | None:
     """Return the calls of several items, or None if one is not of the API."""
-    found: list[ModelToolCall] = []
+    tool_calls: list[ModelToolCall] = []
     for item in items:
         calls = calls_of(item)
         if calls is None:
             return None
-        found += calls
-    return found
+        tool_calls += calls
+    return tool_calls
 
 
 def _tool_call(identifier: Any, name: Any, arguments: Any) -> ModelToolCall:

@@ -1,8 +1,8 @@
-"""Turns the result of a tool into what a model API takes: texts, images and documents, within bounds.
+"""Converts the result of a tool to the parts that a model API takes: texts, images and documents, within bounds.
 
 Each block of the result becomes a text or a file. A file is sent only if the API takes its type and its bytes really
-have that type, since APIs refuse the whole request for one broken image. Everything else becomes a text that says what
-was there. Texts together have at most `max_characters`; a note at the end says how to get the rest.
+have that type, since APIs refuse the whole request for one broken image. Everything else becomes a text that
+describes it. Texts together have at most `max_characters`; a note at the end says how to get the rest.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from wharfinger.host.model_apis.tool_calls import ModelToolCall
 __all__ = ["MAX_RESULT_CHARACTERS", "FileOutput", "OutputLimits", "ToolOutput", "failed_output", "tool_output"]
 
 MAX_RESULT_CHARACTERS = 40_000
-"""Characters of a tool's result that a model gets by default, about 10,000 tokens."""
+"""Maximum number of characters of a tool's result by default, about 10,000 tokens."""
 MAX_FILE_BYTES = 3_750_000
-"""Bytes of an image or document, which are 5 MB in base64: the limit of Anthropic's API for an image."""
+"""Maximum bytes of an image or document, 5 MB in base64: the limit of Anthropic's API for an image."""
 MAX_FILES = 20
-"""Images and documents of one result."""
+"""Maximum number of images and documents of one result."""
 MAX_LABEL_CHARACTERS = 300
 
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -60,10 +60,10 @@ class ToolOutput(msgspec.Struct, frozen=True):
 
 
 class OutputLimits(msgspec.Struct, frozen=True):
-    """The text and the files of a result that may be sent."""
+    """Limits of the text and the files of a result."""
 
     max_characters: int = MAX_RESULT_CHARACTERS
-    """Characters of all texts of one result, not counting the note about what was cut."""
+    """Maximum number of characters of all texts of one result, without the note about the cut."""
     file_types: frozenset[str] = frozenset()
     """MIME types of files that the API takes in results."""
     max_file_bytes: int = MAX_FILE_BYTES
@@ -182,24 +182,23 @@ def _limited(
     whole = "\n".join(part for part in parts if isinstance(part, str))
     if len(whole) <= limit:
         return parts
-    kept: list[str | FileOutput] = []
-    shown = 0
-    cut = False
+    kept_parts: list[str | FileOutput] = []
+    shown_characters = 0
+    is_cut = False
     for part in parts:
         if isinstance(part, FileOutput):
-            kept.append(part)
-        elif not cut:
-            left = limit - shown
-            if len(part) <= left:
-                kept.append(part)
-                shown += len(part) + 1  # the line break between texts
+            kept_parts.append(part)
+        elif not is_cut:
+            remaining = limit - shown_characters
+            if len(part) <= remaining:
+                kept_parts.append(part)
+                shown_characters += len(part) + 1  # the line break between texts
                 continue
-            cut = True
-            end = part.rfind("\n", max(0, left - left // 5), max(0, left)) + 1 or max(0, left)
-            shown += end
+            is_cut = True
+            end = part.rfind("\n", max(0, remaining - remaining // 5), max(0, remaining)) + 1 or max(0, remaining)
+            shown_characters += end
             if part[:end].strip():
-                kept.append(part[:end])
-    note = (
-        f"[Cut: {min(shown, len(whole)):,} of {len(whole):,} characters. {how_to_continue(whole, shown)}".rstrip() + "]"
-    )
-    return _joined([*kept, note])
+                kept_parts.append(part[:end])
+    advice = how_to_continue(whole, shown_characters)
+    note = f"[Cut: {min(shown_characters, len(whole)):,} of {len(whole):,} characters. {advice}".rstrip() + "]"
+    return _joined([*kept_parts, note])
