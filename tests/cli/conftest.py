@@ -19,7 +19,7 @@ import pytest
 from wharfinger.cli import main
 
 TIMEOUT_SECONDS = 20.0
-"""A test fails if it waits for longer than this."""
+"""A test fails if it waits longer."""
 
 COMMAND = [sys.executable, "-m", "wharfinger"]
 
@@ -31,29 +31,29 @@ ENVIRONMENT = {
 class Terminal:
     """A process on a pseudo-terminal."""
 
-    def __init__(self, *args: str, cwd: Path, env: dict[str, str] | None = None) -> None:
+    def __init__(self, *arguments: str, cwd: Path, env: dict[str, str] | None = None) -> None:
         import pty
 
         self.pid, self.descriptor = pty.fork()
         if self.pid == 0:
             os.chdir(cwd)
-            os.execve(sys.executable, [*COMMAND, *args], {**ENVIRONMENT, **(env or {})})
-        self.shown = ""
+            os.execve(sys.executable, [*COMMAND, *arguments], {**ENVIRONMENT, **(env or {})})
+        self.output = ""
 
     def wait_for(self, text: str) -> str:
-        """Read until `text` appears, and return everything that was shown."""
-        return self.wait_until(lambda: text in self.shown, text)
+        """Read until `text` appears, and return all output."""
+        return self.wait_until(lambda: text in self.output, text)
 
-    def wait_until(self, done: Callable[[], bool], what: str) -> str:
-        """Read until `done()` is true. `what` names the condition in the error."""
-        end = time.monotonic() + TIMEOUT_SECONDS
-        while not done():
-            ready, _, _ = select.select([self.descriptor], [], [], max(0.0, end - time.monotonic()))
+    def wait_until(self, condition: Callable[[], bool], description: str) -> str:
+        """Read until `condition()` is true. The error contains `description`."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not condition():
+            ready, _, _ = select.select([self.descriptor], [], [], max(0.0, deadline - time.monotonic()))
             data = self.read() if ready else b""
             if not data:
-                raise AssertionError(f"{what!r} was not printed. The output is:\n{self.shown}")
-            self.shown += data.decode("utf-8", "replace").replace("\r\n", "\n")
-        return self.shown
+                raise AssertionError(f"{description!r} was not printed. The output is:\n{self.output}")
+            self.output += data.decode("utf-8", "replace").replace("\r\n", "\n")
+        return self.output
 
     def read(self) -> bytes:
         """Read the available output. Return b"" at its end."""
@@ -66,10 +66,10 @@ class Terminal:
         """Press keys, such as "\\x03" for Ctrl-C."""
         os.write(self.descriptor, keys.encode())
 
-    def end(self) -> int:
+    def wait_for_exit(self) -> int:
         """Read to the end and return the exit code."""
         while data := self.read():
-            self.shown += data.decode("utf-8", "replace").replace("\r\n", "\n")
+            self.output += data.decode("utf-8", "replace").replace("\r\n", "\n")
         _, status = os.waitpid(self.pid, 0)
         self.pid = 0
         return os.waitstatus_to_exitcode(status)
@@ -105,13 +105,13 @@ def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
         pytest.skip("no pseudo-terminals here")
     started: list[Terminal] = []
 
-    def start(*args: str, env: dict[str, str] | None = None) -> Terminal:
-        started.append(Terminal(*args, cwd=tmp_path, env={"HOME": str(tmp_path), **(env or {})}))
+    def start(*arguments: str, env: dict[str, str] | None = None) -> Terminal:
+        started.append(Terminal(*arguments, cwd=tmp_path, env={"HOME": str(tmp_path), **(env or {})}))
         return started[-1]
 
     yield start
-    for one in started:
-        one.close()
+    for terminal in started:
+        terminal.close()
 
 
 @pytest.fixture
@@ -119,10 +119,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start commands on pipes."""
     started: list[subprocess.Popen[str]] = []
 
-    def begin(*args: str, command: list[str] | None = None, **options: object) -> subprocess.Popen[str]:
+    def start_command(*arguments: str, command: list[str] | None = None, **options: object) -> subprocess.Popen[str]:
         env = {**ENVIRONMENT, "HOME": str(tmp_path), **(options.pop("env", None) or {})}  # type: ignore[dict-item]
         process = subprocess.Popen(  # type: ignore[call-overload]
-            [*(command or COMMAND), *args],
+            [*(command or COMMAND), *arguments],
             **{
                 "stdin": subprocess.PIPE,
                 "stdout": subprocess.PIPE,
@@ -136,7 +136,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         started.append(process)
         return process  # type: ignore[no-any-return]
 
-    yield begin
+    yield start_command
     for process in started:
         if process.poll() is None:
             process.kill()
@@ -229,16 +229,16 @@ RunCli = Callable[..., tuple[int, str, str]]
 def run_cli(capfd: pytest.CaptureFixture[str]) -> RunCli:
     """Run a command in this process. Return its exit code, stdout and stderr."""
 
-    def run(*args: str) -> tuple[int, str, str]:
-        code = main(args)
-        printed = capfd.readouterr()
-        return code, printed.out, printed.err
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main(arguments)
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
 
     return run
 
 
 @contextmanager
-def running(file: Path) -> Iterator[str]:
+def run_server_file(file: Path) -> Iterator[str]:
     """Run the server of a file over HTTP, and yield its address."""
     command = [*COMMAND, "run", "--http", "127.0.0.1:0", str(file)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
@@ -253,7 +253,7 @@ def tide_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server whose resource changes."""
     file = tmp_path_factory.mktemp("server") / "harbour.py"
     file.write_text(TIDE_SERVER)
-    with running(file) as url:
+    with run_server_file(file) as url:
         yield url
 
 
@@ -268,5 +268,5 @@ def harbour_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def harbour_url(harbour_file: Path) -> Iterator[str]:
     """The address of the server in `harbour_file`."""
-    with running(harbour_file) as url:
+    with run_server_file(harbour_file) as url:
         yield url

@@ -1,4 +1,4 @@
-"""Data of every kind, real and small, and a thread that changes it, for tests that serve all of it."""
+"""A small source of every kind, with functions that change its data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.sources.git_remote.git_host import GitHost
-from tests.sources.git_repository.conftest import Work
+from tests.sources.git_repository.conftest import GitRepository
 from tests.sources.http_api.conftest import ShopServer
 from tests.sources.sql_database.conftest import SHOP, PostgresServer
 from tests.sources.sql_database.mariadb_server import MariaDBServer
@@ -21,76 +21,78 @@ from tests.sources.web_pages.site_server import SiteServer
 
 __all__ = ["Case", "Everything"]
 
-NORTH = "port,high\nHull,6.1\nGoole,5.2\n"
+TIDES_CSV = "port,high\nHull,6.1\nGoole,5.2\n"
 
 
 class Case(NamedTuple):
-    """One source, and resources in it to list, read, complete, find and change."""
+    """A source, and its resources that tests list, read, complete, find and change."""
 
     word: str
-    listed: str
-    """A URI that is in the list."""
-    read: str
-    has: str
-    """What is in the text of `read`."""
-    complete: tuple[str, str, str] | None = None
-    """Part of a template, the variable and a value that completes it from its first character."""
-    search: str = ""
-    """A word that is only here."""
-    found: str = ""
-    """The URI that it is found in; `read`, where it is empty."""
+    """The argument of `wharfinger serve`."""
+    listed_uri: str
+    """The URI of a listed resource."""
+    read_uri: str
+    """The URI of a resource to read."""
+    expected_text: str
+    """A part of the text of `read_uri`."""
+    completion: tuple[str, str, str] | None = None
+    """The beginning of a template, one of its variables, and a value to complete from its first character."""
+    search_word: str = ""
+    """A word that only this source contains."""
+    found_uri: str = ""
+    """The URI of the search result. If it is empty, the result is `read_uri`."""
     change: Callable[[], object] | None = None
-    """Changes what is in `read`."""
+    """Changes the content of `read_uri`."""
 
 
 class Everything:
-    """All sources, below one folder, in one database server and in one bucket."""
+    """A source of every kind: files below one folder, databases, a bucket, and web servers."""
 
-    def __init__(self, here: Path, postgres: PostgresServer, mariadb: MariaDBServer, s3: Any, upstream: str) -> None:
-        self.here = here
+    def __init__(self, folder: Path, postgres: PostgresServer, mariadb: MariaDBServer, s3: Any, upstream: str) -> None:
+        self.folder = folder
         self.upstream = upstream
         self._lock = threading.Lock()
         self._number = 0
         self._s3 = s3
         self._postgres = postgres
-        (here / "docs").mkdir()
-        (here / "docs" / "notes.md").write_text("# Notes\n\nsoundingline\n")
-        self._work = Work(here / "code").init()
+        (folder / "docs").mkdir()
+        (folder / "docs" / "notes.md").write_text("# Notes\n\nsoundingline\n")
+        self._work = GitRepository(folder / "code").init()
         self._work.commit("First lighthouse", hull__py="lamp = 'fresnel'\n")
-        self._far_work = Work(here / "far-code").init()
-        self._far_work.commit("First foghorn", horn__py="horn = 'diaphone'\n")
-        self._host = GitHost(here / "host")
-        self._far_url = self._host.add(self._far_work)
-        (here / "deck" / "knots").mkdir(parents=True)
-        (here / "deck" / "knots" / "SKILL.md").write_text("---\nname: knots\ndescription: Tie.\n---\n\nmarlinspike\n")
-        self._shop = sqlite3.connect(here / "shop.db", isolation_level=None, check_same_thread=False)
+        self._remote_work = GitRepository(folder / "far-code").init()
+        self._remote_work.commit("First foghorn", horn__py="horn = 'diaphone'\n")
+        self._host = GitHost(folder / "host")
+        self._remote_url = self._host.add(self._remote_work)
+        (folder / "deck" / "knots").mkdir(parents=True)
+        (folder / "deck" / "knots" / "SKILL.md").write_text("---\nname: knots\ndescription: Tie.\n---\n\nmarlinspike\n")
+        self._shop = sqlite3.connect(folder / "shop.db", isolation_level=None, check_same_thread=False)
         self._shop.executescript(SHOP)
         self._database = postgres.database(SHOP.replace("'Ada'", "'Postgrada'"))
         self._mariadb = mariadb
         self._schema = mariadb.database(SHOP.replace("'Ada'", "'Mariada'"))
-        (here / "logs").mkdir()
-        (here / "logs" / "app.log").write_text("2026-07-01T12:00:00Z INFO anchorwatch begins\n")
+        (folder / "logs").mkdir()
+        (folder / "logs" / "app.log").write_text("2026-07-01T12:00:00Z INFO anchorwatch begins\n")
         s3.create_bucket(Bucket="bucket")
         self._put("README.md", "# Bucket\n\ncapstan\n")
-        (here / "data").mkdir()
-        (here / "data" / "tides.csv").write_text(NORTH)
+        (folder / "data").mkdir()
+        (folder / "data" / "tides.csv").write_text(TIDES_CSV)
         self._zip("springtide")
         self._tar("neaptide")
-        self._journal = WrittenJournal(here / "journal")
+        self._journal = WrittenJournal(folder / "journal")
         if CAN_WRITE:
             self._journal.write("the bowsprit broke")
         self._append("said.txt", "halyard")
         self._api = ShopServer()
-        self._site = SiteServer(here / "web")
+        self._site = SiteServer(folder / "web")
         self._site.put("docs/llms.txt", "# Site\n\n- [Bollards](bollards.html)\n")
         self._page("fairlead")
 
     @property
     def cases(self) -> Mapping[str, Case]:
-        here = self.here
+        folder = self.folder
         return {
             "folder": Case(
-                f"{here}/docs",
+                f"{folder}/docs",
                 "file:///docs/notes.md",
                 "file:///docs/notes.md",
                 "soundingline",
@@ -99,7 +101,7 @@ class Everything:
                 change=lambda: self._append("docs/notes.md", "more"),
             ),
             "git": Case(
-                f"git:{here}/code",
+                f"git:{folder}/code",
                 "git://code/tree/HEAD/hull.py",
                 "git://code/tree/HEAD/hull.py",
                 "fresnel",
@@ -108,7 +110,7 @@ class Everything:
                 change=lambda: self._work.commit("More light", hull__py=f"lamp = 'fresnel {self._next()}'\n"),
             ),
             "git elsewhere": Case(
-                f"git:{self._far_url}",
+                f"git:{self._remote_url}",
                 "git://harbour/tree/HEAD/horn.py",
                 "git://harbour/tree/HEAD/horn.py",
                 "diaphone",
@@ -117,7 +119,7 @@ class Everything:
                 change=self._push,
             ),
             "skills": Case(
-                f"skills:{here}/deck",
+                f"skills:{folder}/deck",
                 "skill://knots/SKILL.md",
                 "skill://knots/SKILL.md",
                 "marlinspike",
@@ -126,7 +128,7 @@ class Everything:
                 change=lambda: self._append("deck/knots/SKILL.md", f"more {self._next()}"),
             ),
             "sqlite": Case(
-                f"sqlite:///{here}/shop.db",
+                f"sqlite:///{folder}/shop.db",
                 "sqlite://shop/customers",
                 "sqlite://shop/customers/rows",
                 "Goole",
@@ -156,7 +158,7 @@ class Everything:
                 ),
             ),
             "log": Case(
-                f"log:{here}/logs/*.log",
+                f"log:{folder}/logs/*.log",
                 "log://logs/app.log",
                 "log://logs/app.log",
                 "anchorwatch",
@@ -174,7 +176,7 @@ class Everything:
                 change=lambda: self._put("README.md", f"# Bucket\n\ncapstan {self._next()}\n"),
             ),
             "table": Case(
-                f"table:{here}/data/*.csv",
+                f"table:{folder}/data/*.csv",
                 "table://data/tides.csv",
                 "table://data/tides.csv",
                 "high",
@@ -183,7 +185,7 @@ class Everything:
             ),
             "system": Case("system:", "system:///load", "system:///load", "load"),
             "zip": Case(
-                f"zip:{here}/old.zip",
+                f"zip:{folder}/old.zip",
                 "zip://old.zip/a/b.txt",
                 "zip://old.zip/a/b.txt",
                 "springtide",
@@ -192,7 +194,7 @@ class Everything:
                 change=lambda: self._zip(f"springtide {self._next()}"),
             ),
             "tar": Case(
-                f"tar:{here}/old.tar.gz",
+                f"tar:{folder}/old.tar.gz",
                 "tar://old.tar.gz/a/b.txt",
                 "tar://old.tar.gz/a/b.txt",
                 "neaptide",
@@ -201,7 +203,7 @@ class Everything:
                 change=lambda: self._tar(f"neaptide {self._next()}"),
             ),
             "command": Case(
-                f"said=command:cat {here}/said.txt",
+                f"said=command:cat {folder}/said.txt",
                 "command://said",
                 "command://said",
                 "halyard",
@@ -232,14 +234,14 @@ class Everything:
                 "file:///far/beacon.md",
                 "beaconlight",
                 ("file:///far/", "path", "beacon.md"),
-                "beacon",  # texts of others are not copied: only names are found
+                "beacon",  # only the names of an upstream are indexed, not its texts
                 change=lambda: self._append("far/beacon.md", f"more {self._next()}"),
             ),
         } | ({"journal": self._journal_case()} if CAN_WRITE else {})
 
     def _journal_case(self) -> Case:
         return Case(
-            f"journal:{self.here}/journal",
+            f"journal:{self.folder}/journal",
             "journal://journal/nginx.service",
             "journal://journal/nginx.service",
             "bowsprit",
@@ -258,7 +260,7 @@ class Everything:
             return self._number
 
     def _append(self, name: str, line: str) -> None:
-        with (self.here / name).open("a") as file:
+        with (self.folder / name).open("a") as file:
             file.write(line + "\n")
 
     def _page(self, text: str) -> None:
@@ -268,22 +270,22 @@ class Everything:
         self._s3.put_object(Bucket="bucket", Key=f"prefix/{key}", Body=text.encode())
 
     def _zip(self, text: str) -> None:
-        new = self.here / "new.zip"
+        new = self.folder / "new.zip"
         with zipfile.ZipFile(new, "w") as archive:
             archive.writestr("a/b.txt", text)
-        new.replace(self.here / "old.zip")
+        new.replace(self.folder / "old.zip")
 
     def _tar(self, text: str) -> None:
-        new = self.here / "new.tar.gz"
+        new = self.folder / "new.tar.gz"
         with tarfile.open(new, "w:gz") as archive:
             member = tarfile.TarInfo("a/b.txt")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text.encode()))
-        new.replace(self.here / "old.tar.gz")
+        new.replace(self.folder / "old.tar.gz")
 
     def _push(self) -> None:
-        self._far_work.commit("Louder", horn__py=f"horn = 'diaphone {self._next()}'\n")
-        self._far_work.git("push", "-q", "origin", "main")
+        self._remote_work.commit("Louder", horn__py=f"horn = 'diaphone {self._next()}'\n")
+        self._remote_work.git("push", "-q", "origin", "main")
 
     def close(self) -> None:
         self._api.stop()

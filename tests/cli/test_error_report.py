@@ -29,6 +29,7 @@ from wharfinger.errors import ConnectionFailed, NotAuthorized, RequestTimeout, R
             "wharfinger: Cannot connect to http://a/mcp. Is the server running, and is this its address?",
         ),
         (NotAuthorized("Who?"), 4, "wharfinger: Who? Give the token with --token-env NAME."),
+        (NotAuthorized("Allow it: --allow-host NAME."), 4, "wharfinger: Allow it: --allow-host NAME."),
         (FileNotFoundError(2, "No such file or directory", "/a"), 1, "wharfinger: No such file or directory: /a"),
         (ToolError("red \x1b[31m"), 1, "wharfinger: red \\x1b[31m"),
         (
@@ -61,8 +62,8 @@ def test_ctrl_c_is_130_and_silent(error: BaseException, capsys: pytest.CaptureFi
 
 
 def test_the_last_output_lines_of_a_child_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "\n".join(str(number) for number in range(9))
-    assert report_error(ConnectionFailed("It ended.", stderr=words), level=0) == 3
+    output_lines = "\n".join(str(number) for number in range(9))
+    assert report_error(ConnectionFailed("It ended.", stderr=output_lines), level=0) == 3
     assert capsys.readouterr().err == "wharfinger: It ended.\n  | 4\n  | 5\n  | 6\n  | 7\n  | 8\n"
 
 
@@ -92,7 +93,7 @@ def test_v_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ["ls", "--", "no-such-program", "--password", "hunter2"],
         ["ls", "--", sys.executable, "-c", "raise SystemExit(3)", "--api-key=hunter2"],
@@ -102,18 +103,18 @@ def test_v_shows_the_traceback(capsys: pytest.CaptureFixture[str]) -> None:
         ["doctor", "--", sys.executable, "-c", "print('hello')", "Authorization: Bearer hunter2"],
     ],
 )
-def test_no_message_repeats_a_password(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(words) != 0
+def test_no_message_repeats_a_password(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) != 0
     reported = capfd.readouterr()
     assert reported.err.startswith("wharfinger: ")
     assert "hunter2" not in reported.out + reported.err
 
 
 def test_a_closed_output_is_not_an_error(tide_url: str) -> None:
-    done = subprocess.run(
+    completed = subprocess.run(
         f"{sys.executable} -m wharfinger ls --json {tide_url} | head -c 1",
         shell=True,
         capture_output=True,
         env=ENVIRONMENT,
     )
-    assert (done.stdout, done.stderr) == (b"{", b"")
+    assert (completed.stdout, completed.stderr) == (b"{", b"")

@@ -19,11 +19,11 @@ def test_help_explains_with_examples(command: str) -> None:
 
 def test_the_group_lists_every_command_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
-    shown = capsys.readouterr().out
+    output = capsys.readouterr().out
     for name, summary in COMMANDS.items():
-        assert f"{name} " in shown
-        assert summary in shown
-    assert "130 Ctrl-C" in shown
+        assert f"{name} " in output
+        assert summary in output
+    assert "130 Ctrl-C" in output
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,8 +89,8 @@ def test_each_shell_gets_its_completion(shell: str) -> None:
 
 
 def test_completion_knows_commands_and_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def completed(words: str, number: str) -> str:
-        env = {"_WHARFINGER_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": number}
+    def completed(command_line: str, number: str) -> str:
+        env = {"_WHARFINGER_COMPLETE": "bash_complete", "COMP_WORDS": command_line, "COMP_CWORD": number}
         return CliRunner().invoke(wharfinger, [], env=env, prog_name="wharfinger").output
 
     assert "plain,serve" in completed("wharfinger se", "1")

@@ -125,7 +125,7 @@ def test_an_unknown_name_is_reported_with_the_nearest(
     assert expected in capfd.readouterr().err
 
 
-def test_a_tool_that_fails_is_not_taken_for_an_unknown_one(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_failing_tool_is_not_reported_as_unknown(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["call", "harbour.py", "berth"]) == 1
     assert capfd.readouterr().err == "wharfinger: no berth, not found\n"
 
@@ -136,8 +136,8 @@ def test_an_unknown_server_is_reported_with_the_searched_files(home: Path, capsy
     assert "Did you mean 'harbour'? Searched mcp.json (harbour)." in capsys.readouterr().err
 
 
-class Pages(BaseHTTPRequestHandler):
-    """Answers every request with a web page, with the status in the path."""
+class PageHandler(BaseHTTPRequestHandler):
+    """Answers every request with a web page and the status in its path."""
 
     def do_POST(self) -> None:
         status = self.path.strip("/")
@@ -160,27 +160,27 @@ Serve = Callable[[ssl.SSLContext | None], int]
 @pytest.fixture
 def pages() -> Iterator[Serve]:
     """Serve web pages at a port."""
-    running: list[ThreadingHTTPServer] = []
+    servers: list[ThreadingHTTPServer] = []
 
     def serve(tls: ssl.SSLContext | None) -> int:
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Pages)
+        server = ThreadingHTTPServer(("127.0.0.1", 0), PageHandler)
         if tls is not None:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        running.append(server)
+        servers.append(server)
         return server.server_address[1]
 
     yield serve
-    for one in running:
-        one.shutdown()
-        one.server_close()
+    for server in servers:
+        server.shutdown()
+        server.server_close()
 
 
 @pytest.mark.parametrize(
     ("path", "code", "expected"),
     [
         ("/200", 3, "The address of a server usually ends in /mcp: try http://127.0.0.1:PORT/mcp"),
-        ("/", 3, "ry http://127.0.0.1:PORT/mcp"),
+        ("/", 3, "ry http://127.0.0.1:PORT/mcp"),  # "Try" or "try"
         ("/403", 4, "answered 403 Forbidden"),
         ("/500", 3, "answered 500 Internal Server Error"),
     ],
@@ -202,14 +202,14 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An untrusted certificate, with its key in the same file."""
     file = tmp_path_factory.mktemp("tls") / "own.pem"
     words = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
-    made = subprocess.run([*words.split(), "-keyout", str(file), "-out", f"{file}.crt"], capture_output=True)
-    if made.returncode:
-        pytest.skip("openssl is not here")
+    result = subprocess.run([*words.split(), "-keyout", str(file), "-out", f"{file}.crt"], capture_output=True)
+    if result.returncode:
+        pytest.skip("openssl is missing")
     file.write_text(file.read_text() + Path(f"{file}.crt").read_text())
     return file
 
 
-def test_the_wrong_scheme_and_an_unknown_certificate_say_what_to_try(
+def test_a_wrong_scheme_and_an_unknown_certificate_are_reported_with_advice(
     pages: Serve, certificate: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -234,7 +234,7 @@ def test_the_certificate_of_ssl_cert_file_is_trusted(
     assert "TLS" not in err
 
 
-def test_names_are_compared_without_case_and_in_bounds() -> None:
+def test_names_are_compared_without_case_and_suggestions_are_bounded() -> None:
     assert nearest("TIDE", ["tides", "berth"]) == "tides"
     assert nearest("x" * 100_000, ["y" * 100_000] * 100_000) == ""
     assert name_suggestion("zzz", []) == ""

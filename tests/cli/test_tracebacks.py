@@ -1,4 +1,4 @@
-"""The command line shows an exception in a server that it starts with file, line and message."""
+"""For an exception in a server that it starts, the command line shows file, line and message."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def buggy(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "place", "raised"),
+    ("arguments", "code_line", "raised"),
     [
         (["call", "buggy.py", "broken"], "return {}[name]", "KeyError: 'mary'"),
         (["call", "buggy.py", "form"], "return str(await", "Form.place: a form has only flat fields"),
@@ -131,20 +131,20 @@ def buggy(tmp_path: Path) -> Path:
     ids=lambda value: value[2] if isinstance(value, list) else "",
 )
 def test_a_bug_is_shown_with_file_line_and_exception(
-    start: Start, buggy: Path, words: list[str], place: str, raised: str
+    start: Start, buggy: Path, arguments: list[str], code_line: str, raised: str
 ) -> None:
-    process = start(*words)
+    process = start(*arguments)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 1
     assert err.startswith("wharfinger: ")
-    assert f'| File "buggy.py", line {line_of(place)}' in err
+    assert f'| File "buggy.py", line {line_of(code_line)}' in err
     assert err.count(raised) == 1
     assert "/wharfinger/" not in err
     assert err.count("\n") < 12
 
 
 @pytest.mark.parametrize(
-    ("words", "function", "message"),
+    ("arguments", "function", "message"),
     [
         (["call", "buggy.py", "no_json"], "no_json", "the result['a'] is of type object, which JSON cannot express"),
         (["call", "buggy.py", "nan"], "nan", "the result is nan"),
@@ -155,9 +155,9 @@ def test_a_bug_is_shown_with_file_line_and_exception(
     ids=lambda value: value[2] if isinstance(value, list) else "",
 )
 def test_a_result_that_cannot_be_sent_is_reported_with_its_function_in_one_line(
-    start: Start, buggy: Path, words: list[str], function: str, message: str
+    start: Start, buggy: Path, arguments: list[str], function: str, message: str
 ) -> None:
-    process = start(*words)
+    process = start(*arguments)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 1
     assert f"{function}() ({buggy}:{line_of(f'def {function}') - 1})" in err  # a function begins at its decorator
@@ -166,7 +166,7 @@ def test_a_result_that_cannot_be_sent_is_reported_with_its_function_in_one_line(
 
 
 @pytest.mark.parametrize(
-    ("code", "place", "raised"),
+    ("code", "location", "raised"),
     [
         ("import no_such_module\n", "line 1", "No module named 'no_such_module'"),
         ("x = 1\ndef f(:\n", "line 2", "SyntaxError"),
@@ -177,17 +177,17 @@ def test_a_result_that_cannot_be_sent_is_reported_with_its_function_in_one_line(
 )
 @pytest.mark.parametrize("command", ["call", "ls", "doctor"])
 def test_a_server_file_that_does_not_start_is_reported_with_its_line(
-    start: Start, tmp_path: Path, code: str, place: str, raised: str, command: str
+    start: Start, tmp_path: Path, code: str, location: str, raised: str, command: str
 ) -> None:
     (tmp_path / "server.py").write_text(code)
     process = start(command, "server.py", *(["t"] if command == "call" else []))
     out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (3, "")
     first, *rest = err.splitlines()
-    assert first.startswith(f"wharfinger: server.py, {place}: ")
+    assert first.startswith(f"wharfinger: server.py, {location}: ")
     assert raised in first
     assert err.count(raised) == 1
-    assert f'| File "server.py", {place}' in "\n".join(rest)
+    assert f'| File "server.py", {location}' in "\n".join(rest)
     assert "Traceback" not in err
 
 
@@ -241,7 +241,7 @@ OLDER = 'Traceback (most recent call last):\n  File "/a.py", line 1, in f\n    x
 NEWER = 'Traceback (most recent call last):\n  File "/b.py", line 2, in g\n    y\nValueError: 2\n'
 
 
-def test_the_traceback_of_the_reference_is_shown() -> None:
+def test_the_traceback_with_the_reference_of_the_error_is_shown() -> None:
     text = f"10:00:00 error   failed (reference aaaaaaaa)\n{OLDER}10:00:00 error   failed (reference bbbbbbbb)\n{NEWER}"
     older = ['File "/a.py", line 1, in f', "  x", "KeyError: 1"]
     newer = ['File "/b.py", line 2, in g', "  y", "ValueError: 2"]

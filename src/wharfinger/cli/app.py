@@ -132,8 +132,8 @@ def suggestion(word: str) -> str:
         return f" Did you mean `wharfinger {SUGGESTIONS[word]}`?"
     from wharfinger.cli.suggestions import nearest
 
-    found = nearest(word, COMMANDS)
-    return f" Did you mean {found!r}?" if found else ""
+    command = nearest(word, COMMANDS)
+    return f" Did you mean {command!r}?" if command else ""
 
 
 def print_version(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -163,7 +163,7 @@ def wharfinger() -> None:
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code; a failure is one line on stderr, with a traceback after -v."""
+    """Run the command line and return the exit code; a failure prints one line on stderr, and with -v a traceback."""
     verbosity = Verbosity()
     try:
         outcome = wharfinger.main(args, prog_name="wharfinger", standalone_mode=False, obj=verbosity)

@@ -43,8 +43,8 @@ def report_error(error: BaseException, *, level: int = 0) -> int:
     redact = redacted if isinstance(error, click.UsageError) else redacted_text
     say(redact(f"wharfinger: {first}"))
     notes: list[str] = getattr(error, "__notes__", [])
-    for more in filter(str.strip, [*rest, *"\n".join(notes).split("\n")]):
-        say(redact(f"  | {more}"))
+    for detail in filter(str.strip, [*rest, *"\n".join(notes).split("\n")]):
+        say(redact(f"  | {detail}"))
     origin = error.__cause__ if isinstance(error, click.ClickException) else error
     from wharfinger.errors import WharfingerError
 
@@ -65,7 +65,8 @@ def describe(error: BaseException) -> tuple[str, int]:
     from wharfinger.errors import ConnectionFailed, ConnectionLost, NotAuthorized, RequestTimeout, WharfingerError
 
     if isinstance(error, NotAuthorized):
-        hint = "" if "wharfinger auth" in str(error) else " Give the token with --token-env NAME."
+        has_advice = any(advice in str(error) for advice in ("wharfinger auth", "--allow-host", "--allow-origin"))
+        hint = "" if has_advice else " Give the token with --token-env NAME."
         return f"{error}{hint}", error.exit_code
     if isinstance(error, (ConnectionFailed, ConnectionLost)) and error.stderr:
         from wharfinger.cli.tracebacks import ending_lines

@@ -34,7 +34,7 @@ def own_command() -> tuple[str, ...]:
 def installed_requirement() -> str:
     """Return a requirement (PEP 508) for this package as it is installed: extras, and its file, URL or version.
 
-    Installers record where a package came from in `direct_url.json` (PEP 610), but not its extras. An extra is named if
+    Installers record the origin of a package in `direct_url.json` (PEP 610), but not its extras. An extra is named if
     everything it needs is installed.
     """
     package = metadata.distribution("wharfinger")
@@ -67,14 +67,17 @@ def absolute_command(words: list[str]) -> tuple[str, ...]:
     Raises:
         FileNotFoundError: there is no such executable.
     """
-    found = shutil.which(words[0])
-    if found is None:
+    executable = shutil.which(words[0])
+    if executable is None:
         raise FileNotFoundError(2, "no such command", words[0])
-    return (str(Path(found).absolute()), *(str(Path(word).absolute()) if is_path(word) else word for word in words[1:]))
+    return (
+        str(Path(executable).absolute()),
+        *(str(Path(word).absolute()) if is_path(word) else word for word in words[1:]),
+    )
 
 
 def is_path(word: str) -> bool:
-    """Return whether an argument names a file or folder: a bare word may be a sub-command."""
+    """Return whether an argument clearly names a file or folder. A word without slash or suffix may be a command."""
     path = Path(word)
     looks_like_path = os.sep in word or word in (".", "..") or (path.suffix != "" and path.is_file())
     return looks_like_path and not word.startswith("-") and path.exists()

@@ -135,10 +135,10 @@ class NearChoice(click.Choice[str]):
         except click.BadParameter as error:
             from wharfinger.cli.suggestions import nearest
 
-            found = nearest(str(value), self.choices)
-            if not found:
+            suggestion = nearest(str(value), self.choices)
+            if not suggestion:
                 raise
-            raise click.BadParameter(f"{error.message} Did you mean {found!r}?", ctx, param) from None
+            raise click.BadParameter(f"{error.message} Did you mean {suggestion!r}?", ctx, param) from None
 
 
 class TargetCommand(click.Command):

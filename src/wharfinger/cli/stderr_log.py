@@ -1,4 +1,4 @@
-"""Logging to stderr: one line per record, with tracebacks only after `-v`."""
+"""Logging to stderr: one line per record, and tracebacks only with `-v`."""
 
 from __future__ import annotations
 

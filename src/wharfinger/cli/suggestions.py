@@ -25,27 +25,27 @@ def nearest(name: str, names: Iterable[str], cutoff: float = NAME_SIMILARITY) ->
     """Return the name most similar to this one, or an empty string. `cutoff` is the minimum similarity, from 0 to 1."""
     from difflib import get_close_matches
 
-    by_folded = {one[:NAME_CHARACTERS].casefold(): one for one in islice(names, COMPARED_NAMES)}
-    found = get_close_matches(name[:NAME_CHARACTERS].casefold(), by_folded, 1, cutoff)
-    return by_folded[found[0]] if found else ""
+    by_folded = {name[:NAME_CHARACTERS].casefold(): name for name in islice(names, COMPARED_NAMES)}
+    matches = get_close_matches(name[:NAME_CHARACTERS].casefold(), by_folded, 1, cutoff)
+    return by_folded[matches[0]] if matches else ""
 
 
 def uri_ending_with(path: str, uris: Iterable[str]) -> str:
-    """Return the first URI that ends with this path, or an empty string if there is none or it is a URI itself."""
+    """Return the first URI that ends with this path; an empty string if no URI does, or if the path is a URI itself."""
     end = "/" + path.removeprefix("./").lstrip("/")
     return next((uri for uri in uris if uri.endswith(end)), "") if ":" not in path else ""
 
 
 def name_suggestion(name: str, names: Iterable[str], intro: str = "There is") -> str:
     """Return ` Did you mean 'x'?` or the names after `intro`, with a leading space; an empty string without names."""
-    known = list(dict.fromkeys(names))
-    suggestion = nearest(name, known)
+    distinct = list(dict.fromkeys(names))
+    suggestion = nearest(name, distinct)
     if suggestion:
         return f" Did you mean {suggestion!r}?"
-    if not known:
+    if not distinct:
         return ""
-    more = f", and {len(known) - LISTED_NAMES:,} more" if len(known) > LISTED_NAMES else ""
-    return f" {intro}: {', '.join(known[:LISTED_NAMES])}{more}."
+    more = f", and {len(distinct) - LISTED_NAMES:,} more" if len(distinct) > LISTED_NAMES else ""
+    return f" {intro}: {', '.join(distinct[:LISTED_NAMES])}{more}."
 
 
 @asynccontextmanager
@@ -54,8 +54,8 @@ async def suggest_names(
 ) -> AsyncGenerator[None]:
     """Add a suggestion to the error of a request whose name the server does not know.
 
-    Each list is a method of the client with the attribute that is the name. With `list_all` all names are listed if
-    none is similar. A server that does not answer in time gets no suggestion.
+    Each list is a method of the client, and the attribute of its items that is the name. With `list_all` the first
+    names are listed if none is similar. Names that do not arrive in time are not considered.
     """
     from wharfinger.errors import RemoteInvalidParams, RemoteMethodNotFound, RemoteResourceNotFound, ToolError
 
@@ -81,7 +81,7 @@ UNKNOWN = re.compile(r"\b(?:unknown|not found|no such|does not exist)\b", re.IGN
 
 
 async def list_names(lists: Iterable[tuple[Callable[[], AsyncIterable[Any]], str]]) -> list[str]:
-    """Return the first names of some lists, without those that fail."""
+    """Return the first names of some lists; of a list that fails or takes too long, those that arrived."""
     import asyncio
 
     from wharfinger.errors import WharfingerError

@@ -16,11 +16,11 @@ from typing import NamedTuple
 __all__ = ["ServerStderr", "TracebackFrame", "add_location", "cause_in", "ending_lines", "frames_of", "place_of"]
 
 SHOWN_FRAMES = 3
-"""Frames of the author's code that are shown, the innermost ones."""
+"""Maximum number of frames of the author's code that are shown, the innermost ones."""
 MESSAGE_LINES = 6
-"""Lines of an exception's text that are shown."""
+"""Maximum number of lines of an exception's text that are shown."""
 KEPT_LINES = 2000
-"""Lines of a server's standard error that are kept."""
+"""Maximum number of lines of a server's standard error that are kept."""
 
 _GROUP = re.compile(r"^ *[|+] ?")
 """The beginning of each line of an exception group."""
@@ -62,8 +62,8 @@ _LIBRARY = re.compile(
 
 def short(file: str) -> str:
     """Return a path, relative if it is below the current folder."""
-    here = os.getcwd() + os.sep
-    return file.removeprefix(here) if file.startswith(here) else file
+    folder = os.getcwd() + os.sep
+    return file.removeprefix(folder) if file.startswith(folder) else file
 
 
 class ServerStderr:
@@ -93,12 +93,12 @@ def cause_in(lines: Iterable[str], message: str) -> list[str]:
     reference = _REFERENCE.search(message)
     if reference is None:
         return _without_repetition([line for part in _tracebacks(lines)[-1:] for line in part], message)
-    number = next((at for at in reversed(range(len(lines))) if reference[1] in lines[at]), None)
+    number = next((index for index in reversed(range(len(lines))) if reference[1] in lines[index]), None)
     if number is None:
         return []
-    after = lines[number + 1 :]
-    end = next((at for at, line in enumerate(after) if _LOGGED.match(line)), len(after))
-    traceback_lines = [line for part in _tracebacks(after[:end])[:1] for line in part]
+    later_lines = lines[number + 1 :]
+    end = next((index for index, line in enumerate(later_lines) if _LOGGED.match(line)), len(later_lines))
+    traceback_lines = [line for part in _tracebacks(later_lines[:end])[:1] for line in part]
     if not traceback_lines:
         return [_LOGGED.sub("", lines[number])]
     unrepeated = _without_repetition(traceback_lines, message)
@@ -123,7 +123,7 @@ def add_location(message: str, lines: Iterable[str]) -> str:
 
 def _tracebacks(lines: Sequence[str]) -> list[list[str]]:
     """Return the lines to show of every traceback; chained tracebacks are one."""
-    found: list[list[str]] = []
+    shown_tracebacks: list[list[str]] = []
     frames: list[TracebackFrame] | None = None
     raised: list[str] = []
     chained = False
@@ -134,8 +134,8 @@ def _tracebacks(lines: Sequence[str]) -> list[list[str]]:
             return
         part = [line for frame in author_frames(frames) for line in frame.lines()] + raised
         if not chained:
-            found.append([])
-        found[-1] += [line for line in part if line not in found[-1]]
+            shown_tracebacks.append([])
+        shown_tracebacks[-1] += [line for line in part if line not in shown_tracebacks[-1]]
         frames, chained = None, False
         raised.clear()
 
@@ -163,13 +163,15 @@ def _tracebacks(lines: Sequence[str]) -> list[list[str]]:
         elif raised and not line.strip():
             finish()
     finish()
-    return found
+    return shown_tracebacks
 
 
 def author_frames(frames: Sequence[TracebackFrame]) -> list[TracebackFrame]:
     """Return the innermost frames of the author's code."""
-    own = [frame for frame in frames if not frame.is_library]
-    return [frame for frame, before in zip(own, [None, *own], strict=False) if frame != before][-SHOWN_FRAMES:]
+    own_frames = [frame for frame in frames if not frame.is_library]
+    return [frame for frame, previous in zip(own_frames, [None, *own_frames], strict=False) if frame != previous][
+        -SHOWN_FRAMES:
+    ]
 
 
 def ending_lines(lines: Iterable[str], limit: int = 5) -> list[str]:
@@ -182,14 +184,14 @@ def frames_of(error: BaseException) -> list[TracebackFrame]:
     """Return the author's frames of an exception that was raised in this process."""
     import traceback
 
-    found = traceback.extract_tb(error.__traceback__)
-    frames = [TracebackFrame(one.filename, one.lineno or 0, one.name, one.line or "") for one in found]
+    summary = traceback.extract_tb(error.__traceback__)
+    frames = [TracebackFrame(frame.filename, frame.lineno or 0, frame.name, frame.line or "") for frame in summary]
     if isinstance(error, SyntaxError) and error.filename:
         frames.append(TracebackFrame(error.filename, error.lineno or 0, "", (error.text or "").strip()))
     return author_frames(frames)
 
 
 def place_of(error: BaseException) -> str:
-    """Return the location in the author's code, such as `server.py, line 12`, or an empty string if there is none."""
+    """Return the location in the author's code, such as `server.py, line 12`, or an empty string if it is not there."""
     frames = frames_of(error)
     return f"{short(frames[-1].file)}, line {frames[-1].line}" if frames else ""

@@ -1,4 +1,4 @@
-"""`wharfinger add` edits the file of every host: it merges, keeps a backup, shows a diff and removes again."""
+"""`wharfinger add` edits the file of every host: it merges, keeps a backup, shows a diff and removes servers."""
 
 import json
 import re
@@ -49,10 +49,10 @@ def add(*args: str) -> Result:
 def entries(home: Path, host: str) -> dict[str, Any]:
     """Read the servers from the host's file."""
     text = (home / FILES[host]).read_text()
-    message = tomllib.loads(text) if host == "codex" else json.loads(text)
-    found = message[TABLES.get(host, "mcpServers")]
-    assert isinstance(found, dict)
-    return found
+    document = tomllib.loads(text) if host == "codex" else json.loads(text)
+    servers = document[TABLES.get(host, "mcpServers")]
+    assert isinstance(servers, dict)
+    return servers
 
 
 @pytest.mark.parametrize("host", FILES)
@@ -116,9 +116,9 @@ def test_the_rest_of_the_file_stays_and_a_backup_is_kept(home: Path, host: str) 
     assert "charts" not in file.read_text()
     assert "mine" in file.read_text()
     assert add(host, "--remove", "charts").exit_code == 1
-    kept = [path.name for path in file.parent.iterdir() if path.name.startswith(file.name + ".")]
-    assert kept == [file.name + ".wharfinger.bak"]
-    assert file.with_name(kept[0]).read_text() == after
+    backups = [path.name for path in file.parent.iterdir() if path.name.startswith(file.name + ".")]
+    assert backups == [file.name + ".wharfinger.bak"]
+    assert file.with_name(backups[0]).read_text() == after
 
 
 def test_the_backup_follows_no_link_and_replaces_no_backup_of_others(home: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_link_stays_a_link(home: Path) -> None:
     assert "charts" in (home / "real.json").read_text()
 
 
-def test_a_file_that_cannot_be_read_is_left_and_the_entry_is_shown(home: Path) -> None:
+def test_an_invalid_file_is_left_unchanged_and_the_entry_is_shown(home: Path) -> None:
     (home / ".claude.json").write_text('{"mcpServers": [')
     result = add("claude-code", "charts")
     assert result.exit_code == 1
@@ -174,10 +174,10 @@ def test_a_file_that_cannot_be_read_is_left_and_the_entry_is_shown(home: Path) -
 )
 def test_a_command_is_made_absolute(home: Path, args: list[str], name: str, command: list[str]) -> None:
     assert add("cursor", *args).exit_code == 0
-    found = entries(home, "cursor")[name]
-    assert Path(found["command"]).is_absolute()
-    assert found["args"] == [word.format(home=home) for word in command]
-    assert found.get("env") == ({"A": "b=c"} if "--env" in args else None)
+    entry = entries(home, "cursor")[name]
+    assert Path(entry["command"]).is_absolute()
+    assert entry["args"] == [word.format(home=home) for word in command]
+    assert entry.get("env") == ({"A": "b=c"} if "--env" in args else None)
 
 
 def test_a_python_file_is_run_and_several_folders_are_one_server(home: Path) -> None:
@@ -185,9 +185,9 @@ def test_a_python_file_is_run_and_several_folders_are_one_server(home: Path) -> 
     (home / "maps").mkdir()
     assert add("cursor", "harbour.py:server").exit_code == 0
     assert add("cursor", "charts", "old=maps").exit_code == 0
-    found = entries(home, "cursor")
-    assert found["harbour"]["args"][-3:] == ["run", "--stdio", f"{home}/harbour.py:server"]
-    assert found["charts-old"]["args"][-3:] == ["--stdio", f"{home}/charts", f"old={home}/maps"]
+    servers = entries(home, "cursor")
+    assert servers["harbour"]["args"][-3:] == ["run", "--stdio", f"{home}/harbour.py:server"]
+    assert servers["charts-old"]["args"][-3:] == ["--stdio", f"{home}/charts", f"old={home}/maps"]
 
 
 def test_project_writes_the_file_of_the_project(home: Path) -> None:
@@ -209,7 +209,7 @@ def test_project_writes_the_file_of_the_project(home: Path) -> None:
         (["cursor", "--remove"], "name of the server"),
     ],
 )
-def test_a_usage_error_says_what_to_do(home: Path, args: list[str], expected: str) -> None:
+def test_a_usage_error_names_its_cause(home: Path, args: list[str], expected: str) -> None:
     result = add(*args)
     assert result.exit_code == 2
     assert expected in result.output

@@ -12,30 +12,30 @@ from pathlib import Path
 
 import pytest
 
-from tests.auth.authority import Authority, Guarded, harbour
+from tests.auth.authority import Authority, ProtectedServer, protected_server
 from tests.cli.conftest import COMMAND, ENVIRONMENT
-from tests.web.conftest import serving, wait_until
+from tests.web.conftest import run_page, wait_until
 from wharfinger.cli import main
 
 
 @pytest.fixture
-def servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[Guarded, Authority]]:
-    """Run a guarded server on another thread, with an empty folder for tokens."""
+def servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[ProtectedServer, Authority]]:
+    """Run a protected server on another thread, with an empty folder for tokens."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    ready, ends = threading.Event(), threading.Event()
-    found: list[tuple[Guarded, Authority]] = []
+    ready, stop = threading.Event(), threading.Event()
+    started: list[tuple[ProtectedServer, Authority]] = []
 
     async def serve() -> None:
-        async with harbour() as both:
-            found.append(both)
+        async with protected_server() as servers:
+            started.append(servers)
             ready.set()
-            await asyncio.to_thread(ends.wait)
+            await asyncio.to_thread(stop.wait)
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     assert ready.wait(10)
-    yield found[0]
-    ends.set()
+    yield started[0]
+    stop.set()
     thread.join()
 
 
@@ -54,27 +54,29 @@ def login(url: str, folder: Path) -> str:
         assert line.startswith("Sign in at: http://127.0.0.1:"), line
         with urllib.request.urlopen(line.removeprefix("Sign in at: ").strip()) as page:
             assert b"Go back to your program" in page.read()
-        shown = process.stdout.read()
+        output = process.stdout.read()
         assert process.wait(10) == 0, process.stderr.read()
-        return shown
+        return output
 
 
-def test_explain_shows_each_step(servers: tuple[Guarded, Authority], capsys: pytest.CaptureFixture[str]) -> None:
-    guarded, authority = servers
-    assert main(["auth", "explain", guarded.url]) == 0
-    shown = capsys.readouterr().out
-    assert f"ok  POST {guarded.url}\n      401, WWW-Authenticate: Bearer resource_metadata=" in shown
-    assert f"authorization servers: {authority.url}" in shown
-    assert f"Sign in with: wharfinger auth login {guarded.url}" in shown
-    assert authority.asked == []
-
-
-def test_explain_says_how_to_fix_each_problem(
-    servers: tuple[Guarded, Authority], capsys: pytest.CaptureFixture[str]
+def test_explain_shows_each_step(
+    servers: tuple[ProtectedServer, Authority], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    guarded, authority = servers
+    server, authority = servers
+    assert main(["auth", "explain", server.url]) == 0
+    output = capsys.readouterr().out
+    assert f"ok  POST {server.url}\n      401, WWW-Authenticate: Bearer resource_metadata=" in output
+    assert f"authorization servers: {authority.url}" in output
+    assert f"Sign in with: wharfinger auth login {server.url}" in output
+    assert authority.requests == []
+
+
+def test_explain_reports_how_to_fix_each_problem(
+    servers: tuple[ProtectedServer, Authority], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server, authority = servers
     authority.metadata = {"code_challenge_methods_supported": None, "registration_endpoint": None}
-    assert main(["auth", "explain", "--json", guarded.url]) == 4
+    assert main(["auth", "explain", "--json", server.url]) == 4
     reported = json.loads(capsys.readouterr().out)
     assert reported["possible"] is False
     assert [step["what"] for step in reported["steps"] if step["good"] is False] == ["registration", "PKCE"]
@@ -82,45 +84,45 @@ def test_explain_says_how_to_fix_each_problem(
 
 
 def test_a_token_is_saved_listed_used_and_deleted(
-    servers: tuple[Guarded, Authority], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    servers: tuple[ProtectedServer, Authority], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    guarded, _ = servers
-    assert main(["ls", guarded.url]) == 4
-    assert f"wharfinger auth login {guarded.url}" in capsys.readouterr().err
-    assert f"Signed in to {guarded.url}" in login(guarded.url, tmp_path)
+    server, _ = servers
+    assert main(["ls", server.url]) == 4
+    assert f"wharfinger auth login {server.url}" in capsys.readouterr().err
+    assert f"Signed in to {server.url}" in login(server.url, tmp_path)
     assert main(["auth", "list"]) == 0
-    shown = capsys.readouterr().out
-    assert guarded.url in shown
-    assert "renewed automatically" in shown
-    assert "token-" not in shown
-    assert main(["call", guarded.url, "write"]) == 4  # more scopes need another sign-in
-    assert main(["auth", "logout", guarded.url]) == 0
-    assert main(["auth", "logout", guarded.url]) == 1
+    output = capsys.readouterr().out
+    assert server.url in output
+    assert "renewed automatically" in output
+    assert "token-" not in output
+    assert main(["call", server.url, "write"]) == 4  # more scopes need another sign-in
+    assert main(["auth", "logout", server.url]) == 0
+    assert main(["auth", "logout", server.url]) == 1
     assert "No token is saved" in capsys.readouterr().err
     assert not list((tmp_path / "wharfinger" / "tokens").glob("grant-*"))
 
 
-def test_another_command_uses_the_saved_token(servers: tuple[Guarded, Authority], tmp_path: Path) -> None:
-    guarded, authority = servers
-    login(guarded.url, tmp_path)
-    done = subprocess.run(
-        [*COMMAND, "ls", guarded.url, "--json"],
+def test_another_command_uses_the_saved_token(servers: tuple[ProtectedServer, Authority], tmp_path: Path) -> None:
+    server, authority = servers
+    login(server.url, tmp_path)
+    result = subprocess.run(
+        [*COMMAND, "ls", server.url, "--json"],
         capture_output=True,
         text=True,
         env={**ENVIRONMENT, "XDG_DATA_HOME": str(tmp_path)},
     )
-    assert done.returncode == 0, done.stderr
-    assert authority.paths().count("authorize") == 1
-    assert "token-0" in guarded.seen
+    assert result.returncode == 0, result.stderr
+    assert authority.request_names().count("authorize") == 1
+    assert "token-0" in server.received_tokens
 
 
-def test_browse_uses_the_saved_token(servers: tuple[Guarded, Authority], tmp_path: Path) -> None:
-    guarded, authority = servers
-    login(guarded.url, tmp_path)
+def test_browse_uses_the_saved_token(servers: tuple[ProtectedServer, Authority], tmp_path: Path) -> None:
+    server, authority = servers
+    login(server.url, tmp_path)
     env = {**ENVIRONMENT, "XDG_DATA_HOME": str(tmp_path)}
-    with serving("browse", "--no-open", "--port", "0", guarded.url, cwd=tmp_path, env=env):
-        wait_until(lambda: "token-0" in guarded.seen, "the token was not sent")
-    assert authority.paths().count("authorize") == 1
+    with run_page("browse", "--no-open", "--port", "0", server.url, cwd=tmp_path, env=env):
+        wait_until(lambda: "token-0" in server.received_tokens, "the token was not sent")
+    assert authority.request_names().count("authorize") == 1
 
 
 @pytest.mark.parametrize("args", [["explain", "ftp://x"], ["login", "x"], ["logout", "./charts"]])
@@ -129,6 +131,6 @@ def test_an_invalid_url_is_a_usage_error(args: list[str], capsys: pytest.Capture
     assert "only servers at http:// and https:// URLs" in capsys.readouterr().err
 
 
-def test_a_secret_that_is_not_there_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unset_variable_for_the_secret_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["auth", "login", "--client-secret-env", "NO_SUCH_VARIABLE", "http://x/"]) == 2
     assert "NO_SUCH_VARIABLE is not set" in capsys.readouterr().err

@@ -112,8 +112,8 @@ def test_a_form_is_filled_in_field_by_field_until_it_is_valid(
     session.press("x\n")
     session.wait_for("whole number")
     session.press("\n")
-    assert session.end() == 0
-    assert '{"ship":"Mary","quay":"north","tugs":1}' in session.shown
+    assert session.wait_for_exit() == 0
+    assert '{"ship":"Mary","quay":"north","tugs":1}' in session.output
 
 
 @pytest.mark.parametrize("revision", ERAS)
@@ -121,17 +121,17 @@ def test_ctrl_d_declines_a_form(terminal: StartTerminal, harbour: str, revision:
     session = terminal("call", "--revision", revision, harbour, "berth", "ship=Mary", env={"NO_COLOR": "1"})
     session.wait_for("quay> ")
     session.press("\x04")
-    assert session.end() == 0
-    assert "Declined." in session.shown
-    assert '"quay":"none"' in session.shown
+    assert session.wait_for_exit() == 0
+    assert "Declined." in session.output
+    assert '"quay":"none"' in session.output
 
 
 def test_ctrl_c_at_a_form_ends_with_130(terminal: StartTerminal, harbour: str) -> None:
     session = terminal("call", harbour, "berth", "ship=Mary")
     session.wait_for("quay> ")
     session.press("\x03")
-    assert session.end() == 130
-    assert "Traceback" not in session.shown
+    assert session.wait_for_exit() == 130
+    assert "Traceback" not in session.output
 
 
 @pytest.mark.parametrize("revision", ERAS)
@@ -141,11 +141,11 @@ def test_url_elicitation_shows_the_host_and_needs_consent(
 ) -> None:
     session = terminal("call", "--revision", revision, harbour, "pay", env={"NO_COLOR": "1"})
     session.wait_for("n declines> ")
-    assert "Host: pay.test  (not encrypted)\n" in session.shown
-    assert "Page: http://bank.test@pay.test/dues\n" in session.shown
+    assert "Host: pay.test  (not encrypted)\n" in session.output
+    assert "Page: http://bank.test@pay.test/dues\n" in session.output
     session.press(keys)
-    assert session.end() == code
-    assert ("paid" in session.shown) == (code == 0)
+    assert session.wait_for_exit() == code
+    assert ("paid" in session.output) == (code == 0)
 
 
 def test_without_a_terminal_a_form_is_declined_with_a_message(start: Start, harbour: str) -> None:
@@ -161,10 +161,10 @@ def test_progress_is_a_bar_at_a_terminal_that_is_removed_at_the_end(
     terminal: StartTerminal, harbour: str, revision: str
 ) -> None:
     session = terminal("call", "--revision", revision, harbour, "load", env={"NO_COLOR": "1"})
-    assert session.end() == 0
-    assert "[######..................] 1/4 first hold" in session.shown
-    assert session.shown.endswith("\r\x1b[Kloaded\n")
-    assert "crane" not in session.shown
+    assert session.wait_for_exit() == 0
+    assert "[######..................] 1/4 first hold" in session.output
+    assert session.output.endswith("\r\x1b[Kloaded\n")
+    assert "crane" not in session.output
 
 
 @pytest.mark.parametrize("revision", ERAS)
@@ -194,8 +194,8 @@ def test_images_are_summarised_or_saved(start: Start, harbour: str, tmp_path: Pa
 def test_structured_answers_are_in_colour_at_a_terminal(terminal: StartTerminal, harbour: str) -> None:
     pytest.importorskip("rich")
     session = terminal("call", harbour, "echo", "a:=1", env={"TERM": "xterm-256color"})
-    assert session.end() == 0
-    assert "\x1b[" in session.shown
+    assert session.wait_for_exit() == 0
+    assert "\x1b[" in session.output
 
 
 def test_call_sends_text_and_json_and_files(run_cli: RunCli, tide_url: str, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_tool_error_is_exit_code_1(run_cli: RunCli, tide_url: str) -> None:
     assert run_cli("call", tide_url, "rise")[0] == 1
 
 
-def test_a_text_instead_of_a_value_is_reported_with_what_to_write(run_cli: RunCli, tide_url: str) -> None:
+def test_a_text_instead_of_a_value_is_reported_with_a_correction(run_cli: RunCli, tide_url: str) -> None:
     code, _, err = run_cli("call", tide_url, "rise", "by=3")
     assert code == 1
     assert err.splitlines()[1:] == [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -13,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.chat.scripted_endpoint import Call, Endpoint, Hold, Refuse, endpoint
-from tests.cli.conftest import COMMAND, ENVIRONMENT, Terminal, running
+from tests.chat.scripted_endpoint import Call, Endpoint, Hold, Refusal, endpoint
+from tests.cli.conftest import COMMAND, ENVIRONMENT, Terminal, run_server_file
 from wharfinger.chat.conversation import STOPPED
 
 Start = Callable[..., Terminal]
@@ -109,12 +110,12 @@ def briefing() -> str:
 
 @pytest.fixture(params=["openai", "anthropic", "ollama"])
 def each_api(request: pytest.FixtureRequest) -> Iterator[Endpoint]:
-    with endpoint(request.param) as served:
-        yield served
+    with endpoint(request.param) as model:
+        yield model
 
 
 @pytest.fixture
-def served() -> Iterator[Endpoint]:
+def model() -> Iterator[Endpoint]:
     with endpoint("openai") as started:
         yield started
 
@@ -136,10 +137,10 @@ class ChatSession:
         self.seen = 0
 
     def expect(self, text: str) -> str:
-        self.terminal.wait_until(lambda: text in self.terminal.shown[self.seen :], text)
-        found = self.terminal.shown.index(text, self.seen)
-        before = self.terminal.shown[self.seen : found]
-        self.seen = found + len(text)
+        self.terminal.wait_until(lambda: text in self.terminal.output[self.seen :], text)
+        index = self.terminal.output.index(text, self.seen)
+        before = self.terminal.output[self.seen : index]
+        self.seen = index + len(text)
         return before
 
     def send(self, line: str) -> None:
@@ -155,16 +156,16 @@ class ChatSession:
 def start_chat(terminal: Start, harbour: Path, tmp_path: Path) -> Callable[..., ChatSession]:
     """Start a chat with the server of `harbour`."""
 
-    def begin(served: Endpoint, *args: str, targets: tuple[str, ...] = ("harbour.py",)) -> ChatSession:
-        return ChatSession(terminal("chat", *args, *targets, env=environment(served, tmp_path)))
+    def begin(model: Endpoint, *args: str, targets: tuple[str, ...] = ("harbour.py",)) -> ChatSession:
+        return ChatSession(terminal("chat", *args, *targets, env=environment(model, tmp_path)))
 
     return begin
 
 
-def environment(served: Endpoint, folder: Path) -> dict[str, str]:
+def environment(model: Endpoint, folder: Path) -> dict[str, str]:
     return {
         **NO_MODELS,
-        **served.environment,
+        **model.environment,
         "HOME": str(folder),
         "XDG_STATE_HOME": str(folder / "state"),
         "PROMPT_TOOLKIT_NO_CPR": "1",
@@ -173,31 +174,31 @@ def environment(served: Endpoint, folder: Path) -> dict[str, str]:
     }
 
 
-def stored(folder: Path) -> dict[str, Any]:
+def stored_conversation(folder: Path) -> dict[str, Any]:
     """Return the only stored conversation."""
     (file,) = (folder / "state" / "wharfinger" / "chat").iterdir()
     text = file.read_text()
     assert not any(secret in text for secret in SECRETS)
-    found: dict[str, Any] = json.loads(text)
-    return found
+    conversation: dict[str, Any] = json.loads(text)
+    return conversation
 
 
 def run_chat(
-    served: Endpoint | None, folder: Path, *args: str, text: str | None = None, env: dict[str, str] | None = None
+    model: Endpoint | None, folder: Path, *args: str, text: str | None = None, env: dict[str, str] | None = None
 ) -> tuple[int, str, str]:
     """Run the command on pipes. Return its exit code, stdout and stderr."""
-    given = environment(served, folder) if served is not None else {**NO_MODELS, "HOME": str(folder)}
-    done = subprocess.run(
+    chat_environment = environment(model, folder) if model is not None else {**NO_MODELS, "HOME": str(folder)}
+    result = subprocess.run(
         [*COMMAND, "chat", *args],
         cwd=folder,
-        env={**ENVIRONMENT, **given, **(env or {})},
+        env={**ENVIRONMENT, **chat_environment, **(env or {})},
         capture_output=True,
         encoding="utf-8",
         timeout=50,
         **({"stdin": subprocess.DEVNULL} if text is None else {"input": text}),  # type: ignore[call-overload]
     )
-    assert not any(secret in done.stdout + done.stderr for secret in SECRETS)
-    return done.returncode, done.stdout, done.stderr
+    assert not any(secret in result.stdout + result.stderr for secret in SECRETS)
+    return result.returncode, result.stdout, result.stderr
 
 
 # At a terminal
@@ -213,7 +214,7 @@ def test_a_question_is_answered_with_a_resource_and_a_tool(
     chat.send("How high is @tide://now?")
     chat.expect("@tide://now  harbour, ")  # with the reason
     chat.expect("The water ")
-    assert "is low" not in chat.terminal.shown  # the first piece is shown before the endpoint sends the next
+    assert "is low" not in chat.terminal.output  # the first piece is shown before the endpoint sends the next
     hold.release()
     chat.expect("is low.")
     chat.expect("→ rise(by=2)")
@@ -229,16 +230,16 @@ def test_a_question_is_answered_with_a_resource_and_a_tool(
     assert "3 m high" in first and "Ships and tides." in first and "Let the water rise." in first
     assert "5 m" in second
     chat.send("/exit")
-    assert chat.terminal.end() == 0
-    assert stored(tmp_path)["title"] == "How high is @tide://now?"
+    assert chat.terminal.wait_for_exit() == 0
+    assert stored_conversation(tmp_path)["title"] == "How high is @tide://now?"
 
 
 def test_a_refused_tool_does_not_run_and_always_approves_later_calls(
-    served: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
+    model: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
 ) -> None:
-    served.answer(Call("rise", {"by": 1}))
-    served.answer("I may not.")
-    chat = start_chat(served)
+    model.answer(Call("rise", {"by": 1}))
+    model.answer("I may not.")
+    chat = start_chat(model)
     chat.send("rise")
     chat.expect("Run it?")
     chat.type("perhaps")
@@ -247,11 +248,11 @@ def test_a_refused_tool_does_not_run_and_always_approves_later_calls(
     chat.expect("✗ rise: ")
     chat.expect("I may not.")
     assert (tmp_path / "height").read_text() == "3"
-    assert "not approve" in served.last_texts
+    assert "not approve" in model.last_texts
 
-    served.answer(Call("rise", {"by": 1}))
-    served.answer(Call("rise", {"by": 1}))
-    served.answer("Done.")
+    model.answer(Call("rise", {"by": 1}))
+    model.answer(Call("rise", {"by": 1}))
+    model.answer("Done.")
     chat.send("again")
     chat.expect("Run it?")
     chat.type("a")
@@ -261,12 +262,12 @@ def test_a_refused_tool_does_not_run_and_always_approves_later_calls(
 
 
 def test_text_typed_before_an_approval_prompt_does_not_answer_it(
-    served: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
+    model: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
 ) -> None:
     hold = Hold()
-    served.answer("Wait ", hold, Call("rise", {"by": 1}))
-    served.answer("Refused.")
-    chat = start_chat(served)
+    model.answer("Wait ", hold, Call("rise", {"by": 1}))
+    model.answer("Refused.")
+    chat = start_chat(model)
     chat.send("rise")
     chat.expect("Wait ")
     chat.type("y")
@@ -288,7 +289,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(
     chat.expect("It begins ")
     chat.terminal.press("\x03")
     chat.expect("Stopped.")
-    assert hold.gone.wait(10)  # the endpoint sees the disconnect
+    assert hold.disconnected.wait(10)  # the endpoint sees the disconnect
     each_api.answer("Here I am.")
     chat.send("are you there?")
     chat.expect("Here I am.")
@@ -298,7 +299,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(
     chat.expect("Press Ctrl-D or type /exit to leave.")
     chat.expect(PROMPT)
     chat.terminal.press("\x04")
-    assert chat.terminal.end() == 0
+    assert chat.terminal.wait_for_exit() == 0
 
 
 def test_ctrl_c_stops_a_tool_call_at_its_server(
@@ -307,10 +308,10 @@ def test_ctrl_c_stops_a_tool_call_at_its_server(
     each_api.answer(Call("wait"), Call("look", id="call-2"))
     chat = start_chat(each_api, "--approve", "never")
     chat.send("wait")
-    until(lambda: (tmp_path / "waiting").exists())
+    wait_until(lambda: (tmp_path / "waiting").exists())
     chat.terminal.press("\x03")
     chat.expect("Stopped.")
-    until(lambda: (tmp_path / "cancelled").exists())
+    wait_until(lambda: (tmp_path / "cancelled").exists())
     each_api.answer("Fine.")
     chat.send("and now?")
     chat.expect("Fine.")
@@ -318,91 +319,89 @@ def test_ctrl_c_stops_a_tool_call_at_its_server(
 
 
 def test_ctrl_c_at_an_approval_prompt_stops_the_call(
-    served: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
+    model: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
 ) -> None:
-    served.answer(Call("rise", {"by": 1}))
-    chat = start_chat(served)
+    model.answer(Call("rise", {"by": 1}))
+    chat = start_chat(model)
     chat.send("rise")
     chat.expect("Run it?")
     chat.terminal.press("\x03")
     chat.expect("Stopped.")
-    served.answer("Fine.")
+    model.answer("Fine.")
     chat.send("and now?")
     chat.expect("Fine.")
     assert (tmp_path / "height").read_text() == "3"
 
 
 def test_a_server_that_is_killed_is_started_again(
-    served: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
+    model: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
 ) -> None:
-    served.answer(Call("look"))
-    served.answer("Calm.")
-    chat = start_chat(served, "--approve", "read-only")
+    model.answer(Call("look"))
+    model.answer("Calm.")
+    chat = start_chat(model, "--approve", "read-only")
     chat.send("look")
     chat.expect("Calm.")
     pids = (tmp_path / "pids").read_text().split()
     os.kill(int(pids[-1]), 9)
-    until(lambda: len((tmp_path / "pids").read_text().split()) > len(pids))
-    served.answer(Call("look"))
-    served.answer("Still calm.")
+    wait_until(lambda: len((tmp_path / "pids").read_text().split()) > len(pids))
+    model.answer(Call("look"))
+    model.answer("Still calm.")
     chat.send("again")
     chat.expect("← look: calm")
     chat.expect("Still calm.")
 
 
-def test_a_server_over_http_may_restart(
-    served: Endpoint, start_chat: Callable[..., ChatSession], harbour: Path
-) -> None:
-    with running(harbour) as url:
-        chat = start_chat(served, "--approve", "never", targets=(url,))
-        served.answer(Call("look"))
-        served.answer("Calm.")
+def test_a_server_over_http_may_restart(model: Endpoint, start_chat: Callable[..., ChatSession], harbour: Path) -> None:
+    with run_server_file(harbour) as url:
+        chat = start_chat(model, "--approve", "never", targets=(url,))
+        model.answer(Call("look"))
+        model.answer("Calm.")
         chat.send("look")
         chat.expect("Calm.")
-    served.answer(Call("look"))
-    served.answer("Nobody there.")
+    model.answer(Call("look"))
+    model.answer("Nobody there.")
     chat.send("again")
     chat.expect("✗ look: ")
     chat.expect("Nobody there.")
     port = url.split(":")[2].split("/")[0]
-    again = subprocess.Popen(
+    restarted = subprocess.Popen(
         [*COMMAND, "run", "--http", f"127.0.0.1:{port}", str(harbour)], env=ENVIRONMENT, stdout=subprocess.PIPE
     )
     try:
-        assert again.stdout is not None and again.stdout.readline()
-        for attempt in range(20):  # the next attempt to connect may be some seconds away
-            served.answer(Call("look"))
-            served.answer(f"Done {attempt}.")
+        assert restarted.stdout is not None and restarted.stdout.readline()
+        deadline = time.monotonic() + 40  # the next attempt to connect may be some seconds away
+        for attempt in itertools.count():
+            model.answer(Call("look"))
+            model.answer(f"Done {attempt}.")
             chat.send("once more")
             if "← look: calm" in chat.expect(f"Done {attempt}."):
                 break
+            assert time.monotonic() < deadline, "the server did not come back"
             time.sleep(0.5)
-        else:
-            raise AssertionError("the server did not come back")
     finally:
-        again.terminate()
-        again.communicate()
+        restarted.terminate()
+        restarted.communicate()
 
 
-def test_a_form_of_a_server_is_filled_in(served: Endpoint, start_chat: Callable[..., ChatSession]) -> None:
-    served.answer(Call("berth"))
-    served.answer("Berth 4 it is.")
-    chat = start_chat(served, "--approve", "never")
+def test_a_form_of_a_server_is_filled_in(model: Endpoint, start_chat: Callable[..., ChatSession]) -> None:
+    model.answer(Call("berth"))
+    model.answer("Berth 4 it is.")
+    chat = start_chat(model, "--approve", "never")
     chat.send("berth")
     chat.expect("harbour asks: Which berth?")
     chat.expect("number> ")
     chat.type("4")
     chat.expect("Berth 4 it is.")
-    assert "berth" in served.last_texts and "4" in served.last_texts
+    assert "berth" in model.last_texts and "4" in model.last_texts
 
 
 def test_a_server_samples_the_model_after_the_user_approves(
-    served: Endpoint, start_chat: Callable[..., ChatSession]
+    model: Endpoint, start_chat: Callable[..., ChatSession]
 ) -> None:
-    served.answer(Call("poem"))
-    served.answer("Waves.")
-    served.answer("Nice poem.")
-    chat = start_chat(served)
+    model.answer(Call("poem"))
+    model.answer("Waves.")
+    model.answer("Nice poem.")
+    chat = start_chat(model)
     chat.send("write")
     chat.expect("Run it?")
     chat.type("y")
@@ -416,23 +415,23 @@ def test_a_server_samples_the_model_after_the_user_approves(
     chat.expect("Send it?")
     chat.type("y")
     chat.expect("Nice poem.")
-    assert served.requests[1]["messages"] == [{"role": "user", "content": "A poem about Moons"}]
-    assert "poem: Waves." in served.last_texts
+    assert model.requests[1]["messages"] == [{"role": "user", "content": "A poem about Moons"}]
+    assert "poem: Waves." in model.last_texts
 
-    served.answer(Call("poem"))
-    served.answer("No poem.")
+    model.answer(Call("poem"))
+    model.answer("No poem.")
     chat.send("again")
     chat.expect("Run it?")
     chat.type("y")
     chat.expect("Send it?")
     chat.type("n")
     chat.expect("No poem.")
-    assert len(served.requests) == 5
+    assert len(model.requests) == 5
 
 
-def test_tab_completes_resources_prompts_and_commands(served: Endpoint, start_chat: Callable[..., ChatSession]) -> None:
-    served.answer("High.")
-    chat = start_chat(served)
+def test_tab_completes_resources_prompts_and_commands(model: Endpoint, start_chat: Callable[..., ChatSession]) -> None:
+    model.answer("High.")
+    chat = start_chat(model)
     chat.expect(PROMPT)
     chat.terminal.press("see @tid")
     chat.expect("The tide now")  # the completion has the title
@@ -440,21 +439,21 @@ def test_tab_completes_resources_prompts_and_commands(served: Endpoint, start_ch
     chat.expect("tide://now")
     chat.terminal.press("\r")
     chat.expect("High.")
-    assert "3 m high" in served.last_texts
+    assert "3 m high" in model.last_texts
     chat.expect(PROMPT)
     chat.terminal.press("/bri")
     chat.expect("Brief somebody on a vessel.")
+    model.answer("She floats.")
     chat.terminal.press("\t vessel=Mary\r")
-    served.answer("She floats.")
     chat.expect("She floats.")
-    assert "Brief me on Mary." in served.last_texts
+    assert "Brief me on Mary." in model.last_texts
 
 
 def test_every_slash_command_prints_its_result(
-    served: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
+    model: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
 ) -> None:
-    served.answer("High.")
-    chat = start_chat(served)
+    model.answer("High.")
+    chat = start_chat(model)
     chat.send("/cost")
     chat.expect("No tokens yet")
     chat.send("@tide://now")
@@ -477,38 +476,36 @@ def test_every_slash_command_prints_its_result(
     }.items():
         chat.send(line)
         chat.expect(expected)
-    served.answer("New.")
+    model.answer("New.")
     chat.send("hello")
     chat.expect("New.")
-    assert served.requests[-1]["model"] == "scripted-2"
-    assert "tools" not in served.requests[-1]
-    assert "High." not in served.last_texts
+    assert model.requests[-1]["model"] == "scripted-2"
+    assert "tools" not in model.requests[-1]
+    assert "High." not in model.last_texts
     chat.send("/exit")
-    assert chat.terminal.end() == 0
+    assert chat.terminal.wait_for_exit() == 0
 
 
-def test_an_error_of_the_endpoint_leaves_the_chat_open(
-    served: Endpoint, start_chat: Callable[..., ChatSession]
-) -> None:
-    served.answer(Refuse(400, "nonsense"))
-    served.answer("Better.")
-    chat = start_chat(served)
+def test_an_error_of_the_endpoint_leaves_the_chat_open(model: Endpoint, start_chat: Callable[..., ChatSession]) -> None:
+    model.answer(Refusal(400, "nonsense"))
+    model.answer("Better.")
+    chat = start_chat(model)
     chat.send("unanswerable")
     chat.expect("HTTP 400: nonsense")
     chat.send("second")
     chat.expect("Better.")
-    assert "unanswerable" not in served.last_texts  # a question without an answer is not kept
+    assert "unanswerable" not in model.last_texts  # a question without an answer is not kept
 
 
 def test_control_characters_of_servers_and_models_are_escaped(
-    served: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
+    model: Endpoint, start_chat: Callable[..., ChatSession], tmp_path: Path
 ) -> None:
     (tmp_path / "hostile.py").write_text(HOSTILE)
     evil = "\x1b]0;owned\x07\x1b[2J\u202eevil"
-    served.answer(evil, Call("rise"))
-    served.answer(evil, Call(evil, {evil: evil}, id="call-2"))
-    served.answer("The end.")
-    chat = start_chat(served, "--approve", "never", targets=("hostile.py",))
+    model.answer(evil, Call("rise"))
+    model.answer(evil, Call(evil, {evil: evil}, id="call-2"))
+    model.answer("The end.")
+    chat = start_chat(model, "--approve", "never", targets=("hostile.py",))
     chat.expect(PROMPT)
     chat.terminal.press("@tide")
     chat.expect("owned")
@@ -517,15 +514,15 @@ def test_control_characters_of_servers_and_models_are_escaped(
     for line, expected in {"/tools": "rise  ", "/help": "/briefing", "/context": "@tide"}.items():
         chat.send(line)
         chat.expect(expected)
-    served.answer("Over.")
+    model.answer("Over.")
     chat.send("/briefing")
     chat.expect("Over.")
     chat.send("/exit")
-    chat.terminal.end()
+    chat.terminal.wait_for_exit()
     for raw in ("\x1b]0;owned", "\x07", "\u202e", "\x1b[2J\\"):
-        assert raw not in chat.terminal.shown
-    assert "\\x1b]0;owned\\x07" in chat.terminal.shown
-    result = next(m["content"] for m in served.requests[1]["messages"] if m["role"] == "tool")
+        assert raw not in chat.terminal.output
+    assert "\\x1b]0;owned\\x07" in chat.terminal.output
+    result = next(m["content"] for m in model.requests[1]["messages"] if m["role"] == "tool")
     assert len(result) < 200_000
 
 
@@ -540,11 +537,11 @@ def test_a_prompt_is_answered_once(each_api: Endpoint, harbour: Path, tmp_path: 
     assert "3 m high" in each_api.last_texts
 
 
-def test_without_a_terminal_a_tool_needs_an_option(served: Endpoint, harbour: Path, tmp_path: Path) -> None:
+def test_without_a_terminal_a_tool_needs_an_option(model: Endpoint, harbour: Path, tmp_path: Path) -> None:
     def run_with_approval(*args: str) -> tuple[str, str]:
-        served.answer(Call("rise", {"by": 1}), Call("look", id="call-2"))
-        served.answer("Done.")
-        code, out, errors = run_chat(served, tmp_path, "-p", "rise", *args, "harbour.py")
+        model.answer(Call("rise", {"by": 1}), Call("look", id="call-2"))
+        model.answer("Done.")
+        code, out, errors = run_chat(model, tmp_path, "-p", "rise", *args, "harbour.py")
         assert code == 0 and out.endswith("Done.\n")
         return (tmp_path / "height").read_text(), errors
 
@@ -563,21 +560,21 @@ def test_a_conversation_continues(each_api: Endpoint, tmp_path: Path) -> None:
     run_chat(each_api, tmp_path, "-p", "I am Ada.")
     assert run_chat(each_api, tmp_path, "-c", "-p", "Who am I?")[1] == "Ada.\n"
     assert "I am Ada." in each_api.last_texts and "Hello Ada." in each_api.last_texts
-    assert len(stored(tmp_path)["messages"]) == 4
+    assert len(stored_conversation(tmp_path)["messages"]) == 4
     run_chat(each_api, tmp_path, "--no-save", "-p", "Who am I?")
     assert "I am Ada." not in each_api.last_texts
-    assert len(stored(tmp_path)["messages"]) == 4
+    assert len(stored_conversation(tmp_path)["messages"]) == 4
 
 
 def test_a_conversation_changes_its_model(tmp_path: Path, harbour: Path) -> None:
     """Messages, tool calls and results of one API are sent to the others."""
     for number, api in enumerate(("openai", "anthropic", "ollama", "openai")):
-        with endpoint(api) as served:
-            served.answer(Call("look", id=f"call-{number}"))
-            served.answer(f"Calm for {api}.")
-            code, out, _ = run_chat(served, tmp_path, "-c", "--approve", "never", "-p", f"look {number}", "harbour.py")
+        with endpoint(api) as model:
+            model.answer(Call("look", id=f"call-{number}"))
+            model.answer(f"Calm for {api}.")
+            code, out, _ = run_chat(model, tmp_path, "-c", "--approve", "never", "-p", f"look {number}", "harbour.py")
             assert code == 0 and out.endswith(f"Calm for {api}.\n")
-            assert all(f"look {earlier}" in served.last_texts for earlier in range(number + 1))
+            assert all(f"look {earlier}" in model.last_texts for earlier in range(number + 1))
 
 
 def test_json_is_one_object(each_api: Endpoint, harbour: Path, tmp_path: Path) -> None:
@@ -588,35 +585,35 @@ def test_json_is_one_object(each_api: Endpoint, harbour: Path, tmp_path: Path) -
     )
     assert (code, errors) == (0, "")
     assert "\x1b" not in out and out.count("\n") == 1
-    found = json.loads(out)
-    assert found["answer"] == "Hm. \n\nCalm.\x1b[31m"
-    assert found["model"] == each_api.model
-    assert found["usage"] == {"inputTokens": 200, "outputTokens": 14, "cachedTokens": 0}
-    assert found["calls"] == [{"name": "look", "arguments": {}, "isError": False}]
-    assert found["resources"][0]["uri"] == "tide://now" and found["stopReason"] == "endTurn"
+    answer = json.loads(out)
+    assert answer["answer"] == "Hm. \n\nCalm.\x1b[31m"
+    assert answer["model"] == each_api.model
+    assert answer["usage"] == {"inputTokens": 200, "outputTokens": 14, "cachedTokens": 0}
+    assert answer["calls"] == [{"name": "look", "arguments": {}, "isError": False}]
+    assert answer["resources"][0]["uri"] == "tide://now" and answer["stopReason"] == "endTurn"
 
 
-def test_piped_text_is_part_of_the_question(served: Endpoint, tmp_path: Path) -> None:
-    served.answer("A.")
-    served.answer("B.")
-    assert run_chat(served, tmp_path, text="+ one line\n")[1] == "A.\n"
-    assert served.requests[0]["messages"][-1]["content"] == "+ one line\n"
-    assert run_chat(served, tmp_path, "-p", "Review this", text="+ one line\n")[1] == "B.\n"
-    assert served.requests[1]["messages"][-1]["content"] == "Review this\n\n+ one line\n"
+def test_piped_text_is_part_of_the_question(model: Endpoint, tmp_path: Path) -> None:
+    model.answer("A.")
+    model.answer("B.")
+    assert run_chat(model, tmp_path, text="+ one line\n")[1] == "A.\n"
+    assert model.requests[0]["messages"][-1]["content"] == "+ one line\n"
+    assert run_chat(model, tmp_path, "-p", "Review this", text="+ one line\n")[1] == "B.\n"
+    assert model.requests[1]["messages"][-1]["content"] == "Review this\n\n+ one line\n"
 
 
-def test_tool_calls_stop_after_max_rounds(served: Endpoint, harbour: Path, tmp_path: Path) -> None:
+def test_tool_calls_stop_after_max_rounds(model: Endpoint, harbour: Path, tmp_path: Path) -> None:
     for number in range(3):
-        served.answer(Call("look", id=f"call-{number}"))
-    code, _, errors = run_chat(served, tmp_path, "harbour.py", "--approve", "never", "--max-rounds", "2", "-p", "look")
-    assert code == 1 and "Stopped after 2 rounds" in errors and len(served.requests) == 2
+        model.answer(Call("look", id=f"call-{number}"))
+    code, _, errors = run_chat(model, tmp_path, "harbour.py", "--approve", "never", "--max-rounds", "2", "-p", "look")
+    assert code == 1 and "Stopped after 2 rounds" in errors and len(model.requests) == 2
 
 
-def test_malformed_arguments_are_reported_to_the_model(served: Endpoint, harbour: Path, tmp_path: Path) -> None:
-    served.answer(Call("rise", text="{by: 2"))
-    served.answer("Sorry.")
-    assert run_chat(served, tmp_path, "harbour.py", "--approve", "never", "-p", "rise")[1] == "Sorry.\n"
-    assert "not a JSON object" in served.last_texts
+def test_malformed_arguments_are_reported_to_the_model(model: Endpoint, harbour: Path, tmp_path: Path) -> None:
+    model.answer(Call("rise", text="{by: 2"))
+    model.answer("Sorry.")
+    assert run_chat(model, tmp_path, "harbour.py", "--approve", "never", "-p", "rise")[1] == "Sorry.\n"
+    assert "not a JSON object" in model.last_texts
     assert (tmp_path / "height").read_text() == "3"
 
 
@@ -637,11 +634,11 @@ def test_malformed_arguments_are_reported_to_the_model(served: Endpoint, harbour
         (("-m", "ollama/x", "-p", "hi", "--", sys.executable, "-c", "1/0"), {}, 3, "python"),
     ],
 )
-def test_an_error_is_one_line_that_says_what_to_change(
+def test_a_usage_error_is_one_line_with_the_remedy(
     tmp_path: Path, args: tuple[str, ...], env: dict[str, str], code: int, line: str
 ) -> None:
-    found, out, errors = run_chat(None, tmp_path, *args, env=env)
-    assert (found, out) == (code, "")
+    exit_code, out, errors = run_chat(None, tmp_path, *args, env=env)
+    assert (exit_code, out) == (code, "")
     assert line in errors
     assert "Traceback (most recent call last)" not in errors or "ended with exit code" in errors
 
@@ -650,29 +647,29 @@ def test_the_extra_is_named_if_it_is_missing(terminal: Start, tmp_path: Path) ->
     (tmp_path / "absent").mkdir()
     (tmp_path / "absent" / "prompt_toolkit.py").write_text("raise ImportError('absent')\n")
     chat = terminal("chat", "-m", "ollama/x", env={"PYTHONPATH": python_path(tmp_path / "absent")})
-    assert chat.end() == 1
-    assert "needs the extra 'chat'. Run pip install 'wharfinger[chat]'" in chat.shown
+    assert chat.wait_for_exit() == 1
+    assert "needs the extra 'chat'. Run pip install 'wharfinger[chat]'" in chat.output
 
 
-def test_one_question_needs_no_extra(served: Endpoint, tmp_path: Path) -> None:
+def test_one_question_needs_no_extra(model: Endpoint, tmp_path: Path) -> None:
     (tmp_path / "prompt_toolkit.py").write_text("raise ImportError('absent')\n")
-    served.answer("Hello.")
-    assert run_chat(served, tmp_path, "-p", "hi", env={"PYTHONPATH": python_path(tmp_path)})[:2] == (0, "Hello.\n")
+    model.answer("Hello.")
+    assert run_chat(model, tmp_path, "-p", "hi", env={"PYTHONPATH": python_path(tmp_path)})[:2] == (0, "Hello.\n")
 
 
 @pytest.mark.skipif(not os.environ.get("WHARFINGER_MODEL"), reason="WHARFINGER_MODEL names no model to ask")
 def test_a_real_model_reads_and_calls(harbour: Path, tmp_path: Path) -> None:
     """The model that WHARFINGER_MODEL names reads a mentioned resource and calls a tool."""
-    done = subprocess.run(
+    result = subprocess.run(
         [*COMMAND, "chat", "harbour.py", "--approve", "never", "--json", "-p",
          "The tide is in @tide://now. Call the tool rise with by=2 once, then say how high the water is now."],
         cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path)}, capture_output=True, text=True, timeout=300,
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    assert result.returncode == 0, result.stderr
+    answer = json.loads(result.stdout)
     assert (tmp_path / "height").read_text() == "5"
-    assert "5" in found["answer"] and found["usage"]["inputTokens"] > 0
+    assert "5" in answer["answer"] and answer["usage"]["inputTokens"] > 0
 
 
 def python_path(first: Path) -> str:
@@ -680,9 +677,9 @@ def python_path(first: Path) -> str:
     return os.pathsep.join(filter(None, (str(first), os.environ.get("PYTHONPATH"))))
 
 
-def until(done: Callable[[], bool]) -> None:
-    """Wait until `done()` is true."""
-    end = time.monotonic() + 20
-    while not done():
-        assert time.monotonic() < end
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until `condition()` is true."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
         time.sleep(0.02)

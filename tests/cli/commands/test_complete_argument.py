@@ -7,7 +7,7 @@ import json
 from tests.cli.conftest import RunCli
 
 
-def test_values_are_completed_one_a_line(run_cli: RunCli, harbour_url: str) -> None:
+def test_completions_are_printed_one_per_line(run_cli: RunCli, harbour_url: str) -> None:
     assert run_cli("complete", harbour_url, "briefing", "vessel", "ma") == (0, "mary\nmarta\n", "")
     assert run_cli("complete", harbour_url, "log://{vessel}/today", "vessel")[1].split() == ["mary", "marta", "olga"]
     assert json.loads(run_cli("complete", "--json", harbour_url, "briefing", "vessel", "o", "notes=x")[1])[

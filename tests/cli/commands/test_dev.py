@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 
 from click.testing import CliRunner
 
-from tests.web.conftest import serving, wait_until
-from tests.web.test_page_gate import OWN, ask
+from tests.web.conftest import run_page, wait_until
+from tests.web.test_page_gate import SAME_ORIGIN, ask
 from wharfinger import Client
 from wharfinger.cli.app import wharfinger
 from wharfinger.errors import WharfingerError
+from wharfinger.web.visitors import Visitors
 
 SERVER = """
 from wharfinger import Server
@@ -25,7 +27,8 @@ def {name}() -> str:
 """
 
 
-async def tools(url: str) -> list[str]:
+async def tool_names(url: str) -> list[str]:
+    """Return the names of the tools, or none while the server restarts."""
     try:
         async with Client(url) as client:
             return [tool.name for tool in await client.list_tools()]
@@ -33,7 +36,8 @@ async def tools(url: str) -> list[str]:
         return []
 
 
-async def failure(url: str) -> str:
+async def error_of_sink(url: str) -> str:
+    """Call the tool `sink`, and return the message of its error."""
     async with Client(url) as client:
         try:
             await client.call_tool("sink")
@@ -42,22 +46,20 @@ async def failure(url: str) -> str:
     return ""
 
 
-def test_dev_reloads_shows_errors_in_full_and_keeps_visitors_signed_in(tmp_path: Path) -> None:
+def test_dev_shows_errors_in_full_and_signs_the_visitor_in(tmp_path: Path) -> None:
     file = tmp_path / "server.py"
     file.write_text(SERVER.format(name="sink"))
-    with serving("dev", "server.py", "--http", "127.0.0.1:0", cwd=tmp_path) as running:
-        url = running.base + "mcp"
-        assert asyncio.run(tools(url)) == ["sink"]
-        assert "the hull is open" in asyncio.run(failure(url))
-        status, headers, _ = ask(running, "/?" + running.url.partition("?")[2])
+    with run_page("dev", "server.py", "--http", "127.0.0.1:0", cwd=tmp_path) as page:
+        url = page.base + "mcp"
+        assert asyncio.run(tool_names(url)) == ["sink"]
+        assert "the hull is open" in asyncio.run(error_of_sink(url))
+        status, headers, _ = ask(page, "/?" + page.url.partition("?")[2])
         assert status == 200
-        cookie = {"cookie": headers["set-cookie"].partition(";")[0], **OWN}
-        assert ask(running, "/", cookie)[0] == 200
+        cookie = {"cookie": headers["set-cookie"].partition(";")[0], **SAME_ORIGIN}
+        assert ask(page, "/", cookie)[0] == 200
 
 
-def test_visitors_stay_signed_in_after_a_restart_and_the_token_is_used_up(tmp_path: Path) -> None:
-    from wharfinger.web.visitors import Visitors
-
+def test_visitors_stay_signed_in_after_a_restart_which_issues_no_new_token(tmp_path: Path) -> None:
     first = Visitors(tmp_path)
     cookie = first.redeem(first.token)
     assert cookie is not None
@@ -67,20 +69,18 @@ def test_visitors_stay_signed_in_after_a_restart_and_the_token_is_used_up(tmp_pa
     assert cookie not in (tmp_path / "visitors").read_text()
 
 
-def test_dev_changes_are_served_after_a_restart(tmp_path: Path) -> None:
+def test_a_changed_file_is_reloaded_and_visitors_stay_signed_in(tmp_path: Path) -> None:
     file = tmp_path / "server.py"
     file.write_text(SERVER.format(name="sink"))
-    import socket
-
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with serving("dev", "server.py", "--http", f"127.0.0.1:{port}", cwd=tmp_path) as running:
-        url = running.base + "mcp"
-        cookie_header = ask(running, "/?" + running.url.partition("?")[2])[1]["set-cookie"].partition(";")[0]
+    with run_page("dev", "server.py", "--http", f"127.0.0.1:{port}", cwd=tmp_path) as page:
+        url = page.base + "mcp"
+        cookie_header = ask(page, "/?" + page.url.partition("?")[2])[1]["set-cookie"].partition(";")[0]
         file.write_text(SERVER.format(name="float_again"))
-        wait_until(lambda: asyncio.run(tools(url)) == ["float_again"], "the server did not reload", 40)
-        assert ask(running, "/", {"cookie": cookie_header, **OWN})[0] == 200
+        wait_until(lambda: asyncio.run(tool_names(url)) == ["float_again"], "the server did not reload", 40)
+        assert ask(page, "/", {"cookie": cookie_header, **SAME_ORIGIN})[0] == 200
 
 
 def test_dev_serves_over_http_only() -> None:

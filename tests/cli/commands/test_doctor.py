@@ -15,7 +15,7 @@ import pytest
 from tests.cli.conftest import COMMAND, ENVIRONMENT
 from wharfinger.cli import main
 
-SICK = '''
+FAULTY_SERVER = '''
 from wharfinger import Server
 
 server = Server("harbour")
@@ -46,7 +46,7 @@ def briefing(vessel: str) -> str:
     return vessel
 '''
 
-WELL = '''
+GOOD_SERVER = '''
 from typing import Annotated
 import msgspec
 from wharfinger import Server, types
@@ -71,19 +71,19 @@ def doctor(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def sick(tmp_path: Path) -> Path:
+def faulty_server_file(tmp_path: Path) -> Path:
     file = tmp_path / "sick.py"
-    file.write_text(SICK)
+    file.write_text(FAULTY_SERVER)
     return file
 
 
-def test_problems_are_shown_with_what_to_change_and_exit_with_1(sick: Path) -> None:
-    done = doctor(str(sick), cwd=sick.parent)
-    assert done.returncode == 1, done.stderr
-    shown = done.stdout
-    assert "harbour 0 at " in shown
-    assert "Supports 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05" in shown
-    assert "Offers 2 tools, 1 prompt, 2 resources, 1 template; 3 resources read" in shown
+def test_problems_are_shown_with_corrections_and_exit_code_1(faulty_server_file: Path) -> None:
+    completed = doctor(str(faulty_server_file), cwd=faulty_server_file.parent)
+    assert completed.returncode == 1, completed.stderr
+    output = completed.stdout
+    assert "harbour 0 at " in output
+    assert "Supports 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05" in output
+    assert "Offers 2 tools, 1 prompt, 2 resources, 1 template; 3 resources read" in output
     for line in (
         "Tools without a description: get",
         "Prompts without a description: briefing",
@@ -94,23 +94,23 @@ def test_problems_are_shown_with_what_to_change_and_exit_with_1(sick: Path) -> N
         "Arguments without a type: get.what",
         "The server has no instructions.",
     ):
-        assert line in shown, line
-    assert shown.index("Problems: ") < shown.index("Tools without a description") < shown.index("Advice: ")
-    assert "Tokens of every conversation (4 characters each): " in shown
-    assert " for 2 tools, 0 for the instructions\n" in shown
-    assert done.stderr == "" or "Traceback" not in done.stderr
+        assert line in output, line
+    assert output.index("Problems: ") < output.index("Tools without a description") < output.index("Advice: ")
+    assert "Tokens of every conversation (4 characters each): " in output
+    assert " for 2 tools, 0 for the instructions\n" in output
+    assert completed.stderr == "" or "Traceback" not in completed.stderr
 
 
-def test_a_good_server_has_no_problems_and_ends_with_0(tmp_path: Path) -> None:
-    (tmp_path / "well.py").write_text(WELL)
-    done = doctor("well.py", "--no-probe", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Problems: none" in done.stdout
-    assert "Advice: none" in done.stdout
+def test_a_good_server_has_no_problems_and_exit_code_0(tmp_path: Path) -> None:
+    (tmp_path / "well.py").write_text(GOOD_SERVER)
+    completed = doctor("well.py", "--no-probe", cwd=tmp_path)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert "Problems: none" in completed.stdout
+    assert "Advice: none" in completed.stdout
 
 
-def test_json_is_one_object_with_everything(sick: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--json", "--sample", "0", "--revision", "2025-06-18", str(sick)]) == 1
+def test_json_is_one_object_with_everything(faulty_server_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json", "--sample", "0", "--revision", "2025-06-18", str(faulty_server_file)]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["server"] == {"name": "harbour", "version": "0"}
     assert found["revisions"] == ["2025-06-18"]
@@ -159,12 +159,12 @@ for line in sys.stdin:
 
 def test_a_server_of_one_revision_whose_list_fails_is_reported(tmp_path: Path) -> None:
     (tmp_path / "old.py").write_text(ONE_REVISION)
-    done = doctor("--", sys.executable, "old.py", cwd=tmp_path)
-    assert done.returncode == 1, done.stderr
-    assert "Supports 2025-06-18\n" in done.stdout
-    assert "Lists fail: tools (" in done.stdout
-    assert "does not speak 2026-07-28" in done.stdout
-    assert "\x1b" not in done.stdout
+    completed = doctor("--", sys.executable, "old.py", cwd=tmp_path)
+    assert completed.returncode == 1, completed.stderr
+    assert "Supports 2025-06-18\n" in completed.stdout
+    assert "Lists fail: tools (" in completed.stdout
+    assert "does not speak 2026-07-28" in completed.stdout
+    assert "\x1b" not in completed.stdout
 
 
 class StatelessServer(BaseHTTPRequestHandler):
@@ -192,13 +192,13 @@ def test_a_tool_that_clients_must_leave_out_is_examined_too(tmp_path: Path) -> N
     """Over stateless HTTP the client itself does not list a tool with an invalid header."""
     with ThreadingHTTPServer(("127.0.0.1", 0), StatelessServer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        done = doctor(f"http://127.0.0.1:{server.server_port}/mcp", "--no-probe", cwd=tmp_path)
+        completed = doctor(f"http://127.0.0.1:{server.server_port}/mcp", "--no-probe", cwd=tmp_path)
         server.shutdown()
-    assert "Tools have an invalid x-mcp-header: berth (" in done.stdout, done.stderr
-    assert "Offers 1 tool," in done.stdout
+    assert "Tools have an invalid x-mcp-header: berth (" in completed.stdout, completed.stderr
+    assert "Offers 1 tool," in completed.stdout
 
 
-def test_an_unreachable_server_ends_with_3_and_bad_usage_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_server_has_exit_code_3_and_bad_usage_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "http://127.0.0.1:9/mcp"]) == 3
     assert main(["doctor"]) == 2
     assert main(["doctor", "http://127.0.0.1:9/mcp", "more"]) == 2

@@ -1,4 +1,4 @@
-"""`wharfinger hosts` shows what hosts have configured, starts nothing, and prints no secret."""
+"""`wharfinger hosts` lists the servers that hosts have configured, starts none, and prints no secret."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def home(tmp_path: Path) -> Path:
 
 
 def run(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    gone = ("XDG_CONFIG_HOME", "CODEX_HOME", "APPDATA")
-    environment = {name: value for name, value in ENVIRONMENT.items() if name not in gone}
+    removed_variables = ("XDG_CONFIG_HOME", "CODEX_HOME", "APPDATA")
+    environment = {name: value for name, value in ENVIRONMENT.items() if name not in removed_variables}
     environment |= {"HOME": str(home), "USERPROFILE": str(home), "XDG_CONFIG_HOME": str(home / "config")}
     return subprocess.run(
         [*COMMAND, "hosts", *words],
@@ -38,11 +38,11 @@ def write(home: Path, file: str, content: str) -> None:
     (home / file).write_text(content)
 
 
-def test_without_any_host_it_says_where_it_looked(home: Path) -> None:
-    done = run(home)
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "No host has a configuration of servers here. Searched mcp.json, .mcp.json" in done.stderr
-    assert str(home / ".claude.json") in done.stderr
+def test_without_any_host_the_searched_files_are_reported(home: Path) -> None:
+    result = run(home)
+    assert (result.returncode, result.stdout) == (0, "")
+    assert "No host has a configuration of servers here. Searched mcp.json, .mcp.json" in result.stderr
+    assert str(home / ".claude.json") in result.stderr
     assert run(home, "-q").stderr == ""
     assert run(home, "--json").stdout == ""
 
@@ -60,9 +60,9 @@ def test_each_file_is_listed_with_its_servers(home: Path) -> None:
         ".codex/config.toml",
         f'[mcp_servers.touch]\ncommand = "touch"\nargs = ["{home}/touched"]\nenabled = false',
     )
-    done = run(home)
-    assert done.returncode == 0
-    lines = done.stdout.splitlines()
+    result = run(home)
+    assert result.returncode == 0
+    lines = result.stdout.splitlines()
     assert lines[0] == f"claude-desktop  Claude Desktop, {home}/config/Claude/claude_desktop_config.json"
     assert "  git                  uvx mcp-server-git --repository /Users/username/code/tides" in [
         line.rstrip() for line in lines
@@ -71,13 +71,13 @@ def test_each_file_is_listed_with_its_servers(home: Path) -> None:
     assert "VS Code, this folder, .vscode/mcp.json" in lines
     assert "  no server" in lines
     assert any("cannot be read" in line and "line 1" in line for line in lines)
-    assert "ghp_example" not in done.stdout
+    assert "ghp_example" not in result.stdout
     assert not (home / "touched").exists()
-    found = {one["file"]: one for one in map(json.loads, run(home, "--json").stdout.splitlines())}
-    assert len(found) == 5
-    desktop = found[f"{home}/config/Claude/claude_desktop_config.json"]
+    files = {file["file"]: file for file in map(json.loads, run(home, "--json").stdout.splitlines())}
+    assert len(files) == 5
+    desktop = files[f"{home}/config/Claude/claude_desktop_config.json"]
     assert (desktop["host"], len(desktop["servers"])) == ("claude-desktop", 10)
-    assert "error" in found[f"{home}/.gemini/settings.json"]
+    assert "error" in files[f"{home}/.gemini/settings.json"]
 
 
 def test_entries_that_cannot_be_used_are_listed_with_the_reason(home: Path) -> None:
@@ -89,15 +89,15 @@ def test_entries_that_cannot_be_used_are_listed_with_the_reason(home: Path) -> N
         "address": {"url": "ftp://me:hunter2@example.com"},
     }
     write(home, ".claude.json", json.dumps({"mcpServers": servers}))
-    shown = run(home).stdout
-    lines = {line.split()[0]: line for line in shown.splitlines() if line.startswith("  ")}
+    output = run(home).stdout
+    lines = {line.split()[0]: line for line in output.splitlines() if line.startswith("  ")}
     assert lines["good"].split() == ["good", "npx"]
     assert lines["slip"].endswith("(has the unknown key 'comand'. Did you mean 'command'?)")
     assert lines["unset"].endswith("(needs the variable NO_SUCH_VARIABLE (env KEY), which is not set)")
     assert lines["off"].endswith("(disabled)")
-    assert "http:// or https://" in lines["address"] and "hunter2" not in shown
-    found = json.loads(run(home, "--json").stdout)
-    errors = {one["name"]: one.get("error", "") for one in found["servers"]}
+    assert "http:// or https://" in lines["address"] and "hunter2" not in output
+    file = json.loads(run(home, "--json").stdout)
+    errors = {server["name"]: server.get("error", "") for server in file["servers"]}
     assert [name for name, error in errors.items() if error] == ["slip", "unset", "address"]
 
 
@@ -108,7 +108,7 @@ def test_secrets_are_hidden_and_control_characters_escaped(home: Path) -> None:
     }
     write(home, ".claude.json", json.dumps({"mcpServers": servers}))
     for words in ((), ("--json",)):
-        done = run(home, *words)
-        assert done.returncode == 0
-        assert "s3cret" not in done.stdout
-        assert "\x1b" not in done.stdout
+        result = run(home, *words)
+        assert result.returncode == 0
+        assert "s3cret" not in result.stdout
+        assert "\x1b" not in result.stdout

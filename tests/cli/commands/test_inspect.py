@@ -15,7 +15,7 @@ from tests.cli.conftest import RunCli
 def test_inspect_prints_everything_as_json(run_cli: RunCli, harbour_url: str, revision: str) -> None:
     found = json.loads(run_cli("inspect", "--json", "--revision", revision, harbour_url)[1])
     assert (found["revision"], found["transport"], found["server"]["name"]) == (revision, "streamable http", "harbour")
-    assert {kind: one["count"] for kind, one in found["lists"].items()} == {
+    assert {kind: entries["count"] for kind, entries in found["lists"].items()} == {
         "resources": 1,
         "templates": 1,
         "tools": 1,

@@ -83,7 +83,7 @@ def uris(out: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("args", "found"),
+    ("args", "expected"),
     [
         (["--sort", "size"], ["a://log/2", "a://log/sub/3", "a://log/1", "b:plain"]),
         (["--sort", "priority"], ["a://log/2", "a://log/1", "a://log/sub/3", "b:plain"]),
@@ -97,31 +97,31 @@ def uris(out: str) -> list[str]:
         (["--mime", "video/*"], []),
     ],
 )
-def test_entries_that_pass_the_options_are_shown_in_order(
-    list_harbour: ListHarbour, args: list[str], found: list[str]
+def test_entries_are_filtered_and_sorted_by_the_options(
+    list_harbour: ListHarbour, args: list[str], expected: list[str]
 ) -> None:
-    assert uris(list_harbour(*args)) == found
+    assert uris(list_harbour(*args)) == expected
     assert [
         json.loads(line).get("uri", "a://log/{day}/all") for line in list_harbour("--json", *args).splitlines()
-    ] == found
+    ] == expected
 
 
-def test_a_sorted_list_shows_what_it_is_sorted_by(list_harbour: ListHarbour) -> None:
+def test_a_sorted_list_shows_its_sort_key(list_harbour: ListHarbour) -> None:
     assert list_harbour("--sort", "modified", "--limit", "1").startswith("2026-01-02T00:00:00Z")
     assert list_harbour("--sort", "priority", "--limit", "1").startswith("1.00")
 
 
 def test_the_tree_shows_everything_once(list_harbour: ListHarbour) -> None:
-    shown = list_harbour("--tree")
-    assert shown.splitlines()[0] == "harbour 0"
-    assert [line.split("  ")[0] for line in shown.splitlines() if not line.startswith(" ")][1:] == [
+    tree = list_harbour("--tree")
+    assert tree.splitlines()[0] == "harbour 0"
+    assert [line.split("  ")[0] for line in tree.splitlines() if not line.startswith(" ")][1:] == [
         "resources (4)",
         "templates (1)",
         "tools (1)",
         "prompts (1)",
     ]
-    assert re.search(r"^  a://log/\n    1 +10 B  text/plain.*\n    2 .*\n    sub/3 .*\n  b:plain", shown, re.MULTILINE)
-    assert "  sink  Sink.\n" in shown
+    assert re.search(r"^  a://log/\n    1 +10 B  text/plain.*\n    2 .*\n    sub/3 .*\n  b:plain", tree, re.MULTILINE)
+    assert "  sink  Sink.\n" in tree
     assert "resources (1)\n  a://log/1" in list_harbour("--tree", "--limit", "1")
     assert "tools" not in list_harbour("--tree", "--mime", "text/*")
     assert list_harbour("--tree", "--tools").splitlines()[1:] == ["tools (1)", "  sink  Sink."]
@@ -133,7 +133,7 @@ def test_options_that_contradict_each_other_are_usage_errors(args: list[str], ha
 
 
 @pytest.mark.parametrize(
-    ("uri", "found"),
+    ("uri", "expected"),
     [
         ("file:///a/b.md", ["file:///", "a/", "b.md"]),
         ("http://h.test:80/a?b=/c/d", ["http://h.test:80/", "a?b=/c/d"]),
@@ -144,15 +144,15 @@ def test_options_that_contradict_each_other_are_usage_errors(args: list[str], ha
         ("", [""]),
     ],
 )
-def test_segments_together_are_the_uri(uri: str, found: list[str]) -> None:
-    assert segments(uri) == found
+def test_segments_join_to_the_uri(uri: str, expected: list[str]) -> None:
+    assert segments(uri) == expected
     assert "".join(segments(uri)) == uri
 
 
 def test_no_color_disables_colour(terminal: Callable[..., Terminal], harbour: str) -> None:
     session = terminal("ls", "--tree", harbour, env={"NO_COLOR": "1"})
-    assert session.end() == 0
-    assert "\x1b" not in session.shown
+    assert session.wait_for_exit() == 0
+    assert "\x1b" not in session.output
 
 
 def test_a_server_without_the_method_for_templates_has_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,7 +182,7 @@ def test_ls_shows_templates_and_tools(run_cli: RunCli, tide_url: str) -> None:
     assert len(run_cli("ls", "--limit", "1", tide_url)[1].splitlines()) == 1
 
 
-def test_ls_json_is_one_object_a_line(run_cli: RunCli, tide_url: str) -> None:
+def test_ls_json_prints_one_object_per_line(run_cli: RunCli, tide_url: str) -> None:
     _, out, _ = run_cli("ls", "--json", "--tools", "--resources", tide_url)
     objects = [json.loads(line) for line in out.splitlines()]
     assert [item["name"] for item in objects] == ["rise", "sink", "now", "map"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import COMMAND, ENVIRONMENT, TIDE_SERVER
+from wharfinger.cli.commands.policy_commands import shown_words
 
 
 @pytest.fixture
@@ -21,9 +23,9 @@ def docs(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *words: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *arguments: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *words], capture_output=True, text=True, check=False, cwd=folder, input=stdin, timeout=60,
+        [*COMMAND, *arguments], capture_output=True, text=True, check=False, cwd=folder, input=stdin, timeout=60,
         env={**ENVIRONMENT, "HOME": str(folder), **env},
     )  # fmt: skip
 
@@ -33,8 +35,8 @@ def test_a_first_policy_passes_its_check_and_is_never_overwritten(docs: Path) ->
     repository.mkdir()
     (repository / "x.py").write_text("pass")
     author = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    for words in (["init", "-q"], ["add", "."], [*author, "commit", "-qm", "x"]):
-        subprocess.run(["git", *words], cwd=repository, check=True)
+    for arguments in (["init", "-q"], ["add", "."], [*author, "commit", "-qm", "x"]):
+        subprocess.run(["git", *arguments], cwd=repository, check=True)
     with sqlite3.connect(docs / "shop.db") as shop:
         shop.execute("create table ships (name text)")
         shop.execute("create table salaries (name text)")
@@ -44,19 +46,75 @@ def test_a_first_policy_passes_its_check_and_is_never_overwritten(docs: Path) ->
         (["docs"], ["git:code"], ["sqlite:///shop.db"], ["harbour.py"], ["docs", "git:code"])
     ):
         file = f"policy{number}.toml"
-        done = run(docs, "policy", "init", "-o", file, *targets)
-        assert (done.returncode, done.stderr) == (0, "")
+        completed = run(docs, "policy", "init", "-o", file, *targets)
+        assert (completed.returncode, completed.stderr) == (0, "")
         checked = run(docs, "policy", "check", file, *targets)
         assert (checked.returncode, checked.stderr) == (0, ""), checked.stdout
         assert checked.stdout.endswith("No problems.\n")
         assert "nobody may do anything" in checked.stdout
     text = (docs / "policy0.toml").read_text()
-    again = run(docs, "policy", "init", "-o", "policy0.toml", "git:code")
-    assert again.returncode == 2
-    assert "replace it with --force" in again.stderr
+    second = run(docs, "policy", "init", "-o", "policy0.toml", "git:code")
+    assert second.returncode == 2
+    assert "replace it with --force" in second.stderr
     assert (docs / "policy0.toml").read_text() == text
     assert run(docs, "policy", "init", "--force", "-o", "policy0.toml", "git:code").returncode == 0
     assert "git://code/**" in (docs / "policy0.toml").read_text()
+
+
+def test_a_password_is_neither_written_into_a_first_policy_nor_shown(tmp_path: Path) -> None:
+    completed = run(tmp_path, "policy", "init", "shop=postgresql://me:hunter2@127.0.0.1:1/shop")
+    assert completed.returncode == 0, completed.stderr
+    text = (tmp_path / "policy.toml").read_text()
+    assert "hunter2" not in text + completed.stdout + completed.stderr
+    assert "# Check it:    wharfinger policy check policy.toml shop=postgresql://me@127.0.0.1:1/shop\n" in text
+    assert completed.stdout.splitlines() == [
+        "Wrote policy.toml. Check it with: wharfinger policy check policy.toml shop=postgresql://me@127.0.0.1:1/shop",
+        "The password of postgresql://me@127.0.0.1:1/shop is omitted: pass it by the variable PGPASSWORD.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("target", "secret"),
+    [("mysql://me:hunter2@db/shop", "hunter2"), ("https://me:hunter2@host/mcp", "hunter2"),
+     ("command:df --token hunter2", "hunter2"), ("nothing.here://me:hunter2@host/x", "hunter2")],
+)  # fmt: skip
+def test_words_of_any_kind_are_shown_without_their_passwords(target: str, secret: str) -> None:
+    words, _ = shown_words([target, f"x={target}"])
+    assert len(words) == 2
+    assert words[1] == f"x={words[0]}"
+    assert secret not in str(words)
+
+
+def test_commands_of_a_first_policy_can_be_copied_into_a_shell(docs: Path) -> None:
+    (docs / "docs").rename(docs / "my docs; $HOME")
+    completed = run(docs, "policy", "init", "-o", "my rules.toml", "my docs; $HOME", "x=my docs; $HOME/private")
+    assert (completed.returncode, completed.stderr) == (0, "")
+    check = ["wharfinger", "policy", "check", "my rules.toml", "my docs; $HOME", "x=my docs; $HOME/private"]
+    written = (docs / "my rules.toml").read_text()
+    assert shlex.split(completed.stdout.partition("Check it with: ")[2]) == check
+    assert shlex.split(written.partition("Check it:")[2].partition("\n")[0]) == check
+    use = shlex.split(written.partition("Use it:")[2].partition("\n")[0])
+    assert use[:2] == ["wharfinger", "serve"]
+    assert use[-3:] == check[-3:]
+    assert run(docs, *check[1:]).returncode == 0
+
+
+def test_a_line_break_in_a_name_does_not_end_a_comment_of_a_first_policy(docs: Path) -> None:
+    (docs / "docs").rename(docs / "a\n[[allow]]\nwho = 'anyone'")
+    completed = run(docs, "policy", "init", "x=a\n[[allow]]\nwho = 'anyone'")
+    assert (completed.returncode, completed.stderr) == (0, "")
+    assert len(completed.stdout.splitlines()) == 1
+    assert "who = 'anyone'" not in (docs / "policy.toml").read_text().splitlines()
+
+
+@pytest.mark.parametrize("target", ["harbour.py", "harbour.py:server"])
+def test_a_first_policy_for_a_python_server_is_used_by_run(docs: Path, target: str) -> None:
+    (docs / "harbour.py").write_text(TIDE_SERVER)
+    completed = run(docs, "policy", "init", "-o", "other.toml", target)
+    assert (completed.returncode, completed.stderr) == (0, "")
+    text = (docs / "other.toml").read_text()
+    assert f"# Use it:      wharfinger run --http --tokens tokens.json --policy other.toml {target}\n" in text
+    assert "policy.toml" not in text
 
 
 def test_check_reports_rules_that_never_match_and_resources_that_anyone_may_read(docs: Path) -> None:
@@ -64,23 +122,23 @@ def test_check_reports_rules_that_never_match_and_resources_that_anyone_may_read
         '[[allow]]\nwho = "anyone"\nwhat = ["file:///docs/*", "file:///dosc/**", "tool:serch"]\n'
         '[[test]]\nas = "anyone"\nallow = "read file:///docs/private/pay.md"\n'
     )
-    done = run(docs, "policy", "check", "policy.toml", "docs")
-    assert done.returncode == 1
+    completed = run(docs, "policy", "check", "policy.toml", "docs")
+    assert completed.returncode == 1
     assert (
         "allow 1: file:///dosc/** matches nothing: file:///dosc is not published. Did you mean file:///docs?"
-        in done.stdout
+        in completed.stdout
     )
-    assert "allow 1: There is no tool:serch. Did you mean search?" in done.stdout
-    assert "test 1 fails" in done.stdout
-    assert "anyone may read 2 of 4 resources: file:///docs/a.md, file:///docs/private." in done.stdout
-    assert done.stdout.endswith("3 problems.\n")
+    assert "allow 1: There is no tool:serch. Did you mean search?" in completed.stdout
+    assert "test 1 fails" in completed.stdout
+    assert "anyone may read 2 of 4 resources: file:///docs/a.md, file:///docs/private." in completed.stdout
+    assert completed.stdout.endswith("3 problems.\n")
     found = json.loads(run(docs, "policy", "check", "--json", "policy.toml", "docs").stdout)
-    assert [one["rule"] for one in found["findings"]] == ["allow 1", "allow 1", ""]
+    assert [finding["rule"] for finding in found["findings"]] == ["allow 1", "allow 1", ""]
     assert found["anyone"]["number"] == 2
     (docs / "policy.toml").write_text("[[allow]]\nwhoo = 1")
-    done = run(docs, "policy", "check", "policy.toml")
-    assert done.returncode == 2
-    assert "allow 1: " in done.stderr
+    completed = run(docs, "policy", "check", "policy.toml")
+    assert completed.returncode == 2
+    assert "allow 1: " in completed.stderr
 
 
 RULES = """
@@ -96,7 +154,7 @@ what = "file:///docs/private/**"
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "shown"),
+    ("arguments", "code", "expected"),
     [(["--as", "sub:bob", "--as", "group:staff", "read", "file:///docs/a.md"], 0, "allowed by allow 1."),
      (["--as", "sub:bob", "read", "file:///docs/a.md"], 1, "allow 1 would, but it needs group:staff."),
      (["--as", "group:staff", "watch", "file:///docs/private/x"], 1, "refused by private."),
@@ -106,22 +164,24 @@ what = "file:///docs/private/**"
      (["read", "file:///docs/a.md"], 2, "one of --as, --claims and --token"),
      (["--as", "who:bob", "read", "file:///docs/a.md"], 2, "who = 'who:bob' is not known")],
 )  # fmt: skip
-def test_explain_names_the_rule_or_what_is_missing(tmp_path: Path, words: list[str], code: int, shown: str) -> None:
+def test_explain_names_the_rule_or_what_is_missing(
+    tmp_path: Path, arguments: list[str], code: int, expected: str
+) -> None:
     (tmp_path / "policy.toml").write_text(RULES)
-    done = run(tmp_path, "policy", "explain", "policy.toml", *words, stdin='{"sub": "x", "groups": ["staff"]}')
-    assert done.returncode == code
-    assert shown in done.stdout + done.stderr
+    completed = run(tmp_path, "policy", "explain", "policy.toml", *arguments, stdin='{"sub": "x", "groups": ["staff"]}')
+    assert completed.returncode == code
+    assert expected in completed.stdout + completed.stderr
 
 
 def test_explain_takes_a_token_of_a_file_by_its_id(tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text(RULES)
     token = run(tmp_path, "token", "create", "-q", "tokens.json", "--sub", "ann", "--group", "staff").stdout.strip()
-    words = ("policy", "explain", "--json", "policy.toml", "--tokens", "tokens.json", "--token")
+    arguments = ("policy", "explain", "--json", "policy.toml", "--tokens", "tokens.json", "--token")
     for id in (token.split("_")[1], token):
-        done = run(tmp_path, *words, id, "read", "file:///docs/a.md")
-        assert done.returncode == 0
-        assert json.loads(done.stdout)["rule"] == "allow 1"
-    assert "has no such token" in run(tmp_path, *words, "none", "read", "file:///docs/a.md").stderr
+        completed = run(tmp_path, *arguments, id, "read", "file:///docs/a.md")
+        assert completed.returncode == 0
+        assert json.loads(completed.stdout)["rule"] == "allow 1"
+    assert "has no such token" in run(tmp_path, *arguments, "none", "read", "file:///docs/a.md").stderr
 
 
 def test_a_server_file_is_checked_without_serving(docs: Path) -> None:
@@ -132,11 +192,13 @@ def test_a_server_file_is_checked_without_serving(docs: Path) -> None:
     )
     file = docs / "wharfinger.toml"
     file.write_text(f'sources = "docs"\nhttp = "0.0.0.0:8000"\ntokens = "tokens.json"\n{rules}')
-    done = run(Path("/"), "check", "-f", str(file))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "1 source, with policy.\n" in done.stdout
-    explained = run(Path("/"), "policy", "explain", str(file), "--as", "sub:ann", "read", "file:///docs/private/pay.md")
-    assert "refused by deny 1" in explained.stdout
+    completed = run(Path("/"), "check", "-f", str(file))
+    assert (completed.returncode, completed.stderr) == (0, "")
+    assert "1 source, with policy.\n" in completed.stdout
+    explanation = run(
+        Path("/"), "policy", "explain", str(file), "--as", "sub:ann", "read", "file:///docs/private/pay.md"
+    )
+    assert "refused by deny 1" in explanation.stdout
     for text, code, message in (
         (f'sources = "none"\n{rules}', 2, "none"),
         (f'sources = "docs"\nhttp = "0.0.0.0:8000"\n{rules}', 1, "0.0.0.0 is reached from other machines"),
@@ -151,11 +213,11 @@ def test_a_server_file_is_checked_without_serving(docs: Path) -> None:
         ('sources = "docs"\n[[allow]]\nwho = "anyone"\n[[test]]\nas = "anyone"\ndeny = "call x"', 1, "test 1 fails"),
     ):
         file.write_text(text)
-        done = run(Path("/"), "check", "-f", str(file))
-        assert (done.returncode, message in done.stdout + done.stderr) == (code, True), (text, done)
-        assert "Traceback" not in done.stderr
+        completed = run(Path("/"), "check", "-f", str(file))
+        assert (completed.returncode, message in completed.stdout + completed.stderr) == (code, True), (text, completed)
+        assert "Traceback" not in completed.stderr
     file.write_text('sources = "docs"\nhttp = true\nauth = "https://id.invalid"')
     assert run(docs, "check", "-f", "wharfinger.toml").returncode == 0
-    done = run(docs, "check", "-f", "wharfinger.toml", "--online", "--json")
-    assert done.returncode == 1
-    assert "https://id.invalid cannot be reached" in json.loads(done.stdout)["problems"][0]
+    completed = run(docs, "check", "-f", "wharfinger.toml", "--online", "--json")
+    assert completed.returncode == 1
+    assert "https://id.invalid cannot be reached" in json.loads(completed.stdout)["problems"][0]

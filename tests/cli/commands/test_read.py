@@ -57,22 +57,22 @@ def test_text_at_a_terminal_is_coloured_and_its_control_characters_are_escaped(
 ) -> None:
     pytest.importorskip("rich")
     session = terminal("read", harbour, "a://data.json", env={"TERM": "xterm-256color"})
-    assert session.end() == 0
-    assert "\x1b[" in session.shown
-    assert "\x9b" not in session.shown
-    assert "\\x9b31m" in session.shown
+    assert session.wait_for_exit() == 0
+    assert "\x1b[" in session.output
+    assert "\x9b" not in session.output
+    assert "\\x9b31m" in session.output
 
 
 def test_no_color_is_honoured(terminal: Callable[..., Terminal], harbour: str) -> None:
     session = terminal("read", harbour, "a://data.json", env={"NO_COLOR": "1"})
-    assert session.end() == 0
-    assert session.shown == '{"tide": 3, "note": "\\x9b31m"}\n'
+    assert session.wait_for_exit() == 0
+    assert session.output == '{"tide": 3, "note": "\\x9b31m"}\n'
 
 
 def test_binary_content_is_summarised_at_a_terminal(terminal: Callable[..., Terminal], harbour: str) -> None:
     session = terminal("read", harbour, "a://map")
-    assert session.end() == 0
-    assert session.shown == "[image/png, 24 B, PNG image 256 x 128: write it to a file with -o FILE, or to a pipe]\n"
+    assert session.wait_for_exit() == 0
+    assert session.output == "[image/png, 24 B, PNG image 256 x 128: write it to a file with -o FILE, or to a pipe]\n"
 
 
 def test_a_pipe_gets_the_bytes(harbour: str, start: Start, tmp_path: Path) -> None:
@@ -103,9 +103,9 @@ def test_a_resource_read_in_windows_is_written_whole(start: Start, tmp_path: Pat
     assert process.communicate(timeout=30)[1].splitlines()[-1] == f"Wrote all.log ({len(lines) / 1024:.0f} KiB)."
     assert (tmp_path / "all.log").read_text() == lines
     assert start("read", "-o", "-", "file:///charts/depths.log", *serve).communicate(timeout=30)[0] == lines
-    shown, reported = start("read", "file:///charts/depths.log", *serve).communicate(timeout=30)
-    assert shown == lines[: len(shown)]
-    assert f"file:///charts/depths.log?bytes={len(shown)}-" in reported
+    output, reported = start("read", "file:///charts/depths.log", *serve).communicate(timeout=30)
+    assert output == lines[: len(output)]
+    assert f"file:///charts/depths.log?bytes={len(output)}-" in reported
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_the_language_is_chosen_by_type_or_name(kind: str, uri: str, language: s
     assert language_of(kind, uri) == language
 
 
-def test_a_summary_says_what_the_bytes_look_like() -> None:
+def test_a_summary_has_the_type_and_the_size_of_the_bytes() -> None:
     assert summary(b"%PDF-1.7", "") == "[binary, 8 B, PDF document: write it to a file with -o FILE, or to a pipe]"
     assert summary(b"GIF89a\x10\0\x20\0", "image/gif").startswith("[image/gif, 10 B, GIF image 16 x 32:")
     assert summary(b"\x89PNG\r\n\x1a\n", "x/y").startswith("[x/y, 8 B, PNG image:")
@@ -155,12 +155,12 @@ def test_a_remark_is_printed_to_stderr_and_not_written_to_the_file(tmp_path: Pat
         database.commit()
     server = ["--", *COMMAND, "serve", f"shop=sqlite:///{tmp_path}/shop.db"]
     row = '{"id":1,"name":"Mary"}\n'
-    for place, written in (("-", row), (str(tmp_path / "rows.jsonl"), "")):
-        command = [*COMMAND, "read", "-o", place, "sqlite://shop/ships/rows", *server]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=60)
-        assert (done.returncode, done.stdout) == (0, written), done.stderr
+    for target, written in (("-", row), (str(tmp_path / "rows.jsonl"), "")):
+        command = [*COMMAND, "read", "-o", target, "sqlite://shop/ships/rows", *server]
+        completed = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=60)
+        assert (completed.returncode, completed.stdout) == (0, written), completed.stderr
     assert (tmp_path / "rows.jsonl").read_text() == row
     command = [*COMMAND, "read", "sqlite://shop/ships/rows", *server]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=60)
-    assert done.stdout == row
-    assert "To choose rows" in done.stderr
+    completed = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT, timeout=60)
+    assert completed.stdout == row
+    assert "To choose rows" in completed.stderr

@@ -49,21 +49,21 @@ def test_serve_uses_stdio_on_pipes_and_writes_only_messages_to_stdout(start: Sta
 
 
 def test_stdio_can_be_forced_at_a_terminal(terminal: Callable[..., Terminal], charts: Path) -> None:
-    one = terminal("serve", "--stdio", str(charts))
-    one.press(HELLO + "\n")
-    assert '"serverInfo"' in one.wait_for('"serverInfo"')
-    assert "Publishing" not in one.shown
-    one.press("\x03")
-    assert one.end() == 130
-    assert "Traceback" not in one.shown
+    session = terminal("serve", "--stdio", str(charts))
+    session.press(HELLO + "\n")
+    assert '"serverInfo"' in session.wait_for('"serverInfo"')
+    assert "Publishing" not in session.output
+    session.press("\x03")
+    assert session.wait_for_exit() == 130
+    assert "Traceback" not in session.output
 
 
 def test_the_next_port_is_used_and_reported_if_the_default_is_in_use(start: Start, charts: Path) -> None:
-    with socket.socket() as taken:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            taken.bind(("127.0.0.1", 8000))
-            taken.listen(1)
+            listener.bind(("127.0.0.1", 8000))
+            listener.listen(1)
         except OSError:
             pass  # another process uses it already
         process = start("serve", "--http", str(charts))
@@ -75,10 +75,10 @@ def test_the_next_port_is_used_and_reported_if_the_default_is_in_use(start: Star
 
 
 def test_a_chosen_port_in_use_is_an_error(charts: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen(1)
-        port = taken.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        port = listener.getsockname()[1]
         assert main(["serve", "--http", f"127.0.0.1:{port}", str(charts)]) == 3
     message = capsys.readouterr().err
     assert f"127.0.0.1:{port}" in message
@@ -103,15 +103,36 @@ def test_requests_without_the_token_are_refused(start: Start, charts: Path, monk
     url = address(process)
     assert url.startswith("http://127.0.0.1:")
 
-    async def work(**headers: str) -> str | None:
+    async def connect(**headers: str) -> str | None:
         async with Client(url, headers=headers) as client:
             return client.server_info.name if client.server_info else None
 
-    assert asyncio.run(work(Authorization=f"Bearer {token}")) == "charts"
+    assert asyncio.run(connect(Authorization=f"Bearer {token}")) == "charts"
     with pytest.raises(NotAuthorized):
-        asyncio.run(work())
+        asyncio.run(connect())
     monkeypatch.setenv("OTHER", "0123456789abcdef0124")
     assert main(["ls", "--token-env", "OTHER", url]) == 4
+
+
+@pytest.mark.parametrize(
+    ("host", "options", "hinted"),
+    [
+        ("0.0.0.0", (), True),
+        ("0.0.0.0", ("--allow-host", "charts.test"), False),
+        ("0.0.0.0", ("--public-url", "https://charts.test"), False),
+        ("127.0.0.1", (), False),
+    ],
+)
+def test_a_server_at_all_addresses_says_which_option_lets_other_machines_connect(
+    host: str, options: tuple[str, ...], hinted: bool, start: Start, charts: Path
+) -> None:
+    arguments = ("serve", "--http", f"{host}:0", "--token-env", "T", *options, str(charts))
+    process = start(*arguments, env={"T": "0123456789abcdef0123"})
+    address(process)
+    process.terminate()
+    error = process.communicate(timeout=20)[1]
+    assert error.startswith("Requests to another host than localhost are refused.") == hinted
+    assert ("--allow-host NAME or --public-url URL" in error) == hinted
 
 
 @pytest.mark.parametrize(("path", "expected"), [("nowhere", "{here}/nowhere"), (".", "the full path")])
@@ -127,12 +148,12 @@ def test_a_target_that_cannot_be_published_is_reported_with_its_full_path(
 
 
 def test_several_folders_are_one_server_with_a_label_each(charts: Path, executable: str) -> None:
-    async def work() -> tuple[str, set[str]]:
+    async def list_uris() -> tuple[str, set[str]]:
         async with Client([executable, "serve", str(charts), f"old={charts / 'sub'}"]) as client:
             assert client.server_info is not None
             return client.server_info.name, {resource.uri for resource in await client.list_resources()}
 
-    name, uris = asyncio.run(work())
+    name, uris = asyncio.run(list_uris())
     assert name == "charts-old"
     assert {"file:///charts/sub/b.py", "file:///old/b.py"} <= uris
 
@@ -141,12 +162,12 @@ def test_options_apply_to_the_folder_and_are_in_the_command_for_hosts(start: Sta
     process = start("serve", "--http", "127.0.0.1:0", "--include", "*.md", "--no-tools", str(charts))
     url = address(process)
 
-    async def work() -> tuple[set[str], bool]:
+    async def list_files() -> tuple[set[str], bool]:
         async with Client(url) as client:
             files = {r.uri for r in await client.list_resources() if r.mime_type != "inode/directory"}
             return files, client.capabilities.tools is not None and bool(client.capabilities.tools)
 
-    assert asyncio.run(work())[0] == {"file:///charts/notes.md"}
+    assert asyncio.run(list_files())[0] == {"file:///charts/notes.md"}
     assert process.stdout is not None
     card = [next(process.stdout) for _ in range(5)]
     assert "add claude-desktop --name charts -- " in card[3]
@@ -173,15 +194,15 @@ def test_unused_modules_are_not_imported_on_stdio(charts: Path, answers: bool) -
         "heavy = {'rich', 'uvicorn', 'aiohttp', 'watchfiles', 'httptools', 'uvloop', 'wharfinger.client', 'html'};"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code, str(charts)],
         input=HELLO + "\n" if answers else "",
         capture_output=True,
         text=True,
         env=ENVIRONMENT,
     )
-    assert done.stderr == "[]\n"
-    assert bool(done.stdout) is answers
+    assert completed.stderr == "[]\n"
+    assert bool(completed.stdout) is answers
 
 
 def test_quiet_prints_only_errors(start: Start, charts: Path) -> None:
@@ -190,7 +211,7 @@ def test_quiet_prints_only_errors(start: Start, charts: Path) -> None:
         port = probe.getsockname()[1]
     process = start("serve", "-q", "--http", f"127.0.0.1:{port}", str(charts))
 
-    async def work() -> None:
+    async def wait_until_ready() -> None:
         while True:
             try:
                 async with Client(f"http://127.0.0.1:{port}/mcp") as client:
@@ -199,7 +220,7 @@ def test_quiet_prints_only_errors(start: Start, charts: Path) -> None:
             except ConnectionError:
                 assert process.poll() is None
 
-    asyncio.run(work())
+    asyncio.run(wait_until_ready())
     process.terminate()
     assert process.communicate(timeout=20) == ("", "")
 

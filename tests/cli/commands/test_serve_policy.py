@@ -29,8 +29,8 @@ what = ["file:///docs/private/**", "tide://map"]
 """
 
 
-def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, *words]
+def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, env={**ENVIRONMENT, **env}, timeout=60)
 
 
@@ -46,8 +46,10 @@ def docs(tmp_path: Path) -> Path:
 @pytest.fixture
 def tokens(tmp_path: Path) -> dict[str, str]:
     """A token for each of two people, in tokens.json."""
-    made = {name: run("token", "create", "-q", str(tmp_path / "tokens.json"), "--sub", name) for name in ("ann", "bob")}
-    return {name: done.stdout.strip() for name, done in made.items()}
+    commands = {
+        name: run("token", "create", "-q", str(tmp_path / "tokens.json"), "--sub", name) for name in ("ann", "bob")
+    }
+    return {name: completed.stdout.strip() for name, completed in commands.items()}
 
 
 @pytest.fixture
@@ -62,15 +64,22 @@ def url_of(server: subprocess.Popen[str]) -> str:
     return next(found[1] for line in server.stdout if (found := re.search(r"MCP  (\S+)", line)))
 
 
-def listed(url: str, token: str) -> str:
+def list_resources(url: str, token: str) -> str:
     return run("ls", "--token-env", "TOKEN", url, TOKEN=token).stdout
 
 
-def until(done: Callable[[], object]) -> None:
-    end = time.monotonic() + 20
-    while not done():
-        assert time.monotonic() < end
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def replace(file: Path, text: str) -> None:
+    """Replace a file at once, so that nobody reads a part of it."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    new.replace(file)
 
 
 def line_with(server: subprocess.Popen[str], text: str) -> str:
@@ -84,22 +93,22 @@ def test_a_policy_is_enforced_and_replaced_without_a_restart(
 ) -> None:
     server = start("serve", "--http", "127.0.0.1:0", "--tokens", "tokens.json", "--policy", "policy.toml", "docs")
     url = url_of(server)
-    assert "file:///docs/a.md" in listed(url, tokens["ann"])
-    assert "private" not in listed(url, tokens["ann"])
-    assert "a.md" not in listed(url, tokens["bob"])
+    assert "file:///docs/a.md" in list_resources(url, tokens["ann"])
+    assert "private" not in list_resources(url, tokens["ann"])
+    assert "a.md" not in list_resources(url, tokens["bob"])
     hidden = run("read", "--token-env", "TOKEN", url, "file:///docs/private/pay.md", TOKEN=tokens["ann"])
     nothing = run("read", "--token-env", "TOKEN", url, "file:///docs/private/pox.md", TOKEN=tokens["ann"])
     assert hidden.returncode == nothing.returncode == 1
     assert hidden.stderr.replace("pay", "pox") == nothing.stderr
     assert "docs" not in run("inspect", "--token-env", "TOKEN", "--no-probe", url, TOKEN=tokens["bob"]).stdout
-    policy.write_text(RULES.format(name="bob"))
-    until(lambda: "a.md" in listed(url, tokens["bob"]))
-    assert "a.md" not in listed(url, tokens["ann"])
+    replace(policy, RULES.format(name="bob"))
+    wait_until(lambda: "a.md" in list_resources(url, tokens["bob"]))
+    assert "a.md" not in list_resources(url, tokens["ann"])
     assert "The policy was read again from policy.toml" in line_with(server, "policy")
-    policy.write_text("[[allow]]\nwhoo = 1")
+    replace(policy, "[[allow]]\nwhoo = 1")
     line = line_with(server, "The old policy stays")
     assert "allow 1: " in line
-    assert "a.md" in listed(url, tokens["bob"])
+    assert "a.md" in list_resources(url, tokens["bob"])
 
 
 def test_sighup_reads_the_policy_and_the_certificate_again(
@@ -129,22 +138,22 @@ def test_sighup_reads_the_policy_and_the_certificate_again(
     url = url_of(server)
     assert url.startswith("https://")
     trusted = {"SSL_CERT_FILE": str(tmp_path / "cert.pem")}
-    done = run("read", "--token-env", "TOKEN", url, "file:///docs/a.md", TOKEN=tokens["ann"], **trusted)
-    assert done.stdout.strip() == "everyone"
+    completed = run("read", "--token-env", "TOKEN", url, "file:///docs/a.md", TOKEN=tokens["ann"], **trusted)
+    assert completed.stdout.strip() == "everyone"
     before = policy.stat()
     policy.write_text(RULES.format(name="bob"))
     os.utime(policy, ns=(before.st_atime_ns, before.st_mtime_ns))  # only SIGHUP can show that it has changed
     server.send_signal(signal.SIGHUP)
     line_with(server, "The certificate was read again")
     line_with(server, "The policy was read again")
-    done = run("read", "--token-env", "TOKEN", url, "file:///docs/a.md", TOKEN=tokens["bob"], **trusted)
-    assert done.stdout.strip() == "everyone"
+    completed = run("read", "--token-env", "TOKEN", url, "file:///docs/a.md", TOKEN=tokens["bob"], **trusted)
+    assert completed.stdout.strip() == "everyone"
     server.terminate()
     assert server.wait(20) == 0
 
 
 @pytest.mark.parametrize(
-    ("text", "words", "message"),
+    ("text", "arguments", "message"),
     [("[[allow]]\nwhoo = 1", [], "allow 1: "), ("[[allow", [], "policy.toml"),
      ('[[test]]\nname = "staff reads"\nas = { sub = "x" }\nallow = "read file:///docs/a.md"', [],
       "staff reads fails: 'read file:///docs/a.md' is refused because no rule allows it"),
@@ -153,14 +162,14 @@ def test_sighup_reads_the_policy_and_the_certificate_again(
       "allow 1: this server does not trust the issuer 'https://id.example'")],
 )  # fmt: skip
 def test_a_policy_that_cannot_be_used_stops_the_start(
-    start: Start, docs: Path, tokens: dict[str, str], policy: Path, text: str | None, words: list[str], message: str
+    start: Start, docs: Path, tokens: dict[str, str], policy: Path, text: str | None, arguments: list[str], message: str
 ) -> None:
     if text is None:
         policy.unlink()
     else:
         policy.write_text(text)
     rules = ["--policy", "policy.toml"] if message else []
-    server = start("serve", *(words or ["--stdio"]), *rules, "docs")
+    server = start("serve", *(arguments or ["--stdio"]), *rules, "docs")
     _, errors = server.communicate(timeout=30)
     assert server.returncode == 2
     assert (message or "--policy-report-only needs a policy") in errors
@@ -173,9 +182,9 @@ def test_report_only_serves_everything_and_logs_what_would_be_refused(
     options = ("--tokens", "tokens.json", "--policy", "policy.toml", "--policy-report-only")
     server = start("serve", "--http", "127.0.0.1:0", *options, "docs")
     url = url_of(server)
-    assert "file:///docs/private/pay.md" in listed(url, tokens["bob"])
-    done = run("read", "--token-env", "TOKEN", url, "file:///docs/private/pay.md", TOKEN=tokens["ann"])
-    assert done.stdout.strip() == "secret"
+    assert "file:///docs/private/pay.md" in list_resources(url, tokens["bob"])
+    completed = run("read", "--token-env", "TOKEN", url, "file:///docs/private/pay.md", TOKEN=tokens["ann"])
+    assert completed.stdout.strip() == "secret"
     line = line_with(server, "would refuse ann")
     assert "read file:///docs/private/pay.md, by no private files." in line
 
@@ -184,9 +193,9 @@ def test_run_enforces_a_policy_over_stdio(policy: Path, tmp_path: Path) -> None:
     (tmp_path / "harbour.py").write_text(TIDE_SERVER)
     policy.write_text(RULES.format(name="ann").replace("sub:ann", "local"))
     command = [*COMMAND, "run", "--stdio", "--policy", str(policy), str(tmp_path / "harbour.py")]
-    shown = run("ls", "--", *command).stdout
-    assert "tide://now" in shown
-    assert "tide://map" not in shown
+    output = run("ls", "--", *command).stdout
+    assert "tide://now" in output
+    assert "tide://map" not in output
     assert "rise" not in run("ls", "--tools", "--", *command).stdout
 
 
@@ -199,9 +208,9 @@ def test_the_start_page_hides_the_resources_of_a_server_with_a_policy(
     url = url_of(start("serve", "--http", "127.0.0.1:0", "--policy", "policy.toml", "docs"))
     address = url.removesuffix("mcp")
     with urlopen(address, timeout=20) as page:
-        shown = page.read().decode()
-    assert url in shown
+        text = page.read().decode()
+    assert url in text
     for hidden in ("pay.md", "a.md", "file://", str(docs), "2 files"):
-        assert hidden not in shown
+        assert hidden not in text
     with pytest.raises(OSError, match="404"):
         urlopen(Request(f"{address}read?uri=file:///docs/a.md", headers={"Sec-Fetch-Site": "none"}), timeout=20)

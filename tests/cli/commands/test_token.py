@@ -17,8 +17,8 @@ from tests.cli.conftest import COMMAND, ENVIRONMENT
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
-def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, *words]
+def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, env={**ENVIRONMENT, **env}, timeout=60)
 
 
@@ -28,14 +28,14 @@ def file(tmp_path: Path) -> str:
 
 
 def test_a_token_is_printed_once_listed_without_its_secret_and_revoked(file: str) -> None:
-    made = run("token", "create", file, "--sub", "ann", "--group", "finance", "--scope", "read", "--expires", "30d")
-    token = made.stdout.strip()
+    created = run("token", "create", file, "--sub", "ann", "--group", "finance", "--scope", "read", "--expires", "30d")
+    token = created.stdout.strip()
     id = token.split("_")[1]
     assert re.fullmatch(r"wf_[0-9a-f]{12}_[\w-]{43}", token)
-    assert f"wharfinger token revoke {file} {id}" in made.stderr
-    shown = run("token", "list", file).stdout
-    assert shown.startswith(f"{id}  ann  group finance  read  until 20")
-    assert token.split("_", 2)[2] not in shown
+    assert f"wharfinger token revoke {file} {id}" in created.stderr
+    listing = run("token", "list", file).stdout
+    assert listing.startswith(f"{id}  ann  group finance  read  until 20")
+    assert token.split("_", 2)[2] not in listing
     (record,) = json.loads(run("token", "list", "--json", file).stdout)["tokens"]
     assert (record["sub"], record["groups"], record["scopes"]) == ("ann", ["finance"], ["read"])
     assert run("token", "revoke", file, id).stdout == f"Revoked the token {id} of ann.\n"
@@ -43,7 +43,7 @@ def test_a_token_is_printed_once_listed_without_its_secret_and_revoked(file: str
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [(["create", "FILE", "--sub", ""], "is not a name"), (["create", "FILE"], "--sub"),
      (["create", "FILE", "--sub", "a", "--expires", "soon"], "such as 30d"),
      (["create", "FILE", "--sub", "a", "--expires", "0d"], "such as 30d"),
@@ -51,11 +51,11 @@ def test_a_token_is_printed_once_listed_without_its_secret_and_revoked(file: str
      (["list", "/nowhere/tokens.json"], "does not exist"), (["revoke", "FILE", "x"], "does not exist"),
      (["create", "/nowhere/tokens.json", "--sub", "a"], "No such file")],
 )  # fmt: skip
-def test_a_mistake_gets_an_error_that_says_what_to_change(file: str, words: list[str], message: str) -> None:
-    done = run("token", *(file if word == "FILE" else word for word in words))
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+def test_the_error_for_a_mistake_suggests_a_correction(file: str, arguments: list[str], message: str) -> None:
+    completed = run("token", *(file if word == "FILE" else word for word in arguments))
+    assert completed.returncode == 2
+    assert message in completed.stderr
+    assert "Traceback" not in completed.stderr
 
 
 def free_port() -> int:
@@ -76,10 +76,10 @@ def test_a_server_accepts_a_token_of_its_file_until_it_is_revoked(start: Start, 
     token = run("token", "create", "-q", file, "--sub", "ann").stdout.strip()
     process = start("serve", "--http", "127.0.0.1:0", "--tokens", file, str(charts))
     url = url_of(process)
-    listed = run("ls", "--token-env", "TOKEN", url, TOKEN=token)
-    assert (listed.returncode, "file:///charts" in listed.stdout) == (0, True)
-    refused = run("ls", url)
-    assert refused.returncode == 4
+    list_result = run("ls", "--token-env", "TOKEN", url, TOKEN=token)
+    assert (list_result.returncode, "file:///charts" in list_result.stdout) == (0, True)
+    refused_result = run("ls", url)
+    assert refused_result.returncode == 4
     run("token", "revoke", file, token.split("_")[1])
     for _ in range(100):  # the file is checked once a second
         if run("ls", "--token-env", "TOKEN", url, TOKEN=token).returncode == 4:
@@ -89,21 +89,19 @@ def test_a_server_accepts_a_token_of_its_file_until_it_is_revoked(start: Start, 
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("options", "message"),
     [(["--tokens", "FILE"], "No such file"), (["--require-scope", "a"], "add --tokens FILE or --auth"),
      (["--auth", "http://id.example", "--public-url", "https://a.example"], "not https"),
      (["--auth", "https://id.example", "--token-env", "X"], "leave it"),
      (["--auth", "https://id.example", "--http", "0.0.0.0:8000"], "--public-url"),
      (["--auth", "https://id.example", "--http", "127.0.0.1:0"], "--public-url")],
 )  # fmt: skip
-def test_options_that_do_not_fit_together_stop_the_start(
-    charts: Path, file: str, words: list[str], message: str
-) -> None:
-    given = [file if word == "FILE" else word for word in words]
-    http = [] if "--http" in given else ["--http", "127.0.0.1:0"]
-    done = run("serve", *http, *given, str(charts), X="0123456789abcdef")
-    assert done.returncode == 2
-    assert message in done.stderr
+def test_conflicting_options_prevent_the_start(charts: Path, file: str, options: list[str], message: str) -> None:
+    arguments = [file if word == "FILE" else word for word in options]
+    http = [] if "--http" in arguments else ["--http", "127.0.0.1:0"]
+    completed = run("serve", *http, *arguments, str(charts), X="0123456789abcdef")
+    assert completed.returncode == 2
+    assert message in completed.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the process is ended by a signal")
@@ -112,6 +110,6 @@ def test_a_server_with_an_issuer_publishes_its_metadata(start: Start, charts: Pa
     process = start("serve", "--http", f"127.0.0.1:{port}", "--auth", "https://id.example", str(charts))
     url = url_of(process)
     assert url == f"http://127.0.0.1:{port}/mcp"
-    explained = run("auth", "explain", "--json", url)
-    assert "https://id.example" in explained.stdout
-    assert "resource http://127.0.0.1" in explained.stdout
+    explanation = run("auth", "explain", "--json", url)
+    assert "https://id.example" in explanation.stdout
+    assert "resource http://127.0.0.1" in explanation.stdout

@@ -48,22 +48,22 @@ def test_a_watch_reports_the_loss_and_return_of_the_connection(
     (tmp_path / "harbour.py").write_text(TIDE_SERVER)
     server = start("run", "--http", "127.0.0.1:0", "harbour.py", stdin=subprocess.DEVNULL)
     assert server.stdout is not None
-    card = server.stdout.readline() + server.stdout.readline()
-    url = re.search(r"http://127\.0\.0\.1:\d+/mcp", card)
-    assert url is not None, card
-    watching = start("watch", url[0], "tide://now")
-    assert watching.stderr is not None
-    assert watching.stdout is not None
-    assert watching.stderr.readline().startswith("Watching tide://now")
+    banner = server.stdout.readline() + server.stdout.readline()
+    url = re.search(r"http://127\.0\.0\.1:\d+/mcp", banner)
+    assert url is not None, banner
+    watcher = start("watch", url[0], "tide://now")
+    assert watcher.stderr is not None
+    assert watcher.stdout is not None
+    assert watcher.stderr.readline().startswith("Watching tide://now")
     server.terminate()
-    assert "connection lost, reconnecting (" in watching.stderr.readline()
+    assert "connection lost, reconnecting (" in watcher.stderr.readline()
+    assert server.wait(20) == 0
     address = url[0].removeprefix("http://").removesuffix("/mcp")
     start("run", "--http", address, "harbour.py", stdin=subprocess.DEVNULL)
-    assert "reconnected, may have changed: tide://now" in watching.stdout.readline()
+    assert "reconnected, may have changed: tide://now" in watcher.stdout.readline()
 
 
 def test_ctrl_c_ends_a_watch_with_130(start: Callable[..., subprocess.Popen[str]], tide_url: str) -> None:
-
     process = start("watch", "--json", tide_url, "tide://now")
     assert process.stderr is not None
     assert process.stderr.readline() == "Watching tide://now: Ctrl-C stops.\n"
@@ -72,13 +72,13 @@ def test_ctrl_c_ends_a_watch_with_130(start: Callable[..., subprocess.Popen[str]
     assert (process.returncode, out, err) == (130, "", "")
 
 
-def test_a_change_runs_a_command_once_at_a_time(start: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
+def test_changes_run_the_command_one_at_a_time(start: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
     (tmp_path / "charts").mkdir()
     tide = tmp_path / "charts" / "tide.txt"
     tide.write_text("low")
     uri = "file:///charts/tide.txt"
-    run = 'test ! -e busy && touch busy && echo "$WHARFINGER_KIND $WHARFINGER_URI" && rm busy; exit 3'
-    process = start("watch", "--count", "2", "--exec", run, "charts", uri)
+    command = 'test ! -e busy && touch busy && echo "$WHARFINGER_KIND $WHARFINGER_URI" && rm busy; exit 3'
+    process = start("watch", "--count", "2", "--exec", command, "charts", uri)
     assert process.stderr is not None
     assert process.stdout is not None
     assert process.stderr.readline().startswith("Watching")

@@ -48,13 +48,15 @@ def survey(**options: Any) -> Survey:
     lists: dict[str, Any] = {"tools": [tool()], "prompts": [], "resources": [resource()], "templates": []}
     for name in lists:
         lists[name] = options.pop(name, lists[name])
-    listed = {
+    surveyed_lists = {
         name: items if isinstance(items, SurveyedList) else SurveyedList(items=items, largest_page=len(items))
         for name, items in lists.items()
     }
     capabilities = t.ServerCapabilities(
-        tools=t.ToolsCapability() if listed["tools"].items else UNSET,
-        resources=t.ResourcesCapability() if listed["resources"].items or listed["templates"].items else UNSET,
+        tools=t.ToolsCapability() if surveyed_lists["tools"].items else UNSET,
+        resources=t.ResourcesCapability()
+        if surveyed_lists["resources"].items or surveyed_lists["templates"].items
+        else UNSET,
         completions={},
     )
     fields: dict[str, Any] = {
@@ -64,10 +66,10 @@ def survey(**options: Any) -> Survey:
         "capabilities": capabilities,
         "supported": SUPPORTED,
     }
-    return Survey(**(fields | listed | options))
+    return Survey(**(fields | surveyed_lists | options))
 
 
-def found(changed: Survey) -> dict[str, Any]:
+def findings_by_check(changed: Survey) -> dict[str, Any]:
     return {finding.check: finding for finding in check(changed)}
 
 
@@ -150,7 +152,7 @@ def test_a_good_server_has_no_findings() -> None:
 def test_a_fault_is_reported_with_the_name_of_the_feature(
     name: str, severity: str, changed: dict[str, Any], where: str
 ) -> None:
-    finding = found(survey(**changed))[name]
+    finding = findings_by_check(survey(**changed))[name]
     assert (finding.severity, finding.where) == (severity, (where,))
     assert finding.change
     assert finding.what
@@ -159,7 +161,7 @@ def test_a_fault_is_reported_with_the_name_of_the_feature(
 @pytest.mark.parametrize("hints", [{"read_only_hint": False}, {"destructive_hint": True}, {"destructive_hint": False}])
 def test_a_read_only_or_destructive_hint_is_enough_annotation(hints: dict[str, bool]) -> None:
     """As with `destructive=True`: a destructive tool is not read-only."""
-    assert "no-annotations" not in found(survey(tools=[tool(annotations=t.ToolAnnotations(**hints))]))
+    assert "no-annotations" not in findings_by_check(survey(tools=[tool(annotations=t.ToolAnnotations(**hints))]))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +210,7 @@ def test_a_read_only_or_destructive_hint_is_enough_annotation(hints: dict[str, b
     ],
 )
 def test_a_fault_of_the_server_is_reported(name: str, changed: dict[str, Any], where: tuple[str, ...]) -> None:
-    assert found(survey(**changed))[name].where == where
+    assert findings_by_check(survey(**changed))[name].where == where
 
 
 @pytest.mark.parametrize(
@@ -239,12 +241,12 @@ def test_a_fault_of_the_server_is_reported(name: str, changed: dict[str, Any], w
         ("no-description", {"resources": [resource(f"a:{n}", title=UNSET) for n in range(201)]}),
     ],
 )
-def test_a_value_just_within_a_bound_is_no_finding(name: str, changed: dict[str, Any]) -> None:
-    assert name not in found(survey(**changed))
+def test_a_value_just_within_a_bound_has_no_finding(name: str, changed: dict[str, Any]) -> None:
+    assert name not in findings_by_check(survey(**changed))
 
 
 def test_an_invalid_template_is_reported_with_the_reason() -> None:
-    (where,) = found(survey(templates=[template("a:{b")]))["invalid-template"].where
+    (where,) = findings_by_check(survey(templates=[template("a:{b")]))["invalid-template"].where
     assert where.startswith("a:{b ('{' without '}'")
 
 
@@ -290,7 +292,7 @@ def test_each_check_is_unique_by_name_and_kind_of_item() -> None:
     ],
 )
 def test_a_fault_of_a_read_is_reported(name: str, read: SampleRead, where: str) -> None:
-    assert found(survey(reads={"harbour://tide": read}))[name].where == (where,)
+    assert findings_by_check(survey(reads={"harbour://tide": read}))[name].where == (where,)
 
 
 @pytest.mark.parametrize(
@@ -306,8 +308,8 @@ def test_a_read_that_matches_the_list_is_not_reported(contents: t.ResourceConten
 
 
 def test_a_missing_app_of_a_tool_is_reported() -> None:
-    named = tool(meta={"ui": {"resourceUri": "ui://a/b"}})
-    findings = found(survey(tools=[named], reads={"ui://a/b": SampleRead(error="not found")}))
+    tool_with_app = tool(meta={"ui": {"resourceUri": "ui://a/b"}})
+    findings = findings_by_check(survey(tools=[tool_with_app], reads={"ui://a/b": SampleRead(error="not found")}))
     assert findings["missing-app"].where == ("assign_berth (ui://a/b)",)
     assert check(survey(tools=[tool(meta={"ui": "odd"})])) == []
 
@@ -328,4 +330,4 @@ def test_a_deeply_nested_schema_is_checked() -> None:
     schema: dict[str, Any] = {"type": "object"}
     for _ in range(300):
         schema = {"type": "object", "properties": {"a": schema}}
-    assert "schema-reaches-out" not in found(survey(tools=[tool(input_schema=schema)]))
+    assert "schema-reaches-out" not in findings_by_check(survey(tools=[tool(input_schema=schema)]))

@@ -30,7 +30,7 @@ def test_a_number_agrees_with_its_noun() -> None:
 
 
 @pytest.mark.parametrize(
-    ("foreign", "shown"),
+    ("untrusted", "expected"),
     [
         ("file:///a/b.txt", "file:///a/b.txt"),
         ("zoë – 港", "zoë – 港"),
@@ -41,9 +41,9 @@ def test_a_number_agrees_with_its_noun() -> None:
         ("\udcff", "\\udcff"),
     ],
 )
-def test_control_characters_are_escaped(foreign: str, shown: str) -> None:
+def test_control_characters_are_escaped(untrusted: str, expected: str) -> None:
     """File names, URIs, titles and client names are untrusted."""
-    assert printable(foreign) == shown
+    assert printable(untrusted) == expected
 
 
 def test_line_breaks_may_be_kept() -> None:
@@ -65,6 +65,6 @@ def test_server_names_suit_every_host(labels: tuple[str, ...], expected: str) ->
     assert slug(*labels) == expected
 
 
-def test_columns_line_up_and_the_last_is_free() -> None:
+def test_columns_are_aligned_and_the_last_is_not_padded() -> None:
     assert columns([("a", "bb", "c"), ("aaa", "b", "")]) == ["a    bb  c", "aaa  b"]
     assert columns([]) == []

@@ -15,10 +15,10 @@ from wharfinger.cli.serving.access_log import MAX_KNOWN_CLIENTS, AccessLog
 from wharfinger.errors import WharfingerError
 from wharfinger.protocol.principal import ANONYMOUS
 
-Work = Callable[[Client], Awaitable[object]]
+ClientAction = Callable[[Client], Awaitable[object]]
 
 
-def logged_lines(work: Work, *, name: str = "tester", revision: str | None = None) -> list[str]:
+def logged_lines(action: ClientAction, *, name: str = "tester", revision: str | None = None) -> list[str]:
     """Use a small server and return the logged lines without their times."""
     server = Server("harbour")
     lines: list[str] = []
@@ -45,7 +45,7 @@ def logged_lines(work: Work, *, name: str = "tester", revision: str | None = Non
     async def session() -> None:
         async with Client(server, info=t.Implementation(name=name, version="1.0"), revision=revision) as client:
             with contextlib.suppress(WharfingerError):
-                await work(client)
+                await action(client)
 
     asyncio.run(session())
     assert all(re.match(r"\d\d:\d\d:\d\d \w", line) for line in lines)
@@ -54,16 +54,16 @@ def logged_lines(work: Work, *, name: str = "tester", revision: str | None = Non
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 def test_a_client_is_logged_once_and_each_read_with_its_size(revision: str) -> None:
-    async def work(client: Client) -> None:
+    async def action(client: Client) -> None:
         await client.read_resource("tide://now")
         await client.read_resource("tide://now")
 
     read = "read    tide://now  1.2 KiB  TIME  tester 1.0"
-    assert logged_lines(work, revision=revision) == [f"client  tester 1.0  {revision}", read, read]
+    assert logged_lines(action, revision=revision) == [f"client  tester 1.0  {revision}", read, read]
 
 
 @pytest.mark.parametrize(
-    ("work", "line"),
+    ("action", "line"),
     [
         (lambda client: client.read_resource("tide://no"), "read    tide://no  not found  TIME  tester 1.0"),
         (
@@ -74,24 +74,24 @@ def test_a_client_is_logged_once_and_each_read_with_its_size(revision: str) -> N
         (lambda client: client.call_tool("sink"), "call    sink  tool error  TIME  tester 1.0"),
     ],
 )
-def test_the_outcome_is_logged(work: Work, line: str) -> None:
-    assert logged_lines(work)[-1] == line
+def test_the_outcome_is_logged(action: ClientAction, line: str) -> None:
+    assert logged_lines(action)[-1] == line
 
 
 def test_a_change_is_logged_with_the_number_of_watchers() -> None:
-    async def work(client: Client) -> None:
+    async def action(client: Client) -> None:
         async with client.watch("tide://now") as changes:
             await client.call_tool("rise", {"by": 1})
             await anext(changes)
 
-    assert "changed tide://now  notified 1 watcher" in logged_lines(work)
+    assert "changed tide://now  notified 1 watcher" in logged_lines(action)
 
 
 def test_client_names_and_uris_are_escaped_and_cut() -> None:
-    async def work(client: Client) -> None:
+    async def action(client: Client) -> None:
         await client.read_resource("tide://" + "x" * 1000)
 
-    lines = logged_lines(work, name="\x1b[2J\nevil")
+    lines = logged_lines(action, name="\x1b[2J\nevil")
     assert lines[0].startswith("client  \\x1b[2J\\x0aevil 1.0")
     assert max(len(line) for line in lines) < 500
 
@@ -99,7 +99,7 @@ def test_client_names_and_uris_are_escaped_and_cut() -> None:
 def test_the_number_of_remembered_clients_is_bounded() -> None:
     log = AccessLog(lambda line: None)
 
-    class Who:
+    class FakeRequest:
         """A request with the fields that the log reads."""
 
         def __init__(self, number: int) -> None:
@@ -110,5 +110,5 @@ def test_the_number_of_remembered_clients_is_bounded() -> None:
             self.principal = ANONYMOUS
 
     for number in range(MAX_KNOWN_CLIENTS * 2):
-        log._client(Who(number), again=False)  # type: ignore[arg-type]
+        log._client(FakeRequest(number), again=False)  # type: ignore[arg-type]
     assert len(log.known) == MAX_KNOWN_CLIENTS

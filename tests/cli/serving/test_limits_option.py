@@ -21,9 +21,9 @@ def test_an_invalid_amount_is_refused(text: str) -> None:
 
 
 def test_each_limit_is_changed_in_its_own_struct() -> None:
-    words = ["message=8MiB", "sessions=5", "drain=1.5", "http-drain=0.5"]
-    check_limits(words)
-    limits, http = apply_limits(Limits(), words), http_limits(words)
+    arguments = ["message=8MiB", "sessions=5", "drain=1.5", "http-drain=0.5"]
+    check_limits(arguments)
+    limits, http = apply_limits(Limits(), arguments), http_limits(arguments)
     assert (limits.message, limits.drain) == (8 * 1024**2, 1.5)
     assert (http.sessions, http.drain) == (5, 0.5)
     assert isinstance(limits.message, int)

@@ -3,7 +3,13 @@
 import click
 import pytest
 
-from wharfinger.cli.serving.listen_address import ListenAddress, looks_like_address, parse_listen, reachable
+from wharfinger.cli.serving.listen_address import (
+    ListenAddress,
+    is_any_address,
+    looks_like_address,
+    parse_listen,
+    reachable,
+)
 
 
 @pytest.mark.parametrize(
@@ -17,17 +23,15 @@ from wharfinger.cli.serving.listen_address import ListenAddress, looks_like_addr
         ("[::1]:9000", ListenAddress("::1", 9000, True)),
         ("[::1]", ListenAddress("::1", 8000, False)),
         ("127.0.0.1:0", ListenAddress("127.0.0.1", 0, True)),
+        ("host:", ListenAddress("host", 8000, False)),
     ],
 )
-def test_an_address_is_read(text: str, expected: ListenAddress) -> None:
+def test_a_valid_address_is_parsed(text: str, expected: ListenAddress) -> None:
     assert parse_listen(text) == expected
 
 
-@pytest.mark.parametrize("text", ["host:", "host:http", "host:70000", ":-1", "host:٣"])
-def test_a_bad_address_is_refused(text: str) -> None:
-    if text == "host:":
-        assert parse_listen(text) == ListenAddress("host", 8000, False)
-        return
+@pytest.mark.parametrize("text", ["host:http", "host:70000", ":-1", "host:٣"])
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         parse_listen(text)
 
@@ -46,6 +50,14 @@ def test_a_bad_address_is_refused(text: str) -> None:
 def test_a_folder_after_http_is_not_an_address(word: str, expected: bool) -> None:
     """`wharfinger serve --http charts` publishes charts."""
     assert looks_like_address(word) is expected
+
+
+@pytest.mark.parametrize(("host", "expected"), [
+    ("0.0.0.0", True), ("::", True), ("0", True), ("0:0:0:0:0:0:0:0", True),
+    ("127.0.0.1", False), ("::1", False), ("0.0.0.1", False), ("localhost", False), ("00", False),
+])  # fmt: skip
+def test_any_address_is_recognised_however_it_is_spelled(host: str, expected: bool) -> None:
+    assert is_any_address(host) is expected
 
 
 @pytest.mark.parametrize(

@@ -32,28 +32,28 @@ def folder(tmp_path: Path) -> Path:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
         return port
 
 
 @contextmanager
-def serving(*words: str, token: str = "") -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def run_server(*arguments: str, token: str = "") -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Run a server over HTTP. Yields its URL and process."""
     port = free_port()
-    command = [*COMMAND, *words, "--http", f"127.0.0.1:{port}"]
+    command = [*COMMAND, *arguments, "--http", f"127.0.0.1:{port}"]
     environment = {**ENVIRONMENT, "RECORD_TOKEN": token}
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                env=environment)  # fmt: skip
     try:
-        end = time.monotonic() + 30
+        deadline = time.monotonic() + 30
         while True:
             try:
                 socket.create_connection(("127.0.0.1", port), timeout=1).close()
                 break
             except OSError:
                 assert process.poll() is None, process.stderr and process.stderr.read()
-                assert time.monotonic() < end
+                assert time.monotonic() < deadline
                 time.sleep(0.02)
         yield f"http://127.0.0.1:{port}/mcp", process
     finally:
@@ -62,32 +62,32 @@ def serving(*words: str, token: str = "") -> Iterator[tuple[str, subprocess.Pope
 
 
 def read(target: Any, uri: str, **options: Any) -> str:
-    async def work() -> str:
+    async def read_text() -> str:
         async with Client(target, **options) as client:
             return (await client.read_resource(uri)).text
 
-    return asyncio.run(work())
+    return asyncio.run(read_text())
 
 
 def lines(data: bytes) -> list[dict[str, Any]]:
-    return [json.loads(one) for one in data.splitlines()]
+    return [json.loads(line) for line in data.splitlines()]
 
 
 def test_a_server_over_stdio_records_its_reads(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     command = [*COMMAND, "serve", "--stdio", "--audit", str(path), str(folder)]
     assert read(command, uri_of(command)) == "high at noon"
-    (found,) = [one for one in lines(path.read_bytes()) if one["action"] == "read"]
+    (found,) = [line for line in lines(path.read_bytes()) if line["action"] == "read"]
     assert found["target"].endswith("tides.md")
     assert (found["subject"], found["outcome"]) == ("local", "allowed")
 
 
 def uri_of(command: list[str]) -> str:
-    async def work() -> str:
+    async def find_uri() -> str:
         async with Client(command) as client:
-            return next(one.uri for one in await client.list_resources() if one.uri.endswith("tides.md"))
+            return next(resource.uri for resource in await client.list_resources() if resource.uri.endswith("tides.md"))
 
-    return asyncio.run(work())
+    return asyncio.run(find_uri())
 
 
 def test_a_server_over_http_records_refusals_serves_metrics_and_ends_with_a_complete_record(
@@ -98,17 +98,17 @@ def test_a_server_over_http_records_refusals_serves_metrics_and_ends_with_a_comp
         (folder / f"berth{number}.md").write_text("free")
     path, token, port = tmp_path / "audit.jsonl", "a-token-of-some-length", free_port()
     options = ["--audit", str(path), "--metrics", f"127.0.0.1:{port}", "--token-env", "RECORD_TOKEN"]
-    with serving("serve", str(folder), *options, token=token) as (url, process):
+    with run_server("serve", str(folder), *options, token=token) as (url, process):
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(url, data=b"{}", timeout=10)
 
-        async def work() -> None:
+        async def read_berths() -> None:
             async with Client(url, headers={"Authorization": f"Bearer {token}"}) as client:
-                uris = [one.uri for one in await client.list_resources() if "berth" in one.uri]
+                uris = [resource.uri for resource in await client.list_resources() if "berth" in resource.uri]
                 for uri in uris:
                     await client.read_resource(uri)
 
-        asyncio.run(work())
+        asyncio.run(read_berths())
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             text = answer.read().decode()
         assert 'wharfinger_requests_total{method="resources/read",outcome="allowed"} 20.0' in text
@@ -116,20 +116,20 @@ def test_a_server_over_http_records_refusals_serves_metrics_and_ends_with_a_comp
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(20) == 0
     found = lines(path.read_bytes())
-    assert [one["status"] for one in found if one["outcome"] == "refused"] == [401]
-    assert len([one for one in found if one["action"] == "read"]) == 20
+    assert [line["status"] for line in found if line["outcome"] == "refused"] == [401]
+    assert len([line for line in found if line["action"] == "read"]) == 20
     assert token not in path.read_text()
 
 
 def test_an_audit_log_on_stdout_is_the_only_output(folder: Path) -> None:
-    with serving("serve", str(folder), "--audit", "-") as (url, process):
-        asyncio.run(listed(url))
+    with run_server("serve", str(folder), "--audit", "-") as (url, process):
+        asyncio.run(list_resources(url))
         os.kill(process.pid, signal.SIGTERM)
         out, _ = process.communicate(timeout=20)
-    assert "list" in {one["action"] for one in lines(out)}
+    assert "list" in {line["action"] for line in lines(out)}
 
 
-async def listed(target: Any) -> None:
+async def list_resources(target: Any) -> None:
     async with Client(target) as client:
         await client.list_resources()
 
@@ -137,12 +137,12 @@ async def listed(target: Any) -> None:
 def test_the_audit_log_of_a_stdio_server_goes_to_stderr(folder: Path) -> None:
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": {"_meta": meta}}
-    done = subprocess.run(
+    completed = subprocess.run(
         [*COMMAND, "serve", "--stdio", "--audit", "-", str(folder)], input=json.dumps(message).encode() + b"\n",
         capture_output=True, env=ENVIRONMENT, timeout=60, check=True,
     )  # fmt: skip
-    assert json.loads(done.stdout)["id"] == 1
-    assert "list" in {json.loads(one)["action"] for one in done.stderr.splitlines() if one.startswith(b"{")}
+    assert json.loads(completed.stdout)["id"] == 1
+    assert "list" in {json.loads(line)["action"] for line in completed.stderr.splitlines() if line.startswith(b"{")}
 
 
 def test_run_writes_an_audit_log(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_run_writes_an_audit_log(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-m", "wharfinger", "run", "--stdio", "--audit", str(path), str(file)]
     assert read(command, "notes://today") == "calm"
-    assert [one["target"] for one in lines(path.read_bytes()) if one["action"] == "read"] == ["notes://today"]
+    assert [line["target"] for line in lines(path.read_bytes()) if line["action"] == "read"] == ["notes://today"]
 
 
 def test_the_audit_log_of_a_server_file_is_relative_to_that_file(folder: Path, tmp_path: Path) -> None:
@@ -161,13 +161,13 @@ def test_the_audit_log_of_a_server_file_is_relative_to_that_file(folder: Path, t
     file.write_text('sources = ["docs"]\naudit = "record.jsonl"\naudit_max_bytes = "1MiB"\naudit_keep = 3\n')
     command = [*COMMAND, "serve", "--stdio", "-f", str(file)]
     assert read(command, uri_of(command)) == "high at noon"
-    assert [one["outcome"] for one in lines((tmp_path / "record.jsonl").read_bytes()) if one["action"] == "read"] == [
-        "allowed"
-    ]
+    assert [
+        line["outcome"] for line in lines((tmp_path / "record.jsonl").read_bytes()) if line["action"] == "read"
+    ] == ["allowed"]
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [(["--audit-queries"], "--audit-queries is for the record: add --audit FILE"),
      (["--audit-keep", "3"], "add --audit FILE"),
      (["--audit", "log", "--audit-max-bytes", "1KiB"], "max_bytes=1024: write at least 65536"),
@@ -176,11 +176,13 @@ def test_the_audit_log_of_a_server_file_is_relative_to_that_file(folder: Path, t
      (["--audit", "/nowhere/log"], "The audit log /nowhere/log cannot be written: no such file or directory"),
      (["--metrics", "9464"], "is not HOST:PORT: write 127.0.0.1:9464")],
 )  # fmt: skip
-def test_a_mistake_gets_an_error_that_says_what_to_change(folder: Path, words: list[str], message: str) -> None:
-    done = subprocess.run(
-        [*COMMAND, "serve", "--stdio", str(folder), *words], capture_output=True, text=True, env=ENVIRONMENT,
+def test_a_mistake_in_the_options_is_reported_without_a_traceback(
+    folder: Path, arguments: list[str], message: str
+) -> None:
+    completed = subprocess.run(
+        [*COMMAND, "serve", "--stdio", str(folder), *arguments], capture_output=True, text=True, env=ENVIRONMENT,
         stdin=subprocess.DEVNULL, cwd=folder.parent, timeout=60, check=False,
     )  # fmt: skip
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+    assert completed.returncode == 2
+    assert message in completed.stderr
+    assert "Traceback" not in completed.stderr

@@ -1,4 +1,4 @@
-"""Finding the server in a user's file or module: every error says what to change."""
+"""Finding the server in a user's file or module: every error suggests a correction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers are found by name in the files of hosts, and missing parts of an entry are reported."""
+"""Servers are found by name in the files of hosts, and missing or invalid parts of an entry are reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wharfinger.upstreams.placeholders import InvalidConfiguration, variable_of
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home and project."""
+    """Create an empty home and an empty project, which is the working directory. Return the home."""
     (tmp_path / "home").mkdir()
     (tmp_path / "project").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -30,9 +30,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def write(file: Path, message: Any) -> Path:
+def write(file: Path, content: Any) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(message if isinstance(message, str) else json.dumps(message))
+    file.write_text(content if isinstance(content, str) else json.dumps(content))
     return file
 
 
@@ -40,8 +40,9 @@ def context() -> click.Context:
     return click.Context(click.Command("ls"))
 
 
-def resolved(message: dict[str, Any], **top: Any) -> Any:
-    file = write(Path("one.json"), {"mcpServers": {"it": message}, **top})
+def resolve_entry(entry: dict[str, Any], **top_level: Any) -> Any:
+    """Write a file with this server and these members, and return what `resolve` makes of it."""
+    file = write(Path("one.json"), {"mcpServers": {"it": entry}, **top_level})
     return resolve(context(), servers_in(file)[0])
 
 
@@ -54,10 +55,10 @@ def test_the_file_of_every_host_is_searched(host: str) -> None:
         write(user_file(HOSTS[host]), '[mcp_servers.it]\ncommand = "server"\nargs = ["--fast"]\n')
     else:
         write(user_file(HOSTS[host]), {HOSTS[host].table: {"it": LOCAL}})
-    found = look_up(context(), "it", None)
-    assert found is not None
-    assert resolve(context(), found).target == ["server", "--fast"]
-    assert resolve(context(), found).cwd is None
+    server = look_up(context(), "it", None)
+    assert server is not None
+    assert resolve(context(), server).target == ["server", "--fast"]
+    assert resolve(context(), server).cwd is None
     assert [server.name for server in all_servers(None)[0]] == ["it"]
 
 
@@ -67,7 +68,7 @@ def test_project_files_in_the_current_folder_are_searched(file: str) -> None:
     assert [server.name for server in all_servers(None)[0]] == ["it"]
 
 
-def test_comments_trailing_commas_and_a_byte_order_mark_are_read() -> None:
+def test_comments_trailing_commas_and_a_byte_order_mark_are_accepted() -> None:
     file = write(Path("a.json"), '\ufeff{ // c\n "servers": {"it": {"url": "http://x//y",}, /* , */ }, }')
     assert [(server.name, server.address) for server in servers_in(file)] == [("it", "http://x//y")]
 
@@ -75,15 +76,16 @@ def test_comments_trailing_commas_and_a_byte_order_mark_are_read() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"), [("{", "line 1"), ("[]", "line 1, column 1"), ('{"a" 1}', "column 6"), ("\udcff", "UTF-8")]
 )
-def test_a_file_that_cannot_be_read_says_where(text: str, expected: str) -> None:
+def test_the_error_for_an_invalid_file_has_the_position(text: str, expected: str) -> None:
     Path("a.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(InvalidConfiguration, match=expected):
         servers_in(Path("a.json"))
     Path("a.json").rename("mcp.json")
-    assert all_servers(None) == ([], [all_servers(None)[1][0]])
+    servers, problems = all_servers(None)
+    assert (servers, len(problems)) == ([], 1)
 
 
-def test_endless_nesting_does_not_crash() -> None:
+def test_deep_nesting_is_an_invalid_configuration() -> None:
     with pytest.raises(InvalidConfiguration):
         servers_in(write(Path("a.json"), '{"a":' + "[" * 100_000))
 
@@ -102,9 +104,9 @@ def test_an_entry_without_command_and_url_is_skipped() -> None:
     assert [server.name for server in servers_in(file)] == ["e"]
 
 
-def test_variables_are_filled_in_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_are_expanded_in_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "s3cret")
-    found = resolved(
+    local = resolve_entry(
         {
             "command": "${TOKEN}",
             "args": ["${env:TOKEN}-${NONE:-d}", "${workspaceFolder}", 5],
@@ -112,10 +114,10 @@ def test_variables_are_filled_in_everywhere(monkeypatch: pytest.MonkeyPatch) -> 
             "cwd": "sub",
         }
     )
-    assert found.target == ["s3cret", "s3cret-d", str(Path.cwd()), "5"]
-    assert found.env == {"A": "s3cret", "B": "1", "C": "true"}
-    assert found.cwd == "sub"
-    remote = resolved({"httpUrl": "https://${TOKEN}.test/", "headers": {"X": "Bearer ${TOKEN}"}})
+    assert local.target == ["s3cret", "s3cret-d", str(Path.cwd()), "5"]
+    assert local.env == {"A": "s3cret", "B": "1", "C": "true"}
+    assert local.cwd == "sub"
+    remote = resolve_entry({"httpUrl": "https://${TOKEN}.test/", "headers": {"X": "Bearer ${TOKEN}"}})
     assert (remote.target, remote.headers) == ("https://s3cret.test/", {"X": "Bearer s3cret"})
 
 
@@ -129,9 +131,9 @@ def test_variables_of_codex_become_headers(monkeypatch: pytest.MonkeyPatch) -> N
     assert resolve(context(), servers_in(file)[0]).headers == {"A": "b", "C": "t", "Authorization": "Bearer t"}
 
 
-def test_an_env_file_is_read() -> None:
+def test_an_env_file_is_read_and_env_takes_precedence() -> None:
     write(Path("it.env"), "# c\nA=1\nexport B='two words'\n\nC=\n")
-    assert resolved({"command": "x", "envFile": "${workspaceFolder}/it.env", "env": {"A": "2"}}).env == {
+    assert resolve_entry({"command": "x", "envFile": "${workspaceFolder}/it.env", "env": {"A": "2"}}).env == {
         "A": "2",
         "B": "two words",
         "C": "",
@@ -139,7 +141,7 @@ def test_an_env_file_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "expected"),
+    ("entry", "expected"),
     [
         ({"command": "x", "env": {"A": "${NO_SUCH}"}}, r"'it' in one.json needs the variable NO_SUCH \(env A\)"),
         ({"command": "x", "args": ["${env:NO_SUCH}"]}, r"NO_SUCH \(args 1\), which is not set"),
@@ -150,14 +152,14 @@ def test_an_env_file_is_read() -> None:
         ({"command": "x", "envFile": "none"}, "envFile"),
     ],
 )
-def test_a_missing_value_is_reported_with_its_field(message: dict[str, Any], expected: str) -> None:
+def test_a_missing_or_invalid_value_is_reported_with_its_field(entry: dict[str, Any], expected: str) -> None:
     with pytest.raises(click.UsageError, match=expected):
-        resolved(message, inputs=[{"id": "key", "description": "API key"}, None, {}])
+        resolve_entry(entry, inputs=[{"id": "key", "description": "API key"}, None, {}])
 
 
 def test_an_input_comes_from_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable_of("api-key"), "k")
-    assert resolved({"command": "x", "args": ["${input:api-key}"]}).target == ["x", "k"]
+    assert resolve_entry({"command": "x", "args": ["${input:api-key}"]}).target == ["x", "k"]
 
 
 def test_one_name_for_two_servers_is_reported_with_their_files(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,10 +168,10 @@ def test_one_name_for_two_servers_is_reported_with_their_files(capsys: pytest.Ca
     assert look_up(context(), "it", None) is not None  # two equal entries are not ambiguous
     write(Path(".vscode/mcp.json"), {"servers": {"it": {"command": "other"}}})
     assert main(["ls", "it"]) == 2
-    reported = capsys.readouterr().err
-    assert ".mcp.json" in reported
-    assert ".vscode/mcp.json" in reported
-    assert "--config FILE" in reported
+    stderr = capsys.readouterr().err
+    assert ".mcp.json" in stderr
+    assert ".vscode/mcp.json" in stderr
+    assert "--config FILE" in stderr
     chosen = look_up(context(), "it", Path(".vscode/mcp.json"))
     assert chosen is not None
     assert chosen.entry["command"] == "other"
@@ -179,9 +181,9 @@ def test_an_unknown_name_is_reported_with_the_existing_ones(capsys: pytest.Captu
     write(Path("mcp.json"), {"mcpServers": {"harbour": LOCAL}})
     write(Path(".mcp.json"), "{")
     assert main(["ls", "habour"]) == 2
-    reported = capsys.readouterr().err
-    assert "(harbour)" in reported
-    assert ".mcp.json, line 1" in reported
+    stderr = capsys.readouterr().err
+    assert "(harbour)" in stderr
+    assert ".mcp.json, line 1" in stderr
     assert main(["ls", "--config", "none.json", "harbour"]) == 2
     assert "No such file: none.json" in capsys.readouterr().err
     assert main(["ls", "--config", ".mcp.json", "harbour"]) == 2
@@ -197,8 +199,8 @@ def test_a_server_is_reached_by_its_name(capfd: pytest.CaptureFixture[str], monk
         '    return f\'{here} {os.environ["A"]} {os.environ["B"]}\'\n'
         "server.run()\n",
     )
-    message = {"command": sys.executable, "args": ["place.py"], "cwd": "sub", "env": {"A": "${MINE}", "B": "b"}}
-    write(Path("mine.json"), {"mcpServers": {"here": message}})
+    entry = {"command": sys.executable, "args": ["place.py"], "cwd": "sub", "env": {"A": "${MINE}", "B": "b"}}
+    write(Path("mine.json"), {"mcpServers": {"here": entry}})
     monkeypatch.setenv("MINE", "a")
     assert main(["call", "--config", "mine.json", "here", "where"]) == 0
     assert capfd.readouterr().out == "sub a b\n"
@@ -207,10 +209,9 @@ def test_a_server_is_reached_by_its_name(capfd: pytest.CaptureFixture[str], monk
     assert capfd.readouterr().out == "sub a c\n"
 
 
-def test_a_secret_that_was_filled_in_is_not_printed(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_expanded_secret_is_not_printed(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN", "s3cret")
     write(Path("mcp.json"), {"mcpServers": {"it": {"url": "http://127.0.0.1:9/mcp", "headers": {"A": "${TOKEN}"}}}})
     assert main(["inspect", "it"]) == 3
-    assert "s3cret" not in capfd.readouterr().err
+    output = capfd.readouterr()
+    assert "s3cret" not in output.out + output.err

@@ -69,13 +69,13 @@ def add(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
     return run
 
 
-def local(home: Path, **more: Any) -> dict[str, Any]:
+def stdio_entry(home: Path, **fields: Any) -> dict[str, Any]:
     program = own_command()
     args = [*program[1:], "serve", "--stdio", str(home / "charts")]
-    return {"type": "stdio", "command": program[0], "args": args, **more}
+    return {"type": "stdio", "command": program[0], "args": args, **fields}
 
 
-def remote(reference: str) -> dict[str, Any]:
+def http_entry(reference: str) -> dict[str, Any]:
     return {"type": "http", "url": URL, "headers": {"X-A": "b", "Authorization": f"Bearer {reference}"}}
 
 
@@ -88,8 +88,8 @@ def test_claude_code_gets_the_entry_as_json(hosts: FakeHosts, add: Any, tmp_path
     assert add("claude-code", "charts", "--env", "A=b=c")[0] == 0
     assert add("claude-code", "--project", URL, "--header", "X-A: b", "--token-env", "T")[0] == 0
     first, second = map(without_json, hosts.calls)
-    assert first == ["mcp", "add-json", "--scope", "user", "charts", local(tmp_path, env={"A": "b=c"})]
-    assert second == ["mcp", "add-json", "--scope", "project", "harbour-test", remote("${T}")]
+    assert first == ["mcp", "add-json", "--scope", "user", "charts", stdio_entry(tmp_path, env={"A": "b=c"})]
+    assert second == ["mcp", "add-json", "--scope", "project", "harbour-test", http_entry("${T}")]
     assert not (tmp_path / ".claude.json").exists()
     assert not (tmp_path / ".mcp.json").exists()
 
@@ -99,15 +99,15 @@ def test_vs_code_gets_the_entry_with_its_name(hosts: FakeHosts, add: Any, tmp_pa
     assert add("vscode", "charts")[0] == 0
     assert add("vscode", URL, "--header", "X-A: b", "--token-env", "T")[0] == 0
     first, second = map(without_json, hosts.calls)
-    assert first == ["--add-mcp", {"name": "charts", **local(tmp_path)}]
-    assert second == ["--add-mcp", {"name": "harbour-test", **remote("${env:T}")}]
+    assert first == ["--add-mcp", {"name": "charts", **stdio_entry(tmp_path)}]
+    assert second == ["--add-mcp", {"name": "harbour-test", **http_entry("${env:T}")}]
 
 
 def test_codex_gets_options(hosts: FakeHosts, add: Any, tmp_path: Path) -> None:
     hosts.install("codex")
     assert add("codex", "charts", "--env", "A=b=c", "--env", "D=")[0] == 0
     assert add("codex", URL, "--token-env", "T")[0] == 0
-    server = local(tmp_path)
+    server = stdio_entry(tmp_path)
     assert hosts.calls == [
         ["mcp", "add", "--env", "A=b=c", "--env", "D=", "charts", "--", server["command"], *server["args"]],
         ["mcp", "add", "harbour-test", "--url", URL, "--bearer-token-env-var", "T"],
@@ -135,7 +135,7 @@ def test_settings_that_a_command_lacks_are_written_to_the_file(
     assert (tmp_path / file).exists()
 
 
-def test_the_command_is_shown_with_what_it_printed(hosts: FakeHosts, add: Any) -> None:
+def test_the_command_is_shown_with_its_output(hosts: FakeHosts, add: Any) -> None:
     program = hosts.install("codex", prints="Added\x1b[31m. Now run `codex mcp login`.")
     code, out, _ = add("codex", URL)
     assert code == 0
@@ -151,7 +151,7 @@ def test_a_dry_run_shows_the_command_and_does_not_run_it(hosts: FakeHosts, add: 
     assert hosts.calls == []
 
 
-def test_a_name_that_exists_is_removed_first_where_the_host_refuses_it(
+def test_an_existing_name_is_removed_first_if_the_host_refuses_duplicates(
     hosts: FakeHosts, add: Any, tmp_path: Path
 ) -> None:
     (tmp_path / ".claude.json").write_text('{"mcpServers": {"charts": {"command": "old"}}}')
@@ -163,8 +163,8 @@ def test_a_name_that_exists_is_removed_first_where_the_host_refuses_it(
     assert hosts.calls[1][:5] == ["mcp", "add-json", "--scope", "user", "charts"]
 
 
-def test_a_server_that_is_there_already_is_left_alone(hosts: FakeHosts, add: Any, tmp_path: Path) -> None:
-    (tmp_path / ".claude.json").write_text(json.dumps({"mcpServers": {"charts": local(tmp_path)}}))
+def test_an_identical_entry_is_not_added_again(hosts: FakeHosts, add: Any, tmp_path: Path) -> None:
+    (tmp_path / ".claude.json").write_text(json.dumps({"mcpServers": {"charts": stdio_entry(tmp_path)}}))
     hosts.install("claude")
     assert "already" in add("claude-code", "charts")[1]
     assert hosts.calls == []
@@ -188,7 +188,7 @@ def test_a_server_is_removed_by_the_command_if_there_is_one(hosts: FakeHosts, ad
     assert len(hosts.calls) == 2
 
 
-def test_a_command_that_fails_is_reported_with_what_it_printed(hosts: FakeHosts, add: Any, tmp_path: Path) -> None:
+def test_a_failed_command_is_reported_with_its_output(hosts: FakeHosts, add: Any, tmp_path: Path) -> None:
     program = hosts.install("claude", prints="x" * 5000 + "\nInvalid name", code=3)
     code, out, err = add("claude-code", "charts")
     assert code == 1

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import RunCli
+from wharfinger.transports.stdio_client import GRACE_SECONDS
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"])
-def test_any_revision_can_be_asked_for(run_cli: RunCli, tide_url: str, revision: str) -> None:
-    expected = 3 if revision == "2024-11-05" else 0  # that revision has another HTTP transport
-    assert run_cli("read", "--revision", revision, tide_url, "tide://at/x")[0] in (0, expected)
+def test_any_revision_can_be_requested(run_cli: RunCli, tide_url: str, revision: str) -> None:
+    allowed_codes = (0, 3) if revision == "2024-11-05" else (0,)  # that revision has another HTTP transport
+    assert run_cli("read", "--revision", revision, tide_url, "tide://at/x")[0] in allowed_codes
 
 
 def test_an_unreachable_server_is_exit_code_3(run_cli: RunCli) -> None:
@@ -34,7 +35,7 @@ def test_a_command_that_fails_is_reported_with_its_last_output(run_cli: RunCli) 
     assert err.splitlines()[-1] == "  | no licence"
 
 
-def test_a_command_gets_the_variables_that_are_named(
+def test_a_command_gets_only_the_named_variables(
     run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = (
@@ -47,7 +48,9 @@ def test_a_command_gets_the_variables_that_are_named(
 
 
 STUBBORN = """
-import json, signal, sys, time
+import os, signal, sys, time
+from pathlib import Path
+Path("pid").write_text(str(os.getpid()))
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 for line in sys.stdin:
@@ -57,25 +60,20 @@ time.sleep(60)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_ctrl_c_ends_at_once_though_a_child_does_not(
+def test_ctrl_c_ends_at_once_if_the_child_ignores_signals(
     start: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
-    (tmp_path / "stubborn.py").write_text(
-        STUBBORN.replace(
-            "signal.signal(signal.SIGTERM",
-            "open('pid', 'w').write(str(__import__('os').getpid()))\nsignal.signal(signal.SIGTERM",
-        )
-    )
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
     process = start("ls", "-vv", "--", sys.executable, "stubborn.py")
     assert process.stderr is not None
     for line in process.stderr:
         if "seen" in line:
             break
-    begun = time.monotonic()
+    start_time = time.monotonic()
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=20)
     assert process.returncode == 130
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - start_time < 2 * GRACE_SECONDS - 0.5
     pid = int((tmp_path / "pid").read_text())
     with pytest.raises(ProcessLookupError):
         for _ in range(100):

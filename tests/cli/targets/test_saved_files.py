@@ -20,6 +20,8 @@ from wharfinger.cli.targets.saved_files import name_of_uri, new_file
         ("a://b/c?d=/e", "c"),
         ("a://b", "content"),
         ("a:b/c\x1b[31m\0", "c-[31m"),
+        ("x:///a%C2%9B31m", "a-31m"),  # a C1 control, which a terminal may act on when the name is printed
+        ("x:///a%E2%80%AEgnp.exe", "a-gnp.exe"),  # shown as `aexe.png` otherwise
         ("file:///CON.txt", "_CON.txt"),
         ("http://[", "["),
         ("x:///" + "a" * 500, "a" * 100),

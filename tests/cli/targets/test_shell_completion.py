@@ -1,4 +1,4 @@
-"""A shell completes targets, and what a running server offers."""
+"""Shell completion of targets, and of the features of a running server."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from click.testing import CliRunner
 from wharfinger.cli.app import wharfinger
 
 
-def completed(*words: str) -> list[str]:
+def shell_completions(*words: str) -> list[str]:
     env = {"_WHARFINGER_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
     output = CliRunner().invoke(wharfinger, [], env=env, prog_name="wharfinger").output
     return [line.partition(",")[2] for line in output.splitlines() if line]
 
 
-def test_the_shell_completes_targets_and_what_a_running_server_has(
+def test_the_shell_completes_targets_and_features_of_a_running_server(
     harbour_url: str, harbour_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -28,9 +28,9 @@ def test_the_shell_completes_targets_and_what_a_running_server_has(
     (tmp_path / "hall").mkdir()
     (tmp_path / "hat.py").write_text("")
     (tmp_path / "hut.txt").write_text("")
-    assert completed("wharfinger", "ls", "ha") == ["harbour", "hall", "hat.py"]
-    assert completed("wharfinger", "call", "harbour", "be") == ["berth"]
-    assert completed("wharfinger", "prompt", "harbour", "") == ["briefing"]
-    assert completed("wharfinger", "read", "harbour", "log") == ["log://all"]
-    assert completed("wharfinger", "call", "x", "") == []  # completion starts no server
-    assert completed("wharfinger", "call", "http://127.0.0.1:9/mcp", "") == []
+    assert shell_completions("wharfinger", "ls", "ha") == ["harbour", "hall", "hat.py"]
+    assert shell_completions("wharfinger", "call", "harbour", "be") == ["berth"]
+    assert shell_completions("wharfinger", "prompt", "harbour", "") == ["briefing"]
+    assert shell_completions("wharfinger", "read", "harbour", "log") == ["log://all"]
+    assert shell_completions("wharfinger", "call", "x", "") == []  # completion starts no server
+    assert shell_completions("wharfinger", "call", "http://127.0.0.1:9/mcp", "") == []

@@ -34,20 +34,36 @@ def test_one_of_the_servers_of_a_file_is_a_target_too(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Unix sockets")
 def test_a_server_on_a_unix_socket_is_a_target(run_cli: RunCli, tmp_path: Path) -> None:
-    place = tmp_path / "s"
+    socket_path = tmp_path / "s"
     script = "from wharfinger import Server\nimport sys\nServer('quay').run(unix=sys.argv[1])"
-    process = subprocess.Popen([sys.executable, "-c", script, str(place)], env=ENVIRONMENT)
+    process = subprocess.Popen([sys.executable, "-c", script, str(socket_path)], env=ENVIRONMENT)
     try:
         for _ in range(400):
-            if place.exists():
+            if socket_path.exists():
                 break
             time.sleep(0.05)
-        found = json.loads(run_cli("inspect", "--json", "--no-probe", f"unix:{place}")[1])
+        found = json.loads(run_cli("inspect", "--json", "--no-probe", f"unix:{socket_path}")[1])
         assert (found["transport"], found["server"]["name"]) == ("unix socket", "quay")
-        assert run_cli("ls", "--tree", str(place)) == (0, "quay 0\n", "")
-        code, _, err = run_cli("ls", str(place))
+        assert run_cli("ls", "--tree", str(socket_path)) == (0, "quay 0\n", "")
+        code, _, err = run_cli("ls", str(socket_path))
         assert (code, err) == (1, "wharfinger: The server has no resources, no tools and no prompts.\n")
         assert run_cli("ls", f"unix:{tmp_path}/none")[0] == 3
     finally:
         process.terminate()
         process.wait(20)
+
+
+def test_a_long_argument_is_not_a_path(run_cli: RunCli, charts: Path, tmp_path: Path) -> None:
+    """Regression: the check for paths with spaces failed with "File name too long"."""
+    code, _, err = run_cli("call", str(charts), "search", f"query={'x ' * 3_000}")
+    assert "too long" not in err
+    assert code in (0, 1)
+    code, _, err = run_cli("ls", "x" * 5_000)
+    assert code == 2
+    assert "too long" not in err
+
+
+def test_a_file_of_another_type_is_not_a_target(run_cli: RunCli, charts: Path) -> None:
+    code, _, err = run_cli("ls", str(charts / "notes.md"))
+    assert code == 2
+    assert "notes.md is not a Python file. If it is a program, put it after `--`: `-- " in err

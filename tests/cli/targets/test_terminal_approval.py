@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from wharfinger import types as t
@@ -12,9 +13,9 @@ from wharfinger.cli.targets.terminal_approval import (
     SamplingApproval,
     TerminalApproval,
     arguments_lines,
-    changed,
     request_lines,
     shown_name,
+    with_text,
 )
 from wharfinger.cli.targets.terminal_forms import TerminalForms
 from wharfinger.host import Approval
@@ -48,17 +49,17 @@ def request(text: str = "A poem") -> SamplingRequest:
         ("read-only", False, False),
     ],
 )
-def test_without_a_terminal_only_tools_without_approval_run(
+def test_without_a_terminal_only_tools_that_need_no_approval_run(
     mode: str, read_only: bool, runs: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said: list[str] = []
-    ask = TerminalApproval(TerminalForms(), mode, said.append)
+    lines: list[str] = []
+    ask = TerminalApproval(TerminalForms(), mode, lines.append)
     assert asyncio.run(ask(approval(read_only=read_only))) is runs
-    assert [("harbour_rise does not run" in line) for line in said] == ([] if runs else [True])
+    assert [("harbour_rise does not run" in line) for line in lines] == ([] if runs else [True])
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"),
+    ("name", "expected"),
     [
         ("rise", "rise"),
         ("ns/rise.fast-1", "ns/rise.fast-1"),
@@ -67,8 +68,8 @@ def test_without_a_terminal_only_tools_without_approval_run(
         ("x\x1b[2J", "'x?[2J'"),
     ],
 )
-def test_a_name_cannot_be_mistaken_for_part_of_the_prompt(name: str, shown: str) -> None:
-    assert shown_name(name) == shown
+def test_a_name_cannot_be_mistaken_for_part_of_the_prompt(name: str, expected: str) -> None:
+    assert shown_name(name) == expected
     assert len(shown_name(name * 1_000)) <= 120
 
 
@@ -82,24 +83,31 @@ def test_arguments_are_shown_up_to_a_bound_and_without_passwords() -> None:
     assert "cut" in arguments_lines({"a": "x" * (ARGUMENT_CHARACTERS - 10), "evil": "rm -rf /"})[-1]
 
 
-def test_a_request_to_the_model_is_shown_whole_or_says_that_it_is_cut() -> None:
+def test_a_long_request_to_the_model_is_cut_and_marked() -> None:
     assert request_lines(request("one\ntwo")) == ["  system: Be brief.", "  user: one", "  user: two"]
     assert "cut" in request_lines(request("x" * (ARGUMENT_CHARACTERS + 1)))[-1]
 
 
 def test_request_and_result_can_be_changed() -> None:
     review = SamplingReview(server="harbour", request=request(), result=None)
-    new = changed(review, "A song")
+    new = with_text(review, "A song")
     assert isinstance(new, t.CreateMessageRequestParams)
     assert new.messages[-1].content == t.TextContent(text="A song")
     result = t.CreateMessageResult(model="m", role="assistant", content=t.TextContent(text="x"), stop_reason="endTurn")
-    new_result = changed(SamplingReview(server="harbour", request=request(), result=result), "y")
+    new_result = with_text(SamplingReview(server="harbour", request=request(), result=result), "y")
     assert isinstance(new_result, t.CreateMessageResult) and new_result.content == t.TextContent(text="y")
 
 
-def test_without_a_terminal_no_server_asks_the_model() -> None:
-    said: list[str] = []
+def test_a_request_without_messages_gets_one() -> None:
+    empty = msgspec.structs.replace(request(), messages=[])
+    new = with_text(SamplingReview(server="harbour", request=empty, result=None), "A song")
+    assert isinstance(new, t.CreateMessageRequestParams)
+    assert new.messages == [t.SamplingMessage(role="user", content=t.TextContent(text="A song"))]
+
+
+def test_without_a_terminal_servers_ask_the_model_only_in_mode_never() -> None:
+    lines: list[str] = []
     review = SamplingReview(server="harbour", request=request(), result=None)
-    assert asyncio.run(SamplingApproval(TerminalForms(), "ask", said.append)(review)) is False
-    assert "harbour may not ask the model" in said[0]
-    assert asyncio.run(SamplingApproval(TerminalForms(), "never", said.append)(review)) is True
+    assert asyncio.run(SamplingApproval(TerminalForms(), "ask", lines.append)(review)) is False
+    assert "harbour may not ask the model" in lines[0]
+    assert asyncio.run(SamplingApproval(TerminalForms(), "never", lines.append)(review)) is True

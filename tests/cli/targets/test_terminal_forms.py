@@ -1,4 +1,4 @@
-"""Input for a form field is read by the field's schema, and invalid input is explained."""
+"""Input for a form field is parsed according to the field's schema, and invalid input is explained."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from wharfinger import types as t
 from wharfinger.cli.targets.terminal_forms import choices_of, host_of, plain_host, read_field
 
 
-def field(**message: Any) -> t.PrimitiveSchema:
-    return msgspec.convert(message, t.PrimitiveSchema)
+def field(**schema: Any) -> t.PrimitiveSchema:
+    return msgspec.convert(schema, t.PrimitiveSchema)
 
 
 QUAYS = {"type": "string", "enum": ["n", "s"], "enumNames": ["North", "South"]}
@@ -20,7 +20,7 @@ SEVERAL = {"type": "array", "items": {"anyOf": [{"const": "a", "title": "Ay"}, {
 
 
 @pytest.mark.parametrize(
-    ("message", "typed", "value"),
+    ("schema", "typed", "value"),
     [
         ({"type": "string"}, "x y", "x y"),
         ({"type": "string", "format": "email"}, "a@b.test", "a@b.test"),
@@ -39,13 +39,13 @@ SEVERAL = {"type": "array", "items": {"anyOf": [{"const": "a", "title": "Ay"}, {
         (SEVERAL, "", []),
     ],
 )
-def test_valid_answers_are_accepted(message: dict[str, Any], typed: str, value: object) -> None:
-    assert read_field(field(**message), typed) == value
-    assert type(read_field(field(**message), typed)) is type(value)
+def test_valid_answers_are_accepted(schema: dict[str, Any], typed: str, value: object) -> None:
+    assert read_field(field(**schema), typed) == value
+    assert type(read_field(field(**schema), typed)) is type(value)
 
 
 @pytest.mark.parametrize(
-    ("message", "typed", "error"),
+    ("schema", "typed", "error"),
     [
         ({"type": "string", "minLength": 2}, "x", "at least 2"),
         ({"type": "string", "maxLength": 2}, "xyz", "at most 2"),
@@ -64,9 +64,9 @@ def test_valid_answers_are_accepted(message: dict[str, Any], typed: str, value: 
         ({**SEVERAL, "maxItems": 1}, "a,b", "at most 1"),
     ],
 )
-def test_invalid_answers_are_explained(message: dict[str, Any], typed: str, error: str) -> None:
+def test_invalid_answers_are_explained(schema: dict[str, Any], typed: str, error: str) -> None:
     with pytest.raises(ValueError, match=error):
-        read_field(field(**message), typed)
+        read_field(field(**schema), typed)
 
 
 def test_choices_have_their_labels() -> None:

@@ -36,28 +36,28 @@ def test_the_first_table_follows_an_empty_line() -> None:
     assert put("", "mcp_servers", "a", {"url": "u"}) == '[mcp_servers.a]\nurl = "u"\n'
 
 
-def test_tables_apart_from_each_other_stay_where_they_are() -> None:
-    apart = '[mcp_servers.a]\nurl = "x" # c\n\n[other]\nb = 1\n\n[mcp_servers.b]\nurl = "y"\n'
-    assert put(apart, "mcp_servers", "b", {"url": "z"}) == apart.replace('"y"', '"z"')
-    assert remove(apart, "mcp_servers", "a") == apart[apart.index("[other]") :]
+def test_separated_tables_keep_their_places() -> None:
+    separated = '[mcp_servers.a]\nurl = "x" # c\n\n[other]\nb = 1\n\n[mcp_servers.b]\nurl = "y"\n'
+    assert put(separated, "mcp_servers", "b", {"url": "z"}) == separated.replace('"y"', '"z"')
+    assert remove(separated, "mcp_servers", "a") == separated[separated.index("[other]") :]
 
 
-def test_an_inline_table_stays_one() -> None:
+def test_an_inline_table_stays_inline() -> None:
     new = put('mcp_servers = { a = { url = "x" } } # c\nb = 1\n', "mcp_servers", "d", ENTRY)
     assert new.startswith('mcp_servers = { a = { url = "x" }, d = {')
     assert new.endswith("} # c\nb = 1\n")
     assert find(new, "mcp_servers", "d") == ENTRY
 
 
-def test_windows_line_ends_stay() -> None:
+def test_windows_line_ends_are_kept() -> None:
     new = put(CONFIG.replace("\n", "\r\n"), "mcp_servers", "a", ENTRY)
     assert new.count("\n") == new.count("\r\n")
 
 
 def test_a_table_is_replaced_with_its_sub_tables() -> None:
-    message = tomllib.loads(put(CONFIG, "mcp_servers", "old", ENTRY))
-    assert message["mcp_servers"] == {"old": ENTRY}
-    assert message["profiles"] == [{"name": "[mcp_servers.fake]"}]
+    document = tomllib.loads(put(CONFIG, "mcp_servers", "old", ENTRY))
+    assert document["mcp_servers"] == {"old": ENTRY}
+    assert document["profiles"] == [{"name": "[mcp_servers.fake]"}]
 
 
 def test_a_table_is_removed_and_comments_stay() -> None:
@@ -69,14 +69,14 @@ def test_a_table_is_removed_and_comments_stay() -> None:
 
 
 @pytest.mark.parametrize("name", ["a b", 'qu"ote', "dot.ted", "港", "back\\slash", "del\x7f"])
-def test_any_name_survives(name: str) -> None:
+def test_any_name_is_written_and_read_back(name: str) -> None:
     text = put(CONFIG, "mcp_servers", name, {"url": name, "http_headers": {name: name}})
     assert find(text, "mcp_servers", name) == {"url": name, "http_headers": {name: name}}
     assert tomllib.loads(remove(text, "mcp_servers", name)) == tomllib.loads(CONFIG)
 
 
 @pytest.mark.parametrize("text", ["= nonsense", 'mcp_servers = "x"', "mcp_servers = [1]", "[[mcp_servers]]"])
-def test_text_that_holds_no_tables_is_refused(text: str) -> None:
+def test_text_that_cannot_hold_tables_is_refused(text: str) -> None:
     for edit in (lambda: put(text, "mcp_servers", "b", ENTRY), lambda: remove(text, "mcp_servers", "b")):
         with pytest.raises(ValueError, match=r"Invalid|expected"):
             edit()

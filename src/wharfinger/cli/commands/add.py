@@ -21,7 +21,7 @@ __all__ = ["add"]
 LAUNCHERS = frozenset(
     ("npx", "uvx", "uv", "bunx", "pipx", "run", "exec", "node", "python", "python3", "docker", "wharfinger", "serve")
 )
-"""Programs that start another one: a server does not get their names."""
+"""Programs that start another one: a server is not named after them."""
 
 
 @click.command(
@@ -81,38 +81,38 @@ def add(
     commands: list[tuple[str, ...]] = []
     if remove:
         key = name_to_remove(ctx, words)
-        present = file.find(key)
-        if present is None:
-            others = present_names(file.path, key)
-            raise CommandError(f"{kind.title} has no server named {key!r} in {file.path}.{others}")
+        current_entry = file.find(key)
+        if current_entry is None:
+            other_names = present_names(file.path, key)
+            raise CommandError(f"{kind.title} has no server named {key!r} in {file.path}.{other_names}")
         if path is None:
             commands = remove_commands(host, project, key)
-        new = "" if commands else file.without_entry(key)
-        verb, then = "Removed", kind.after_remove
+        new_text = "" if commands else file.without_entry(key)
+        verb, next_step = "Removed", kind.after_remove
     else:
         server, suggested = describe(ctx, kind, words, env, headers, token_env)
         if name and not re.fullmatch(r"\w[\w.-]{0,63}", name, re.ASCII):
             like = slug(name, fallback="server")
             raise click.UsageError(f"--name {name!r}: use letters, digits, '_' and '-', such as {like}.", ctx)
-        key, wanted = name or suggested, entry(kind, server)
-        present = file.find(key, wanted)
-        if present == wanted:
+        key, new_entry = name or suggested, entry(kind, server)
+        current_entry = file.find(key, new_entry)
+        if current_entry == new_entry:
             print_line(ctx, f"{kind.title} already has {key} like this in {file.path}; nothing changed.")
             return
         if path is None:
-            commands = add_commands(host, project, key, server, replace=present is not None)
-        new = "" if commands else file.with_entry(key, wanted)
-        verb, then = "Added" if present is None else "Replaced", kind.after_add
+            commands = add_commands(host, project, key, server, replace=current_entry is not None)
+        new_text = "" if commands else file.with_entry(key, new_entry)
+        verb, next_step = "Added" if current_entry is None else "Replaced", kind.after_add
     if dry_run:
-        click.echo("".join(f"{shlex.join(command)}\n" for command in commands) or file.diff(new), nl=False)
+        click.echo("".join(f"{shlex.join(command)}\n" for command in commands) or file.diff(new_text), nl=False)
         return
     for command in commands:
         print_line(ctx, f"$ {shlex.join(command)}")
         for line in run(command, f"To edit the file instead: --file {shlex.join((str(file.path),))}").splitlines():
             print_line(ctx, line)
-    backup = None if commands else file.write(new)
-    where = "" if commands else f" {'from' if remove else 'to' if present is None else 'in'} {file.path}"
-    print_line(ctx, f"{verb} {key}{where}{f' (backup: {backup})' if backup else ''}. {then}.")
+    backup = None if commands else file.write(new_text)
+    where = "" if commands else f" {'from' if remove else 'to' if current_entry is None else 'in'} {file.path}"
+    print_line(ctx, f"{verb} {key}{where}{f' (backup: {backup})' if backup else ''}. {next_step}.")
 
 
 def describe(
@@ -151,9 +151,9 @@ def describe(
         run = (*own_command(), "run", "--stdio", f"{Path(file).absolute()}{colon}{attribute}")
         return LocalServer(run, pairs(ctx, env, "=")), slug(Path(file).stem, fallback="server")
     published = [absolute_source(ctx, word) for word in words]
-    named = slug(*(label for label, _ in published))
+    name = slug(*(label for label, _ in published))
     run = (*own_command(), "serve", "--stdio", *(word for _, word in published))
-    return LocalServer(run, pairs(ctx, env, "=")), named
+    return LocalServer(run, pairs(ctx, env, "=")), name
 
 
 def absolute_source(ctx: click.Context, word: str) -> tuple[str, str]:
@@ -166,8 +166,10 @@ def absolute_source(ctx: click.Context, word: str) -> tuple[str, str]:
     if parsed.kind.needs:
         raise click.UsageError(f"{shown_word(parsed)}: give the whole command, `-- wharfinger serve --stdio …`.", ctx)
     if has_password(word):
-        how = parsed.kind.secret or "the variables of its library"
-        raise click.UsageError(f"Leave the password out of {absolute_word(parsed)}: pass it in {how} (--env).", ctx)
+        secret_source = parsed.kind.secret or "the variables of its library"
+        raise click.UsageError(
+            f"Leave the password out of {absolute_word(parsed)}: pass it in {secret_source} (--env).", ctx
+        )
     if parsed.kind is FILES:
         rest, label = split_label(word)
         path = absolute(Path(rest).expanduser())
@@ -194,13 +196,13 @@ def absolute_program(command: list[str]) -> tuple[str, ...]:
 
 def pairs(ctx: click.Context, words: tuple[str, ...], mark: str) -> dict[str, str]:
     """Convert `NAME: VALUE` or `NAME=VALUE` options."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for word in words:
-        name, marked, value = word.partition(mark)
-        if not marked or not name.strip():
+        name, separator, value = word.partition(mark)
+        if not separator or not name.strip():
             raise click.UsageError(f"{word!r}: write NAME{mark}VALUE.", ctx)
-        found[name.strip()] = value.strip() if mark == ":" else value
-    return found
+        values[name.strip()] = value.strip() if mark == ":" else value
+    return values
 
 
 def name_of_url(url: str) -> str:

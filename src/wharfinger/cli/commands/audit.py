@@ -31,7 +31,7 @@ def audit() -> None:
 
 
 def parse_time(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
-    """Return a time such as 7d (ago), 2026-11-01 or 2026-11-01T12:00:00Z in RFC 3339."""
+    """Convert a time such as 7d (ago), 2026-11-01 or 2026-11-01T12:00:00Z to RFC 3339, and None to an empty string."""
     if value is None:
         return ""
     if (ago := re.fullmatch(r"([0-9]{1,9})([smhdw])", value)) is not None:
@@ -104,19 +104,19 @@ def print_report(summary: AuditReport, limit: int) -> None:
         click.echo(f"{summary.unrecorded:,} requests have no line: the log could not be written.")
     data = summary.as_dict(limit)
     words: list[tuple[str, ...]] = [
-        (f"{one['count']:,}", one["query"] or "(words are not recorded)") for one in data["foundNothing"]
+        (f"{row['count']:,}", row["query"] or "(words are not recorded)") for row in data["foundNothing"]
     ]
     callers: list[tuple[str, ...]] = [
-        (one["who"], f"{one['requests']:,} requests", size_text(one["bytes"])) for one in data["callers"]
+        (row["who"], f"{row['requests']:,} requests", size_text(row["bytes"])) for row in data["callers"]
     ]
     tables: list[tuple[str, list[tuple[str, ...]]]] = [
-        ("Most read", [(f"{one['count']:,}", one["target"]) for one in data["read"]]),
-        ("Who read what", [(f"{one['count']:,}", one["who"], one["target"]) for one in data["readBy"]]),
+        ("Most read", [(f"{row['count']:,}", row["target"]) for row in data["read"]]),
+        ("Who read what", [(f"{row['count']:,}", row["who"], row["target"]) for row in data["readBy"]]),
         (
             "Refused",
             [
-                (f"{one['count']:,}", one["who"], one["outcome"], one["action"], one["target"], one["rule"])
-                for one in data["refused"]
+                (f"{row['count']:,}", row["who"], row["outcome"], row["action"], row["target"], row["rule"])
+                for row in data["refused"]
             ],
         ),
         (f"Searches that found nothing (of {summary.searches:,})", words),

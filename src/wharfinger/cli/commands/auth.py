@@ -217,7 +217,7 @@ def print_step(step: TraceStep) -> None:
 
 
 def expiry(grant: Grant) -> str:
-    """Return how long a token is valid."""
+    """Return a text with the time for which a token is valid."""
     if grant.refresh_token is not None:
         return "renewed automatically"
     if grant.expires_at is None:

@@ -70,7 +70,7 @@ def browse(ctx: click.Context, /, words: tuple[str, ...], port: int | None, open
     shows = sys.stdout.isatty() if opens is None else opens
 
     def ready(url: str) -> None:
-        click.echo(f"Browsing {', '.join(one.name for one in configs)}\n  page  {url}    Ctrl-C stops")
+        click.echo(f"Browsing {', '.join(config.name for config in configs)}\n  page  {url}    Ctrl-C stops")
         if shows:
             click.launch(url)
 
@@ -90,19 +90,19 @@ def client_options(configs: list[ServerConfig], options: ConnectionOptions) -> C
     """Return the options of the clients: the revision, and for URLs the sign-ins of `wharfinger auth login`."""
     from wharfinger.client import ClientOptions
 
-    given = ClientOptions() if options.revision is None else ClientOptions(revision=options.revision)
+    settings = ClientOptions() if options.revision is None else ClientOptions(revision=options.revision)
     if any(isinstance(config.target, str) and config.target.startswith("http") for config in configs):
         from wharfinger.auth import FileTokens, SignIn
 
-        given["auth"] = SignIn(tokens=FileTokens(), interactive=False)
-    return given
+        settings["auth"] = SignIn(tokens=FileTokens(), interactive=False)
+    return settings
 
 
 def read_targets(ctx: click.Context, words: tuple[str, ...], options: ConnectionOptions) -> list[ServerConfig]:
     """Return the servers of the words and of the command after `--`, with different names.
 
     Raises:
-        click.UsageError: a word is not a target, or there are none.
+        click.UsageError: a word is not a target, or no target is given.
         InvalidConfiguration: the file of a host cannot be used.
     """
     from pathlib import Path
@@ -110,24 +110,24 @@ def read_targets(ctx: click.Context, words: tuple[str, ...], options: Connection
     from wharfinger.upstreams.config import read_config, read_host_config
     from wharfinger.upstreams.host_formats import HOSTS
 
-    found: list[ServerConfig] = []
+    configs: list[ServerConfig] = []
     command: list[str] | None = ctx.meta.get(COMMAND)
     for word in words:
         if word in HOSTS:
-            found += read_host_config(word)
+            configs += read_host_config(word)
         elif word.endswith((".json", ".toml")) and Path(word).is_file():
-            found += read_config(word)
+            configs += read_config(word)
         else:
-            found.append(as_config(ctx, parse_target(ctx, word), options, word))
+            configs.append(as_config(ctx, parse_target(ctx, word), options, word))
     if command is not None:
-        found.append(as_config(ctx, Target("", tuple(command)), options, command[0] if command else ""))
-    if not found:
+        configs.append(as_config(ctx, Target("", tuple(command)), options, command[0] if command else ""))
+    if not configs:
         raise click.UsageError(
             "Missing TARGET: a folder, a URL such as http://127.0.0.1:8000/mcp, a host such as claude-desktop, or "
             "`-- command…`.",
             ctx,
         )
-    return with_distinct_names(found)
+    return with_distinct_names(configs)
 
 
 def as_config(ctx: click.Context, target: Target, options: ConnectionOptions, word: str) -> ServerConfig:
@@ -155,8 +155,8 @@ def with_distinct_names(configs: list[ServerConfig]) -> list[ServerConfig]:
     import msgspec
 
     seen: dict[str, int] = {}
-    for place, config in enumerate(configs):
+    for index, config in enumerate(configs):
         number = seen[config.name] = seen.get(config.name, 0) + 1
         if number > 1:
-            configs[place] = msgspec.structs.replace(config, name=f"{config.name}_{number}")
+            configs[index] = msgspec.structs.replace(config, name=f"{config.name}_{number}")
     return configs

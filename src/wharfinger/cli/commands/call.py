@@ -93,11 +93,11 @@ def call(
         finally:
             callbacks.clear()
 
-    failed: ToolError | None = None
+    tool_error: ToolError | None = None
     try:
         result = with_client(ctx, target, take_connection_options(options), work, **callbacks.handlers)
     except ToolError as error:
-        result, failed = error.result, error
+        result, tool_error = error.result, error
     saved = save_blocks(folder, name, result.content) if folder else {}
     for path, amount in saved.values():
         callbacks.say(f"Wrote {path} ({amount}).")
@@ -105,12 +105,12 @@ def call(
         from wharfinger.cli.render.output import print_json
 
         print_json(result)
-        ctx.exit(1 if failed else 0)
-    if failed is not None:
+        ctx.exit(1 if tool_error else 0)
+    if tool_error is not None:
         hint = next((hint for hint in map(json_hint, rest[1:]) if hint), "")
-        if hint and "got a string" in str(failed):
-            failed.add_note(hint)
-        raise failed
+        if hint and "got a string" in str(tool_error):
+            tool_error.add_note(hint)
+        raise tool_error
     show(result, saved)
 
 
@@ -152,8 +152,8 @@ def save_blocks(folder: Path, name: str, blocks: list[Any]) -> dict[int, tuple[P
 
     saved: dict[int, tuple[Path, str]] = {}
     for index, block in enumerate(blocks):
-        found = binary_of(block)
-        if found is not None:
-            kind, data = found
+        binary = binary_of(block)
+        if binary is not None:
+            kind, data = binary
             saved[index] = (new_file(folder, slug(name, fallback="result"), kind, data), size(len(data)))
     return saved

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["chat"]
 
 MAX_INPUT_BYTES = 1024 * 1024
-"""The longest question, and the most that is read from stdin."""
+"""Maximum number of bytes of a question, and of the text from stdin."""
 MAX_SERVERS = 64
 
 
@@ -152,9 +152,9 @@ def read_servers(
     names = unique([config.name for config in configs])
     for name in trust:
         if name not in names:
-            found = nearest(name, names)
-            near = f" Did you mean {found!r}?" if found else ""
-            raise click.UsageError(f"--trust {name}: the servers are {', '.join(names) or 'none'}.{near}", ctx)
+            similar = nearest(name, names)
+            suggestion = f" Did you mean {similar!r}?" if similar else ""
+            raise click.UsageError(f"--trust {name}: the servers are {', '.join(names) or 'none'}.{suggestion}", ctx)
     named = [replace(config, name=name) for config, name in zip(configs, names, strict=True)]
     trusted = [replace(config, trusted=True) if config.name in trust else config for config in named]
     return with_options(ctx, trusted, connection)
@@ -204,14 +204,14 @@ def name_of(word: str) -> str:
 
 def unique(names: list[str]) -> list[str]:
     """Return the names, with a number after each that has occurred before."""
-    found: list[str] = []
+    names_so_far: list[str] = []
     for name in names:
         number = 2
         free = name
-        while free in found:
+        while free in names_so_far:
             free, number = f"{name}-{number}", number + 1
-        found.append(free)
-    return found
+        names_so_far.append(free)
+    return names_so_far
 
 
 def with_options(ctx: click.Context, configs: list[ServerConfig], connection: ConnectionOptions) -> list[ServerConfig]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["check"]
 
 FETCH_SECONDS = 10.0
+CLOSE_SECONDS = 1.0
+"""Time for a source to close, after the time in which it has to answer."""
 
 
 @click.command(
@@ -33,9 +37,9 @@ Examples:
 def check(file: str, online: bool, as_json: bool) -> int:
     """Check the file of `wharfinger serve -f` without serving.
 
-    The sources must exist and answer, certificates and files of tokens be usable, and the tests of the policy pass;
-    rules that can never match are named. Exit codes: 0 nothing found, 1 something should be changed, 2 the file cannot
-    be used.
+    Names sources that do not exist or do not answer, certificates and token files that cannot be used, tests of the
+    policy that fail, and rules that can never match. Exit codes: 0 nothing found, 1 something should be changed, 2 the
+    file cannot be used.
     """
     from wharfinger.cli.commands.policy_commands import check_policy, print_findings, rules_in
     from wharfinger.cli.commands.serve import build, serve
@@ -55,14 +59,14 @@ def check(file: str, online: bool, as_json: bool) -> int:
         findings, public = check_policy(rules, asked)
         if has_policy and settings is not None:
             problems += issuer_problems(rules, settings)
-    failed = bool(problems) or (has_policy and any(one.problem for one in findings))
+    failed = bool(problems) or (has_policy and any(finding.problem for finding in findings))
     if as_json:
         from wharfinger.cli.render.output import print_json
 
-        found: dict[str, Any] = {"problems": problems}
+        report: dict[str, Any] = {"problems": problems}
         if has_policy:
-            found |= {"findings": [one._asdict() for one in findings], "anyone": public._asdict()}
-        print_json(found)
+            report |= {"findings": [finding._asdict() for finding in findings], "anyone": public._asdict()}
+        print_json(report)
         return 1 if failed else 0
     from wharfinger.cli.render.formatting import count, printable
 
@@ -79,32 +83,43 @@ def check(file: str, online: bool, as_json: bool) -> int:
 def source_problems(sources: Sequence[PreparedSource]) -> list[str]:
     """Return a sentence for each source that does not answer."""
     from wharfinger.content.redaction import redacted_text
-    from wharfinger.errors import WharfingerError
 
-    async def ask(prepared: PreparedSource) -> str:
+    def ask(number: int, prepared: PreparedSource) -> None:
         source = prepared.source
+
+        async def probe() -> None:
+            try:
+                async with asyncio.timeout(source.patience):
+                    await source.start()
+                    answer = source.probe()
+                    if isinstance(answer, Awaitable):
+                        await answer
+            finally:
+                await source.close()
+
         try:
-            await source.start()
-            async with asyncio.timeout(source.patience):
-                found = await asyncio.to_thread(source.probe)
-                if isinstance(found, Awaitable):
-                    await found  # pyright: ignore[reportUnknownVariableType]
+            asyncio.run(probe())
         except TimeoutError:
-            return f"{prepared.name} does not answer within {source.patience:g} s."
-        except (WharfingerError, OSError) as error:
-            return f"{prepared.name} is not available: {redacted_text(str(error))}"
-        finally:
-            await source.close()
-        return ""
+            return
+        except Exception as error:
+            problems[number] = f"{prepared.name} is not available: {redacted_text(str(error))}"
+        else:
+            problems[number] = ""
 
-    async def all_of_them() -> list[str]:
-        return [problem for problem in await asyncio.gather(*map(ask, sources)) if problem]
-
-    return asyncio.run(all_of_them())
+    problems: dict[int, str] = {}
+    # Each has a daemon thread of its own: the command must not wait for a probe that blocks, even at its end.
+    threads = [threading.Thread(target=ask, args=each, daemon=True) for each in enumerate(sources)]
+    for thread in threads:
+        thread.start()
+    began = time.monotonic()
+    for prepared, thread in zip(sources, threads, strict=True):
+        thread.join(max(0.0, began + prepared.source.patience + CLOSE_SECONDS - time.monotonic()))
+    silent = [f"{prepared.name} does not answer within {prepared.source.patience:g} s." for prepared in sources]
+    return [problem for number, text in enumerate(silent) if (problem := problems.get(number, text))]
 
 
 def http_problems(settings: HttpSettings, online: bool) -> Iterator[str]:
-    """Yield what keeps a server over HTTP from starting: certificates, tokens, issuers."""
+    """Yield the faults that keep a server over HTTP from starting: certificates, tokens, issuers."""
     from wharfinger.cli.serving.serve_runner import bearer, check_credentials, token_auth
     from wharfinger.errors import WharfingerError
     from wharfinger.transports.http_server.certificate import Certificate

@@ -58,22 +58,22 @@ def complete(ctx: click.Context, /, words: tuple[str, ...], as_json: bool, **opt
         ):
             return await client.complete(reference, argument, rest[0] if rest else "", context or None)
 
-    found = with_client(ctx, target, take_connection_options(options), work)
+    completion = with_client(ctx, target, take_connection_options(options), work)
     if as_json:
         from wharfinger.cli.render.output import print_json
 
-        print_json(found)
+        print_json(completion)
         return
     from wharfinger.cli.render.output import print_rows
 
-    print_rows([(value,) for value in found.values])
-    more = more_values(found)
+    print_rows([(value,) for value in completion.values])
+    more = more_values(completion)
     if more and not (isinstance(ctx.obj, Verbosity) and ctx.obj.quiet):
         click.echo(more, err=True)
 
 
-def more_values(found: Completion) -> str:
-    """Return a line that says that the server has more values, or an empty string if there is none."""
-    if isinstance(found.total, int) and found.total > len(found.values):
-        return f"Showing {len(found.values)} of {found.total:,}: type more of the value."
-    return "There are more: type more of the value." if found.has_more is True else ""
+def more_values(completion: Completion) -> str:
+    """Return a line that says that the server has more values, or an empty string if it has no more."""
+    if isinstance(completion.total, int) and completion.total > len(completion.values):
+        return f"Showing {len(completion.values)} of {completion.total:,}: type more of the value."
+    return "There are more: type more of the value." if completion.has_more is True else ""

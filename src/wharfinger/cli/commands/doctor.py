@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 SHOWN_NAMES = 5
-"""Names, URIs or facts of one finding that are shown."""
+"""Maximum number of names, URIs or facts of one finding that are shown."""
 NAME_CHARACTERS = 240
 SHOWN_COSTS = 10
 KINDS = ("tools", "prompts", "resources", "templates")
@@ -90,8 +90,8 @@ def doctor(
     for kind in KINDS:
         getattr(survey, kind).error = add_location(getattr(survey, kind).error, stderr.lines)
     survey.reads = {
-        uri: msgspec.structs.replace(one, error=add_location(one.error, stderr.lines))
-        for uri, one in survey.reads.items()
+        uri: msgspec.structs.replace(read, error=add_location(read.error, stderr.lines))
+        for uri, read in survey.reads.items()
     }
     findings = check(survey)
     if as_json:
@@ -154,9 +154,9 @@ def print_report(survey: Survey, findings: list[DoctorFinding], target: str) -> 
 
 
 def places(finding: DoctorFinding) -> str:
-    """Return the first names, URIs or facts of a finding, each shortened."""
+    """Return the end of the line of a finding: its first names, URIs or facts, each shortened, or a full stop."""
     if not finding.where:
         return "."
-    shown = [f"{text[:NAME_CHARACTERS]}{'…' * (len(text) > NAME_CHARACTERS)}" for text in finding.where[:SHOWN_NAMES]]
+    texts = [f"{text[:NAME_CHARACTERS]}{'…' * (len(text) > NAME_CHARACTERS)}" for text in finding.where[:SHOWN_NAMES]]
     more = len(finding.where) - SHOWN_NAMES
-    return f": {', '.join(shown)}" + (f" and {more:,} more" if more > 0 else "")
+    return f": {', '.join(texts)}" + (f" and {more:,} more" if more > 0 else "")

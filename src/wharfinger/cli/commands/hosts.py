@@ -39,26 +39,26 @@ def hosts(ctx: click.Context, as_json: bool) -> None:
     Python, Host.from_config("claude-desktop") uses the servers of a host, by its name in the first column, and
     Host.from_config("path/mcp.json") those of a file.
     """
-    found = configurations()
+    configuration_files = configurations()
     if as_json:
         from wharfinger.cli.render.output import print_json
 
-        for one in found:
-            print_json(as_object(one))
+        for configuration in configuration_files:
+            print_json(as_object(configuration))
         return
     from wharfinger.cli.render.formatting import printable
     from wharfinger.cli.render.output import print_rows
 
-    for number, one in enumerate(found):
-        name = f"{one.host}  " if one.host else ""
-        click.echo(f"{chr(10) if number else ''}{name}{one.title}, {printable(str(one.file))}")
-        if one.error:
-            click.echo(f"  cannot be read: {printable(one.error)}")
-        elif not one.servers:
+    for number, configuration in enumerate(configuration_files):
+        name = f"{configuration.host}  " if configuration.host else ""
+        click.echo(f"{chr(10) if number else ''}{name}{configuration.title}, {printable(str(configuration.file))}")
+        if configuration.error:
+            click.echo(f"  cannot be read: {printable(configuration.error)}")
+        elif not configuration.servers:
             click.echo("  no server")
-        print_rows([("  " + server.name, shown_target(server), remark(server)) for server in one.servers])
+        print_rows([("  " + server.name, shown_target(server), remark(server)) for server in configuration.servers])
     quiet = isinstance(ctx.obj, Verbosity) and ctx.obj.quiet
-    if not found and not quiet:
+    if not configuration_files and not quiet:
         from wharfinger.upstreams.config_files import config_files
 
         searched = ", ".join(map(str, config_files()))
@@ -71,19 +71,19 @@ def configurations() -> list[HostConfiguration]:
     from wharfinger.upstreams.host_formats import HOSTS, user_file
     from wharfinger.upstreams.placeholders import InvalidConfiguration
 
-    known = {user_file(host): (name, host.title) for name, host in HOSTS.items()}
+    user_files = {user_file(host): (name, host.title) for name, host in HOSTS.items()}
     projects = {Path(host.project): ("", f"{host.title}, this folder") for host in HOSTS.values() if host.project}
-    described = {**known, **{file: one for file, one in projects.items() if file not in known}}
-    found: list[HostConfiguration] = []
-    for file in sorted(config_files(), key=lambda file: file not in known):
+    described = {**user_files, **{file: one for file, one in projects.items() if file not in user_files}}
+    configured: list[HostConfiguration] = []
+    for file in sorted(config_files(), key=lambda file: file not in user_files):
         host, title = described.get(file, ("", "This folder" if file == Path("mcp.json") else "Wharfinger"))
         try:
-            found.append(HostConfiguration(host, title, file, servers_in(file, all_entries=True), ""))
+            configured.append(HostConfiguration(host, title, file, servers_in(file, all_entries=True), ""))
         except FileNotFoundError:
             continue
         except InvalidConfiguration as error:
-            found.append(HostConfiguration(host, title, file, [], str(error)))
-    return found
+            configured.append(HostConfiguration(host, title, file, [], str(error)))
+    return configured
 
 
 def shown_target(server: Any) -> str:
@@ -101,7 +101,7 @@ def shown_target(server: Any) -> str:
 
 
 def remark(server: Any) -> str:
-    """Return whether a server is disabled, or else why its entry cannot be used."""
+    """Return a remark if a server is disabled or its entry cannot be used, or else an empty string."""
     if is_disabled(server):
         return "(disabled)"
     mistake = mistake_in(server)
@@ -124,7 +124,7 @@ def is_disabled(server: Any) -> bool:
     return server.entry.get("disabled") is True or server.entry.get("enabled") is False
 
 
-def as_object(one: HostConfiguration) -> dict[str, Any]:
+def as_object(configuration: HostConfiguration) -> dict[str, Any]:
     """Return a configuration as one JSON object."""
     servers = [
         {
@@ -133,7 +133,13 @@ def as_object(one: HostConfiguration) -> dict[str, Any]:
             "disabled": is_disabled(server),
             **({"error": mistake} if (mistake := mistake_in(server)) else {}),
         }
-        for server in one.servers
+        for server in configuration.servers
     ]
-    error = {"error": one.error} if one.error else {}
-    return {"host": one.host, "title": one.title, "file": str(one.file), "servers": servers, **error}
+    error = {"error": configuration.error} if configuration.error else {}
+    return {
+        "host": configuration.host,
+        "title": configuration.title,
+        "file": str(configuration.file),
+        "servers": servers,
+        **error,
+    }

@@ -49,32 +49,37 @@ def inspect(ctx: click.Context, /, words: tuple[str, ...], no_probe: bool, as_js
     from wharfinger.cli.targets.revision_probe import PROBE_SECONDS, probe_revisions
     from wharfinger.cli.tracebacks import ServerStderr, add_location
 
-    how = take_connection_options(options)
+    connection = take_connection_options(options)
     started = time.perf_counter()
 
     def connect(revision: str) -> Client:
-        return make_client(ctx, target, how._replace(revision=revision, timeout=min(how.timeout, PROBE_SECONDS)))
+        return make_client(
+            ctx, target, connection._replace(revision=revision, timeout=min(connection.timeout, PROBE_SECONDS))
+        )
 
     async def work(client: Client) -> InspectedServer:
         connected = time.perf_counter() - started
-        found = await examine(client, target, connected)
-        if no_probe or how.revision is not None:
-            return found
+        inspected = await examine(client, target, connected)
+        if no_probe or connection.revision is not None:
+            return inspected
         supported, unsupported = await probe_revisions(client.revision, connect)
-        return found._replace(supported=supported, unsupported=unsupported)
+        return inspected._replace(supported=supported, unsupported=unsupported)
 
     stderr = ServerStderr()
-    found = with_client(ctx, target, how, work, stderr)
-    lists = {kind: one._replace(error=add_location(one.error, stderr.lines)) for kind, one in found.lists.items()}
-    found = found._replace(lists=lists)
+    inspected = with_client(ctx, target, connection, work, stderr)
+    lists = {
+        kind: timing._replace(error=add_location(timing.error, stderr.lines))
+        for kind, timing in inspected.lists.items()
+    }
+    inspected = inspected._replace(lists=lists)
     if as_json:
         from wharfinger.cli.render.output import print_json
 
-        print_json(as_object(found))
+        print_json(as_object(inspected))
     else:
         from wharfinger.cli.render.output import print_rows
 
-        print_rows([(label, text) for label, text in facts(found) if text])
+        print_rows([(label, text) for label, text in facts(inspected) if text])
 
 
 class ListTiming(NamedTuple):
@@ -103,15 +108,15 @@ class InspectedServer(NamedTuple):
 
 async def examine(client: Client, target: Target, connected: float) -> InspectedServer:
     """List everything and measure the round trips of an open client."""
-    has = client.capabilities
+    capabilities = client.capabilities
     listings: dict[str, tuple[Any, Callable[[], Any]]] = {
-        "resources": (has.resources, client.list_resources),
-        "templates": (has.resources, client.list_resource_templates),
-        "tools": (has.tools, client.list_tools),
-        "prompts": (has.prompts, client.list_prompts),
+        "resources": (capabilities.resources, client.list_resources),
+        "templates": (capabilities.resources, client.list_resource_templates),
+        "tools": (capabilities.tools, client.list_tools),
+        "prompts": (capabilities.prompts, client.list_prompts),
     }
     lists = {kind: await count(listing) for kind, (declared, listing) in listings.items() if declared}
-    trips = [await timed(client.ping) for _ in range(ROUND_TRIPS)]
+    trips = [await measure(client.ping) for _ in range(ROUND_TRIPS)]
     return InspectedServer(
         target=str(target),
         transport=client.transport,
@@ -120,7 +125,7 @@ async def examine(client: Client, target: Target, connected: float) -> Inspected
         unsupported=(),
         server=client.server_info,
         instructions=client.instructions,
-        capabilities=has,
+        capabilities=capabilities,
         lists=lists,
         connect=connected,
         round_trips=tuple(trips),
@@ -143,7 +148,7 @@ async def count(listing: Callable[[], Any]) -> ListTiming:
     return ListTiming(number, time.perf_counter() - started)
 
 
-async def timed(call: Callable[[], Awaitable[object]]) -> float:
+async def measure(call: Callable[[], Awaitable[object]]) -> float:
     """Return the seconds that one call takes."""
     import time
 
@@ -152,23 +157,27 @@ async def timed(call: Callable[[], Awaitable[object]]) -> float:
     return time.perf_counter() - started
 
 
-def as_object(found: InspectedServer) -> dict[str, Any]:
+def as_object(inspected: InspectedServer) -> dict[str, Any]:
     """Return everything as one JSON object, with times in milliseconds."""
     return {
-        "target": found.target,
-        "transport": found.transport,
-        "revision": found.revision,
-        "supported": list(found.supported),
-        "server": found.server,
-        "instructions": found.instructions,
-        "capabilities": found.capabilities,
+        "target": inspected.target,
+        "transport": inspected.transport,
+        "revision": inspected.revision,
+        "supported": list(inspected.supported),
+        "server": inspected.server,
+        "instructions": inspected.instructions,
+        "capabilities": inspected.capabilities,
         "lists": {
-            kind: {"count": one.number, "ms": milliseconds(one.seconds), **({"error": one.error} if one.error else {})}
-            for kind, one in found.lists.items()
+            kind: {
+                "count": timing.number,
+                "ms": milliseconds(timing.seconds),
+                **({"error": timing.error} if timing.error else {}),
+            }
+            for kind, timing in inspected.lists.items()
         },
         "timings": {
-            "connectMs": milliseconds(found.connect),
-            "roundTripMs": [milliseconds(trip) for trip in found.round_trips],
+            "connectMs": milliseconds(inspected.connect),
+            "roundTripMs": [milliseconds(trip) for trip in inspected.round_trips],
         },
     }
 
@@ -178,38 +187,38 @@ def milliseconds(seconds: float) -> float:
     return round(seconds * 1000, 3)
 
 
-def facts(found: InspectedServer) -> list[tuple[str, str]]:
+def facts(inspected: InspectedServer) -> list[tuple[str, str]]:
     """Return each fact as a label and a text, which may be empty."""
     from wharfinger.cli.render.formatting import count as counted
     from wharfinger.cli.render.formatting import duration
 
-    info = found.server
+    info = inspected.server
     title = f" ({info.title})" if info and isinstance(info.title, str) else ""
-    trips = sorted(found.round_trips)
+    trips = sorted(inspected.round_trips)
     listed = [
         (
             "",
-            f"{counted(one.number, kind.removesuffix('s'))} in {duration(one.seconds)}"
-            + (f", then: {one.error}" if one.error else ""),
+            f"{counted(timing.number, kind.removesuffix('s'))} in {duration(timing.seconds)}"
+            + (f", then: {timing.error}" if timing.error else ""),
         )
-        for kind, one in found.lists.items()
+        for kind, timing in inspected.lists.items()
     ]
     if listed:
         listed[0] = ("Lists", listed[0][1])
-    extensions = names(found.capabilities.extensions)
-    instructions = (found.instructions or "").strip().splitlines()
+    extensions = names(inspected.capabilities.extensions)
+    instructions = (inspected.instructions or "").strip().splitlines()
     return [
         ("Server", f"{info.name} {info.version}{title}" if info else "unnamed"),
         ("Website", info.website_url if info and isinstance(info.website_url, str) else ""),
-        ("Target", found.target),
-        ("Transport", found.transport),
-        ("Revision", found.revision),
-        ("Supports", ", ".join(found.supported) if len(found.supported) > 1 else ""),
-        ("Unsupported", ", ".join(found.unsupported)),
-        ("Can do", ", ".join(abilities(found.capabilities)) or "declares nothing"),
+        ("Target", inspected.target),
+        ("Transport", inspected.transport),
+        ("Revision", inspected.revision),
+        ("Supports", ", ".join(inspected.supported) if len(inspected.supported) > 1 else ""),
+        ("Unsupported", ", ".join(inspected.unsupported)),
+        ("Can do", ", ".join(abilities(inspected.capabilities)) or "declares nothing"),
         ("Extensions", ", ".join(extensions)),
         *listed,
-        ("Connected", f"in {duration(found.connect)}"),
+        ("Connected", f"in {duration(inspected.connect)}"),
         ("Round trip", f"{duration(trips[len(trips) // 2])} (median of {len(trips)})" if trips else ""),
         *((("Instructions", instructions[0]), *(("", line) for line in instructions[1:])) if instructions else ()),
     ]
@@ -224,11 +233,11 @@ def abilities(capabilities: Any) -> list[str]:
     """Return the names of the capabilities, each with its options."""
     import msgspec
 
-    found: list[str] = []
+    described: list[str] = []
     for name, declared in msgspec.to_builtins(capabilities).items():
         if name in ("extensions", "experimental"):
             continue
         table = cast("dict[str, Any]", declared) if isinstance(declared, dict) else {}
         options = [word for word, value in table.items() if value or value == {}]
-        found.append(f"{name} ({', '.join(options)})" if options else name)
-    return found
+        described.append(f"{name} ({', '.join(options)})" if options else name)
+    return described

@@ -23,7 +23,7 @@ __all__ = ["ls", "other_lists"]
 
 KINDS = ("resources", "templates", "tools", "prompts")
 BATCH_ROWS = 500
-"""Rows that are aligned together, so that a list of any length is printed as it arrives."""
+"""Number of rows that are aligned together, so that a list of any length is printed as it arrives."""
 
 
 @click.command(
@@ -179,7 +179,7 @@ def size_key(item: Any) -> float:
 
 
 def priority_key(item: Any) -> float:
-    """Return the priority, -1 if there is none."""
+    """Return the priority, or -1 for an item without one."""
     priority = annotation(item, "priority")
     return -1.0 if priority is UNSET else float(priority)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -52,20 +53,49 @@ def init(ctx: click.Context, targets: tuple[str, ...], output: str, force: bool)
     """Write a first policy for what TARGET publishes.
 
     TARGET is what `wharfinger serve` publishes (a folder, git:PATH, a database's URL, several of them), or a server.
-    Callers with a token may read everything but what looks private. Change it as you need.
+    Callers with a token, and local ones, may read everything but what looks private. Change it as you need.
     """
+    from wharfinger.cli.render.formatting import printable
     from wharfinger.cli.serving.published_lists import ask_targets
+    from wharfinger.cli.serving.server_loader import split_place
     from wharfinger.policy.first_policy import first_policy
 
     path = Path(output)
     if path.exists() and not force:
         raise click.UsageError(f"{path} exists already: choose another file with -o, or replace it with --force.", ctx)
     asked = ask_targets(ctx, targets)
-    text = first_policy(asked.published, asked.harmless, targets)
+    place = split_place(targets[0])[0]
+    command = "run" if place.endswith(".py") and Path(place).is_file() else "serve"
+    shown, omitted = shown_words(targets)
+    words, name = (printable(shlex.join(each)) for each in (shown, (str(path),)))
+    text = first_policy(asked.published, asked.harmless, targets=words, file=name, command=command)
     with path.open("w" if force else "x", encoding="utf-8") as file:
         file.write(text)
     if not ctx.obj.quiet:
-        click.echo(f"Wrote {path}. Check it with: wharfinger policy check {path} {' '.join(targets)}")
+        click.echo(f"Wrote {printable(str(path))}. Check it with: wharfinger policy check {name} {words}")
+        for remark in omitted:
+            click.echo(remark)
+
+
+def shown_words(targets: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the words that say what is published, without passwords, and how to pass each password that is omitted."""
+    from wharfinger.content.redaction import redacted
+    from wharfinger.source import UnusableSource
+    from wharfinger.sources.registry import parse_word, secret_remark, shown_word
+
+    words: list[str] = []
+    omitted: list[str] = []
+    for target in targets:
+        try:
+            parsed = parse_word(target)
+        except UnusableSource:  # a server: `server.py:harbour`
+            words.append(redacted(target))
+            continue
+        shown = shown_word(parsed)
+        words.append(shown if parsed.label is None else f"{parsed.label}={shown}")
+        if remark := secret_remark(parsed):
+            omitted.append(f"{remark[0].upper()}{remark[1:]}.")
+    return words, omitted
 
 
 @policy.command(
@@ -100,10 +130,10 @@ def check(ctx: click.Context, file: str, targets: tuple[str, ...], as_json: bool
     if as_json:
         from wharfinger.cli.render.output import print_json
 
-        print_json({"findings": [one._asdict() for one in findings], "anyone": public._asdict()})
+        print_json({"findings": [finding._asdict() for finding in findings], "anyone": public._asdict()})
     else:
         print_findings(findings, public, asked)
-    return 1 if any(one.problem for one in findings) else 0
+    return 1 if any(finding.problem for finding in findings) else 0
 
 
 def load_rules(file: str, stack: ExitStack) -> tuple[Policy, Server | None]:
@@ -139,7 +169,7 @@ def rules_in(file: str) -> Policy:
     if not rules and "policy" in table:
         from wharfinger.cli.commands.serve import serve
 
-        path = Path(FileValues(path, serve).of({"policy": table["policy"]})["policy"])
+        path = Path(FileValues(path, serve).convert({"policy": table["policy"]})["policy"])
         rules = read_table(path)
     policy = Policy.from_tables(rules, name=str(path))
     return policy.relative_to(path.parent) if policy.has_roots else policy
@@ -159,9 +189,9 @@ def print_findings(findings: Sequence[Finding], public: PublicView, asked: Asked
     """Print findings, and what anyone may do."""
     from wharfinger.cli.render.formatting import count, printable
 
-    for one in findings:
-        head = f"{one.rule}: " if one.rule else ""
-        click.echo(printable(f"{head}{one.message}{'' if one.problem else ' (note)'}"))
+    for finding in findings:
+        head = f"{finding.rule}: " if finding.rule else ""
+        click.echo(printable(f"{head}{finding.message}{'' if finding.problem else ' (note)'}"))
     if not public.rules:
         click.echo("Without a token, nobody may do anything.")
     elif asked is None:
@@ -171,11 +201,11 @@ def print_findings(findings: Sequence[Finding], public: PublicView, asked: Asked
         more = "" if published.complete else "more than "
         examples = ", ".join(public.examples)
         of = f"{public.number:,} of {more}{count(len(published.uris), 'resource')}"
-        shown = f": {examples}{', …' if public.number > len(public.examples) else ''}" if examples else ""
-        click.echo(printable(f"Without a token, anyone may read {of}{shown}."))
+        example_list = f": {examples}{', …' if public.number > len(public.examples) else ''}" if examples else ""
+        click.echo(printable(f"Without a token, anyone may read {of}{example_list}."))
         if public.tools or public.prompts:
             click.echo(printable(f"And use {', '.join((*public.tools, *public.prompts))}."))
-    problems = sum(one.problem for one in findings)
+    problems = sum(finding.problem for finding in findings)
     click.echo(f"{count(problems, 'problem')}." if problems else "No problems.")
 
 
@@ -209,8 +239,9 @@ Examples:
 def explain(ctx: click.Context, /, file: str, action: str, uri: str, as_json: bool, **options: Any) -> int:
     """Say whether a caller may do ACTION on URI, and which rule decides.
 
-    ACTION is read, call, prompt, query or inspect; for a tool write call tool:NAME. If no rule allows it, rules are
-    named that lack one thing. FILE may be a wharfinger.toml. Exit codes: 0 allowed, 1 refused, 2 an error.
+    ACTION is read, call, prompt, query or inspect; for a tool write call tool:NAME. If no rule allows it, those are
+    named for which the caller lacks only one thing. FILE may be a wharfinger.toml. Exit codes: 0 allowed, 1 refused, 2
+    an error.
     """
     from wharfinger.policy.explanation import explain as explained
     from wharfinger.policy.rule import action_and_target
@@ -223,31 +254,31 @@ def explain(ctx: click.Context, /, file: str, action: str, uri: str, as_json: bo
             from wharfinger.server.published_roots import patterns_in
 
             rules = rules.bind_roots(lambda directory: patterns_in(directory, server.resources.every_source()))
-        found = explained(rules, caller, verb, target)
+        explanation = explained(rules, caller, verb, target)
     if as_json:
         from wharfinger.cli.render.output import print_json
 
-        near = [one._asdict() for one in found.near_misses]
-        print_json({**found._asdict(), "near_misses": near, "action": verb, "target": target})
-        return 0 if found.allowed else 1
+        near_misses = [miss._asdict() for miss in explanation.near_misses]
+        print_json({**explanation._asdict(), "near_misses": near_misses, "action": verb, "target": target})
+        return 0 if explanation.allowed else 1
     from wharfinger.cli.render.formatting import printable
 
-    if found.allowed:
-        reason = f"allowed by {found.rule}"
-    elif found.rule:
-        reason = f"refused by {found.rule}"
+    if explanation.allowed:
+        reason = f"allowed by {explanation.rule}"
+    elif explanation.rule:
+        reason = f"refused by {explanation.rule}"
     else:
         reason = "refused: no rule allows it"
     click.echo(printable(f"{verb} {target}: {reason}."))
-    if found.missing_scopes:
-        click.echo(printable(f"The answer names the missing scopes: {' '.join(found.missing_scopes)}."))
-    for one in found.near_misses:
-        click.echo(printable(f"{one.rule} would, but {one.needs}."))
-    if found.remark:
-        click.echo(found.remark)
+    if explanation.missing_scopes:
+        click.echo(printable(f"The answer names the missing scopes: {' '.join(explanation.missing_scopes)}."))
+    for miss in explanation.near_misses:
+        click.echo(printable(f"{miss.rule} would, but {miss.needs}."))
+    if explanation.remark:
+        click.echo(explanation.remark)
     if server is None and rules.has_roots:
         click.echo("Rules with roots are left out: give the wharfinger.toml with the sources instead.")
-    return 0 if found.allowed else 1
+    return 0 if explanation.allowed else 1
 
 
 def caller_of(
@@ -271,11 +302,11 @@ def caller_of(
         from wharfinger.auth.server.static_tokens import read_tokens
 
         id = token.split("_")[1] if token.startswith("wf_") and token.count("_") > 1 else token
-        record = next((one for one in read_tokens(str(tokens)) if one.id == id), None)
+        record = next((stored for stored in read_tokens(str(tokens)) if stored.id == id), None)
         if record is None:
             raise click.UsageError(f"{tokens} has no such token: see `wharfinger token list {tokens}`.", ctx)
-        found: dict[str, Any] = {"sub": record.sub, "groups": list(record.groups), "scopes": list(record.scopes)}
-        return principal_of(found)
+        values: dict[str, Any] = {"sub": record.sub, "groups": list(record.groups), "scopes": list(record.scopes)}
+        return principal_of(values)
     if claims:
         return principal_of(read_claims(ctx, claims))
     if len(who) == 1 and who[0] in ("anyone", "local") and not scopes and not issuer:
@@ -284,35 +315,35 @@ def caller_of(
 
 
 def claims_of(ctx: click.Context, who: Sequence[str]) -> dict[str, Any]:
-    """Return the claims that words such as sub:ann, group:staff stand for."""
+    """Return the claims that words such as sub:ann and group:staff stand for."""
     from wharfinger.policy.who import parse_selector
 
-    found: dict[str, Any] = {"sub": "someone"}
+    values: dict[str, Any] = {"sub": "someone"}
     for word in who:
         selector = parse_selector(word)
         value = selector.text.removeprefix("claim.").removeprefix(f"{selector.field}:")
         if selector.is_claim:
-            found.setdefault(selector.field, []).append(value)
+            values.setdefault(selector.field, []).append(value)
         elif selector.field == "group":
-            found.setdefault("groups", []).append(value)
+            values.setdefault("groups", []).append(value)
         elif selector.field == "email":
-            found |= {"email": value, "email_verified": True}
+            values |= {"email": value, "email_verified": True}
         elif selector.field in ("sub", "client"):
-            found[selector.field] = value
+            values[selector.field] = value
         elif selector.field != "signed-in":
             raise click.UsageError(f"--as {word}: write --scope for scopes, and anyone or local alone.", ctx)
-    return found
+    return values
 
 
 def read_claims(ctx: click.Context, file: str) -> Mapping[str, Any]:
     """Return the claims of a token in a file of JSON."""
     try:
         with click.open_file(file, "rb") as stream:
-            found = json.loads(stream.read(MAX_CLAIMS_BYTES))
+            decoded = json.loads(stream.read(MAX_CLAIMS_BYTES))
     except OSError as error:
         raise click.UsageError(f"{file} cannot be read: {error.strerror}.", ctx) from None
     except (ValueError, RecursionError):
         raise click.UsageError(f"{file} is not JSON: write the claims of a token as one object.", ctx) from None
-    if not isinstance(found, dict):
+    if not isinstance(decoded, dict):
         raise click.UsageError(f"{file} must be one JSON object with the claims of a token.", ctx)
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", decoded)

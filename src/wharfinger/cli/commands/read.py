@@ -92,8 +92,8 @@ async def windows(client: Client, contents: list[ResourceContents]) -> AsyncIter
 
     contents, remarks = split_remarks(contents)
     yield b"".join(map(octets, contents))
-    while following := next(filter(is_continuation, remarks), None):
-        contents, remarks = split_remarks((await client.read_resource(following.uri)).result.contents)
+    while next_window := next(filter(is_continuation, remarks), None):
+        contents, remarks = split_remarks((await client.read_resource(next_window.uri)).result.contents)
         yield octets(contents[0])
 
 

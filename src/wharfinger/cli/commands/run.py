@@ -42,7 +42,7 @@ Examples:
 def run(ctx: click.Context, /, place: str, reload: bool, dev: bool, **serving: Any) -> int | None:
     """Run the Server in a Python file or module.
 
-    NAME is its variable. The default is the only Server, or the one named server, app or mcp. The
+    NAME is the variable of the Server. The default is the only Server, or the one named server, app or mcp. The
     transport is HTTP on 127.0.0.1:8000 if stdin is a terminal, and stdio otherwise.
     """
     policy, report_only = serving.pop("policy"), serving.pop("policy_report_only")
@@ -69,7 +69,7 @@ def run(ctx: click.Context, /, place: str, reload: bool, dev: bool, **serving: A
 
 
 def reload_page(place: str) -> int:
-    """Run this command line again and again; visitors of the page stay signed in."""
+    """Run this command line, and restart it when a file changes. Visitors of the page stay signed in."""
     from tempfile import TemporaryDirectory
 
     from wharfinger.cli.serving.reloader import keep_running

@@ -79,10 +79,10 @@ Paths are relative to the file. ${NAME} is a variable, ${file:PATH} the content 
     "--every",
     type=float,
     metavar="SECONDS",
-    help="Time between runs of a command, or between requests to an API (default: 5), a web site or a repository "
-    "elsewhere (default of both: 60).",
+    help="Time between runs of a command, or between requests to an API (default: 5), a web site or a remote "
+    "repository (default of both: 60).",
 )
-@click.option("--max-clone-size", metavar="SIZE", help="The largest clone of a repository elsewhere. Default: 2GiB.")
+@click.option("--max-clone-size", metavar="SIZE", help="The largest clone of a remote repository. Default: 2GiB.")
 @click.option(
     "--allow-operation",
     "allow_operations",
@@ -90,9 +90,7 @@ Paths are relative to the file. ${NAME} is a variable, ${file:PATH} the content 
     metavar="ID",
     help="Offer an operation of an HTTP API that may change data as a tool. Repeatable.",
 )
-@click.option(
-    "--base-url", metavar="URL", help="Where the operations of an HTTP API are, if not where its document says."
-)
+@click.option("--base-url", metavar="URL", help="URL of an HTTP API, if not the one that its document states.")
 @click.option(
     "--allow-private-networks",
     is_flag=True,
@@ -138,7 +136,7 @@ def build(
 ) -> tuple[HttpSettings | None, Server, list[PreparedSource]]:
     """Make the server that the options ask for. A temporary folder is removed when the stack is closed.
 
-    With `policy=False` it has none, to compare the rules with all that it publishes.
+    With `policy=False` the server has no policy, so that the rules can be compared with all that it publishes.
 
     Raises:
         click.UsageError: options are missing, or do not fit together.
@@ -172,10 +170,12 @@ def build(
             options[size] = int(parse_amount(options[size]))
     if demo:
         words = (copy_demo(ctx, stack, words),)
-    given = {option: value for option, value in options.items() if is_given(value)}
+    source_options = {option: value for option, value in options.items() if is_given(value)}
     if rules or INLINE in ctx.meta:  # every caller gets the name, which would otherwise contain all labels
         name = name or "wharfinger"
-    server, sources = make_server(words, given, name=name, tools=not no_tools, search=not no_search, query=allow_query)
+    server, sources = make_server(
+        words, source_options, name=name, tools=not no_tools, search=not no_search, query=allow_query
+    )
     if policy:
         set_policy(ctx, server, rules, report_only)
     return settings, server, sources

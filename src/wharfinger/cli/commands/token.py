@@ -55,13 +55,13 @@ def create(
 ) -> None:
     """Add a token to FILE, and print it.
 
-    FILE keeps only a digest, so the token cannot be shown again. It is created if it does not exist.
+    FILE keeps only a digest, so the token cannot be shown again. FILE is created if it does not exist.
     """
     from wharfinger.auth.server.static_tokens import create_token
 
-    until = None if expires is None else time.time() + expires
+    expires_at = None if expires is None else time.time() + expires
     try:
-        secret, record = create_token(file, sub, groups=groups, scopes=scopes, expires=until)
+        secret, record = create_token(file, sub, groups=groups, scopes=scopes, expires=expires_at)
     except ValueError as error:
         raise click.UsageError(str(error), ctx) from None
     click.echo(secret)
@@ -78,7 +78,7 @@ def list_tokens(file: str, as_json: bool) -> None:
     from wharfinger.auth.server.static_tokens import IssuedToken, read_tokens
     from wharfinger.cli.render.formatting import printable
 
-    def shown(record: IssuedToken) -> dict[str, Any]:
+    def as_object(record: IssuedToken) -> dict[str, Any]:
         return {
             "id": record.id,
             "sub": record.sub,
@@ -92,7 +92,7 @@ def list_tokens(file: str, as_json: bool) -> None:
     if as_json:
         from wharfinger.cli.render.output import print_json
 
-        print_json({"tokens": [shown(record) for record in records]})
+        print_json({"tokens": [as_object(record) for record in records]})
         return
     now = time.time()
     for record in records:

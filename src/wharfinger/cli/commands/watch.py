@@ -79,14 +79,14 @@ def watch(
                 await watching.start()
         if not quiet:
             click.echo(f"Watching {', '.join(uris) or 'the lists'}: Ctrl-C stops.", err=True)
-        left = count
-        async for change in merged(watches):
+        remaining = count
+        async for change in merge(watches):
             await print_change(client, change, reads, as_json)
             if command is not None:
                 await run_command(command, change)
-            if left is not None:
-                left -= 1
-                if left == 0:
+            if remaining is not None:
+                remaining -= 1
+                if remaining == 0:
                     return
 
     with_client(ctx, target, take_connection_options(options), work)
@@ -103,7 +103,7 @@ def print_interruption(error: WharfingerError) -> None:
     click.echo(f"{time.strftime('%H:%M:%S')} connection lost, reconnecting ({printable(reason)})", err=True)
 
 
-async def merged(watches: list[Watch]) -> AsyncIterator[Change]:
+async def merge(watches: list[Watch]) -> AsyncIterator[Change]:
     """Yield the changes of several watches as they arrive; ends or fails with the first watch that does."""
     import asyncio
 
@@ -165,7 +165,7 @@ async def run_command(command: str, change: Change) -> None:
     process = await asyncio.create_subprocess_shell(command, env=env, stdin=asyncio.subprocess.DEVNULL)
     try:
         code = await process.wait()
-    except asyncio.CancelledError:  # a signal to this process alone does not reach it
+    except asyncio.CancelledError:  # a signal to this process alone does not reach the command
         if process.returncode is None:
             process.terminate()
         raise

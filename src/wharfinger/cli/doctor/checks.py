@@ -1,4 +1,4 @@
-"""The checks of `wharfinger doctor`, one in each row: the problem, how to find it, and what to change."""
+"""The checks of `wharfinger doctor`, one in each row: the problem, the function that finds it, and the advice."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Severity = Literal["problem", "advice"]
 SHORT_DESCRIPTION, LONG_DESCRIPTION = 12, 1024
 MAX_INSTRUCTIONS_CHARACTERS = 8192
 MAX_SCHEMA_CHARACTERS = 8192
-"""Characters of one tool's input schema as JSON."""
+"""Maximum number of characters of one tool's input schema as JSON."""
 COSTLY_TOKENS = 20_000
-"""Tokens of the definitions of all tools together: a tenth of a common context window."""
+"""Maximum number of tokens of the definitions of all tools: a tenth of a common context window."""
 MANY_TOOLS, TOO_MANY_TOOLS = 40, 128
 MANY_RESOURCES = 200
 
@@ -47,12 +47,12 @@ class Check:
 
 
 def check(survey: Survey) -> list[DoctorFinding]:
-    """Run all checks and return what they find, problems first."""
+    """Run all checks and return their findings, problems first."""
     findings: list[DoctorFinding] = []
     for row in CHECKS:
-        found = row.find(survey)
-        where = () if isinstance(found, bool) else tuple(found)
-        if where or found is True:
+        faults = row.find(survey)
+        where = () if isinstance(faults, bool) else tuple(faults)
+        if where or faults is True:
             findings.append(
                 DoctorFinding(severity=row.severity, check=row.name, what=row.what, change=row.change, where=where)
             )

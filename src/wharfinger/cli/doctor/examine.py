@@ -17,11 +17,11 @@ from wharfinger.errors import ConnectionLost, MethodNotFound, WharfingerError
 __all__ = ["AllTools", "examine"]
 
 LIST_ITEMS = 5_000
-"""Items of one list that are examined."""
+"""Maximum number of items of one list that are examined."""
 SAMPLE_BYTES = 4 << 20
-"""The largest resource that is read, if the list has its size."""
+"""Maximum bytes of a resource that is read, if the list has its size."""
 SAMPLE_SECONDS = 20.0
-"""Time for all reads together."""
+"""Maximum time for all reads together."""
 READ_SECONDS = 10.0
 
 
@@ -39,7 +39,7 @@ class AllTools:
 
 
 async def examine(client: Client, all_tools: AllTools, sample: int) -> Survey:
-    """List everything that the server offers and read up to `sample` of its resources."""
+    """Read all lists of the server, and up to `sample` of its resources."""
     has = client.capabilities
     listings: dict[str, tuple[Any, Callable[..., Listing[Any]]]] = {
         "tools": (has.tools, client.list_tools),
@@ -69,20 +69,20 @@ async def examine(client: Client, all_tools: AllTools, sample: int) -> Survey:
 
 async def read_list(listing: Listing[Any], optional: bool) -> SurveyedList:
     """Read a list up to a bound; an `optional` one is empty if the server does not have its method."""
-    found = SurveyedList(items=[])
+    surveyed = SurveyedList(items=[])
     try:
         async for page in listing.pages():
-            found.items += page
-            found.largest_page = max(found.largest_page, len(page))
-            if len(found.items) >= LIST_ITEMS:
-                found.more = True
+            surveyed.items += page
+            surveyed.largest_page = max(surveyed.largest_page, len(page))
+            if len(surveyed.items) >= LIST_ITEMS:
+                surveyed.more = True
                 break
     except ConnectionLost:
         raise
     except WharfingerError as error:
         if not (optional and isinstance(error, MethodNotFound)):
-            found.error = str(error)
-    return found
+            surveyed.error = str(error)
+    return surveyed
 
 
 def choose(survey: Survey, sample: int) -> list[str]:
@@ -100,17 +100,17 @@ def choose(survey: Survey, sample: int) -> list[str]:
 
 async def read_resources(client: Client, uris: Sequence[str]) -> dict[str, SampleRead]:
     """Read resources one after the other, within a bounded time."""
-    found: dict[str, SampleRead] = {}
+    reads: dict[str, SampleRead] = {}
     end = time.monotonic() + SAMPLE_SECONDS
     for uri in uris:
-        left = end - time.monotonic()
-        if left <= 0:
+        remaining = end - time.monotonic()
+        if remaining <= 0:
             break
         try:
-            result = await client.read_resource(uri, timeout=min(left, READ_SECONDS))
-            found[uri] = SampleRead(contents=tuple(result.contents))
+            result = await client.read_resource(uri, timeout=min(remaining, READ_SECONDS))
+            reads[uri] = SampleRead(contents=tuple(result.contents))
         except ConnectionLost:
             raise
         except WharfingerError as error:
-            found[uri] = SampleRead(error=str(error))
-    return found
+            reads[uri] = SampleRead(error=str(error))
+    return reads

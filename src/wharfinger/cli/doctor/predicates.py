@@ -16,7 +16,7 @@ from wharfinger.content.mime_check import contradiction
 
 LISTS = ("tools", "prompts", "resources", "templates")
 MAX_NAME_CHARACTERS = 64
-"""Characters of a tool's name that model APIs accept, including the prefix that a host adds."""
+"""Maximum number of characters of a tool's name in model APIs, including the prefix that a host adds."""
 MAX_PAGE_ITEMS = 1000
 
 VAGUE_NAMES = frozenset(
@@ -36,7 +36,7 @@ VALID_NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
 ABSOLUTE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^\x00-\x20\x7f]+")
 TYPE_KEYWORDS = frozenset({"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"})
 SCHEMA_NODES = 20_000
-"""JSON values of a schema that are searched for references."""
+"""Maximum number of JSON values of a schema that are searched for references."""
 
 Find = Callable[[Survey], Iterable[str]]
 
@@ -123,8 +123,8 @@ def arguments_without_type(survey: Survey) -> Iterator[str]:
 
 def properties(schema: Any) -> dict[str, Any]:
     """Return the properties of an object schema, or an empty dictionary if it has none."""
-    found = schema.get("properties") if isinstance(schema, dict) else None  # pyright: ignore[reportUnknownVariableType,reportUnknownMemberType]
-    return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+    members = schema.get("properties") if isinstance(schema, dict) else None  # pyright: ignore[reportUnknownVariableType,reportUnknownMemberType]
+    return members if isinstance(members, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
 def has_external_reference(schema: dict[str, Any]) -> bool:
@@ -258,13 +258,13 @@ def pages_of_another_type(survey: Survey) -> Iterator[str]:
 
 
 KNOWN_SCHEMES = frozenset({"file", "http", "https", "data", "ui", "mailto", "urn", "git", "skill"})
-"""Schemes that hosts and models know, or whose meaning a specification says."""
+"""Schemes that hosts and models know, or that a specification defines."""
 
 
 def unexplained_schemes(survey: Survey) -> Iterator[str]:
-    """Find schemes of a server's own of which nothing says what their URIs mean and which parameters they take.
+    """Find schemes of the server's own whose URIs and parameters are not explained anywhere.
 
-    A description of a template or of a resource says it, and so do instructions that name the scheme.
+    The description of a template or a resource explains its scheme, and so do instructions that name the scheme.
     """
     schemes: dict[str, str] = {}
     explained: set[str] = set()

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 CHARACTERS_PER_TOKEN = 4
-"""An estimate, since tokenizers differ."""
+"""An estimate, because tokenizers differ."""
 
 
 class SurveyedList(msgspec.Struct, kw_only=True):

@@ -47,7 +47,7 @@ class ServerAddress(NamedTuple):
 
 
 SIGN_IN = ("(then type /mcp to sign in)", "(it asks to sign in)", "(then sign in at Settings, MCP)")
-"""How to sign in with Claude Code, VS Code and Cursor: they find out where by themselves."""
+"""How to sign in with Claude Code, VS Code and Cursor, which discover the authorization server."""
 
 
 class Banner(NamedTuple):
@@ -77,7 +77,7 @@ def make_banner(
         address: its URLs, and the variable with its token.
         program: the absolute command of this `wharfinger`.
         target: the arguments after `add claude-desktop`.
-        live: a URI worth watching, or an empty string if there is none.
+        live: a URI worth watching, or an empty string if no URI changes.
         remark: a remark on `target`.
     """
     url, token = address.mcp, address.header_env
@@ -108,7 +108,7 @@ def make_banner(
 
 
 def without_content(banner: Banner) -> Banner:
-    """Return the banner without what it says about the published data, for people who may not read all of it."""
+    """Return the banner without facts about the published data, for people who may not read all of it."""
     rows = tuple(row for row in banner.rows if row.title not in _ABOUT_CONTENT)
     return banner._replace(published=(), rows=rows)
 

@@ -39,7 +39,7 @@ def columns(rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def variables_of(template: str) -> tuple[str, ...]:
-    """Return the names of the variables of a URI template, empty if it is invalid."""
+    """Return the names of the variables of a URI template; none for an invalid template."""
     from wharfinger.protocol.uri.template import InvalidTemplate, UriTemplate
 
     try:

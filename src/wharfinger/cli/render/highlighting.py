@@ -11,7 +11,7 @@ from wharfinger.cli.render.formatting import printable, size
 __all__ = ["print_highlighted", "summary"]
 
 COLOURED_CHARACTERS = 512 * 1024
-"""The longest text that is coloured; a lexer takes a second for a megabyte or two."""
+"""Length of the longest text that is coloured; a lexer takes a second for a megabyte or two."""
 LANGUAGES = {
     "application/json": "json",
     "application/toml": "toml",
@@ -28,7 +28,7 @@ PLAIN_TYPES = frozenset(("text/plain", "text/csv", ""))
 
 
 def print_highlighted(text: str, kind: str, uri: str) -> bool:
-    """Print text with syntax highlighting; if there is none for it, return False and print nothing."""
+    """Print a text with syntax highlighting. Returns False, and prints nothing, if it cannot be highlighted."""
     if os.environ.get("NO_COLOR") or len(text) > COLOURED_CHARACTERS:
         return False
     try:
@@ -39,30 +39,30 @@ def print_highlighted(text: str, kind: str, uri: str) -> bool:
     language = language_of(kind, uri)
     if not language:
         return False
-    shown = Syntax("", language, theme="ansi_dark", background_color="default").highlight(
+    highlighted = Syntax("", language, theme="ansi_dark", background_color="default").highlight(
         printable(text, keep="\n\t\r")
     )
     if not text.endswith("\n"):
-        shown.rstrip()
+        highlighted.rstrip()
     sys.stdout.flush()
-    Console(highlight=False, soft_wrap=True).print(shown, end="" if text.endswith("\n") else "\n")
+    Console(highlight=False, soft_wrap=True).print(highlighted, end="" if text.endswith("\n") else "\n")
     return True
 
 
 def language_of(kind: str, uri: str) -> str:
     """Return the language for a MIME type or the suffix of a URI, or an empty string if it is plain or unknown."""
     base = kind.partition(";")[0].strip().lower()
-    known = LANGUAGES.get(base) or ("json" if base.endswith("+json") else "xml" if base.endswith("+xml") else "")
-    if known:
-        return known
+    language = LANGUAGES.get(base) or ("json" if base.endswith("+json") else "xml" if base.endswith("+xml") else "")
+    if language:
+        return language
     from mimetypes import guess_extension
 
     from rich.syntax import Syntax
 
     name = uri.partition("?")[0].rpartition("/")[2]
     file = name if base in PLAIN_TYPES else f"x{guess_extension(base) or ''}"
-    found = Syntax.guess_lexer(file) if "." in file else ""
-    return "" if found in ("default", "text") else found
+    lexer = Syntax.guess_lexer(file) if "." in file else ""
+    return "" if lexer in ("default", "text") else lexer
 
 
 SIGNATURES = (
@@ -83,9 +83,9 @@ SIGNATURES = (
 
 
 def summary(data: bytes, kind: str) -> str:
-    """Describe binary content in one line, with how to get it."""
-    looks = next((name for sign, name in SIGNATURES if data.startswith(sign)), "")
-    parts = [kind or "binary", size(len(data)), looks + dimensions(data)]
+    """Return a line that describes binary content and says how to get it."""
+    format_name = next((name for sign, name in SIGNATURES if data.startswith(sign)), "")
+    parts = [kind or "binary", size(len(data)), format_name + dimensions(data)]
     return f"[{', '.join(part for part in parts if part)}: write it to a file with -o FILE, or to a pipe]"
 
 

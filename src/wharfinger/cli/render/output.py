@@ -19,7 +19,7 @@ def to_terminal() -> bool:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as the protocol writes it: on one line, or in colour and on several lines at a terminal."""
+    """Print a value as JSON with the names of the protocol: on one line, or at a terminal in colour and on several."""
     line = printable_json(msgspec.json.encode(value).decode("utf-8"))
     if to_terminal() and not os.environ.get("NO_COLOR") and print_coloured(line):
         return
@@ -41,8 +41,8 @@ def printable_json(line: str) -> str:
     """Escape the control characters that JSON allows: C1 controls, DEL and direction marks."""
     if line.isascii() and line.isprintable():
         return line
-    shown = printable(line)
-    if shown == line:
+    safe_line = printable(line)
+    if safe_line == line:
         return line
     return "".join(character if printable(character) == character else f"\\u{ord(character):04x}" for character in line)
 

@@ -9,7 +9,7 @@ import threading
 __all__ = ["Printer"]
 
 WAITING_LINES = 1000
-"""Lines that wait for a terminal; more are dropped and counted."""
+"""Maximum number of lines that wait for a terminal; more are dropped and counted."""
 
 
 class Printer:

@@ -23,7 +23,7 @@ class ProgressBar:
         self.shown = False
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Show that `done` of `total` is done, as a bar if the total is known."""
+        """Show a progress of `done` of `total`, as a bar if the total is known."""
         text = f"{done:g}/{total:g}" if total else f"{done:g}"
         if message:
             text += f" {printable(message)}"

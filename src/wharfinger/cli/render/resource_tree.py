@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["print_tree", "uri_tree"]
 
 TREE_ITEMS = 1000
-"""Items of each kind in a tree, which has to be complete before it is printed; --limit sets another number."""
+"""Maximum number of items of each kind in a tree, which is printed when it is complete. --limit sets another one."""
 
 
 class UriNode(dict[str, "UriNode"]):
@@ -27,27 +27,27 @@ class UriNode(dict[str, "UriNode"]):
 
 async def print_tree(client: Client, target: str, lists: Mapping[str, AsyncIterator[Any]], limit: int | None) -> None:
     """Print the lists as one tree, below the server's name."""
-    info, has = client.server_info, client.capabilities
+    info, capabilities = client.server_info, client.capabilities
     lines = [f"{info.name} {info.version}" if info else target]
     declared: dict[str, object] = {
-        "resources": has.resources,
-        "templates": has.resources,
-        "tools": has.tools,
-        "prompts": has.prompts,
+        "resources": capabilities.resources,
+        "templates": capabilities.resources,
+        "tools": capabilities.tools,
+        "prompts": capabilities.prompts,
     }
     for kind, items in lists.items():
         if not declared[kind]:
             continue
         try:
-            found, more = await take(items, TREE_ITEMS if limit is None else limit)
+            listed, more = await take(items, TREE_ITEMS if limit is None else limit)
         except MethodNotFound:  # a server with resources need not have templates
             continue
-        if found:
-            lines.append(f"{kind} ({len(found)}{'+' if more else ''})")
+        if listed:
+            lines.append(f"{kind} ({len(listed)}{'+' if more else ''})")
         if kind == "resources":
-            lines += columns(tree_rows(uri_tree(found)))
+            lines += columns(tree_rows(uri_tree(listed)))
         else:
-            lines += [f"  {line}" for line in columns([ROWS[kind](item) for item in found])]
+            lines += [f"  {line}" for line in columns([ROWS[kind](item) for item in listed])]
         if more and limit is None:
             lines.append(f"  … more than {count(TREE_ITEMS, 'item')}: `ls --{kind}` lists them all")
     sys.stdout.write("".join(printable(line) + "\n" for line in lines))
@@ -56,12 +56,12 @@ async def print_tree(client: Client, target: str, lists: Mapping[str, AsyncItera
 
 async def take(items: AsyncIterator[Any], limit: int) -> tuple[list[Any], bool]:
     """Return the first items, and whether there are more."""
-    found: list[Any] = []
+    taken: list[Any] = []
     async for item in items:
-        if len(found) == limit:
-            return found, True
-        found.append(item)
-    return found, False
+        if len(taken) == limit:
+            return taken, True
+        taken.append(item)
+    return taken, False
 
 
 def uri_tree(items: list[Any]) -> UriNode:

@@ -52,8 +52,8 @@ def start_page(banner: Banner, items: PageItems | None = None) -> str:
     """
 
     def item(title: str, text: str, remark: str) -> str:
-        after = f" {escape(remark)}" if remark else ""
-        return f"<dt>{escape(title)}{after}</dt><dd><code>{escape(printable(text))}</code></dd>"
+        suffix = f" {escape(remark)}" if remark else ""
+        return f"<dt>{escape(title)}{suffix}</dt><dd><code>{escape(printable(text))}</code></dd>"
 
     heads = "".join(
         f"<p>{escape(item.verb)} <strong>{escape(printable(item.what))}</strong> {escape(printable(item.facts))}</p>"

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["AccessLog"]
 
 PART_CHARACTERS = 200
-"""Characters of a URI, name or argument that a line shows."""
+"""Maximum length of a URI, name or argument that a line shows."""
 MAX_KNOWN_CLIENTS = 256
-"""Clients that are remembered, so that each is logged once."""
+"""Maximum number of clients that are remembered, so that each is logged once."""
 
 
 class AccessLog:
@@ -87,8 +87,8 @@ class AccessLog:
 
     def _line(self, verb: str, *parts: str) -> None:
         """Write one line, with each part shortened and its control characters escaped."""
-        shown = "  ".join(shortened(printable(part)) for part in parts if part)
-        self.write(f"{time.strftime('%H:%M:%S')} {verb:<7} {shown}")
+        line = "  ".join(shortened(printable(part)) for part in parts if part)
+        self.write(f"{time.strftime('%H:%M:%S')} {verb:<7} {line}")
 
 
 def uri_of(params: Any) -> str:

@@ -21,7 +21,7 @@ FALLBACK = {
     "README.md": "# Charts\n\nA folder to try wharfinger with: `tides.log` grows by a line every five seconds.\n",
     "berths.csv": "quay,ship,depth_m\nNorth,Mary,6.5\nSouth,,4.2\n",
 }
-"""The files if no folder is given."""
+"""The files of the example folder."""
 
 
 @contextmanager

@@ -43,36 +43,38 @@ def parse_amount(text: str) -> float:
 
 def parse(words: Iterable[str]) -> dict[str, float]:
     """Convert the values of the option."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
             raise click.BadParameter(f"{word!r}: write NAME=VALUE; `--limit help` lists the names.")
-        found[name.strip().replace("-", "_")] = parse_amount(value)
-    return found
+        values[name.strip().replace("-", "_")] = parse_amount(value)
+    return values
 
 
 def defaults(kind: type[msgspec.Struct]) -> dict[str, int | float]:
     """Return the defaults of a struct by their names on the command line: with `http_` if `Limits` has the name too."""
-    taken = () if kind is Limits else Limits.__struct_fields__
+    protocol_names = () if kind is Limits else Limits.__struct_fields__
     return {
-        f"http_{field.name}" if field.name in taken else field.name: field.default
+        f"http_{field.name}" if field.name in protocol_names else field.name: field.default
         for field in msgspec.structs.fields(kind)
     }
 
 
-def changes(kind: type[msgspec.Struct], wanted: dict[str, float]) -> dict[str, Any]:
+def changes(kind: type[msgspec.Struct], values: dict[str, float]) -> dict[str, Any]:
     """Return the values for the fields of this struct, in the types of the fields."""
-    known = defaults(kind)
-    own = dict(zip(known, kind.__struct_fields__, strict=True))
-    return {own[name]: type(known[name])(value) for name, value in wanted.items() if name in known}
+    default_values = defaults(kind)
+    field_names = dict(zip(default_values, kind.__struct_fields__, strict=True))
+    return {
+        field_names[name]: type(default_values[name])(value) for name, value in values.items() if name in default_values
+    }
 
 
 def check_limits(words: Iterable[str]) -> None:
     """Raise click.BadParameter for an unknown name or an invalid value."""
-    known = {name for kind in kinds() for name in defaults(kind)}
+    known_names = {name for kind in kinds() for name in defaults(kind)}
     for name in parse(words):
-        if name not in known:
+        if name not in known_names:
             raise click.BadParameter(f"No limit is named {name!r}; `--limit help` lists them.")
 
 

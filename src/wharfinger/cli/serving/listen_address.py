@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from ipaddress import ip_address
 from typing import NamedTuple
 
 import click
 
-__all__ = ["DEFAULT", "ListenAddress", "looks_like_address", "parse_listen", "reachable"]
+__all__ = ["DEFAULT", "ListenAddress", "is_any_address", "looks_like_address", "parse_listen", "reachable"]
 
 
 class ListenAddress(NamedTuple):
@@ -48,8 +49,16 @@ def parse_listen(text: str) -> ListenAddress:
     return ListenAddress(host or DEFAULT.host, int(port) if port else DEFAULT.port, bool(port))
 
 
+def is_any_address(host: str) -> bool:
+    """Return whether a server at this host listens at every address of the machine."""
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return host == "0"
+
+
 def reachable(url: str) -> str:
-    """Replace a wildcard address, to which no client can connect, by the loopback address."""
+    """Replace a wildcard address, to which no client can connect, with the loopback address."""
     scheme, _, rest = url.partition("://")
     host, _, port = rest.rpartition(":")
     return f"{scheme}://{LOOPBACK.get(host, host)}:{port}"

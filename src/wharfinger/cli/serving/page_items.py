@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 __all__ = ["PageData"]
 
 SHOWN_ITEMS = 50
-"""Items of each kind on the page."""
+"""Maximum number of items of each kind on the page."""
 COUNTED_ITEMS = 1000
-"""Items of each kind that are counted; for more, the page shows `more than`."""
+"""Maximum number of items of each kind that are counted; for more, the page shows `more than`."""
 LIST_SECONDS = 2.0
 READ_SECONDS = 30.0
 CONCURRENT_READS = 2
-"""Resources that are read at the same time: each takes as much memory as its content."""
+"""Maximum number of resources that are read at the same time: each takes as much memory as its content."""
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Types that a browser shows as images. None can contain a script: SVG and HTML are shown as text, or saved."""
 CACHE_SECONDS = 1.0
-"""How long the lists are cached, so that reloading the page reads them at most once a second."""
+"""Time for which the lists are cached, so that reloading the page reads them at most once a second."""
 
 
 class PageData:
@@ -81,43 +81,43 @@ class PageData:
         from wharfinger.client import Client
         from wharfinger.errors import WharfingerError
 
-        found = PageItems()
+        page_items = PageItems()
         try:
             async with (
                 asyncio.timeout(LIST_SECONDS),
                 Client(self._server, info=t.Implementation(name="page", version=""), cache=False) as client,
             ):
                 for kind in ("resources", "templates"):
-                    found = await self._add_list(client, kind, found)
+                    page_items = await self._add_list(client, kind, page_items)
         except (WharfingerError, TimeoutError):
-            return found._replace(complete=False)
-        return found
+            return page_items._replace(complete=False)
+        return page_items
 
     async def _add_list(self, client: Client, kind: str, found: PageItems) -> PageItems:
         if not client.capabilities.resources:
             return found
         items: AsyncIterable[Any] = client.list_resources() if kind == "resources" else client.list_resource_templates()
-        shown: list[PageItem] = []
+        page_items: list[PageItem] = []
         number = 0
-        async for one in items:
+        async for listed in items:
             number += 1
             if number <= SHOWN_ITEMS:
-                shown.append(item_of(one))
+                page_items.append(item_of(listed))
             if number > COUNTED_ITEMS:
                 break
-        left = min(number, COUNTED_ITEMS) - SHOWN_ITEMS
-        more = "" if left <= 0 else f"and {'more than ' if number > COUNTED_ITEMS else ''}{left:,} more"
+        hidden_items = min(number, COUNTED_ITEMS) - SHOWN_ITEMS
+        more = "" if hidden_items <= 0 else f"and {'more than ' if number > COUNTED_ITEMS else ''}{hidden_items:,} more"
         if kind == "resources":
-            return found._replace(resources=tuple(shown), more_resources=more)
-        return found._replace(templates=tuple(shown), more_templates=more)
+            return found._replace(resources=tuple(page_items), more_resources=more)
+        return found._replace(templates=tuple(page_items), more_templates=more)
 
 
-def item_of(one: Any) -> PageItem:
-    """Return what the page shows of a resource or template."""
+def item_of(listed: Any) -> PageItem:
+    """Return the item of the page for a resource or template."""
     from wharfinger.cli.render.formatting import size
 
-    uri = getattr(one, "uri", None) or one.uri_template
-    title = one.title if isinstance(one.title, str) else one.name
-    kind = one.mime_type if isinstance(one.mime_type, str) else ""
-    amount = getattr(one, "size", None)
+    uri = getattr(listed, "uri", None) or listed.uri_template
+    title = listed.title if isinstance(listed.title, str) else listed.name
+    kind = listed.mime_type if isinstance(listed.mime_type, str) else ""
+    amount = getattr(listed, "size", None)
     return PageItem(uri, title, kind, size(amount) if isinstance(amount, int) else "")

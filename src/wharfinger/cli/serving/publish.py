@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["check_options", "flag_of", "instructions", "is_given", "make_server"]
 
 NAMED_SOURCES = 20
-"""Sources that the instructions name."""
+"""Maximum number of sources that the instructions name."""
 
 
 def make_server(
@@ -53,7 +53,7 @@ def instructions(sources: Sequence[PreparedSource]) -> str:
     """Return the instructions for a model: how to list, read in part, search and watch, and a line for each source.
 
     A line has the kind of data, the scheme, and the parameters that the source declares; of several sources of one
-    kind, only the first line has these. Only sources in which the current caller may read something have one.
+    kind, only the first has its parameters listed. Sources in which the current caller may read nothing have no line.
     """
     from wharfinger.policy.current import reads_source
     from wharfinger.sources.registry import FILES
@@ -63,14 +63,14 @@ def instructions(sources: Sequence[PreparedSource]) -> str:
     use = "List the resources, read a directory's URI to see what it holds, or search; subscribe to a URI to learn when"
     if not sources:
         return f"{use} it changes."
-    known: set[tuple[type[Source], str]] = set()
+    explained_kinds: set[tuple[type[Source], str]] = set()
     lines: list[str] = []
     for prepared in sources[:NAMED_SOURCES]:
         source = prepared.source
         family = (type(source), source.uri.partition(":")[0])
-        what = "" if prepared.parsed.kind is FILES else f" ({prepared.parsed.kind.what})"
-        lines.append(f"- {explained(source, parameters=family not in known)}{what}")
-        known.add(family)
+        kind = "" if prepared.parsed.kind is FILES else f" ({prepared.parsed.kind.what})"
+        lines.append(f"- {explained(source, parameters=family not in explained_kinds)}{kind}")
+        explained_kinds.add(family)
     if len(sources) > NAMED_SOURCES:
         lines.append(f"- and {len(sources) - NAMED_SOURCES} more")
     files = all(prepared.parsed.kind is FILES for prepared in sources)

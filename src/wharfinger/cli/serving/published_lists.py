@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 __all__ = ["Asked", "ask_server", "ask_targets"]
 
 MAX_LISTED = 20_000
-"""Resources, tools or prompts of a server that are read."""
+"""Maximum number of resources, tools or prompts of a server that are read."""
 MAX_PROBED = 200
-"""URIs that are read because a pattern matches nothing that is listed."""
+"""Maximum number of URIs that are read because a pattern matches nothing that is listed."""
 TIMEOUT_SECONDS = 60.0
 
 Beginnings = Callable[[Sequence[str]], Sequence[str]]
-"""Returns the URIs to read, from those that are listed."""
+"""A function that takes the URIs that are listed, and returns those to read."""
 
 
 class Asked:
-    """What the servers publish, and which of their tools only read."""
+    """The lists that the servers publish, and the names of their tools that only read."""
 
     def __init__(self, published: Published, harmless: tuple[str, ...]) -> None:
         self.published = published
@@ -36,7 +36,7 @@ class Asked:
 
 
 def ask_targets(ctx: click.Context, targets: Sequence[str], beginnings: Beginnings = lambda uris: ()) -> Asked:
-    """Read the lists of what `wharfinger serve` would publish of these words, or of one other server.
+    """Read the lists of what `wharfinger serve` would publish for these words, or of one other server.
 
     Raises:
         WharfingerError: something cannot be published or reached.
@@ -73,45 +73,45 @@ def ask_server(server: Server, beginnings: Beginnings = lambda uris: ()) -> Aske
         async with asyncio.timeout(TIMEOUT_SECONDS), Client(server, cache=False) as client:
             return await _ask(client, beginnings)
 
-    asked = asyncio.run(session())
+    lists = asyncio.run(session())
     sources = list(server.resources.every_source())
 
     def roots(directory: str) -> list[str]:
         return patterns_in(directory, sources)
 
-    asked.published = asked.published._replace(roots=roots)
-    return asked
+    lists.published = lists.published._replace(roots=roots)
+    return lists
 
 
 async def _ask(client: Client, beginnings: Beginnings) -> Asked:
     from wharfinger.policy.findings import Published
 
     has = client.capabilities
-    resources, all_resources = await _first(client.list_resources() if has.resources else None)
-    tools, all_tools = await _first(client.list_tools() if has.tools else None)
-    prompts, all_prompts = await _first(client.list_prompts() if has.prompts else None)
-    uris = [one.uri for one in resources]
+    resources, resources_complete = await _first(client.list_resources() if has.resources else None)
+    tools, tools_complete = await _first(client.list_tools() if has.tools else None)
+    prompts, prompts_complete = await _first(client.list_prompts() if has.prompts else None)
+    uris = [resource.uri for resource in resources]
     missing = [uri for uri in list(beginnings(uris))[:MAX_PROBED] if not await _exists(client, uri)]
     published = Published(
         uris,
-        [one.name for one in tools],
-        [one.name for one in prompts],
-        all_resources and all_tools and all_prompts,
+        [tool.name for tool in tools],
+        [prompt.name for prompt in prompts],
+        resources_complete and tools_complete and prompts_complete,
         frozenset(missing),
     )
-    harmless = (one.name for one in tools if getattr(one.annotations, "read_only_hint", None) is True)
+    harmless = (tool.name for tool in tools if getattr(tool.annotations, "read_only_hint", None) is True)
     return Asked(published, tuple(harmless))
 
 
 async def _first(items: AsyncIterable[Any] | None) -> tuple[list[Any], bool]:
-    """Return at most MAX_LISTED items, and whether these are all."""
-    found: list[Any] = []
+    """Return at most MAX_LISTED items, and whether the list has no more."""
+    listed: list[Any] = []
     if items is not None:
         async for item in items:
-            if len(found) >= MAX_LISTED:
-                return found, False
-            found.append(item)
-    return found, True
+            if len(listed) >= MAX_LISTED:
+                return listed, False
+            listed.append(item)
+    return listed, True
 
 
 async def _exists(client: Client, uri: str) -> bool:

@@ -78,9 +78,9 @@ def set_record(ctx: click.Context, server: Server, *, stdio: bool) -> None:
     """
     values: dict[str, Any] = ctx.meta[VALUES]
     default = click.core.ParameterSource.DEFAULT
-    given = [name for name in NEED_AUDIT if ctx.get_parameter_source(name) is not default]
-    if given and not values["audit"]:
-        raise click.UsageError(f"--{given[0].replace('_', '-')} is for the record: add --audit FILE.", ctx)
+    given_options = [name for name in NEED_AUDIT if ctx.get_parameter_source(name) is not default]
+    if given_options and not values["audit"]:
+        raise click.UsageError(f"--{given_options[0].replace('_', '-')} is for the record: add --audit FILE.", ctx)
     try:
         if values["audit"]:
             server.audit = make_log(values, stdio=stdio)

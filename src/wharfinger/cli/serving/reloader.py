@@ -15,8 +15,10 @@ from wharfinger.cli.serving.server_loader import source_file
 
 __all__ = ["keep_running"]
 
+WATCH_MILLISECONDS = 100
+"""Time from the start of the watch to that of the child, and between looks at the files."""
 STOP_SECONDS = 5.0
-"""How long the child may take to stop; its own limit is shorter."""
+"""Longest wait for the child to stop; its own limit is shorter."""
 
 
 def keep_running(place: str, variables: Mapping[str, str]) -> int:
@@ -32,9 +34,21 @@ def keep_running(place: str, variables: Mapping[str, str]) -> int:
         raise MissingExtra("fast", "--reload") from None
     file = source_file(place)
     folder = Path(file).parent if file else Path.cwd()
-    child = start(variables)
+    child: subprocess.Popen[bytes] | None = None
+    watching = watch(
+        folder,
+        watch_filter=PythonFilter(),
+        rust_timeout=WATCH_MILLISECONDS,
+        yield_on_timeout=True,
+        raise_interrupt=True,
+    )
     try:
-        for changes in watch(folder, watch_filter=PythonFilter(), raise_interrupt=True):
+        for changes in watching:
+            if child is None:  # the watch has begun: no change after the child has read the files is missed
+                child = start(variables)
+                continue
+            if not changes:
+                continue
             names = ", ".join(sorted({Path(path).name for _, path in changes}))
             click.echo(f"Changed: {names}. Restarting.", err=True)
             end(child)
@@ -42,7 +56,8 @@ def keep_running(place: str, variables: Mapping[str, str]) -> int:
     except KeyboardInterrupt:
         return CTRL_C_EXIT_CODE
     finally:
-        end(child)
+        if child is not None:
+            end(child)
     return 0
 
 

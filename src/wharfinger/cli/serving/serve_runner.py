@@ -1,4 +1,4 @@
-"""Runs a server: silently over stdio or a socket, or over HTTP with the banner and the access log."""
+"""Runs a server: silently over stdio, with one line over a Unix socket, or over HTTP with banner and access log."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import click
 from wharfinger.cli.error_report import CTRL_C_EXIT_CODE
 from wharfinger.cli.options import Verbosity
 from wharfinger.cli.serving.limits_option import apply_limits
+from wharfinger.cli.serving.listen_address import is_any_address
 from wharfinger.net import is_loopback
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["serve_http", "serve_stream"]
 
 TRIED_PORTS = 100
-"""How many ports are tried, from the default one on."""
+"""Number of ports that are tried, from the default port on."""
 
 
 def serve_stream(
@@ -77,7 +78,7 @@ def serve_http(
     from wharfinger.cli.serving.page_items import PageData
     from wharfinger.cli.stderr_log import log_to_stderr
     from wharfinger.transports.accepting import AddressInUse
-    from wharfinger.transports.http_server.runner import run_http
+    from wharfinger.transports.http_server.runner import run_in_loop, serve_http
 
     log_to_stderr(verbosity, tracebacks=tracebacks)
     server.limits = apply_limits(server.limits, settings.limits)
@@ -91,14 +92,21 @@ def serve_http(
         from wharfinger.cli.render.banner import banner_text
 
         # The signal handlers are set by now: a script may wait for the banner and then send a signal.
-        here = address(url, settings)
+        published_address = address(url, settings)
         if site is not None:
-            here = here._replace(page=here.page.rstrip("/") + site.entry)
-        banners.append(await asyncio.to_thread(make, here))
+            published_address = published_address._replace(page=published_address.page.rstrip("/") + site.entry)
+        banners.append(await asyncio.to_thread(make, published_address))
         if not verbosity.quiet:
             printer.print(banner_text(banners[0]).rstrip("\n"))
 
     def ready(url: str) -> None:
+        named = settings.public_url or settings.allow_host
+        if is_any_address(settings.listen.host) and not named and not verbosity.quiet:
+            click.echo(
+                "Requests to another host than localhost are refused. To let other machines use the server by its name "
+                "or address, pass --allow-host NAME or --public-url URL.",
+                err=True,
+            )
         tasks.append(asyncio.get_running_loop().create_task(show(url)))
 
     data = PageData(server)
@@ -112,8 +120,8 @@ def serve_http(
             from wharfinger.errors import Overloaded
 
             raise Overloaded("The server is starting.")
-        shown = banners[0] if server.policy is None else without_content(banners[0])
-        return "text/html; charset=utf-8", start_page(shown, await data.items()).encode("utf-8", "surrogateescape")
+        banner = banners[0] if server.policy is None else without_content(banners[0])
+        return "text/html; charset=utf-8", start_page(banner, await data.items()).encode("utf-8", "surrogateescape")
 
     listen = settings.listen
     try:
@@ -123,12 +131,12 @@ def serve_http(
             forbid_core_files()
         for port in range(listen.port, listen.port + (1 if listen.chosen else TRIED_PORTS)):
             try:
-                signal = run_http(
+                serving = serve_http(
                     server,
                     listen.host,
                     port,
                     verify=verify,
-                    auth=bind_policy(server, token_auth(settings, port, server.store)),
+                    auth=server.server_policy.bind_auth(token_auth(settings, port, server.store)),
                     insecure=settings.insecure,
                     allow_hosts=settings.allow_host,
                     allow_origins=settings.allow_origin,
@@ -141,10 +149,11 @@ def serve_http(
                     site=site,
                     on_ready=ready,
                 )
+                signal = run_in_loop(serving)
             except AddressInUse:
                 if listen.chosen:
                     raise
-                if not verbosity.quiet:
+                if not verbosity.quiet and port + 1 < listen.port + TRIED_PORTS:
                     click.echo(f"Port {port} is in use: trying {port + 1}.", err=True)
             else:
                 return CTRL_C_EXIT_CODE if signal == SIGINT else 0
@@ -227,14 +236,15 @@ def token_auth(settings: HttpSettings, port: int, store: Store | None = None) ->
     from wharfinger.auth import JWTVerifier, StaticTokens, TokenAuth
 
     scheme = "https" if settings.tls_cert else "http"
-    base = settings.public_url.removesuffix("/").removesuffix("/mcp") or f"{scheme}://{settings.listen.host}:{port}"
+    host = f"[{settings.listen.host}]" if ":" in settings.listen.host else settings.listen.host
+    base = settings.public_url.removesuffix("/").removesuffix("/mcp") or f"{scheme}://{host}:{port}"
     verifiers = [JWTVerifier(issuer=issuer, audience=f"{base}/mcp") for issuer in settings.auth]
     files = [StaticTokens(settings.tokens)] if settings.tokens else []
     return TokenAuth(*files, *verifiers, require_scopes=settings.require_scope, store=store)
 
 
 def forbid_core_files() -> None:
-    """Let this process write no core file if it crashes: its memory has tokens, which stay valid for a while."""
+    """Prevent this process from writing a core file: its memory has tokens, which stay valid after a crash."""
     try:
         import resource
     except ImportError:  # Windows
@@ -242,15 +252,13 @@ def forbid_core_files() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
-def bind_policy(server: Server, auth: TokenAuth | None) -> TokenAuth | None:
-    """Check that the policy names only issuers that `auth` trusts, and verify all tokens again after it changes."""
-    if auth is not None:
-        server.server_policy.trust(auth)
-    return auth
-
-
 def bearer(name: str) -> Verify:
-    """Return the check of the bearer token in the variable `name`; raises ValueError if it is too short."""
+    """Return the check of the bearer token in the variable `name`.
+
+    Raises:
+        click.UsageError: the variable is not set.
+        ValueError: the token is too short.
+    """
     from wharfinger.auth import static_token
 
     token = os.environ.get(name, "")

@@ -1,8 +1,8 @@
 """`serve -f wharfinger.toml`: a server in one file.
 
-The options of `serve` are the table of its keys: each has the name of its option, with `_` for `-`, and the words are
-`sources`. The values become the defaults of the options, so the command line overrides the file. Rules (`[[allow]]`,
-`[[deny]]`, `[[limit]]`, `[[test]]`) may be in the same file.
+Its keys are the options of `serve`, with `_` for `-`, and `sources` for the arguments. The values become the defaults
+of the options, so the command line overrides the file. Rules (`[[allow]]`, `[[deny]]`, `[[limit]]`, `[[test]]`) may be
+in the same file.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def use_file(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     path = Path(value)
     table = read_table(path)
     rules = {key: table.pop(key) for key in RULES if key in table}
-    ctx.default_map = FileValues(path, ctx.command).of(table)
+    ctx.default_map = FileValues(path, ctx.command).convert(table)
     if not rules:
         return
     if "policy" in table:
@@ -123,7 +123,7 @@ class FileValues:
         params = {NAMES.get(str(param.name), str(param.name)): param for param in command.params}
         self.params = {key: param for key, param in params.items() if key not in NOT_IN_FILES}
 
-    def of(self, table: Mapping[str, Any]) -> dict[str, Any]:
+    def convert(self, table: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values by the names of the parameters.
 
         Raises:
@@ -136,8 +136,10 @@ class FileValues:
         if param is None:
             from wharfinger.cli.suggestions import nearest
 
-            found = nearest(key, (*self.params, *RULES))
-            hint = f"Did you mean {found!r}?" if found else f"Known keys: {', '.join((*self.params, *RULES))}."
+            suggestion = nearest(key, (*self.params, *RULES))
+            hint = (
+                f"Did you mean {suggestion!r}?" if suggestion else f"Known keys: {', '.join((*self.params, *RULES))}."
+            )
             raise UnusableServerFile(f"{self.path}: unknown key {key!r}. {hint}")
         return param
 
@@ -157,14 +159,14 @@ class FileValues:
         text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
         return self._text(param, key, self._of_kind(key, text, str, "a text"))
 
-    def _of_kind(self, key: str, value: Any, kind: type | tuple[type, ...], meant: str) -> Any:
+    def _of_kind(self, key: str, value: Any, kind: type | tuple[type, ...], expected: str) -> Any:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise UnusableServerFile(f"{self.path}: {key} must be {meant}.")
+            raise UnusableServerFile(f"{self.path}: {key} must be {expected}.")
         return value
 
     def _text(self, param: click.Parameter, key: str, text: str) -> str:
         """Return a text with its placeholders filled in; a path becomes absolute."""
-        text = _PLACEHOLDER.sub(lambda found: self._filled(found, key), text)
+        text = _PLACEHOLDER.sub(lambda match: self._fill(match, key), text)
         if param.name == "words":
             from wharfinger.sources.registry import absolute_word, parse_word
 
@@ -174,16 +176,20 @@ class FileValues:
             return os.path.join(self.folder, os.path.expanduser(text))
         return text
 
-    def _filled(self, found: re.Match[str], key: str) -> str:
-        kind, name = found["kind"], found["name"]
-        default: str | None = found["default"]
+    def _fill(self, match: re.Match[str], key: str) -> str:
+        kind, name = match["kind"], match["name"]
+        default: str | None = match["default"]
         if kind == "file":
             try:
                 with open(os.path.join(self.folder, os.path.expanduser(name)), "rb") as file:
-                    return file.read(MAX_SECRET_BYTES).decode().rstrip("\r\n")
+                    data = file.read(MAX_SECRET_BYTES + 1)
+                text = data.decode().rstrip("\r\n")
             except (OSError, ValueError) as error:
                 reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
                 raise UnusableServerFile(f"{self.path}: {key} needs the file {name}: {reason}.") from None
+            if len(data) > MAX_SECRET_BYTES:
+                raise UnusableServerFile(f"{self.path}: {key} needs the file {name}: it is larger than 64 KiB.")
+            return text
         if kind not in (None, "env"):
             raise UnusableServerFile(f"{self.path}: {key}: write ${{NAME}} or ${{file:PATH}}, not ${{{kind}:…}}.")
         value = os.environ.get(name, default)

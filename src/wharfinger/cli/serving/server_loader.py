@@ -29,7 +29,7 @@ def split_place(place: str) -> tuple[str, str]:
 
 
 def source_file(place: str) -> str:
-    """Return the absolute path of the file that `place` names, empty for a module."""
+    """Return the absolute path of the file that `place` names, or an empty string for a module."""
     where = split_place(place)[0]
     path = Path(where)
     return str(path.absolute()) if path.suffix == ".py" or path.is_file() else ""
@@ -110,16 +110,16 @@ def find_server(module: ModuleType, place: str, name: str) -> Server:
             return value
         problem = f"is a {type(value).__name__}, not a Server" if hasattr(module, name) else "does not exist"
         raise click.UsageError(f"{name!r} {problem} in {place}; it has {server_names(module)}.")
-    found = {name: server for name, server in servers(module).items() if not server.parents}
+    choices = {name: server for name, server in servers(module).items() if not server.parents}
     for usual in PREFERRED_NAMES:
-        if usual in found:
-            return found[usual]
-    distinct = {id(server): server for server in found.values()}
+        if usual in choices:
+            return choices[usual]
+    distinct = {id(server): server for server in choices.values()}
     if len(distinct) == 1:
         return next(iter(distinct.values()))
     if distinct:
         raise click.UsageError(
-            f"{place} has several servers ({', '.join(found)}): choose one, such as {place}:{next(iter(found))}"
+            f"{place} has several servers ({', '.join(choices)}): choose one, such as {place}:{next(iter(choices))}"
         )
     raise click.UsageError(f'No Server in {place}: create one at module level, server = Server("name").')
 

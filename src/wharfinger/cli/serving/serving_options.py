@@ -34,15 +34,15 @@ class HttpSettings(NamedTuple):
 
 
 class ServingCommand(click.Command):
-    """A command whose `--http` may precede a folder without a value: `serve --http charts`."""
+    """A command whose `--http` needs no value, even before a folder: `serve --http charts`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Give `--http` an empty value unless an address follows."""
         words = list(args)
         end = words.index("--") if "--" in words else len(words)
-        for place in range(end):
-            if words[place] == "--http" and not (place + 1 < end and looks_like_address(words[place + 1])):
-                words[place] = "--http="
+        for index in range(end):
+            if words[index] == "--http" and not (index + 1 < end and looks_like_address(words[index + 1])):
+                words[index] = "--http="
         return super().parse_args(ctx, words)
 
 
@@ -138,8 +138,8 @@ def choose_transport(
             click.echo(limits_help(), nl=False)
             ctx.exit()
         check_limits(rest["limits"])
-    given = {"stdio": stdio, "http": http is not None, "unix": unix is not None}
-    typed = [name for name in given if given[name] and not from_file(ctx, name)]
+    chosen = {"stdio": stdio, "http": http is not None, "unix": unix is not None}
+    typed = [name for name in chosen if chosen[name] and not from_file(ctx, name)]
     if typed:  # the command line overrides the file
         stdio = stdio and "stdio" in typed
         http = http if "http" in typed else None

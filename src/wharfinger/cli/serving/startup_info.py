@@ -1,4 +1,4 @@
-"""What the banner of `wharfinger serve` says about its sources, and the command for hosts."""
+"""The facts about sources in the banner of `wharfinger serve`, and the command for hosts."""
 
 from __future__ import annotations
 
@@ -16,30 +16,32 @@ if TYPE_CHECKING:
 __all__ = ["StartupInfo", "collect_startup_info", "host_arguments", "omitted_secrets"]
 
 COLLECT_SECONDS = 0.5
-"""Seconds to wait for the answers of all sources together."""
+"""Longest wait for the answers of all sources together."""
 EXAMINED_RESOURCES = 500
-"""Resources of a source among which one worth watching is chosen."""
+"""Maximum number of resources of a source among which one worth watching is chosen."""
 FACTS_CHARACTERS = 200
 
-Rank = tuple[bool, bool, bool, str, str]
-"""Whether it is a log, of a source that changes, and text; the time of its last change, and its URI."""
+Rank = tuple[bool, bool, str, str]
+"""Whether a resource is a log, whether it is text, the time of its last change, and its URI."""
 
 
 class StartupInfo(NamedTuple):
-    """A line for each source, and a URI worth watching (empty if there is none)."""
+    """A line for each source, and the URI most worth watching (empty if no resource that may change was found)."""
 
     published: tuple[PublishedSource, ...]
     live: str
 
 
 def collect_startup_info(sources: Sequence[PreparedSource], within: float = COLLECT_SECONDS) -> StartupInfo:
-    """Ask all sources at the same time, and return what they have answered after `within` seconds; blocks."""
-    probes = [_SourceProbe(one) for one in sources]
+    """Ask all sources at the same time, and return the answers that arrive within `within` seconds. Blocks."""
+    probes = [_SourceProbe(probe) for probe in sources]
     end = time.monotonic() + within
-    for one in probes:
-        one.thread.join(max(0.0, end - time.monotonic()))
-    ranks = [one.rank for one in probes if one.rank is not None]
-    return StartupInfo(tuple(PublishedSource(one.what, one.facts) for one in probes), max(ranks)[-1] if ranks else "")
+    for probe in probes:
+        probe.thread.join(max(0.0, end - time.monotonic()))
+    ranks = [probe.rank for probe in probes if probe.rank is not None]
+    return StartupInfo(
+        tuple(PublishedSource(probe.what, probe.facts) for probe in probes), max(ranks)[-1] if ranks else ""
+    )
 
 
 class _SourceProbe:
@@ -61,25 +63,29 @@ class _SourceProbe:
         source = self._prepared.source
         try:
             self.facts = source.describe()[:FACTS_CHARACTERS]
-            self.rank = _liveliest(self._prepared)
+            self.rank = _most_likely_to_change(self._prepared)
         except Exception as error:  # the others are served anyway
             reason = redacted_text(" ".join(str(error).split())) or type(error).__name__
             self.facts = f"not available now: {reason}"[:FACTS_CHARACTERS]
 
 
-def _liveliest(prepared: PreparedSource) -> Rank | None:
-    """Return the resource most likely to change: a log, or the text that changed last, or any."""
+def _most_likely_to_change(prepared: PreparedSource) -> Rank | None:
+    """Return the resource most likely to change: a log, or the text that changed last, or any.
+
+    Returns None if the source never changes, lists its resources asynchronously, or has none in its first page.
+    """
     from wharfinger.server.threads import is_async
 
-    source, static = prepared.source, prepared.parsed.kind.static
-    page = None if is_async(source.page) else source.page(None, EXAMINED_RESOURCES)
+    source = prepared.source
+    unlisted = prepared.parsed.kind.static or is_async(source.page)
+    page = None if unlisted else source.page(None, EXAMINED_RESOURCES)
     if not isinstance(page, tuple):
         return None
     ranks: list[Rank] = []
     for item in page[0]:
         kind, stamp = str(item.mime_type), str(getattr(item.annotations, "last_modified", ""))
         if kind != "inode/directory":
-            ranks.append((item.name.endswith(".log"), not static, kind.startswith("text/"), stamp, item.uri))
+            ranks.append((item.name.endswith(".log"), kind.startswith("text/"), stamp, item.uri))
     return max(ranks, default=None)
 
 
@@ -95,7 +101,7 @@ HOST_OPTIONS = (
     "limits",
     "max_clone_size",
 )
-"""Options that change what is published, so that the command for a host needs them too."""
+"""Options that change the published data, so that the command for a host needs them too."""
 
 
 def host_arguments(params: Mapping[str, Any], sources: Sequence[PreparedSource]) -> tuple[str, ...]:
@@ -106,8 +112,8 @@ def host_arguments(params: Mapping[str, Any], sources: Sequence[PreparedSource])
     from wharfinger.sources.registry import absolute_word, parse_word
 
     # The copy that --demo makes is temporary: publish the folder itself.
-    given = [parse_word(word) for word in params["words"]] if params["demo"] else []
-    words = [absolute_word(word) for word in given or [one.parsed for one in sources]]
+    original = [parse_word(word) for word in params["words"]] if params["demo"] else []
+    words = [absolute_word(word) for word in original or [source.parsed for source in sources]]
     name = ("--name", params["name"]) if params["name"] else ()
     options: list[str] = []
     for choice in HOST_OPTIONS:
@@ -118,7 +124,7 @@ def host_arguments(params: Mapping[str, Any], sources: Sequence[PreparedSource])
             options += [word for item in _items(value) for word in (option, item)]
     if not options and not any(word.startswith(("https:", "http:")) for word in words):
         return (*name, *words)
-    label = params["name"] or slug(*(one.name for one in sources))
+    label = params["name"] or slug(*(source.name for source in sources))
     return ("--name", label, "--", *own_command(), "serve", "--stdio", *name, *options, *words)
 
 
@@ -131,14 +137,10 @@ def _items(value: Any) -> Sequence[str]:
 
 def omitted_secrets(sources: Sequence[PreparedSource]) -> str:
     """Return how to pass the passwords and environment variables that the command omits, or an empty string."""
-    from wharfinger.sources.registry import hides_secret, shown_word
+    from wharfinger.sources.registry import secret_remark
 
-    remarks = [
-        f"the password of {shown_word(one.parsed)} is omitted: pass it by {one.parsed.kind.secret or 'its library'}"
-        for one in sources
-        if hides_secret(one.parsed)
-    ]
-    prefixes = tuple(one.parsed.kind.environment for one in sources if one.parsed.kind.environment)
+    remarks = [remark for source in sources if (remark := secret_remark(source.parsed))]
+    prefixes = tuple(source.parsed.kind.environment for source in sources if source.parsed.kind.environment)
     needed = sorted(name for name in os.environ if name.startswith(prefixes)) if prefixes else ()
     if needed:
         remarks.append(f"a host may not pass on {', '.join(needed)}: add --env NAME=VALUE for each")

@@ -11,6 +11,9 @@ import msgspec
 
 __all__ = ["json_hint", "parse_arguments", "parse_texts", "read_input"]
 
+NOT_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
+"""The exceptions of `msgspec.json.decode`; RecursionError is for JSON that is nested too deeply."""
+
 
 def parse_texts(ctx: click.Context, words: tuple[str, ...]) -> dict[str, str]:
     """Read KEY=TEXT words; the arguments of prompts and completions are texts.
@@ -18,27 +21,27 @@ def parse_texts(ctx: click.Context, words: tuple[str, ...]) -> dict[str, str]:
     Raises:
         click.UsageError: a word has another form, a key is given twice, or a file cannot be read.
     """
-    found: dict[str, str] = {}
+    arguments: dict[str, str] = {}
     for word in words:
         key, equals, text = word.partition("=")
         if not equals or not key or key.endswith(":"):
             raise click.UsageError(f"{word!r}: write KEY=TEXT.", ctx)
-        add(ctx, found, key, read_text(ctx, text))
-    return found
+        add(ctx, arguments, key, read_text(ctx, text))
+    return arguments
 
 
 def parse_arguments(ctx: click.Context, words: tuple[str, ...]) -> dict[str, Any]:
     """Read KEY=TEXT and KEY:=JSON words; raises as `parse_texts` does, and for invalid JSON."""
-    found: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for word in words:
         key, equals, text = word.partition("=")
         is_json = key.endswith(":")
         key = key.removesuffix(":")
         if not equals or not key:
             raise click.UsageError(f"{word!r}: write KEY=TEXT or KEY:=JSON{form_hint(words, word)}.", ctx)
-        text = read_text(ctx, text)
-        add(ctx, found, key, parse_json(ctx, key, text) if is_json else text)
-    return found
+        shown, text = text, read_text(ctx, text)
+        add(ctx, arguments, key, parse_json(ctx, key, text, shown) if is_json else text)
+    return arguments
 
 
 def read_input(ctx: click.Context, source: str | None) -> dict[str, Any]:
@@ -49,29 +52,29 @@ def read_input(ctx: click.Context, source: str | None) -> dict[str, Any]:
         raise click.UsageError(f"--input takes a file: write the JSON into one, or echo '{source}' | … --input -", ctx)
     data = sys.stdin.buffer.read() if source == "-" else read_file(ctx, source).encode()
     try:
-        found = msgspec.json.decode(data)
-    except msgspec.DecodeError as error:
+        arguments = msgspec.json.decode(data)
+    except NOT_JSON as error:
         raise click.UsageError(f"--input {source} is not JSON ({error}).", ctx) from None
-    if not isinstance(found, dict):
+    if not isinstance(arguments, dict):
         raise click.UsageError(f"--input {source} is not a JSON object.", ctx)
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", arguments)
 
 
 def json_hint(word: str) -> str:
-    """Return what to write instead of KEY=TEXT if the text would be another value in JSON; empty otherwise."""
+    """Return the form to write instead of KEY=TEXT if the text would be another value in JSON; empty otherwise."""
     key, _, text = word.partition("=")
     try:
         is_value = not key.endswith(":") and not isinstance(msgspec.json.decode(text), str)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return ""
     return f"{key}={text} sends a text: write {key}:={text} for the value." if is_value else ""
 
 
-def add(ctx: click.Context, found: dict[str, Any], key: str, value: Any) -> None:
+def add(ctx: click.Context, arguments: dict[str, Any], key: str, value: Any) -> None:
     """Add an argument; raises click.UsageError if there is one with this key."""
-    if key in found:
+    if key in arguments:
         raise click.UsageError(f"{key!r} is given twice.", ctx)
-    found[key] = value
+    arguments[key] = value
 
 
 def read_text(ctx: click.Context, text: str) -> str:
@@ -88,12 +91,12 @@ def read_file(ctx: click.Context, name: str) -> str:
         raise click.UsageError(f"Cannot read {name}: {reason}.", ctx) from None
 
 
-def parse_json(ctx: click.Context, key: str, text: str) -> Any:
-    """Read a JSON value."""
+def parse_json(ctx: click.Context, key: str, text: str, shown: str) -> Any:
+    """Read a JSON value; an error has `shown`, the text as typed, instead of the content of a file."""
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise click.UsageError(f"{key}:={text} is not JSON ({error}); for a text write {key}={text}", ctx) from None
+    except NOT_JSON as error:
+        raise click.UsageError(f"{key}:={shown} is not JSON ({error}); for a text write {key}={shown}.", ctx) from None
 
 
 def form_hint(words: tuple[str, ...], word: str) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["ChatRunner"]
 
 START_SECONDS = 10.0
-"""How long a chat at a terminal waits for its servers at the start; slower ones join later."""
+"""Longest wait of a chat at a terminal for its servers at the start; slower ones join later."""
 
 
 class ChatRunner:
@@ -83,7 +83,7 @@ class ChatRunner:
 
     def _make_host(self, configs: list[ServerConfig], question: str | None) -> Host:
         def ask(each: Any) -> Any:
-            """Make way for a question while the user is typing another one."""
+            """Return a callback that hides the prompt of the chat while it asks something."""
             if question is not None:
                 return each
             from wharfinger.chat.terminal_chat import above_prompt
@@ -111,7 +111,7 @@ class ChatRunner:
         )
 
     async def _sample(self, params: t.CreateMessageRequestParams) -> t.CreateMessageResult:
-        """Answer a server's request to a model with the model of the chat."""
+        """Answer a sampling request of a server with the model of the chat."""
         assert self._chat is not None
         return await self._chat.sample(params)
 
@@ -191,7 +191,7 @@ class ChatRunner:
 
 
 def check_servers(host: Host) -> None:
-    """Raise CommandError if there are servers, and all of them are down."""
+    """Raise CommandError if all servers are down, unless the host has no servers."""
     from wharfinger.chat.chat_commands import server_line
 
     servers = list(host.servers.values())
@@ -217,7 +217,13 @@ def as_object(answer: ChatAnswer, chat: Chat) -> dict[str, Any]:
         "usage": {"inputTokens": usage.input, "outputTokens": usage.output, "cachedTokens": usage.cached},
         "calls": [{"name": call.name, "arguments": call.arguments, "isError": call.is_error} for call in answer.calls],
         "resources": [
-            {"uri": one.uri, "server": one.server, "reason": one.reason, "tokens": one.tokens, "cut": one.cut}
-            for one in answer.resources
+            {
+                "uri": resource.uri,
+                "server": resource.server,
+                "reason": resource.reason,
+                "tokens": resource.tokens,
+                "cut": resource.cut,
+            }
+            for resource in answer.resources
         ],
     }

@@ -1,4 +1,4 @@
-"""Servers by name, from the configuration files of hosts; asks at the terminal for what the files leave open."""
+"""Servers by name, from the configuration files of hosts; asks at the terminal for values that the files leave open."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def look_up(ctx: click.Context, name: str, file: Path | None) -> ConfiguredServe
     """Return the server with this name, or None.
 
     Raises:
-        click.UsageError: several files have different servers of that name, or the one file cannot be read.
+        click.UsageError: several files have different servers of that name, or `file` cannot be read.
     """
     try:
         servers, errors = all_servers(file)
@@ -29,23 +29,23 @@ def look_up(ctx: click.Context, name: str, file: Path | None) -> ConfiguredServe
         raise click.UsageError(f"No such file: {file}", ctx) from None
     if file and errors:
         raise click.UsageError(f"{errors[0]}.", ctx)
-    found = [server for server in servers if server.name == name]
-    if len({identity(server) for server in found}) > 1:
-        where = ", ".join(str(server.file) for server in found)
+    matches = [server for server in servers if server.name == name]
+    if len({identity(server) for server in matches}) > 1:
+        where = ", ".join(str(server.file) for server in matches)
         raise click.UsageError(
             f"{name!r} is a different server in each of {where}: choose a file with --config FILE.", ctx
         )
-    return found[0] if found else None
+    return matches[0] if matches else None
 
 
 def identity(server: ConfiguredServer) -> str:
-    """Return what two entries of the same server have in common."""
+    """Return a text that is the same for two entries of the same server."""
     parts = (server.address, *(server.entry.get(key) for key in ("command", "args", "env", "headers")))
     return repr(parts)
 
 
 def resolve(ctx: click.Context, server: ConfiguredServer) -> HostEntry:
-    """Return how to reach a server, with every placeholder filled in.
+    """Return the entry of a server, with every placeholder filled in.
 
     Raises:
         click.UsageError: a placeholder cannot be filled in, or a value has the wrong type.
@@ -83,10 +83,10 @@ def ask_at_terminal(name: str, described: Mapping[str, Any]) -> str | None:
 
 def options_of(described: Mapping[str, Any]) -> list[str]:
     """Return the options of an input of the type `pickString`."""
-    options = described.get("options")
-    found: list[str] = []
-    for option in cast("list[object]", options) if isinstance(options, list) else []:
+    declared = described.get("options")
+    options: list[str] = []
+    for option in cast("list[object]", declared) if isinstance(declared, list) else []:
         value = cast("dict[str, object]", option).get("value") if isinstance(option, dict) else option
         if isinstance(value, str):
-            found.append(value)
-    return found
+            options.append(value)
+    return options

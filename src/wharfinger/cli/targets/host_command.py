@@ -2,7 +2,7 @@
 
 A host's command writes to the file that this version of the host uses, and works while the host is running: Claude Code
 rewrites its file all the time. `gemini mcp add` (0.61) is left out on purpose: it replaces every `${NAME}` of the other
-servers in the file by the value of the variable, which writes secrets to disk, and deletes the servers of a project
+servers in the file with the value of the variable, which writes secrets to disk, and deletes the servers of a project
 that is not trusted yet.
 """
 
@@ -24,7 +24,7 @@ __all__ = ["add_commands", "remove_commands", "run"]
 
 COMMAND_SECONDS = 60.0
 OUTPUT_BYTES = 4096
-"""Bytes at the end of a command's output that are shown."""
+"""Maximum number of bytes at the end of a command's output that are shown."""
 
 Words = tuple[str, ...]
 
@@ -101,16 +101,16 @@ def remove_commands(host: str, project: bool, name: str) -> list[Words]:
 
 
 def find(host: str) -> str:
-    """Return the path of a host's program on PATH, or an empty string if there is none that takes arguments unchanged.
+    """Return the path of a host's program on PATH, or an empty string if none receives its arguments unchanged.
 
-    A batch file on Windows (`code.cmd`) does not: its interpreter reads the quotes of JSON in its own way.
+    A batch file on Windows (`code.cmd`) changes them: its interpreter reads the quotes of JSON in its own way.
     """
-    found = shutil.which(COMMANDS[host].program) if host in COMMANDS else None
-    return "" if found is None or (sys.platform == "win32" and found.lower().endswith((".cmd", ".bat"))) else found
+    path = shutil.which(COMMANDS[host].program) if host in COMMANDS else None
+    return "" if path is None or (sys.platform == "win32" and path.lower().endswith((".cmd", ".bat"))) else path
 
 
 def run(command: Words, advice: str) -> str:
-    """Run one command of a host and return the end of what it printed.
+    """Run one command of a host and return the end of its output.
 
     Raises:
         CommandError: it could not be started, failed, or took more than a minute; the message ends with `advice`.

@@ -36,13 +36,13 @@ class HostFile:
         except UnicodeDecodeError:
             raise CommandError(f"{path} is not UTF-8 and was left unchanged.") from None
 
-    def find(self, name: str, wanted: dict[str, Any] | None = None) -> dict[str, Any] | None:
-        """Return the entry of a server, or None if there is none.
+    def find(self, name: str, new_entry: dict[str, Any] | None = None) -> dict[str, Any] | None:
+        """Return the entry of a server, or None if the file has no such entry.
 
         Raises:
-            CommandError: the file cannot be read; if an entry is `wanted`, the message shows what to add by hand.
+            CommandError: the file cannot be read; with `new_entry`, the message shows what to add by hand.
         """
-        return self._edit(self._format.find, name, wanted)  # type: ignore[no-any-return]
+        return self._edit(self._format.find, name, new_entry)  # type: ignore[no-any-return]
 
     def with_entry(self, name: str, entry: dict[str, Any]) -> str:
         """Return the text with an entry set; raises CommandError as `find` does."""
@@ -52,13 +52,15 @@ class HostFile:
         """Return the text without an entry; raises CommandError as `find` does."""
         return self._edit(self._format.remove, name, None)  # type: ignore[no-any-return]
 
-    def _edit(self, edit: Callable[[str, str, str], Any], name: str, wanted: dict[str, Any] | None) -> Any:
+    def _edit(self, edit: Callable[[str, str, str], Any], name: str, new_entry: dict[str, Any] | None) -> Any:
         import json
 
         try:
             return edit(self.text, self.host.table, name)
         except ValueError as error:
-            advice = f" Add this under {self.host.table!r} by hand: {json.dumps({name: wanted})}" if wanted else ""
+            advice = (
+                f" Add this under {self.host.table!r} by hand: {json.dumps({name: new_entry})}" if new_entry else ""
+            )
             raise CommandError(f"{self.path} cannot be edited ({error}) and was left unchanged.{advice}") from None
 
     def diff(self, new: str) -> str:
@@ -88,16 +90,18 @@ class HostFile:
         if real.exists():
             backup, mode = real.with_name(f"{real.name}.wharfinger.bak"), real.stat().st_mode & 0o777
             backup.unlink(missing_ok=True)  # a symbolic link with this name is not followed
+            backup.touch(mode=0o600, exist_ok=False)  # `copy2` sets the mode only after the content
             shutil.copy2(real, backup)
-        with tempfile.NamedTemporaryFile(dir=real.parent, prefix=real.name + ".", delete=False) as out:
-            out.write(new.encode("utf-8"))
-            out.flush()
-            os.fsync(out.fileno())
+        out = tempfile.NamedTemporaryFile(dir=real.parent, prefix=real.name + ".", delete=False)  # noqa: SIM115
         temporary = Path(out.name)
         try:
+            with out:
+                out.write(new.encode("utf-8"))
+                out.flush()
+                os.fsync(out.fileno())
             temporary.chmod(mode)
             temporary.replace(real)
-        except OSError:
-            temporary.unlink()
+        except BaseException:  # the temporary file has the secrets of the entries
+            temporary.unlink(missing_ok=True)
             raise
         return backup

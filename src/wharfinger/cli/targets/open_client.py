@@ -86,20 +86,20 @@ def with_client(
     try:
         result = asyncio.run(session())
     except WharfingerError as error:
-        raise explained(error, target, stderr) from error.__cause__
+        raise explain(error, target, stderr) from error.__cause__
     except (KeyboardInterrupt, asyncio.CancelledError) as error:
         if isinstance(error, asyncio.CancelledError) and not interrupted:
             raise
         if sys.stderr.isatty():
             click.echo(err=True)  # ends the line on which the terminal has shown ^C
         raise click.exceptions.Exit(CTRL_C_EXIT_CODE) from None
-    failed = own_failure(target, stderr)
-    if failed is not None:
-        report_error(failed)
+    failure = own_failure(target, stderr)
+    if failure is not None:
+        report_error(failure)
     return result
 
 
-def explained(error: WharfingerError, target: Target, stderr: ServerStderr) -> Exception:
+def explain(error: WharfingerError, target: Target, stderr: ServerStderr) -> Exception:
     """Return the error with a hint, and with the cause that the server wrote to its standard error."""
     from wharfinger.cli.targets.connection_hints import connection_hint
     from wharfinger.cli.tracebacks import cause_in
@@ -123,22 +123,22 @@ def own_failure(target: Target, stderr: ServerStderr, exit_code: int = 1) -> Com
     lines = [line.removeprefix(ERROR_PREFIX) for line in stderr.lines if line.startswith(ERROR_PREFIX)]
     if not target.own_command or not lines:
         return None
-    failed = CommandError(lines[-1], exit_code)
+    failure = CommandError(lines[-1], exit_code)
     for line in [] if stderr.show else cause_in(stderr.lines, lines[-1]):
-        failed.add_note(line)
-    return failed
+        failure.add_note(line)
+    return failure
 
 
 CLOSE_SECONDS = 0.2
-"""How long a connection may take to close after Ctrl-C."""
+"""Longest wait for a connection to close after Ctrl-C."""
 ERROR_PREFIX = "wharfinger: "
 """The beginning of every error that this program prints."""
 
 
 def on_ctrl_c(interrupted: list[bool]) -> None:
-    """Make Ctrl-C cancel this task and append to `interrupted`. If no handler can be set, asyncio's own stays.
+    """Make Ctrl-C cancel this task and append to `interrupted`. If no handler can be set, that of asyncio stays.
 
-    The second cancellation ends the wait for a connection that does not close at once, such as a child that ignores
+    The second cancellation ends the wait for a connection that does not close promptly, such as a child that ignores
     the end of its input: the end of the loop then kills the child.
     """
     import asyncio
@@ -189,43 +189,43 @@ def check_revision(ctx: click.Context, options: ConnectionOptions) -> None:
         raise click.UsageError(f"No revision {options.revision!r}: choose one of {', '.join(sorted(REVISIONS))}.", ctx)
 
 
-def saved_sign_in(target: Target, given: Mapping[str, str]) -> Authorize | None:
+def saved_sign_in(target: Target, headers: Mapping[str, str]) -> Authorize | None:
     """Return the tokens saved by `wharfinger auth login`, for a URL without an Authorization header."""
-    if not target.url.startswith("http") or any(name.lower() == "authorization" for name in given):
+    if not target.url.startswith("http") or any(name.lower() == "authorization" for name in headers):
         return None
     from wharfinger.auth import FileTokens, SignIn
 
     return SignIn(tokens=FileTokens(), interactive=False)
 
 
-def merge_headers(configured: Mapping[str, str], given: dict[str, str]) -> dict[str, str]:
-    """Override the headers of a configuration file with the given ones. Names are case-insensitive."""
-    names = {name.lower() for name in given}
-    return {**{name: value for name, value in configured.items() if name.lower() not in names}, **given}
+def merge_headers(configured: Mapping[str, str], overrides: dict[str, str]) -> dict[str, str]:
+    """Replace headers of a configuration file with those of options. Names are case-insensitive."""
+    names = {name.lower() for name in overrides}
+    return {**{name: value for name, value in configured.items() if name.lower() not in names}, **overrides}
 
 
 def read_headers(ctx: click.Context, options: ConnectionOptions) -> dict[str, str]:
     """Read `--header` and `--token-env`."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for text in options.headers:
         name, colon, value = text.partition(":")
         if not colon or not name.strip():
             raise click.UsageError(f"{text!r}: write 'NAME: VALUE'.", ctx)
-        found[name.strip()] = value.strip()
+        headers[name.strip()] = value.strip()
     if options.token_env:
         token = os.environ.get(options.token_env, "")
         if not token:
             raise click.UsageError(f"The variable {options.token_env} is not set: put the token into it.", ctx)
-        found["Authorization"] = f"Bearer {token}"
-    return found
+        headers["Authorization"] = f"Bearer {token}"
+    return headers
 
 
 def read_environment(ctx: click.Context, options: ConnectionOptions) -> dict[str, str]:
     """Read `--env NAME=VALUE` and `--env NAME`, which passes on the variable of this process."""
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for text in options.env:
         name, equals, value = text.partition("=")
         if not equals and name not in os.environ:
             raise click.UsageError(f"The variable {name} is not set: write --env {name}=VALUE.", ctx)
-        found[name] = value if equals else os.environ[name]
-    return found
+        variables[name] = value if equals else os.environ[name]
+    return variables

@@ -7,8 +7,12 @@ import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from wharfinger.content.text import BIDI
+
 __all__ = ["name_of_uri", "new_file"]
 
+SPECIAL_CHARACTERS = re.compile(rf'[\x00-\x1f\x7f-\x9f{BIDI}/\\:*?"<>|]+')
+"""Separators, and characters with which a name could change what a terminal shows."""
 RESERVED_NAME = re.compile(r"(?i)^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$")
 """Names of devices on Windows."""
 NAME_CHARACTERS = 100
@@ -21,16 +25,16 @@ def name_of_uri(uri: str, fallback: str = "content") -> str:
     except ValueError:
         path = uri
     last = unquote(path.rstrip("/").rpartition("/")[2])
-    name = re.sub(r'[\x00-\x1f\x7f/\\:*?"<>|]+', "-", last).strip(" .-")[:NAME_CHARACTERS]
+    name = SPECIAL_CHARACTERS.sub("-", last).strip(" .-")[:NAME_CHARACTERS]
     return f"_{name}" if RESERVED_NAME.match(name) else name or fallback
 
 
-def new_file(folder: Path, name: str, kind: str, data: bytes) -> Path:
+def new_file(folder: Path, name: str, mime_type: str, data: bytes) -> Path:
     """Write a new file into a folder, which is created if needed, with a number if the name exists; return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     stem, suffix = Path(name).stem, Path(name).suffix
     if not suffix:
-        suffix = mimetypes.guess_extension(kind.partition(";")[0].strip()) or ".bin"
+        suffix = mimetypes.guess_extension(mime_type.partition(";")[0].strip()) or ".bin"
     number = 1
     while True:
         path = folder / f"{stem}{f'-{number}' if number > 1 else ''}{suffix}"

@@ -1,4 +1,4 @@
-"""Completion in a shell: TARGET by names and paths, the next word by what a running server offers."""
+"""Completion in a shell: TARGET by names and paths, the next word by the lists of a running server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wharfinger.cli.options import COMMAND, CONFIG
 __all__ = ["complete_words"]
 
 ANSWER_SECONDS = 1.5
-"""How long a server may take: after that, people who pressed Tab believe that nothing happens."""
+"""Longest wait for a server: after that, people who pressed Tab believe that nothing happens."""
 SHOWN_ITEMS = 200
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
@@ -24,15 +24,15 @@ def complete_words(kind: str = "") -> Completer:
     """Return a completer for TARGET and, with `kind`, for the word after it."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        before: list[str] = list(ctx.params.get("words") or ())
+        earlier_words: list[str] = list(ctx.params.get("words") or ())
         if ctx.meta.get(COMMAND) is not None:
             return []
-        if not before:
+        if not earlier_words:
             return complete_target(ctx, incomplete)
-        if not kind or (len(before) > 1 and kind != "uris"):
+        if not kind or (len(earlier_words) > 1 and kind != "uris"):
             return []
         try:
-            return ask_server(ctx, before[0], kind, incomplete)
+            return ask_server(ctx, earlier_words[0], kind, incomplete)
         except Exception:  # an error message would appear in the middle of the line that is typed
             return []
 
@@ -48,7 +48,7 @@ def complete_target(ctx: click.Context, incomplete: str) -> list[CompletionItem]
     except OSError:
         servers = []
     named = {server.name: str(server.file) for server in servers if server.name.startswith(incomplete)}
-    found = [CompletionItem(name, help=file) for name, file in named.items()]
+    items = [CompletionItem(name, help=file) for name, file in named.items()]
     folder, typed = Path(incomplete).parent, incomplete.rpartition("/")[2]
     if incomplete.endswith("/"):
         folder = Path(incomplete)
@@ -59,8 +59,8 @@ def complete_target(ctx: click.Context, incomplete: str) -> list[CompletionItem]
     for path in entries:
         hidden = path.name.startswith(".") and not typed.startswith(".")
         if path.name.startswith(typed) and not hidden and (path.is_dir() or path.suffix == ".py"):
-            found.append(CompletionItem(incomplete[: len(incomplete) - len(typed)] + path.name))
-    return found[:SHOWN_ITEMS]
+            items.append(CompletionItem(incomplete[: len(incomplete) - len(typed)] + path.name))
+    return items[:SHOWN_ITEMS]
 
 
 def ask_server(ctx: click.Context, word: str, kind: str, incomplete: str) -> list[CompletionItem]:
@@ -78,16 +78,16 @@ def ask_server(ctx: click.Context, word: str, kind: str, incomplete: str) -> lis
     client = make_client(ctx, target, ConnectionOptions(**options)._replace(timeout=ANSWER_SECONDS))
 
     async def ask() -> list[CompletionItem]:
-        found: list[CompletionItem] = []
+        items: list[CompletionItem] = []
         async with asyncio.timeout(ANSWER_SECONDS), client:
             for method, attribute in KINDS[kind]:
                 async for item in getattr(client, method)():
                     text = getattr(item, attribute)
                     if text.startswith(incomplete):
-                        found.append(CompletionItem(text, help=first_line(item)))
-                    if len(found) == SHOWN_ITEMS:
-                        return found
-        return found
+                        items.append(CompletionItem(text, help=first_line(item)))
+                    if len(items) == SHOWN_ITEMS:
+                        return items
+        return items
 
     return asyncio.run(ask())
 

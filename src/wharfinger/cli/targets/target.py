@@ -73,18 +73,18 @@ def split_words(
 
 def check_quotes(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Refuse a path with spaces that the shell has split into several words."""
-    if Path(words[0]).exists():
+    if os.path.exists(words[0]):  # unlike Path.exists, it accepts words that are too long for a path
         return
     for number in range(2, min(len(words), 8) + 1):
-        whole = " ".join(words[:number])
-        if Path(whole).exists():
+        path = " ".join(words[:number])
+        if os.path.exists(path):
             import shlex
 
-            raise click.UsageError(f"The path has spaces in it: put it in quotes, {shlex.join([whole])}.", ctx)
+            raise click.UsageError(f"The path has spaces in it: put it in quotes, {shlex.join([path])}.", ctx)
 
 
 def parse_target(ctx: click.Context, word: str) -> Target:
-    """Read one word as a target; raises click.UsageError."""
+    """Read one word as a target. Raises click.UsageError."""
     if word.startswith(("http://", "https://")):
         check_url(ctx, word)
         return Target(word, ())
@@ -100,9 +100,16 @@ def parse_target(ctx: click.Context, word: str) -> Target:
 
 
 def local_target(ctx: click.Context, word: str) -> Target | None:
-    """Read a word as an existing folder, file or socket; None if it is not the path of one."""
+    """Read a word as the path of a folder, file or socket. Returns None if it is not such a path."""
     from wharfinger.cli.executable import own_command
 
+    file, colon, name = word.rpartition(":")
+    if colon and name.isidentifier() and file.endswith(".py") and os.path.isfile(file):
+        return Target(
+            "", (*own_command(), "run", "--stdio", "--dev", f"{Path(file).absolute()}:{name}"), own_command=True
+        )
+    if not os.path.exists(word):
+        return None
     path = Path(word)
     if path.is_dir():
         return Target("", (*own_command(), "serve", "--stdio", str(path.absolute())), own_command=True)
@@ -110,13 +117,8 @@ def local_target(ctx: click.Context, word: str) -> Target | None:
         return Target("", (*own_command(), "run", "--stdio", "--dev", str(path.absolute())), own_command=True)
     if path.is_socket():
         return Target(f"unix:{path.absolute()}", ())
-    file, colon, name = word.rpartition(":")
-    if colon and name.isidentifier() and file.endswith(".py") and Path(file).is_file():
-        return Target(
-            "", (*own_command(), "run", "--stdio", "--dev", f"{Path(file).absolute()}:{name}"), own_command=True
-        )
     if path.is_file():
-        raise click.UsageError(f"{word} looks like a program: put it after `--` to start it: `-- {word}`.", ctx)
+        raise click.UsageError(f"{word} is not a Python file. If it is a program, put it after `--`: `-- {word}`.", ctx)
     return None
 
 
@@ -127,19 +129,19 @@ def configured_target(ctx: click.Context, word: str, *, only_chosen_file: bool) 
         return None
     from wharfinger.cli.targets.configured_servers import look_up, resolve
 
-    found = look_up(ctx, word, file)
-    if found is None:
+    configured = look_up(ctx, word, file)
+    if configured is None:
         return None
-    server = resolve(ctx, found)
+    server = resolve(ctx, configured)
     url, command = (server.target, ()) if isinstance(server.target, str) else ("", tuple(server.target))
-    return Target(url, command, server.env, server.headers, server.cwd, f"{word} ({found.file})")
+    return Target(url, command, server.env, server.headers, server.cwd, f"{word} ({configured.file})")
 
 
 def named_target(ctx: click.Context, word: str) -> Target:
-    """Read a word as the name of a configured server, or raise an error that suggests what was meant."""
-    found = None if ctx.meta.get(CONFIG) else configured_target(ctx, word, only_chosen_file=False)
-    if found is not None:
-        return found
+    """Read a word as the name of a configured server, or raise an error with a suggestion."""
+    target = None if ctx.meta.get(CONFIG) else configured_target(ctx, word, only_chosen_file=False)
+    if target is not None:
+        return target
     file = word.rpartition(":")[0] if ".py:" in word else word
     if file.endswith(".py"):
         raise click.UsageError(f"{file}: no such file.{near_file(file)}", ctx)
@@ -174,29 +176,29 @@ def check_url(ctx: click.Context, word: str) -> None:
 
 
 def near_file(word: str) -> str:
-    """Return a question whether a similar file or folder was meant, or an empty string if there is none."""
+    """Return a question that suggests a similar file or folder, or an empty string if no name is similar."""
     from wharfinger.cli.suggestions import nearest
 
     path = Path(word)
     try:
-        names = [one.name for one in path.parent.iterdir() if not one.name.startswith(".")]
+        names = [entry.name for entry in path.parent.iterdir() if not entry.name.startswith(".")]
     except OSError:
         return ""
-    found = nearest(path.name, names)
-    return f" Did you mean {path.parent / found}?" if found else ""
+    name = nearest(path.name, names)
+    return f" Did you mean {path.parent / name}?" if name else ""
 
 
 def near_server(ctx: click.Context, word: str) -> str:
-    """Return a question whether a similar configured server was meant, or an empty string if there is none."""
+    """Return a question that suggests a similar configured server, or an empty string if no name is similar."""
     from wharfinger.cli.suggestions import nearest
     from wharfinger.upstreams.config_files import all_servers
 
-    found = nearest(word, (server.name for server in all_servers(ctx.meta.get(CONFIG))[0]))
-    return f" Did you mean {found!r}?" if found else ""
+    name = nearest(word, (server.name for server in all_servers(ctx.meta.get(CONFIG))[0]))
+    return f" Did you mean {name!r}?" if name else ""
 
 
 SHOWN_NAMES = 12
-"""Servers of one file that an error lists."""
+"""Maximum number of servers of one file that an error lists."""
 
 
 def searched_files(ctx: click.Context) -> str:
@@ -206,12 +208,12 @@ def searched_files(ctx: click.Context) -> str:
 
     chosen: Path | None = ctx.meta.get(CONFIG)
     servers, unreadable = all_servers(chosen)
-    found: list[str] = []
+    listed_files: list[str] = []
     for file in [chosen] if chosen else config_files():
         names = list(dict.fromkeys(printable(server.name) for server in servers if server.file == file))
         more = ", …" if len(names) > SHOWN_NAMES else ""
         if names or file.exists():
-            found.append(f"{file} ({', '.join(names[:SHOWN_NAMES])}{more})" if names else f"{file} (no server)")
-    if not found:
+            listed_files.append(f"{file} ({', '.join(names[:SHOWN_NAMES])}{more})" if names else f"{file} (no server)")
+    if not listed_files:
         return f"No configuration file was found: searched {', '.join(map(str, config_files()))}."
-    return f"Searched {', '.join(found)}." + (f" Unreadable: {'; '.join(unreadable)}." if unreadable else "")
+    return f"Searched {', '.join(listed_files)}." + (f" Unreadable: {'; '.join(unreadable)}." if unreadable else "")

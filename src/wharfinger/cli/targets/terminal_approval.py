@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["SamplingApproval", "TerminalApproval"]
 
 ARGUMENT_CHARACTERS = 4_000
-"""Characters of the arguments that are shown."""
+"""Maximum number of characters that are shown of the arguments, or of one message."""
 NAME_CHARACTERS = 100
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_./-]{1,100}").fullmatch
 ANSWERS: dict[str, bool | Literal["always", "never"]] = {
@@ -36,9 +36,8 @@ PROMPT = "Run it? y(es), n(o), a(lways), never> "
 
 
 class TerminalApproval:
-    """Approves tool calls. With `mode` "ask" every tool is asked for, with "read-only" those that may change something.
-
-    What is not asked for runs. Without a terminal, what would be asked for does not run.
+    """Approves tool calls. With `mode` "ask", asks about every tool; with "read-only", about those that may change
+    something. The others run without a question. Without a terminal, a tool that needs a question does not run.
     """
 
     def __init__(self, forms: TerminalForms, mode: str, refused: Callable[[str], object]) -> None:
@@ -75,12 +74,12 @@ class TerminalApproval:
 
 
 def shown_name(name: str) -> str:
-    """Return the server's name of a tool, in quotes if it could be read as a part of the question."""
+    """Return the name that the server gives a tool, in quotes if it could be read as a part of the question."""
     return name if PLAIN_NAME(name) else repr(printable(name, NAME_CHARACTERS))
 
 
 class SamplingApproval:
-    """Shows what a server asks the model, and the model's answer, before each is passed on; both can be changed."""
+    """Shows the request of a server to the model, and the answer, before each is passed on; both can be changed."""
 
     def __init__(self, forms: TerminalForms, mode: str, refused: Callable[[str], object]) -> None:
         """With `mode` "never" nothing is asked. `refused` is called with a line for each refusal without a terminal."""
@@ -89,7 +88,7 @@ class SamplingApproval:
         self._refused = refused
 
     async def __call__(self, review: SamplingReview) -> bool | t.CreateMessageRequestParams | t.CreateMessageResult:
-        """Return whether to go on, or the changed request or result."""
+        """Return whether to continue, or the changed request or result."""
         if self._mode == "never":
             return True
         if not self._forms.has_terminal:
@@ -100,7 +99,7 @@ class SamplingApproval:
             head = f"{review.server} wants to ask the model, for at most {review.request.max_tokens:,} tokens:"
         else:
             lines, shown = text_lines("answer", text_of(review.result.content)), "answer"
-            head = f"{review.server} would get this answer of the model:"
+            head = f"{review.server} would get this answer from the model:"
         lines = [head, *lines]
         while True:
             typed = await self._forms.choose(lines, "Send it? y(es), n(o), e(dit)> ")
@@ -110,16 +109,16 @@ class SamplingApproval:
                 return False
             if typed in ("e", "edit"):
                 text = await self._forms.choose([f"Type the {shown} in one line."], "> ", lower=False)
-                return changed(review, text) if text else False
+                return with_text(review, text) if text else False
             lines = ["Type y, n or e."]
 
 
-def changed(review: SamplingReview, text: str) -> t.CreateMessageRequestParams | t.CreateMessageResult:
+def with_text(review: SamplingReview, text: str) -> t.CreateMessageRequestParams | t.CreateMessageResult:
     """Return the request with another last message, or the result with another text."""
     content = t.TextContent(text=text)
     if review.result is not None:
         return msgspec.structs.replace(review.result, content=content)
-    *earlier, last = review.request.messages
+    *earlier, last = review.request.messages or [t.SamplingMessage(role="user", content=content)]
     return msgspec.structs.replace(review.request, messages=[*earlier, msgspec.structs.replace(last, content=content)])
 
 
@@ -132,13 +131,13 @@ def request_lines(request: t.CreateMessageRequestParams) -> list[str]:
 
 
 def text_lines(who: str, text: str) -> list[str]:
-    """Return a text as lines after who says it, cut at a bound."""
+    """Return the lines of a text, each after its speaker. The text is cut after `ARGUMENT_CHARACTERS`."""
     cut = f" … (cut: {len(text):,} characters)" if len(text) > ARGUMENT_CHARACTERS else ""
     return [f"  {who}: {line}" for line in (text[:ARGUMENT_CHARACTERS] + cut).splitlines() or [""]]
 
 
 def text_of(content: object) -> str:
-    """Return the text of one or several blocks; others are named by their type."""
+    """Return the text of one or several blocks. A block without a text is shown as its type in brackets."""
     blocks = cast("list[object]", content) if isinstance(content, list) else [content]
     return "\n".join(
         block.text if isinstance(block, t.TextContent) else f"[{type(block).__name__}]" for block in blocks
@@ -150,12 +149,12 @@ def arguments_lines(arguments: Any) -> list[str]:
     if not isinstance(arguments, dict) or not arguments:
         return ["  (no arguments)"]
     lines: list[str] = []
-    left = ARGUMENT_CHARACTERS
+    remaining = ARGUMENT_CHARACTERS
     for name, value in cast("dict[str, Any]", arguments).items():
         line = redacted_text(f"{name}: {msgspec.json.encode(value).decode()}")
-        if len(line) > left:
-            lines.append(f"  {line[:left]}… (cut: the arguments are longer than what is shown here)")
+        if len(line) > remaining:
+            lines.append(f"  {line[:remaining]}… (cut: the arguments are longer than what is shown here)")
             break
         lines.append(f"  {line}")
-        left -= len(line)
+        remaining -= len(line)
     return lines

@@ -21,7 +21,7 @@ __all__ = ["TerminalForms", "choices_of", "read_field"]
 
 Value = str | int | float | bool | list[str]
 LINE_BYTES = 64 * 1024
-"""The longest line that is accepted from the terminal."""
+"""Maximum bytes of a line from the terminal."""
 YES, NO = frozenset(("y", "yes", "true", "1")), frozenset(("n", "no", "false", "0"))
 
 
@@ -39,7 +39,7 @@ class TerminalForms:
 
     @property
     def has_terminal(self) -> bool:
-        """Whether there is a terminal to ask at."""
+        """Whether a terminal is there for questions."""
         return sys.stdin.isatty() and sys.stderr.isatty()
 
     async def form(self, question: t.ElicitRequestParams) -> dict[str, Any] | str:
@@ -52,7 +52,7 @@ class TerminalForms:
         return await self._in_turn(question, self._page) is not None
 
     async def choose(self, lines: Sequence[str], prompt: str, *, lower: bool = True) -> str:
-        """Show lines and return what the person types, in lower case unless `lower` is False.
+        """Show lines and return the typed text, in lower case unless `lower` is False.
 
         Returns an empty string without a terminal, and for Ctrl-D.
 
@@ -154,7 +154,7 @@ class TerminalForms:
 
 
 async def typed_bytes() -> bytes:
-    """Wait for input from the terminal, empty at its end. Can be cancelled, unlike a blocked `input()`."""
+    """Return the next input from the terminal, or b"" at its end. Can be cancelled, unlike a blocked `input()`."""
     loop = asyncio.get_running_loop()
     readable: asyncio.Future[None] = loop.create_future()
     fd = sys.stdin.fileno()
@@ -173,12 +173,12 @@ async def typed_bytes() -> bytes:
 
 
 def asker(question: t.ElicitRequestParams) -> str:
-    """Return who asks: the name of the server, if there are several."""
+    """Return the name of the server that asks, or `The server` if the question has no name."""
     return str(getattr(question, "server", "")) or "The server"
 
 
 def drop_typed() -> None:
-    """Drop what was typed and not read yet."""
+    """Drop typed text that was not read yet."""
     try:
         import termios
     except ImportError:  # on Windows
@@ -273,12 +273,12 @@ def read_field(field: t.PrimitiveSchema, typed: str) -> Value:
 def read_several(field: t.PrimitiveSchema, typed: str) -> list[str]:
     """Convert choices separated by commas."""
     options = choices_of(field)
-    picked = list(dict.fromkeys(choose(options, word.strip()) for word in typed.split(",") if word.strip()))
-    if field.min_items is not UNSET and len(picked) < field.min_items:
+    chosen = list(dict.fromkeys(choose(options, word.strip()) for word in typed.split(",") if word.strip()))
+    if field.min_items is not UNSET and len(chosen) < field.min_items:
         raise ValueError(f"Choose at least {field.min_items}, separated by commas.")
-    if field.max_items is not UNSET and len(picked) > field.max_items:
+    if field.max_items is not UNSET and len(chosen) > field.max_items:
         raise ValueError(f"Choose at most {field.max_items}.")
-    return picked
+    return chosen
 
 
 def choose(options: list[tuple[str, str]], typed: str) -> str:

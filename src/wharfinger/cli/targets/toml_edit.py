@@ -9,7 +9,7 @@ __all__ = ["find", "put", "remove"]
 
 
 def find(text: str, table: str, name: str) -> Any:
-    """Return the table `[table.name]`, or None if there is none; raises ValueError if `table` is not a table."""
+    """Return the table `[table.name]`, or None if it does not exist. Raises ValueError if `table` is not a table."""
     entries = tomllib.loads(text).get(table, {})
     if not isinstance(entries, dict):
         raise ValueError(f"expected {table!r} to be a table")
@@ -33,11 +33,11 @@ def put(text: str, table: str, name: str, entry: dict[str, Any]) -> str:
     if isinstance(added, Table) and name not in expected.get(table, {}):
         added.add(nl())  # an empty line before the next table
     expected.setdefault(table, {})[name] = entry
-    return checked(text, document, expected)
+    return checked_text(text, document, expected)
 
 
 def remove(text: str, table: str, name: str) -> str:
-    """Return the text without `[table.name]`, unchanged if there is none; raises as `put` does."""
+    """Return the text without `[table.name]`, unchanged if that does not exist. Raises as `put` does."""
     if find(text, table, name) is None:
         return text
     expected, document = tomllib.loads(text), parse(text)
@@ -45,7 +45,7 @@ def remove(text: str, table: str, name: str) -> str:
         del tables[table][name]
         if not tables[table]:
             del tables[table]
-    return checked(text, document, expected)
+    return checked_text(text, document, expected)
 
 
 def parse(text: str) -> Any:
@@ -59,7 +59,7 @@ def parse(text: str) -> Any:
     return tomlkit.parse(text if not text or text.endswith("\n") else text + "\n")
 
 
-def checked(old: str, document: Any, expected: dict[str, Any]) -> str:
+def checked_text(old: str, document: Any, expected: dict[str, Any]) -> str:
     """Return the document with the line ends of the old text; raises ValueError if its values are not as expected."""
     new = document.as_string().replace("\r\n", "\n")
     new = new.rstrip("\n") + "\n" if new.strip() else ""

@@ -1,0 +1,29 @@
+"""The settings of `serve --http` become those of the server."""
+
+from __future__ import annotations
+
+import pytest
+
+from wharfinger.auth import JWTVerifier
+from wharfinger.cli.serving.listen_address import parse_listen
+from wharfinger.cli.serving.serve_runner import token_auth
+from wharfinger.cli.serving.serving_options import HttpSettings
+
+ISSUER = "https://id.test"
+
+
+@pytest.mark.parametrize(
+    ("address", "audience"),
+    [
+        ("127.0.0.1:9000", "http://127.0.0.1:9000/mcp"),
+        ("[::1]:9000", "http://[::1]:9000/mcp"),
+        ("localhost:9000", "http://localhost:9000/mcp"),
+    ],
+)
+def test_the_audience_of_tokens_is_the_url_of_the_server(address: str, audience: str) -> None:
+    """Regression: an IPv6 address had no brackets."""
+    auth = token_auth(HttpSettings(parse_listen(address), auth=(ISSUER,)), 9000)
+    assert auth is not None
+    (verifier,) = auth.verifiers
+    assert isinstance(verifier, JWTVerifier)
+    assert verifier.audiences == {audience}
