@@ -1,4 +1,4 @@
-"""The public names, each loaded on first use: `import wharfinger` alone costs next to nothing."""
+"""The public names, each loaded on first use: `import wharfinger` alone loads almost nothing."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
     "types",
 ]
 
-_HOMES = {
+_MODULES = {
     "Audio": "wharfinger.server.features.media",
     "Cancelled": "wharfinger.errors",
     "Client": "wharfinger.client",
@@ -70,10 +70,10 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     if name == "types":
         return import_module("wharfinger.types")
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module 'wharfinger' has no attribute {name!r}")
-    value: object = getattr(import_module(home), name)
+    value: object = getattr(import_module(module), name)
     globals()[name] = value
     return value
 

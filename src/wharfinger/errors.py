@@ -31,14 +31,15 @@
     ├── NotMCP                             remote: the other end does not speak MCP                   exit code 3
     ├── UnsupportedRevision                remote: no revision in common                              exit code 3
     ├── ConnectionFailed (ConnectionError) the server could not be reached or started                 exit code 3
-    │   └── NotAuthorized                  the server requires credentials, or other ones             exit code 4
+    │   └── NotAuthorized                  the server requires credentials, or rejects those it got   exit code 4
     ├── ConnectionLost (ConnectionError)   the connection ended while a request waited                exit code 3
     ├── RequestTimeout (TimeoutError)      no response in time                                        exit code 1
     ├── StoreUnusable                      the file of a store cannot be opened, read or written      exit code 1
     └── MissingExtra (ImportError)         an optional dependency is not installed                    exit code 1
 
-If a handler raises a `ProtocolError`, its caller gets it unchanged, unless `remote` is true: the words of another
-server are not passed on. Every other exception becomes an `InternalError` without its text.
+If a handler raises a `ProtocolError`, its caller gets it unchanged, unless `remote` is true: the messages of another
+server are not passed on. Every other exception, except a `ToolError` of a tool, becomes an `InternalError` without its
+text.
 """
 
 from __future__ import annotations
@@ -159,8 +160,8 @@ class InsufficientScope(InvalidRequest):
 
     def __init__(self, scopes: Sequence[str]) -> None:
         self.scopes = tuple(scopes)
-        named = " ".join(self.scopes)
-        super().__init__(f"The token needs the scope {named}.", data={"requiredScopes": list(self.scopes)})
+        names = " ".join(self.scopes)
+        super().__init__(f"The token needs the scope {names}.", data={"requiredScopes": list(self.scopes)})
 
 
 class MethodNotFound(ProtocolError):
@@ -352,7 +353,7 @@ class URLElicitationRequired(ProtocolError):
 
 
 class RemoteError(WharfingerError):
-    """The peer answered a request with an error; `code`, `message` and `data` are what it sent."""
+    """The peer answered a request with an error; `code`, `message` and `data` are those of its error."""
 
     remote = True
     code: int
@@ -424,7 +425,7 @@ class NotMCP(WharfingerError):
 
 
 class UnsupportedRevision(WharfingerError):
-    """The two ends have no revision of the protocol in common; `supported` is what the server offered."""
+    """The two ends have no revision of the protocol in common; `supported` has the revisions of the server."""
 
     exit_code = 3
     remote = True

@@ -3,7 +3,7 @@
 Such a URL may lead to a host that only this machine can reach: directly, by a redirect, or by a name that resolves to a
 private address. Its answer may never end. So a `Fetcher` checks
 
-- the URL of every hop (`refuse`), and which redirects are followed at all (`follow`);
+- the URL of every hop (`refuse`), and which redirects are followed (`follow`);
 - every address, after the name is resolved and before it is connected to (`allow`), so that a name whose address
   changes between a check and a connection gains nothing;
 - the size of the body, as it arrives and as it is after decompression, and the time of the whole exchange.
@@ -44,11 +44,11 @@ __all__ = [
 ]
 
 EXCHANGE_SECONDS = 30.0
-"""Seconds of one exchange: every redirect, from the look-up of the name to the last byte."""
+"""The maximum seconds of one exchange: every redirect, from the look-up of the name to the last byte."""
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_REDIRECTS = 5
 MAX_CONNECTIONS = 8
-"""Connections at once of one fetcher; further requests wait within their time."""
+"""The maximum number of connections of one fetcher at a time; further requests wait within their time."""
 KEEP_ALIVE_SECONDS = 4.0
 """Seconds that an idle connection is kept: many servers close theirs after 5 s, perhaps just as a request arrives."""
 USER_AGENT = f"wharfinger/{__version__}"
@@ -84,7 +84,7 @@ def same_origin(url: str, target: str) -> bool:
 
 
 class Fetcher:
-    """Sends HTTP requests, with bounds, to allowed addresses only. Keeps connections until `close()`, or `async with`.
+    """Sends HTTP requests, with bounds, to allowed addresses only. Use it with `async with`, or call `close()`.
 
     It belongs to one event loop at a time.
     """
@@ -111,11 +111,13 @@ class Fetcher:
             refuse: takes a URL, and returns why it is not requested, or None. Called for each redirect, too.
             follow: takes a URL and the URL that it redirects to, and returns whether to request it. If None, a redirect
                 is returned as the answer. Only GET and HEAD are redirected.
-            refusal: the message for a host without an allowed address; `{host}` is replaced.
-            headers: sent with every request, within its first origin if they may be credentials.
-            max_body_bytes: largest body, also after decompression.
-            max_redirects: how many redirects one request may follow.
-            max_connections: connections at once; further requests wait.
+            refusal: the reason given if none of a host's addresses is allowed or, with a proxy, if any of them is not;
+                `{host}` is replaced.
+            headers: sent with every request. After a redirect to another origin, those that may be credentials are
+                left out.
+            max_body_bytes: the maximum size of a body, also after decompression.
+            max_redirects: the maximum number of redirects that one request follows.
+            max_connections: the maximum number of connections at a time; further requests wait.
             timeout: seconds for a whole exchange.
             keep_alive: seconds that an idle connection is kept; 0 for none.
         """
@@ -167,17 +169,19 @@ class Fetcher:
             ConnectionFailed: the server cannot be reached.
         """
         limit = self._max_body_bytes if max_body_bytes is None else max_body_bytes
-        sent = self._headers | {name.lower(): text for name, text in (headers or {}).items()}
+        request_headers = self._headers | {name.lower(): text for name, text in (headers or {}).items()}
         try:
             async with asyncio.timeout(self._timeout):
                 for _ in range(self._max_redirects + 1):
-                    async with self._exchange(method, url, sent, body) as response:
+                    async with self._exchange(method, url, request_headers, body) as response:
                         target = self._redirect(method, url, response)
                         if target is None:
-                            answered = join_headers(response.headers.items())
-                            return HttpResponse(response.status, answered, await self._body(url, response, limit), url)
+                            response_headers = join_headers(response.headers.items())
+                            return HttpResponse(
+                                response.status, response_headers, await self._body(url, response, limit), url
+                            )
                     if not same_origin(url, target):
-                        sent = {name: text for name, text in sent.items() if name in KEPT_HEADERS}
+                        request_headers = {name: text for name, text in request_headers.items() if name in KEPT_HEADERS}
                     url = target
         except TimeoutError:
             raise NoAnswerInTime(f"{redacted(url)} did not answer within {self._timeout:g} s.") from None
@@ -251,14 +255,14 @@ class Fetcher:
         try:
             # Do not normalise an encoded location: what it names must not change.
             target = URL(url, encoded=True).join(URL(location, encoded=location.isascii() and " " not in location))
-            found = str(target.with_fragment(None))
+            redirected = str(target.with_fragment(None))
         except ValueError:
-            found = ""
-        if not found or split_url(found) is None or not self._follow(url, found):
+            redirected = ""
+        if not redirected or split_url(redirected) is None or not self._follow(url, redirected):
             raise NotAllowed(
                 f"{redacted(url)} redirects elsewhere, which is not followed: {redacted(location[:200])!r}."
             )
-        return found
+        return redirected
 
     async def _body(self, url: str, response: ClientResponse, limit: int) -> bytes:
         too_large = TooLarge(f"{redacted(url)} sent more than {limit} bytes.")
@@ -267,7 +271,7 @@ class Fetcher:
             raise UnusableAnswer(f"{redacted(url)} sent a body in {coding[:50]!r} coding: only gzip is read.")
         inflate = Gunzip(limit) if "gzip" in coding else None
         pieces: list[bytes] = []
-        received = size = 0
+        received = 0
         async for piece in response.content.iter_any():
             received += len(piece)
             if received > limit:
@@ -279,7 +283,6 @@ class Fetcher:
                     raise too_large from None
                 except ValueError as error:
                     raise UnusableAnswer(f"{redacted(url)} sent a damaged body: {error}.") from None
-            size += len(piece)
             pieces.append(piece)
         if inflate is not None and received and not inflate.complete:
             raise UnusableAnswer(f"{redacted(url)} sent a damaged body: its gzip data ends too early.")
@@ -290,7 +293,7 @@ class Gunzip:
     """Decompresses gzip data of one member, piece by piece, up to `limit` bytes in all."""
 
     def __init__(self, limit: int) -> None:
-        self._left = limit
+        self._remaining = limit
         self._inflater = zlib.decompressobj(wbits=31)
 
     @property
@@ -299,20 +302,20 @@ class Gunzip:
         return self._inflater.eof
 
     def feed(self, piece: bytes) -> bytes:
-        """Return what a piece decompresses to.
+        """Return the decompressed data of a piece.
 
         Raises:
-            OverflowError: it is more than the limit.
+            OverflowError: the data exceeds the limit.
             ValueError: it is not gzip data, or data follows its end.
         """
         if not piece:
             return b""
         try:
-            text = self._inflater.decompress(piece, self._left + 1)
+            text = self._inflater.decompress(piece, self._remaining + 1)
         except zlib.error as error:
             raise ValueError(str(error)) from None
-        self._left -= len(text)
-        if self._left < 0 or self._inflater.unconsumed_tail:
+        self._remaining -= len(text)
+        if self._remaining < 0 or self._inflater.unconsumed_tail:
             raise OverflowError
         if self._inflater.unused_data:
             raise ValueError("data follows the end of its gzip data")
@@ -321,7 +324,7 @@ class Gunzip:
 
 async def _addresses(host: str) -> list[str]:
     """Return the addresses of a host as this machine resolves it; none if only a proxy can resolve it."""
-    with suppress(OSError):
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        return [str(row[4][0]) for row in found]
+    with suppress(OSError, UnicodeError):  # a UnicodeError if a label is empty or has more than 63 characters
+        rows = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return [str(row[4][0]) for row in rows]
     return []

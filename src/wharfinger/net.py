@@ -65,7 +65,7 @@ _PUBLIC = [
 """Exceptions within `_NOT_PUBLIC`, from the same registries."""
 _UNICAST = ipaddress.ip_network("2000::/3")
 """All global unicast addresses of IPv6 (RFC 4291, §2.4)."""
-_BEFORE_IPV4 = {ipaddress.IPv6Address(text) for text in ("::", "::ffff:0:0", "::ffff:0:0:0", "64:ff9b::")}
+_IPV4_PREFIXES = {ipaddress.IPv6Address(text) for text in ("::", "::ffff:0:0", "::ffff:0:0:0", "64:ff9b::")}
 """IPv6 prefixes that an IPv4 address follows: compatible, mapped, translated, and the well-known prefix of NAT64."""
 
 
@@ -75,20 +75,20 @@ def is_public(address: str) -> bool:
     An IPv6 address that contains an IPv4 address is public if the IPv4 address is: a gateway may forward to it.
     """
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    if isinstance(found, ipaddress.IPv6Address):
-        if embedded := _embedded(found):
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if embedded := _embedded(parsed):
             return all(is_public(str(one)) for one in embedded)
-        if found not in _UNICAST:
+        if parsed not in _UNICAST:
             return False
-    return not any(found in network for network in _NOT_PUBLIC) or any(found in network for network in _PUBLIC)
+    return not any(parsed in network for network in _NOT_PUBLIC) or any(parsed in network for network in _PUBLIC)
 
 
 def _embedded(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
     number = int(address)
-    if ipaddress.IPv6Address(number >> 32 << 32) in _BEFORE_IPV4:
+    if ipaddress.IPv6Address(number >> 32 << 32) in _IPV4_PREFIXES:
         return [ipaddress.IPv4Address(number & 0xFFFFFFFF)]
     if address.sixtofour is not None:
         return [address.sixtofour]
@@ -168,9 +168,9 @@ def make_resolver(allow: Callable[[str, str], bool], refusal: str) -> AbstractRe
             self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
         ) -> list[ResolveResult]:
             loop = asyncio.get_running_loop()
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, family=family)
-            allowed = [row for row in found if allow(host, str(row[4][0]))]
-            if found and not allowed:
+            rows = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, family=family)
+            allowed = [row for row in rows if allow(host, str(row[4][0]))]
+            if rows and not allowed:
                 raise OSError(None, refusal.format(host=host))
             return [
                 ResolveResult(

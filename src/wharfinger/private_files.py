@@ -40,9 +40,9 @@ def replace_privately(path: Path, data: bytes) -> None:
         OSError: it cannot be written; the old file stays.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    opened = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with os.fdopen(opened, "wb") as file:
+        with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

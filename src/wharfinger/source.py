@@ -98,9 +98,12 @@ class TextPlace(NamedTuple):
     """A part of a document that has a URI, such as a page, and its lines in the document's text."""
 
     uri: str
-    """The URI of the part, with a query that may be followed by `&lines=1-200`. Its text is these lines."""
+    """The URI of the part, with a query that may be followed by `&lines=1-200`.
+
+    Its text is the lines from `first` to `last`.
+    """
     label: str
-    """What people call it, such as `page 3`."""
+    """Its name for people, such as `page 3`."""
     first: int
     """The number of its first line in the text of the document, from 1."""
     last: int
@@ -177,7 +180,7 @@ class Source:
     """The URI of its top directory, or an empty string if there is none."""
 
     location: str = ""
-    """Where the data is, for people to read: a path, or an address without its password."""
+    """The location of the data, for people to read: a path, or an address without its password."""
 
     root: str = ""
     """The directory or file on this machine that it publishes, for the `roots` of a policy; empty if there is none."""
@@ -248,7 +251,7 @@ class Source:
         raise ResourceNotFound(uri)
 
     def version(self, uri: str) -> MaybeAwaitable[str]:
-        """Return a text that changes with the content, or an empty string if unknown. By default, the one from `stat`.
+        """Return a string that changes with the content, or an empty one if unknown. By default, the one from `stat`.
 
         Raises:
             ResourceNotFound: missing or forbidden, which look the same.
@@ -306,7 +309,7 @@ class Source:
         return _then(self.read(uri), _texts_of)
 
     def place(self, uri: str, line: int) -> TextPlace | None:
-        """Return the part of a document in which a line of its `text` is, from 1. A search links its hits there.
+        """Return the part of a document that has this line (from 1) of its `text`. A search links its hits there.
 
         Override it if documents have parts with URIs of their own, such as pages. None, the default, lets a search
         link to a window of lines. It is called in a thread, so it may block.
@@ -373,10 +376,10 @@ def outage_of(source: Source) -> str:
     if not breaker.down:
         return ""
     uri, seconds = source.uri, breaker.down_seconds()
-    named = f"{source.noun} {(uri if uri.endswith('//') else uri.removesuffix('/')) or source.name!r}"
+    label = f"{source.noun} {(uri if uri.endswith('//') else uri.removesuffix('/')) or source.name!r}"
     if not breaker.reason:
-        return f"{named} has not answered for {_duration(seconds)}"
-    return f"{named} has been unavailable for {_duration(seconds)} ({breaker.reason.rstrip('.')})"
+        return f"{label} has not answered for {_duration(seconds)}"
+    return f"{label} has been unavailable for {_duration(seconds)} ({breaker.reason.rstrip('.')})"
 
 
 def _duration(seconds: float) -> str:

@@ -28,7 +28,7 @@ APPLICATION_ID = 0x57686172
 SCHEMA_VERSION = 1
 """`PRAGMA user_version`: the version of the tables."""
 BUSY_SECONDS = 5.0
-"""How long to wait for another process that writes."""
+"""The maximum time to wait for another process that writes."""
 SWEEP_SECONDS = 60.0
 """How often expired keys are deleted."""
 

@@ -1,4 +1,7 @@
-"""Tools for testing servers and clients. Each is imported on first use; `client` and `SourceContract` need pytest."""
+"""Tools for testing servers and clients. Each is imported on first use.
+
+`client`, `ClientFactory`, `REVISIONS` and `SourceContract` need pytest.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Script:
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
         self.questions: list[str] = []
-        """The questions so far, by their keys in `answers`."""
+        """The questions so far, each by its key in `answers`."""
 
     @property
     def handlers(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Script:
 
 
 def question_key(method: str, params: Any) -> str:
-    """Return the key of a question in `Answers`: the message that the user reads, or the method if there is none."""
+    """Return the key of a question in `Answers`: the message that the user reads, or else the method."""
     return str(getattr(params, "message", method))
 
 

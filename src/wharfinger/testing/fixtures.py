@@ -33,8 +33,8 @@ class ClientFactory:
             options: Options of `Client`; the default of `revision` is the revision of this run.
         """
         handlers = {} if answers is None else Script(answers).handlers
-        given = cast("ClientOptions", {"revision": self.revision, **handlers, **options})
-        return Client(target, **given)
+        client_options = cast("ClientOptions", {"revision": self.revision, **handlers, **options})
+        return Client(target, **client_options)
 
 
 @pytest.fixture(params=REVISIONS)

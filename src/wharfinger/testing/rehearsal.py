@@ -1,4 +1,4 @@
-"""Calls a tool in both eras and compares what happens. Needs neither a transport nor a test framework.
+"""Calls a tool in both eras and compares their results and effects. Needs neither a transport nor a test framework.
 
 In the handshake era a function waits for the answer to its question. In the stateless era it runs again with the
 answer, so everything before the question happens twice, except what is inside `ctx.once`.
@@ -51,8 +51,8 @@ async def rehearse(
         tool: The name of the tool.
         arguments: Its arguments.
         answers: Answers to its questions, as for `Script`.
-        effects: Returns a snapshot of what the tool changes, such as the number of rows of a table, or a copy of a log.
-            It is called before and after each call.
+        effects: Returns a snapshot of the data that the tool changes, such as the number of rows of a table, or a copy
+            of a log. It is called before and after each call.
         reset: Called before each call, to restore the state.
         principal: The principal of the caller.
 

@@ -93,9 +93,9 @@ class Transcript:
             Mismatch: a message differs; the first one is named.
         """
         skipped = VOLATILE_KEYS | frozenset(ignore)
-        mine, theirs = self._normalized_lines(skipped), other._normalized_lines(skipped)
-        for number in range(max(len(mine), len(theirs))):
-            one, two = ((lines[number] if number < len(lines) else "nothing") for lines in (mine, theirs))
+        own_lines, other_lines = self._normalized_lines(skipped), other._normalized_lines(skipped)
+        for number in range(max(len(own_lines), len(other_lines))):
+            one, two = ((lines[number] if number < len(lines) else "nothing") for lines in (own_lines, other_lines))
             if one != two:
                 raise Mismatch(f"Message {number + 1} was\n  {one}\nand is now\n  {two}")
 

@@ -70,11 +70,11 @@ class Wire:
         self._faults.append(_Fault("drop", method, answer, times))
 
     def delay(self, method: str, seconds: float, *, answer: bool = False, times: int = 1) -> None:
-        """Deliver the next ones after `seconds`. Messages that are sent in the meantime overtake them."""
+        """Deliver the next messages of a method after `seconds`. Messages that are sent meanwhile overtake them."""
         self._faults.append(_Fault("delay", method, answer, times, seconds))
 
     def cut(self, method: str = "", *, answer: bool = False, times: int = 1) -> None:
-        """End the connection instead of delivering the next ones. Without a method, end all open connections now."""
+        """End the connection instead of delivering the next messages. Without a method, end all connections now."""
         if method:
             self._faults.append(_Fault("cut", method, answer, times))
             return
@@ -123,7 +123,7 @@ class _WireLink(MemoryLink):
         self._ending: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Connect to the server, and intercept what is written."""
+        """Connect to the server, and intercept its output."""
         await super().open()
         deliver = self.write
         self.write = lambda data: self._pass_on(">", data, deliver)

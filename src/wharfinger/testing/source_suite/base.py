@@ -20,7 +20,7 @@ class ContractBase:
     """A URI of the source that names nothing."""
 
     windowed: str | None = None
-    """The URI of a resource so large that reading it returns a first window; None if there is none."""
+    """The URI of a resource so large that reading it returns a first window; None if no resource is."""
 
     live: bool = False
     """True if contents change by themselves at any time, like the load of a machine."""
@@ -29,7 +29,7 @@ class ContractBase:
     """A text that the source must not reveal, such as a password."""
 
     def change(self, source: Any) -> str | None:
-        """Change a resource. Returns its URI, the same each time; None if nothing can change."""
+        """Change a resource. Returns its URI, the same each time; None if no resource can change."""
         return None
 
     def add(self, source: Any) -> str | None:

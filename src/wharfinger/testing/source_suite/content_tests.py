@@ -30,14 +30,14 @@ from wharfinger.testing.source_suite.suite_helpers import (
 __all__ = ["ContentTests"]
 
 MAX_WINDOWS = 400
-"""Windows that are followed."""
+"""Maximum number of windows that are followed."""
 RANGE = re.compile(r"\d+-\d*|\d+").fullmatch
 
 
 class ContentTests(ContractBase):
     """Versions, windows and errors."""
 
-    def test_versions_stay_while_nothing_changes(self, driver: SourceDriver) -> None:
+    def test_versions_are_stable_while_nothing_changes(self, driver: SourceDriver) -> None:
         """`version`, `stat` and `read` report the same version while the content stays the same."""
         for item in sample(driver):
             if self.live:
@@ -53,21 +53,21 @@ class ContentTests(ContractBase):
             expect(len(set(versions.values())) == 1, "Versions", problem)
 
     def _check_live_version(self, driver: SourceDriver, uri: str) -> None:
-        one, other = driver.ask("read", uri), driver.ask("read", uri)
-        version = version_of_contents(one)
-        if version and version == version_of_contents(other):
-            same = [bytes_of(c) for c in one.contents] == [bytes_of(c) for c in other.contents]
+        first, second = driver.ask("read", uri), driver.ask("read", uri)
+        version = version_of_contents(first)
+        if version and version == version_of_contents(second):
+            same = [bytes_of(c) for c in first.contents] == [bytes_of(c) for c in second.contents]
             expect(same, "Versions", f"{uri} has two contents of one version, {version!r}.")
 
-    def test_another_content_has_another_version(self, driver: SourceDriver) -> None:
-        """A changed content has a new version, everywhere."""
+    def test_changed_content_has_another_version(self, driver: SourceDriver) -> None:
+        """Changed content has a new version, and all methods report it."""
         uri = self.change(driver.source)
         if uri is None:
             pytest.skip("this suite cannot change the source")
-        before = driver.ask("version", uri)
-        expect(before, "Versions", f"{uri} can change, and has no version.")
+        old_version = driver.ask("version", uri)
+        expect(old_version, "Versions", f"{uri} can change, and has no version.")
         self.change_again(driver, uri)
-        until(lambda: driver.ask("version", uri) != before, "Versions", f"{uri} changed, and its version did not.")
+        until(lambda: driver.ask("version", uri) != old_version, "Versions", f"{uri} changed, and its version did not.")
         if not self.live:
             versions = {
                 driver.ask("version", uri),
@@ -76,7 +76,7 @@ class ContentTests(ContractBase):
             }
             expect(len(versions) == 1, "Versions", f"{uri}: after a change version(), stat() and read() differ.")
 
-    def test_what_is_missing_is_not_found(self, driver: SourceDriver) -> None:
+    def test_missing_uris_are_not_found(self, driver: SourceDriver) -> None:
         """All methods raise ResourceNotFound."""
         for uri in (self.missing, self.missing + "/x", self.missing + "x" * (2 << 20)):
             for method in ("stat", "read", "version", "children"):
@@ -84,10 +84,10 @@ class ContentTests(ContractBase):
                 answer = answered(driver, method, uri)
                 problem = f"{method}({brief(uri)}) must raise ResourceNotFound, not return {brief(answer)}."
                 expect(isinstance(answer, ResourceNotFound), "Errors", problem)
-                took = time.monotonic() - began
-                expect(took < 5, "Errors", f"{method}({brief(uri)}) took {took:.1f} s to find nothing.")
+                seconds = time.monotonic() - began
+                expect(seconds < 5, "Errors", f"{method}({brief(uri)}) took {seconds:.1f} s to find nothing.")
 
-    def test_hostile_uris_lead_nowhere(self, driver: SourceDriver) -> None:
+    def test_hostile_uris_are_not_found(self, driver: SourceDriver) -> None:
         """Any URI below the top is answered, or refused with ResourceNotFound or InvalidArgument."""
         for uris, refused in ((below(driver.source, ABSENT_PATHS), True), (below(driver.source, ODD_PATHS), False)):
             for uri in [*uris, self.missing + "%", self.missing + "\0"]:
@@ -99,13 +99,13 @@ class ContentTests(ContractBase):
                     problem = f"{method}({brief(uri)}) raised {brief(answer)}, not ResourceNotFound or InvalidArgument."
                     expect(error or not isinstance(answer, Exception), "Errors", problem)
                     if refused:
-                        problem = f"{method}({brief(uri)}) leads somewhere: {brief(answer)}."
+                        problem = f"{method}({brief(uri)}) is answered: {brief(answer)}."
                         expect(error, "Hostile URIs", problem)
                     if isinstance(answer, InvalidArgument):
                         problem = f"{method}({brief(uri)}): the error repeats the whole URI."
                         expect(len(str(answer)) < 2_000, "Errors", problem)
 
-    def test_windows_joined_are_the_whole(self, driver: SourceDriver) -> None:
+    def test_joined_windows_are_the_whole_content(self, driver: SourceDriver) -> None:
         """Following the next windows loses and repeats nothing."""
         if self.windowed is None:
             pytest.skip("has nothing large")
@@ -125,8 +125,8 @@ class ContentTests(ContractBase):
             pieces.append(first.text if first.text is not UNSET else first.blob or b"")
             following = next_of(first)
             if following is not None:
-                shown = any(content.uri == following for content in contents[1:])
-                expect(shown, "Windows", f"{uris[-1]} continues at {following}, but no further content names it.")
+                is_named = any(content.uri == following for content in contents[1:])
+                expect(is_named, "Windows", f"{uris[-1]} continues at {following}, but no further content names it.")
         expect(
             len(uris) > 1, "Windows", f"{self.windowed} came in one piece: no {NEXT!r} in _meta of its first content."
         )
@@ -135,16 +135,17 @@ class ContentTests(ContractBase):
             self._check_whole(driver, pieces)
 
     def _check_whole(self, driver: SourceDriver, pieces: list[Any]) -> None:
-        wanted: Any = self.whole(driver.source)
+        whole: Any = self.whole(driver.source)
         size = driver.ask("stat", self.windowed).size
-        if wanted is not None:
-            expect(type(wanted)().join(pieces) == wanted, "Windows", "The windows joined are not the whole.")
+        if whole is not None:
+            expect(type(whole)().join(pieces) == whole, "Windows", "The windows joined are not the whole.")
         elif size is not UNSET:
-            found = sum(len(piece.encode() if isinstance(piece, str) else piece) for piece in pieces)
-            expect(found == size, "Windows", f"The windows joined have {found:,} bytes, and the whole has {size:,}.")
+            joined_size = sum(len(piece.encode() if isinstance(piece, str) else piece) for piece in pieces)
+            problem = f"The windows joined have {joined_size:,} bytes, and the whole has {size:,}."
+            expect(joined_size == size, "Windows", problem)
 
-    def test_windows_that_cannot_be_are_refused(self, driver: SourceDriver) -> None:
-        """A read of an impossible window raises InvalidArgument, and the message says what to request instead."""
+    def test_impossible_windows_are_refused(self, driver: SourceDriver) -> None:
+        """A read of an impossible window raises InvalidArgument, and the message suggests a valid one."""
         if self.windowed is None:
             pytest.skip("has nothing large")
         following = next_of(driver.ask("read", self.windowed).contents[0]) or ""

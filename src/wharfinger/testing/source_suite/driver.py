@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as Late
+from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
@@ -25,9 +25,9 @@ __all__ = ["MAX_CALL_SECONDS", "ChangeRecorder", "ContractBroken", "ServedSource
 T = TypeVar("T")
 
 MAX_CALL_SECONDS = 20.0
-"""Seconds that a call may take, even on a busy machine."""
+"""Longest time of a call, even on a busy machine."""
 MAX_PAGES = 2_000
-"""Pages after which a list counts as endless."""
+"""Number of pages after which a list counts as endless."""
 
 
 class ContractBroken(AssertionError):
@@ -98,8 +98,8 @@ class SourceDriver:
         function = getattr(self.source, method)
         if is_async(function):
             return self.run(function(*arguments), within)
-        found: Any = self.in_thread(function, *arguments, within=within)
-        return self.run(_awaited(found), within) if inspect.isawaitable(found) else found
+        result: Any = self.in_thread(function, *arguments, within=within)
+        return self.run(_awaited(result), within) if inspect.isawaitable(result) else result
 
     def in_thread(self, function: Callable[..., T], *arguments: Any, within: float = MAX_CALL_SECONDS) -> T:
         """Call a function in a new thread."""
@@ -115,13 +115,13 @@ class SourceDriver:
 
         return self.run(call())
 
-    def _wait(self, future: Future[T], within: float, what: str) -> T:
+    def _wait(self, future: Future[T], within: float, subject: str) -> T:
         try:
             return future.result(within)
-        except Late:
+        except FutureTimeout:
             if future.done():
                 raise
-            raise ContractBroken(f"{what} did not return within {within:g} s.") from None
+            raise ContractBroken(f"{subject} did not return within {within:g} s.") from None
 
     def pages(self, limit: int, max_pages: int = MAX_PAGES, method: str = "page") -> list[Any]:
         """Return all items that `page` (or `documents`) returns, requested in pages of `limit`."""
@@ -138,18 +138,18 @@ class SourceDriver:
         max_pages: int,
         sparse: bool = False,
     ) -> list[Any]:
-        found: list[Any] = []
+        items: list[Any] = []
         after: str | None = None
         for _ in range(max_pages):
             resources, after = page(after)
             expect(len(resources) <= limit, "Pages", f"A page of at most {limit} has {len(resources)}.")
             expect(after is None or isinstance(after, str), "Pages", f"The key {after!r} is neither text nor None.")
-            found += resources
+            items += resources
             if after is None:
-                return found
+                return items
             expect(resources or sparse, "Pages", "An empty page has the key of a next page.")
         expect(max_pages < MAX_PAGES, "Pages", f"The list does not end within {MAX_PAGES:,} pages of {limit}.")
-        return found
+        return items
 
     def text(self, uri: str, pieces: int = 10_000) -> list[str]:
         """Return the text of a document, in pieces."""
@@ -161,10 +161,10 @@ class SourceDriver:
 
     def search(self, query: str, limit: int) -> Any:
         """Search the source with its own search or, if it has none, with the server's search of its documents."""
-        found = self.ask("search", query, limit)
-        if found is None:
-            found = self.in_thread(search_documents, self.source, query, limit, SourceReader(self._loop))
-        return found
+        hits = self.ask("search", query, limit)
+        if hits is None:
+            hits = self.in_thread(search_documents, self.source, query, limit, SourceReader(self._loop))
+        return hits
 
     @contextmanager
     def served(self, revision: str) -> Generator[ServedSource]:
@@ -197,17 +197,17 @@ class ServedSource:
     @contextmanager
     def watching(self, uri: str | None) -> Generator[ChangeRecorder]:
         """Record the changes that the client receives for a URI, or (None) for the list of resources."""
-        changes, begun = ChangeRecorder(), threading.Event()
+        changes, subscribed = ChangeRecorder(), threading.Event()
 
         async def watch() -> None:
-            async with self._client.watch_lists() if uri is None else self._client.watch(uri) as notified:
-                begun.set()
-                async for change in notified:
+            async with self._client.watch_lists() if uri is None else self._client.watch(uri) as notifications:
+                subscribed.set()
+                async for change in notifications:
                     changes(change.uri or None)
 
         task = asyncio.run_coroutine_threadsafe(watch(), self._driver._loop)
         try:
-            while not begun.wait(0.05):
+            while not subscribed.wait(0.05):
                 if task.done():
                     task.result()
             yield changes

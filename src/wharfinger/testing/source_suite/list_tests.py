@@ -45,7 +45,7 @@ ENCODING, WINDOW = "wharfinger/encoding", "wharfinger/window"
 class ListTests(ContractBase):
     """Names, pages and keys, and whether listed resources exist."""
 
-    def test_it_claims_its_own_uris_and_no_others(self, driver: SourceDriver) -> None:
+    def test_only_its_own_uris_are_claimed(self, driver: SourceDriver) -> None:
         """`matches` alone decides which source answers for a URI."""
         source, clause = driver.source, "matches"
         expect(self.missing, clause, "Give `missing`: a URI of the source that names nothing.")
@@ -58,15 +58,15 @@ class ListTests(ContractBase):
         for uri in foreign:
             expect(source.matches(uri) is False, clause, f"matches({uri!r}) must be False.")
 
-    def test_it_says_what_it_publishes(self, driver: SourceDriver) -> None:
+    def test_it_describes_itself(self, driver: SourceDriver) -> None:
         """`describe` quickly returns one line."""
         began = time.monotonic()
         text = driver.in_thread(driver.source.describe)
-        took = time.monotonic() - began
+        seconds = time.monotonic() - began
         expect(isinstance(text, str), "describe", f"describe() returned {text!r}, which is not text.")
         expect(len(text) <= 200, "describe", f"describe() is longer than 200 characters: {text[:300]!r}")
         expect(text.isprintable(), "describe", f"describe() is not one line of plain text: {text!r}")
-        expect(took < 2, "describe", f"describe() took {took:.1f} s: it has half a second.")
+        expect(seconds < 2, "describe", f"describe() took {seconds:.1f} s: it has half a second.")
 
     def test_starting_and_ending_twice_is_harmless(self, source: Source) -> None:
         """A second start or end is harmless."""
@@ -75,7 +75,7 @@ class ListTests(ContractBase):
                 answer = answered(driver, method)
                 expect(answer is None, "start and close", f"{method}() after {method}(): {brief(answer)}.")
 
-    def test_its_secret_stays_hidden(self, driver: SourceDriver) -> None:
+    def test_secrets_are_not_shown(self, driver: SourceDriver) -> None:
         """The secret is not in names, lists or errors."""
         if not self.secret:
             pytest.skip("has no secret")
@@ -96,11 +96,11 @@ class ListTests(ContractBase):
         for where, text in texts.items():
             expect(self.secret not in text, "Secrets", f"The secret is in {where}.")
 
-    def test_pages_of_any_size_are_the_same_list(self, driver: SourceDriver) -> None:
-        """Nothing is lost or shown twice, whatever the size of a page."""
+    def test_pages_of_every_size_give_the_same_list(self, driver: SourceDriver) -> None:
+        """No resource is lost or listed twice, with any size of a page."""
         same_in_all_sizes(lambda limit, max_pages: [item.uri for item in driver.pages(limit, max_pages)], self.live)
 
-    def test_made_up_keys_are_refused(self, driver: SourceDriver) -> None:
+    def test_invented_keys_are_refused(self, driver: SourceDriver) -> None:
         """A key that the source did not make raises InvalidArgument."""
         for method, arguments in (("page", ()), ("documents", ()), ("children", (driver.source.uri,))):
             if method == "children" and not is_directory(driver, driver.source.uri):
@@ -113,25 +113,25 @@ class ListTests(ContractBase):
                     f"{method}() with the key {key[:40]!r} must raise InvalidArgument, not return {brief(answer)}.",
                 )
 
-    def test_keys_stay_valid_while_something_is_added(self, driver: SourceDriver) -> None:
+    def test_keys_stay_valid_after_an_addition(self, driver: SourceDriver) -> None:
         """A key is a position: adding a resource between two pages does not move the others."""
-        before = [item.uri for item in driver.pages(1_000)]
-        if len(before) < 2:
-            pytest.skip("lists less than two resources")
+        old_uris = [item.uri for item in driver.pages(1_000)]
+        if len(old_uris) < 2:
+            pytest.skip("lists fewer than two resources")
         first, key = driver.ask("page", None, 1)
         added = self.add(driver.source)
         if added is None:
             pytest.skip("its list never changes")
-        after = [item.uri for item in first]
+        new_uris = [item.uri for item in first]
         while key is not None:
             more, key = driver.ask("page", key, 1)
-            after += [item.uri for item in more]
-            expect(len(after) <= len(before) + 1_000, "Keys", "A list does not end once something was added.")
-        expect(len(set(after)) == len(after), "Keys", f"A resource was listed twice after {added} was added.")
-        lost = set(before) - set(after)
+            new_uris += [item.uri for item in more]
+            expect(len(new_uris) <= len(old_uris) + 1_000, "Keys", "A list does not end once something was added.")
+        expect(len(set(new_uris)) == len(new_uris), "Keys", f"A resource was listed twice after {added} was added.")
+        lost = set(old_uris) - set(new_uris)
         expect(not lost, "Keys", f"Not listed any more after {added} was added between two pages: {few(lost)}.")
 
-    def test_what_is_added_is_listed(self, driver: SourceDriver) -> None:
+    def test_added_resources_are_listed(self, driver: SourceDriver) -> None:
         """A new resource is listed."""
         added = self.add(driver.source)
         if added is None:
@@ -139,21 +139,21 @@ class ListTests(ContractBase):
         until(lambda: added in {item.uri for item in driver.pages(1_000)}, "page", f"{added} is never listed.")
         expect(driver.ask("stat", added).uri == added, "stat", f"stat() of {added} has another URI.")
 
-    def test_what_is_listed_is_there(self, driver: SourceDriver) -> None:
+    def test_listed_resources_can_be_read(self, driver: SourceDriver) -> None:
         """Every listed resource is valid, and `stat` and `read` agree with the list."""
         listed = sample(driver)
         for item in listed:
             check_resource(item, "page")
-            known = driver.ask("stat", item.uri)
-            check_resource(known, "stat")
+            described = driver.ask("stat", item.uri)
+            check_resource(described, "stat")
             same = ("uri", "name", "title", "mime_type") + (() if self.live else ("size",))
             for part in same:
-                of_list, of_stat = getattr(item, part), getattr(known, part)
+                of_list, of_stat = getattr(item, part), getattr(described, part)
                 problem = f"{item.uri}: {part} is {of_list!r} in the list, but {of_stat!r} in stat()."
                 expect(of_list == of_stat, "stat", problem)
             if version_of(item) and not self.live:
                 problem = f"{item.uri}: the list and stat() report different versions."
-                expect(version_of(item) == version_of(known), "Versions", problem)
+                expect(version_of(item) == version_of(described), "Versions", problem)
             self._check_read(item, driver.ask("read", item.uri), driver.source)
 
     def _check_read(self, item: t.Resource, result: t.ReadResourceResult, source: Source) -> None:
@@ -167,8 +167,8 @@ class ListTests(ContractBase):
         meta = {} if first.meta is UNSET else first.meta
         cut = WINDOW in meta or NEXT in meta
         expect(first.uri.startswith(uri), clause, f"read({uri!r}): the first content is that of {first.uri!r}.")
-        known = (UNSET, "public", "private")
-        expect(result.cache_scope in known, "Caching", f"{uri}: cache_scope is {result.cache_scope!r}.")
+        scopes = (UNSET, "public", "private")
+        expect(result.cache_scope in scopes, "Caching", f"{uri}: cache_scope is {result.cache_scope!r}.")
         value = first.text if first.text is not UNSET else first.blob
         wrong = contradiction(str(first.mime_type), value or b"", complete=not cut)
         expect(not wrong, "read", f"{uri}: {wrong}.")
@@ -189,7 +189,7 @@ class ListTests(ContractBase):
             problem = f"{uri} is {item.mime_type} in the list, but {first.mime_type} when read."
             expect(item.mime_type == first.mime_type, "read", problem)
 
-    def test_directories_hold_what_they_say(self, driver: SourceDriver) -> None:
+    def test_directories_contain_the_children_that_they_list(self, driver: SourceDriver) -> None:
         """The pages of children form one list; `matches` and `stat` know each child."""
         if not is_directory(driver, driver.source.uri):
             pytest.skip("has no top directory")
@@ -202,9 +202,9 @@ class ListTests(ContractBase):
                     "children",
                     f"{child.uri} in {directory} is not matched.",
                 )
-                known = driver.ask("stat", child.uri)
-                problem = f"{child.uri} is {child.mime_type} in {directory}, but {known.mime_type} in stat()."
-                expect(known.mime_type == child.mime_type, "children", problem)
+                described = driver.ask("stat", child.uri)
+                problem = f"{child.uri} is {child.mime_type} in {directory}, but {described.mime_type} in stat()."
+                expect(described.mime_type == child.mime_type, "children", problem)
         expect(driver.ask("read", driver.source.uri).contents, "read", "The top directory has no contents.")
 
 

@@ -47,19 +47,23 @@ class SearchTests(ContractBase):
                 raise ContractBroken(f"{error}\n(docs/write_a_source.md, “Templates”)") from None
             expect(variables, "Templates", f"{text} has no variable.")
 
-    def test_completions_lead_to_resources(self, driver: SourceDriver) -> None:
-        """Completed values make URIs that exist, or the beginnings of URIs that exist."""
+    def test_completed_templates_can_be_read(self, driver: SourceDriver) -> None:
+        """Completed values make URIs that exist, or that begin URIs that exist."""
         for template in driver.source.templates:
             parsed = UriTemplate(template.uri_template)
             values: dict[str, str] = {}
             for variable in parsed.variables:
-                found = completed(driver, template, variable, "", values)
-                if not found:
+                completions = completed(driver, template, variable, "", values)
+                if not completions:
                     continue
-                longer = completed(driver, template, variable, found[0], values)
-                problem = f"{template.uri_template}: {variable}={found[0]!r} is not completed any more: {longer[:5]}"
-                expect(found[0] in longer or any(v.startswith(found[0]) for v in longer), "complete", problem)
-                values[variable] = found[0]
+                longer = completed(driver, template, variable, completions[0], values)
+                problem = (
+                    f"{template.uri_template}: {variable}={completions[0]!r} is not completed any more: {longer[:5]}"
+                )
+                expect(
+                    completions[0] in longer or any(v.startswith(completions[0]) for v in longer), "complete", problem
+                )
+                values[variable] = completions[0]
             if values:
                 uri = parsed.expand(values)
                 expect(
@@ -73,23 +77,27 @@ class SearchTests(ContractBase):
                 problem = f"{template.uri_template} completed with {values} is not a resource: {brief(answer)}."
                 expect(begins or not required or not isinstance(answer, Exception), "complete", problem)
 
-    def test_completion_is_bounded_and_takes_anything(self, driver: SourceDriver) -> None:
-        """Unknown templates, variables and values have no completions and cause no error."""
+    def test_completion_is_bounded_and_accepts_any_text(self, driver: SourceDriver) -> None:
+        """Unknown templates and variables have no completions, and no value causes an error or too many completions."""
         templates = driver.source.templates
         first = templates[0].uri_template if templates else "nobody:{x}"
         variable = UriTemplate(first).variables[0]
         for template, argument in ((first, "no-such-argument"), ("nobody:{x}", "x"), ("", "")):
-            found = values_of(driver.ask("complete", template, argument, "", {}))
-            expect(list(found) == [], "complete", f"complete({template!r}, {argument!r}) must be empty: {found!r}")
+            completions = values_of(driver.ask("complete", template, argument, "", {}))
+            expect(
+                list(completions) == [],
+                "complete",
+                f"complete({template!r}, {argument!r}) must be empty: {completions!r}",
+            )
         for value in JUNK_VALUES:
             for context in ({}, {variable: value}, {"nobody": value}):
-                found = values_of(answered(driver, "complete", first, variable, value, context))
-                problem = f"complete() of {brief(value)} must be a list of texts, not {brief(found)}."
-                expect(is_texts(found), "complete", problem)
-                problem = f"complete() returned {len(found)} values: {MAX_COMPLETIONS} at most."
-                expect(len(found) <= MAX_COMPLETIONS, "complete", problem)
+                completions = values_of(answered(driver, "complete", first, variable, value, context))
+                problem = f"complete() of {brief(value)} must be a list of texts, not {brief(completions)}."
+                expect(is_texts(completions), "complete", problem)
+                problem = f"complete() returned {len(completions)} values: {MAX_COMPLETIONS} at most."
+                expect(len(completions) <= MAX_COMPLETIONS, "complete", problem)
 
-    def test_documents_are_what_can_be_searched(self, driver: SourceDriver) -> None:
+    def test_documents_have_searchable_text(self, driver: SourceDriver) -> None:
         """Every document is a resource with a version, whose text comes in pieces."""
         documents: list[Document] = driver.pages(1_000, 1, "documents")
         if not self.live:
@@ -113,7 +121,7 @@ class SearchTests(ContractBase):
             missing = isinstance(answer, ResourceNotFound) or answer == []
         expect(missing, "text", f"text({self.missing!r}) must raise ResourceNotFound, not return {brief(answer)}.")
 
-    def test_search_is_bounded_and_takes_anything(self, driver: SourceDriver) -> None:
+    def test_search_is_bounded_and_accepts_any_query(self, driver: SourceDriver) -> None:
         """Hits are resources, and no query causes an error."""
         words = {word for item in sample(driver)[:5] for word in re.findall(r"\w{3,}", item.title or item.name)}
         for query in (*sorted(words)[:10], *QUERIES):

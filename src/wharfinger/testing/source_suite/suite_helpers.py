@@ -43,11 +43,11 @@ __all__ = [
 ]
 
 MAX_RESOURCES = 40
-"""Resources of a list that are checked one by one, at most."""
+"""Maximum number of resources of a list that are checked one by one."""
 MAX_COMPLETIONS = 101
-"""Values of a completion: one more than are shown says that there are others."""
+"""Maximum number of values of a completion: clients get 100, and one more means that there are others."""
 DEADLINE_SECONDS = 10.0
-"""Seconds within which a change must be reported."""
+"""Time within which a change must be reported."""
 NEXT = "wharfinger/next"
 """In `_meta` of a window: the URI of the next one."""
 ABSENT_PATHS = (
@@ -68,8 +68,8 @@ _STAMP = re.compile(r"\d{4,}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 def sample(driver: SourceDriver) -> list[t.Resource]:
     """Return the first resources of the list."""
-    found: list[t.Resource] = driver.pages(MAX_RESOURCES, 1)
-    return found
+    resources: list[t.Resource] = driver.pages(MAX_RESOURCES, 1)
+    return resources
 
 
 def answered(driver: SourceDriver, method: str, *arguments: Any) -> Any:
@@ -101,20 +101,22 @@ def same_in_all_sizes(uris: Callable[[int, int], list[str]], live: bool) -> None
     twice = {uri for uri in whole if whole.count(uri) > 1} if len(whole) < 1_000 else ()
     expect(not twice, "Pages", f"Listed twice: {few(twice)}.")
     for limit in () if live else (1, 2, 7):
-        found = uris(limit, MAX_RESOURCES)
-        wanted = whole[: len(found)] if len(found) >= limit * MAX_RESOURCES else whole
-        problem = f"In pages of {limit} the list differs from that in pages of 1,000: {few(set(wanted) ^ set(found))}."
-        expect(found == wanted, "Pages", problem)
+        listed = uris(limit, MAX_RESOURCES)
+        expected = whole[: len(listed)] if len(listed) >= limit * MAX_RESOURCES else whole
+        problem = (
+            f"In pages of {limit} the list differs from that in pages of 1,000: {few(set(expected) ^ set(listed))}."
+        )
+        expect(listed == expected, "Pages", problem)
 
 
 def directories(driver: SourceDriver, limit: int = 20) -> list[str]:
     """Return the top directory and those below it, at most `limit`."""
-    found = [driver.source.uri]
-    for directory in found:
+    uris = [driver.source.uri]
+    for directory in uris:
         for child in driver.children(directory, MAX_RESOURCES, max_pages=1):
-            if len(found) < limit and child.mime_type == DIRECTORY and child.uri not in found:
-                found.append(child.uri)
-    return found
+            if len(uris) < limit and child.mime_type == DIRECTORY and child.uri not in uris:
+                uris.append(child.uri)
+    return uris
 
 
 def is_directory(driver: SourceDriver, uri: str) -> bool:
@@ -154,26 +156,26 @@ def completed(
     driver: SourceDriver, template: t.ResourceTemplate, variable: str, value: str, values: dict[str, str]
 ) -> list[str]:
     """Return the completions of a variable of a template."""
-    found: Any = driver.ask("complete", template.uri_template, variable, value, dict(values))
-    values = values_of(found)
-    problem = f"{template.uri_template}: completions of {variable} are {brief(found)}."
+    completion: Any = driver.ask("complete", template.uri_template, variable, value, dict(values))
+    values = values_of(completion)
+    problem = f"{template.uri_template}: completions of {variable} are {brief(completion)}."
     expect(is_texts(values) and len(values) <= MAX_COMPLETIONS, "complete", problem)
     return list(values)
 
 
-def values_of(found: Any) -> Any:
+def values_of(completion: Any) -> Any:
     """Return the values of a completion, which a source may also return as a list."""
-    return found.values if isinstance(found, t.Completion) else found
+    return completion.values if isinstance(completion, t.Completion) else completion
 
 
-def is_texts(found: Any) -> bool:
-    """Return whether it is a list of strings."""
-    return is_all(found, str)
+def is_texts(value: Any) -> bool:
+    """Return whether a value is a list of strings."""
+    return is_all(value, str)
 
 
-def is_all(found: Any, kind: type) -> bool:
-    """Return whether it is a list of values of this type."""
-    return isinstance(found, (list, tuple)) and all(isinstance(value, kind) for value in cast("list[Any]", found))
+def is_all(value: Any, kind: type) -> bool:
+    """Return whether a value is a list whose items have this type."""
+    return isinstance(value, (list, tuple)) and all(isinstance(item, kind) for item in cast("list[Any]", value))
 
 
 def version_of_contents(result: t.ReadResourceResult) -> str:

@@ -1,4 +1,4 @@
-"""Clauses: watching, threads, and the same through a server and its clients."""
+"""Clauses: watching, threads, and both reads and watches through a server and its clients."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from wharfinger.testing.source_suite.suite_helpers import (
 __all__ = ["WatchTests"]
 
 QUIET_SECONDS = 0.5
-"""Seconds in which no change may be reported."""
+"""Time in which no change may be reported."""
 ERAS = ("2025-11-25", "2026-07-28")
 
 
 class WatchTests(ContractBase):
     """Watching, threads and clients."""
 
-    def test_a_watcher_hears_of_a_change(self, driver: SourceDriver) -> None:
+    def test_a_change_is_reported_to_its_watcher(self, driver: SourceDriver) -> None:
         """A watcher of a URI hears of each change within ten seconds."""
         uri = self.change(driver.source)
         if uri is None:
@@ -54,7 +54,7 @@ class WatchTests(ContractBase):
             )
         self._unwatch_quietly(driver, uri, changes, lambda: self.change_again(driver, uri))
 
-    def test_a_watcher_of_the_list_hears_of_an_addition(self, driver: SourceDriver) -> None:
+    def test_an_addition_is_reported_to_watchers_of_the_list(self, driver: SourceDriver) -> None:
         """A watcher of the list hears of an addition within ten seconds."""
         changes = ChangeRecorder()
         driver.ask("page", None, 10)
@@ -73,7 +73,7 @@ class WatchTests(ContractBase):
         )
         self._unwatch_quietly(driver, None, changes, lambda: self.add(driver.source))
 
-    def test_data_that_is_gone_is_reported_with_the_reason_and_so_is_its_return(self, driver: SourceDriver) -> None:
+    def test_lost_data_and_its_return_are_reported(self, driver: SourceDriver) -> None:
         """Each method that reads the data raises SourceUnavailable, and each watcher hears of both changes."""
         uri = next((item.uri for item in sample(driver) if item.mime_type != DIRECTORY), None)
         if uri is None:
@@ -125,7 +125,7 @@ class WatchTests(ContractBase):
         reported = changes.received(2 * QUIET_SECONDS)
         expect(not reported, "Watching", f"After unwatch({uri!r}) its watcher still heard of changes: {reported}")
 
-    def test_watching_twice_and_unwatching_what_is_unknown_is_harmless(self, driver: SourceDriver) -> None:
+    def test_repeated_watch_and_unwatch_calls_are_harmless(self, driver: SourceDriver) -> None:
         """Watches begin and end in any order, also for missing URIs."""
         changes = ChangeRecorder()
         uris = [None, self.missing, *(item.uri for item in sample(driver)[:3])]
@@ -139,7 +139,7 @@ class WatchTests(ContractBase):
                         f"{method}({uri!r}) raised {error!r}\n(docs/write_a_source.md, “Watching”)"
                     ) from error
 
-    def test_several_threads_may_use_it_at_once(self, driver: SourceDriver) -> None:
+    def test_several_threads_can_use_it_at_once(self, driver: SourceDriver) -> None:
         """Eight threads list, stat, read and search."""
         uris = [item.uri for item in sample(driver)[:10]]
 
@@ -162,7 +162,7 @@ class WatchTests(ContractBase):
                     raise ContractBroken(problem) from error
 
     @pytest.mark.parametrize("revision", ERAS)
-    def test_a_client_gets_all_of_it(self, source: Source, revision: str) -> None:
+    def test_a_client_reads_the_same_content(self, source: Source, revision: str) -> None:
         """A client lists and reads the resources, and gets errors for missing ones, in both eras."""
         with SourceDriver(source) as driver, driver.served(revision) as served:
             listed: list[t.Resource] = served.do(lambda client: _listed(client))
@@ -173,15 +173,19 @@ class WatchTests(ContractBase):
                 read = [bytes_of(content) for content in served.read(item.uri)]
                 same = self.live or read == [bytes_of(content) for content in driver.ask("read", item.uri).contents]
                 expect(same, "read", f"A client reads something else in {item.uri} than read() returns.")
-            shown = served.do(lambda client: _templates(client))
-            expect(shown == [item.uri_template for item in source.templates], "Templates", f"A client sees {shown}.")
+            templates = served.do(lambda client: _templates(client))
+            expect(
+                templates == [item.uri_template for item in source.templates],
+                "Templates",
+                f"A client sees {templates}.",
+            )
             for uri in (self.missing, self.missing + "x" * 5_000, self.missing + "x" * (2 << 20)):
                 error = attempt(partial(served.read, uri))
                 problem = f"A client that reads {brief(uri)} must get the error that it is not found: {brief(error)}."
                 expect(isinstance(error, (ResourceNotFound, InvalidParams)), "Errors", problem)
 
     @pytest.mark.parametrize("revision", ERAS)
-    def test_a_client_hears_of_a_change(self, source: Source, revision: str) -> None:
+    def test_a_change_is_reported_to_a_client(self, source: Source, revision: str) -> None:
         """A client that watches a URI hears of a change, in both eras."""
         uri = self.change(source)
         if uri is None:
