@@ -1,8 +1,10 @@
-"""Fixtures and settings of all tests: the folder of the project, a cache folder, and skips for missing programs."""
+"""Fixtures and settings of all tests: async tests, a cache folder, and skips for missing programs."""
 
 from __future__ import annotations
 
+import asyncio
 import atexit
+import inspect
 import os
 import shutil
 import sys
@@ -14,29 +16,29 @@ import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
-
+ASYNC_TEST_TIMEOUT_SECONDS = 60
 
 CI = os.environ.get("CI") == "true"
 
-CACHE = tempfile.mkdtemp(prefix="wharfinger-cache-")  # servers of tests keep their search index here
+CACHE = tempfile.mkdtemp(prefix="wharfinger-cache-")  # the servers that tests start save their search indexes here
 os.environ["XDG_CACHE_HOME"] = CACHE
 atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
 
 
 def examples(number: int) -> int:
-    """Return the number of examples of a property test: this many in CI, and a third elsewhere."""
+    """Return the number of examples of a property test: `number` in CI, and a third of it elsewhere."""
     return number if CI else number // 3
 
 
-settings.register_profile("wharfinger", max_examples=examples(100), deadline=None)  # a busy machine is not a failure
+settings.register_profile("wharfinger", max_examples=examples(100), deadline=None)  # a deadline fails on a busy machine
 settings.load_profile("wharfinger")
 
 
-def absent(what: str) -> None:
-    """Skip the running test because `what` is missing. In CI (`CI=true`), fail it."""
+def absent(requirement: str) -> None:
+    """Skip the running test because a program or library is missing. In CI (`CI=true`), fail it."""
     if CI:
-        pytest.fail(f"{what} is missing, and CI skips no tests")
-    pytest.skip(f"{what} is missing")
+        pytest.fail(f"{requirement} is missing, and CI skips no tests")
+    pytest.skip(f"{requirement} is missing")
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +53,21 @@ def _forget_revisions() -> None:
     connect = sys.modules.get("wharfinger.client.connect")
     if connect is not None:
         connect.REVISION_CACHE.clear()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an async test in its own event loop."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+
+    async def run() -> None:
+        async with asyncio.timeout(ASYNC_TEST_TIMEOUT_SECONDS):
+            await pyfuncitem.obj(**arguments)
+
+    asyncio.run(run())
+    return True
 
 
 @pytest.hookimpl(wrapper=True)

@@ -37,12 +37,12 @@ def test_the_data_is_reproducible_and_contains_the_facts(data: Dataset, tmp_path
     assert (data.logs / "app.log").read_bytes() == (other.logs / "app.log").read_bytes()
     with sqlite3.connect(data.database) as shop:
         assert shop.execute("SELECT COUNT(*) FROM orders").fetchone() == (ORDERS,)
-        best = shop.execute(
+        top_five = shop.execute(
             "SELECT c.name, SUM(cents) FROM orders o JOIN customers c ON c.id = customer_id "
             "WHERE strftime('%Y', ordered) = '2025' AND status = 'paid' GROUP BY 1 ORDER BY 2 DESC LIMIT 5"
         ).fetchall()
     shop.close()
-    assert best == top_customers()
+    assert top_five == top_customers()
     assert (data.logs / "app.log").read_text().count("certificate of bank.example expired") == 1
 
 
@@ -61,7 +61,7 @@ def outcome(server: str, calls: int = 1, tokens: int = 10, largest: int = 10, *m
 
 
 @pytest.mark.parametrize(
-    ("ours", "expected"),
+    ("our_outcome", "expected"),
     [
         (outcome(OURS), []),
         (outcome(OURS, 2), ["2 calls, and peer 1"]),
@@ -71,14 +71,16 @@ def outcome(server: str, calls: int = 1, tokens: int = 10, largest: int = 10, *m
         (outcome(OURS, 1, 10, 10, "because"), ["the answer lacks 'because'"]),
     ],
 )
-def test_a_result_worse_than_a_peers_or_wrong_is_a_fault(ours: Outcome, expected: list[str]) -> None:
-    found = list(faults([ours, outcome("peer", 1, 100, 100)], budget=10))
+def test_a_result_that_is_wrong_or_worse_than_that_of_a_peer_is_a_fault(
+    our_outcome: Outcome, expected: list[str]
+) -> None:
+    found = list(faults([our_outcome, outcome("peer", 1, 100, 100)], budget=10))
     assert len(found) == len(expected)
     assert all(part in fault for part, fault in zip(expected, found, strict=True))
-    assert "| Why? | careful | peer | 1 | 100 | 100 |" in table([ours, outcome("peer", 1, 100, 100)])
+    assert "| Why? | careful | peer | 1 | 100 | 100 |" in table([our_outcome, outcome("peer", 1, 100, 100)])
 
 
-def test_each_of_thirty_questions_has_two_servers(data: Dataset) -> None:
+def test_each_of_the_thirty_questions_has_two_servers(data: Dataset) -> None:
     all_questions = questions(data)
     assert len(all_questions) == len({question.text for question in all_questions}) == 30
     for question in all_questions:
@@ -101,8 +103,8 @@ Reply = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
 @pytest.fixture
-def endpoint() -> Iterator[Callable[[Reply], Endpoint]]:
-    """Start an endpoint that answers with what a function returns for the request, or with 429 for None."""
+def start_endpoint() -> Iterator[Callable[[Reply], Endpoint]]:
+    """Start an endpoint that responds with the message from `reply`, or with status 429 if it returns None."""
     servers: list[HTTPServer] = []
 
     def start(reply: Reply) -> Endpoint:
@@ -131,7 +133,7 @@ def endpoint() -> Iterator[Callable[[Reply], Endpoint]]:
         server.server_close()
 
 
-def called(name: str, arguments: str) -> dict[str, Any]:
+def tool_call_message(name: str, arguments: str) -> dict[str, Any]:
     """Return the message of a model that calls a tool."""
     function = {"name": name, "arguments": arguments}
     return {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function", "function": function}]}
@@ -150,48 +152,54 @@ def ask(endpoint: Endpoint, data: Dataset, question: str) -> tuple[Any, Transcri
     return asyncio.run(main())
 
 
-def test_a_model_answers_from_what_the_tools_return(endpoint: Callable[[Reply], Endpoint], data: Dataset) -> None:
-    seen: list[dict[str, Any]] = []
+def test_a_model_answers_with_the_results_of_tool_calls(
+    start_endpoint: Callable[[Reply], Endpoint], data: Dataset
+) -> None:
+    requests: list[dict[str, Any]] = []
 
     def reply(request: dict[str, Any]) -> dict[str, Any]:
-        seen.append(request)
+        requests.append(request)
         last = request["messages"][-1]
         if last["role"] == "user":
-            return called("query", '{"statement": "SELECT cents FROM orders WHERE id = 77777"}')
+            return tool_call_message("query", '{"statement": "SELECT cents FROM orders WHERE id = 77777"}')
         return {"role": "assistant", "content": f"It has {json.loads(last['content'])['rows'][0][0]} cents."}
 
     question = next(each for each in questions(data) if "77777" in each.text)
-    given, transcript = ask(endpoint(reply), data, question.text)
-    assert question.is_right(given.text)
-    assert (given.calls, given.tokens) == (1, 200)
-    assert [message["role"] for message in seen[1]["messages"]] == ["system", "user", "assistant", "tool"]
+    result, transcript = ask(start_endpoint(reply), data, question.text)
+    assert question.is_right(result.text)
+    assert (result.calls, result.tokens) == (1, 200)
+    assert [message["role"] for message in requests[1]["messages"]] == ["system", "user", "assistant", "tool"]
     assert transcript.calls[0].arguments == {"statement": "SELECT cents FROM orders WHERE id = 77777"}
 
 
 def test_a_model_gets_errors_for_invalid_calls_and_is_stopped_after_15_turns(
-    endpoint: Callable[[Reply], Endpoint], data: Dataset
+    start_endpoint: Callable[[Reply], Endpoint], data: Dataset
 ) -> None:
     calls = iter(
-        [called("query", "no JSON"), called("nothing", "{}"), called("query", '{"statement": "DROP TABLE orders"}')]
+        [
+            tool_call_message("query", "no JSON"),
+            tool_call_message("nothing", "{}"),
+            tool_call_message("query", '{"statement": "DROP TABLE orders"}'),
+        ]
     )
-    reported: list[str] = []
+    last_contents: list[str] = []
 
     def reply(request: dict[str, Any]) -> dict[str, Any]:
-        reported.append(str(request["messages"][-1]["content"]))
-        return next(calls, None) or called("query", "{}")
+        last_contents.append(str(request["messages"][-1]["content"]))
+        return next(calls, None) or tool_call_message("query", "{}")
 
-    given, _ = ask(endpoint(reply), data, "How many?")
-    assert given.text == ""
-    assert len(reported) == 15
-    assert "not a JSON object" in reported[1]
-    assert "nothing" in reported[2]
-    assert "Only one SELECT is allowed" in reported[3]
+    result, _ = ask(start_endpoint(reply), data, "How many?")
+    assert result.text == ""
+    assert len(last_contents) == 15
+    assert "not a JSON object" in last_contents[1]
+    assert "nothing" in last_contents[2]
+    assert "Only one SELECT is allowed" in last_contents[3]
 
 
 def test_an_endpoint_that_refuses_or_is_unreachable_ends_the_run_with_its_message(
-    endpoint: Callable[[Reply], Endpoint], data: Dataset
+    start_endpoint: Callable[[Reply], Endpoint], data: Dataset
 ) -> None:
     with pytest.raises(SystemExit, match="answers 429"):
-        ask(endpoint(lambda request: None), data, "How many?")
+        ask(start_endpoint(lambda request: None), data, "How many?")
     with pytest.raises(SystemExit, match="cannot be reached"):
         ask(Endpoint("http://127.0.0.1:9/v1", "secret", "scripted"), data, "How many?")

@@ -16,15 +16,15 @@ READ = {"uri": "bench://static"}
 
 
 def row(peer: str, mode: str = "stdio", workload: str = "static-32", turn: int = 0, **figures: float) -> dict[str, Any]:
-    usual = {"rate": 100.0, "mib_s": 0.0, "cpu_us": 10.0, "driver_busy": 0.1, "errors": 0}
-    return {"mode": mode, "workload": workload, "peer": peer, "turn": turn, **usual, **figures}
+    defaults = {"rate": 100.0, "mib_s": 0.0, "cpu_us": 10.0, "driver_busy": 0.1, "errors": 0}
+    return {"mode": mode, "workload": workload, "peer": peer, "turn": turn, **defaults, **figures}
 
 
 # Wire
 
 
 @pytest.mark.parametrize("era", [wire.HANDSHAKE, wire.STATELESS])
-def test_the_parts_of_a_request_and_an_id_are_one_json_rpc_message(era: str) -> None:
+def test_a_request_with_its_id_inserted_is_a_json_rpc_message(era: str) -> None:
     before, after = wire.request("resources/read", READ, era)
     message = json.loads(before + b"%d" % wire.FIRST_ID + after)
     assert (message["jsonrpc"], message["id"], message["method"]) == ("2.0", wire.FIRST_ID, "resources/read")
@@ -43,7 +43,7 @@ def test_a_stateless_post_has_version_method_and_name_headers() -> None:
     assert {"MCP-Protocol-Version: 2026-07-28", "Mcp-Method: resources/read", "Mcp-Name: bench://static"} <= set(head)
 
 
-def test_a_session_post_carries_its_session_and_initialize_no_version() -> None:
+def test_a_session_post_has_a_session_header_and_initialize_has_no_version_header() -> None:
     assert b"Mcp-Session-Id: abc\r\n" in wire.head("localhost:1", "ping", {}, wire.HANDSHAKE, b"abc", 2)
     assert b"MCP-Protocol-Version" not in wire.head("localhost:1", "initialize", {}, wire.HANDSHAKE, b"", 2)
 
@@ -56,7 +56,7 @@ def test_a_session_post_carries_its_session_and_initialize_no_version() -> None:
     ],
     ids=["json", "events"],
 )
-def test_an_answer_is_found_by_its_id(body: bytes) -> None:
+def test_a_response_is_found_by_its_id(body: bytes) -> None:
     message = wire.answer(body, 7)
     assert message is not None
     assert message.ok
@@ -92,31 +92,31 @@ def test_every_server_file_exists() -> None:
             assert (folder / peer.server.format(face=face)).exists()
 
 
-def test_everything_is_measured_unless_something_is_named() -> None:
+def test_everything_is_measured_by_default() -> None:
     assert run.choose([]) == (list(run.ALL_MODES), list(WORKLOADS), True)
 
 
-def test_naming_workloads_or_modes_selects_all_of_the_other_kind() -> None:
+def test_naming_workloads_selects_all_modes_and_naming_modes_selects_all_workloads() -> None:
     modes, workloads, starts = run.choose(["static-32"])
     assert (modes, [w.name for w in workloads], starts) == (list(run.ALL_MODES), ["static-32"], False)
     modes, workloads, starts = run.choose(["stdio"])
     assert (modes, workloads, starts) == (["stdio"], list(WORKLOADS), False)
 
 
-def test_naming_only_the_start_measures_no_requests() -> None:
+def test_naming_only_the_start_selects_no_modes_or_workloads() -> None:
     assert run.choose(["start"]) == ([], [], True)
 
 
-def test_quick_changes_only_what_was_not_given() -> None:
-    chosen = run.options(["--quick", "--rounds", "5"])
-    assert (chosen.rounds, chosen.seconds) == (5, 0.5)
+def test_quick_changes_only_options_that_are_not_given() -> None:
+    options = run.options(["--quick", "--rounds", "5"])
+    assert (options.rounds, options.seconds) == (5, 0.5)
 
 
 @pytest.mark.parametrize("flags", [["--only", "nothing"], ["--peers", "nobody"]])
 def test_an_unknown_name_is_a_usage_error(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
+    with pytest.raises(SystemExit) as caught:
         run.options(flags)
-    assert stopped.value.code == 2
+    assert caught.value.code == 2
     assert "unknown" in capsys.readouterr().err
 
 
@@ -137,7 +137,7 @@ def test_every_peer_has_a_client_that_can_be_measured() -> None:
 def test_all_answers_of_a_client_workload_have_the_same_length() -> None:
     for workload in (WORKLOADS[4], WORKLOADS[5]):
         assert workload.method == "tools/call"
-        sums = {len(str(sum(params["arguments"].values()))) for params in clients.asked(workload)}
+        sums = {len(str(sum(params["arguments"].values()))) for params in clients.params_in_turn(workload)}
         assert sums == {clients.length(workload)}
 
 
@@ -150,15 +150,16 @@ def test_the_median_of_the_turns_is_reported_and_failures_are_left_out() -> None
     assert report.medians([*rows, failure])["stdio", "static-32", "ours"]["rate"] == 20
 
 
-def test_an_advantage_is_above_one_if_ours_is_better() -> None:
+def test_an_advantage_is_above_one_if_our_server_is_better() -> None:
     known = report.medians([row("ours", rate=300, cpu_us=5), row("mcp2", rate=10, cpu_us=200)])
     assert report.advantage(known, "stdio", "static-32", "mcp2", "rate") == 30
     assert report.advantage(known, "stdio", "static-32", "mcp2", "cpu_us") == 40
     assert report.advantage(known, "stdio", "static-32", "ts1", "rate") is None
 
 
-def test_ours_is_compared_with_the_peer_of_the_same_turn() -> None:
-    ours = [row("ours", turn=turn, rate=rate) for turn, rate in enumerate((100, 50))]  # the machine was disturbed once
+def test_our_server_is_compared_with_the_peer_of_the_same_turn() -> None:
+    # The machine was busy in the second turn.
+    ours = [row("ours", turn=turn, rate=rate) for turn, rate in enumerate((100, 50))]
     theirs = [row("mcp2", turn=turn, rate=rate) for turn, rate in enumerate((10, 5, 10))]
     assert report.advantage(report.medians([*ours, *theirs]), "stdio", "static-32", "mcp2", "rate") == 10
 
@@ -177,14 +178,14 @@ def test_a_rule_holds_at_its_bound(rate: float, verdict: str) -> None:
 
 def test_a_missing_measurement_is_marked_and_does_not_fail_the_run() -> None:
     assert {rule.verdict({}) for rule in report.RULES} == {"not measured"}
-    assert report.kept({})
+    assert report.meets_rules({})
 
 
 def test_only_a_missed_requirement_fails_the_run() -> None:
     slow_list = [row("ours", workload="list", rate=1), row("floor", workload="list", rate=100)]
-    assert report.kept(report.medians(slow_list))
+    assert report.meets_rules(report.medians(slow_list))
     slow_start = {"mode": "start", "workload": "serve", "peer": "ours", "turn": 0, "ms": 151.0}
-    assert not report.kept(report.medians([slow_start]))
+    assert not report.meets_rules(report.medians([slow_start]))
 
 
 def test_rules_name_peers_modes_and_workloads_that_exist() -> None:

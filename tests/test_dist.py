@@ -51,14 +51,14 @@ def build(folder: Path, *options: str) -> Dist:
     for module in ("build", "twine"):
         if find_spec(module) is None:
             absent(module)
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "build", "--outdir", str(folder), *options, str(ROOT)],
         env=os.environ | {"PIP_CONSTRAINT": str(ROOT / "constraints.txt")},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if done.returncode and ("No matching distribution" in done.stdout or "Max retries" in done.stdout):
+    if completed.returncode and ("No matching distribution" in completed.stdout or "Max retries" in completed.stdout):
         absent("a package index to install the build backend from")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     return Dist(folder / f"wharfinger-{__version__}-py3-none-any.whl", folder / f"wharfinger-{__version__}.tar.gz")
 
 
@@ -68,7 +68,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Dist:
     return build(tmp_path_factory.mktemp("dist"))
 
 
-def tracked() -> set[str]:
+def tracked_files() -> set[str]:
     """Return the files of the project that git tracks."""
     if not (ROOT / ".git").exists() or shutil.which("git") is None:
         absent("the git repository of the project")
@@ -94,7 +94,7 @@ def metadata(wheel: Path) -> Message:
 
 def test_the_wheel_has_only_the_package_its_types_and_the_licence(dist: Dist) -> None:
     names = set(zipfile.ZipFile(dist.wheel).namelist())
-    modules = {name.removeprefix("src/") for name in tracked() if name.startswith(SOURCE)}
+    modules = {name.removeprefix("src/") for name in tracked_files() if name.startswith(SOURCE)}
     info = f"wharfinger-{__version__}.dist-info"
     assert "wharfinger/py.typed" in names
     assert modules - names == set()
@@ -103,18 +103,18 @@ def test_the_wheel_has_only_the_package_its_types_and_the_licence(dist: Dist) ->
     }
 
 
-def test_the_sdist_has_every_tracked_file_and_no_built_one(dist: Dist) -> None:
-    """It can be used like a clone: `make test` works in it."""
+def test_the_sdist_has_every_tracked_file_and_no_bytecode(dist: Dist) -> None:
+    """The source distribution can be used like a clone: `make test` works in it."""
     names = sdist_names(dist.sdist)
-    files = tracked()
+    files = tracked_files()
     assert files - names == set()
     assert {name.partition("/")[0] for name in names} == {name.partition("/")[0] for name in files} | {"PKG-INFO"}
     assert [name for name in names if "__pycache__" in name] == []
 
 
 def test_the_wheels_from_the_sdist_and_from_the_clone_are_identical(dist: Dist, tmp_path: Path) -> None:
-    again = build(tmp_path, "--wheel")
-    first, second = (hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in (dist.wheel, again.wheel))
+    from_clone = build(tmp_path, "--wheel")
+    first, second = (hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in (dist.wheel, from_clone.wheel))
     assert first == second
 
 
@@ -136,31 +136,33 @@ def test_metadata_is_complete(dist: Dist) -> None:
 
 def test_twine_accepts_the_metadata_and_the_description(dist: Dist) -> None:
     command = [sys.executable, "-m", "twine", "check", "--strict", *map(str, dist)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout
 
 
 # uvx with the wheel, in an empty environment
 
 
 @pytest.fixture(scope="session")
-def uvx(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def uvx_env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment variables for `uvx`: the package indexes of pip, and an empty cache."""
     if shutil.which("uvx", path=uv_path()) is None:
         absent("uv")
     folder = tmp_path_factory.mktemp("uv")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("UV_", "PYTHON", "VIRTUAL_ENV"))}
-    own = {
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(("UV_", "PYTHON", "VIRTUAL_ENV"))
+    }
+    added = {
         "PATH": uv_path(),
         "UV_CACHE_DIR": str(folder / "cache"),
         "UV_CONSTRAINT": str(ROOT / "constraints.txt"),
-        "UV_INDEX_STRATEGY": "unsafe-best-match",  # the index that has the version, as pip does
+        "UV_INDEX_STRATEGY": "unsafe-best-match",  # like pip, take a version from any index
         "UV_NO_CONFIG": "1",
         "UV_NO_PROGRESS": "1",
         "UV_PYTHON": sys.executable,
         "UV_PYTHON_DOWNLOADS": "never",
     }
-    return kept | own | indexes_of_pip()
+    return inherited | added | indexes_of_pip()
 
 
 def uvx_path(env: dict[str, str]) -> str:
@@ -176,7 +178,8 @@ def uv_path() -> str:
 def indexes_of_pip() -> dict[str, str]:
     """Return the package indexes of pip as variables of uv."""
     command = [sys.executable, "-m", "pip", "config", "list"]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    loud = os.environ | {"PIP_QUIET": "0"}
+    listed = subprocess.run(command, capture_output=True, text=True, check=True, env=loud).stdout.splitlines()
     found: dict[str, str] = {}
     for line in sorted(listed, key=lambda line: line.startswith(":env:")):  # the environment takes precedence
         key, _, value = line.partition("=")
@@ -196,7 +199,7 @@ def notes(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def serving(command: list[str], env: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def run_server(command: list[str], env: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Start a server in a new process group, as a terminal does. Yield its process and the URL that it prints."""
     process = subprocess.Popen(
         command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -225,44 +228,54 @@ async def read(client: Client) -> str:
         return (await client.read_resource("file:///notes/tides.txt")).text
 
 
-def test_uvx_serves_a_folder_over_http_until_ctrl_c(dist: Dist, uvx: dict[str, str], notes: Path) -> None:
-    command = [uvx_path(uvx), "--from", str(dist.wheel), "wharfinger", "serve", str(notes), "--http", "127.0.0.1:0"]
-    with serving(command, uvx) as (process, url):
+def test_uvx_serves_a_folder_over_http_until_ctrl_c(dist: Dist, uvx_env: dict[str, str], notes: Path) -> None:
+    command = [uvx_path(uvx_env), "--from", str(dist.wheel), "wharfinger", "serve", str(notes), "--http", "127.0.0.1:0"]
+    with run_server(command, uvx_env) as (process, url):
         assert asyncio.run(read(Client(url))) == "high water 06:12\n"
-        if sys.platform == "win32":  # Ctrl-C cannot be sent there to one other process alone
+        if sys.platform == "win32":  # Windows cannot send Ctrl-C to a single other process
             return
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(20) == 130
 
 
-def test_uvx_serves_a_folder_over_stdio(dist: Dist, uvx: dict[str, str], notes: Path) -> None:
-    command = [uvx_path(uvx), "--from", str(dist.wheel), "wharfinger", "serve", str(notes)]
-    assert asyncio.run(read(Client(command, env=uvx, open_timeout=120, probe_timeout=120))) == "high water 06:12\n"
+def test_uvx_serves_a_folder_over_stdio(dist: Dist, uvx_env: dict[str, str], notes: Path) -> None:
+    command = [uvx_path(uvx_env), "--from", str(dist.wheel), "wharfinger", "serve", str(notes)]
+    assert asyncio.run(read(Client(command, env=uvx_env, open_timeout=120, probe_timeout=120))) == "high water 06:12\n"
 
 
 def test_the_command_that_uvx_adds_to_a_host_works_without_its_cache(
-    dist: Dist, uvx: dict[str, str], notes: Path
+    dist: Dist, uvx_env: dict[str, str], notes: Path
 ) -> None:
     requirement = f"wharfinger[skills] @ {dist.wheel.as_uri()}"
     config = notes.parent / "mcp.json"
-    command = [uvx_path(uvx), "--from", requirement, "wharfinger", "add", "cursor", str(notes), "--file", str(config)]
-    done = subprocess.run(command, env=uvx, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    command = [
+        uvx_path(uvx_env),
+        "--from",
+        requirement,
+        "wharfinger",
+        "add",
+        "cursor",
+        str(notes),
+        "--file",
+        str(config),
+    ]
+    completed = subprocess.run(command, env=uvx_env, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
     (server,) = json.loads(config.read_text())["mcpServers"].values()
     added = [server["command"], *server["args"]]
     assert added[1:4] == ["--from", requirement, "wharfinger"]
-    shutil.rmtree(uvx["UV_CACHE_DIR"])
-    assert asyncio.run(read(Client(added, env=uvx, open_timeout=120, probe_timeout=120))) == "high water 06:12\n"
+    shutil.rmtree(uvx_env["UV_CACHE_DIR"])
+    assert asyncio.run(read(Client(added, env=uvx_env, open_timeout=120, probe_timeout=120))) == "high water 06:12\n"
 
 
-def test_uvx_reports_a_missing_extra_and_serves_with_it(dist: Dist, uvx: dict[str, str]) -> None:
+def test_uvx_reports_a_missing_extra_and_serves_with_it(dist: Dist, uvx_env: dict[str, str]) -> None:
     def run(requirement: str) -> subprocess.CompletedProcess[str]:
-        command = [uvx_path(uvx), "--from", requirement, "wharfinger", "serve", "--stdio", "system:"]
-        return subprocess.run(command, env=uvx, input="", capture_output=True, text=True, check=False)
+        command = [uvx_path(uvx_env), "--from", requirement, "wharfinger", "serve", "--stdio", "system:"]
+        return subprocess.run(command, env=uvx_env, input="", capture_output=True, text=True, check=False)
 
-    without = run(str(dist.wheel))
-    assert without.returncode != 0
-    assert "needs the extra 'system'" in without.stderr
-    assert "uvx --from 'wharfinger[system]' wharfinger" in without.stderr
-    with_it = run(f"wharfinger[system] @ {dist.wheel.as_uri()}")
-    assert with_it.returncode == 0, with_it.stderr
+    without_extra = run(str(dist.wheel))
+    assert without_extra.returncode != 0
+    assert "needs the extra 'system'" in without_extra.stderr
+    assert "uvx --from 'wharfinger[system]' wharfinger" in without_extra.stderr
+    with_extra = run(f"wharfinger[system] @ {dist.wheel.as_uri()}")
+    assert with_extra.returncode == 0, with_extra.stderr

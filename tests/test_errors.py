@@ -10,9 +10,9 @@ from wharfinger import errors
 from wharfinger.content.redaction import redacted_text
 from wharfinger.errors import ProtocolError, RemoteError, WharfingerError, remote_error
 
-TREE = {thing for thing in vars(errors).values() if isinstance(thing, type) and issubclass(thing, WharfingerError)}
+ERROR_CLASSES = {each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, WharfingerError)}
 
-ON_THE_WIRE = {
+CODES_AND_STATUSES = {
     errors.ParseError: (-32700, 400),
     errors.InvalidRequest: (-32600, 400),
     errors.InsufficientScope: (-32600, 403),
@@ -33,34 +33,38 @@ ON_THE_WIRE = {
     errors.Declined: (-32603, 200),
     errors.Cancelled: (-32603, 200),
 }
-"""The specification's codes (spec: base protocol, error codes), with the HTTP status of 2026-07-28."""
+"""The codes of the specification (base protocol, error codes), with their HTTP status in 2026-07-28."""
 
 
-def test_codes_and_statuses_are_those_of_the_specification() -> None:
-    local = {kind for kind in TREE if issubclass(kind, ProtocolError) and not kind.remote} - {ProtocolError}
-    assert {kind: (kind.code, kind.http_status) for kind in local} == ON_THE_WIRE
+def test_codes_and_statuses_match_the_specification() -> None:
+    local = {
+        error_class
+        for error_class in ERROR_CLASSES
+        if issubclass(error_class, ProtocolError) and not error_class.remote
+    } - {ProtocolError}
+    assert {error_class: (error_class.code, error_class.http_status) for error_class in local} == CODES_AND_STATUSES
 
 
-def test_tree_in_the_docstring_names_every_class() -> None:
-    described = errors.__doc__ or ""
-    lines = [line.split("──", 1)[1].split()[0] for line in described.splitlines() if "──" in line]
-    assert sorted(lines) == sorted(kind.__name__ for kind in TREE - {WharfingerError})
+def test_the_tree_in_the_docstring_names_every_class() -> None:
+    docstring = errors.__doc__ or ""
+    lines = [line.split("──", 1)[1].split()[0] for line in docstring.splitlines() if "──" in line]
+    assert sorted(lines) == sorted(error_class.__name__ for error_class in ERROR_CLASSES - {WharfingerError})
 
 
-def test_tree_in_the_docstring_shows_the_codes() -> None:
-    described = errors.__doc__ or ""
-    for kind, (code, status) in ON_THE_WIRE.items():
-        line = next(line for line in described.splitlines() if f"── {kind.__name__} " in line)
-        assert line.split("──", 1)[1].split()[1:3] == [str(code), str(status)], kind
+def test_the_tree_in_the_docstring_shows_codes_and_statuses() -> None:
+    docstring = errors.__doc__ or ""
+    for error_class, (code, status) in CODES_AND_STATUSES.items():
+        line = next(line for line in docstring.splitlines() if f"── {error_class.__name__} " in line)
+        assert line.split("──", 1)[1].split()[1:3] == [str(code), str(status)], error_class
 
 
 def test_every_class_is_public_and_has_a_docstring() -> None:
-    assert {kind.__name__ for kind in TREE} == set(errors.__all__) - {"remote_error"}
-    assert [kind for kind in TREE if not inspect.getdoc(kind)] == []
+    assert {error_class.__name__ for error_class in ERROR_CLASSES} == set(errors.__all__) - {"remote_error"}
+    assert [error_class for error_class in ERROR_CLASSES if not inspect.getdoc(error_class)] == []
 
 
-def test_exit_codes_are_those_of_the_command_line() -> None:
-    others = {kind: kind.exit_code for kind in TREE if kind.exit_code != 1}
+def test_connection_errors_have_their_own_exit_codes() -> None:
+    others = {error_class: error_class.exit_code for error_class in ERROR_CLASSES if error_class.exit_code != 1}
     assert others == {
         errors.ConnectionFailed: 3,
         errors.ConnectionLost: 3,
@@ -82,14 +86,16 @@ def test_an_instance_may_override_the_values_of_its_class() -> None:
     assert (errors.InvalidParams.http_status, errors.InvalidParams.id) == (200, None)
 
 
-@pytest.mark.parametrize("kind", [errors.ParseError, errors.InvalidRequest, errors.MethodNotFound, errors.Overloaded])
-def test_default_message_is_a_sentence(kind: type[ProtocolError]) -> None:
-    message = str(kind())
-    assert message == kind().message
+@pytest.mark.parametrize(
+    "error_class", [errors.ParseError, errors.InvalidRequest, errors.MethodNotFound, errors.Overloaded]
+)
+def test_the_default_message_is_a_sentence(error_class: type[ProtocolError]) -> None:
+    message = str(error_class())
+    assert message == error_class().message
     assert message.endswith((".", "}")) and message[0].isupper()
 
 
-def test_data_of_refusals_has_the_shape_of_the_schema() -> None:
+def test_error_data_matches_the_schema() -> None:
     assert errors.UnsupportedVersion("1999-01-01", ["2026-07-28"]).data == {
         "supported": ["2026-07-28"],
         "requested": "1999-01-01",

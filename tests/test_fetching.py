@@ -17,7 +17,7 @@ from wharfinger.fetching import Fetcher, Gunzip, TooLarge, same_origin
 from wharfinger.net import is_loopback, is_public
 from wharfinger.protocol.interfaces import HttpResponse
 
-LIMIT = 100_000
+LIMIT_BYTES = 100_000
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -25,34 +25,34 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 class Site:
-    """A web site whose answers depend on the path. `ports` are the client's ports, one for each connection."""
+    """A web site whose responses depend on the path. `ports` has the client's port of each connection."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.ports: set[int] = set()
-        self.origin = self.elsewhere = ""
+        self.origin = self.other_origin = ""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.requests.append((request.method, request.path_qs, {k.lower(): v for k, v in request.headers.items()}))
         assert request.transport is not None
         self.ports.add(request.transport.get_extra_info("peername")[1])
-        kind, _, rest = request.path.lstrip("/").partition("/")
-        match kind:
+        route, _, argument = request.path.lstrip("/").partition("/")
+        match route:
             case "hops":
-                raise web.HTTPFound(f"/hops/{int(rest) - 1}" if int(rest) > 1 else "/end")
+                raise web.HTTPFound(f"/hops/{int(argument) - 1}" if int(argument) > 1 else "/end")
             case "to":
                 return web.Response(status=307, headers={"Location": request.query["url"]})
             case "away":
-                raise web.HTTPFound(f"{self.elsewhere}/end")
+                raise web.HTTPFound(f"{self.other_origin}/end")
             case "size":
-                return web.Response(body=b"x" * int(rest))
+                return web.Response(body=b"x" * int(argument))
             case "stream":
                 stream = web.StreamResponse()
                 await stream.prepare(request)
                 while True:
                     await stream.write(b"x" * 1000)
             case "gzip":
-                return web.Response(body=gzip.compress(b"x" * int(rest)), headers={"Content-Encoding": "gzip"})
+                return web.Response(body=gzip.compress(b"x" * int(argument)), headers={"Content-Encoding": "gzip"})
             case "half":
                 body = gzip.compress(bytes(range(256)) * 4)[:-10]
                 return web.Response(body=body, headers={"Content-Encoding": "gzip"})
@@ -64,18 +64,18 @@ class Site:
 
 
 @asynccontextmanager
-async def site() -> AsyncIterator[Site]:
-    there = Site()
+async def start_site() -> AsyncIterator[Site]:
+    site = Site()
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", there.answer)
+    app.router.add_route("*", "/{path:.*}", site.answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     try:
-        for name in ("origin", "elsewhere"):
-            listening = web.TCPSite(runner, "127.0.0.1", 0)
-            await listening.start()
-            setattr(there, name, listening.name)
-        yield there
+        for name in ("origin", "other_origin"):
+            listener = web.TCPSite(runner, "127.0.0.1", 0)
+            await listener.start()
+            setattr(site, name, listener.name)
+        yield site
     finally:
         await runner.cleanup()
 
@@ -84,27 +84,27 @@ def allow_all(_host: str, _address: str) -> bool:
     return True
 
 
-def test_connections_are_kept_and_cookies_are_not() -> None:
+def test_connections_are_reused_and_cookies_are_not_stored() -> None:
     async def test() -> None:
-        async with site() as there, Fetcher(allow=allow_all) as fetcher:
+        async with start_site() as site, Fetcher(allow=allow_all) as fetcher:
             for _ in range(3):
-                answer = await fetcher.request("GET", f"{there.origin}/a?b=%2F%20c")
-            assert answer == HttpResponse(200, answer.headers, b"end", f"{there.origin}/a?b=%2F%20c")
+                answer = await fetcher.request("GET", f"{site.origin}/a?b=%2F%20c")
+            assert answer == HttpResponse(200, answer.headers, b"end", f"{site.origin}/a?b=%2F%20c")
             assert answer.headers["etag"] == '"1"'
-            assert len(there.ports) == 1
-            assert {path for _, path, _ in there.requests} == {"/a?b=%2F%20c"}
-            assert all("cookie" not in headers for *_, headers in there.requests)
-            assert there.requests[0][2]["user-agent"].startswith("wharfinger/")
+            assert len(site.ports) == 1
+            assert {path for _, path, _ in site.requests} == {"/a?b=%2F%20c"}
+            assert all("cookie" not in headers for *_, headers in site.requests)
+            assert site.requests[0][2]["user-agent"].startswith("wharfinger/")
 
     run(test())
 
 
-def test_a_fetcher_can_be_used_in_one_loop_after_another() -> None:
+def test_a_fetcher_can_be_reopened_in_another_event_loop() -> None:
     fetcher = Fetcher(allow=allow_all)
 
     async def test() -> None:
-        async with site() as there, fetcher:
-            assert (await fetcher.request("GET", there.origin)).status == 200
+        async with start_site() as site, fetcher:
+            assert (await fetcher.request("GET", site.origin)).status == 200
 
     run(test())
     run(test())
@@ -112,35 +112,35 @@ def test_a_fetcher_can_be_used_in_one_loop_after_another() -> None:
 
 def test_redirects_within_the_origin_are_followed_up_to_the_limit() -> None:
     async def test() -> None:
-        async with site() as there, Fetcher(allow=allow_all, max_redirects=3) as fetcher:
-            answer = await fetcher.request("GET", f"{there.origin}/hops/3", headers={"X-Key": "secret"})
-            assert (answer.status, answer.url) == (200, f"{there.origin}/end")
-            assert [headers.get("x-key") for *_, headers in there.requests] == ["secret"] * 4
+        async with start_site() as site, Fetcher(allow=allow_all, max_redirects=3) as fetcher:
+            answer = await fetcher.request("GET", f"{site.origin}/hops/3", headers={"X-Key": "secret"})
+            assert (answer.status, answer.url) == (200, f"{site.origin}/end")
+            assert [headers.get("x-key") for *_, headers in site.requests] == ["secret"] * 4
             with pytest.raises(ConnectionFailed, match="redirects more than 3 times"):
-                await fetcher.request("GET", f"{there.origin}/hops/4")
+                await fetcher.request("GET", f"{site.origin}/hops/4")
 
     run(test())
 
 
 def test_a_redirect_to_another_origin_is_not_followed_by_default() -> None:
     async def test() -> None:
-        async with site() as there, Fetcher(allow=allow_all) as fetcher:
+        async with start_site() as site, Fetcher(allow=allow_all) as fetcher:
             with pytest.raises(ConnectionFailed, match="redirects elsewhere"):
-                await fetcher.request("GET", f"{there.origin}/away")
-            assert [path for _, path, _ in there.requests] == ["/away"]
+                await fetcher.request("GET", f"{site.origin}/away")
+            assert [path for _, path, _ in site.requests] == ["/away"]
 
     run(test())
 
 
-def test_another_origin_gets_no_credentials() -> None:
+def test_credentials_are_not_sent_to_another_origin() -> None:
     async def test() -> None:
-        rules = Fetcher(allow=allow_all, follow=lambda _url, _target: True, headers={"Authorization": "Bearer x"})
-        async with site() as there, rules as fetcher:
+        fetcher = Fetcher(allow=allow_all, follow=lambda _url, _target: True, headers={"Authorization": "Bearer x"})
+        async with start_site() as site, fetcher:
             answer = await fetcher.request(
-                "GET", f"{there.origin}/away", headers={"X-Api-Key": "secret", "Accept": "text/html"}
+                "GET", f"{site.origin}/away", headers={"X-Api-Key": "secret", "Accept": "text/html"}
             )
-            assert answer.url == f"{there.elsewhere}/end"
-            first, second = (headers for *_, headers in there.requests)
+            assert answer.url == f"{site.other_origin}/end"
+            first, second = (headers for *_, headers in site.requests)
             assert (first["authorization"], first["x-api-key"]) == ("Bearer x", "secret")
             assert second.keys() <= {"host", "accept", "accept-encoding", "user-agent"}
             assert second["accept"] == "text/html"
@@ -151,74 +151,75 @@ def test_another_origin_gets_no_credentials() -> None:
 @pytest.mark.parametrize("target", ["file:///etc/passwd", "http://user:pass@127.0.0.1/", "http://[::1"])
 def test_a_redirect_to_an_invalid_or_non_http_url_is_not_followed(target: str) -> None:
     async def test() -> None:
-        async with site() as there, Fetcher(allow=allow_all, follow=lambda _url, _target: True) as fetcher:
-            with pytest.raises(ConnectionFailed, match="redirects elsewhere") as failure:
-                await fetcher.request("GET", f"{there.origin}/to?url={target}")
-            assert "pass@" not in str(failure.value)
+        async with start_site() as site, Fetcher(allow=allow_all, follow=lambda _url, _target: True) as fetcher:
+            with pytest.raises(ConnectionFailed, match="redirects elsewhere") as caught:
+                await fetcher.request("GET", f"{site.origin}/to?url={target}")
+            assert "pass@" not in str(caught.value)
 
     run(test())
 
 
-def test_requests_that_change_something_are_not_redirected() -> None:
+def test_redirects_are_followed_for_head_and_not_for_post_requests() -> None:
     async def test() -> None:
-        async with site() as there, Fetcher(allow=allow_all) as fetcher:
-            assert (await fetcher.request("POST", f"{there.origin}/hops/1", body=b"x")).status == 302
-            assert (await fetcher.request("HEAD", f"{there.origin}/hops/1")).status == 200
+        async with start_site() as site, Fetcher(allow=allow_all) as fetcher:
+            assert (await fetcher.request("POST", f"{site.origin}/hops/1", body=b"x")).status == 302
+            assert (await fetcher.request("HEAD", f"{site.origin}/hops/1")).status == 200
 
     run(test())
 
 
-def test_a_redirect_is_returned_as_the_answer_without_a_rule_for_redirects() -> None:
+def test_redirects_are_returned_if_following_is_disabled() -> None:
     async def test() -> None:
-        async with site() as there, Fetcher(allow=allow_all, follow=None) as fetcher:
-            assert (await fetcher.request("GET", f"{there.origin}/hops/1")).status == 302
+        async with start_site() as site, Fetcher(allow=allow_all, follow=None) as fetcher:
+            assert (await fetcher.request("GET", f"{site.origin}/hops/1")).status == 302
 
     run(test())
 
 
-def test_each_hop_is_checked() -> None:
+def test_each_redirect_target_may_be_refused() -> None:
     async def test() -> None:
-        async with site() as there:
-            rules = Fetcher(allow=allow_all, refuse=lambda url: "it is secret" if url.endswith("/end") else None)
-            async with rules as fetcher:
+        async with start_site() as site:
+            fetcher = Fetcher(allow=allow_all, refuse=lambda url: "it is secret" if url.endswith("/end") else None)
+            async with fetcher:
                 with pytest.raises(ConnectionFailed, match="is not requested: it is secret"):
-                    await fetcher.request("GET", f"{there.origin}/hops/2")
-            assert [path for _, path, _ in there.requests] == ["/hops/2", "/hops/1"]
+                    await fetcher.request("GET", f"{site.origin}/hops/2")
+            assert [path for _, path, _ in site.requests] == ["/hops/2", "/hops/1"]
 
     run(test())
 
 
 @pytest.mark.parametrize("path", ["size", "gzip"])
-def test_the_limit_of_a_body_applies_after_decompression(path: str) -> None:
+def test_the_body_limit_applies_after_decompression(path: str) -> None:
     async def test() -> None:
-        async with site() as there, Fetcher(allow=allow_all, max_body_bytes=LIMIT) as fetcher:
-            assert len((await fetcher.request("GET", f"{there.origin}/{path}/{LIMIT}")).body) == LIMIT
-            with pytest.raises(TooLarge, match=f"more than {LIMIT} bytes"):
-                await fetcher.request("GET", f"{there.origin}/{path}/{LIMIT + 1}")
+        async with start_site() as site, Fetcher(allow=allow_all, max_body_bytes=LIMIT_BYTES) as fetcher:
+            assert len((await fetcher.request("GET", f"{site.origin}/{path}/{LIMIT_BYTES}")).body) == LIMIT_BYTES
+            with pytest.raises(TooLarge, match=f"more than {LIMIT_BYTES} bytes"):
+                await fetcher.request("GET", f"{site.origin}/{path}/{LIMIT_BYTES + 1}")
             with pytest.raises(TooLarge):
-                await fetcher.request("GET", f"{there.origin}/{path}/{LIMIT}", max_body_bytes=LIMIT - 1)
+                await fetcher.request("GET", f"{site.origin}/{path}/{LIMIT_BYTES}", max_body_bytes=LIMIT_BYTES - 1)
             with pytest.raises(TooLarge):
-                await fetcher.request("GET", f"{there.origin}/stream")
+                await fetcher.request("GET", f"{site.origin}/stream")
 
     run(test())
 
 
-def test_a_gzip_bomb_is_inflated_no_further_than_the_limit() -> None:
-    bomb = gzip.compress(bytes(64 * 1024 * 1024))
-    inflater = Gunzip(LIMIT)
+def test_a_gzip_bomb_is_decompressed_only_up_to_the_limit() -> None:
+    size = 64 * 1024 * 1024
+    bomb = gzip.compress(bytes(size))
+    inflater = Gunzip(LIMIT_BYTES)
     with pytest.raises(OverflowError):
         inflater.feed(bomb)
-    inflater = Gunzip(64 * 1024 * 1024)
-    assert sum(len(inflater.feed(bomb[at : at + 1000])) for at in range(0, len(bomb), 1000)) == 64 * 1024 * 1024
+    inflater = Gunzip(size)
+    assert sum(len(inflater.feed(bomb[offset : offset + 1000])) for offset in range(0, len(bomb), 1000)) == size
     assert inflater.complete
 
 
-@pytest.mark.parametrize(("path", "fault"), [("half", "ends too early"), ("br", "only gzip is read")])
-def test_a_body_that_cannot_be_decompressed_is_an_error(path: str, fault: str) -> None:
+@pytest.mark.parametrize(("path", "message"), [("half", "ends too early"), ("br", "only gzip is read")])
+def test_a_body_that_cannot_be_decompressed_is_an_error(path: str, message: str) -> None:
     async def test() -> None:
-        async with site() as there, Fetcher(allow=allow_all) as fetcher:
-            with pytest.raises(ConnectionFailed, match=fault):
-                await fetcher.request("GET", f"{there.origin}/{path}")
+        async with start_site() as site, Fetcher(allow=allow_all) as fetcher:
+            with pytest.raises(ConnectionFailed, match=message):
+                await fetcher.request("GET", f"{site.origin}/{path}")
 
     run(test())
 
@@ -230,14 +231,14 @@ def test_a_body_that_cannot_be_decompressed_is_an_error(path: str, fault: str) -
 )
 def test_damaged_gzip_is_an_error(damaged: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        Gunzip(LIMIT).feed(damaged)
+        Gunzip(LIMIT_BYTES).feed(damaged)
 
 
-def test_the_time_of_all_hops_is_bounded() -> None:
+def test_a_request_without_a_response_times_out() -> None:
     async def test() -> None:
-        async with site() as there, Fetcher(allow=allow_all, timeout=0.2) as fetcher:
+        async with start_site() as site, Fetcher(allow=allow_all, timeout=0.2) as fetcher:
             with pytest.raises(ConnectionFailed, match=r"within 0\.2 s"):
-                await fetcher.request("GET", f"{there.origin}/slow")
+                await fetcher.request("GET", f"{site.origin}/slow")
 
     run(test())
 
@@ -250,11 +251,11 @@ def test_the_time_of_all_hops_is_bounded() -> None:
 )  # fmt: skip
 def test_only_public_addresses_are_requested_by_default(url: str) -> None:
     async def test() -> None:
-        async with site() as there, Fetcher() as fetcher:
-            port = there.origin.rpartition(":")[2]
+        async with start_site() as site, Fetcher() as fetcher:
+            port = site.origin.rpartition(":")[2]
             with pytest.raises(ConnectionFailed, match=r"private network|not a canonical|failed|cannot be reached"):
                 await fetcher.request("GET", url.format(port=port))
-            assert there.requests == []
+            assert site.requests == []
 
     run(test())
 
@@ -263,62 +264,75 @@ def test_only_public_addresses_are_requested_by_default(url: str) -> None:
 def test_an_invalid_or_non_http_url_is_not_requested(url: str) -> None:
     async def test() -> None:
         async with Fetcher() as fetcher:
-            with pytest.raises(ConnectionFailed, match="is not requested") as failure:
+            with pytest.raises(ConnectionFailed, match="is not requested") as caught:
                 await fetcher.request("GET", url)
-            assert "secret" not in str(failure.value)
+            assert "secret" not in str(caught.value)
 
     run(test())
 
 
 def test_a_name_that_changes_its_address_is_checked_at_each_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The resolver of the system answers as in DNS rebinding: first with a public address, then with this machine's."""
+    """In DNS rebinding, a name resolves to a public address first, and to a loopback address later."""
 
     async def test() -> None:
-        async with site() as there:
-            port = int(there.origin.rpartition(":")[2])
+        async with start_site() as site:
+            port = int(site.origin.rpartition(":")[2])
             answers = iter(["192.0.0.9", "127.0.0.1"])
-            seen: list[tuple[str, str]] = []
+            checked: list[tuple[str, str]] = []
 
-            async def rebinding(*_: Any, **__: Any) -> list[Any]:
+            async def getaddrinfo(*_: Any, **__: Any) -> list[Any]:
                 return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (next(answers), port))]
 
             def allow(host: str, address: str) -> bool:
-                seen.append((host, address))
+                checked.append((host, address))
                 return is_public(address)
 
-            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", rebinding)
+            monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
             async with Fetcher(allow=allow, timeout=0.3) as fetcher:
-                with pytest.raises(ConnectionFailed):  # nothing answers there
+                with pytest.raises(ConnectionFailed):  # no server has this address
                     await fetcher.request("GET", f"http://pages.example:{port}/")
                 await fetcher.close()
                 with pytest.raises(ConnectionFailed, match="private network"):
                     await fetcher.request("GET", f"http://pages.example:{port}/")
-            assert seen == [("pages.example", "192.0.0.9"), ("pages.example", "127.0.0.1")]
-            assert there.requests == []
+            assert checked == [("pages.example", "192.0.0.9"), ("pages.example", "127.0.0.1")]
+            assert site.requests == []
 
     run(test())
 
 
-def test_a_proxy_does_not_lead_to_hosts_that_this_machine_knows_as_private(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_with_private_addresses_are_not_requested_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        async with site() as there:
-            monkeypatch.setenv("http_proxy", there.elsewhere)
-            loop, port = asyncio.get_running_loop(), int(there.elsewhere.rpartition(":")[2])
+        async with start_site() as site:
+            monkeypatch.setenv("http_proxy", site.other_origin)
+            loop, port = asyncio.get_running_loop(), int(site.other_origin.rpartition(":")[2])
 
-            async def resolves(host: str, *_: Any, **__: Any) -> list[Any]:
+            async def getaddrinfo(host: str, *_: Any, **__: Any) -> list[Any]:
                 if is_loopback(host):
                     return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port))]
                 if host == "intranet.example":
                     return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.1", 80))]
                 raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-            monkeypatch.setattr(loop, "getaddrinfo", resolves)
+            monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
             async with Fetcher() as fetcher:
                 assert (await fetcher.request("GET", "http://pages.example/end")).status == 200
                 for url in ("http://intranet.example/end", "http://10.0.0.1/end"):
                     with pytest.raises(ConnectionFailed, match="private network"):
                         await fetcher.request("GET", url)
-            assert len(there.requests) == 1
+            assert len(site.requests) == 1
+
+    run(test())
+
+
+@pytest.mark.parametrize("host", ["a..b", f"{'a' * 64}.example"])
+def test_a_host_that_is_no_valid_name_is_left_to_the_proxy(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    """Regression: the codec `idna` raised a bare UnicodeError."""
+
+    async def test() -> None:
+        async with start_site() as site, Fetcher() as fetcher:
+            monkeypatch.setenv("http_proxy", site.other_origin)
+            assert (await fetcher.request("GET", f"http://{host}/end")).status == 200
+            assert len(site.requests) == 1
 
     run(test())
 
@@ -333,5 +347,5 @@ def test_a_proxy_does_not_lead_to_hosts_that_this_machine_knows_as_private(monke
         ("nonsense", "nonsense", False),
     ],
 )
-def test_an_origin_is_scheme_host_and_port(url: str, target: str, same: bool) -> None:
+def test_origins_are_compared_by_scheme_host_and_port(url: str, target: str, same: bool) -> None:
     assert same_origin(url, target) is same

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import json
 import subprocess
 import sys
@@ -18,7 +19,7 @@ PACKAGE = ROOT / "src" / "wharfinger"
 # A layer may import itself and the layers in rows above its own, but not the other layers of its row (its siblings).
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"types", "errors", "version"}),
-    frozenset({"content", "net", "private_files"}),
+    frozenset({"content", "net", "private_files", "option_names"}),
     frozenset({"protocol"}),
     frozenset({"fetching"}),
     frozenset({"transports", "auth", "policy", "record", "bus", "store"}),
@@ -34,16 +35,16 @@ LEVEL = {name: level for level, row in enumerate(LAYERS) for name in row}
 
 # Imports that are allowed although the rows forbid them, each with its reason.
 EXCEPTIONS = {
-    ("cli", ""): "the command says which version it is",
+    ("cli", ""): "the command shows the version of the package",
     ("__main__", "cli"): "`python -m wharfinger` is the command",
 }
 
-# Module names that may occur more than once, because each names the same role in its package.
-ROLES = frozenset(
+# Module names that may occur in several packages, because they have the same role in each.
+ROLE_NAMES = frozenset(
     {"app", "completion", "memory", "resources", "skills", "source", "sqlite", "subscriptions", "tasks", "tools"}
 )
 
-# Modules that a state machine must not use: with `time` and `random` it is not repeatable, and the others do I/O.
+# Modules that a state machine must not use: with `time` and `random` it is not deterministic, and the others do I/O.
 FORBIDDEN_IN_PROTOCOL = frozenset(
     {
         "aiohttp", "anyio", "asyncio", "concurrent", "http", "httptools", "io", "logging", "multiprocessing", "os",
@@ -52,7 +53,7 @@ FORBIDDEN_IN_PROTOCOL = frozenset(
     }
 )  # fmt: skip
 
-# Loaded on first use, because each costs more than the rest of the package together.
+# Loaded on first use, because the import of each takes longer than that of the rest of the package.
 ONLY_ON_USE = frozenset(
     {"aiohttp", "click", "httptools", "pybase64", "rich", "sqlite3", "uvicorn", "uvloop", "watchfiles"}
 )
@@ -71,15 +72,29 @@ def layer(module: str) -> str:
 
 
 @cache
-def parsed_nodes(path: Path) -> list[ast.AST]:
+def parsed(path: Path) -> ast.Module:
+    """Return the code of a file.
+
+    No garbage is collected meanwhile: if a finalizer parses code too, as for a traceback, Python 3.11 raises
+    SystemError (gh-106905).
+    """
+    gc.disable()
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"))
+    finally:
+        gc.enable()
+
+
+@cache
+def ast_nodes(path: Path) -> list[ast.AST]:
     """Return every node of a file's code."""
-    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    return list(ast.walk(parsed(path)))
 
 
 def imports_of(module: str, path: Path) -> Iterator[tuple[str, int]]:
-    """Yield the absolute name of every module that `path` imports, in functions too, with its line."""
+    """Yield the absolute name of every module that `path` imports, including imports in functions, with its line."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in parsed_nodes(path):
+    for node in ast_nodes(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno
@@ -90,8 +105,8 @@ def imports_of(module: str, path: Path) -> Iterator[tuple[str, int]]:
                     [*package.split(".")[: len(package.split(".")) - node.level + 1], *filter(None, [base])]
                 )
             for alias in node.names:
-                named = base == "wharfinger" and is_module(alias.name)
-                yield (f"{base}.{alias.name}" if named else base), node.lineno
+                is_module_import = base == "wharfinger" and is_module(alias.name)
+                yield (f"{base}.{alias.name}" if is_module_import else base), node.lineno
 
 
 @cache
@@ -100,30 +115,29 @@ def is_module(name: str) -> bool:
     return (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists()
 
 
-def forbidden_edges() -> list[str]:
+def forbidden_imports() -> list[str]:
     wrong: list[str] = []
     for module, path in modules():
-        mine = layer(module)
+        source_layer = layer(module)
         for target, line in imports_of(module, path):
             if not target.startswith("wharfinger"):
                 continue
-            theirs = layer(target)
-            if theirs == mine or (mine, theirs) in EXCEPTIONS:
+            target_layer = layer(target)
+            if target_layer == source_layer or (source_layer, target_layer) in EXCEPTIONS:
                 continue
-            if LEVEL[theirs] >= LEVEL[mine]:
-                wrong.append(
-                    f"{path.relative_to(ROOT)}:{line}: {mine or '__init__'} may not import {theirs or '__init__'}"
-                )
+            if LEVEL[target_layer] >= LEVEL[source_layer]:
+                layers = f"{source_layer or '__init__'} may not import {target_layer or '__init__'}"
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {layers}")
     return wrong
 
 
-def test_imports_point_only_down() -> None:
-    """Siblings depend on each other only through protocol/interfaces.py."""
-    assert forbidden_edges() == []
+def test_modules_import_only_lower_layers() -> None:
+    """The layers of a row depend on each other only through protocol/interfaces.py."""
+    assert forbidden_imports() == []
 
 
 def import_cycles(graph: dict[str, set[str]]) -> Iterator[list[str]]:
-    """Yield the sets of two or more modules that import one another in a circle (Tarjan's algorithm)."""
+    """Yield each strongly connected set of two or more modules (Tarjan's algorithm)."""
     numbers: dict[str, int] = {}
     lowest: dict[str, int] = {}
     stack: list[str] = []
@@ -148,12 +162,12 @@ def import_cycles(graph: dict[str, set[str]]) -> Iterator[list[str]]:
 
 
 def import_graph() -> dict[str, set[str]]:
-    """Return which modules each module imports, also for types only and inside functions."""
+    """Return which modules each module imports, including imports for type checking and in functions."""
     paths = dict(modules())
     graph: dict[str, set[str]] = {}
     for module, path in paths.items():
         names = {target for target, _ in imports_of(module, path)}
-        for node in parsed_nodes(path):
+        for node in ast_nodes(path):
             if isinstance(node, ast.ImportFrom) and not node.level:
                 submodules = {f"{node.module}.{alias.name}" for alias in node.names} & paths.keys()
                 names |= submodules
@@ -163,27 +177,27 @@ def import_graph() -> dict[str, set[str]]:
     return graph
 
 
-def test_no_more_than_three_modules_import_one_another() -> None:
-    """A larger circle is one module in many files: to read one of them, read them all."""
-    assert [circle for circle in import_cycles(import_graph()) if len(circle) > 3] == []
+def test_import_cycles_have_at_most_three_modules() -> None:
+    """Modules of a cycle cannot be understood separately, so a cycle must stay small."""
+    assert [cycle for cycle in import_cycles(import_graph()) if len(cycle) > 3] == []
 
 
 def test_no_module_name_occurs_twice() -> None:
-    """A name belongs to one file. The modules of types/ are left out, since they name the parts of the protocol."""
-    places: dict[str, list[str]] = {}
+    """The modules of types/ are left out, because they are named after the parts of the protocol."""
+    modules_by_name: dict[str, list[str]] = {}
     for module, path in modules():
-        if layer(module) != "types" and path.stem not in {"__init__", "__main__", *ROLES}:
-            places.setdefault(path.stem, []).append(module)
-    assert [each for each in places.values() if len(each) > 1] == []
+        if layer(module) != "types" and path.stem not in {"__init__", "__main__", *ROLE_NAMES}:
+            modules_by_name.setdefault(path.stem, []).append(module)
+    assert [each for each in modules_by_name.values() if len(each) > 1] == []
 
 
 def test_no_public_class_name_occurs_twice() -> None:
-    places: dict[str, list[str]] = {}
+    modules_by_name: dict[str, list[str]] = {}
     for module, path in modules():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places.setdefault(node.name, []).append(module)
-    assert {name: each for name, each in places.items() if len(each) > 1} == {}
+                modules_by_name.setdefault(node.name, []).append(module)
+    assert {name: each for name, each in modules_by_name.items() if len(each) > 1} == {}
 
 
 def test_no_package_has_only_one_module() -> None:
@@ -194,12 +208,12 @@ def test_no_package_has_only_one_module() -> None:
     assert [package for package, count in parts.items() if count < 2] == []
 
 
-def test_every_module_is_of_a_known_layer() -> None:
+def test_every_module_belongs_to_a_layer() -> None:
     assert {layer(module) for module, _ in modules()} <= LEVEL.keys()
 
 
-def test_protocol_touches_no_clock_socket_or_loop() -> None:
-    """The core is sans-IO: whatever it needs from outside is passed in."""
+def test_the_protocol_imports_no_clock_socket_or_event_loop() -> None:
+    """The core is sans-IO: callers pass the time, random values and received data."""
     wrong = [
         f"{path.relative_to(ROOT)}:{line}: {target}"
         for module, path in modules()
@@ -225,7 +239,7 @@ def test_only_the_command_prints_and_no_module_configures_logging() -> None:
     """A library does not print, and configures neither handlers nor levels."""
     wrong: list[str] = []
     for module, path in modules():
-        for node in parsed_nodes(path):
+        for node in ast_nodes(path):
             if not isinstance(node, ast.Call):
                 continue
             name = dotted_name(node.func)
@@ -236,7 +250,7 @@ def test_only_the_command_prints_and_no_module_configures_logging() -> None:
 
 
 def dotted_name(node: ast.expr) -> str:
-    """Return the dotted name of a function; only its last part if it is not a plain name."""
+    """Return the dotted name of a function, or an incomplete one if it is called on an expression."""
     if isinstance(node, ast.Attribute):
         return f"{dotted_name(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""
@@ -249,8 +263,8 @@ def loaded_modules(code: str) -> set[str]:
         f"{code}\n"
         "import json; print(json.dumps(sorted(set(sys.modules) - before)))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
-    return set(json.loads(done.stdout))
+    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    return set(json.loads(completed.stdout))
 
 
 # Top-level modules that an import of the package may load: light parts of the standard library, msgspec and ours.
@@ -260,8 +274,8 @@ MAY_LOAD = frozenset(
         "atexit",
         "decimal",
         "platform",
-        "typing_extensions",  # by msgspec, where it is installed
-        "ssl",  # asyncio
+        "typing_extensions",  # imported by msgspec if it is installed
+        "ssl",  # imported by asyncio
         "abc", "annotationlib", "array", "ast", "asyncio", "base64", "binascii", "bisect", "calendar", "codecs",
         "collections", "concurrent", "contextlib", "contextvars", "copy", "copyreg", "dataclasses", "datetime", "dis",
         "enum", "errno", "fnmatch", "functools", "genericpath", "hashlib", "heapq", "hmac", "importlib", "inspect",
@@ -270,9 +284,9 @@ MAY_LOAD = frozenset(
         "selectors", "shlex", "signal", "socket", "stat", "string", "struct", "subprocess", "tempfile", "textwrap",
         "threading", "time", "token", "tokenize", "traceback", "types", "typing", "unicodedata", "urllib", "uuid",
         "warnings", "weakref", "zlib", "queue", "ipaddress", "gc",
-        # C parts of these modules, and what the standard library itself imports
+        # C parts of these modules, and imports of the standard library
         "zipfile", "zipimport", "bz2", "lzma", "shutil", "pwd", "grp", "fcntl", "posix", "resource",
-        "glob",  # pathlib, from 3.13 on
+        "glob",  # imported by pathlib since Python 3.13
     }
 )  # fmt: skip
 
@@ -280,25 +294,25 @@ MAY_LOAD = frozenset(
 @pytest.mark.parametrize("code", ["import wharfinger", "from wharfinger import Server", "from wharfinger import Client",
                                   "from wharfinger import Host",
                                   "from wharfinger import Server, Client, Context, Complete, ToolError"])  # fmt: skip
-def test_an_import_loads_nothing_heavy(code: str) -> None:
-    """Web servers, web clients, watchers, TLS and terminals are loaded when they are used."""
+def test_an_import_loads_only_light_modules(code: str) -> None:
+    """HTTP servers, HTTP clients, file watchers, databases and terminal libraries are loaded on first use."""
     loaded = {name.split(".")[0] for name in loaded_modules(code)}
     assert loaded & ONLY_ON_USE == set()
     unexpected = {name for name in loaded if not name.startswith("_")} - MAY_LOAD
     assert unexpected == set()
 
 
-def test_importing_the_package_alone_loads_none_of_its_parts() -> None:
+def test_importing_the_package_loads_only_its_version() -> None:
     loaded = {name for name in loaded_modules("import wharfinger") if name.startswith("wharfinger")}
     assert loaded == {"wharfinger", "wharfinger.version"}
 
 
 @pytest.mark.parametrize("name", ["Server", "Client"])
-def test_an_import_stays_under_30_mib(name: str) -> None:
+def test_an_import_takes_less_than_30_mib(name: str) -> None:
     """The resident memory of a fresh interpreter that has imported the name, as /proc reports it."""
     code = f"from wharfinger import {name}\nprint(open('/proc/self/status').read())"
     if not Path("/proc/self/status").exists():
         pytest.skip("needs /proc")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    row = next(line for line in done.stdout.splitlines() if line.startswith("VmRSS"))
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    row = next(line for line in completed.stdout.splitlines() if line.startswith("VmRSS"))
     assert int(row.split()[1]) < 30 * 1024

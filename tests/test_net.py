@@ -41,7 +41,7 @@ def test_loopback_names_and_addresses_are_recognized(host: str, expected: bool) 
         ("LOCALHOST", True), ("127.256.0.1", False), ("126.0.0.1", False), ("127...1", False),
     ],
 )  # fmt: skip
-def test_loopback_addresses_have_four_numbers_of_eight_bits(host: str, expected: bool) -> None:
+def test_loopback_ipv4_addresses_have_four_octets(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
 
 
@@ -49,7 +49,7 @@ def test_loopback_addresses_have_four_numbers_of_eight_bits(host: str, expected:
     ("host", "expected"),
     [("127.0.0.1", True), ("::1", True), ("fe80::1%eth0", True), ("localhost", False), ("", False), ("1.2.3", False)],
 )
-def test_an_address_is_not_a_name(host: str, expected: bool) -> None:
+def test_addresses_are_distinguished_from_names(host: str, expected: bool) -> None:
     assert is_address(host) is expected
 
 
@@ -64,11 +64,11 @@ NOT_PUBLIC = [
     "2001:db8::1", "3fff::1", "5f00::1", "fc00::1", "fd00::1", "fe80::1", "fe80::1%eth0", "ff02::1", "ff0e::1",
     # deprecated site-local (RFC 3879), and unallocated addresses
     "fec0::1", "feff::1", "4000::1", "e000::1",
-    # IPv4 inside: mapped, compatible, translated, NAT64, 6to4, Teredo (its server, its client)
+    # embedded IPv4: mapped, compatible, translated, NAT64, 6to4, Teredo (server, client)
     "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "::10.0.0.1", "::192.168.0.1",
     "::ffff:0:10.0.0.1", "64:ff9b::127.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::",
     "2002:a00:1::1", "2002:c0a8:1::1", "2001:0:7f00:1::f7f7:f7f7", "2001:0:808:808::f5ff:fffe",
-    # no addresses
+    # not addresses
     "nonsense", "", "127.1", "0x7f000001", "2130706433", "[::1]", "8.8.8.8/32",
 ]  # fmt: skip
 PUBLIC = [
@@ -116,17 +116,17 @@ def test_the_proxy_comes_from_the_environment(
     assert proxy_for(scheme, host) == expected
 
 
-def test_a_proxy_that_does_not_speak_http_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_socks_proxy_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     set_proxies(monkeypatch, all_proxy="socks5://one.test:1")
     with pytest.raises(ConnectionFailed, match="socks5 proxy"):
         proxy_for("http", "harbour.test")
 
 
 def test_a_resolver_returns_allowed_addresses_only() -> None:
-    asked: list[tuple[str, str]] = []
+    checked: list[tuple[str, str]] = []
 
     def refuse(host: str, address: str) -> bool:
-        asked.append((host, address))
+        checked.append((host, address))
         return False
 
     allowed = make_resolver(lambda host, address: address == "127.0.0.1", "")
@@ -134,7 +134,7 @@ def test_a_resolver_returns_allowed_addresses_only() -> None:
     assert [row["host"] for row in asyncio.run(allowed.resolve("127.0.0.1", 80))] == ["127.0.0.1"]
     with pytest.raises(OSError, match=r"127\.0\.0\.1 is not for you"):
         asyncio.run(refused.resolve("127.0.0.1", 80))
-    assert asked == [("127.0.0.1", "127.0.0.1")]
+    assert checked == [("127.0.0.1", "127.0.0.1")]
 
 
 def test_repeated_headers_are_joined() -> None:
@@ -172,5 +172,5 @@ def test_a_body_over_the_limit_is_refused() -> None:
         ("https://x/" + "y" * 10_000, None),
     ],
 )
-def test_an_origin_has_one_spelling(url: str, origin: str | None) -> None:
+def test_an_origin_is_normalized_or_refused(url: str, origin: str | None) -> None:
     assert origin_of(url) == origin

@@ -16,58 +16,58 @@ from tests.conftest import absent
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_DISTRIBUTIONS = 19
-MAX_BYTES = 21 * 1024 * 1024  # the libraries take 16 MiB of it, and our code for all kinds of data 2 MiB
+MAX_BYTES = 21 * 1024 * 1024  # of which the libraries take 16 MiB, and this package 2 MiB
 DEFAULT_DEPENDENCIES = {"msgspec", "httptools", "aiohttp", "watchfiles", "pybase64", "click"}
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The default install, without bytecode, in a separate folder."""
     folder = tmp_path_factory.mktemp("package")
     command = [
         sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check",
         "--constraint", str(ROOT / "constraints.txt"), "--target", str(folder / "site"), str(ROOT),
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        absent(f"a package index to install from ({done.stderr.strip()[-300:]})")
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode:
+        absent(f"a package index to install from ({completed.stderr.strip()[-300:]})")
     return folder / "site"
 
 
 @pytest.mark.timeout(180)
-def test_the_default_install_is_small(installed: Path) -> None:
+def test_the_default_install_is_small(site_packages: Path) -> None:
     """At most 19 distributions and 21 MiB, ours included, without bytecode."""
-    distributions = sorted(path.name.split("-")[0] for path in installed.glob("*.dist-info"))
-    size = sum(path.stat().st_size for path in installed.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    distributions = sorted(path.name.split("-")[0] for path in site_packages.glob("*.dist-info"))
+    size = sum(path.stat().st_size for path in site_packages.rglob("*") if path.is_file() and path.suffix != ".pyc")
     assert "wharfinger" in distributions
     assert len(distributions) <= MAX_DISTRIBUTIONS, distributions
     assert size <= MAX_BYTES, f"{size / 1024 / 1024:.1f} MiB"
 
 
 @pytest.mark.timeout(180)
-def test_the_wheel_is_typed_and_holds_nothing_but_the_package(installed: Path) -> None:
-    record = next(installed.glob("wharfinger-*.dist-info/RECORD")).read_text(encoding="utf-8")
+def test_the_wheel_is_typed_and_contains_only_the_package(site_packages: Path) -> None:
+    record = next(site_packages.glob("wharfinger-*.dist-info/RECORD")).read_text(encoding="utf-8")
     names = {line.split(",")[0] for line in record.splitlines()}
     assert "wharfinger/py.typed" in names
     assert {name.split("/")[0] for name in names if ".dist-info" not in name and "bin/" not in name} == {"wharfinger"}
 
 
 @pytest.mark.timeout(180)
-def test_the_default_install_serves_a_folder_over_stdio(installed: Path, tmp_path: Path) -> None:
-    """The main job needs no extra. The process does not see the environment of the tests."""
+def test_the_default_install_serves_a_folder_over_stdio(site_packages: Path, tmp_path: Path) -> None:
+    """Publishing a folder needs no extra. `-I -S` hides the packages of the test environment from the process."""
     (tmp_path / "tides.txt").write_text("high water 06:12\n")
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
     }
     request = {"jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": {"_meta": meta}}
-    code = f"import sys; sys.path.insert(0, {str(installed)!r}); from wharfinger.cli import main; sys.exit(main())"
-    done = subprocess.run(
+    code = f"import sys; sys.path.insert(0, {str(site_packages)!r}); from wharfinger.cli import main; sys.exit(main())"
+    completed = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, "serve", "--stdio", str(tmp_path)],
         input=json.dumps(request) + "\n", capture_output=True, text=True, timeout=30, check=False,
     )  # fmt: skip
-    answer = json.loads(done.stdout.splitlines()[0])
-    assert "tides.txt" in [resource["name"] for resource in answer["result"]["resources"]], done.stderr
+    answer = json.loads(completed.stdout.splitlines()[0])
+    assert "tides.txt" in [resource["name"] for resource in answer["result"]["resources"]], completed.stderr
 
 
 def test_the_changelog_has_this_version() -> None:
@@ -76,19 +76,19 @@ def test_the_changelog_has_this_version() -> None:
     assert first[1] == wharfinger.__version__
 
 
-def test_readme_names_the_wheel_of_this_version() -> None:
-    named = re.findall(r"wharfinger-([^-]*)-py3-none-any\.whl", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert set(named) == {wharfinger.__version__}
+def test_the_readme_names_the_wheel_of_this_version() -> None:
+    versions = re.findall(r"wharfinger-([^-]*)-py3-none-any\.whl", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert set(versions) == {wharfinger.__version__}
 
 
-def test_the_default_dependencies_are_those_of_the_design() -> None:
-    """docs/design.md, Dependencies: the rest are extras."""
+def test_the_default_dependencies_match_the_design() -> None:
+    """See docs/design.md, Dependencies. All other dependencies are extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     names = {re.split(r"[<>=!;\[ ]", line, maxsplit=1)[0] for line in project["dependencies"]}
     assert names == DEFAULT_DEPENDENCIES
 
 
-def test_constraints_have_only_names_and_versions() -> None:
+def test_constraints_contain_only_names_and_versions() -> None:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     wrong = [line for line in lines if not re.fullmatch(r"#.*|[a-z0-9-]+==[0-9][0-9a-z.]*", line)]
     assert wrong == []
@@ -111,10 +111,10 @@ def test_public_names_exist_and_others_raise_attribute_error() -> None:
 def test_make_serve_installs_every_extra_that_the_readme_uses() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    installed = re.search(r"^\$\(RUNS\):.*?\.\[([a-z,]+)\]", makefile, re.MULTILINE | re.DOTALL)
+    make_extras = re.search(r"^\$\(RUNS\):.*?\.\[([a-z,]+)\]", makefile, re.MULTILINE | re.DOTALL)
     message = re.search(r"`make serve`\s+installs ([^.]*?), which\s+is\s+enough\s+for\s+this\s+page", readme)
-    assert installed is not None
+    assert make_extras is not None
     assert message is not None
-    assert sorted(installed[1].split(",")) == sorted(re.findall(r"`(\w+)`", message[1]))
-    served = re.findall(r"^\$ .*wharfinger serve (.*)$", readme, re.MULTILINE)
-    assert any(" git:" in words for words in served)
+    assert sorted(make_extras[1].split(",")) == sorted(re.findall(r"`(\w+)`", message[1]))
+    serve_commands = re.findall(r"^\$ .*wharfinger serve (.*)$", readme, re.MULTILINE)
+    assert any(" git:" in arguments for arguments in serve_commands)

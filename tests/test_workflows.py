@@ -1,4 +1,4 @@
-"""The workflows of GitHub: valid, pinned, and with no more permissions than they need."""
+"""The GitHub workflows: valid, pinned, and with no more permissions than they need."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ FILES = sorted(FOLDER.glob("*.yml"))
 
 
 def load(name: str) -> dict[Any, Any]:
-    """Return one workflow, parsed."""
-    found: dict[Any, Any] = yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
-    return found
+    """Return a parsed workflow."""
+    workflow: dict[Any, Any] = yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
+    return workflow
 
 
-def test_workflows_fit_the_schema_of_github() -> None:
-    """The schema is the one that check-jsonschema brings along; nothing is downloaded."""
+def test_workflows_match_the_schema_of_github() -> None:
+    """check-jsonschema includes the schema, so nothing is downloaded."""
     if find_spec("check_jsonschema") is None:
         absent("check-jsonschema")
     command = [
@@ -36,8 +36,8 @@ def test_workflows_fit_the_schema_of_github() -> None:
         "vendor.github-workflows",
         *map(str, FILES),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     assert [file.name for file in FILES] == ["ci.yml", "publish.yml"]
 
 
@@ -52,8 +52,12 @@ def test_only_the_publishing_job_has_permission_to_write() -> None:
     assert load("ci.yml")["permissions"] == {"contents": "read"}
     publish = load("publish.yml")
     assert publish["permissions"] == {}
-    given = {name: job["permissions"] for name, job in publish["jobs"].items()}
-    assert given == {"test": {"contents": "read"}, "build": {"contents": "read"}, "publish": {"id-token": "write"}}
+    permissions = {name: job["permissions"] for name, job in publish["jobs"].items()}
+    assert permissions == {
+        "test": {"contents": "read"},
+        "build": {"contents": "read"},
+        "publish": {"id-token": "write"},
+    }
     assert publish["jobs"]["publish"]["environment"]["name"] == "pypi"
 
 
@@ -63,22 +67,22 @@ def test_only_a_tag_of_tested_code_is_published() -> None:
     assert job["needs"] == ["test", "build"]
 
 
-def test_workflows_are_off_until_a_maintainer_switches_them_on() -> None:
-    """`on` is a truth value in YAML 1.1."""
+def test_workflows_start_only_manually_or_from_another_workflow() -> None:
+    """YAML 1.1 parses the key `on` as True."""
     assert load("ci.yml")[True].keys() == {"workflow_dispatch", "workflow_call"}
     assert load("publish.yml")[True].keys() == {"workflow_dispatch"}
 
 
-def test_ci_tries_every_python_that_the_package_names() -> None:
+def test_ci_tests_every_python_version_of_the_classifiers() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    named = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', project)
-    assert load("ci.yml")["jobs"]["test"]["strategy"]["matrix"]["python"] == named
+    versions = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', project)
+    assert load("ci.yml")["jobs"]["test"]["strategy"]["matrix"]["python"] == versions
 
 
-def test_windows_installs_what_make_installs() -> None:
+def test_ci_on_windows_installs_the_same_tools_as_make() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
     tools = dict(re.findall(r"^(DIST_TOOLS|TEST_TOOLS) := (.*)$", makefile, re.MULTILINE))
-    wanted = tools["TEST_TOOLS"].replace("$(DIST_TOOLS)", tools["DIST_TOOLS"]).replace("'", "").split()
+    tool_names = tools["TEST_TOOLS"].replace("$(DIST_TOOLS)", tools["DIST_TOOLS"]).replace("'", "").split()
     extras = ",".join(re.findall(r"--editable '\.\[([a-z,]+)\]'", makefile))
     (command,) = [step["run"] for step in load("ci.yml")["jobs"]["test"]["steps"] if step.get("name") == "Install"]
-    assert command.replace('"', "").split("--editable ")[1].split() == [f".[{extras}]", *wanted]
+    assert command.replace('"', "").split("--editable ")[1].split() == [f".[{extras}]", *tool_names]

@@ -24,7 +24,7 @@ Words after the language, which readers of the page do not see, change that:
     norun="REASON"      the block is only parsed, for this reason
 
 Setup that readers do not need is in a comment: `<!-- run: sh` (or python), lines, `-->`.
-Port 8000 is replaced by a free port everywhere in the page, and `/home/me` by the page's folder.
+Ports 8000 and 8001 are replaced by free ports everywhere in the page, and `/home/me` by the page's folder.
 """
 
 from __future__ import annotations
@@ -46,16 +46,17 @@ import textwrap
 import time
 import tomllib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 __all__ = ["Block", "PageRun", "blocks_of"]
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>```+)(?P<info>[^`]*)$")
-HIDDEN = re.compile(r"^<!-- run: (?P<info>.+)$")
-SERVES = re.compile(r"(wharfinger (serve|run)|make serve)\b")
+HIDDEN_BLOCK = re.compile(r"^<!-- run: (?P<info>.+)$")
+SERVE_COMMAND = re.compile(r"(wharfinger (serve|run)|make serve)\b")
 SHELL = ("console", "sh", "bash")
-PICTURES = ("text", "mermaid", "")
+NOT_RUN = ("text", "mermaid", "")
 CONFIGURATIONS = ("dockerfile", "ini", "nginx")
 TIMEOUT_SECONDS = 30.0
 
@@ -80,7 +81,7 @@ def blocks_of(page: Path) -> Iterator[Block]:
     """Yield every fenced block and every hidden one of a page, in order."""
     lines = iter(enumerate(page.read_text(encoding="utf-8").splitlines(), 1))
     for number, line in lines:
-        fence, hidden = FENCE.match(line), HIDDEN.match(line)
+        fence, hidden = FENCE.match(line), HIDDEN_BLOCK.match(line)
         if not fence and not hidden:
             continue
         closing = fence["ticks"] if fence else "-->"
@@ -107,7 +108,7 @@ def check_syntax(block: Block) -> None:
         json.loads(text)
     elif block.language == "toml":
         tomllib.loads(block.text)
-    elif block.language not in (*SHELL, *PICTURES, *CONFIGURATIONS):
+    elif block.language not in (*SHELL, *NOT_RUN, *CONFIGURATIONS):
         raise ValueError(f"{block.place}: {block.language!r} is not a known language of blocks")
 
 
@@ -152,14 +153,14 @@ class Terminal:
 
     def __init__(self, command: str, folder: Path, environment: dict[str, str]) -> None:
         self.command = command
-        self.seen = ""
-        self.fd, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
+        self.output = ""
+        self.fd, child_fd = pty.openpty()
+        fcntl.ioctl(child_fd, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
         self.process = subprocess.Popen(
-            ["bash", "-c", command], cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs,
+            ["bash", "-c", command], cwd=folder, env=environment, stdin=child_fd, stdout=child_fd, stderr=child_fd,
             start_new_session=True,
         )  # fmt: skip
-        os.close(theirs)
+        os.close(child_fd)
 
     def read(self, seconds: float) -> bool:
         """Read output for up to `seconds`. Return False at its end."""
@@ -169,23 +170,23 @@ class Terminal:
             data = os.read(self.fd, 65536)
         except OSError:  # Linux returns EIO when the last process at this terminal has ended
             return False
-        self.seen += data.decode(errors="replace").replace("\r\n", "\n")
+        self.output += data.decode(errors="replace").replace("\r\n", "\n")
         return bool(data)
 
     def wait(self) -> int:
         """Read to the end of the output. Return the exit code."""
-        until = time.monotonic() + TIMEOUT_SECONDS
-        while self.read(0.2) and time.monotonic() < until:
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while self.read(0.2) and time.monotonic() < deadline:
             if self.process.poll() is not None and not select.select([self.fd], [], [], 0)[0]:
                 break
-        return self.process.wait(max(0.1, until - time.monotonic()))
+        return self.process.wait(max(0.1, deadline - time.monotonic()))
 
     def wait_for(self, pattern: re.Pattern[str]) -> bool:
         """Read until `pattern` appears. Return whether it did."""
-        until = time.monotonic() + TIMEOUT_SECONDS
-        while not pattern.search(self.seen):
-            if time.monotonic() > until or not self.read(0.2):
-                return bool(pattern.search(self.seen))
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not pattern.search(self.output):
+            if time.monotonic() > deadline or not self.read(0.2):
+                return bool(pattern.search(self.output))
         return True
 
     def close(self) -> None:
@@ -194,8 +195,8 @@ class Terminal:
             if self.process.poll() is None:
                 os.killpg(self.process.pid, number)
                 try:
-                    until = time.monotonic() + 5
-                    while self.process.poll() is None and time.monotonic() < until:
+                    deadline = time.monotonic() + 5
+                    while self.process.poll() is None and time.monotonic() < deadline:
                         self.read(0.1)
                 except OSError:
                     pass
@@ -213,7 +214,7 @@ class PageRun:
     def __init__(self, folder: Path, project: Path) -> None:
         self.folder = folder
         self.project = project
-        self.port = free_port()
+        self.port, self.second_port = free_ports(2)
         self.previous_python = ""
         self.background: list[Terminal] = []
         venv = Path(sys.executable).parent
@@ -227,22 +228,24 @@ class PageRun:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
 
-    def local(self, text: str) -> str:
-        return text.replace("8000", str(self.port)).replace("/home/me", str(self.folder))
+    def with_local_addresses(self, text: str) -> str:
+        ports = {"8000": str(self.port), "8001": str(self.second_port)}
+        text = re.sub("8000|8001", lambda match: ports[match[0]], text)
+        return text.replace("/home/me", str(self.folder))
 
-    def address(self, command: str) -> dict[str, str]:
+    def port_variables(self, command: str) -> dict[str, str]:
         """Return the environment variables that make a server with the default port use this page's port."""
         if "--stdio" in command or "--http" in command:
             return {}
         listen = f"127.0.0.1:{self.port}"
-        if not SERVES.match(command):
+        if not SERVE_COMMAND.match(command):
             return {}
         return {"WHARFINGER_SERVE_HTTP": listen, "WHARFINGER_RUN_HTTP": listen, "ARGS": f"--http {listen}"}
 
     def run(self, block: Block) -> None:
         """Run one block. Raises AssertionError with the difference if it does not work as the page shows."""
         check_syntax(block)
-        text = self.local(block.text)
+        text = self.with_local_addresses(block.text)
         name = block.options.get("file")
         if name:
             path = self.folder / name
@@ -255,7 +258,7 @@ class PageRun:
         elif block.language == "console":
             self.run_console(block, text)
         elif "printed" in block.words:
-            self.wait_printed(block, text)
+            self.wait_for_output(block, text)
         elif block.language in SHELL:
             self.finish(block, Terminal(f"set -e\n{text}", self.folder, self.environment))
 
@@ -265,12 +268,14 @@ class PageRun:
         self.previous_python = text
         script = self.folder / (name or f"block_{block.line}.py")
         script.write_text(text, encoding="utf-8")
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, script.name], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL,
             capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False,
         )  # fmt: skip
-        wanted = int(block.options.get("exit", "0"))
-        assert done.returncode == wanted, f"{block.place}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        expected = int(block.options.get("exit", "0"))
+        assert result.returncode == expected, (
+            f"{block.place}: exit code {result.returncode}\n{result.stdout}{result.stderr}"
+        )
 
     def run_console(self, block: Block, text: str) -> None:
         steps = list(steps_of(text))
@@ -279,18 +284,18 @@ class PageRun:
                 self.environment |= dict(word.split("=", 1) for word in shlex.split(command)[1:])
                 continue
             directory = self.project if command.startswith("make") else self.folder
-            terminal = Terminal(command, directory, self.environment | self.address(command))
+            terminal = Terminal(command, directory, self.environment | self.port_variables(command))
             if "background" in block.words and number == len(steps):
                 self.background.append(terminal)
                 found = terminal.wait_for(expected_pattern(printed))
-                assert found, f"{block.place}: `{command}` printed\n{terminal.seen}\nand not\n" + "\n".join(printed)
+                assert found, f"{block.place}: `{command}` printed\n{terminal.output}\nand not\n" + "\n".join(printed)
             else:
                 self.finish(block, terminal, printed, last=number == len(steps))
 
-    def wait_printed(self, block: Block, text: str) -> None:
+    def wait_for_output(self, block: Block, text: str) -> None:
         terminal = self.background[-1]
         found = terminal.wait_for(expected_pattern(text.splitlines()))
-        assert found, f"{block.place}: `{terminal.command}` printed\n{terminal.seen}\nand not\n{text}"
+        assert found, f"{block.place}: `{terminal.command}` printed\n{terminal.output}\nand not\n{text}"
 
     def finish(self, block: Block, terminal: Terminal, printed: list[str] | None = None, last: bool = True) -> None:
         try:
@@ -299,11 +304,13 @@ class PageRun:
             code = -1
         finally:
             terminal.close()
-        wanted = int(block.options.get("exit", "0")) if last else 0
-        assert code == wanted, f"{block.place}: `{terminal.command}` ended with {code}, not {wanted}\n{terminal.seen}"
-        if printed and not expected_pattern(printed).fullmatch(terminal.seen.rstrip("\n") + "\n"):
+        expected = int(block.options.get("exit", "0")) if last else 0
+        assert code == expected, (
+            f"{block.place}: `{terminal.command}` ended with {code}, not {expected}\n{terminal.output}"
+        )
+        if printed and not expected_pattern(printed).fullmatch(terminal.output.rstrip("\n") + "\n"):
             raise AssertionError(
-                f"{block.place}: `{terminal.command}` printed\n{terminal.seen}\nand not\n" + "\n".join(printed)
+                f"{block.place}: `{terminal.command}` printed\n{terminal.output}\nand not\n" + "\n".join(printed)
             )
 
     def close(self) -> None:
@@ -314,6 +321,13 @@ class PageRun:
 
 def free_port() -> int:
     """Return a port without a listener."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """Return different ports without a listener."""
+    with ExitStack() as open_sockets:
+        listeners = [open_sockets.enter_context(socket.socket()) for _ in range(count)]
+        for listener in listeners:
+            listener.bind(("127.0.0.1", 0))
+        return [int(listener.getsockname()[1]) for listener in listeners]

@@ -43,7 +43,7 @@ def test_a_console_block_with_matching_output_passes(tmp_path: Path) -> None:
     PageRun(tmp_path, ROOT).run(next(blocks_of(page)))
 
 
-def test_times_and_durations_of_a_page_match_any(tmp_path: Path) -> None:
+def test_expected_times_and_durations_match_any_value(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```console\n$ echo 23:59:58 read 12 ms\n10:31:07 read 0.4 ms\n```\n")
     PageRun(tmp_path, ROOT).run(next(blocks_of(page)))

@@ -1,4 +1,4 @@
-"""Every link of the documents to a file of the project or to a heading of a page has a target."""
+"""Every link in the documentation to a file of the project or to a heading of a page has a target."""
 
 from __future__ import annotations
 

@@ -10,13 +10,13 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 def test_list_of_pages_is_up_to_date() -> None:
     """If this fails, run `python tools/llms.py`."""
-    written = runpy.run_path(str(ROOT / "tools" / "llms.py"))["written"]
-    assert (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8") == written()
+    render = runpy.run_path(str(ROOT / "tools" / "llms.py"))["render"]
+    assert (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8") == render()
 
 
 def test_every_page_is_listed_with_a_summary() -> None:
-    listed = (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "llms.txt").read_text(encoding="utf-8")
     for page in (ROOT / "docs").glob("**/*.md"):
-        place = page.relative_to(ROOT / "docs").as_posix()
-        (line,) = [line for line in listed.splitlines() if f"]({place}): " in line]
+        path = page.relative_to(ROOT / "docs").as_posix()
+        (line,) = [line for line in text.splitlines() if f"]({path}): " in line]
         assert len(line.partition("): ")[2]) > 20

@@ -23,11 +23,11 @@ Entry = tuple[str, str, Any]
 
 
 @pytest.fixture(scope="module")
-def public() -> list[Entry]:
+def public_entries() -> list[Entry]:
     return [entry for page in TOOL["PAGES"] for entry in TOOL["entries"](page)]
 
 
-def imported() -> set[tuple[str, str]]:
+def imported_names() -> set[tuple[str, str]]:
     """Return the names that the documents import. They are therefore public."""
     return {
         (node.module, alias.name)
@@ -45,9 +45,9 @@ def imported() -> set[tuple[str, str]]:
 
 
 def test_pages_match_the_source() -> None:
-    wanted = TOOL["pages"]()
-    found = {file.name: file.read_text(encoding="utf-8") for file in FOLDER.glob("*.md")}
-    stale = sorted(name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name))
+    expected = TOOL["pages"]()
+    actual = {file.name: file.read_text(encoding="utf-8") for file in FOLDER.glob("*.md")}
+    stale = sorted(name for name in expected.keys() | actual.keys() if expected.get(name) != actual.get(name))
     assert not stale, f"docs/reference: {', '.join(stale)}: run `make reference` and commit its output"
 
 
@@ -56,34 +56,34 @@ def test_every_public_name_has_a_docstring() -> None:
     assert not missing, f"write docstrings, then run `make reference`: {', '.join(missing)}"
 
 
-def test_names_that_the_documents_import_are_in_the_reference(public: list[Entry]) -> None:
-    missing = sorted(imported() - {(module, name) for module, name, _ in public})
+def test_names_that_the_documents_import_are_in_the_reference(public_entries: list[Entry]) -> None:
+    missing = sorted(imported_names() - {(module, name) for module, name, _ in public_entries})
     assert not missing, f"add them to PAGES in tools/reference.py, then run `make reference`: {missing}"
 
 
-def test_every_name_in_all_of_the_public_packages_is_in_the_reference(public: list[Entry]) -> None:
-    listed = {(module, name) for module, name, _ in public}
+def test_every_name_in_all_of_the_public_packages_is_in_the_reference(public_entries: list[Entry]) -> None:
+    listed = {(module, name) for module, name, _ in public_entries}
     for module in ("", ".auth", ".client", ".errors", ".server", ".sources", ".testing", ".types"):
         package = importlib.import_module(f"wharfinger{module}")
         assert {(package.__name__, name) for name in package.__all__} - listed == set()
 
 
-def test_every_public_member_of_a_class_is_in_the_reference(public: list[Entry]) -> None:
+def test_every_public_member_of_a_class_is_in_the_reference(public_entries: list[Entry]) -> None:
     """The tool reads the source. This test lists the members of the imported classes instead."""
-    absent: list[str] = []
-    for module, name, definition in public:
-        found = getattr(importlib.import_module(module), name)
+    missing: list[str] = []
+    for module, name, definition in public_entries:
+        cls = getattr(importlib.import_module(module), name)
         if definition is None or not definition.nodes or not isinstance(definition.node, ast.ClassDef):
             continue
-        own = {
+        members = {
             member
-            for base in found.__mro__
+            for base in cls.__mro__
             if base.__module__.startswith("wharfinger")
             for member in vars(base)
             if not member.startswith("_")
         }
-        absent += [f"{module}.{name}.{member}" for member in own - TOOL["members"](definition).keys()]
-    assert absent == []
+        missing += [f"{module}.{name}.{member}" for member in members - TOOL["members"](definition).keys()]
+    assert missing == []
 
 
 @pytest.mark.parametrize("page", sorted(FOLDER.glob("*.md")), ids=lambda path: path.name)
@@ -149,7 +149,7 @@ def test_names_without_a_docstring_are_reported(tmp_path: Path) -> None:
     settings["SOURCE"] = tmp_path
     settings["PAGES"] = {"docks": {"docks": ()}}
     assert tool["undocumented"]() == ["docks.WIDTH", "docks.Quay.free", "docks.Quay.leave", "docks.Dock"]
-    page = tool["written"]("docks")
+    page = tool["render"]("docks")
     assert "- `length: int = 1`: Metres." in page
     assert (
         '### Quay.moor\n\n```python norun="a signature"\ndef moor(self, ship: str) -> None: ...\n```\n\nTie up.' in page

@@ -136,7 +136,8 @@ async def load(steps: int, ctx: Context) -> str:
     for step in range(1, steps + 1):
         ctx.info(f"step {step}", logger="crane")
         ctx.report_progress(step, steps, f"{step} of {steps}")
-        await asyncio.sleep(0.02)  # the TypeScript SDKs drop progress that arrives in one piece with the answer
+        await asyncio.sleep(0.02)
+    await asyncio.sleep(0.5)  # the TypeScript SDKs drop progress that arrives in one piece with the answer
     ctx.debug({"loaded": steps})
     return f"loaded {steps}"
 
@@ -155,8 +156,8 @@ async def wait(tag: str, ctx: Context) -> str:
 
 @server.tool
 async def was_stopped(tag: str) -> str:
-    """Whether the call of this tag saw its cancellation, within two seconds."""
-    for _ in range(200):
+    """Whether the call of this tag saw its cancellation, within twenty seconds."""
+    for _ in range(2_000):
         if tag in stopped:
             return "yes"
         await asyncio.sleep(0.01)

@@ -18,7 +18,7 @@ from tests.interop.peers import scripted
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-class Refused(Exception):
+class InvalidRequest(Exception):
     """A request that OpenAI answers with 400."""
 
 
@@ -29,23 +29,25 @@ def text_of(message: dict[str, Any]) -> str:
         return content
     kinds = {part["type"] for part in content} - {"text"}
     if kinds and message["role"] != "user":
-        raise Refused(f"Invalid content of a {message['role']} message: parts of type {sorted(kinds)}, not 'text'")
+        raise InvalidRequest(
+            f"Invalid content of a {message['role']} message: parts of type {sorted(kinds)}, not 'text'"
+        )
     return "\n".join(part["text"] for part in content if part["type"] == "text")
 
 
 def tool_results(messages: list[dict[str, Any]]) -> list[str]:
-    """Return the text of each call's result, in order. Raises Refused for messages in a wrong order."""
+    """Return the text of each call's result, in order. Raises InvalidRequest for messages in a wrong order."""
     call_ids: list[str] = []
     results: list[str] = []
     for message in messages:
         if message["role"] == "tool":
             if message["tool_call_id"] != call_ids[len(results)]:
-                raise Refused(f"tool_call_id {message['tool_call_id']} does not answer the call before it")
+                raise InvalidRequest(f"tool_call_id {message['tool_call_id']} does not answer the call before it")
             results.append(text_of(message))
         elif message["role"] == "assistant":
             call_ids += [call["id"] for call in message.get("tool_calls") or []]
         if message["role"] != "assistant" and len(results) < len(call_ids) and message["role"] != "tool":
-            raise Refused("An assistant message with 'tool_calls' must be followed by tool messages")
+            raise InvalidRequest("An assistant message with 'tool_calls' must be followed by tool messages")
     return results
 
 
@@ -54,16 +56,16 @@ def complete(request: dict[str, Any]) -> dict[str, Any]:
     functions = [tool["function"] for tool in request.get("tools") or []]
     for function in functions:
         if not NAME.fullmatch(function["name"]):
-            raise Refused(f"Invalid name of a function: {function['name']!r}")
+            raise InvalidRequest(f"Invalid name of a function: {function['name']!r}")
         if function.get("parameters", {"type": "object"}).get("type") != "object":
-            raise Refused(f"Invalid schema for function {function['name']!r}: its type must be 'object'")
+            raise InvalidRequest(f"Invalid schema for function {function['name']!r}: its type must be 'object'")
     messages = request["messages"]
     results = tool_results(messages)
     prompt = text_of(next(message for message in messages if message["role"] == "user"))
-    kind, what, arguments = scripted.next_step(prompt, results, [function["name"] for function in functions])
+    kind, tool_or_text, arguments = scripted.next_step(prompt, results, [function["name"] for function in functions])
     if kind == "say":
-        return {"role": "assistant", "content": what}
-    function = {"name": what, "arguments": json.dumps(arguments)}
+        return {"role": "assistant", "content": tool_or_text}
+    function = {"name": tool_or_text, "arguments": json.dumps(arguments)}
     return {
         "role": "assistant",
         "content": None,
@@ -80,7 +82,7 @@ class Handler(BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         try:
             message = complete(request)
-        except (Refused, LookupError) as error:
+        except (InvalidRequest, LookupError) as error:
             reported = {"error": {"message": str(error), "type": "invalid_request_error", "param": None, "code": None}}
             self.send(400, "application/json", json.dumps(reported))
             return
@@ -102,9 +104,9 @@ class Handler(BaseHTTPRequestHandler):
         events = [json.dumps(chunk) for chunk in [*chunks, {**chunks[-1], "choices": [], "usage": usage}]]
         self.send(200, "text/event-stream", "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"]))
 
-    def send(self, status: int, kind: str, body: str) -> None:
+    def send(self, status: int, content_type: str, body: str) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", kind)
+        self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body.encode())))
         self.end_headers()
         self.wfile.write(body.encode())
@@ -114,7 +116,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def running_model() -> Iterator[str]:
+def run_model() -> Iterator[str]:
     """Run the model until the end of the block. Yields its base URL."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

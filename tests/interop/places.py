@@ -47,10 +47,10 @@ def program(peer: str, role: str) -> list[str]:
 
 def installed(environment: str, path: str, target: str = "interop") -> str:
     """Return the path of a file in an environment. If it is missing, skip the test (in CI fail it)."""
-    found = HOME / environment / path
-    if not found.exists():
-        absent(f"{found.relative_to(ROOT)} (run: make {target})")
-    return str(found)
+    file = HOME / environment / path
+    if not file.exists():
+        absent(f"{file.relative_to(ROOT)} (run: make {target})")
+    return str(file)
 
 
 def node(environment: str, script: str) -> list[str]:
@@ -87,14 +87,16 @@ def run_client(peer: str, visit: dict[str, Any], role: str = "client") -> dict[s
 
 def run_program(command: list[str], visit: dict[str, Any], timeout: float = TIMEOUT_SECONDS) -> dict[str, Any]:
     """Run a program with a visit and return its results. Fails with all of its output if it does not finish."""
-    done = subprocess.run(
+    completed = subprocess.run(
         [*command, json.dumps(visit)],
         capture_output=True, text=True, timeout=timeout, check=False, env=environment(),
     )  # fmt: skip
-    lines = done.stdout.splitlines()
-    assert done.returncode == 0 and lines, f"{command[-1]} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
-    seen: dict[str, Any] = json.loads(lines[-1])
-    return seen
+    lines = completed.stdout.splitlines()
+    assert completed.returncode == 0 and lines, (
+        f"{command[-1]} ended with {completed.returncode}\n{completed.stdout}\n{completed.stderr}"
+    )
+    results: dict[str, Any] = json.loads(lines[-1])
+    return results
 
 
 def free_port() -> int:
@@ -104,16 +106,16 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(command: list[str], port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def run_server(command: list[str], port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server until the end of the block, with its output in `log`."""
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment())
     try:
-        until = time.monotonic() + 20
+        deadline = time.monotonic() + 20
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break
-            assert process.poll() is None and time.monotonic() < until, log.read_text(errors="replace")
+            assert process.poll() is None and time.monotonic() < deadline, log.read_text(errors="replace")
             time.sleep(0.05)
         yield process
     finally:
@@ -134,5 +136,5 @@ def stop(process: subprocess.Popen[bytes], within: float) -> int:
 
 def environment() -> dict[str, str]:
     """Return the environment without our variables and without colour."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("WHARFINGER_")}
-    return {**kept, "NO_COLOR": "1"}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("WHARFINGER_")}
+    return {**variables, "NO_COLOR": "1"}

@@ -19,7 +19,7 @@ import pytest
 from tests.conftest import CACHE
 from tests.interop import model
 from tests.interop.frameworks import FRAMEWORKS, Framework
-from tests.interop.places import free_port, run_program, running, wharfinger_command
+from tests.interop.places import free_port, run_program, run_server, wharfinger_command
 
 TIMEOUT_SECONDS = 240.0
 pytestmark = pytest.mark.timeout(TIMEOUT_SECONDS + 30)
@@ -36,7 +36,7 @@ FEATURE_RUNS: dict[str, Calls] = {
     "raised": [("capsize", AMBER), ("count", AMBER)],
     "wrong": [("count", {"ship": 3}), ("count", AMBER)],
     "missing": [("count", {}), ("count", AMBER)],
-    "asks": [("reserve", {"message": "Which quay?"}), ("count", AMBER)],
+    "needs_input": [("reserve", {"message": "Which quay?"}), ("count", AMBER)],
     "link": [("chart", AMBER), ("count", AMBER)],
 }
 SERVE_RUNS: dict[str, Calls] = {
@@ -46,7 +46,10 @@ SERVE_RUNS: dict[str, Calls] = {
         ("read_directory", {"uri": "file:///papers"}),
         ("read_resource", {"uri": "file:///papers/tides.csv"}),
     ],
-    "not_there": [("read_resource", {"uri": "file:///papers/no.txt"}), ("fetch", {"id": "file:///papers/poem.txt"})],
+    "missing_resource": [
+        ("read_resource", {"uri": "file:///papers/no.txt"}),
+        ("fetch", {"id": "file:///papers/poem.txt"}),
+    ],
 }
 
 
@@ -59,21 +62,21 @@ def program_input(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str
     (papers / "tides.csv").write_text(TABLE)
     logs = tmp_path_factory.mktemp("logs")
     features, serve = [sys.executable, str(FEATURE_SERVER)], [*wharfinger_command(), "serve"]
-    kept = ["env", f"XDG_CACHE_HOME={CACHE}"]  # frameworks pass on few environment variables
+    env_command = ["env", f"XDG_CACHE_HOME={CACHE}"]  # frameworks pass on few environment variables
     feature_visit = {"read": "harbour://quay", "read_name": "quay", "runs": FEATURE_RUNS}
-    at_serve = {"read": "file:///papers/poem.txt", "read_name": "poem.txt", "runs": SERVE_RUNS}
+    serve_visit = {"read": "file:///papers/poem.txt", "read_name": "poem.txt", "runs": SERVE_RUNS}
     with ExitStack() as stack:
         ports = free_port(), free_port()
-        stack.enter_context(running([*features, "http", str(ports[0])], ports[0], logs / "features"))
+        stack.enter_context(run_server([*features, "http", str(ports[0])], ports[0], logs / "features"))
         http = [*serve, "--http", f"127.0.0.1:{ports[1]}", str(papers)]
-        stack.enter_context(running(http, ports[1], logs / "serve"))
+        stack.enter_context(run_server(http, ports[1], logs / "serve"))
         servers = {
             "features http": feature_visit | {"url": f"http://127.0.0.1:{ports[0]}/mcp"},
-            "features stdio": feature_visit | {"command": [*kept, *features, "stdio"]},
-            "serve http": at_serve | {"url": f"http://127.0.0.1:{ports[1]}/mcp"},
-            "serve stdio": at_serve | {"command": [*kept, *serve, "--stdio", str(papers)]},
+            "features stdio": feature_visit | {"command": [*env_command, *features, "stdio"]},
+            "serve http": serve_visit | {"url": f"http://127.0.0.1:{ports[1]}/mcp"},
+            "serve stdio": serve_visit | {"command": [*env_command, *serve, "--stdio", str(papers)]},
         }
-        yield {"model": stack.enter_context(model.running_model()), "servers": servers}
+        yield {"model_url": stack.enter_context(model.run_model()), "servers": servers}
 
 
 HEAVY = [pytest.mark.heavy]
@@ -82,7 +85,8 @@ HEAVY = [pytest.mark.heavy]
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(one, id=one.program, marks=HEAVY if one.target == "interop-all" else []) for one in FRAMEWORKS
+        pytest.param(framework, id=framework.program, marks=HEAVY if framework.target == "interop-all" else [])
+        for framework in FRAMEWORKS
     ],
 )
 def framework_run(request: pytest.FixtureRequest, program_input: dict[str, Any]) -> tuple[Framework, dict[str, Any]]:
@@ -94,14 +98,14 @@ def framework_run(request: pytest.FixtureRequest, program_input: dict[str, Any])
 @pytest.fixture(params=["http", "stdio"])
 def transport(request: pytest.FixtureRequest) -> str:
     """Return the transport between the framework and the server."""
-    named: str = request.param
-    return named
+    transport: str = request.param
+    return transport
 
 
 FrameworkRun = tuple[Framework, dict[str, Any]]
 
 
-def at(framework_run: FrameworkRun, server: str, transport: str) -> dict[str, Any]:
+def results_at(framework_run: FrameworkRun, server: str, transport: str) -> dict[str, Any]:
     """Return the results at one server."""
     seen: dict[str, Any] = framework_run[1][f"{server} {transport}"]
     assert "failed" not in seen, seen["failed"]
@@ -110,14 +114,14 @@ def at(framework_run: FrameworkRun, server: str, transport: str) -> dict[str, An
 
 def model_inputs(seen: dict[str, Any], run: str) -> list[str]:
     """Return the model's inputs after each call of a run, which must have finished."""
-    words = seen["runs"][run]
-    assert isinstance(words, str), words["failed"]
-    texts: list[str] = json.loads(words)
+    answer = seen["runs"][run]
+    assert isinstance(answer, str), answer["failed"]
+    texts: list[str] = json.loads(answer)
     return texts
 
 
 def test_tools_are_listed_and_called(framework_run: FrameworkRun, transport: str) -> None:
-    framework, seen = framework_run[0], at(framework_run, "features", transport)
+    framework, seen = framework_run[0], results_at(framework_run, "features", transport)
     assert {"berth", "count", "capsize"} <= {name.removeprefix("ours_") for name in seen["tools"]}
     berth, count, spoken = model_inputs(seen, "works")
     assert "north" in berth and "4.5" in berth
@@ -128,8 +132,8 @@ def test_tools_are_listed_and_called(framework_run: FrameworkRun, transport: str
 def test_resources_are_listed_and_read(framework_run: FrameworkRun, transport: str) -> None:
     framework, features, serve = (
         framework_run[0],
-        at(framework_run, "features", transport),
-        at(framework_run, "serve", transport),
+        results_at(framework_run, "features", transport),
+        results_at(framework_run, "serve", transport),
     )
     if not framework.reads:
         assert features["resources"] is None and features["read"] is None
@@ -143,7 +147,7 @@ def test_resources_are_listed_and_read(framework_run: FrameworkRun, transport: s
 def test_an_agent_continues_after_a_tool_raises_and_its_model_sees_the_reference(
     framework_run: FrameworkRun, transport: str
 ) -> None:
-    error, count = model_inputs(at(framework_run, "features", transport), "raised")
+    error, count = model_inputs(results_at(framework_run, "features", transport), "raised")
     assert re.search(r"reference [0-9a-f]{8}", error), error
     assert "keel" not in error  # the text of the exception is for the log
     assert "5" in count
@@ -152,13 +156,13 @@ def test_an_agent_continues_after_a_tool_raises_and_its_model_sees_the_reference
 def test_an_agent_continues_after_a_tool_error_and_its_model_sees_the_message(
     framework_run: FrameworkRun, transport: str
 ) -> None:
-    error, count = model_inputs(at(framework_run, "features", transport), "refused")
+    error, count = model_inputs(results_at(framework_run, "features", transport), "refused")
     assert "amber is not expected" in error
     assert "5" in count
 
 
 def test_an_agent_continues_after_wrong_arguments(framework_run: FrameworkRun, transport: str) -> None:
-    framework, seen = framework_run[0], at(framework_run, "features", transport)
+    framework, seen = framework_run[0], results_at(framework_run, "features", transport)
     for run in ("wrong", "missing"):
         error, count = model_inputs(seen, run)
         assert "5" in count
@@ -167,7 +171,7 @@ def test_an_agent_continues_after_wrong_arguments(framework_run: FrameworkRun, t
 
 
 def test_an_agent_continues_after_a_tool_that_needs_an_absent_user(framework_run: FrameworkRun, transport: str) -> None:
-    error, count = model_inputs(at(framework_run, "features", transport), "asks")
+    error, count = model_inputs(results_at(framework_run, "features", transport), "needs_input")
     assert "5" in count
     if not framework_run[0].hides_protocol_errors:
         assert "elicitation" in error
@@ -175,7 +179,7 @@ def test_an_agent_continues_after_a_tool_that_needs_an_absent_user(framework_run
 
 def test_a_model_sees_text_and_links_as_documented(framework_run: FrameworkRun, transport: str) -> None:
     """This is why tools return links only on request."""
-    framework, seen = framework_run[0], at(framework_run, "features", transport)
+    framework, seen = framework_run[0], results_at(framework_run, "features", transport)
     if framework.link == "fails":
         assert "does not support file URLs" in seen["runs"]["link"]["failed"]
         return
@@ -185,17 +189,17 @@ def test_a_model_sees_text_and_links_as_documented(framework_run: FrameworkRun, 
 
 
 def test_the_model_sees_search_results_as_text(framework_run: FrameworkRun, transport: str) -> None:
-    found, fetched = model_inputs(at(framework_run, "serve", transport), "search")
+    found, fetched = model_inputs(results_at(framework_run, "serve", transport), "search")
     assert "file:///papers/poem.txt" in found and "Beautiful is better" in found
     assert "Beautiful is better" in fetched
 
 
 def test_the_model_sees_results_of_resource_tools_as_text(framework_run: FrameworkRun, transport: str) -> None:
-    seen = at(framework_run, "serve", transport)
+    seen = results_at(framework_run, "serve", transport)
     listed, entries, read = model_inputs(seen, "resource_tools")
     assert "file:///papers/poem.txt" in listed
     assert "file:///papers/poem.txt" in entries
     assert "height" in read and "4.2" in read
-    refused, fetched = model_inputs(seen, "not_there")
+    refused, fetched = model_inputs(seen, "missing_resource")
     assert "file:///papers/no.txt" in refused
     assert "Beautiful is better" in fetched

@@ -25,7 +25,7 @@ DEPTHS = {"north": 6.5, "south": 4.0}
 BERTH = {"ship": "mary", "quay": "north", "depth": 6.5}
 
 # Results that differ as the page says, which are tested separately.
-DIFFERENT = (
+DIFFERING_RESULTS = (
     "wrong",
     "lenient",
     "unknown",
@@ -33,7 +33,7 @@ DIFFERENT = (
     "reserve",
     "declined",
     "refused",
-    "asked",
+    "input_requests",
     "no_quay",
     "berth",
     "resources",
@@ -53,7 +53,7 @@ def command(framework: str, folder: Path) -> list[str]:
 
 
 @cache
-def harbour(framework: str, revision: str, folder: Path) -> dict[str, Any]:
+def results_of(framework: str, revision: str, folder: Path) -> dict[str, Any]:
     """Return the results of the official SDK's client at one program."""
     return run_client("mcp2", {"revision": revision, "command": command(framework, folder)}, "harbour")
 
@@ -66,52 +66,46 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
 def test_the_three_programs_of_the_page_give_the_same_results(revision: str, folder: Path) -> None:
-    seen = {framework: harbour(framework, revision, folder) for framework in PYTHONS}
-    wharfinger_command, theirs, fastmcp = seen.values()
-    shared = {name: value for name, value in wharfinger_command.items() if name not in DIFFERENT}
-    assert shared == {name: theirs[name] for name in shared}
+    seen = {framework: results_of(framework, revision, folder) for framework in PYTHONS}
+    wharfinger, sdk, fastmcp = seen.values()
+    shared = {name: value for name, value in wharfinger.items() if name not in DIFFERING_RESULTS}
+    assert shared == {name: sdk[name] for name in shared}
     assert shared == {name: fastmcp[name] for name in shared}
     assert shared["progress"] == [[1, 2], [2, 2]]
 
-    for one in seen.values():
-        assert one["berth"]["structured"] == BERTH
-        assert one["logs"][0] == "mary goes to north"
-        assert one["wrong"]["failed"]
-        assert one["refused"]["texts"][0].endswith("No quay is deeper than 9.5 m.")
-        assert one["resources"] == [
+    for results in seen.values():
+        assert results["berth"]["structured"] == BERTH
+        assert results["logs"][0] == "mary goes to north"
+        assert results["wrong"]["failed"]
+        assert results["refused"]["texts"][0].endswith("No quay is deeper than 9.5 m.")
+        assert results["resources"] == [
             ["harbour://quays", "quays", "Every quay and its depth in metres.", "application/json"]
         ]
-        if one is not fastmcp or revision == HANDSHAKE:
-            assert one["reserve"]["texts"] == ["north: 3 h"]
-            assert one["declined"]["texts"][0].endswith("Nothing was reserved.")
-            assert one["asked"][0] == [
+        if results is not fastmcp or revision == HANDSHAKE:
+            assert results["reserve"]["texts"] == ["north: 3 h"]
+            assert results["declined"]["texts"][0].endswith("Nothing was reserved.")
+            assert results["input_requests"][0] == [
                 "How long at the north quay?",
                 [{"hours": "integer", "power": "boolean"}, ["hours"]],
             ]
         else:
-            assert one["reserve"]["failed"] and one["asked"] == []
+            assert results["reserve"]["failed"] and results["input_requests"] == []
 
 
 @pytest.mark.timeout(120)
 def test_the_documented_differences_exist(folder: Path) -> None:
-    wharfinger_command, theirs, fastmcp = (harbour(framework, STATELESS, folder) for framework in PYTHONS)
-    assert wharfinger_command["refused"]["texts"] == fastmcp["refused"]["texts"] == ["No quay is deeper than 9.5 m."]
-    assert theirs["refused"]["texts"] == ["Error executing tool berth: No quay is deeper than 9.5 m."]
-    assert wharfinger_command["wrong"]["texts"] == ["Invalid arguments:\ndraught: expected a number, got a string"]
-    assert "'deep'" in theirs["wrong"]["texts"][0] and "'deep'" in fastmcp["wrong"]["texts"][0]
-    assert (
-        wharfinger_command["lenient"]["failed"] and not theirs["lenient"]["failed"] and not fastmcp["lenient"]["failed"]
-    )
-    assert (
-        wharfinger_command["unknown"] == {"code": -32602}
-        and theirs["unknown"]["failed"]
-        and fastmcp["unknown"]["failed"]
-    )
-    assert (wharfinger_command["survey"]["structured"], wharfinger_command["survey"]["texts"]) == (
+    wharfinger, sdk, fastmcp = (results_of(framework, STATELESS, folder) for framework in PYTHONS)
+    assert wharfinger["refused"]["texts"] == fastmcp["refused"]["texts"] == ["No quay is deeper than 9.5 m."]
+    assert sdk["refused"]["texts"] == ["Error executing tool berth: No quay is deeper than 9.5 m."]
+    assert wharfinger["wrong"]["texts"] == ["Invalid arguments:\ndraught: expected a number, got a string"]
+    assert "'deep'" in sdk["wrong"]["texts"][0] and "'deep'" in fastmcp["wrong"]["texts"][0]
+    assert wharfinger["lenient"]["failed"] and not sdk["lenient"]["failed"] and not fastmcp["lenient"]["failed"]
+    assert wharfinger["unknown"] == {"code": -32602} and sdk["unknown"]["failed"] and fastmcp["unknown"]["failed"]
+    assert (wharfinger["survey"]["structured"], wharfinger["survey"]["texts"]) == (
         [6.5, 4.0],
         ["[6.5,4.0]"],
     )
-    assert (theirs["survey"]["structured"], theirs["survey"]["texts"]) == ({"result": [6.5, 4.0]}, ["6.5", "4.0"])
+    assert (sdk["survey"]["structured"], sdk["survey"]["texts"]) == ({"result": [6.5, 4.0]}, ["6.5", "4.0"])
     assert (fastmcp["survey"]["structured"], fastmcp["survey"]["texts"]) == ({"result": [6.5, 4.0]}, ["[6.5,4.0]"])
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.interop.places import CLIENTS, HANDSHAKE, OLDER_REVISIONS, STATELESS, free_port, run_client, running, stop
+from tests.interop.places import CLIENTS, HANDSHAKE, OLDER_REVISIONS, STATELESS, free_port, run_client, run_server, stop
 
 FEATURE_SERVER = Path(__file__).resolve().parent / "feature_server.py"
 CASES = [(peer, revision) for peer, revisions in CLIENTS.items() for revision in revisions]
@@ -32,7 +32,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("berth", {"ship": 1}),
 ]
 REPLY = "Berth at the south quay."
-QUESTIONS: list[tuple[str, dict[str, Any], str]] = [
+CALLS_WITH_INPUT: list[tuple[str, dict[str, Any], str]] = [
     ("reserve", {"message": "Which quay?"}, "south for 3 h"),
     ("reserve", {"message": "Decline this."}, "declined"),
     ("reserve", {"message": "Cancel this."}, "cancelled"),
@@ -46,36 +46,36 @@ QUESTIONS: list[tuple[str, dict[str, Any], str]] = [
 WITHOUT_ELICITATION = ("2025-03-26", "2024-11-05")
 
 
-def questions(revision: str) -> list[tuple[str, dict[str, Any], str]]:
+def calls_with_input(revision: str) -> list[tuple[str, dict[str, Any], str]]:
     """Return the calls with input requests that a client of this revision can answer."""
     absent = {"pay"} if revision in OLDER_REVISIONS else set()
     if revision in WITHOUT_ELICITATION:
         absent |= {"reserve", "extend", "plan"}
-    return [question for question in QUESTIONS if question[0] not in absent]
+    return [call for call in CALLS_WITH_INPUT if call[0] not in absent]
 
 
 @pytest.fixture(scope="module")
 def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One server over HTTP for all tests. At the end one Ctrl-C stops it, and it has logged no error."""
     port, log = free_port(), tmp_path_factory.mktemp("features") / "log"
-    with running([sys.executable, str(FEATURE_SERVER), "http", str(port)], port, log) as process:
+    with run_server([sys.executable, str(FEATURE_SERVER), "http", str(port)], port, log) as process:
         yield f"http://127.0.0.1:{port}"
-        assert stop(process, 3.0) in (0, 130), log.read_text(errors="replace")
+        assert stop(process, 20.0) in (0, 130), log.read_text(errors="replace")
     assert "Traceback" not in log.read_text(errors="replace")
 
 
 def visit(peer: str, revision: str, **server: Any) -> dict[str, Any]:
     """Return the results of one client at the feature server."""
     tag = f"{peer} {revision} {next(iter(server))}"
-    asking = [
+    input_calls = [
         (name, {key: tag if value == "TAG" else value for key, value in arguments.items()})
-        for name, arguments, _ in questions(revision)
+        for name, arguments, _ in calls_with_input(revision)
     ]
-    asked = {"revision": revision, "calls": CALLS, "tag": tag, "questions": asking}
-    return run_client(peer, asked | server, "tour")
+    request = {"revision": revision, "calls": CALLS, "tag": tag, "calls_with_input": input_calls}
+    return run_client(peer, request | server, "tour")
 
 
-def bare(result: dict[str, Any]) -> dict[str, Any]:
+def without_metadata(result: dict[str, Any]) -> dict[str, Any]:
     """Return a result without irrelevant details: defaults of the SDKs and metadata of the server."""
     own = {name: value for name, value in result.items() if name not in ("_meta", "resultType")}
     return {name: value for name, value in own.items() if (name, value) != ("isError", False)}
@@ -86,7 +86,7 @@ def check_results(peer: str, revision: str, seen: dict[str, Any]) -> None:
     assert seen["revision"] == revision
     assert seen["ended"] is True
     any_structured = revision == STATELESS
-    berth, berths, count, picture, pilot, refused, wrong = map(bare, seen["results"])
+    berth, berths, count, picture, pilot, refusal, invalid_call = map(without_metadata, seen["results"])
     assert berth["structuredContent"] == json.loads(berth["content"][0]["text"]) == BERTH
     jsonschema.validate(BERTH, seen["schemas"]["berth"])
     for result, value in ((berths, BERTHS), (count, 4)):
@@ -96,15 +96,15 @@ def check_results(peer: str, revision: str, seen: dict[str, Any]) -> None:
     assert [block["type"] for block in picture["content"]] == ["text", "image", link]
     assert picture["content"][1] == {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
     assert pilot == {"content": [{"type": "text", "text": "tom of Århus"}]}
-    assert refused == {"content": [{"type": "text", "text": "mary is not expected"}], "isError": True}
-    assert wrong["isError"] is True
-    assert wrong["content"][0]["text"].splitlines() == [
+    assert refusal == {"content": [{"type": "text", "text": "mary is not expected"}], "isError": True}
+    assert invalid_call["isError"] is True
+    assert invalid_call["content"][0]["text"].splitlines() == [
         "Invalid arguments:",
         "ship: expected a string, got an integer",
         "draught: missing",
     ]
 
-    assert bare(seen["loaded"]) == {"content": [{"type": "text", "text": "loaded 3"}]}
+    assert without_metadata(seen["loaded"]) == {"content": [{"type": "text", "text": "loaded 3"}]}
     texts = [None if revision == "2024-11-05" else f"{step} of 3" for step in (1, 2, 3)]
     assert seen["progress"] == [[step, 3, text] for step, text in enumerate(texts, 1)]
     # FastMCP requests all log levels in the stateless era, and the others request `info`.
@@ -124,16 +124,19 @@ def check_results(peer: str, revision: str, seen: dict[str, Any]) -> None:
     assert seen["completion"] == ["amber", "anchor"]
 
     assert seen.get("cancelled", "cancelled") == "cancelled"
-    assert bare(seen["stopped"]) == {"content": [{"type": "text", "text": "yes"}]}
+    assert without_metadata(seen["stopped"]) == {"content": [{"type": "text", "text": "yes"}]}
     check_input_requests(revision, seen)
 
 
 def check_input_requests(revision: str, seen: dict[str, Any]) -> None:
     """Check that each input request was sent once and its answer reached the tool."""
-    expected = questions(revision)
-    assert [bare(answer)["content"][0]["text"] for answer in seen["answers"]] == [text for _, _, text in expected]
+    expected = calls_with_input(revision)
+    assert [without_metadata(answer)["content"][0]["text"] for answer in seen["answers"]] == [
+        text for _, _, text in expected
+    ]
     names = [name for name, _, _ in expected]
-    forms = [one for one in seen["asked"] if isinstance(one, dict) and "requestedSchema" in one]
+    requests = [request for request in seen["input_requests"] if request != "roots"]
+    forms = [request for request in requests if "requestedSchema" in request]
     messages = ["Which quay?", "Decline this.", "Cancel this.", "Which quay?", "And after that?", "Which quay?"]
     assert [form["message"] for form in forms] == (messages if "reserve" in names else [])
     for form in forms:
@@ -141,10 +144,12 @@ def check_input_requests(revision: str, seen: dict[str, Any]) -> None:
         assert [properties[name]["type"] for name in ("quay", "hours", "power")] == ["string", "integer", "boolean"]
         assert properties["quay"]["enum"] == ["north", "south"]
         assert form["requestedSchema"]["required"] == ["quay", "hours"]
-    assert ["https://dues.example.test/12"] * ("pay" in names) == [one["url"] for one in seen["asked"] if "url" in one]
-    assert seen["asked"].count("roots") == (2 if "plan" in names else 1)
-    samples = [one for one in seen["asked"] if isinstance(one, dict) and "messages" in one]
-    assert [one["maxTokens"] for one in samples] == ([50, 1024] if "plan" in names else [50])
+    assert ["https://dues.example.test/12"] * ("pay" in names) == [
+        request["url"] for request in requests if "url" in request
+    ]
+    assert seen["input_requests"].count("roots") == (2 if "plan" in names else 1)
+    samples = [request for request in requests if "messages" in request]
+    assert [request["maxTokens"] for request in samples] == ([50, 1024] if "plan" in names else [50])
     assert samples[0]["systemPrompt"] == "You know every quay."
 
 
@@ -171,10 +176,10 @@ def test_every_feature_works_over_http_and_sse(peer: str, revision: str, http: s
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_a_client_with_the_skills_extension_reads_skills(transport: str, http: str) -> None:
     """FastMCP is the only one of these SDKs with the extension."""
-    where = (
+    server = (
         {"url": f"{http}/mcp"} if transport == "http" else {"command": [sys.executable, str(FEATURE_SERVER), "stdio"]}
     )
-    seen = run_client("fastmcp", where, "skills")
+    seen = run_client("fastmcp", server, "skills")
     (skill,) = seen["skills"]
     assert skill["frontmatter"]["name"] == "tide-tables"
     assert [file["uri"] for file in skill["resources"]] == [

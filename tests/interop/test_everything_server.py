@@ -18,7 +18,8 @@ from tests.interop.places import HOME, PROBE_SECONDS, ROOT, environment, free_po
 from wharfinger import Client, ToolError
 from wharfinger import types as t
 
-TRANSPORTS = {"stdio": "", "streamableHttp": "/mcp", "sse": "/sse"}
+PATHS = {"stdio": "", "streamableHttp": "/mcp", "sse": "/sse"}
+"""The path of each transport."""
 
 
 def command(transport: str) -> list[str]:
@@ -31,8 +32,8 @@ def command(transport: str) -> list[str]:
 
 
 @contextmanager
-def listening(transport: str, log: Path) -> Iterator[str]:
-    """Run the server over HTTP. Yields its URL."""
+def run_over_http(transport: str, log: Path) -> Iterator[str]:
+    """Run the server over HTTP, and yield its URL."""
     port = free_port()
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -40,11 +41,11 @@ def listening(transport: str, log: Path) -> Iterator[str]:
             env={**environment(), "PORT": str(port)},
         )  # fmt: skip
     try:
-        until = time.monotonic() + PROBE_SECONDS
+        deadline = time.monotonic() + PROBE_SECONDS
         while b"port" not in log.read_bytes():
-            assert process.poll() is None and time.monotonic() < until, log.read_text(errors="replace")
+            assert process.poll() is None and time.monotonic() < deadline, log.read_text(errors="replace")
             time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}{TRANSPORTS[transport]}"
+        yield f"http://127.0.0.1:{port}{PATHS[transport]}"
     finally:
         process.kill()
         process.wait()
@@ -55,10 +56,10 @@ async def tour(target: Any) -> None:
     steps: list[tuple[float, float | None, str | None]] = []
     answers: list[Any] = [{"name": "Mary", "integer": 7}, "decline"]
 
-    async def fill_in(question: Any) -> Any:
-        if "interpretation" in question.requested_schema.properties:
+    async def answer_elicitation(input_request: Any) -> Any:
+        if "interpretation" in input_request.requested_schema.properties:
             return {"interpretation": "snake"}
-        assert "name" in question.requested_schema.properties
+        assert "name" in input_request.requested_schema.properties
         return answers.pop(0)
 
     async def sample(params: t.CreateMessageRequestParams) -> str:
@@ -66,7 +67,7 @@ async def tour(target: Any) -> None:
         return "high water at ten"
 
     async with Client(
-        target, elicitation=fill_in, sampling=sample, roots=["file:///charts"], probe_timeout=PROBE_SECONDS,
+        target, elicitation=answer_elicitation, sampling=sample, roots=["file:///charts"], probe_timeout=PROBE_SECONDS,
         env={"PATH": os.environ["PATH"]} if isinstance(target, list) else None,
     ) as client:  # fmt: skip
         assert client.server_info is not None
@@ -96,8 +97,8 @@ async def tour(target: Any) -> None:
         prompt = await client.get_prompt("args-prompt", {"city": "Hull", "state": "Yorkshire"})
         assert getattr(prompt.messages[0].content, "text", "") == "What's weather in Hull, Yorkshire?"
         assert (await client.complete("completable-prompt", "department", "S")).values == ["Sales", "Support"]
-        named = await client.complete("completable-prompt", "name", "", {"department": "Sales"})
-        assert named.values == ["David", "Eve", "Frank"]
+        names = await client.complete("completable-prompt", "name", "", {"department": "Sales"})
+        assert names.values == ["David", "Eve", "Frank"]
 
         accepted = await client.call_tool("trigger-elicitation-request")
         assert "Name: Mary" in accepted.text and "Favorite Integer: 7" in accepted.text
@@ -107,14 +108,14 @@ async def tour(target: Any) -> None:
         assert "file:///charts" in (await client.call_tool("get-roots-list")).text
 
         # This tool must be called as a task, and the task sends an input request.
-        found = await client.call_tool("simulate-research-query", {"topic": "python", "ambiguous": True})
-        assert "Research Report: python (snake)" in found.text
+        report = await client.call_tool("simulate-research-query", {"topic": "python", "ambiguous": True})
+        assert "Research Report: python (snake)" in report.text
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", PATHS)
 def test_our_client_uses_every_feature_of_the_everything_server(transport: str, tmp_path: Path) -> None:
     if transport == "stdio":
         asyncio.run(tour(command("stdio")))
         return
-    with listening(transport, tmp_path / "log") as url:
+    with run_over_http(transport, tmp_path / "log") as url:
         asyncio.run(tour(url))

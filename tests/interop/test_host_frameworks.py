@@ -11,7 +11,7 @@ import pytest
 
 from tests.interop import model
 from tests.interop.frameworks import FRAMEWORKS, Framework
-from tests.interop.places import ROOT, free_port, run_program, running
+from tests.interop.places import ROOT, free_port, run_program, run_server
 from tests.interop.test_agents import POEM, TIMEOUT_SECONDS, Calls
 
 pytestmark = pytest.mark.timeout(TIMEOUT_SECONDS + 30)
@@ -37,41 +37,43 @@ def program_input(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str
     program = [sys.executable, "-m", "tests.interop.host_program", str(port), str(papers)]
     visit = {"read": "harbour://quay", "read_name": "quay", "runs": RUNS, "url": f"http://127.0.0.1:{port}/mcp"}
     command = ["env", "-C", str(ROOT), *program]
-    with running(command, port, tmp_path_factory.mktemp("logs") / "host"), model.running_model() as url:
-        yield {"model": url, "servers": {"host": visit}}
+    with run_server(command, port, tmp_path_factory.mktemp("logs") / "host"), model.run_model() as url:
+        yield {"model_url": url, "servers": {"host": visit}}
 
 
 @pytest.fixture(
     scope="module",
-    params=[one for one in FRAMEWORKS if one.program in ("openai_agents", "pydantic_ai", "langchain")],
-    ids=lambda one: one.program,
+    params=[
+        framework for framework in FRAMEWORKS if framework.program in ("openai_agents", "pydantic_ai", "langchain")
+    ],
+    ids=lambda framework: framework.program,
 )
-def seen(request: pytest.FixtureRequest, program_input: dict[str, Any]) -> dict[str, Any]:
+def results(request: pytest.FixtureRequest, program_input: dict[str, Any]) -> dict[str, Any]:
     """Return the results of a framework at the host."""
     framework: Framework = request.param
     found: dict[str, Any] = run_program(framework.command(), program_input, TIMEOUT_SECONDS)["host"]
     assert "failed" not in found, found["failed"]
-    for words in found["runs"].values():
-        assert isinstance(words, str), words["failed"]
+    for answer in found["runs"].values():
+        assert isinstance(answer, str), answer["failed"]
     return found
 
 
-def test_tools_of_both_servers_are_listed_and_called(seen: dict[str, Any]) -> None:
-    names = {name.removeprefix("ours_") for name in seen["tools"]}
+def test_tools_of_both_servers_are_listed_and_called(results: dict[str, Any]) -> None:
+    names = {name.removeprefix("ours_") for name in results["tools"]}
     assert {"features_berth", "features_count", "papers_read_resource", "papers_search"} <= names
-    berth, count, poem = json.loads(seen["runs"]["works"])
+    berth, count, poem = json.loads(results["runs"]["works"])
     assert "north" in berth and "4.5" in berth
     assert "5" in count
     assert POEM.strip() in poem
 
 
-def test_resources_of_both_servers_are_listed_and_read(seen: dict[str, Any]) -> None:
-    assert any("quay" in name for name in seen["resources"])
-    assert any(name.endswith("poem.txt") for name in seen["resources"])
-    assert seen["read"] == "the north quay"
+def test_resources_of_both_servers_are_listed_and_read(results: dict[str, Any]) -> None:
+    assert any("quay" in name for name in results["resources"])
+    assert any(name.endswith("poem.txt") for name in results["resources"])
+    assert results["read"] == "the north quay"
 
 
-def test_an_agent_continues_after_an_error(seen: dict[str, Any]) -> None:
-    error, count = json.loads(seen["runs"]["refused"])
+def test_an_agent_continues_after_an_error(results: dict[str, Any]) -> None:
+    error, count = json.loads(results["runs"]["refused"])
     assert "amber is not expected" in error
     assert "5" in count

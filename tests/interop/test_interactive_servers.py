@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.places import HANDSHAKE, PROBE_SECONDS, STATELESS, free_port, program, running
+from tests.interop.places import HANDSHAKE, PROBE_SECONDS, STATELESS, free_port, program, run_server
 from wharfinger import Client
 from wharfinger import types as t
 
@@ -20,11 +20,11 @@ async def tour(target: Any, revision: str | None, *, with_input_requests: bool =
     """Check that progress and logs arrive and that every kind of input request is answered."""
     steps: list[tuple[float, float | None, str | None]] = []
     logs: list[t.LoggingMessageNotificationParams] = []
-    logged = asyncio.Event()
+    log_received = asyncio.Event()
     answers: list[Any] = [{"name": "south", "depth": 5}, "decline", "cancel"]
 
-    async def choose(question: Any) -> Any:
-        assert question.message == "Which quay?"
+    async def choose(input_request: Any) -> Any:
+        assert input_request.message == "Which quay?"
         return answers.pop(0)
 
     async def advise(params: t.CreateMessageRequestParams) -> str:
@@ -33,21 +33,21 @@ async def tour(target: Any, revision: str | None, *, with_input_requests: bool =
 
     def log(entry: t.LoggingMessageNotificationParams) -> None:
         logs.append(entry)
-        logged.set()
+        log_received.set()
 
     async with Client(
         target, revision=revision, probe_timeout=PROBE_SECONDS, elicitation=choose, sampling=advise,
         roots=["file:///charts", "file:///logs"], log=log,
     ) as client:  # fmt: skip
-        sounded = await client.call_tool("sound", progress=lambda *step: steps.append(step))
-        assert sounded.data == {"name": "north", "depth": 7}
+        sounding = await client.call_tool("sound", progress=lambda *step: steps.append(step))
+        assert sounding.data == {"name": "north", "depth": 7}
         assert steps == [(1, 3, "cast 1"), (2, 3, "cast 2"), (3, 3, "cast 3")]
-        await asyncio.wait_for(logged.wait(), PROBE_SECONDS)
+        await asyncio.wait_for(log_received.wait(), PROBE_SECONDS)
         assert [entry.level for entry in logs] == ["warning"]
         assert "shoal ahead" in str(logs[0].data)
         if with_input_requests:
-            expected = [(await client.call_tool("choose")).text for _ in range(3)]
-            assert expected == ["south 5", "decline", "cancel"]
+            texts = [(await client.call_tool("choose")).text for _ in range(3)]
+            assert texts == ["south 5", "decline", "cancel"]
             assert (await client.call_tool("advise")).text == "south"
             assert (await client.call_tool("charts")).text == "file:///charts file:///logs"
 
@@ -59,12 +59,12 @@ def test_every_input_request_is_answered(peer: str, transport: str, tmp_path: Pa
         return
     port = free_port()
     path = "sse" if transport == "sse" else "mcp"
-    with running([*program(peer, "interactive"), transport, str(port)], port, tmp_path / "log"):
+    with run_server([*program(peer, "interactive"), transport, str(port)], port, tmp_path / "log"):
         asyncio.run(tour(f"http://127.0.0.1:{port}/{path}", HANDSHAKE))
 
 
 @pytest.mark.parametrize("peer", ["mcp2", "fastmcp"])
 def test_progress_and_logs_of_a_stateless_call_are_reported(peer: str, tmp_path: Path) -> None:
     port = free_port()
-    with running([*program(peer, "interactive"), "http", str(port)], port, tmp_path / "log"):
+    with run_server([*program(peer, "interactive"), "http", str(port)], port, tmp_path / "log"):
         asyncio.run(tour(f"http://127.0.0.1:{port}/mcp", STATELESS, with_input_requests=False))

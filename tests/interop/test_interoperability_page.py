@@ -26,10 +26,12 @@ def test_every_framework_in_the_table_is_tested() -> None:
 
 
 def test_the_versions_of_servers_and_bridges_are_the_tested_ones() -> None:
-    listed = re.findall(r"^\| `([^`]+)` \| ([^ ]+) \|", PAGE, re.MULTILINE)
-    assert len(listed) == 12
-    installed = {name: version for one in ENVIRONMENTS for name, version in pinned_versions(one).items()}
-    assert [(name, installed.get(name)) for name, _ in listed] == listed
+    rows = re.findall(r"^\| `([^`]+)` \| ([^ ]+) \|", PAGE, re.MULTILINE)
+    assert len(rows) == 12
+    installed = {
+        name: version for environment in ENVIRONMENTS for name, version in pinned_versions(environment).items()
+    }
+    assert [(name, installed.get(name)) for name, _ in rows] == rows
 
 
 def test_the_page_describes_how_each_framework_handles_an_answer() -> None:

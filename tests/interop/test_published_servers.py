@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.interop.peers import common
-from tests.interop.places import program, running
-from tests.sources.test_upstream_server import free_port, published, run, uris
+from tests.interop.places import program, run_server
+from tests.sources.upstream_support import connect, free_port, listed_uris, run
 from wharfinger import Client
 from wharfinger import types as t
 from wharfinger.errors import ResourceNotFound
@@ -22,7 +22,7 @@ SERVERS = [
     ("ts1", "2025-11-25"),
     ("ts2", "2025-11-25"),
 ]
-TOUCHED_BY_OTHERS = ("mcp1", "mcp2")  # the others report a change only in the session that makes it
+REPORT_TO_ALL_SESSIONS = ("mcp1", "mcp2")  # the other servers report a change only in the session that makes it
 
 
 @pytest.mark.parametrize(("peer", "revision"), SERVERS)
@@ -30,8 +30,8 @@ def test_their_server_is_published_by_ours(peer: str, revision: str, tmp_path: P
     port = free_port()
 
     async def test() -> None:
-        async with published(f"http://127.0.0.1:{port}/mcp", revision=revision) as (client, source):
-            assert {common.TEXT_URI, common.BLOB_URI} <= set(await uris(client))
+        async with connect(f"http://127.0.0.1:{port}/mcp", revision=revision) as (client, source):
+            assert {common.TEXT_URI, common.BLOB_URI} <= set(await listed_uris(client))
             assert (await client.read_resource(common.TEXT_URI)).text == common.TEXT
             assert (await client.read_resource(common.BLOB_URI)).bytes == common.BLOB
             assert (await client.read_resource("peer://item/anchor")).json() == {"id": "anchor"}
@@ -40,7 +40,7 @@ def test_their_server_is_published_by_ours(peer: str, revision: str, tmp_path: P
             reference = t.ResourceTemplateReference(uri=common.ITEM_TEMPLATE)
             assert (await client.complete(reference, "id", "a")).values == ["amber", "anchor"]
             assert revision in source.describe()
-            if peer not in TOUCHED_BY_OTHERS:
+            if peer not in REPORT_TO_ALL_SESSIONS:
                 return
             other = Client(f"http://127.0.0.1:{port}/mcp", revision=revision)
             async with other, client.watch(common.TEXT_URI) as changes:
@@ -52,5 +52,5 @@ def test_their_server_is_published_by_ours(peer: str, revision: str, tmp_path: P
                         return
             raise AssertionError("no change was reported")
 
-    with running([*program(peer, "server"), "http", str(port)], port, tmp_path / "log"):
+    with run_server([*program(peer, "server"), "http", str(port)], port, tmp_path / "log"):
         run(test())

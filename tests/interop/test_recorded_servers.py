@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.host.model_apis.test_public_servers import LISTS, check
+from tests.host.model_apis.test_public_servers import LISTS, check_definitions
 from tests.interop.places import PROBE_SECONDS, installed, node
 from wharfinger import Client
 from wharfinger import types as t
 
-INSTALLED = {
+COMMANDS = {
     "filesystem": lambda folder: [*node("servers_js", "@modelcontextprotocol/server-filesystem/dist/index.js"), folder],
     "memory": lambda folder: node("servers_js", "@modelcontextprotocol/server-memory/dist/index.js"),
     "git": lambda folder: [installed("mcp2", "bin/mcp-server-git")],
@@ -22,14 +22,14 @@ INSTALLED = {
 }
 
 
-@pytest.mark.parametrize("server", INSTALLED)
+@pytest.mark.parametrize("server", COMMANDS)
 def test_an_installed_server_has_the_recorded_tools(server: str, tmp_path: Path) -> None:
-    async def listed() -> list[t.Tool]:
+    async def list_tools() -> list[t.Tool]:
         variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-        command = INSTALLED[server](str(tmp_path))
+        command = COMMANDS[server](str(tmp_path))
         async with Client(command, cwd=tmp_path, env=variables, probe_timeout=PROBE_SECONDS) as client:
             return await client.list_tools()
 
-    tools = asyncio.run(listed())
-    check(tools)
+    tools = asyncio.run(list_tools())
+    check_definitions(tools)
     assert {tool.name for tool in tools} == {tool.name for tool in LISTS[server]}

@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.cli.commands.test_serve_everything import KINDS, aws, endpoint, everything, mariadb, postgres, url
+from tests.cli.commands.test_serve_everything import KINDS, credentials, endpoint, everything, mariadb, postgres, url
 from tests.cli.everything import Everything
 from tests.conftest import absent
 from tests.interop.places import HANDSHAKE, HOME, ROOT, STATELESS, run_client
 from wharfinger import Client
 
-__all__ = ["aws", "endpoint", "everything", "mariadb", "postgres", "url"]  # fixtures
+__all__ = ["credentials", "endpoint", "everything", "mariadb", "postgres", "url"]  # fixtures
 
 pytestmark = [
     pytest.mark.timeout(180),
@@ -31,24 +31,29 @@ def test_every_source_is_listed_read_and_found_by_their_clients(
     peer: str, revision: str, url: str, everything: Everything
 ) -> None:
     cases = everything.cases
-    searches = [case.search for case in cases.values() if case.search]
-    visit = {"url": url, "revision": revision, "reads": [case.read for case in cases.values()], "searches": searches}
+    searches = [case.search_word for case in cases.values() if case.search_word]
+    visit = {
+        "url": url,
+        "revision": revision,
+        "reads": [case.read_uri for case in cases.values()],
+        "searches": searches,
+    }
     seen = run_client(peer, visit, "sources")
     assert seen["revision"] == revision
-    assert {case.listed for case in cases.values()} <= set(seen["uris"])
+    assert {case.listed_uri for case in cases.values()} <= set(seen["uris"])
     for kind, case in cases.items():
-        content = seen["reads"][case.read][0]
-        assert case.has in content["text"], (kind, content)
-        assert content["uri"] == case.read
+        content = seen["reads"][case.read_uri][0]
+        assert case.expected_text in content["text"], (kind, content)
+        assert content["uri"] == case.read_uri
         if kind != "skills":  # the `_meta` of their files belongs to the extension
             assert content["_meta"]["wharfinger/version"], kind
-        assert seen["tool_reads"][case.read][0]["type"] == "text", kind
+        assert seen["tool_reads"][case.read_uri][0]["type"] == "text", kind
     for case in cases.values():
-        if case.search:
-            found = seen["searches"][case.search]
+        if case.search_word:
+            found = seen["searches"][case.search_word]
             assert [block["type"] for block in found["blocks"]] == ["text"]
-            begin = (case.found or case.read).partition("?")[0]
-            assert any(uri.startswith(begin) for uri in found["ids"]), (case, found)
+            prefix = (case.found_uri or case.read_uri).partition("?")[0]
+            assert any(uri.startswith(prefix) for uri in found["ids"]), (case, found)
 
 
 def inspector(url: str, *arguments: str) -> Any:
@@ -56,24 +61,24 @@ def inspector(url: str, *arguments: str) -> Any:
     node, program = ROOT / ".node" / "bin" / "node", HOME / "inspector" / "node_modules" / ".bin" / "mcp-inspector"
     if not node.exists() or not program.exists():
         absent(f"{program.relative_to(ROOT)} (make interop builds it)")
-    done = subprocess.run(
+    completed = subprocess.run(
         [str(node), str(program), "--cli", url, *arguments], capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    assert completed.returncode == 0, completed.stderr
+    return json.loads(completed.stdout)
 
 
 def test_the_inspector_lists_every_source(url: str, everything: Everything) -> None:
     listed = {resource["uri"] for resource in inspector(url, "--method", "resources/list")["resources"]}
-    assert {case.listed for case in everything.cases.values()} <= listed
+    assert {case.listed_uri for case in everything.cases.values()} <= listed
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_inspector_reads_every_source(kind: str, url: str, everything: Everything) -> None:
     case = everything.cases[kind]
-    contents = inspector(url, "--method", "resources/read", "--uri", case.read)["contents"]
-    assert contents[0]["uri"] == case.read
-    assert case.has in contents[0]["text"]
+    contents = inspector(url, "--method", "resources/read", "--uri", case.read_uri)["contents"]
+    assert contents[0]["uri"] == case.read_uri
+    assert case.expected_text in contents[0]["text"]
 
 
 # VS Code shows resources as a read-only file system (its mcpResourceFilesystem). It reads a directory at a URI with
@@ -86,10 +91,12 @@ def same_path(one: str, other: str) -> bool:
 
 async def entries(client: Client, uri: str) -> list[tuple[str, bool]]:
     """Return `(URI, whether it is a directory)` of each entry that VS Code would show in a directory."""
-    asked = uri if uri.endswith("/") else uri + "/"
-    contents = (await client.read_resource(asked)).contents
-    below = [content for content in contents if not same_path(content.uri, asked)]
-    return [(content.uri, not (content.text or content.blob)) for content in below if is_child(content.uri, asked)]
+    directory_uri = uri if uri.endswith("/") else uri + "/"
+    contents = (await client.read_resource(directory_uri)).contents
+    below = [content for content in contents if not same_path(content.uri, directory_uri)]
+    return [
+        (content.uri, not (content.text or content.blob)) for content in below if is_child(content.uri, directory_uri)
+    ]
 
 
 def is_child(uri: str, directory: str) -> bool:
@@ -98,7 +105,7 @@ def is_child(uri: str, directory: str) -> bool:
     return path.rpartition("/")[0] == parent and path != parent
 
 
-TOPS = {
+TOP_URIS = {
     "folder": "file:///docs",
     "git": "git://code/tree/main",
     "log": "log://logs",
@@ -108,18 +115,18 @@ TOPS = {
 }
 
 
-@pytest.mark.parametrize("kind", TOPS)
+@pytest.mark.parametrize("kind", TOP_URIS)
 def test_vs_code_lists_the_entries_of_a_directory(kind: str, url: str, everything: Everything) -> None:
     case = everything.cases[kind]
 
     async def walk() -> list[str]:
         async with Client(url) as client:
             found: list[str] = []
-            waiting = [TOPS[kind]]
-            while waiting:
-                for uri, directory in await entries(client, waiting.pop()):
+            pending = [TOP_URIS[kind]]
+            while pending:
+                for uri, directory in await entries(client, pending.pop()):
                     if directory:
-                        waiting.append(uri)
+                        pending.append(uri)
                     else:
                         found.append(uri)
             for uri in found:
@@ -127,5 +134,5 @@ def test_vs_code_lists_the_entries_of_a_directory(kind: str, url: str, everythin
                 assert any(same_path(content.uri, uri) for content in contents), uri
             return found
 
-    wanted = case.read.replace("/HEAD/", "/main/")
-    assert any(same_path(uri, wanted) for uri in asyncio.run(walk())), wanted
+    expected_uri = case.read_uri.replace("/HEAD/", "/main/")
+    assert any(same_path(uri, expected_uri) for uri in asyncio.run(walk())), expected_uri

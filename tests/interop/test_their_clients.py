@@ -15,7 +15,16 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.interop.places import HANDSHAKE, PEERS, STATELESS, free_port, run_client, running, stop, wharfinger_command
+from tests.interop.places import (
+    HANDSHAKE,
+    PEERS,
+    STATELESS,
+    free_port,
+    run_client,
+    run_server,
+    stop,
+    wharfinger_command,
+)
 
 CASES = [(peer, revision) for peer, revisions in PEERS.items() for revision in revisions]
 BLOB = bytes(range(256)) * 4
@@ -25,13 +34,14 @@ RESOURCE_TOOLS = {"list_resources", "read_resource", "read_directory", "search",
 
 @dataclass
 class Tree:
-    """A copy of the standard library with a binary file and a growing log, and the number of its visits."""
+    """A copy of the standard library with a binary file and a growing log. It counts the clients that visit it."""
 
     folder: Path
     uris: set[str]
     visits: int = 0
 
     def visit(self, revision: str, **server: Any) -> dict[str, Any]:
+        """Return the input of a client's program."""
         self.visits += 1
         return {
             "revision": revision,
@@ -52,8 +62,8 @@ class Tree:
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
     folder = tmp_path_factory.mktemp("tree") / "lib"
-    never = ("*.pem", "*.key", "id_*")  # look like credentials
-    skipped = shutil.ignore_patterns("site-packages", "dist-packages", "__pycache__", "*.so", "config-*", *never)
+    credentials = ("*.pem", "*.key", "id_*")  # files that `serve` hides
+    skipped = shutil.ignore_patterns("site-packages", "dist-packages", "__pycache__", "*.so", "config-*", *credentials)
     shutil.copytree(sysconfig.get_path("stdlib"), folder, ignore=skipped, symlinks=True)
     (folder / "wharf.bin").write_bytes(BLOB)
     (folder / "tides.log").write_text("first\n")
@@ -65,11 +75,11 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Tree:
 def http(tree: Tree, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One server over HTTP for all tests. At the end one Ctrl-C stops it, and it has logged no error."""
     port, log = free_port(), tmp_path_factory.mktemp("http") / "log"
-    with running(
+    with run_server(
         [*wharfinger_command(), "serve", "--http", f"127.0.0.1:{port}", str(tree.folder)], port, log
     ) as process:
         yield f"http://127.0.0.1:{port}/mcp"
-        assert stop(process, 3.0) in (0, 130), log.read_text(errors="replace")
+        assert stop(process, 20.0) in (0, 130), log.read_text(errors="replace")
     assert "Traceback" not in log.read_text(errors="replace")
 
 
@@ -92,9 +102,7 @@ def check_results(peer: str, seen: dict[str, Any], tree: Tree, revision: str) ->
     assert seen["fetch"] == seen["fetch_text"]
     assert {"id", "title", "text", "url"} <= set(seen["fetch"])
     assert seen["updated"] == "file:///lib/tides.log"
-    assert seen["updated_after"] < 1.0
     assert seen["list_changed"] is True
-    assert seen["list_changed_after"] < 1.0
     # The TypeScript SDK 2.x reports the newer code in both eras if the error names the URI.
     assert seen["not_found"]["code"] == NOT_FOUND[STATELESS if peer == "ts2" else revision]
     assert seen["not_found"]["data"]["uri"] == "file:///lib/no/such/file.py"
@@ -111,9 +119,9 @@ def test_a_client_over_stdio_sees_the_tree_and_its_changes(
     command = shlex.join([*wharfinger_command(), "serve", "--stdio", str(tree.folder)])
     shell = ["bash", "-c", f"{command} 2> {shlex.quote(str(log))}; echo $? > {shlex.quote(str(ended))}"]
     check_results(peer, run_client(peer, tree.visit(revision, command=shell)), tree, revision)
-    until = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while not ended.exists() or not ended.read_text():
-        assert time.monotonic() < until, log.read_text(errors="replace")
+        assert time.monotonic() < deadline, log.read_text(errors="replace")
         time.sleep(0.02)
     assert ended.read_text() == "0\n", log.read_text(errors="replace")
     assert "Traceback" not in log.read_text(errors="replace")

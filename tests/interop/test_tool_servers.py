@@ -18,23 +18,23 @@ from wharfinger.errors import RemoteError, RemoteInvalidParams
 OFFICIAL = "@modelcontextprotocol"
 
 
-def connected(command: list[str], **variables: str) -> Client:
+def make_client(command: list[str], **variables: str) -> Client:
     """Return a client that starts a server with this command."""
     return Client(command, probe_timeout=PROBE_SECONDS, env={"PATH": os.environ["PATH"], **variables})
 
 
-async def names(client: Client) -> set[str]:
+async def tool_names(client: Client) -> set[str]:
     return {tool.name for tool in await client.list_tools()}
 
 
-def test_the_filesystem_server(tmp_path: Path) -> None:
+def test_our_client_uses_the_filesystem_server(tmp_path: Path) -> None:
     """This server has no resources. Its files are read by tools."""
 
     async def visit() -> None:
         command = [*node("servers_js", f"{OFFICIAL}/server-filesystem/dist/index.js"), str(tmp_path)]
-        async with connected(command) as client:
+        async with make_client(command) as client:
             assert client.revision == HANDSHAKE
-            assert {"read_text_file", "write_file", "list_directory"} <= await names(client)
+            assert {"read_text_file", "write_file", "list_directory"} <= await tool_names(client)
             tides = str(tmp_path / "tides.txt")
             await client.call_tool("write_file", {"path": tides, "content": "høy\n"})
             assert (tmp_path / "tides.txt").read_text() == "høy\n"
@@ -49,12 +49,12 @@ def test_the_filesystem_server(tmp_path: Path) -> None:
     asyncio.run(visit())
 
 
-def test_the_memory_server(tmp_path: Path) -> None:
+def test_our_client_uses_the_memory_server(tmp_path: Path) -> None:
     async def visit() -> None:
         command = node("servers_js", f"{OFFICIAL}/server-memory/dist/index.js")
-        async with connected(command, MEMORY_FILE_PATH=str(tmp_path / "memory.jsonl")) as client:
+        async with make_client(command, MEMORY_FILE_PATH=str(tmp_path / "memory.jsonl")) as client:
             assert client.revision == HANDSHAKE
-            assert {"create_entities", "read_graph"} <= await names(client)
+            assert {"create_entities", "read_graph"} <= await tool_names(client)
             amber = {"name": "amber", "entityType": "ship", "observations": ["late"]}
             created = await client.call_tool("create_entities", {"entities": [amber]})
             assert created.data == {"entities": [amber]}
@@ -70,7 +70,7 @@ def test_the_memory_server(tmp_path: Path) -> None:
     asyncio.run(visit())
 
 
-def test_the_git_server(tmp_path: Path) -> None:
+def test_our_client_uses_the_git_server(tmp_path: Path) -> None:
     author = {"GIT_AUTHOR_NAME": "Mary", "GIT_AUTHOR_EMAIL": "mary@example.test"}
     committer = {"GIT_COMMITTER_NAME": "Mary", "GIT_COMMITTER_EMAIL": "mary@example.test"}
     repository = tmp_path / "charts"
@@ -83,20 +83,20 @@ def test_the_git_server(tmp_path: Path) -> None:
 
     async def visit() -> None:
         command = [installed("mcp2", "bin/mcp-server-git"), "--repository", str(repository)]
-        async with connected(command, HOME=str(tmp_path), **author, **committer) as client:
+        async with make_client(command, HOME=str(tmp_path), **author, **committer) as client:
             assert client.revision == STATELESS
-            assert {"git_status", "git_add", "git_commit", "git_log"} <= await names(client)
-            here: dict[str, Any] = {"repo_path": str(repository)}
-            assert "north.txt" in (await client.call_tool("git_status", here)).text
-            await client.call_tool("git_add", {**here, "files": ["north.txt"]})
-            await client.call_tool("git_commit", {**here, "message": "Sound the north quay"})
-            assert "Sound the north quay" in (await client.call_tool("git_log", here)).text
+            assert {"git_status", "git_add", "git_commit", "git_log"} <= await tool_names(client)
+            repository_argument: dict[str, Any] = {"repo_path": str(repository)}
+            assert "north.txt" in (await client.call_tool("git_status", repository_argument)).text
+            await client.call_tool("git_add", {**repository_argument, "files": ["north.txt"]})
+            await client.call_tool("git_commit", {**repository_argument, "message": "Sound the north quay"})
+            assert "Sound the north quay" in (await client.call_tool("git_log", repository_argument)).text
             with pytest.raises(ToolError, match="did not resolve"):
-                await client.call_tool("git_show", {**here, "revision": "nowhere"})
+                await client.call_tool("git_show", {**repository_argument, "revision": "nowhere"})
             with pytest.raises(ToolError, match="Field required"):
                 await client.call_tool("git_log")
             with pytest.raises(RemoteInvalidParams, match="Unknown tool"):
-                await client.call_tool("git_push", here)
+                await client.call_tool("git_push", repository_argument)
             assert list(await client.list_resources()) == []
             with pytest.raises(ResourceNotFound):
                 await client.read_resource("git://nothing")
@@ -104,12 +104,12 @@ def test_the_git_server(tmp_path: Path) -> None:
     asyncio.run(visit())
 
 
-def test_the_sqlite_server(tmp_path: Path) -> None:
+def test_our_client_uses_the_sqlite_server(tmp_path: Path) -> None:
     async def visit() -> None:
         command = [installed("mcp1", "bin/mcp-server-sqlite"), "--db-path", str(tmp_path / "ships.db")]
-        async with connected(command) as client:
+        async with make_client(command) as client:
             assert client.revision == HANDSHAKE
-            assert {"create_table", "write_query", "read_query"} <= await names(client)
+            assert {"create_table", "write_query", "read_query"} <= await tool_names(client)
             await client.call_tool("create_table", {"query": "CREATE TABLE ships (name TEXT)"})
             await client.call_tool("write_query", {"query": "INSERT INTO ships VALUES ('amber')"})
             assert (
@@ -128,11 +128,11 @@ def test_the_sqlite_server(tmp_path: Path) -> None:
     asyncio.run(visit())
 
 
-def test_the_time_server() -> None:
+def test_our_client_uses_the_time_server() -> None:
     async def visit() -> None:
-        async with connected([installed("mcp2", "bin/mcp-server-time"), "--local-timezone", "UTC"]) as client:
+        async with make_client([installed("mcp2", "bin/mcp-server-time"), "--local-timezone", "UTC"]) as client:
             assert client.revision == STATELESS
-            assert await names(client) == {"get_current_time", "convert_time"}
+            assert await tool_names(client) == {"get_current_time", "convert_time"}
             noon = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
             converted = await client.call_tool("convert_time", noon)
             assert converted.data["target"]["timezone"] == "Asia/Tokyo"

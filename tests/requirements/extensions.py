@@ -9,9 +9,6 @@ __all__ = ["ROWS"]
 
 SIGNATURE = "server/signature/test_arguments.py::"
 HOSTILE = "security/test_tools.py::"
-WATCHING = "server/subscriptions/test_watching.py::"
-PEER = "protocol/test_server_peer.py::"
-STATELESS = "transports/test_http_stateless.py::"
 
 TASKS: tuple[Row, ...] = (
     must("2.19-1", "tasks extension: negotiation", "The extension is declared, and used only with clients whose request declares it.",
@@ -28,7 +25,7 @@ TASKS: tuple[Row, ...] = (
     must("2.19-9", "tasks extension", "`tasks/list` and `tasks/result` are unknown methods.", *suite("tasks-dispatch-and-envelope", R5)),
     must("2.19-10", "tasks extension", "An unknown task is -32602.", *suite("tasks-dispatch-and-envelope", R5)),
     must("2.19-11", "tasks extension: input", "A task that needs input has its input requests, whose keys are never reused.", *suite("tasks-mrtr-input", R5),
-         "server/tasks/test_task_extension.py::test_input_requests_are_answered_one_by_one_and_keys_are_never_reused"),
+         "server/tasks/test_task_extension.py::test_input_requests_may_be_answered_separately_and_keys_are_never_reused"),
     must("2.19-12", "tasks extension: input", "Tasks carry no `requestState`.", *suite("tasks-request-state-removal", R5)),
     must("2.19-13", "tasks extension: input", "All rounds of input end before a task begins.", *suite("tasks-mrtr-composition", R5)),
     must("2.19-14", "tasks extension: security", "Ids are unguessable, and bound to their caller.", "server/tasks/test_task_extension.py::test_tasks_of_another_principal_are_not_found_by_any_method"),
@@ -53,12 +50,12 @@ SKILLS: tuple[Row, ...] = (
     should("2.20-8", "skills extension: limits", "No skill has more than 512 files or 16 MiB.", "yes", *suite("sep-2640-skills-enumeration", R5)),
     should("2.20-9", "skills extension: URIs", "The scheme is `skill`.", "yes", *suite("sep-2640-skills-enumeration", R5)),
     must("2.20-10", "2026-07-28: extensions", "Extensions are declared under `capabilities.extensions`, by an id with a prefix.", "server/test_extensions.py::test_an_extension_is_declared_in_revisions_with_extensions", "server/test_extensions.py::test_an_invalid_identifier_is_refused"),
-    must("2.20-11", "2026-07-28: extensions", "An extension's method is unknown where it is not declared.", "server/test_extensions.py::test_a_required_extension_must_be_declared_by_the_client", "server/test_extensions.py::test_revisions_without_extensions_have_no_such_method"),
+    must("2.20-11", "2026-07-28: extensions", "An extension's method is unknown where it is not declared.", "server/test_extensions.py::test_a_required_extension_must_be_declared_by_the_client", "server/test_extensions.py::test_an_extension_method_is_not_found_in_revisions_without_extensions"),
     must("2.20-12", "apps extension", "A `ui://` resource is HTML of its profile, and its tool names it in `_meta`.", "server/test_apps.py::test_a_page_is_read_with_its_type_and_metadata", "server/test_apps.py::test_tools_have_their_page_and_visibility_in_meta"),
 )  # fmt: skip
 
 SCHEMAS: tuple[Row, ...] = (
-    must("2.22-1", "2025-11-25 on: basic, JSON Schema", "A schema without `$schema` is of the dialect 2020-12.", "protocol/test_json_schema.py::test_the_default_dialect_is_2020_12",
+    must("2.22-1", "2025-11-25 on: basic, JSON Schema", "A schema without `$schema` has the dialect 2020-12.", "protocol/test_json_schema.py::test_the_default_dialect_is_2020_12",
          SIGNATURE + "test_the_schema_and_the_decoder_accept_the_same_arguments"),
     must("2.22-2", "2025-11-25 on: basic, JSON Schema", "A schema of an unknown dialect is refused with a clear error.", "protocol/test_json_schema.py::test_the_declared_dialect_is_used", "protocol/test_json_schema.py::test_a_schema_that_cannot_be_used_is_refused_with_its_reason"),
     must("2.22-3", "2026-07-28: basic, JSON Schema", "No `$ref` is fetched; external references are refused.", "protocol/test_json_schema.py::test_a_schema_that_cannot_be_used_is_refused_with_its_reason",
@@ -77,7 +74,7 @@ CONTRADICTIONS: tuple[Row, ...] = (
     must("2.23-3", "2026-07-28: schema against MRTR", "Input responses on other methods are ignored.", *suite("input-required-result-unsupported-methods", R5)),
     must("2.23-4", "tasks extension: prose against examples", "`tasks/get` is of `resultType` complete.", *suite("tasks-wire-fields", R5)),
     must("2.23-5", "2026-07-28: transports against SEP-2243", "`number` is never annotated with a header.",
-         "protocol/http/test_headers.py::test_misplaced_annotation_is_an_error"),
+         "protocol/http/test_headers.py::test_an_invalid_or_misplaced_annotation_is_an_error"),
     must("2.23-6", "skills extension: draft against suite", "Sizes and the caching hints of `skills/get` are sent.", *suite("sep-2640-skills-enumeration", R5)),
     must("2.23-7", "2025-11-25 on: tools page against schema", "Invalid arguments are `isError`; -32602 is for `name` and `arguments` of the wrong shape.",
          *transcripts("tools", *ALL)),

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.server import make_server
-from tests.server.driving import Wire, ask, looped
+from tests.server.driving import Wire, ask
 from wharfinger import Server
 from wharfinger.types import Icon
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/list", "tasks/cancel"])
-@looped
 async def test_the_older_tasks_are_neither_declared_nor_served(method: str) -> None:
     """Requirement 2.19-19."""
     server = make_server()
@@ -23,7 +22,6 @@ async def test_the_older_tasks_are_neither_declared_nor_served(method: str) -> N
         assert (await wire.ask(method, {"taskId": "any"}))["error"]["code"] == -32601
 
 
-@looped
 async def test_icons_are_sent_unchanged() -> None:
     """Requirement 2.22-6."""
     icon = Icon(src="data:image/png;base64,AAAA", mime_type="image/png", sizes=["48x48"])
@@ -35,7 +33,6 @@ async def test_icons_are_sent_unchanged() -> None:
     assert reported["_meta"]["io.modelcontextprotocol/serverInfo"]["icons"] == [wire]
 
 
-@looped
 async def test_trace_keys_are_accepted() -> None:
     """Requirement 2.22-7."""
     server = Server("s")

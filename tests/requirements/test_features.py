@@ -1,4 +1,4 @@
-"""Requirements of 2.11 to 2.18 that no other test covers."""
+"""Tests of the requirements 2.11 to 2.18 that have no other test."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import json
 from pathlib import Path
 
 from tests.conformance.server import make_server
-from tests.server.driving import Wire, ask, listed, looped
+from tests.server.driving import Wire, ask, list_all
 from tests.transports.http_support import ServerThread, call_tool
 from wharfinger import Context, Server
-from wharfinger.protocol.request import META_PREFIX as RESERVED
+from wharfinger.protocol.request import META_PREFIX
 from wharfinger.sources import files
 
 
-@looped
 async def test_a_resource_may_request_input() -> None:
     """Requirements 2.11-25 and 2.13-7."""
     server = Server("s", ttl=60, cache_scope="public")
@@ -22,36 +21,35 @@ async def test_a_resource_may_request_input() -> None:
     async def asks(ctx: Context) -> str:
         return f"for {await ctx.elicit('Who?', str)}"
 
-    params = {"uri": "test://asks", "_meta": {f"{RESERVED}clientCapabilities": {"elicitation": {}}}}
+    params = {"uri": "test://asks", "_meta": {f"{META_PREFIX}clientCapabilities": {"elicitation": {}}}}
     async with Wire(server) as wire:
         first = (await wire.ask("resources/read", params))["result"]
         assert first["resultType"] == "input_required"
         assert not {"ttlMs", "cacheScope", "contents"} & first.keys()
-        ((key, question),) = first["inputRequests"].items()
-        (field,) = question["params"]["requestedSchema"]["properties"]
+        ((key, input_request),) = first["inputRequests"].items()
+        (field,) = input_request["params"]["requestedSchema"]["properties"]
         answers = {key: {"action": "accept", "content": {field: "Mary"}}}
-        again = {"inputResponses": answers, "requestState": first["requestState"]}
-        result = (await wire.ask("resources/read", params | again))["result"]
+        retry = {"inputResponses": answers, "requestState": first["requestState"]}
+        result = (await wire.ask("resources/read", params | retry))["result"]
     assert result["contents"][0]["text"] == "for Mary"
     assert (result["ttlMs"], result["cacheScope"]) == (0, "private")
 
 
 def test_progress_and_logs_are_not_sent_on_a_listen_stream() -> None:
     """Requirements 2.12-4 and 2.17-15."""
-    with ServerThread(make_server()) as http, http.wire() as listener, http.wire() as caller:  # type: ignore[arg-type]
-        listener.stateless("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+    with ServerThread(make_server()) as http, http.connect() as listener, http.connect() as caller:  # type: ignore[arg-type]
+        listener.send_stateless("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
         listener.head()
         assert listener.event()["method"] == "notifications/subscriptions/acknowledged"
-        meta = {"progressToken": 1, f"{RESERVED}logLevel": "debug"}
-        for name, reported in (("test_tool_with_progress", "progress"), ("test_tool_with_logging", "message")):
+        meta = {"progressToken": 1, f"{META_PREFIX}logLevel": "debug"}
+        for name, notification in (("test_tool_with_progress", "progress"), ("test_tool_with_logging", "message")):
             *before, _ = call_tool(caller, name, **meta).events
-            assert [event["method"] for event in before] == [f"notifications/{reported}"] * 3
+            assert [event["method"] for event in before] == [f"notifications/{notification}"] * 3
         call_tool(caller, "test_trigger_tool_change")
         assert listener.event()["method"] == "notifications/tools/list_changed"
 
 
-@looped
-async def test_all_pages_of_a_list_have_one_scope() -> None:
+async def test_all_pages_of_a_list_have_the_same_cache_scope() -> None:
     """Requirement 2.13-4."""
     server = Server("s", page_size=2, cache_scope="public", ttl=1)
     for number in range(5):
@@ -70,7 +68,6 @@ async def test_all_pages_of_a_list_have_one_scope() -> None:
     assert len(set(scopes)) == 1
 
 
-@looped
 async def test_results_are_private_by_default() -> None:
     """Requirement 2.13-5."""
     server = make_server()
@@ -79,7 +76,6 @@ async def test_results_are_private_by_default() -> None:
     assert (await ask(server, "resources/read", {"uri": "test://static-text"}))["result"]["cacheScope"] == "private"
 
 
-@looped
 async def test_completion_reveals_no_unpublished_file(tmp_path: Path) -> None:
     """Requirement 2.16-10."""
     for name in ("chart.txt", ".env", "draft.txt", ".gitignore"):
@@ -87,17 +83,16 @@ async def test_completion_reveals_no_unpublished_file(tmp_path: Path) -> None:
     server = Server("s")
     server.include(files(tmp_path))
     await server.start()
-    completed: list[str] = []
-    for template in await listed(server, "resources/templates/list"):
+    values: list[str] = []
+    for template in await list_all(server, "resources/templates/list"):
         argument = {"name": "path", "value": ""}
         ref = {"type": "ref/resource", "uri": template["uriTemplate"]}
         answer = await ask(server, "completion/complete", {"ref": ref, "argument": argument})
-        completed += answer["result"]["completion"]["values"]
-    assert set(completed) == {"chart.txt"}
+        values += answer["result"]["completion"]["values"]
+    assert set(values) == {"chart.txt"}
     await server.close()
 
 
-@looped
 async def test_a_listen_that_the_server_ends_is_cancelled_and_then_answered() -> None:
     """Requirements 2.12-8 and 2.23-1."""
     server = make_server()
@@ -105,15 +100,14 @@ async def test_a_listen_that_the_server_ends_is_cancelled_and_then_answered() ->
         id = await wire.watch("test://watched-resource")
         server.drain()
         answer = await wire.answer(id)
-        assert answer["result"]["_meta"][f"{RESERVED}subscriptionId"] == id
+        assert answer["result"]["_meta"][f"{META_PREFIX}subscriptionId"] == id
         lines = [json.loads(line) for line in b"".join(wire.chunks).splitlines()]
         (cancelled,) = [line for line in lines if line.get("method") == "notifications/cancelled"]
         assert cancelled["params"]["requestId"] == id
         assert lines.index(cancelled) < lines.index(answer)
 
 
-@looped
-async def test_every_list_has_the_servers_hints() -> None:
+async def test_every_list_has_the_caching_hints_of_the_server() -> None:
     """Requirement 2.13-1."""
     server = Server("s", ttl=60, cache_scope="public")
     server.tools.add(lambda: "", name="t")

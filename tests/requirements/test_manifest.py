@@ -1,4 +1,4 @@
-"""The manifest of requirements is complete: its tests exist, and it has every test that claims a requirement."""
+"""The manifest of requirements is complete: its tests exist, and it lists every test that names a requirement."""
 
 from __future__ import annotations
 
@@ -29,33 +29,33 @@ COUNTS = {
 }  # fmt: skip
 """The number of requirements in each section, with a C for clients. The authorization of servers is not included."""
 
-CLAIM = re.compile(r"Requirements? ((?:C?\d+\.\d+-\d+(?:, | and )?)+)")
-REPLAYED = "transcripts/test_replay.py::test_in_process_server_answers_as_recorded"
-SCENARIO = "conformance/test_suite.py::test_scenario"
-CLIENT_SCENARIO = "conformance/test_client_suite.py::test_scenario"
+REQUIREMENT = re.compile(r"Requirements? ((?:C?\d+\.\d+-\d+(?:, | and )?)+)")
+TRANSCRIPT_TEST = "transcripts/test_replay.py::test_in_process_server_answers_as_recorded"
+SCENARIO_TEST = "conformance/test_suite.py::test_scenario"
+CLIENT_SCENARIO_TEST = "conformance/test_client_suite.py::test_scenario"
 
 
 @cache
 def docstrings_by_test(file: str) -> dict[str, str]:
-    """Return the tests of a file with their docstrings."""
+    """Return the docstrings of the tests in a file, by name."""
     path = FOLDER / file
     nodes = ast.walk(ast.parse(path.read_text("utf-8"))) if path.is_file() else ()
     functions = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
     return {node.name: ast.get_docstring(node) or "" for node in functions if node.name.startswith("test_")}
 
 
-def parameters_of(test: str) -> set[str]:
-    """Return the ids of a test's parameters if rows name them."""
-    if test == REPLAYED:
+def parameter_ids(test: str) -> set[str]:
+    """Return the parameter ids of a test of transcripts or scenarios."""
+    if test == TRANSCRIPT_TEST:
         return {f"{revision}-{family}" for revision, family in FAMILIES}
-    if test == SCENARIO:
+    if test == SCENARIO_TEST:
         return {f"{revision}-{scenario}" for revision, scenario in SCENARIO_RUNS}
-    if test == CLIENT_SCENARIO:
+    if test == CLIENT_SCENARIO_TEST:
         return {f"{revision}-{scenario}" for revision, scenario in test_client_suite.SCENARIO_RUNS}
     return set()
 
 
-def test_every_section_has_all_its_rows_and_each_id_once() -> None:
+def test_every_section_has_all_its_requirements_once() -> None:
     assert len(BY_ID) == len(ROWS)
     assert Counter(row.id.rpartition("-")[0] for row in ROWS) == COUNTS
     for section, number in COUNTS.items():
@@ -70,7 +70,7 @@ def test_every_test_of_a_row_exists(section: str) -> None:
             for reference in row.tests:
                 test, bracket, parameter = reference.partition("[")
                 file, _, name = test.partition("::")
-                if name not in docstrings_by_test(file) or (bracket and parameter[:-1] not in parameters_of(test)):
+                if name not in docstrings_by_test(file) or (bracket and parameter[:-1] not in parameter_ids(test)):
                     missing[row.id].append(reference)
             if not row.tests and not row.followed.startswith("no: "):
                 missing[row.id].append("no test")
@@ -84,30 +84,32 @@ def test_every_should_is_followed_or_has_a_reason() -> None:
         assert row.source and row.text.endswith("."), row
 
 
-def test_every_claim_of_a_test_is_a_row_that_names_it() -> None:
-    claimed = 0
+def test_every_requirement_in_the_docstring_of_a_test_lists_the_test() -> None:
+    count = 0
     for path in sorted(FOLDER.rglob("test_*.py")):
         file = path.relative_to(FOLDER).as_posix()
         for name, text in docstrings_by_test(file).items():
-            for claim in CLAIM.findall(text):
-                for id in re.findall(r"C?\d+\.\d+-\d+", claim):
-                    assert id in BY_ID, f"{file}::{name} claims {id}"
-                    assert f"{file}::{name}" in BY_ID[id].tests, f"{file}::{name} claims {id}, which does not name it"
-                    claimed += 1
-    assert claimed
+            for ids in REQUIREMENT.findall(text):
+                for id in re.findall(r"C?\d+\.\d+-\d+", ids):
+                    assert id in BY_ID, f"{file}::{name} names the unknown requirement {id}"
+                    assert f"{file}::{name}" in BY_ID[id].tests, f"{file}::{name} names {id}, which does not list it"
+                    count += 1
+    assert count
 
 
-def test_every_test_written_for_a_requirement_claims_it() -> None:
+def test_every_test_in_this_folder_names_a_requirement() -> None:
     for path in sorted(Path(__file__).parent.glob("test_*.py")):
         if path.name != Path(__file__).name:
-            unclaimed = [
-                name for name, text in docstrings_by_test(f"requirements/{path.name}").items() if not CLAIM.search(text)
+            without_requirement = [
+                name
+                for name, text in docstrings_by_test(f"requirements/{path.name}").items()
+                if not REQUIREMENT.search(text)
             ]
-            assert not unclaimed, path.name
+            assert not without_requirement, path.name
 
 
-@pytest.mark.parametrize("test", [REPLAYED, SCENARIO, CLIENT_SCENARIO])
+@pytest.mark.parametrize("test", [TRANSCRIPT_TEST, SCENARIO_TEST, CLIENT_SCENARIO_TEST])
 def test_every_transcript_and_scenario_is_used_by_a_row(test: str) -> None:
-    named = {reference for row in ROWS for reference in row.tests}
+    references = {reference for row in ROWS for reference in row.tests}
     skipped = {f"{revision}-{scenario}" for revision, scenario, _ in SKIPPED}
-    assert {f"{test}[{parameter}]" for parameter in parameters_of(test) - skipped} - named == set()
+    assert {f"{test}[{parameter}]" for parameter in parameter_ids(test) - skipped} - references == set()

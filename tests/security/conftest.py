@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.places import FIXTURE, Http, Stdio
+from tests.security.places import FIXTURE, HttpProcess, StdioProcess
 
 
 @pytest.fixture(scope="module")
-def stdio() -> Iterator[Stdio]:
-    """The fixture server on pipes, once per module."""
-    with Stdio("run", FIXTURE) as running:
-        running.call("quick")
-        yield running
+def stdio() -> Iterator[StdioProcess]:
+    """The fixture server over stdio, once per module."""
+    with StdioProcess("run", FIXTURE) as server:
+        server.call_tool("quick")
+        yield server
 
 
 @pytest.fixture(scope="module")
-def http() -> Iterator[Http]:
+def http() -> Iterator[HttpProcess]:
     """The fixture server over HTTP, once per module."""
-    with Http("run", FIXTURE) as running:
-        running.tool("quick")
-        yield running
+    with HttpProcess("run", FIXTURE) as server:
+        server.call_tool("quick")
+        yield server
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from wharfinger import Context, Server
 from wharfinger.protocol.limits import Limits
 
 server = Server("fixture", limits=Limits(drain=0.5))
-left = 0
-held = threading.Event()
+cancelled_count = 0
+released = threading.Event()
 
 
 @server.tool
@@ -24,29 +24,29 @@ async def echo(value: str) -> str:
 @server.tool
 async def wait() -> str:
     """Stays until cancelled, which it counts."""
-    global left
+    global cancelled_count
     try:
         await asyncio.Event().wait()
     finally:
-        left += 1
+        cancelled_count += 1
     return "never"
 
 
 @server.tool
 async def cancelled() -> int:
-    return left
+    return cancelled_count
 
 
 @server.tool
 def block() -> str:
     """Blocks its thread until `release`."""
-    held.wait(60)
+    released.wait(60)
     return "released"
 
 
 @server.tool
 async def release() -> str:
-    held.set()
+    released.set()
     return "ok"
 
 
@@ -129,7 +129,7 @@ async def counter() -> str:
 
 @server.resource("fix://blocks/{name}")
 def blocks(name: str) -> str:
-    held.wait(60)
+    released.wait(60)
     return name
 
 

@@ -20,29 +20,33 @@ from tests.transports.http_support import META, RawClient
 
 COMMAND = [sys.executable, "-m", "wharfinger"]
 FIXTURE = str(Path(__file__).with_name("fixture.py"))
-DEADLINE = 10.0
-"""A test fails if it waits for longer than this."""
+DEADLINE_SECONDS = 10.0
+"""A test fails if it waits longer."""
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("WHARFINGER_")}
 MIB = 1 << 20
-OPENING = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+INITIALIZE_PARAMS = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "test", "version": "1"},
+}
 
 
-def message(id: Any, method: str, params: Any = None) -> dict[str, Any]:
+def handshake_request(id: Any, method: str, params: Any = None) -> dict[str, Any]:
     """Return a request of the handshake era."""
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
 
 
-def stateless(id: Any, method: str, params: Any = None) -> dict[str, Any]:
+def stateless_request(id: Any, method: str, params: Any = None) -> dict[str, Any]:
     """Return a request of the stateless era."""
-    return message(id, method, {**(params or {}), "_meta": META})
+    return handshake_request(id, method, {**(params or {}), "_meta": META})
 
 
-def notice(method: str, params: Any = None) -> dict[str, Any]:
+def notification(method: str, params: Any = None) -> dict[str, Any]:
     """Return a notification."""
     return {"jsonrpc": "2.0", "method": method, "params": params or {}}
 
 
-class Process:
+class ServerProcess:
     """A server process, which is killed at the end of the block."""
 
     def __init__(self, *arguments: str, env: dict[str, str] | None = None, **pipes: Any) -> None:
@@ -68,18 +72,18 @@ class Process:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(DEADLINE)
-        self._reader.join(DEADLINE)
+        self.process.wait(DEADLINE_SECONDS)
+        self._reader.join(DEADLINE_SECONDS)
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()
 
-    def exit_code(self, seconds: float = 5.0) -> int:
+    def wait_for_exit(self, seconds: float = 20.0) -> int:
         """Wait for the end of the process. Return its exit code."""
         return self.process.wait(seconds)
 
     def status(self, name: str) -> int:
-        """Return a number of /proc: `VmRSS` or `VmHWM` in bytes, or `Threads`."""
+        """Return a number from /proc: `VmRSS` or `VmHWM` in bytes, or `Threads`."""
         text = Path(f"/proc/{self.process.pid}/status").read_text()
         number = int(re.search(rf"^{name}:\s+(\d+)", text, re.M)[1])  # type: ignore[index]
         return number if name == "Threads" else number * 1024
@@ -91,10 +95,10 @@ class Process:
 
     @property
     def peak(self) -> int:
-        """Peak of memory in bytes since the last `forget_peak`."""
+        """Peak of memory in bytes since the last `reset_peak`."""
         return self.status("VmHWM")
 
-    def forget_peak(self) -> int:
+    def reset_peak(self) -> int:
         """Reset the peak, and return the memory in use."""
         Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
         return self.rss
@@ -110,12 +114,12 @@ class Process:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
 
-class Stdio(Process):
-    """A server on pipes, line by line."""
+class StdioProcess(ServerProcess):
+    """A server over stdio, line by line."""
 
     def __init__(self, *arguments: str, env: dict[str, str] | None = None) -> None:
         super().__init__(*arguments, env=env)
-        self.held = bytearray()
+        self.buffer = bytearray()
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
@@ -127,57 +131,57 @@ class Stdio(Process):
         """Send messages in one write. Messages that are bytes are sent unchanged."""
         self.write(b"".join(m + b"\n" if isinstance(m, bytes) else json.dumps(m).encode() + b"\n" for m in messages))
 
-    def line(self, seconds: float = DEADLINE) -> bytes:
+    def read_line(self, seconds: float = DEADLINE_SECONDS) -> bytes:
         """Return the next line, or b"" at the end of the output."""
-        end = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         seen = 0
-        while (place := self.held.find(b"\n", seen)) < 0:
-            seen = len(self.held)
-            ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, end - time.monotonic()))
+        while (newline := self.buffer.find(b"\n", seen)) < 0:
+            seen = len(self.buffer)
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
                 raise TimeoutError(f"no line within {seconds} s; stderr: {self.errors[-2000:]!r}")
             data = os.read(self.process.stdout.fileno(), MIB)  # type: ignore[union-attr]
             if not data:
                 return b""
-            self.held += data
-        found = bytes(self.held[:place])
-        del self.held[: place + 1]
-        return found
+            self.buffer += data
+        line = bytes(self.buffer[:newline])
+        del self.buffer[: newline + 1]
+        return line
 
-    def receive(self, seconds: float = DEADLINE) -> Any:
+    def receive(self, seconds: float = DEADLINE_SECONDS) -> Any:
         """Return the next message."""
-        return json.loads(self.line(seconds))
+        return json.loads(self.read_line(seconds))
 
-    def until(self, id: Any, seconds: float = DEADLINE) -> tuple[Any, list[Any]]:
+    def read_until_answer(self, id: Any, seconds: float = DEADLINE_SECONDS) -> tuple[Any, list[Any]]:
         """Return the answer with this id, and the messages before it."""
         before = []
         while True:
-            got = self.receive(seconds)
-            if got.get("id") == id and type(got.get("id")) is type(id) and "method" not in got:
-                return got, before
-            before.append(got)
+            answer = self.receive(seconds)
+            if answer.get("id") == id and type(answer.get("id")) is type(id) and "method" not in answer:
+                return answer, before
+            before.append(answer)
 
-    def ask(self, method: str, params: Any = None, id: Any = "ask") -> Any:
+    def request(self, method: str, params: Any = None, id: Any = "ask") -> Any:
         """Send a stateless request and return its answer."""
-        self.send(stateless(id, method, params))
-        return self.until(id)[0]
+        self.send(stateless_request(id, method, params))
+        return self.read_until_answer(id)[0]
 
-    def call(self, tool: str, **arguments: Any) -> Any:
+    def call_tool(self, tool: str, **arguments: Any) -> Any:
         """Call a tool and return the answer."""
-        return self.ask("tools/call", {"name": tool, "arguments": arguments})
+        return self.request("tools/call", {"name": tool, "arguments": arguments})
 
-    def open(self) -> None:
+    def initialize(self) -> None:
         """Perform the handshake."""
-        self.send(message("open", "initialize", OPENING), notice("notifications/initialized"))
-        assert "result" in self.until("open")[0]
+        self.send(handshake_request("open", "initialize", INITIALIZE_PARAMS), notification("notifications/initialized"))
+        assert "result" in self.read_until_answer("open")[0]
 
     def close_input(self) -> None:
         """Close the input of the server."""
         self.process.stdin.close()  # type: ignore[union-attr]
 
 
-class Http(Process):
-    """A server on a free port of the loopback interface."""
+class HttpProcess(ServerProcess):
+    """A server over HTTP on a free port of the loopback interface."""
 
     def __init__(self, *arguments: str, address: str = "127.0.0.1:0", env: dict[str, str] | None = None) -> None:
         super().__init__(*arguments, "--http", address, env=env, stdin=subprocess.DEVNULL)
@@ -198,33 +202,33 @@ class Http(Process):
         except (OSError, ValueError):
             pass
 
-    def wire(self, seconds: float = DEADLINE) -> RawClient:
+    def connect(self, seconds: float = DEADLINE_SECONDS) -> RawClient:
         """Open a connection."""
         return RawClient(self.port, seconds)
 
-    def tool(self, tool: str, **arguments: Any) -> Any:
+    def call_tool(self, tool: str, **arguments: Any) -> Any:
         """Call a tool on a new connection."""
-        with self.wire() as wire:
-            return call(wire, tool, **arguments)
+        with self.connect() as client:
+            return call_tool(client, tool, **arguments)
 
 
-def call(wire: RawClient, tool: str, id: Any = 1, **arguments: Any) -> Any:
+def call_tool(client: RawClient, tool: str, id: Any = 1, **arguments: Any) -> Any:
     """Make a stateless tool call. Return the result or the error."""
-    start_call(wire, tool, id, **arguments)
-    body = wire.reply().json
+    start_call(client, tool, id, **arguments)
+    body = client.reply().json
     return body.get("result", body.get("error"))
 
 
-def start_call(wire: RawClient, tool: str, id: Any = 1, **arguments: Any) -> None:
+def start_call(client: RawClient, tool: str, id: Any = 1, **arguments: Any) -> None:
     """Send a stateless tool call."""
-    wire.stateless("tools/call", {"name": tool, "arguments": arguments}, id, mcp_name=tool)
+    client.send_stateless("tools/call", {"name": tool, "arguments": arguments}, id, mcp_name=tool)
 
 
 def within(seconds: float, condition: Callable[[], bool]) -> bool:
     """Poll a condition. Return whether it becomes true within the time."""
-    end = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     while not condition():
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
             return False
         time.sleep(0.01)
     return True
@@ -234,15 +238,15 @@ heavy = pytest.mark.skipif(os.environ.get("CI") != "true", reason="heavy: it run
 """For tests that take seconds or much memory."""
 
 
-def read_file(server: Stdio, uri: str) -> Any:
+def read_file(server: StdioProcess, uri: str) -> Any:
     """Return the contents of a resource, or the error."""
-    answer = server.ask("resources/read", {"uri": uri})
+    answer = server.request("resources/read", {"uri": uri})
     return answer["result"]["contents"] if "result" in answer else answer["error"]
 
 
-def read_over(wire: RawClient, uri: str, **headers: str | None) -> Any:
+def read_over_http(client: RawClient, uri: str, **headers: str | None) -> Any:
     """Return the status, and the contents of a resource or the error, over HTTP."""
-    wire.stateless("resources/read", {"uri": uri}, 1, **{"mcp_name": uri, **headers})
-    reply = wire.reply()
+    client.send_stateless("resources/read", {"uri": uri}, 1, **{"mcp_name": uri, **headers})
+    reply = client.reply()
     body = reply.json
     return reply.status, body["result"]["contents"] if "result" in body else body["error"]

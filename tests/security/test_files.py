@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.places import MIB, Http, Stdio, heavy, read_file, read_over, stateless
+from tests.security.places import MIB, HttpProcess, StdioProcess, heavy, read_file, read_over_http, stateless_request
 
 
 @contextmanager
-def meanwhile(change: Callable[[], None]) -> Iterator[None]:
-    """Repeat an action in a thread."""
+def repeat_in_thread(change: Callable[[], None]) -> Iterator[None]:
+    """Repeat an action in a thread until the end of the block."""
     stop = threading.Event()
 
-    def work() -> None:
+    def run() -> None:
         while not stop.is_set():
             with suppress(OSError):
                 change()
 
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=run)
     thread.start()
     try:
         yield
@@ -42,7 +42,7 @@ def test_no_spelling_of_a_path_leaves_the_folder_and_all_errors_are_the_same(cha
         "a.txt%00",
         "%c0%ae%c0%ae/charts-evil/b.txt", "out/b.txt", "out", "zero", "fifo", "~", "$HOME", "*", "a.txt#x",
     )  # fmt: skip
-    with Stdio("serve", str(charts)) as server:
+    with StdioProcess("serve", str(charts)) as server:
         shapes = set()
         for path in (*paths, *["fifo"] * 45):
             uri = f"file:///charts/{path}"
@@ -65,13 +65,13 @@ def test_no_spelling_of_a_path_leaves_the_folder_and_all_errors_are_the_same(cha
 
 def test_undecodable_names_are_listed_and_read(charts: Path) -> None:
     """H32: they are listed, read and found, and shown without control characters."""
-    with Stdio("serve", str(charts)) as server:
-        (odd,) = [r for r in server.ask("resources/list")["result"]["resources"] if "caf" in r["uri"]]
-        assert odd["uri"] == "file:///charts/caf%E9%20%1B%5B31m%0A.txt"
-        assert odd["name"] == "caf\\xe9 \\x1b[31m\\x0a.txt"
-        assert read_file(server, odd["uri"])[0]["text"] == "latin"
-        found = server.call("search", query="caf")["result"]["structuredContent"]["results"]
-        assert [hit["id"] for hit in found] == [odd["uri"]]
+    with StdioProcess("serve", str(charts)) as server:
+        (undecodable,) = [r for r in server.request("resources/list")["result"]["resources"] if "caf" in r["uri"]]
+        assert undecodable["uri"] == "file:///charts/caf%E9%20%1B%5B31m%0A.txt"
+        assert undecodable["name"] == "caf\\xe9 \\x1b[31m\\x0a.txt"
+        assert read_file(server, undecodable["uri"])[0]["text"] == "latin"
+        found = server.call_tool("search", query="caf")["result"]["structuredContent"]["results"]
+        assert [hit["id"] for hit in found] == [undecodable["uri"]]
 
 
 def test_content_has_its_real_mime_type(charts: Path) -> None:
@@ -82,13 +82,13 @@ def test_content_has_its_real_mime_type(charts: Path) -> None:
     (charts / "png.txt").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(20))
     (charts / "large.bin").touch()
     os.truncate(charts / "large.bin", 64 * MIB)
-    with Stdio("serve", str(charts)) as server:
+    with StdioProcess("serve", str(charts)) as server:
         (latin,) = read_file(server, "file:///charts/latin.txt")
         assert (latin["text"], latin["_meta"]["wharfinger/encoding"]) == ("café", "windows-1252")
         assert read_file(server, "file:///charts/other.txt")[0]["blob"] == "8MHSz80="
         assert read_file(server, "file:///charts/lines.txt")[0]["text"] == "a\r\nb\r"
         assert read_file(server, "file:///charts/png.txt")[0]["mimeType"] == "image/png"
-        base = server.forget_peak()
+        base = server.reset_peak()
         large = read_file(server, "file:///charts/large.bin")
         assert large[0]["_meta"]["wharfinger/window"] == {"begin": 0, "end": MIB // 4, "size": 64 * MIB}
         assert large[1]["uri"] == large[0]["_meta"]["wharfinger/next"] == "file:///charts/large.bin?bytes=262144-"
@@ -97,7 +97,7 @@ def test_content_has_its_real_mime_type(charts: Path) -> None:
 
 def test_a_directory_swapped_for_a_link_is_never_followed(charts: Path) -> None:
     """R19, over HTTP, during searches."""
-    with Http("serve", str(charts)) as server, server.wire() as wire:
+    with HttpProcess("serve", str(charts)) as server, server.connect() as client:
 
         def swap() -> None:
             os.rename(charts / "sub", charts / "aside")
@@ -106,19 +106,19 @@ def test_a_directory_swapped_for_a_link_is_never_followed(charts: Path) -> None:
             os.rename(charts / "aside", charts / "sub")
 
         seen = set()
-        with meanwhile(swap):
+        with repeat_in_thread(swap):
             for number in range(200):
-                _, found = read_over(wire, "file:///charts/sub/b.txt")
+                _, found = read_over_http(client, "file:///charts/sub/b.txt")
                 seen.add(found[0]["text"] if isinstance(found, list) else found["code"])
                 if number % 50 == 0:
                     assert (
                         b"private"
-                        not in wire.call(
+                        not in client.call(
                             "tools/call", {"name": "search", "arguments": {"query": "b"}}, mcp_name="search"
                         ).body
                     )
         assert seen <= {"inside", -32602}
-        assert read_over(wire, "file:///charts/sub/b.txt")[1][0]["text"] == "inside"
+        assert read_over_http(client, "file:///charts/sub/b.txt")[1][0]["text"] == "inside"
 
 
 def test_every_read_of_a_file_that_changes_is_answered(charts: Path) -> None:
@@ -137,12 +137,12 @@ def test_every_read_of_a_file_that_changes_is_answered(charts: Path) -> None:
         os.mkfifo(path)
         path.unlink()
 
-    with Http("serve", str(charts)) as server, server.wire() as wire, server.wire() as listener:
+    with HttpProcess("serve", str(charts)) as server, server.connect() as client, server.connect() as listener:
         path.write_text("x")
         listener.listen("file:///charts/grow.bin")
-        with meanwhile(change):
+        with repeat_in_thread(change):
             for _ in range(60):
-                status, found = read_over(wire, "file:///charts/grow.bin")
+                status, found = read_over_http(client, "file:///charts/grow.bin")
                 assert status == 200
                 assert isinstance(found, list) or found["code"] == -32602
         assert listener.event()["params"]["uri"] == "file:///charts/grow.bin"
@@ -153,10 +153,12 @@ def test_every_read_of_a_file_that_changes_is_answered(charts: Path) -> None:
 def test_2_000_concurrent_reads_are_answered_or_refused_in_bounded_memory(charts: Path) -> None:
     """R31."""
     (charts / "middle.txt").write_text("x" * 10_000)
-    with Stdio("serve", str(charts)) as server:
-        assert server.ask("server/discover")
-        base = server.forget_peak()
-        server.send(*[stateless(n, "resources/read", {"uri": "file:///charts/middle.txt"}) for n in range(2_000)])
+    with StdioProcess("serve", str(charts)) as server:
+        assert server.request("server/discover")
+        base = server.reset_peak()
+        server.send(
+            *[stateless_request(n, "resources/read", {"uri": "file:///charts/middle.txt"}) for n in range(2_000)]
+        )
         assert {server.receive()["id"] for _ in range(2_000)} == set(range(2_000))
         assert server.peak - base < 128 * MIB
 
@@ -164,28 +166,28 @@ def test_2_000_concurrent_reads_are_answered_or_refused_in_bounded_memory(charts
 def test_large_answers_to_a_slow_reader_are_refused_and_the_connection_stays_open(charts: Path) -> None:
     """S06, R31: a client that pipelines 60 reads of 3 MiB gets an answer to each."""
     (charts / "large.bin").write_bytes(os.urandom(3 * MIB))
-    with Stdio("serve", str(charts)) as server:
-        assert server.ask("server/discover")
-        base = server.forget_peak()
-        server.send(*[stateless(n, "resources/read", {"uri": "file:///charts/large.bin"}) for n in range(60)])
-        answers = [server.line() for _ in range(60)]
-        served = [line for line in answers if b'"result"' in line[:100]]
-        assert len(served) >= 10
-        assert all(b"-32603" in line for line in answers if line not in served)
+    with StdioProcess("serve", str(charts)) as server:
+        assert server.request("server/discover")
+        base = server.reset_peak()
+        server.send(*[stateless_request(n, "resources/read", {"uri": "file:///charts/large.bin"}) for n in range(60)])
+        answers = [server.read_line() for _ in range(60)]
+        results = [line for line in answers if b'"result"' in line[:100]]
+        assert len(results) >= 10
+        assert all(b"-32603" in line for line in answers if line not in results)
         assert server.peak - base < 256 * MIB
         assert read_file(server, "file:///charts/a.txt")[0]["text"] == "a"
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "../../etc", "\0", "A" * 3 * MIB, 5, {}])
-def test_invalid_cursors_are_invalid_params(stdio: Stdio, cursor: object) -> None:
+def test_invalid_cursors_are_invalid_params(stdio: StdioProcess, cursor: object) -> None:
     """R29, R32."""
-    assert stdio.ask("resources/list", {"cursor": cursor})["error"]["code"] == -32602
+    assert stdio.request("resources/list", {"cursor": cursor})["error"]["code"] == -32602
 
 
 @pytest.mark.parametrize("uri", [5, None, {}, "", "no uri", "fix://any/" + "a" * 3 * MIB])
-def test_invalid_uris_are_invalid_params_and_not_repeated(stdio: Stdio, uri: object) -> None:
+def test_invalid_uris_are_invalid_params_and_not_repeated(stdio: StdioProcess, uri: object) -> None:
     """R18, R29, R30."""
-    answer = stdio.ask("resources/read", {"uri": uri})
+    answer = stdio.request("resources/read", {"uri": uri})
     assert answer["error"]["code"] == -32602
     assert len(str(answer)) < 500
 
@@ -193,7 +195,7 @@ def test_invalid_uris_are_invalid_params_and_not_repeated(stdio: Stdio, uri: obj
 def test_a_hard_link_is_published(charts: Path) -> None:
     """R34, as documented: a user who may create hard links in the folder publishes their targets."""
     os.link(charts.parent / "charts-evil" / "b.txt", charts / "linked.txt")
-    with Stdio("serve", str(charts)) as server:
+    with StdioProcess("serve", str(charts)) as server:
         assert read_file(server, "file:///charts/linked.txt")[0]["text"] == "private"
 
 
@@ -225,11 +227,11 @@ def test_a_path_outside_the_folder_is_not_passed_to_a_template_handler(tmp_path:
         "a.md%00",
         "x%5Ca",
     )
-    with Stdio("run", program) as stdio, Http("run", program) as http, http.wire() as wire:
-        for begin in ("notes://", "tree://"):
-            assert read_file(stdio, begin + "a.md")[0]["text"] == "inside"
+    with StdioProcess("run", program) as stdio, HttpProcess("run", program) as http, http.connect() as client:
+        for prefix in ("notes://", "tree://"):
+            assert read_file(stdio, prefix + "a.md")[0]["text"] == "inside"
             for path in paths:
-                uri = begin + path
+                uri = prefix + path
                 error = read_file(stdio, uri)
                 assert (error["code"], error["message"]) == (-32602, f"Resource not found: {uri}")
-                assert read_over(wire, uri)[1] == error
+                assert read_over_http(client, uri)[1] == error

@@ -13,8 +13,8 @@ import pytest
 
 from tests.policy.test_patterns import OTHER_SPELLINGS
 from tests.security.leaks.callers import HttpCaller, http_app
-from tests.security.places import Process, Stdio, message, within
-from tests.server.driving import ERAS, STATELESS, looped
+from tests.security.places import ServerProcess, StdioProcess, handshake_request, within
+from tests.server.driving import ERAS, STATELESS
 from wharfinger import Server
 from wharfinger.policy import Limit, Policy
 from wharfinger.protocol.principal import Principal
@@ -26,7 +26,7 @@ who  = "local"
 do   = "read"
 what = "file:///data/open/**"
 """
-WRITES = '''
+WRITING_SERVER = '''
 from pathlib import Path
 from typing import Annotated
 from wharfinger import Complete, Context, Server
@@ -85,47 +85,49 @@ def policy_file(folder: Path, text: str = POLICY) -> str:
 
 
 @pytest.fixture
-def served(data: Path) -> Iterator[Stdio]:
+def server(data: Path) -> Iterator[StdioProcess]:
     """A server of the folder. The local user may read one directory of it."""
-    with Stdio("serve", str(data), str(data.parent / "data-evil"), "--policy", policy_file(data.parent)) as running:
-        yield running
+    with StdioProcess(
+        "serve", str(data), str(data.parent / "data-evil"), "--policy", policy_file(data.parent)
+    ) as server:
+        yield server
 
 
-def shape(answer: Any, *texts: str) -> str:
+def without_names(answer: Any, *names: str) -> str:
     """Return an answer without its id and without the requested URI or name."""
     text = str({key: value for key, value in answer.items() if key != "id"})
-    for one in texts:
-        text = text.replace(one, "…")
+    for name in names:
+        text = text.replace(name, "…")
     return text
 
 
-def test_a_resource_that_no_rule_lists_is_refused_like_one_that_does_not_exist(served: Stdio) -> None:
+def test_a_resource_that_no_rule_lists_is_refused_like_one_that_does_not_exist(server: StdioProcess) -> None:
     """P01."""
-    assert served.ask("resources/read", {"uri": FILE})["result"]["contents"][0]["text"] == "text of data/open/a.txt"
+    assert server.request("resources/read", {"uri": FILE})["result"]["contents"][0]["text"] == "text of data/open/a.txt"
     for uri in ("file:///data/private/b.txt", "file:///data-evil/c.txt", "file:///data/open-evil/d.txt"):
         missing = uri[:-5] + "q.txt"
-        hidden = shape(served.ask("resources/read", {"uri": uri}), uri)
-        assert hidden == shape(served.ask("resources/read", {"uri": missing}), missing)
-    tool = served.ask("tools/call", {"name": "read_resource", "arguments": {"uri": FILE}})
-    nothing = served.ask("tools/call", {"name": "never_was", "arguments": {"uri": FILE}})
-    assert shape(tool, "read_resource") == shape(nothing, "never_was")
-    assert served.ask("tools/list")["result"]["tools"] == []
-    listed = [one["uri"] for one in served.ask("resources/list")["result"]["resources"]]
-    assert not [uri for uri in listed if "private" in uri or "evil" in uri]
+        hidden = without_names(server.request("resources/read", {"uri": uri}), uri)
+        assert hidden == without_names(server.request("resources/read", {"uri": missing}), missing)
+    tool = server.request("tools/call", {"name": "read_resource", "arguments": {"uri": FILE}})
+    nothing = server.request("tools/call", {"name": "never_was", "arguments": {"uri": FILE}})
+    assert without_names(tool, "read_resource") == without_names(nothing, "never_was")
+    assert server.request("tools/list")["result"]["tools"] == []
+    uris = [resource["uri"] for resource in server.request("resources/list")["result"]["resources"]]
+    assert not [uri for uri in uris if "private" in uri or "evil" in uri]
 
 
 def test_a_root_with_the_same_prefix_is_not_allowed(data: Path) -> None:
     """P02."""
     text = f'[[allow]]\nwho = "local"\nroots = "{data}"\n'
     arguments = (str(data), str(data.parent / "data-evil"), "--policy", policy_file(data.parent, text))
-    with Stdio("serve", *arguments) as running:
-        assert "result" in running.ask("resources/read", {"uri": FILE})
-        assert "error" in running.ask("resources/read", {"uri": "file:///data-evil/c.txt"})
+    with StdioProcess("serve", *arguments) as server:
+        assert "result" in server.request("resources/read", {"uri": FILE})
+        assert "error" in server.request("resources/read", {"uri": "file:///data-evil/c.txt"})
     policy_file(data.parent, text.replace(str(data), str(data / "open")))
-    with Stdio("serve", *arguments) as running:
-        assert "result" in running.ask("resources/read", {"uri": FILE})
+    with StdioProcess("serve", *arguments) as server:
+        assert "result" in server.request("resources/read", {"uri": FILE})
         for uri in ("file:///data/open-evil/d.txt", "file:///data/private/b.txt", "file:///data-evil/c.txt"):
-            assert "error" in running.ask("resources/read", {"uri": uri})
+            assert "error" in server.request("resources/read", {"uri": uri})
 
 
 @pytest.mark.parametrize(
@@ -144,42 +146,41 @@ def test_an_unusable_policy_allows_nothing(data: Path, text: str | None) -> None
     """P03: the server does not start. With an empty policy, nothing can be read."""
     file = str(data.parent / "missing.toml") if text is None else policy_file(data.parent, text)
     if text == "":
-        with Stdio("serve", str(data), "--policy", file) as running:
-            assert "error" in running.ask("resources/read", {"uri": FILE})
-            assert running.ask("resources/list")["result"]["resources"] == []
+        with StdioProcess("serve", str(data), "--policy", file) as server:
+            assert "error" in server.request("resources/read", {"uri": FILE})
+            assert server.request("resources/list")["result"]["resources"] == []
         return
-    with Process("serve", str(data), "--policy", file) as running:
-        assert running.exit_code(20) == 2
-        assert within(5, lambda: file.rpartition("/")[2].encode() in running.errors)
+    with ServerProcess("serve", str(data), "--policy", file) as server:
+        assert server.wait_for_exit(20) == 2
+        assert within(20, lambda: file.rpartition("/")[2].encode() in server.errors)
 
 
-def test_the_old_policy_applies_until_a_valid_one_replaces_it(data: Path, served: Stdio) -> None:
+def test_the_old_policy_applies_until_a_valid_one_replaces_it(data: Path, server: StdioProcess) -> None:
     """P03: broken, missing and correct files follow each other while requests are served."""
     private = "file:///data/private/b.txt"
     file = data.parent / "policy.toml"
-    assert "result" in served.ask("resources/read", {"uri": FILE})  # the server has read the first policy
+    assert "result" in server.request("resources/read", {"uri": FILE})  # the server has read the first policy
     for broken in ("[[allow", '[[allow]]\nwho = "local"\nroots = []', None):
         if broken is None:
             file.unlink()
         else:
             policy_file(data.parent, broken)
-        before = served.errors.count(b"old policy stays")
+        before = server.errors.count(b"old policy stays")
         end = time.monotonic() + 20
-        while served.errors.count(b"old policy stays") == before:
-            assert "result" in served.ask("resources/read", {"uri": FILE})
-            assert "error" in served.ask("resources/read", {"uri": private})
+        while server.errors.count(b"old policy stays") == before:
+            assert "result" in server.request("resources/read", {"uri": FILE})
+            assert "error" in server.request("resources/read", {"uri": private})
             assert time.monotonic() < end
     policy_file(data.parent, POLICY.replace("open", "private"))
-    changed = within(20, lambda: "result" in served.ask("resources/read", {"uri": private}))
-    assert changed
-    assert "error" in served.ask("resources/read", {"uri": FILE})
+    assert within(20, lambda: "result" in server.request("resources/read", {"uri": private}))
+    assert "error" in server.request("resources/read", {"uri": FILE})
 
 
 def test_every_other_spelling_of_an_allowed_uri_is_not_found(data: Path) -> None:
     """P04: also if everything else is allowed. None of them reads the private directory."""
     rules = '[[allow]]\nwho = "local"\n[[deny]]\nwho = "local"\nwhat = "file:///data/private/**"\n'
-    with Stdio("serve", str(data), "--policy", policy_file(data.parent, rules)) as running:
-        assert "result" in running.ask("resources/read", {"uri": FILE})
+    with StdioProcess("serve", str(data), "--policy", policy_file(data.parent, rules)) as server:
+        assert "result" in server.request("resources/read", {"uri": FILE})
         others = [
             other.replace("docs", "data/private").replace("a.md", "b.txt").replace("%2Emd", "%2Etxt")
             for other in OTHER_SPELLINGS["file:///docs/a.md"]
@@ -196,24 +197,24 @@ def test_every_other_spelling_of_an_allowed_uri_is_not_found(data: Path) -> None
             "file:///data/private/b.txt#/../../open/a.txt",
         ]
         for uri in others:
-            answer = running.ask("resources/read", {"uri": uri})
+            answer = server.request("resources/read", {"uri": uri})
             assert "error" in answer, uri
             assert "text of" not in str(answer)
 
 
 @pytest.fixture
-def writing(tmp_path: Path) -> Iterator[tuple[Stdio, Path]]:
+def writing_server(tmp_path: Path) -> Iterator[tuple[StdioProcess, Path]]:
     """A server whose tool, prompt, template and completions write, for a caller who may only read one resource."""
-    (tmp_path / "app.py").write_text(WRITES)
+    (tmp_path / "app.py").write_text(WRITING_SERVER)
     rules = '[[allow]]\nwho = "local"\nlevel = "read"\nwhat = ["open://**", "tool:*"]\n'
-    with Stdio("run", str(tmp_path / "app.py"), "--policy", policy_file(tmp_path, rules)) as running:
-        yield running, tmp_path / "written"
+    with StdioProcess("run", str(tmp_path / "app.py"), "--policy", policy_file(tmp_path, rules)) as server:
+        yield server, tmp_path / "written"
 
 
-def test_a_caller_who_may_only_read_cannot_call_anything_that_writes(writing: tuple[Stdio, Path]) -> None:
+def test_a_caller_who_may_only_read_cannot_call_anything_that_writes(writing_server: tuple[StdioProcess, Path]) -> None:
     """P06: a tool, its alias, a prompt, a template or a completion."""
-    server, written = writing
-    assert "result" in server.ask("resources/read", {"uri": "open://a"})
+    server, written = writing_server
+    assert "result" in server.request("resources/read", {"uri": "open://a"})
     argument = {"name": "name", "value": ""}
     for method, params in [
         ("tools/call", {"name": "erase"}),
@@ -223,26 +224,25 @@ def test_a_caller_who_may_only_read_cannot_call_anything_that_writes(writing: tu
         ("completion/complete", {"ref": {"type": "ref/prompt", "name": "ask"}, "argument": argument}),
         ("completion/complete", {"ref": {"type": "ref/resource", "uri": "writes://{name}/do"}, "argument": argument}),
     ]:
-        assert "error" in server.ask(method, params), method
+        assert "error" in server.request(method, params), method
     assert not written.exists()
 
 
 def test_a_permission_removed_after_the_list_is_checked_at_the_call(tmp_path: Path) -> None:
     """P07: and a tool that is not listed cannot be called."""
-    (tmp_path / "app.py").write_text(WRITES)
+    (tmp_path / "app.py").write_text(WRITING_SERVER)
     rules = '[[allow]]\nwho = "local"\nwhat = "tool:erase"\n'
-    with Stdio("run", str(tmp_path / "app.py"), "--policy", policy_file(tmp_path, rules)) as server:
-        assert [tool["name"] for tool in server.ask("tools/list")["result"]["tools"]] == ["erase"]
-        assert "error" in server.ask("tools/call", {"name": "alias_erase"})
-        assert "result" in server.ask("tools/call", {"name": "erase"})
+    with StdioProcess("run", str(tmp_path / "app.py"), "--policy", policy_file(tmp_path, rules)) as server:
+        assert [tool["name"] for tool in server.request("tools/list")["result"]["tools"]] == ["erase"]
+        assert "error" in server.request("tools/call", {"name": "alias_erase"})
+        assert "result" in server.request("tools/call", {"name": "erase"})
         policy_file(tmp_path, rules.replace("tool:erase", "tool:other"))
-        assert within(20, lambda: "error" in server.ask("tools/call", {"name": "erase"}))
+        assert within(20, lambda: "error" in server.request("tools/call", {"name": "erase"}))
         written = (tmp_path / "written").read_text()
-        assert "error" in server.ask("tools/call", {"name": "erase"})
+        assert "error" in server.request("tools/call", {"name": "erase"})
         assert (tmp_path / "written").read_text() == written
 
 
-@looped
 async def test_the_limit_of_a_caller_applies_across_sessions_eras_and_clock_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -252,12 +252,12 @@ async def test_the_limit_of_a_caller_applies_across_sessions_eras_and_clock_chan
     server.policy = Policy(limits=[Limit(who="signed-in", do="read", calls="5/day")])
 
     async def read(name: str, revision: str) -> bool:
-        fresh = {name: Principal(subject=name)}  # as a new token gives it
-        async with HttpCaller(http_app(server, fresh), name, revision) as caller:
+        principals = {name: Principal(subject=name)}  # as a new token gives it
+        async with HttpCaller(http_app(server, principals), name, revision) as caller:
             return b"open" in (await caller.ask("resources/read", {"uri": "open://a"})).partition(b'"result"')[2]
 
-    served = [await read("ann", revision) for revision in (*ERAS, *ERAS, *ERAS, *ERAS)]
-    assert served == [True] * 5 + [False] * 3
+    allowed = [await read("ann", revision) for revision in (*ERAS, *ERAS, *ERAS, *ERAS)]
+    assert allowed == [True] * 5 + [False] * 3
     now = time.time()
     for step in (86_400, -86_400, 10**9):
         monkeypatch.setattr(time, "time", lambda step=step: now + step)
@@ -267,22 +267,22 @@ async def test_the_limit_of_a_caller_applies_across_sessions_eras_and_clock_chan
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-11-25", "2026-07-28", "0", "9999-12-31", "2025-11-25x", ""])
-def test_no_protocol_version_gives_more_rights(served: Stdio, version: str) -> None:
+def test_no_protocol_version_gives_more_rights(server: StdioProcess, version: str) -> None:
     """P08: the version, capabilities and name of a client give no rights."""
-    wanted = {
+    params = {
         "protocolVersion": version,
         "capabilities": {"experimental": {"policy": {"level": "admin"}}, "roots": {"listChanged": True}},
         "clientInfo": {"name": "local admin", "version": "99"},
     }
-    served.send(message("open", "initialize", wanted))
-    answer, _ = served.until("open")
+    server.send(handshake_request("open", "initialize", params))
+    answer, _ = server.read_until_answer("open")
     if "result" in answer:
         assert answer["result"]["protocolVersion"] in ("2024-11-05", "2025-11-25")
-        served.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-    served.send(message(2, "resources/read", {"uri": "file:///data/private/b.txt"}))
-    assert "error" in served.until(2)[0]
-    served.send(message(3, "tools/call", {"name": "read_resource", "arguments": {"uri": FILE}}))
-    assert "error" in served.until(3)[0]
+        server.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    server.send(handshake_request(2, "resources/read", {"uri": "file:///data/private/b.txt"}))
+    assert "error" in server.read_until_answer(2)[0]
+    server.send(handshake_request(3, "tools/call", {"name": "read_resource", "arguments": {"uri": FILE}}))
+    assert "error" in server.read_until_answer(3)[0]
 
 
 def test_names_in_another_case_or_form_are_other_files(data: Path) -> None:
@@ -294,11 +294,11 @@ def test_names_in_another_case_or_form_are_other_files(data: Path) -> None:
     except OSError:
         pytest.skip("this file system has one name for both")
     rules = POLICY + '[[deny]]\nwho = "local"\nwhat = ["file:///data/open/priv%C3%A9.txt", "file:///data/open/a.txt"]\n'
-    with Stdio("serve", str(data), "--policy", policy_file(data.parent, rules)) as running:
+    with StdioProcess("serve", str(data), "--policy", policy_file(data.parent, rules)) as server:
         for hidden in ("priv%C3%A9.txt", "privé.txt", "a.txt", "A.txt", "a.TXT", "PRIV%C3%89.TXT", "priv%C3%89.txt"):
-            answer = running.ask("resources/read", {"uri": f"file:///data/open/{hidden}"})
+            answer = server.request("resources/read", {"uri": f"file:///data/open/{hidden}"})
             assert "error" in answer, hidden
-        other = running.ask("resources/read", {"uri": "file:///data/open/prive%CC%81.txt"})
+        other = server.request("resources/read", {"uri": "file:///data/open/prive%CC%81.txt"})
         assert other["result"]["contents"][0]["text"] == "decomposed"
 
 
@@ -306,7 +306,7 @@ def test_rules_apply_to_each_name_of_a_hard_link(data: Path) -> None:
     """R34, as documented: two names of one file are two resources, and a rule applies to names."""
     os.link(data / "private" / "b.txt", data / "open" / "linked.txt")
     os.symlink(data / "private" / "b.txt", data / "open" / "symbolic.txt")
-    with Stdio("serve", str(data), "--policy", policy_file(data.parent)) as running:
-        assert "result" in running.ask("resources/read", {"uri": "file:///data/open/linked.txt"})
-        assert "error" in running.ask("resources/read", {"uri": "file:///data/private/b.txt"})
-        assert "error" in running.ask("resources/read", {"uri": "file:///data/open/symbolic.txt"})
+    with StdioProcess("serve", str(data), "--policy", policy_file(data.parent)) as server:
+        assert "result" in server.request("resources/read", {"uri": "file:///data/open/linked.txt"})
+        assert "error" in server.request("resources/read", {"uri": "file:///data/private/b.txt"})
+        assert "error" in server.request("resources/read", {"uri": "file:///data/open/symbolic.txt"})

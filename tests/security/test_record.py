@@ -27,7 +27,7 @@ HOSTILE = {
 }
 
 
-def served(audit: AuditLog) -> Server:
+def make_server(audit: AuditLog) -> Server:
     server = Server("record", audit=audit)
 
     @server.read_resource("notes://{+path}")
@@ -60,11 +60,11 @@ def record_of(path: Path, *messages: bytes) -> list[dict[str, Any]]:
     """Serve messages on a stream. Return the lines of the audit log."""
 
     async def run() -> None:
-        server = served(AuditLog(path, queries=True))
+        server = make_server(AuditLog(path, queries=True))
         await server.start()
         stream = StreamServer(server)
-        for one in messages:
-            stream.data_received(one)
+        for data in messages:
+            stream.data_received(data)
         stream.eof_received()
         await stream.ended
         await server.close()
@@ -86,11 +86,11 @@ def test_hostile_text_makes_one_bounded_escaped_line(tmp_path: Path, name: str) 
     data = path.read_bytes()
     assert data.count(b"\n") == len(found) >= 2
     assert all(line.isprintable() and len(line) < 8192 for line in data.decode().split("\n")[:-1])
-    assert {one["outcome"] for one in found} == {"failed"}
-    for one in found:
-        assert one["target"].removeprefix("notes://")[:1] == "x"
+    assert {line["outcome"] for line in found} == {"failed"}
+    for line in found:
+        assert line["target"].removeprefix("notes://")[:1] == "x"
         if name != "mebibyte":
-            assert text in one["target"]  # escaped and complete
+            assert text in line["target"]  # escaped and complete
 
 
 @pytest.mark.parametrize("hostile", [bytes(range(0x80, 0x100)), b"x" * 60_000, b"notes://ann:hunter2@host/"])
@@ -99,7 +99,7 @@ def test_hostile_http_headers_make_one_bounded_escaped_line(tmp_path: Path, host
     audit = AuditLog(path)
 
     async def run() -> None:
-        app = HttpApp(served(audit), verify=static_token("a-token-of-16-characters"))
+        app = HttpApp(make_server(audit), verify=static_token("a-token-of-16-characters"))
 
         async def send(event: Any) -> None: ...
         async def receive() -> Any:
@@ -128,11 +128,11 @@ def test_requests_are_refused_when_the_disk_is_full() -> None:
     audit = AuditLog("/dev/full")
 
     async def run() -> list[tuple[int, bytes]]:
-        app = HttpApp(served(audit))
+        app = HttpApp(make_server(audit))
         answers = [await post(app, b"")]
-        end = time.monotonic() + 20
+        deadline = time.monotonic() + 20
         while not audit.file.failing:
-            assert time.monotonic() < end
+            assert time.monotonic() < deadline
             await asyncio.sleep(0.005)
         answers += [await post(app, b""), await post(app, b"")]
         audit.file._queue.clear()  # otherwise closing waits for the disk
@@ -147,11 +147,11 @@ def test_requests_are_refused_when_the_disk_is_full() -> None:
 
 def test_refused_attempts_are_recorded_without_tokens_and_arguments(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    token, wrong, password = "right-token-1234567", "wrong-token-1234567", "hunter2-hunter2"
+    token, wrong_token, password = "right-token-1234567", "wrong-token-1234567", "hunter2-hunter2"
 
     async def run() -> None:
-        app = HttpApp(served(AuditLog(path, queries=True)), verify=static_token(token))
-        assert (await post(app, f"Bearer {wrong}".encode()))[0] == 401
+        app = HttpApp(make_server(AuditLog(path, queries=True)), verify=static_token(token))
+        assert (await post(app, f"Bearer {wrong_token}".encode()))[0] == 401
         assert (await post(app, f"Bearer {token}".encode()))[0] == 200
         await app.aclose(0)
 
@@ -163,6 +163,6 @@ def test_refused_attempts_are_recorded_without_tokens_and_arguments(tmp_path: Pa
         message(3, "completion/complete", ref={"type": "ref/resource", "uri": "notes://{+path}"},
                 argument={"name": "path", "value": password}),
     )  # fmt: skip
-    assert [one["outcome"] for one in found] == ["refused", "allowed", "allowed", "failed", "failed"]
+    assert [line["outcome"] for line in found] == ["refused", "allowed", "allowed", "failed", "failed"]
     text = path.read_text()
-    assert not any(secret in text for secret in (token, wrong, password))
+    assert not any(secret in text for secret in (token, wrong_token, password))

@@ -21,6 +21,6 @@ def test_every_row_has_a_test_or_a_reason_and_only_one() -> None:
 @pytest.mark.parametrize("file", sorted({name.partition("::")[0] for name in TESTS.values()}))
 def test_every_test_of_the_table_exists(file: str) -> None:
     tree = ast.parse((FOLDER / file).read_text())
-    there = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-    named = {name.partition("::")[2] for name in TESTS.values() if name.startswith(f"{file}::")}
-    assert not named - there
+    existing_tests = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    listed_tests = {name.partition("::")[2] for name in TESTS.values() if name.startswith(f"{file}::")}
+    assert not listed_tests - existing_tests

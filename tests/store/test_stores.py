@@ -1,4 +1,4 @@
-"""Both kinds of stores, and what concerns only files: other processes, kills and damage."""
+"""Stores in memory and in SQLite files. Files are also tested with other processes, kills and damage."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from wharfinger.store.memory import MemoryStore
 from wharfinger.store.sqlite import SqliteStore
 
 
-class Clock:
-    """A clock that the test sets."""
+class FakeClock:
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -34,20 +34,20 @@ class Clock:
         return self.now
 
 
-Kind = Callable[[Path, Clock], Store]
-KINDS: dict[str, Kind] = {
+MakeStore = Callable[[Path, FakeClock], Store]
+STORES: dict[str, MakeStore] = {
     "memory": lambda path, clock: MemoryStore(clock),
     "sqlite": lambda path, clock: SqliteStore(path / "kept.db", clock),
 }
 
 
-@pytest.fixture(params=KINDS.values(), ids=list(KINDS))
-def kind(request: pytest.FixtureRequest) -> Kind:
+@pytest.fixture(params=STORES.values(), ids=list(STORES))
+def make_store(request: pytest.FixtureRequest) -> MakeStore:
     return request.param  # type: ignore[no-any-return]
 
 
 @asynccontextmanager
-async def opened(store: Store) -> AsyncGenerator[Store]:
+async def closing(store: Store) -> AsyncGenerator[Store]:
     try:
         yield store
     finally:
@@ -58,9 +58,9 @@ def run(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 20))
 
 
-def test_a_value_exists_until_it_is_deleted(kind: Kind, tmp_path: Path) -> None:
+def test_a_value_exists_until_it_is_deleted(make_store: MakeStore, tmp_path: Path) -> None:
     async def test() -> None:
-        async with opened(kind(tmp_path, Clock())) as store:
+        async with closing(make_store(tmp_path, FakeClock())) as store:
             assert await store.get("a") is None
             assert await store.put("a", b"1")
             assert await store.put("a", b"\x00\xff")
@@ -72,10 +72,10 @@ def test_a_value_exists_until_it_is_deleted(kind: Kind, tmp_path: Path) -> None:
     run(test())
 
 
-def test_an_expired_value_is_gone(kind: Kind, tmp_path: Path) -> None:
+def test_an_expired_value_is_deleted(make_store: MakeStore, tmp_path: Path) -> None:
     async def test() -> None:
-        clock = Clock()
-        async with opened(kind(tmp_path, clock)) as store:
+        clock = FakeClock()
+        async with closing(make_store(tmp_path, clock)) as store:
             await store.put("a", b"1", expires=clock.now + 10)
             await store.put("b", b"22")
             assert await store.usage("") == (2, 3)
@@ -84,17 +84,17 @@ def test_an_expired_value_is_gone(kind: Kind, tmp_path: Path) -> None:
             assert await store.scan("") == [("b", b"22")]
             assert await store.usage("") == (1, 2)
             clock.now += 1000
-            await store.put("c", b"333")  # which sweeps
+            await store.put("c", b"333")  # deletes expired values
             assert await store.put("a", b"4", instead_of=None)
             assert await store.get("a") == b"4"
 
     run(test())
 
 
-def test_put_with_instead_of_writes_only_if_the_value_is_unchanged(kind: Kind, tmp_path: Path) -> None:
+def test_put_with_instead_of_writes_only_if_the_value_is_unchanged(make_store: MakeStore, tmp_path: Path) -> None:
     async def test() -> None:
-        clock = Clock()
-        async with opened(kind(tmp_path, clock)) as store:
+        clock = FakeClock()
+        async with closing(make_store(tmp_path, clock)) as store:
             assert not await store.put("a", b"1", instead_of=b"0")
             assert await store.put("a", b"1", instead_of=None)
             assert not await store.put("a", b"2", instead_of=None)
@@ -108,9 +108,9 @@ def test_put_with_instead_of_writes_only_if_the_value_is_unchanged(kind: Kind, t
     run(test())
 
 
-def test_a_scan_is_in_order_and_continues_after_a_key(kind: Kind, tmp_path: Path) -> None:
+def test_a_scan_is_sorted_and_continues_after_a_key(make_store: MakeStore, tmp_path: Path) -> None:
     async def test() -> None:
-        async with opened(kind(tmp_path, Clock())) as store:
+        async with closing(make_store(tmp_path, FakeClock())) as store:
             for key in ("t/b", "t/a", "t", "t/é", "t0", "s/z", "t/c"):
                 await store.put(key, key.encode())
             keys = [key for key, _ in await store.scan("t/")]
@@ -130,18 +130,18 @@ def test_a_scan_is_in_order_and_continues_after_a_key(kind: Kind, tmp_path: Path
     run(test())
 
 
-def test_concurrent_calls_run_in_order(kind: Kind, tmp_path: Path) -> None:
+def test_concurrent_calls_run_in_order(make_store: MakeStore, tmp_path: Path) -> None:
     async def test() -> None:
-        async with opened(kind(tmp_path, Clock())) as store:
+        async with closing(make_store(tmp_path, FakeClock())) as store:
             await asyncio.gather(*(store.put("a", b"%d" % number) for number in range(50)))
             assert await store.get("a") == b"49"
 
     run(test())
 
 
-def test_a_closed_store_can_be_used_again(kind: Kind, tmp_path: Path) -> None:
+def test_a_closed_store_can_be_used_again(make_store: MakeStore, tmp_path: Path) -> None:
     async def test() -> None:
-        async with opened(kind(tmp_path, Clock())) as store:
+        async with closing(make_store(tmp_path, FakeClock())) as store:
             await store.put("a", b"1")
             await store.close()
             await store.close()
@@ -151,9 +151,9 @@ def test_a_closed_store_can_be_used_again(kind: Kind, tmp_path: Path) -> None:
 
 
 def test_a_store_is_opened_by_its_url(tmp_path: Path) -> None:
-    named = open_store("sqlite:///var/tasks.db")
-    assert isinstance(named, SqliteStore)
-    assert named.path == Path("var/tasks.db")
+    relative = open_store("sqlite:///var/tasks.db")
+    assert isinstance(relative, SqliteStore)
+    assert relative.path == Path("var/tasks.db")
     absolute = open_store(f"sqlite:///{tmp_path}/tasks.db")
     assert isinstance(absolute, SqliteStore)
     assert absolute.path == tmp_path / "tasks.db"
@@ -166,12 +166,12 @@ def test_an_invalid_store_url_is_refused(text: str) -> None:
         open_store(text)
 
 
-# -- files only
+# Files
 
 
 def test_a_file_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     async def test() -> None:
-        async with opened(SqliteStore(tmp_path / "kept.db")) as store:
+        async with closing(SqliteStore(tmp_path / "kept.db")) as store:
             await store.put("a", b"secret")
             modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
             assert set(modes.values()) == {0o600}, modes
@@ -198,7 +198,7 @@ def write_newer_store(path: Path) -> None:
 
 
 async def put_one(path: Path) -> None:
-    async with opened(SqliteStore(path)) as store:
+    async with closing(SqliteStore(path)) as store:
         await store.put("a", b"1")
 
 
@@ -217,8 +217,8 @@ def test_a_damaged_or_foreign_file_is_refused(make_file: Callable[[Path], None],
     before = path.read_bytes() if path.is_file() else b""
 
     async def test() -> None:
-        async with opened(SqliteStore(path)) as store:
-            for _ in range(2):  # it is tried again each time
+        async with closing(SqliteStore(path)) as store:
+            for _ in range(2):  # each call tries to open it
                 with pytest.raises(StoreUnusable, match=message) as caught:
                     await store.put("b", b"2")
                 assert str(path) in str(caught.value)
@@ -230,17 +230,17 @@ def test_a_damaged_or_foreign_file_is_refused(make_file: Callable[[Path], None],
 
 def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     async def test() -> None:
-        async with opened(SqliteStore(tmp_path / "missing" / "kept.db")) as store:
+        async with closing(SqliteStore(tmp_path / "missing" / "kept.db")) as store:
             with pytest.raises(StoreUnusable, match="No such file or directory"):
                 await store.get("a")
 
     run(test())
 
 
-def test_the_file_is_opened_and_the_thread_started_at_the_first_use(tmp_path: Path) -> None:
+def test_the_first_call_opens_the_file_and_starts_the_thread(tmp_path: Path) -> None:
     async def test() -> None:
         before = set(threading.enumerate())  # threads of other tests may end meanwhile
-        async with opened(SqliteStore(tmp_path / "kept.db")) as store:
+        async with closing(SqliteStore(tmp_path / "kept.db")) as store:
             assert list(tmp_path.iterdir()) == []
             assert set(threading.enumerate()) <= before
             await store.get("a")
@@ -278,16 +278,16 @@ asyncio.run(main(*sys.argv[1:]))
 def test_two_processes_write_concurrently_and_lose_nothing_when_killed(tmp_path: Path) -> None:
     path = tmp_path / "kept.db"
 
-    async def before() -> None:
-        async with opened(SqliteStore(path)) as store:
+    async def prepare() -> None:
+        async with closing(SqliteStore(path)) as store:
             await store.put("count", b"0")
 
-    async def after() -> None:
-        async with opened(SqliteStore(path)) as store:
+    async def check() -> None:
+        async with closing(SqliteStore(path)) as store:
             assert await store.get("count") == b"200"
             assert await store.usage("one/") == await store.usage("two/") == (100, 10_000)
 
-    run(before())
+    run(prepare())
     program = tmp_path / "writer.py"
     program.write_text(COUNTER)
     writers = [
@@ -302,4 +302,4 @@ def test_two_processes_write_concurrently_and_lose_nothing_when_killed(tmp_path:
         for writer in writers:
             os.kill(writer.pid, signal.SIGKILL)
             writer.communicate()
-    run(after())
+    run(check())

@@ -1,17 +1,16 @@
-"""Scripted answers are given in every era, and the questions are recorded."""
+"""A script answers input requests in every revision, and records them."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.server.driving import looped
 from wharfinger import Client, Context, Declined, Server, ToolError
 from wharfinger.testing import REVISIONS, Script
 
 
 @pytest.fixture
 def server() -> Server:
-    """A server whose tools ask questions."""
+    """A server whose tools send input requests."""
     server = Server("s")
 
     @server.tool
@@ -29,8 +28,7 @@ def server() -> Server:
 
 
 @pytest.mark.parametrize("revision", REVISIONS[2:])
-@looped
-async def test_forms_are_answered_by_their_message(server: Server, revision: str) -> None:
+async def test_form_elicitations_are_answered_by_message(server: Server, revision: str) -> None:
     script = Script({"Where to with Mary?": "north", "Sure?": Declined, "What else?": "nothing"})
     async with Client(server, revision=revision, **script.handlers) as client:
         assert (await client.call_tool("berth", {"ship": "Mary"})).text == "north None"
@@ -39,16 +37,14 @@ async def test_forms_are_answered_by_their_message(server: Server, revision: str
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-@looped
-async def test_models_and_roots_are_answered_by_their_method(server: Server, revision: str) -> None:
+async def test_sampling_and_roots_requests_are_answered_by_method(server: Server, revision: str) -> None:
     script = Script({"sampling/createMessage": "Ahoy", "roots/list": ["file:///home"]})
     async with Client(server, revision=revision, **script.handlers) as client:
         assert (await client.call_tool("sail")).text == "Ahoy file:///home"
     assert script.unused_answers == []
 
 
-@looped
-async def test_a_function_may_answer(server: Server) -> None:
+async def test_a_script_may_be_a_function(server: Server) -> None:
     script = Script(lambda params: "south" if "Mary" in params.message else True)
     async with Client(server, **script.handlers) as client:
         assert (await client.call_tool("berth", {"ship": "Mary"})).text == "south True"
@@ -56,8 +52,7 @@ async def test_a_function_may_answer(server: Server) -> None:
 
 
 @pytest.mark.parametrize(("revision", "error"), [("2025-11-25", ToolError), ("2026-07-28", KeyError)])
-@looped
-async def test_an_input_request_without_an_answer_fails_its_call(
+async def test_an_input_request_without_an_answer_fails_the_call(
     server: Server, revision: str, error: type[Exception]
 ) -> None:
     script = Script({})

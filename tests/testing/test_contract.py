@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from tests.testing import tiny
-from tests.testing.tiny import PASSWORD, TOP, Tiny
+from tests.testing.tiny import PASSWORD, TOP, TinySource
 from wharfinger import types as t
 from wharfinger.errors import InvalidArgument, ResourceNotFound
 from wharfinger.source import VERSION, Changed, Document, Hit, SourceUnavailable
@@ -26,59 +26,61 @@ from wharfinger.testing.source_suite.driver import ContractBroken, SourceDriver
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "docs" / "write_a_source.md"
 
-BREAKS: list[tuple[str, str, type[Tiny]]] = []
-"""The test that must fail, the clause that it must name, and a source that breaks it."""
+BREAKS: list[tuple[str, str, type[TinySource]]] = []
+"""The test that must fail, the clause that the failure must name, and a source that breaks the clause."""
 
 
-def breaks(test: str, clause: str) -> Callable[[type[Tiny]], type[Tiny]]:
-    def note(variant: type[Tiny]) -> type[Tiny]:
+def breaks(test: str, clause: str) -> Callable[[type[TinySource]], type[TinySource]]:
+    """Register a source that breaks a clause."""
+
+    def register(variant: type[TinySource]) -> type[TinySource]:
         BREAKS.append((test, clause, variant))
         return variant
 
-    return note
+    return register
 
 
-# Its own URIs, its description, secrets.
+# URIs of the source, its description, secrets.
 
 
-@breaks("it_claims_its_own_uris_and_no_others", "matches")
-class ClaimsAPrefixOfAnotherLabel(Tiny):
+@breaks("only_its_own_uris_are_claimed", "matches")
+class ClaimsAPrefixOfAnotherLabel(TinySource):
     def matches(self, uri: str) -> bool:
         return uri.startswith(TOP)
 
 
-@breaks("it_claims_its_own_uris_and_no_others", "matches")
-class ClaimsOnlyExistingUris(Tiny):
+@breaks("only_its_own_uris_are_claimed", "matches")
+class ClaimsOnlyExistingUris(TinySource):
     def matches(self, uri: str) -> bool:
         return uri == TOP or uri.removeprefix(TOP + "/") in self.texts
 
 
-@breaks("it_claims_its_own_uris_and_no_others", "matches")
-class ClaimsEverything(Tiny):
+@breaks("only_its_own_uris_are_claimed", "matches")
+class ClaimsEverything(TinySource):
     def matches(self, uri: str) -> bool:
         return True
 
 
-@breaks("it_says_what_it_publishes", "describe")
-class DescribesAtLength(Tiny):
+@breaks("it_describes_itself", "describe")
+class DescribesAtLength(TinySource):
     def describe(self) -> str:
         return "many texts\n" * 50
 
 
-@breaks("it_says_what_it_publishes", "describe")
-class DescribesSlowly(Tiny):
+@breaks("it_describes_itself", "describe")
+class DescribesSlowly(TinySource):
     def describe(self) -> str:
         time.sleep(2.1)
         return "9 texts"
 
 
-@breaks("its_secret_stays_hidden", "Secrets")
-class ShowsItsPasswordInItsLocation(Tiny):
+@breaks("secrets_are_not_shown", "Secrets")
+class ShowsItsPasswordInItsLocation(TinySource):
     location = f"tiny://me:{PASSWORD}@box"
 
 
-@breaks("its_secret_stays_hidden", "Secrets")
-class ShowsItsPasswordInErrors(Tiny):
+@breaks("secrets_are_not_shown", "Secrets")
+class ShowsItsPasswordInErrors(TinySource):
     def find(self, uri: str) -> tuple[str, str]:
         try:
             return super().find(uri)
@@ -89,59 +91,59 @@ class ShowsItsPasswordInErrors(Tiny):
 # Pages and keys.
 
 
-@breaks("pages_of_any_size_are_the_same_list", "Pages")
-class LosesOneBetweenPages(Tiny):
+@breaks("pages_of_every_size_give_the_same_list", "Pages")
+class LosesOneBetweenPages(TinySource):
     def page(self, after: str | None, limit: int) -> Any:
-        shown, key = super().page(after, limit)
-        return shown[1:] if after and len(shown) > 1 else shown, key
+        resources, key = super().page(after, limit)
+        return resources[1:] if after and len(resources) > 1 else resources, key
 
 
-@breaks("pages_of_any_size_are_the_same_list", "Pages")
-class RepeatsOneBetweenPages(Tiny):
+@breaks("pages_of_every_size_give_the_same_list", "Pages")
+class RepeatsOneBetweenPages(TinySource):
     def page(self, after: str | None, limit: int) -> Any:
-        shown, key = super().page(after, limit)
-        return ([self.described("a.txt"), *shown][:limit] if after else shown), key
+        resources, key = super().page(after, limit)
+        return ([self.resource_of("a.txt"), *resources][:limit] if after else resources), key
 
 
-@breaks("pages_of_any_size_are_the_same_list", "Pages")
-class IgnoresTheLimit(Tiny):
+@breaks("pages_of_every_size_give_the_same_list", "Pages")
+class IgnoresTheLimit(TinySource):
     def page(self, after: str | None, limit: int) -> Any:
         return super().page(after, 1_000)
 
 
-@breaks("pages_of_any_size_are_the_same_list", "Pages")
-class NeverEnds(Tiny):
+@breaks("pages_of_every_size_give_the_same_list", "Pages")
+class NeverEnds(TinySource):
     def page(self, after: str | None, limit: int) -> Any:
-        return [], "behind:a.txt"
+        return [], "after:a.txt"
 
 
-@breaks("made_up_keys_are_refused", "Keys")
-class AcceptsAnyKey(Tiny):
+@breaks("invented_keys_are_refused", "Keys")
+class AcceptsAnyKey(TinySource):
     def page(self, after: str | None, limit: int) -> Any:
-        return super().page(after if after is None else "behind:" + after.removeprefix("behind:"), limit)
+        return super().page(after if after is None else "after:" + after.removeprefix("after:"), limit)
 
 
-@breaks("made_up_keys_are_refused", "Keys")
-class FailsOnUnknownKeys(Tiny):
+@breaks("invented_keys_are_refused", "Keys")
+class FailsOnUnknownKeys(TinySource):
     def page(self, after: str | None, limit: int) -> Any:
-        if after is not None and not after.startswith("behind:"):
+        if after is not None and not after.startswith("after:"):
             int("x")
         return super().page(after, limit)
 
 
-@breaks("keys_stay_valid_while_something_is_added", "Keys")
-class UsesPositionsAsKeys(Tiny):
-    """Keys are numbers, so that an entry added in front moves all that follow."""
+@breaks("keys_stay_valid_after_an_addition", "Keys")
+class UsesPositionsAsKeys(TinySource):
+    """Keys are positions, which change for all entries after an added one."""
 
     def page(self, after: str | None, limit: int) -> Any:
-        begin = int((after or "behind:0").removeprefix("behind:"))
+        begin = int((after or "after:0").removeprefix("after:"))
         names = list(reversed(self.texts))
-        shown = [self.described(name) for name in names[begin : begin + limit]]
-        return shown, f"behind:{begin + limit}" if begin + limit < len(names) else None
+        resources = [self.resource_of(name) for name in names[begin : begin + limit]]
+        return resources, f"after:{begin + limit}" if begin + limit < len(names) else None
 
 
-@breaks("what_is_added_is_listed", "page")
-class NeverListsAdditions(Tiny):
+@breaks("added_resources_are_listed", "page")
+class NeverListsAdditions(TinySource):
     def page(self, after: str | None, limit: int) -> Any:
         self.texts = {name: text for name, text in self.texts.items() if not name.startswith("new")}
         return super().page(after, limit)
@@ -150,111 +152,111 @@ class NeverListsAdditions(Tiny):
 # Resources.
 
 
-class _OtherResource(Tiny):
-    """Changes fields of its resources."""
+class _OtherResource(TinySource):
+    """Base class of sources that change fields of their resources."""
 
-    message: Mapping[str, Any]
+    changes: Mapping[str, Any]
 
-    def __init_subclass__(cls, message: Mapping[str, Any]) -> None:
-        cls.message = message
+    def __init_subclass__(cls, changes: Mapping[str, Any]) -> None:
+        cls.changes = changes
 
-    def described(self, name: str) -> t.Resource:
-        return msgspec.structs.replace(super().described(name), **self.message)
-
-
-@breaks("what_is_listed_is_there", "page")
-class HasBlanksInItsUris(Tiny):
-    def described(self, name: str) -> t.Resource:
-        return msgspec.structs.replace(super().described(name), uri=f"{TOP}/{name} of today")
+    def resource_of(self, name: str) -> t.Resource:
+        return msgspec.structs.replace(super().resource_of(name), **self.changes)
 
 
-@breaks("what_is_listed_is_there", "page")
-class HasNoNames(_OtherResource, message={"name": ""}):
+@breaks("listed_resources_can_be_read", "page")
+class HasBlanksInItsUris(TinySource):
+    def resource_of(self, name: str) -> t.Resource:
+        return msgspec.structs.replace(super().resource_of(name), uri=f"{TOP}/{name} of today")
+
+
+@breaks("listed_resources_can_be_read", "page")
+class HasNoNames(_OtherResource, changes={"name": ""}):
     pass
 
 
-@breaks("what_is_listed_is_there", "page")
-class HasControlCharactersInTitles(_OtherResource, message={"title": "\x1b[2Jgone"}):
+@breaks("listed_resources_can_be_read", "page")
+class HasControlCharactersInTitles(_OtherResource, changes={"title": "\x1b[2Jgone"}):
     pass
 
 
-@breaks("what_is_listed_is_there", "page")
-class HasAnInvalidType(_OtherResource, message={"mime_type": "text"}):
+@breaks("listed_resources_can_be_read", "page")
+class HasAnInvalidType(_OtherResource, changes={"mime_type": "text"}):
     pass
 
 
-@breaks("what_is_listed_is_there", "page")
-class HasAnInvalidTime(_OtherResource, message={"annotations": t.Annotations(last_modified="yesterday")}):
+@breaks("listed_resources_can_be_read", "page")
+class HasAnInvalidTime(_OtherResource, changes={"annotations": t.Annotations(last_modified="yesterday")}):
     pass
 
 
-@breaks("what_is_listed_is_there", "stat")
-class HasAWrongSize(_OtherResource, message={"size": 77}):
+@breaks("listed_resources_can_be_read", "stat")
+class HasAWrongSize(_OtherResource, changes={"size": 77}):
     pass
 
 
-@breaks("what_is_listed_is_there", "read")
-class ReadsAsAnotherType(_OtherResource, message={"mime_type": "text/html"}):
+@breaks("listed_resources_can_be_read", "read")
+class ReadsAsAnotherType(_OtherResource, changes={"mime_type": "text/html"}):
     pass
 
 
-@breaks("what_is_listed_is_there", "read")
-class ContradictsItsType(_OtherResource, message={"mime_type": "image/png"}):
+@breaks("listed_resources_can_be_read", "read")
+class ContradictsItsType(_OtherResource, changes={"mime_type": "image/png"}):
     def contents(self, uri: str, text: str, meta: dict[str, object]) -> t.ResourceContents:
         kind = "text/plain" if uri == TOP else "image/png"
         return msgspec.structs.replace(super().contents(uri, text, meta), mime_type=kind)
 
 
-@breaks("what_is_listed_is_there", "stat")
-class StatDiffersFromTheList(Tiny):
+@breaks("listed_resources_can_be_read", "stat")
+class StatDiffersFromTheList(TinySource):
     def stat(self, uri: str) -> t.Resource:
         return msgspec.structs.replace(super().stat(uri), title="another")
 
 
-@breaks("what_is_listed_is_there", "read")
-class ReadsNothing(Tiny):
+@breaks("listed_resources_can_be_read", "read")
+class ReadsNothing(TinySource):
     def read(self, uri: str) -> t.ReadResourceResult:
         return msgspec.structs.replace(super().read(uri), contents=[])
 
 
-@breaks("what_is_listed_is_there", "read")
-class ReadsAnotherUri(Tiny):
+@breaks("listed_resources_can_be_read", "read")
+class ReadsAnotherUri(TinySource):
     def contents(self, uri: str, text: str, meta: dict[str, object]) -> t.ResourceContents:
         return super().contents(f"{TOP}/else", text, meta)
 
 
-class _OtherCaching(Tiny):
-    message: Mapping[str, Any]
+class _OtherCaching(TinySource):
+    changes: Mapping[str, Any]
 
-    def __init_subclass__(cls, message: Mapping[str, Any]) -> None:
-        cls.message = message
+    def __init_subclass__(cls, changes: Mapping[str, Any]) -> None:
+        cls.changes = changes
 
     def read(self, uri: str) -> t.ReadResourceResult:
-        return msgspec.structs.replace(super().read(uri), **self.message)
+        return msgspec.structs.replace(super().read(uri), **self.changes)
 
 
-@breaks("what_is_listed_is_there", "Caching")
-class HasANegativeTtl(_OtherCaching, message={"ttl_ms": -1}):
+@breaks("listed_resources_can_be_read", "Caching")
+class HasANegativeTtl(_OtherCaching, changes={"ttl_ms": -1}):
     pass
 
 
-@breaks("what_is_listed_is_there", "Caching")
-class IsReadAsPublicThoughPrivate(Tiny):
+@breaks("listed_resources_can_be_read", "Caching")
+class IsReadAsPublicThoughPrivate(TinySource):
     cache_scope = "private"
 
 
 # Directories.
 
 
-@breaks("directories_hold_what_they_say", "Pages")
-class LosesChildren(Tiny):
+@breaks("directories_contain_the_children_that_they_list", "Pages")
+class LosesChildren(TinySource):
     def children(self, uri: str, after: str | None = None, limit: int = 1_000) -> Any:
-        shown, key = super().children(uri, after, limit)
-        return shown[:1], key
+        resources, key = super().children(uri, after, limit)
+        return resources[:1], key
 
 
-@breaks("directories_hold_what_they_say", "children")
-class HasChildrenOfAnotherSource(Tiny):
+@breaks("directories_contain_the_children_that_they_list", "children")
+class HasChildrenOfAnotherSource(TinySource):
     def children(self, uri: str, after: str | None = None, limit: int = 1_000) -> Any:
         return [t.Resource(uri="other://x", name="x")], None
 
@@ -262,34 +264,34 @@ class HasChildrenOfAnotherSource(Tiny):
 # Versions.
 
 
-@breaks("versions_stay_while_nothing_changes", "Versions")
-class HasANewVersionEachTime(Tiny):
-    def described(self, name: str) -> t.Resource:
-        return msgspec.structs.replace(super().described(name), meta={VERSION: str(time.perf_counter_ns())})
+@breaks("versions_are_stable_while_nothing_changes", "Versions")
+class HasANewVersionEachTime(TinySource):
+    def resource_of(self, name: str) -> t.Resource:
+        return msgspec.structs.replace(super().resource_of(name), meta={VERSION: str(time.perf_counter_ns())})
 
 
-@breaks("versions_stay_while_nothing_changes", "Versions")
-class ReadsWithoutAVersion(Tiny):
+@breaks("versions_are_stable_while_nothing_changes", "Versions")
+class ReadsWithoutAVersion(TinySource):
     def contents(self, uri: str, text: str, meta: dict[str, object]) -> t.ResourceContents:
         return super().contents(uri, text, {k: v for k, v in meta.items() if k != VERSION})
 
 
-@breaks("another_content_has_another_version", "Versions")
-class NeverChangesItsVersion(Tiny):
+@breaks("changed_content_has_another_version", "Versions")
+class NeverChangesItsVersion(TinySource):
     def version(self, uri: str) -> str:
         self.find(uri)
         return "1"
 
 
-@breaks("another_content_has_another_version", "Versions")
-class HasNoVersions(Tiny):
+@breaks("changed_content_has_another_version", "Versions")
+class HasNoVersions(TinySource):
     def version(self, uri: str) -> str:
         self.find(uri)
         return ""
 
 
-@breaks("another_content_has_another_version", "Versions")
-class ReadsAnOldVersion(Tiny):
+@breaks("changed_content_has_another_version", "Versions")
+class ReadsAnOldVersion(TinySource):
     def contents(self, uri: str, text: str, meta: dict[str, object]) -> t.ResourceContents:
         return super().contents(uri, text, {**meta, VERSION: "old"})
 
@@ -297,15 +299,15 @@ class ReadsAnOldVersion(Tiny):
 # Missing resources and hostile URIs.
 
 
-@breaks("what_is_missing_is_not_found", "Errors")
-class RaisesKeyError(Tiny):
+@breaks("missing_uris_are_not_found", "Errors")
+class RaisesKeyError(TinySource):
     def find(self, uri: str) -> tuple[str, str]:
         self.texts[uri.removeprefix(TOP + "/")]
         return super().find(uri)
 
 
-@breaks("what_is_missing_is_not_found", "Errors")
-class ReadsAnythingAsEmpty(Tiny):
+@breaks("missing_uris_are_not_found", "Errors")
+class ReadsAnythingAsEmpty(TinySource):
     def read(self, uri: str) -> t.ReadResourceResult:
         try:
             return super().read(uri)
@@ -313,42 +315,42 @@ class ReadsAnythingAsEmpty(Tiny):
             return t.ReadResourceResult(contents=[self.contents(uri, "", {})])
 
 
-@breaks("what_is_missing_is_not_found", "Errors")
-class HasAVersionOfMissingResources(Tiny):
+@breaks("missing_uris_are_not_found", "Errors")
+class HasAVersionOfMissingResources(TinySource):
     def version(self, uri: str) -> str:
         return "1"
 
 
-@breaks("what_is_missing_is_not_found", "Errors")
-class FailsSlowlyForLongUris(Tiny):
+@breaks("missing_uris_are_not_found", "Errors")
+class FailsSlowlyForLongUris(TinySource):
     def find(self, uri: str) -> tuple[str, str]:
         if len(uri) > 1_000_000:
             time.sleep(5.1)
         return super().find(uri)
 
 
-@breaks("what_is_missing_is_not_found", "Errors")
-class HasChildrenInEverything(Tiny):
+@breaks("missing_uris_are_not_found", "Errors")
+class HasChildrenInEverything(TinySource):
     def children(self, uri: str, after: str | None = None, limit: int = 1_000) -> Any:
         return self.page(after, limit)
 
 
-@breaks("hostile_uris_lead_nowhere", "Hostile URIs")
-class FollowsDots(Tiny):
+@breaks("hostile_uris_are_not_found", "Hostile URIs")
+class FollowsDots(TinySource):
     def find(self, uri: str) -> tuple[str, str]:
         return ("a.txt", "") if ".." in uri else super().find(uri)
 
 
-@breaks("hostile_uris_lead_nowhere", "Errors")
-class FailsOnNul(Tiny):
+@breaks("hostile_uris_are_not_found", "Errors")
+class FailsOnNul(TinySource):
     def find(self, uri: str) -> tuple[str, str]:
         if "\0" in uri:
             raise ValueError("embedded null byte")
         return super().find(uri)
 
 
-@breaks("hostile_uris_lead_nowhere", "Errors")
-class RepeatsLongUris(Tiny):
+@breaks("hostile_uris_are_not_found", "Errors")
+class RepeatsLongUris(TinySource):
     def find(self, uri: str) -> tuple[str, str]:
         if len(uri) > 10_000:
             raise InvalidArgument(f"{uri} is too long.")
@@ -358,27 +360,27 @@ class RepeatsLongUris(Tiny):
 # Windows.
 
 
-@breaks("windows_joined_are_the_whole", "Windows")
-class LosesTextBetweenWindows(Tiny):
-    def begin(self, query: str) -> int:
-        begin = super().begin(query)
+@breaks("joined_windows_are_the_whole_content", "Windows")
+class LosesTextBetweenWindows(TinySource):
+    def start_of(self, query: str) -> int:
+        begin = super().start_of(query)
         return begin + 1 if begin else 0
 
 
-@breaks("windows_joined_are_the_whole", "Windows")
-class HasACycleOfWindows(Tiny):
-    def begin(self, query: str) -> int:
-        return super().begin(query) % 20
+@breaks("joined_windows_are_the_whole_content", "Windows")
+class HasACycleOfWindows(TinySource):
+    def start_of(self, query: str) -> int:
+        return super().start_of(query) % 20
 
 
-@breaks("windows_joined_are_the_whole", "Windows")
-class HasNoLinkToTheNextWindow(Tiny):
+@breaks("joined_windows_are_the_whole_content", "Windows")
+class HasNoLinkToTheNextWindow(TinySource):
     def contents(self, uri: str, text: str, meta: dict[str, object]) -> t.ResourceContents:
         return super().contents(uri, text, {VERSION: meta.get(VERSION, "")})
 
 
-@breaks("windows_joined_are_the_whole", "Windows")
-class LinksTheNextWindowOnlyInMeta(Tiny):
+@breaks("joined_windows_are_the_whole_content", "Windows")
+class LinksTheNextWindowOnlyInMeta(TinySource):
     """The next window is only in `_meta`, which models do not see."""
 
     def read(self, uri: str) -> t.ReadResourceResult:
@@ -386,20 +388,20 @@ class LinksTheNextWindowOnlyInMeta(Tiny):
         return msgspec.structs.replace(result, contents=result.contents[:1])
 
 
-@breaks("windows_that_cannot_be_are_refused", "Windows")
-class ReadsAnyWindow(Tiny):
-    def begin(self, query: str) -> int:
+@breaks("impossible_windows_are_refused", "Windows")
+class ReadsAnyWindow(TinySource):
+    def start_of(self, query: str) -> int:
         try:
-            return super().begin(query)
+            return super().start_of(query)
         except InvalidArgument:
             return 0
 
 
-@breaks("windows_that_cannot_be_are_refused", "Windows")
-class GivesNoReasonForABadWindow(Tiny):
-    def begin(self, query: str) -> int:
+@breaks("impossible_windows_are_refused", "Windows")
+class GivesNoReasonForABadWindow(TinySource):
+    def start_of(self, query: str) -> int:
         try:
-            return super().begin(query)
+            return super().start_of(query)
         except InvalidArgument:
             raise InvalidArgument("Bad window.") from None
 
@@ -412,51 +414,51 @@ def _template(text: str, name: str = "text") -> tuple[t.ResourceTemplate, ...]:
 
 
 @breaks("templates_are_valid", "Templates")
-class HasABrokenTemplate(Tiny):
+class HasABrokenTemplate(TinySource):
     templates = _template(TOP + "/{name")
 
 
 @breaks("templates_are_valid", "Templates")
-class HasATemplateWithoutVariables(Tiny):
+class HasATemplateWithoutVariables(TinySource):
     templates = _template(TOP + "/name")
 
 
 @breaks("templates_are_valid", "Templates")
-class HasATemplateTwice(Tiny):
+class HasATemplateTwice(TinySource):
     templates = _template(TOP + "/{name}") * 2
 
 
-@breaks("completions_lead_to_resources", "complete")
-class CompletesWithMissingResources(Tiny):
+@breaks("completed_templates_can_be_read", "complete")
+class CompletesWithMissingResources(TinySource):
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         return ["nothing.txt"]
 
 
-@breaks("completions_lead_to_resources", "complete")
-class CompletesForAnotherSource(Tiny):
+@breaks("completed_templates_can_be_read", "complete")
+class CompletesForAnotherSource(TinySource):
     templates = _template("other:{name}")
 
 
-@breaks("completions_lead_to_resources", "complete")
-class DoesNotCompleteItsOwnValues(Tiny):
+@breaks("completed_templates_can_be_read", "complete")
+class DoesNotCompleteItsOwnValues(TinySource):
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         return [] if value else super().complete(template, argument, value, context)
 
 
-@breaks("completion_is_bounded_and_takes_anything", "complete")
-class CompletesAnyArgument(Tiny):
+@breaks("completion_is_bounded_and_accepts_any_text", "complete")
+class CompletesAnyArgument(TinySource):
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         return sorted(self.texts)
 
 
-@breaks("completion_is_bounded_and_takes_anything", "complete")
-class CompletesWithTooManyValues(Tiny):
+@breaks("completion_is_bounded_and_accepts_any_text", "complete")
+class CompletesWithTooManyValues(TinySource):
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         return [str(n) for n in range(1_000)] if argument == "name" and template in repr(self.templates) else []
 
 
-@breaks("completion_is_bounded_and_takes_anything", "complete")
-class FailsOnOddValues(Tiny):
+@breaks("completion_is_bounded_and_accepts_any_text", "complete")
+class FailsOnOddValues(TinySource):
     def complete(self, template: str, argument: str, value: str, context: Mapping[str, str]) -> list[str]:
         value.encode()
         return super().complete(template, argument, value, context)
@@ -465,45 +467,45 @@ class FailsOnOddValues(Tiny):
 # Searching.
 
 
-@breaks("documents_are_what_can_be_searched", "documents")
-class HasDocumentsOfAnotherSource(Tiny):
+@breaks("documents_have_searchable_text", "documents")
+class HasDocumentsOfAnotherSource(TinySource):
     def documents(self, after: str | None, limit: int) -> Any:
         return [Document(uri="other://x", title="x", version="")], None
 
 
-@breaks("documents_are_what_can_be_searched", "documents")
-class HasDocumentsWithOldVersions(Tiny):
+@breaks("documents_have_searchable_text", "documents")
+class HasDocumentsWithOldVersions(TinySource):
     def documents(self, after: str | None, limit: int) -> Any:
         documents, key = super().documents(after, limit)
         return [msgspec.structs.replace(document, version="old") for document in documents], key
 
 
-@breaks("documents_are_what_can_be_searched", "text")
-class HasBytesForText(Tiny):
+@breaks("documents_have_searchable_text", "text")
+class HasBytesForText(TinySource):
     def text(self, uri: str) -> Iterator[str]:
         yield self.texts[self.find(uri)[0]].encode()  # type: ignore[misc]
 
 
-@breaks("documents_are_what_can_be_searched", "text")
-class HasTextOfMissingResources(Tiny):
+@breaks("documents_have_searchable_text", "text")
+class HasTextOfMissingResources(TinySource):
     def text(self, uri: str) -> Iterator[str]:
         yield "anything"
 
 
-@breaks("search_is_bounded_and_takes_anything", "search")
-class FindsTooMuch(Tiny):
+@breaks("search_is_bounded_and_accepts_any_query", "search")
+class FindsTooMuch(TinySource):
     def search(self, query: str, limit: int) -> list[Hit]:
         return super().search("", 100)
 
 
-@breaks("search_is_bounded_and_takes_anything", "search")
-class FindsUrisOfAnotherSource(Tiny):
+@breaks("search_is_bounded_and_accepts_any_query", "search")
+class FindsUrisOfAnotherSource(TinySource):
     def search(self, query: str, limit: int) -> list[Hit]:
         return [Hit(uri="other://x", title="x")]
 
 
-@breaks("search_is_bounded_and_takes_anything", "search")
-class FailsOnQuotes(Tiny):
+@breaks("search_is_bounded_and_accepts_any_query", "search")
+class FailsOnQuotes(TinySource):
     def search(self, query: str, limit: int) -> list[Hit]:
         if '"' in query:
             raise SyntaxError("unterminated string")
@@ -513,99 +515,99 @@ class FailsOnQuotes(Tiny):
 # Watching.
 
 
-class _NeverNotifies(Tiny):
+class _NeverNotifies(TinySource):
     def notify(self, uri: str | None) -> None:
         pass
 
 
-@breaks("a_watcher_hears_of_a_change", "Watching")
+@breaks("a_change_is_reported_to_its_watcher", "Watching")
 class NeverReportsChanges(_NeverNotifies):
     pass
 
 
-@breaks("a_watcher_of_the_list_hears_of_an_addition", "Watching")
+@breaks("an_addition_is_reported_to_watchers_of_the_list", "Watching")
 class NeverReportsListChanges(_NeverNotifies):
     pass
 
 
-@breaks("a_client_hears_of_a_change", "Watching")
+@breaks("a_change_is_reported_to_a_client", "Watching")
 class NeverNotifiesClients(_NeverNotifies):
     pass
 
 
-@breaks("a_watcher_hears_of_a_change", "Watching")
-class ReportsOnlyOneChange(Tiny):
+@breaks("a_change_is_reported_to_its_watcher", "Watching")
+class ReportsOnlyOneChange(TinySource):
     def notify(self, uri: str | None) -> None:
-        if reported := self.watchers.pop(uri, None):
-            reported(uri)
+        if changed := self.watchers.pop(uri, None):
+            changed(uri)
 
 
-class _IgnoresUnwatch(Tiny):
+class _IgnoresUnwatch(TinySource):
     def unwatch(self, uri: str | None) -> None:
         pass
 
 
-@breaks("a_watcher_hears_of_a_change", "Watching")
+@breaks("a_change_is_reported_to_its_watcher", "Watching")
 class ReportsChangesAfterUnwatch(_IgnoresUnwatch):
     pass
 
 
-@breaks("a_watcher_of_the_list_hears_of_an_addition", "Watching")
+@breaks("an_addition_is_reported_to_watchers_of_the_list", "Watching")
 class ReportsListChangesAfterUnwatch(_IgnoresUnwatch):
     pass
 
 
-@breaks("a_watcher_hears_of_a_change", "Watching")
-class BlocksTheLoop(Tiny):
+@breaks("a_change_is_reported_to_its_watcher", "Watching")
+class BlocksTheLoop(TinySource):
     def watch(self, uri: str | None, changed: Changed) -> None:
         time.sleep(1.1)
         super().watch(uri, changed)
 
 
-@breaks("watching_twice_and_unwatching_what_is_unknown_is_harmless", "Watching")
-class FailsOnUnwatchOfAnUnknownUri(Tiny):
+@breaks("repeated_watch_and_unwatch_calls_are_harmless", "Watching")
+class FailsOnUnwatchOfAnUnknownUri(TinySource):
     def unwatch(self, uri: str | None) -> None:
         del self.watchers[uri]
 
 
-GONE = "data_that_is_gone_is_reported_with_the_reason_and_so_is_its_return"
+UNAVAILABLE_TEST = "lost_data_and_its_return_are_reported"
 
 
-@breaks(GONE, "Unavailable")
-class IsEmptyWhileUnavailable(Tiny):
+@breaks(UNAVAILABLE_TEST, "Unavailable")
+class IsEmptyWhileUnavailable(TinySource):
     def page(self, after: str | None, limit: int) -> Any:
         return ([], None) if self.hidden else super().page(after, limit)
 
 
-@breaks(GONE, "Unavailable")
-class RaisesNotFoundWhileUnavailable(Tiny):
+@breaks(UNAVAILABLE_TEST, "Unavailable")
+class RaisesNotFoundWhileUnavailable(TinySource):
     def find(self, uri: str) -> tuple[str, str]:
         if self.hidden:
             raise ResourceNotFound(uri)
         return super().find(uri)
 
 
-@breaks(GONE, "Unavailable")
-class ReportsNoOutage(Tiny):
+@breaks(UNAVAILABLE_TEST, "Unavailable")
+class ReportsNoOutage(TinySource):
     def hide(self, hidden: bool) -> None:
         self.hidden = hidden
 
 
-@breaks(GONE, "Unavailable")
-class ReportsNoReturn(Tiny):
+@breaks(UNAVAILABLE_TEST, "Unavailable")
+class ReportsNoReturn(TinySource):
     def hide(self, hidden: bool) -> None:
         super().hide(hidden) if hidden else setattr(self, "hidden", False)
 
 
-@breaks(GONE, "Unavailable")
-class StaysUnavailable(Tiny):
+@breaks(UNAVAILABLE_TEST, "Unavailable")
+class StaysUnavailable(TinySource):
     def hide(self, hidden: bool) -> None:
         super().hide(True)
 
 
-@breaks(GONE, "Secrets")
-class ShowsItsPasswordInTheReason(Tiny):
-    def check(self) -> None:
+@breaks(UNAVAILABLE_TEST, "Secrets")
+class ShowsItsPasswordInTheReason(TinySource):
+    def check_available(self) -> None:
         if self.hidden:
             raise SourceUnavailable(f"The box does not open with {PASSWORD}.")
 
@@ -613,8 +615,8 @@ class ShowsItsPasswordInTheReason(Tiny):
 # Threads, and clients.
 
 
-@breaks("several_threads_may_use_it_at_once", "Threads")
-class IsNotThreadSafe(Tiny):
+@breaks("several_threads_can_use_it_at_once", "Threads")
+class IsNotThreadSafe(TinySource):
     busy = False
 
     def stat(self, uri: str) -> t.Resource:
@@ -626,8 +628,8 @@ class IsNotThreadSafe(Tiny):
         return super().stat(uri)
 
 
-@breaks("a_client_gets_all_of_it", "read")
-class ReadsAnotherTextEachTime(Tiny):
+@breaks("a_client_reads_the_same_content", "read")
+class ReadsAnotherTextEachTime(TinySource):
     number = 0
 
     def contents(self, uri: str, text: str, meta: dict[str, object]) -> t.ResourceContents:
@@ -635,8 +637,8 @@ class ReadsAnotherTextEachTime(Tiny):
         return super().contents(uri, str(self.number), meta)
 
 
-@breaks("a_client_gets_all_of_it", "Errors")
-class FailsOnLongUris(Tiny):
+@breaks("a_client_reads_the_same_content", "Errors")
+class FailsOnLongUris(TinySource):
     def find(self, uri: str) -> tuple[str, str]:
         if len(uri) > 1_000:
             raise OSError("File name too long")
@@ -644,7 +646,7 @@ class FailsOnLongUris(Tiny):
 
 
 @breaks("starting_and_ending_twice_is_harmless", "start and close")
-class CannotStartTwice(Tiny):
+class CannotStartTwice(TinySource):
     def __init__(self) -> None:
         super().__init__()
         self.thread = threading.Thread(target=lambda: None)
@@ -655,19 +657,19 @@ class CannotStartTwice(Tiny):
 
 @pytest.fixture(autouse=True)
 def _short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The suite does not wait long for changes that never come."""
+    """Shorten the waits of the suite for changes that are never reported."""
     monkeypatch.setattr(suite_helpers, "DEADLINE_SECONDS", 0.4)
     monkeypatch.setattr(watch_tests, "DEADLINE_SECONDS", 0.4)
     monkeypatch.setattr(watch_tests, "QUIET_SECONDS", 0.1)
 
 
-def run(test: str, source: Tiny) -> None:
+def run(test: str, source: TinySource) -> None:
     """Run one test of the suite as pytest does."""
     case = tiny.TestTiny()
     function = getattr(case, f"test_{test}")
-    wanted = inspect.signature(function).parameters
-    if "driver" not in wanted:
-        function(source, **({"revision": "2026-07-28"} if "revision" in wanted else {}))
+    parameters = inspect.signature(function).parameters
+    if "driver" not in parameters:
+        function(source, **({"revision": "2026-07-28"} if "revision" in parameters else {}))
         return
     with SourceDriver(source) as driver:
         function(driver)
@@ -676,12 +678,14 @@ def run(test: str, source: Tiny) -> None:
 @pytest.mark.parametrize(
     ("test", "clause", "variant"), BREAKS, ids=[f"{variant.__name__}-{test}" for test, _, variant in BREAKS]
 )
-def test_a_source_that_breaks_a_clause_fails_its_test(test: str, clause: str, variant: type[Tiny]) -> None:
-    run(test, Tiny())
+def test_a_source_that_breaks_a_clause_fails_the_test_of_the_clause(
+    test: str, clause: str, variant: type[TinySource]
+) -> None:
+    run(test, TinySource())
     with pytest.raises(ContractBroken) as caught:
         run(test, variant())
-    problem, _, place = str(caught.value).rpartition("\n")
-    assert place == f"(docs/write_a_source.md, “{clause}”)"
+    problem, _, reference = str(caught.value).rpartition("\n")
+    assert reference == f"(docs/write_a_source.md, “{clause}”)"
     assert len(problem) > 20
 
 
@@ -700,9 +704,9 @@ def test_every_clause_is_a_heading_of_the_page() -> None:
 
 def test_a_correct_source_passes_the_suite() -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "tests/testing/tiny.py"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=55, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "skipped" not in done.stdout
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=55, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert "skipped" not in completed.stdout
 
 
 def test_tests_of_features_that_a_source_lacks_are_skipped(tmp_path: Path) -> None:
@@ -724,6 +728,6 @@ def test_tests_of_features_that_a_source_lacks_are_skipped(tmp_path: Path) -> No
         "    def source(self): return Empty()\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=55, check=False)
-    assert "failed" not in done.stdout, done.stdout
-    assert "skipped" in done.stdout
+    completed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=55, check=False)
+    assert "failed" not in completed.stdout, completed.stdout
+    assert "skipped" in completed.stdout

@@ -6,14 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.server.driving import looped
 from wharfinger import Context, Server
 from wharfinger.testing import REVISIONS, ClientFactory, client
 
 __all__ = ["client"]
 
 
-@looped
 async def test_the_client_speaks_the_revision_of_its_run(client: ClientFactory) -> None:
     async with client(Server("s")) as opened:
         assert opened.revision == client.revision
@@ -21,7 +19,6 @@ async def test_the_client_speaks_the_revision_of_its_run(client: ClientFactory) 
         assert opened.revision == "2025-06-18"
 
 
-@looped
 async def test_answers_are_a_script(client: ClientFactory) -> None:
     server = Server("s")
 

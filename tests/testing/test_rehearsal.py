@@ -1,4 +1,4 @@
-"""A rehearsal finds effects that a call has each time it runs again, and input requests that change."""
+"""A rehearsal reports side effects that a call repeats when it runs again, and input requests that change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Literal
 import msgspec
 import pytest
 
-from tests.server.driving import looped
 from wharfinger import Context, Declined, Server
 from wharfinger.testing import Mismatch, rehearse
 
@@ -17,8 +16,7 @@ class Berth(msgspec.Struct):
     quay: Literal["north", "south"]
 
 
-@looped
-async def test_a_call_that_does_the_same_is_returned() -> None:
+async def test_the_result_of_a_repeatable_call_is_returned() -> None:
     server = Server("s")
     charged: list[str] = []
 
@@ -49,8 +47,7 @@ async def test_a_call_that_does_the_same_is_returned() -> None:
     assert charged == ["Mary", "Mary"]
 
 
-@looped
-async def test_effects_that_happen_twice_are_reported() -> None:
+async def test_repeated_side_effects_are_reported() -> None:
     server = Server("s")
     charged: list[str] = []
 
@@ -66,8 +63,7 @@ async def test_effects_that_happen_twice_are_reported() -> None:
             await rehearse(server, "berth", {"ship": "Mary"}, answers=lambda params: "north", effects=effects)
 
 
-@looped
-async def test_input_requests_that_change_are_reported() -> None:
+async def test_input_requests_that_change_in_each_run_end_at_the_round_limit() -> None:
     server = Server("s")
     numbers = random.Random(1)
 
@@ -79,7 +75,6 @@ async def test_input_requests_that_change_are_reported() -> None:
         await rehearse(server, "guess", answers=lambda params: "x")
 
 
-@looped
 async def test_an_input_request_without_an_answer_is_an_error() -> None:
     server = Server("s")
 

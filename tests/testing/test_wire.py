@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from tests.server.driving import looped
 from wharfinger import Client, Context, Server
 from wharfinger.errors import ConnectionLost, RequestTimeout
 from wharfinger.testing import REVISIONS, Replay, Wire
@@ -36,7 +35,6 @@ def server() -> Server:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-@looped
 async def test_every_message_is_recorded(server: Server, revision: str) -> None:
     wire = Wire(server)
     async with Client(wire, revision=revision) as client:
@@ -48,8 +46,7 @@ async def test_every_message_is_recorded(server: Server, revision: str) -> None:
     assert str(wire.transcript).startswith("# connection 1\n> ")
 
 
-@looped
-async def test_a_request_that_is_dropped_never_reaches_the_server(server: Server) -> None:
+async def test_a_dropped_request_does_not_reach_the_server(server: Server) -> None:
     wire = Wire(server)
     async with Client(wire) as client:
         wire.drop("tools/call")
@@ -60,8 +57,7 @@ async def test_a_request_that_is_dropped_never_reaches_the_server(server: Server
     assert "# drop tools/call\n" in str(wire.transcript)
 
 
-@looped
-async def test_a_call_whose_answer_is_dropped_was_served(server: Server) -> None:
+async def test_a_call_runs_even_if_its_answer_is_dropped(server: Server) -> None:
     wire = Wire(server)
     async with Client(wire) as client:
         wire.drop("tools/call", answer=True)
@@ -70,8 +66,7 @@ async def test_a_call_whose_answer_is_dropped_was_served(server: Server) -> None
         assert (await client.call_tool("count", returns=int)).data == 1
 
 
-@looped
-async def test_delayed_messages_are_overtaken(server: Server) -> None:
+async def test_a_delayed_answer_arrives_after_later_answers(server: Server) -> None:
     wire = Wire(server)
     async with Client(wire) as client:
         wire.delay("tools/call", 0.1, answer=True)
@@ -84,8 +79,7 @@ async def test_delayed_messages_are_overtaken(server: Server) -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-@looped
-async def test_a_cut_loses_the_call_and_the_next_one_is_served(server: Server, revision: str) -> None:
+async def test_a_cut_fails_the_call_and_the_next_call_reconnects(server: Server, revision: str) -> None:
     wire = Wire(server)
     async with Client(wire, revision=revision) as client:
         wire.cut("tools/call")
@@ -95,7 +89,6 @@ async def test_a_cut_loses_the_call_and_the_next_one_is_served(server: Server, r
     assert wire.connections == 2
 
 
-@looped
 async def test_a_read_is_retried_after_a_cut(server: Server) -> None:
     wire = Wire(server)
     async with Client(wire) as client:
@@ -104,8 +97,7 @@ async def test_a_read_is_retried_after_a_cut(server: Server) -> None:
     assert wire.connections == 2
 
 
-@looped
-async def test_an_immediate_cut_ends_pending_calls(server: Server) -> None:
+async def test_an_immediate_cut_fails_pending_calls(server: Server) -> None:
     wire = Wire(server)
     async with Client(wire) as client:
         wire.delay("tools/call", 10)
@@ -118,22 +110,20 @@ async def test_an_immediate_cut_ends_pending_calls(server: Server) -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-@looped
 async def test_a_replay_repeats_the_recorded_answers(server: Server, revision: str) -> None:
-    async def use(client: Client) -> tuple[str, int]:
+    async def call_server(client: Client) -> tuple[str, int]:
         text = (await client.read_resource("s://note")).text
         return text, (await client.call_tool("double", {"number": 4}, returns=int)).data
 
     wire = Wire(server)
     async with Client(wire, revision=revision) as client:
-        recorded = await use(client)
+        recorded = await call_server(client)
     replay = Replay(wire.transcript)
     async with Client(replay, revision=revision) as client:
-        assert await use(client) == recorded
+        assert await call_server(client) == recorded
     assert replay.done
 
 
-@looped
 async def test_an_unexpected_message_fails_with_both_messages(server: Server) -> None:
     wire = Wire(server)
     async with Client(wire) as client:

@@ -1,8 +1,7 @@
-"""A correct source of a few texts in memory, to be broken in one way at a time, and its contract."""
+"""A correct source of a few texts in memory. Each test of the source contract breaks it in a single way."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,11 +14,11 @@ from wharfinger.source import VERSION, Changed, Hit, Source, SourceUnavailable
 from wharfinger.testing import SourceContract
 
 TOP = "tiny://box"
-WINDOW = 10
+WINDOW_CHARACTERS = 10
 PASSWORD = "hunter2"
 
 
-class Tiny(Source):
+class TinySource(Source):
     """Texts by name. A text longer than ten characters is read in windows."""
 
     name = "box"
@@ -28,19 +27,18 @@ class Tiny(Source):
     templates: Sequence[t.ResourceTemplate] = (t.ResourceTemplate(uri_template=TOP + "/{name}", name="text"),)
 
     def __init__(self) -> None:
-        self.texts = {f"{letter}.txt": letter * at for at, letter in enumerate("abcdefgh")}
+        self.texts = {f"{letter}.txt": letter * count for count, letter in enumerate("abcdefgh")}
         self.texts["large.txt"] = "".join(str(n) for n in range(30))
         self.watchers: dict[str | None, Changed] = {}
-        self.lock = threading.Lock()
         self.hidden = False
 
     def hide(self, hidden: bool) -> None:
-        """Make all texts unavailable, or bring them back, and report both to every watcher."""
+        """Make all texts unavailable, or available again, and notify every watcher."""
         self.hidden = hidden
-        for watched in list(self.watchers):
-            self.notify(watched)
+        for uri in list(self.watchers):
+            self.notify(uri)
 
-    def check(self) -> None:
+    def check_available(self) -> None:
         if self.hidden:
             raise SourceUnavailable("The box is closed.")
 
@@ -48,26 +46,26 @@ class Tiny(Source):
         new = name not in self.texts
         self.texts[name] = text
         uri = f"{TOP}/{name}"
-        for watched in (None, TOP) if new else (uri,):
-            self.notify(watched)
+        for changed_uri in (None, TOP) if new else (uri,):
+            self.notify(changed_uri)
         return uri
 
     def notify(self, uri: str | None) -> None:
-        if reported := self.watchers.get(uri):
-            reported(uri)
+        if changed := self.watchers.get(uri):
+            changed(uri)
 
     def matches(self, uri: str) -> bool:
         return uri == TOP or uri.startswith(TOP + "/")
 
     def page(self, after: str | None, limit: int) -> Any:
-        if after is not None and not after.startswith("behind:"):
+        if after is not None and not after.startswith("after:"):
             raise InvalidArgument("This cursor is not valid here: list again without one.")
-        self.check()
-        names = [name for name in sorted(self.texts) if after is None or f"behind:{name}" > after]
-        shown = [self.described(name) for name in names[:limit]]
-        return shown, f"behind:{names[limit - 1]}" if len(names) > limit else None
+        self.check_available()
+        names = [name for name in sorted(self.texts) if after is None or f"after:{name}" > after]
+        resources = [self.resource_of(name) for name in names[:limit]]
+        return resources, f"after:{names[limit - 1]}" if len(names) > limit else None
 
-    def described(self, name: str) -> t.Resource:
+    def resource_of(self, name: str) -> t.Resource:
         text = self.texts[name]
         return t.Resource(
             uri=f"{TOP}/{name}",
@@ -78,7 +76,7 @@ class Tiny(Source):
         )
 
     def find(self, uri: str) -> tuple[str, str]:
-        self.check()
+        self.check_available()
         path, _, query = uri.partition("?")
         name = path.removeprefix(TOP + "/")
         if not self.matches(uri) or name not in self.texts:
@@ -88,26 +86,26 @@ class Tiny(Source):
     def stat(self, uri: str) -> t.Resource:
         if uri == TOP:
             return t.Resource(uri=TOP, name="box", mime_type=DIRECTORY)
-        return self.described(self.find(uri)[0])
+        return self.resource_of(self.find(uri)[0])
 
     def read(self, uri: str) -> t.ReadResourceResult:
         if uri == TOP:
             return t.ReadResourceResult(contents=[self.contents(TOP, "A box.", {})], ttl_ms=0, cache_scope="public")
         name, query = self.find(uri)
         text, base = self.texts[name], f"{TOP}/{name}"
-        begin = self.begin(query)
-        part = text[begin : begin + WINDOW]
+        begin = self.start_of(query)
+        part = text[begin : begin + WINDOW_CHARACTERS]
         meta: dict[str, object] = {VERSION: str(hash(text))}
-        if len(text) > WINDOW:
+        if len(text) > WINDOW_CHARACTERS:
             meta["wharfinger/window"] = query or "chars=0"
         contents = [self.contents(uri, part, meta)]
-        if begin + WINDOW < len(text):
-            following = f"{base}?chars={begin + WINDOW}"
+        if begin + WINDOW_CHARACTERS < len(text):
+            following = f"{base}?chars={begin + WINDOW_CHARACTERS}"
             meta["wharfinger/next"] = following
             contents.append(self.contents(following, f"Go on at {following}", {}))
         return t.ReadResourceResult(contents=contents, ttl_ms=0, cache_scope="public")
 
-    def begin(self, query: str) -> int:
+    def start_of(self, query: str) -> int:
         name, _, value = query.partition("=")
         if query and (name != "chars" or not value.isdecimal()):
             raise InvalidArgument("Ask for a window as ?chars=20: the first character, counted from 0.")
@@ -144,7 +142,7 @@ class Tiny(Source):
 
 
 class TestTiny(SourceContract):
-    """The whole suite on the correct source."""
+    """The source contract for the correct source."""
 
     missing = TOP + "/none"
     windowed = TOP + "/large.txt"
@@ -152,8 +150,8 @@ class TestTiny(SourceContract):
     number = 0
 
     @pytest.fixture
-    def source(self) -> Tiny:
-        return Tiny()
+    def source(self) -> TinySource:
+        return TinySource()
 
     def change(self, source: Any) -> str | None:
         self.number += 1

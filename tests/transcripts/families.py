@@ -103,7 +103,7 @@ def version(client: Client) -> Conversation:
 
 
 def ping(client: Client) -> Conversation:
-    """Ping with ids of both kinds; the stateless era has none."""
+    """Ping with ids of both kinds; the stateless era has no ping."""
     yield client.request("ping")
     if not client.stateless:
         yield '{"jsonrpc":"2.0","id":"text","method":"ping"}'
@@ -128,7 +128,7 @@ def tools(client: Client) -> Conversation:
 
 
 def progress(client: Client) -> Conversation:
-    """Progress for its caller, with the token's own type."""
+    """Progress without a token, and with tokens of both types."""
     yield client.call("test_tool_with_progress")
     yield client.call("test_tool_with_progress", progressToken="work")
     yield client.call("test_tool_with_progress", progressToken=0)
@@ -248,7 +248,7 @@ def batches(client: Client) -> Conversation:
     ]
     yield f"[{','.join(lines)}]"
     yield f"[{client.notify('notifications/cancelled', {'requestId': 999})}]"
-    yield f"[{client.ask('ping')},5]"
+    yield f"[{client.request('ping')},5]"
     yield f"[{client.initialize(client.revision)}]"
     yield "[]"
     yield client.request("tools/call", {"name": "test_simple_text"})
@@ -312,7 +312,7 @@ def answer_input_requests(client: Client, request: Callable[..., str], *rounds: 
 
 
 def input_requests(client: Client) -> Conversation:
-    """Input requests: sent while the request is pending, or returned for a retry."""
+    """Input requests: sent while the client's request is pending, or returned as its result for a retry."""
 
     def call(name: str, **arguments: Any) -> Callable[..., str]:
         return lambda **more: client.request("tools/call", {"name": name, "arguments": arguments} | more)

@@ -38,7 +38,7 @@ def parse(data: bytes) -> list[Line]:
     """Read a transcript.
 
     Raises:
-        ValueError: a line begins with anything else.
+        ValueError: a line is neither a message nor a remark.
     """
     lines: list[Line] = []
     for number, line in enumerate(data.splitlines(), 1):

@@ -25,7 +25,7 @@ REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28
 
 Node = dict[str, Any]
 
-_OUTER = {"id", "jsonrpc"}
+_ENVELOPE_MEMBERS = {"id", "jsonrpc"}
 
 
 def spec_folder() -> Path:
@@ -89,7 +89,7 @@ class SchemaReader:
         if is_struct(our_type(name)):
             own = {
                 "properties": {k: members[k] for k in ("method", "params")},
-                "required": set(node["required"]) - _OUTER,
+                "required": set(node["required"]) - _ENVELOPE_MEMBERS,
             }
             self.read_struct(name, own)
         params = members.get("params", {})
@@ -240,11 +240,11 @@ def struct_differences(struct: str, readers: list[SchemaReader]) -> set[str]:
     for reader in readers:
         for member, atoms in reader.members.get(struct, {}).items():
             theirs.setdefault(member, set()).update(atoms)
-    more_required = set(theirs).intersection(*(r for reader in readers for r in reader.required.get(struct, ())))
+    their_required = set(theirs).intersection(*(r for reader in readers for r in reader.required.get(struct, ())))
     found = {f"{struct}.{m}: not here" for m in theirs.keys() - members.keys()}
     found |= {f"{struct}.{m}: in no schema" for m in members.keys() - theirs.keys()}
-    found |= {f"{struct}.{m}: optional here" for m in (more_required - required) & members.keys()}
-    found |= {f"{struct}.{m}: required here" for m in (required - more_required) & theirs.keys()}
+    found |= {f"{struct}.{m}: optional here" for m in (their_required - required) & members.keys()}
+    found |= {f"{struct}.{m}: required here" for m in (required - their_required) & theirs.keys()}
     for member in theirs.keys() & members.keys():
         found |= atom_differences(theirs[member], members[member])
     return found

@@ -1,5 +1,5 @@
 // The steps of the TypeScript agent frameworks with our servers, as in agent_tour.py.
-import { report, visit } from './common.mjs';
+import { report, readInput } from './common.mjs';
 
 async function attempt(step) {
     try {
@@ -9,12 +9,12 @@ async function attempt(step) {
     }
 }
 
-// `connect(server, model)` returns an adapter with the methods `tools`, `resources`, `read`, `run` and `close`.
+// `connect(server, modelUrl)` returns an adapter with the methods `tools`, `resources`, `read`, `run` and `close`.
 export async function tour(connect) {
-    const input = visit(), seen = {};
+    const input = readInput(), seen = {};
     for (const [name, server] of Object.entries(input.servers)) {
         seen[name] = await attempt(async () => {
-            const adapter = await connect(server, input.model), results = { runs: {} };
+            const adapter = await connect(server, input.model_url), results = { runs: {} };
             results.tools = await attempt(() => adapter.tools());
             results.resources = await attempt(() => adapter.resources());
             results.read = await attempt(() => adapter.read(server.read));

@@ -38,9 +38,9 @@ async def attempt(coroutine):
         return {"failed": traceback.format_exc()}
 
 
-async def visit(connect, server, model):
+async def visit(connect, server, model_url):
     seen = {}
-    async with connect(server, model) as adapter:
+    async with connect(server, model_url) as adapter:
         seen["tools"] = await attempt(adapter.tools())
         seen["resources"] = await attempt(adapter.resources())
         seen["read"] = await attempt(adapter.read(server["read"], server["read_name"]))
@@ -51,10 +51,10 @@ async def visit(connect, server, model):
 
 
 async def tour(connect):
-    """Visit every server. `connect(server, model)` is an async context manager that yields a `FrameworkAdapter`."""
-    program_input, seen = common.visit(), {}
+    """Visit every server. `connect(server, model_url)` is an async context manager that yields a `FrameworkAdapter`."""
+    program_input, seen = common.read_input(), {}
     for name, server in program_input["servers"].items():
-        seen[name] = await attempt(visit(connect, server, program_input["model"]))
+        seen[name] = await attempt(visit(connect, server, program_input["model_url"]))
     common.report(seen)
 
 

@@ -5,11 +5,11 @@ import { Experimental_StdioMCPTransport } from '@ai-sdk/mcp/mcp-stdio';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateText, stepCountIs } from 'ai';
 
-await tour(async (server, model) => {
+await tour(async (server, modelUrl) => {
     const [command, ...args] = server.command ?? [];
     const transport = server.url ? { type: 'http', url: server.url } : new Experimental_StdioMCPTransport({ command, args });
     const client = await createMCPClient({ transport });
-    const scripted = createOpenAICompatible({ name: 'scripted', baseURL: model })('scripted');
+    const scripted = createOpenAICompatible({ name: 'scripted', baseURL: modelUrl })('scripted');
     return {
         tools: async () => Object.keys(await client.tools()),
         resources: async () => (await client.listResources()).resources.map(resource => resource.uri),

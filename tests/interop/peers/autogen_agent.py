@@ -18,8 +18,8 @@ MODEL_INFO = {
 
 
 class FrameworkAdapter(agent_tour.FrameworkAdapter):
-    def __init__(self, workbench, model):
-        self.workbench, self.model = workbench, model
+    def __init__(self, workbench, model_url):
+        self.workbench, self.model_url = workbench, model_url
 
     async def tools(self):
         return [tool["name"] for tool in await self.workbench.list_tools()]
@@ -32,20 +32,20 @@ class FrameworkAdapter(agent_tour.FrameworkAdapter):
 
     async def run(self, prompt):
         model = OpenAIChatCompletionClient(
-            model="scripted", base_url=self.model, api_key="none", model_info=MODEL_INFO, max_retries=0
+            model="scripted", base_url=self.model_url, api_key="none", model_info=MODEL_INFO, max_retries=0
         )
         agent = AssistantAgent("agent", model, workbench=self.workbench, max_tool_iterations=20)
         return (await agent.run(task=prompt)).messages[-1].content
 
 
 @asynccontextmanager
-async def connect(server, model):
+async def connect(server, model_url):
     if "url" in server:
         parameters = StreamableHttpServerParams(url=server["url"])
     else:
         parameters = StdioServerParams(command=server["command"][0], args=server["command"][1:])
     async with McpWorkbench(parameters) as workbench:
-        yield FrameworkAdapter(workbench, model)
+        yield FrameworkAdapter(workbench, model_url)
 
 
 agent_tour.main(connect)

@@ -4,11 +4,11 @@ import { report } from './common.mjs';
 export const CAPABILITIES = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} };
 const ROOTS = [['file:///home/mary/charts', 'charts'], ['file:///home/mary/logs', 'logs']];
 
-export const logs = [], asked = [];
+export const logs = [], inputRequests = [];
 export const log = ({ params }) => { logs.push([params.level, params.logger ?? null, params.data]); };
 
 export function elicit({ params }) {
-    asked.push(params);
+    inputRequests.push(params);
     if (params.mode === 'url') return { action: 'accept' };
     if (params.message.startsWith('Decline')) return { action: 'decline' };
     if (params.message.startsWith('Cancel')) return { action: 'cancel' };
@@ -16,13 +16,13 @@ export function elicit({ params }) {
 }
 
 export function sample({ params }) {
-    asked.push(params);
+    inputRequests.push(params);
     const content = { type: 'text', text: 'Berth at the south quay.' };
     return { role: 'assistant', model: 'parrot-1', content, stopReason: 'endTurn' };
 }
 
 export function roots() {
-    asked.push('roots');
+    inputRequests.push('roots');
     return { roots: ROOTS.map(([uri, name]) => ({ uri, name })) };
 }
 
@@ -49,7 +49,7 @@ export async function tour(client, visit, seen, call, setLevel) {
     seen.stopped = await call({ name: 'was_stopped', arguments: { tag: visit.tag } });
 
     seen.answers = [];
-    for (const [name, args] of visit.questions) seen.answers.push(await call({ name, arguments: args }));
+    for (const [name, args] of visit.calls_with_input) seen.answers.push(await call({ name, arguments: args }));
     await client.close();
-    report({ ...seen, asked, ended: true });
+    report({ ...seen, input_requests: inputRequests, ended: true });
 }

@@ -16,7 +16,7 @@ def as_json(result):
     return result.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def form(message):
+def answer_form(message):
     """Return `(action, content)` for a form. Its message decides the action."""
     if message.startswith("Decline"):
         return "decline", None
@@ -29,22 +29,22 @@ class ClientAdapter:
     """The calls of a client, for subclasses to implement."""
 
     def __init__(self):
-        self.logs, self.asked = [], []
+        self.logs, self.input_requests = [], []
 
     async def call(self, name, arguments, on_progress=None):
         """Return the result of `tools/call` as JSON, after the SDK has checked it with the tool's output schema."""
         raise NotImplementedError
 
-    async def cancelled_call(self, name, arguments, begun):
-        """Call a tool whose first progress sets `begun`, then cancel it."""
+    async def cancelled_call(self, name, arguments, started):
+        """Call a tool whose first progress sets `started`, then cancel it."""
 
         async def on_progress(done, total=None, message=None):
-            begun.set()
+            started.set()
 
-        calling = asyncio.create_task(self.call(name, arguments, on_progress))
-        await asyncio.wait_for(begun.wait(), 5)
-        calling.cancel()
-        await asyncio.gather(calling, return_exceptions=True)
+        task = asyncio.create_task(self.call(name, arguments, on_progress))
+        await asyncio.wait_for(started.wait(), 30)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def tour(adapter, visit, seen):
@@ -72,6 +72,6 @@ async def tour(adapter, visit, seen):
     await adapter.cancelled_call("wait", {"tag": visit["tag"]}, asyncio.Event())
     seen["stopped"] = await adapter.call("was_stopped", {"tag": visit["tag"]})
 
-    seen["answers"] = [await adapter.call(name, arguments) for name, arguments in visit["questions"]]
-    seen["asked"] = adapter.asked
+    seen["answers"] = [await adapter.call(name, arguments) for name, arguments in visit["calls_with_input"]]
+    seen["input_requests"] = adapter.input_requests
     seen["ended"] = True

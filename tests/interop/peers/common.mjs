@@ -11,30 +11,23 @@ export const ITEMS = ['amber', 'anchor', 'beacon'];
 export const GROWN_URI = 'peer://grown';
 
 export const item = id => JSON.stringify({ id });
-export const address = () => [process.argv[2], Number(process.argv[3] ?? 0)];
-export const visit = () => JSON.parse(process.argv[2]);
+export const transportAndPort = () => [process.argv[2], Number(process.argv[3] ?? 0)];
+export const readInput = () => JSON.parse(process.argv[2]);
 export const sha256 = base64 => createHash('sha256').update(Buffer.from(base64, 'base64')).digest('hex');
 export const report = seen => console.log(JSON.stringify(seen));
 
-export async function change(how, callTool) {
-    if (how.append) appendFileSync(how.append, 'more\n');
-    else if (how.create) writeFileSync(how.create, 'new\n', { flag: 'wx' });
-    else await callTool({ name: how.call, arguments: how.arguments ?? {} });
+export async function applyChange(change, callTool) {
+    if (change.append) appendFileSync(change.append, 'more\n');
+    else if (change.create) writeFileSync(change.create, 'new\n', { flag: 'wx' });
+    else await callTool({ name: change.call, arguments: change.arguments ?? {} });
 }
 
-// A promise that `.resolve(value)` resolves. `.wait()` rejects after five seconds.
+// A promise that `.resolve(value)` resolves. `.wait()` rejects after 30 seconds.
 export function deferred(name) {
     let resolve;
     const resolved = new Promise(done => { resolve = done; });
-    const timeout = () => new Promise((_, reject) => setTimeout(() => reject(new Error(`${name}: nothing within 5 s`)), 5000).unref());
+    const timeout = () => new Promise((_, reject) => setTimeout(() => reject(new Error(`${name}: nothing within 30 s`)), 30_000).unref());
     return { resolve, wait: () => Promise.race([resolved, timeout()]) };
-}
-
-// Make a change and wait for its notification. Returns the notification's value and the seconds that it took.
-export async function waitForChange(change, notification) {
-    const began = performance.now();
-    await change;
-    return [await notification.wait(), (performance.now() - began) / 1000];
 }
 
 // The whole visit. The clients of both SDKs have these methods.

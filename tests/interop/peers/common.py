@@ -1,7 +1,7 @@
 """The shared part of the Python peers' programs: the features of a peer's server, and the changes that a client makes.
 
-The argument of a client program is a JSON object (see `Tree.visit` in test_their_clients.py). It prints its results as
-another. The arguments of a server program are `stdio` or `http PORT`.
+The argument of a client program is a JSON object (see `Tree.visit` in test_their_clients.py). The program
+prints a JSON object with its results. The arguments of a server program are `stdio` or `http PORT`.
 """
 
 import json
@@ -20,25 +20,25 @@ def item(name):
     return json.dumps({"id": name})
 
 
-def address():
+def transport_and_port():
     """Return `("stdio", 0)` or `("http", port)`."""
     return ("http", int(sys.argv[2])) if sys.argv[1] == "http" else ("stdio", 0)
 
 
-def visit():
+def read_input():
     return json.loads(sys.argv[1])
 
 
-async def change(how, call_tool):
+async def apply_change(change, call_tool):
     """Append to a file, create a file, or call a tool of the server."""
-    if "append" in how:
-        with open(how["append"], "a") as out:
+    if "append" in change:
+        with open(change["append"], "a") as out:
             out.write("more\n")
-    elif "create" in how:
-        with open(how["create"], "x") as out:
+    elif "create" in change:
+        with open(change["create"], "x") as out:
             out.write("new\n")
     else:
-        await call_tool(how["call"], how.get("arguments", {}))
+        await call_tool(change["call"], change.get("arguments", {}))
 
 
 def report(seen):

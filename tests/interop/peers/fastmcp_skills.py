@@ -11,7 +11,7 @@ from fastmcp.skills import SkillsClientExtension
 
 
 async def main():
-    visit = common.visit()
+    visit = common.read_input()
     command = visit.get("command")
     server = StdioTransport(command[0], command[1:]) if command else visit["url"]
     async with Client(server, extensions=[SkillsClientExtension()]) as client:

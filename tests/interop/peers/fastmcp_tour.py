@@ -49,24 +49,24 @@ class ClientAdapter(client_tour.ClientAdapter):
         self.logs.append([params.level, params.logger, params.data])
 
     async def elicit(self, message, response_type, params, context):
-        self.asked.append(client_tour.as_json(params))
+        self.input_requests.append(client_tour.as_json(params))
         if isinstance(params, types.ElicitRequestURLParams):
             return ElicitResult(action="accept")
-        action, content = client_tour.form(message)
+        action, content = client_tour.answer_form(message)
         return ElicitResult(action=action, content=content and response_type(**content))
 
     async def sample(self, messages, params, context):
-        self.asked.append(client_tour.as_json(params))
+        self.input_requests.append(client_tour.as_json(params))
         text = types.TextContent(type="text", text=client_tour.REPLY)
         return types.CreateMessageResult(role="assistant", model="parrot-1", content=text, stop_reason="endTurn")
 
     async def roots(self, context):
-        self.asked.append("roots")
+        self.input_requests.append("roots")
         return [types.Root(uri=uri, name=name) for uri, name in client_tour.ROOTS]
 
 
 async def main():
-    visit, seen, adapter = common.visit(), {}, ClientAdapter()
+    visit, seen, adapter = common.read_input(), {}, ClientAdapter()
     adapter.stateless = visit["revision"] == "2026-07-28"
     if command := visit.get("command"):
         server = StdioTransport(command[0], command[1:])

@@ -44,13 +44,13 @@ class FrameworkAdapter(agent_tour.FrameworkAdapter):
         agent = LlmAgent(name="agent", model=Model(model="scripted"), tools=[self.toolset])
         runner = InMemoryRunner(agent, app_name="agents")
         session = await runner.session_service.create_session(app_name="agents", user_id="mary")
-        said = types.Content(role="user", parts=[types.Part(text=prompt)])
-        events = [event async for event in runner.run_async(user_id="mary", session_id=session.id, new_message=said)]
+        message = types.Content(role="user", parts=[types.Part(text=prompt)])
+        events = [event async for event in runner.run_async(user_id="mary", session_id=session.id, new_message=message)]
         return events[-1].content.parts[0].text
 
 
 @asynccontextmanager
-async def connect(server, model):
+async def connect(server, model_url):
     if "url" in server:
         parameters = StreamableHTTPConnectionParams(url=server["url"])
     else:

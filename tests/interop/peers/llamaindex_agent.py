@@ -40,7 +40,7 @@ class FrameworkAdapter(agent_tour.FrameworkAdapter):
 
 
 @asynccontextmanager
-async def connect(server, model):
+async def connect(server, model_url):
     if "url" in server:
         yield FrameworkAdapter(BasicMCPClient(server["url"]))
     else:

@@ -6,11 +6,11 @@ import { MCPClient } from '@mastra/mcp';
 
 let visits = 0;
 
-await tour(async (server, model) => {
+await tour(async (server, modelUrl) => {
     const [command, ...args] = server.command ?? [];
     const how = server.url ? { url: new URL(server.url) } : { command, args };
     const client = new MCPClient({ id: `visit-${visits++}`, servers: { ours: how } });
-    const scripted = createOpenAICompatible({ name: 'scripted', baseURL: model })('scripted');
+    const scripted = createOpenAICompatible({ name: 'scripted', baseURL: modelUrl })('scripted');
     return {
         tools: async () => Object.keys(await client.listTools()),
         resources: async () => (await client.resources.list()).ours.map(resource => resource.uri),

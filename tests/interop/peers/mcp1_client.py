@@ -5,7 +5,6 @@ import base64
 import hashlib
 import json
 import sys
-import time
 
 import common
 from mcp import ClientSession, StdioServerParameters
@@ -17,7 +16,7 @@ from pydantic import AnyUrl
 
 
 async def main():
-    visit, seen = common.visit(), {}
+    visit, seen = common.read_input(), {}
     updated, grown = asyncio.Event(), asyncio.Event()
 
     async def on_message(message):
@@ -35,9 +34,9 @@ async def main():
     else:
         transport = streamable_http_client(visit["url"])
     async with transport as streams, ClientSession(streams[0], streams[1], message_handler=on_message) as session:
-        opened = await session.initialize()
-        seen["revision"] = opened.protocolVersion
-        seen["server"] = opened.serverInfo.name
+        initialize_result = await session.initialize()
+        seen["revision"] = initialize_result.protocolVersion
+        seen["server"] = initialize_result.serverInfo.name
 
         seen["uris"], seen["pages"], cursor = [], 0, None
         while True:
@@ -59,21 +58,20 @@ async def main():
 
         seen["tools"] = [tool.name for tool in (await session.list_tools()).tools]
         if visit.get("search"):
-            found = await session.call_tool("search", {"query": visit["search"]})
-            seen["search"], seen["search_text"] = found.structuredContent, json.loads(found.content[0].text)
-            fetched = await session.call_tool("fetch", {"id": seen["search"]["results"][0]["id"]})
-            seen["fetch"], seen["fetch_text"] = fetched.structuredContent, json.loads(fetched.content[0].text)
+            search_result = await session.call_tool("search", {"query": visit["search"]})
+            seen["search"], seen["search_text"] = (
+                search_result.structuredContent,
+                json.loads(search_result.content[0].text),
+            )
+            fetch_result = await session.call_tool("fetch", {"id": seen["search"]["results"][0]["id"]})
+            seen["fetch"], seen["fetch_text"] = fetch_result.structuredContent, json.loads(fetch_result.content[0].text)
 
         await session.subscribe_resource(AnyUrl(visit["watched"]))
-        began = time.monotonic()
-        await common.change(visit["change"], session.call_tool)
-        await asyncio.wait_for(updated.wait(), 5)
-        seen["updated_after"] = time.monotonic() - began
+        await common.apply_change(visit["change"], session.call_tool)
+        await asyncio.wait_for(updated.wait(), 30)
         grown.clear()
-        began = time.monotonic()
-        await common.change(visit["grow"], session.call_tool)
-        await asyncio.wait_for(grown.wait(), 5)
-        seen["list_changed_after"] = time.monotonic() - began
+        await common.apply_change(visit["grow"], session.call_tool)
+        await asyncio.wait_for(grown.wait(), 30)
         seen["list_changed"] = True
         await session.unsubscribe_resource(AnyUrl(visit["watched"]))
 

@@ -5,7 +5,7 @@ from mcp.server.fastmcp import Context, FastMCP
 from mcp.types import Completion
 from pydantic import AnyUrl
 
-transport, port = common.address()
+transport, port = common.transport_and_port()
 server = FastMCP("mcp1", log_level="ERROR", host="127.0.0.1", port=port or 8000)
 watchers = {}
 

@@ -18,21 +18,21 @@ class ClientAdapter(client_tour.ClientAdapter):
     async def call(self, name, arguments, on_progress=None):
         return client_tour.as_json(await self.session.call_tool(name, arguments, progress_callback=on_progress))
 
-    async def cancelled_call(self, name, arguments, begun):
+    async def cancelled_call(self, name, arguments, started):
         # This SDK cannot cancel a call: its users send the notification.
         number = self.session._request_id
 
         async def on_progress(done, total=None, message=None):
-            begun.set()
+            started.set()
 
-        calling = asyncio.create_task(self.call(name, arguments, on_progress))
-        await asyncio.wait_for(begun.wait(), 5)
+        task = asyncio.create_task(self.call(name, arguments, on_progress))
+        await asyncio.wait_for(started.wait(), 30)
         params = types.CancelledNotificationParams(requestId=number, reason="no longer wanted")
         await self.session.send_notification(
             types.ClientNotification(types.CancelledNotification(method="notifications/cancelled", params=params))
         )
-        calling.cancel()
-        await asyncio.gather(calling, return_exceptions=True)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
     async def set_level(self, level):
         await self.session.set_logging_level(level)
@@ -54,24 +54,24 @@ class ClientAdapter(client_tour.ClientAdapter):
         self.logs.append([params.level, params.logger, params.data])
 
     async def elicit(self, context, params):
-        self.asked.append(client_tour.as_json(params))
+        self.input_requests.append(client_tour.as_json(params))
         if isinstance(params, types.ElicitRequestURLParams):
             return types.ElicitResult(action="accept")
-        action, content = client_tour.form(params.message)
+        action, content = client_tour.answer_form(params.message)
         return types.ElicitResult(action=action, content=content)
 
     async def sample(self, context, params):
-        self.asked.append(client_tour.as_json(params))
+        self.input_requests.append(client_tour.as_json(params))
         text = types.TextContent(type="text", text=client_tour.REPLY)
         return types.CreateMessageResult(role="assistant", model="parrot-1", content=text, stopReason="endTurn")
 
     async def roots(self, context):
-        self.asked.append("roots")
+        self.input_requests.append("roots")
         return types.ListRootsResult(roots=[types.Root(uri=FileUrl(uri), name=name) for uri, name in client_tour.ROOTS])
 
 
 async def main():
-    visit, seen, adapter = common.visit(), {}, ClientAdapter()
+    visit, seen, adapter = common.read_input(), {}, ClientAdapter()
     types.LATEST_PROTOCOL_VERSION = visit["revision"]  # this SDK has no setting for the requested revision
     if command := visit.get("command"):
         transport = stdio_client(StdioServerParameters(command=command[0], args=command[1:]), sys.stderr)

@@ -19,11 +19,11 @@ def schema_summary(schema):
 
 
 async def main():
-    visit, seen = common.visit(), {"asked": [], "logs": [], "progress": []}
+    visit, seen = common.read_input(), {"input_requests": [], "logs": [], "progress": []}
     action = "accept"
 
     async def elicit(context, params):
-        seen["asked"].append([params.message, schema_summary(params.requested_schema)])
+        seen["input_requests"].append([params.message, schema_summary(params.requested_schema)])
         return types.ElicitResult(action=action, content={"hours": 3} if action == "accept" else None)
 
     async def log(params):

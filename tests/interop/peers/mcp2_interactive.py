@@ -2,45 +2,13 @@
 
 import sys
 
+import mcp_types as types
+from interactive_tools import add_tools
 from mcp.server.mcpserver import Context, MCPServer
-from mcp_types import SamplingMessage, TextContent
-from pydantic import BaseModel
 
 transport, port = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 8000
 server = MCPServer("mcp2 asker", log_level="ERROR")
-
-
-class Quay(BaseModel):
-    name: str
-    depth: int = 4
-
-
-@server.tool()
-async def sound(ctx: Context) -> Quay:
-    for step in (1, 2, 3):
-        await ctx.report_progress(step, 3, f"cast {step}")
-    await ctx.log("warning", "shoal ahead")
-    return Quay(name="north", depth=7)
-
-
-@server.tool()
-async def choose(ctx: Context) -> str:
-    answer = await ctx.elicit("Which quay?", Quay)
-    return f"{answer.data.name} {answer.data.depth}" if answer.action == "accept" else answer.action
-
-
-@server.tool()
-async def advise(ctx: Context) -> str:
-    message = SamplingMessage(role="user", content=TextContent(type="text", text="Where to?"))
-    result = await ctx.session.create_message([message], max_tokens=10, related_request_id=ctx.request_id)
-    return result.content.text
-
-
-@server.tool()
-async def charts(ctx: Context) -> str:
-    return " ".join(str(root.uri) for root in (await ctx.session.list_roots()).roots)
-
-
+add_tools(server, Context, types, lambda ctx, text: ctx.log("warning", text))
 if transport == "stdio":
     server.run("stdio")
 else:

@@ -4,7 +4,7 @@ import common
 import mcp_types as types
 from mcp.server.mcpserver import Context, MCPServer
 
-transport, port = common.address()
+transport, port = common.transport_and_port()
 server = MCPServer("mcp2", version="1", log_level="ERROR")
 watchers = {}
 
@@ -75,9 +75,9 @@ async def on_unsubscribe(ctx, params):
     return types.EmptyResult()
 
 
-low = server._lowlevel_server
-low.add_request_handler("resources/subscribe", types.SubscribeRequestParams, on_subscribe)
-low.add_request_handler("resources/unsubscribe", types.UnsubscribeRequestParams, on_unsubscribe)
+low_level_server = server._lowlevel_server
+low_level_server.add_request_handler("resources/subscribe", types.SubscribeRequestParams, on_subscribe)
+low_level_server.add_request_handler("resources/unsubscribe", types.UnsubscribeRequestParams, on_unsubscribe)
 
 if transport == "stdio":
     server.run("stdio")

@@ -20,7 +20,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 
 warnings.simplefilter("ignore")
 REDIRECT = "http://127.0.0.1:3000/callback"
-visit = common.visit()
+visit = common.read_input()
 
 
 class TokenFile:

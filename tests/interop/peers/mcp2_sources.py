@@ -18,12 +18,12 @@ def content_summary(content):
     return {name: value for name, value in members.items() if value is not None}
 
 
-def block(content):
+def block_summary(content):
     return {"type": content.type, **({"uri": str(content.uri)} if content.type == "resource_link" else {})}
 
 
 async def main():
-    visit, seen = common.visit(), {"reads": {}, "tool_reads": {}, "searches": {}}
+    visit, seen = common.read_input(), {"reads": {}, "tool_reads": {}, "searches": {}}
     mode = "auto" if visit["revision"] == "2026-07-28" else "legacy"
     async with Client(visit["url"], mode=mode) as client:
         seen["revision"] = client.protocol_version
@@ -38,11 +38,11 @@ async def main():
         for uri in visit["reads"]:
             seen["reads"][uri] = [content_summary(content) for content in (await client.read_resource(uri)).contents]
             result = await client.call_tool("read_resource", {"uri": uri})
-            seen["tool_reads"][uri] = [block(content) for content in result.content]
+            seen["tool_reads"][uri] = [block_summary(content) for content in result.content]
         for query in visit["searches"]:
             result = await client.call_tool("search", {"query": query})
             ids = [found["id"] for found in result.structured_content["results"]]
-            seen["searches"][query] = {"ids": ids, "blocks": [block(content) for content in result.content]}
+            seen["searches"][query] = {"ids": ids, "blocks": [block_summary(content) for content in result.content]}
     common.report(seen)
 
 

@@ -6,8 +6,9 @@
 //   format     of access tokens: jwt (RFC 9068) or opaque
 //   scopes     that a client may request
 //   documents  client ID metadata documents by their URLs, since a test has no public host that could serve them
-// GET /admin returns the requests so far: [method, path, the parameters of forms without secrets].
-import { generateKeyPairSync, randomUUID } from 'node:crypto';
+// GET /admin returns the requests so far: [method, path, the parameters of forms]. Of secrets it has only the hashes of
+// refresh tokens.
+import { createHash, generateKeyPairSync, randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import Provider from 'oidc-provider';
 
@@ -15,6 +16,10 @@ const settings = {
     path: '', seconds: 3600, format: 'jwt', scopes: 'docs.read docs.write', documents: {}, ...JSON.parse(process.argv[2] ?? '{}'),
 };
 const LOGGED = ['grant_type', 'scope', 'resource', 'client_id', 'prompt', 'code_challenge_method', 'redirect_uri'];
+const logged = ([name, value]) => {
+    if (name === 'refresh_token') return [[name, createHash('sha256').update(value).digest('hex')]];
+    return LOGGED.includes(name) ? [[name, value]] : [];
+};
 const requests = [];
 let serve;
 
@@ -119,7 +124,7 @@ const server = createServer(async (request, response) => {
         form = new URLSearchParams(body);
         request.body = Object.fromEntries(form);  // the provider accepts a parsed body
     }
-    requests.push([request.method, pathname, Object.fromEntries([...form].filter(([name]) => LOGGED.includes(name)))]);
+    requests.push([request.method, pathname, Object.fromEntries([...form].flatMap(logged))]);
     request.originalUrl = request.url;
     const wellKnown = `/.well-known/oauth-authorization-server${settings.path}`;  // RFC 8414 §3.1: before the path
     if (settings.path && pathname === wellKnown) request.url = '/.well-known/oauth-authorization-server';

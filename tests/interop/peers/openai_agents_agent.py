@@ -11,8 +11,8 @@ set_tracing_disabled(True)  # traces would be sent to OpenAI
 
 
 class FrameworkAdapter(agent_tour.FrameworkAdapter):
-    def __init__(self, server, model):
-        self.server, self.model = server, model
+    def __init__(self, server, model_url):
+        self.server, self.model_url = server, model_url
 
     async def tools(self):
         return [tool.name for tool in await self.server.list_tools()]
@@ -24,7 +24,7 @@ class FrameworkAdapter(agent_tour.FrameworkAdapter):
         return (await self.server.read_resource(uri)).contents[0].text
 
     async def run(self, prompt):
-        client = AsyncOpenAI(base_url=self.model, api_key="none", max_retries=0)
+        client = AsyncOpenAI(base_url=self.model_url, api_key="none", max_retries=0)
         agent = Agent(
             name="agent", mcp_servers=[self.server], model=OpenAIChatCompletionsModel("scripted", openai_client=client)
         )
@@ -32,14 +32,14 @@ class FrameworkAdapter(agent_tour.FrameworkAdapter):
 
 
 @asynccontextmanager
-async def connect(server, model):
+async def connect(server, model_url):
     if "url" in server:
-        ours = MCPServerStreamableHttp({"url": server["url"]}, client_session_timeout_seconds=30)
+        mcp_server = MCPServerStreamableHttp({"url": server["url"]}, client_session_timeout_seconds=30)
     else:
         parameters = {"command": server["command"][0], "args": server["command"][1:]}
-        ours = MCPServerStdio(parameters, client_session_timeout_seconds=30)
-    async with ours:
-        yield FrameworkAdapter(ours, model)
+        mcp_server = MCPServerStdio(parameters, client_session_timeout_seconds=30)
+    async with mcp_server:
+        yield FrameworkAdapter(mcp_server, model_url)
 
 
 agent_tour.main(connect)

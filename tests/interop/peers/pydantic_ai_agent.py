@@ -41,7 +41,7 @@ class FrameworkAdapter(agent_tour.FrameworkAdapter):
 
 
 @asynccontextmanager
-async def connect(server, model):
+async def connect(server, model_url):
     parameters = server["url"] if "url" in server else StdioTransport(server["command"][0], server["command"][1:])
     async with MCPToolset(parameters) as toolset:
         yield FrameworkAdapter(toolset)

@@ -1,7 +1,7 @@
 """A model that follows a script. Its prompt is a JSON list of tool calls, which it makes one after the other.
 
-Its final answer is a JSON list of the results as the framework passed them on. A framework that stops at an error of a
-tool does not get that answer.
+Its final answer is a JSON list of the results as the framework passed them on. A framework that stops when a
+tool fails never gets this answer.
 """
 
 import json
@@ -13,19 +13,19 @@ def prompt(calls):
     return json.dumps(calls)
 
 
-def next_step(prompt, results, offered):
+def next_step(prompt, results, tool_names):
     """Return `("call", name, arguments)`, or `("say", text, {})` after all results.
 
     Args:
         prompt: The user's prompt.
         results: The results of the calls so far.
-        offered: The names of the tools. Frameworks may prefix them with the server's name.
+        tool_names: The names of the tools. Frameworks may prefix them with the server's name.
     """
     calls = json.loads(prompt)
     if len(results) == len(calls):
         return "say", json.dumps(results), {}
-    wanted, arguments = calls[len(results)]
-    for name in offered:
-        if re.search(rf"(^|[-_.]){re.escape(wanted)}$", name):
+    tool, arguments = calls[len(results)]
+    for name in tool_names:
+        if re.search(rf"(^|[-_.]){re.escape(tool)}$", name):
             return "call", name, arguments
-    raise LookupError(f"{wanted} is not among the tools that the model was given: {sorted(offered)}")
+    raise LookupError(f"{tool} is not among the tools that the model was given: {sorted(tool_names)}")

@@ -1,11 +1,11 @@
 // A client of the TypeScript SDK 1.x (handshake era). It visits a server and prints the results.
-import { change, waitForChange, deferred, tour, visit } from './common.mjs';
+import { applyChange, deferred, tour, readInput } from './common.mjs';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { ResourceListChangedNotificationSchema, ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 
-const input = visit();
+const input = readInput();
 const client = new Client({ name: 'ts1', version: '1.0' });
 const updated = deferred('update'), grown = deferred('list change');
 client.setNotificationHandler(ResourceUpdatedNotificationSchema, message => updated.resolve(message.params.uri));
@@ -17,8 +17,10 @@ await client.connect(transport);
 const seen = { revision: transport.protocolVersion ?? '2025-11-25', server: client.getServerVersion()?.name };
 await tour(client, seen, input, async () => {
     await client.subscribeResource({ uri: input.watched });
-    [seen.updated, seen.updated_after] = await waitForChange(change(input.change, call => client.callTool(call)), updated);
-    [seen.list_changed, seen.list_changed_after] = await waitForChange(change(input.grow, call => client.callTool(call)), grown);
+    await applyChange(input.change, call => client.callTool(call));
+    seen.updated = await updated.wait();
+    await applyChange(input.grow, call => client.callTool(call));
+    seen.list_changed = await grown.wait();
     await client.unsubscribeResource({ uri: input.watched });
     await client.ping();
 }, async () => {

@@ -1,5 +1,5 @@
 // A server of the TypeScript SDK 1.x (handshake era) with the features of common.py.
-import { BLOB, BLOB_URI, GROWN_URI, ITEMS, ITEM_TEMPLATE, TEXT, TEXT_URI, address, item } from './common.mjs';
+import { BLOB, BLOB_URI, GROWN_URI, ITEMS, ITEM_TEMPLATE, TEXT, TEXT_URI, transportAndPort, item } from './common.mjs';
 import { McpServer, ResourceTemplate } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
@@ -8,7 +8,7 @@ import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import * as z from 'zod';
 
-const [transport, port] = address();
+const [transport, port] = transportAndPort();
 
 function build() {
     const server = new McpServer({ name: 'ts1', version: '1' }, { capabilities: { resources: { subscribe: true, listChanged: true } } });

@@ -1,12 +1,12 @@
 // A client of the TypeScript SDK 1.x that signs in, calls tools and prints the results (see mcp2_sign_in.py).
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
-import { report, visit } from './common.mjs';
+import { report, readInput } from './common.mjs';
 import { UnauthorizedError } from '@modelcontextprotocol/sdk/client/auth.js';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 
 const REDIRECT = 'http://127.0.0.1:3000/callback';
-const input = visit();
+const input = readInput();
 const stored = existsSync(input.tokens) ? JSON.parse(readFileSync(input.tokens)) : {};
 const save = (name, value) => {
     stored[name] = value;

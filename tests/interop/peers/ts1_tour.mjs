@@ -1,5 +1,5 @@
 // A client of the TypeScript SDK 1.x that makes the calls of client_tour.mjs.
-import { visit } from './common.mjs';
+import { readInput } from './common.mjs';
 import * as tour from './client_tour.mjs';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
@@ -7,7 +7,7 @@ import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import * as types from '@modelcontextprotocol/sdk/types.js';
 
-const input = visit();
+const input = readInput();
 const client = new Client({ name: 'ts1', version: '1.0' }, { capabilities: tour.CAPABILITIES });
 client.setNotificationHandler(types.LoggingMessageNotificationSchema, tour.log);
 client.setRequestHandler(types.ElicitRequestSchema, tour.elicit);

@@ -1,9 +1,9 @@
 // A client of the TypeScript SDK 2.x (both eras). It visits a server and prints the results.
-import { change, waitForChange, deferred, tour, visit } from './common.mjs';
+import { applyChange, deferred, tour, readInput } from './common.mjs';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
-const input = visit();
+const input = readInput();
 const stateless = input.revision === '2026-07-28';
 const client = new Client({ name: 'ts2', version: '1.0' }, stateless ? { versionNegotiation: { mode: 'auto' } } : {});
 const updated = deferred('update'), grown = deferred('list change');
@@ -19,8 +19,10 @@ await tour(client, seen, input, async () => {
     const listening = stateless
         ? await client.listen({ resourceSubscriptions: [input.watched], resourcesListChanged: true })
         : await client.subscribeResource({ uri: input.watched });
-    [seen.updated, seen.updated_after] = await waitForChange(change(input.change, call => client.callTool(call)), updated);
-    [seen.list_changed, seen.list_changed_after] = await waitForChange(change(input.grow, call => client.callTool(call)), grown);
+    await applyChange(input.change, call => client.callTool(call));
+    seen.updated = await updated.wait();
+    await applyChange(input.grow, call => client.callTool(call));
+    seen.list_changed = await grown.wait();
     if (stateless) await listening.close();
     else await client.unsubscribeResource({ uri: input.watched });
 }, async () => {

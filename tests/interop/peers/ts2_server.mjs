@@ -1,5 +1,5 @@
 // A server of the TypeScript SDK 2.x with the features of common.py. Its HTTP handler serves one era: `http PORT REVISION`.
-import { BLOB, BLOB_URI, GROWN_URI, ITEMS, ITEM_TEMPLATE, TEXT, TEXT_URI, address, item } from './common.mjs';
+import { BLOB, BLOB_URI, GROWN_URI, ITEMS, ITEM_TEMPLATE, TEXT, TEXT_URI, transportAndPort, item } from './common.mjs';
 import { McpServer, ResourceTemplate, createMcpHandler } from '@modelcontextprotocol/server';
 import { NodeStreamableHTTPServerTransport, toNodeHandler } from '@modelcontextprotocol/node';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import * as z from 'zod';
 
-const [transport, port] = address();
+const [transport, port] = transportAndPort();
 let notifier = null;            // notifies all listeners of the stateless HTTP handler
 let grownForAll = false;
 

@@ -1,8 +1,8 @@
 // A client of the TypeScript SDK 2.x. It reads every kind of source, directly and by tools, and prints the results.
-import { report, sha256, visit } from './common.mjs';
+import { report, sha256, readInput } from './common.mjs';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 
-const input = visit();
+const input = readInput();
 const stateless = input.revision === '2026-07-28';
 const client = new Client({ name: 'ts2', version: '1.0' }, stateless ? { versionNegotiation: { mode: 'auto' } } : {});
 await client.connect(new StreamableHTTPClientTransport(new URL(input.url)));

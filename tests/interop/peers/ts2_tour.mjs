@@ -1,10 +1,10 @@
 // A client of the TypeScript SDK 2.x that makes the calls of client_tour.mjs, in either era.
-import { visit } from './common.mjs';
+import { readInput } from './common.mjs';
 import * as tour from './client_tour.mjs';
 import { Client, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 
-const input = visit();
+const input = readInput();
 const stateless = input.revision === '2026-07-28';
 const options = { capabilities: tour.CAPABILITIES, ...(stateless ? { versionNegotiation: { mode: 'auto' } } : {}) };
 const client = new Client({ name: 'ts2', version: '1.0' }, options);

@@ -19,7 +19,7 @@ def members(n: int) -> str:
 
 
 # Unexpected lines before the answer to a call.
-BEFORE: dict[str, Callable[[int], str]] = {
+LINES_BEFORE_ANSWER: dict[str, Callable[[int], str]] = {
     "blank-lines": lambda n: "\n" * n,
     "no-json": lambda n: "hello\n" * n,
     "stray-answers": lambda n: "".join(f'{{"jsonrpc":"2.0","id":{i + 900},"result":{{}}}}\n' for i in range(n)),
@@ -61,8 +61,8 @@ RESULTS: dict[str, Callable[[int], str]] = {
 
 def tools(kind: str, n: int, cursor: str | None) -> dict[str, Any]:
     if kind == "pages":
-        place = int(cursor or 0) + 1
-        return {"tools": [], "nextCursor": str(place)} if place < n else {"tools": [TOOL]}
+        page_number = int(cursor or 0) + 1
+        return {"tools": [], "nextCursor": str(page_number)} if page_number < n else {"tools": [TOOL]}
     if kind == "tools":
         return {"tools": [TOOL | {"name": f"t{i}"} for i in range(n)] + [TOOL]}
     if kind == "schema":
@@ -83,13 +83,13 @@ def tools(kind: str, n: int, cursor: str | None) -> dict[str, Any]:
 def answer(kind: str, n: int, method: str, params: dict[str, Any]) -> str:
     """Return the result or error member of an answer."""
     if method == "initialize":
-        opened = {
+        result = {
             "protocolVersion": params["protocolVersion"],
             "capabilities": {"tools": {}},
             "serverInfo": {"name": "h" * (n if kind == "name" else 1), "version": "1"},
             "instructions": "i" * (n if kind == "instructions" else 1),
         }
-        return '"result":' + json.dumps(opened)
+        return '"result":' + json.dumps(result)
     if method == "tools/list":
         return '"result":' + json.dumps(tools(kind, n, params.get("cursor")))
     if method == "tools/call":
@@ -105,13 +105,13 @@ def answer(kind: str, n: int, method: str, params: dict[str, Any]) -> str:
 
 def main(kind: str, size: int) -> None:
     for line in sys.stdin:
-        got = json.loads(line)
-        if "id" in got and "method" in got:
-            if got["method"] == "tools/call" and kind in BEFORE:
-                sys.stdout.write(BEFORE[kind](size))
+        message = json.loads(line)
+        if "id" in message and "method" in message:
+            if message["method"] == "tools/call" and kind in LINES_BEFORE_ANSWER:
+                sys.stdout.write(LINES_BEFORE_ANSWER[kind](size))
             sys.stdout.write(
-                f'{{"jsonrpc":"2.0","id":{json.dumps(got["id"])},'
-                f"{answer(kind, size, got['method'], got.get('params', {}))}}}\n"
+                f'{{"jsonrpc":"2.0","id":{json.dumps(message["id"])},'
+                f"{answer(kind, size, message['method'], message.get('params', {}))}}}\n"
             )
             sys.stdout.flush()
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.security.places import MIB, Process
+from tests.security.places import MIB, ServerProcess
 
 __all__ = ["STEPS", "Cost", "check_growth", "cost_of", "cost_of_command"]
 
@@ -23,8 +23,9 @@ NOISE_SECONDS = 0.05
 SLACK = 4
 """Tolerance for noise: cost may grow this much faster than the input. Quadratic cost grows 10 times faster per step."""
 FIXED_BYTES = 32 * MIB
+"""The memory that work of any size may need."""
 MESSAGE_BYTES = 4 * MIB
-"""The limit of a message. A server never keeps more of one."""
+"""The largest message that a server keeps."""
 BYTES_PER_BYTE = 24
 """The most memory that a byte of JSON can need: `{},` becomes a dictionary of 64 bytes and a pointer to it."""
 TRIES = 3
@@ -39,10 +40,10 @@ class Cost(NamedTuple):
     memory: int
 
 
-def cost_of(process: Process, work: Callable[[], object]) -> Cost:
+def cost_of(process: ServerProcess, work: Callable[[], object]) -> Cost:
     """Measure the processor time and the memory that `work` costs the process."""
     clock = (~process.process.pid << 3) | 2  # clock_getcpuclockid(3)
-    base, before = process.forget_peak(), time.clock_gettime(clock)
+    base, before = process.reset_peak(), time.clock_gettime(clock)
     work()
     return Cost(time.clock_gettime(clock) - before, process.peak - base)
 
@@ -82,14 +83,19 @@ def cost_of_command(command: Sequence[str], cwd: Path, stdin: bytes = b"", answe
     return Cost(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 
 
-def check_growth(measure: Callable[[int], Cost], size: int, *, kept: int = MESSAGE_BYTES, base: int = 0) -> None:
-    """Fail if cost grows faster than the argument of `measure`, or memory beyond the need of an input of `kept` bytes.
+def check_growth(
+    measure: Callable[[int], Cost], size: int, *, max_kept_bytes: int = MESSAGE_BYTES, base_bytes: int = 0
+) -> None:
+    """Fail if time grows faster than the argument of `measure`, or memory exceeds what `max_kept_bytes` of input need.
 
     It passes if one of several tries does, since other processes can only increase a cost.
     """
     for _ in range(TRIES):
         small, medium, large = (measure(size * step) for step in STEPS)
         allowed = 10 * SLACK * max(medium.seconds - small.seconds, NOISE_SECONDS)
-        if large.seconds - small.seconds <= allowed and large.memory <= base + FIXED_BYTES + BYTES_PER_BYTE * kept:
+        if (
+            large.seconds - small.seconds <= allowed
+            and large.memory <= base_bytes + FIXED_BYTES + BYTES_PER_BYTE * max_kept_bytes
+        ):
             return
     raise AssertionError(f"cost grows faster than the input: {small}, {medium}, {large} at sizes 1, 10 and 100")

@@ -24,7 +24,7 @@ def request(method: str, params: str, id: str = '"hostile"') -> bytes:
     return f'{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"_meta":{meta},{params}}}}}'.encode()
 
 
-def take(anything: str) -> bytes:
+def call_take(anything: str) -> bytes:
     """Return a call that sends any JSON to the tool `take`."""
     return request("tools/call", f'"name":"take","arguments":{{"anything":{anything}}}')
 
@@ -41,30 +41,32 @@ def members(n: int, name: str = "k%d", value: str = "0") -> str:
 REQUESTS = {
     # JSON
     "members, each twice, one of them escaped": Kind(
-        1_000, lambda n: take(f'{{"\\u0061":0,{members(n)},{members(n)}}}')
+        1_000, lambda n: call_take(f'{{"\\u0061":0,{members(n)},{members(n)}}}')
     ),
-    "members, one of them escaped": Kind(2_000, lambda n: take(f'{{"\\u0061":0,{members(n)}}}')),
-    "members named id": Kind(3_000, lambda n: take(f"{{{members(n, 'id')}}}")),
-    "members named params, each in an object": Kind(2_000, lambda n: take("[" + ",".join(['{"params":0}'] * n) + "]")),
+    "members, one of them escaped": Kind(2_000, lambda n: call_take(f'{{"\\u0061":0,{members(n)}}}')),
+    "members named id": Kind(3_000, lambda n: call_take(f"{{{members(n, 'id')}}}")),
+    "members named params, each in an object": Kind(
+        2_000, lambda n: call_take("[" + ",".join(['{"params":0}'] * n) + "]")
+    ),
     "members of params": Kind(2_000, lambda n: request("ping", members(n))),
     "members of _meta": Kind(
         2_000,
         lambda n: f'{{"jsonrpc":"2.0","id":"hostile","method":"ping","params":{{"_meta":{{{members(n)}}}}}}}'.encode(),
     ),
-    "nested arrays": Kind(15_000, lambda n: take("[" * n + "]" * n)),
-    "nested objects": Kind(5_000, lambda n: take('{"a":' * n + "0" + "}" * n)),
-    "nested arrays, never closed": Kind(30_000, lambda n: take("[" * n)),
-    "brackets in strings": Kind(10_000, lambda n: take('["' + "[" * n + '","\\"' + "{" * n + '"]')),
-    "escaped quotes": Kind(15_000, lambda n: take('"' + '\\"' * n + '"')),
-    "escaped characters": Kind(5_000, lambda n: take('"' + "\\u0000" * n + '"')),
-    "lone surrogates": Kind(5_000, lambda n: take('"' + "\\ud800" * n + '"')),
-    "characters beyond ASCII": Kind(10_000, lambda n: take(json.dumps("\U0001f6a2" * n, ensure_ascii=False))),
-    "bytes that are not UTF-8": Kind(30_000, lambda n: take('"%s"' % ("x" * n)).replace(b"x", b"\xff")),
-    "empty objects": Kind(10_000, lambda n: take("[" + ",".join(["{}"] * n) + "]")),
-    "digits of an integer": Kind(30_000, lambda n: take("1" * n)),
-    "digits of a fraction": Kind(30_000, lambda n: take("0." + "1" * n)),
-    "digits of an exponent": Kind(30_000, lambda n: take("1e" + "9" * n)),
-    "numbers beyond a float": Kind(5_000, lambda n: take("[" + ",".join(["1e400"] * n) + "]")),
+    "nested arrays": Kind(15_000, lambda n: call_take("[" * n + "]" * n)),
+    "nested objects": Kind(5_000, lambda n: call_take('{"a":' * n + "0" + "}" * n)),
+    "nested arrays, never closed": Kind(30_000, lambda n: call_take("[" * n)),
+    "brackets in strings": Kind(10_000, lambda n: call_take('["' + "[" * n + '","\\"' + "{" * n + '"]')),
+    "escaped quotes": Kind(15_000, lambda n: call_take('"' + '\\"' * n + '"')),
+    "escaped characters": Kind(5_000, lambda n: call_take('"' + "\\u0000" * n + '"')),
+    "lone surrogates": Kind(5_000, lambda n: call_take('"' + "\\ud800" * n + '"')),
+    "characters beyond ASCII": Kind(10_000, lambda n: call_take(json.dumps("\U0001f6a2" * n, ensure_ascii=False))),
+    "bytes that are not UTF-8": Kind(30_000, lambda n: call_take('"%s"' % ("x" * n)).replace(b"x", b"\xff")),
+    "empty objects": Kind(10_000, lambda n: call_take("[" + ",".join(["{}"] * n) + "]")),
+    "digits of an integer": Kind(30_000, lambda n: call_take("1" * n)),
+    "digits of a fraction": Kind(30_000, lambda n: call_take("0." + "1" * n)),
+    "digits of an exponent": Kind(30_000, lambda n: call_take("1e" + "9" * n)),
+    "numbers beyond a float": Kind(5_000, lambda n: call_take("[" + ",".join(["1e400"] * n) + "]")),
     "digits of an id": Kind(30_000, lambda n: request("ping", '"a":0', "1" * n)),
     "characters of an id": Kind(30_000, lambda n: request("ping", '"a":0', '"' + "i" * n + '"')),
     "characters of a method": Kind(30_000, lambda n: request("m" * n, '"a":0')),
@@ -126,17 +128,17 @@ REQUESTS = {
     "empty segments of a URI": Kind(10_000, lambda n: read("path://host" + "/" * n + "%2F")),
     "steps up of a URI": Kind(10_000, lambda n: read("any://" + "../" * n)),
     "escapes of a URI": Kind(10_000, lambda n: read("any://" + "%2F" * n)),
-    "escapes of a URI that are none": Kind(10_000, lambda n: read("any://" + "%" * n)),
+    "invalid escapes of a URI": Kind(10_000, lambda n: read("any://" + "%" * n)),
     "members of a URI's query": Kind(10_000, lambda n: read("query://host?" + "first=1&" * n)),
     "ampersands of a URI's query": Kind(10_000, lambda n: read("query://host?" + "&" * n)),
     "a URI without a scheme": Kind(30_000, lambda n: read("x" * n)),
-    "a scheme without a URI": Kind(30_000, lambda n: read("x" * n + "://")),
+    "a URI of only a scheme": Kind(30_000, lambda n: read("x" * n + "://")),
     # sealed texts
     "characters of a cursor": Kind(30_000, lambda n: request("resources/list", f'"cursor":"{"A" * n}"')),
     "characters of a state": Kind(
         30_000, lambda n: request("tools/call", f'"name":"ask","arguments":{{}},"requestState":"{"A" * n}"')
     ),
-    "answers to questions never asked": Kind(
+    "responses to input requests that were never sent": Kind(
         1_000,
         lambda n: request(
             "tools/call",
@@ -162,15 +164,15 @@ LINES = {
     "empty lines": Kind(20_000, lambda n: b"\n" * n),
     "lines of spaces": Kind(400, lambda n: (b" " * 99 + b"\n") * n),
     "carriage returns": Kind(20_000, lambda n: b"\r\n" * n),
-    "answers that nobody waits for": Kind(1_000, lambda n: b'{"jsonrpc":"2.0","id":7,"result":{}}\n' * n),
+    "responses to requests that were never sent": Kind(1_000, lambda n: b'{"jsonrpc":"2.0","id":7,"result":{}}\n' * n),
     "errors without an id": Kind(1_000, lambda n: b'{"jsonrpc":"2.0","error":{"code":-32603,"message":"stray"}}\n' * n),
-    "cancellations of what is not in flight": Kind(
+    "cancellations of requests that are not pending": Kind(
         1_000,
         lambda n: b"".join(
             b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}\n' % i for i in range(n)
         ),
     ),
-    "progress that nobody waits for": Kind(
+    "progress of requests that were never sent": Kind(
         1_000,
         lambda n: b"".join(
             b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%d,"progress":1}}\n' % i

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.growth.hostile_server import BEFORE, RESULTS
+from tests.security.growth.hostile_server import LINES_BEFORE_ANSWER, RESULTS
 from tests.security.growth.measuring import Cost, check_growth, cost_of_command
 from tests.security.places import MIB
 
@@ -16,7 +16,7 @@ IDLE_BYTES = 96 * MIB
 ANSWER_BYTES = 8 * MIB
 
 SIZES = {
-    **dict.fromkeys(BEFORE, 500),
+    **dict.fromkeys(LINES_BEFORE_ANSWER, 500),
     **dict.fromkeys(RESULTS, 1_000),
     "long-line": 50_000,
     "text": 50_000,
@@ -43,4 +43,4 @@ def test_cost_grows_no_faster_than_the_answer(tmp_path: Path, kind: str) -> None
         command = [sys.executable, "-m", "wharfinger", "call", "--timeout", "50", "t", "--", *server]
         return cost_of_command(command, tmp_path)
 
-    check_growth(measure, SIZES[kind], kept=ANSWER_BYTES, base=IDLE_BYTES)
+    check_growth(measure, SIZES[kind], max_kept_bytes=ANSWER_BYTES, base_bytes=IDLE_BYTES)

@@ -17,14 +17,14 @@ from typing import NamedTuple
 import pytest
 
 from tests.security.growth.measuring import Cost, check_growth, cost_of_command
-from tests.security.places import MIB, stateless
+from tests.security.places import MIB, stateless_request
 
 IDLE_BYTES = 160 * MIB
 """The memory of the process and its libraries without data."""
 
 
 class Data(NamedTuple):
-    """A maker of data of size n in a folder, the words that publish it, and the requests that use it."""
+    """A size to begin with, a maker of data of size n in a folder, the words that publish it, and its requests."""
 
     size: int
     make: Callable[[Path, int], None]
@@ -33,43 +33,45 @@ class Data(NamedTuple):
 
 
 def call(tool: str, **arguments: object) -> list[dict[str, object]]:
-    return [stateless(1, "tools/call", {"name": tool, "arguments": arguments})]
+    return [stateless_request(1, "tools/call", {"name": tool, "arguments": arguments})]
 
 
 def read(uri: str) -> list[dict[str, object]]:
-    return [stateless(1, "resources/read", {"uri": uri})]
+    return [stateless_request(1, "resources/read", {"uri": uri})]
 
 
-def listed(_: int) -> list[dict[str, object]]:
-    return [stateless(1, "resources/list")]
+def list_resources(_: int) -> list[dict[str, object]]:
+    return [stateless_request(1, "resources/list")]
 
 
-def write(name: str, text: Callable[[int], str]) -> Callable[[Path, int], None]:
+def make_file(path: str, text: Callable[[int], str]) -> Callable[[Path, int], None]:
+    """Return a maker of a file with the text for n, beside a file whose long name the patterns are matched with."""
+
     def make(folder: Path, n: int) -> None:
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text(n))
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(text(n))
         (folder / "docs").mkdir(exist_ok=True)
         (folder / "docs" / ("a" * 200)).write_text("a")
 
     return make
 
 
-def many_files(folder: Path, n: int) -> None:
+def make_files(folder: Path, n: int) -> None:
     (folder / "docs").mkdir()
     for i in range(n):
         (folder / "docs" / f"{i}.txt").write_text("a")
 
 
-def deep_folders(folder: Path, n: int) -> None:
-    place = folder / "docs"
-    place.mkdir()
+def make_nested_folders(folder: Path, n: int) -> None:
+    directory = folder / "docs"
+    directory.mkdir()
     for _ in range(n):
-        place = place / "d"
-        place.mkdir()
-    (place / "a.txt").write_text("a")
+        directory = directory / "d"
+        directory.mkdir()
+    (directory / "a.txt").write_text("a")
 
 
-def archive(method: int, pack: Callable[[bytes], bytes]) -> Callable[[Path, int], None]:
+def make_false_archive(method: int, pack: Callable[[bytes], bytes]) -> Callable[[Path, int], None]:
     """Return a maker of an archive with a member of n KiB whose header declares ten bytes."""
 
     def make(folder: Path, n: int) -> None:
@@ -94,13 +96,13 @@ def pack_lzma(data: bytes) -> bytes:
     return b"\x09\x04\x05\x00" + properties + lzma.compress(data, lzma.FORMAT_RAW, filters=filters)
 
 
-def members(folder: Path, n: int) -> None:
+def make_many_members(folder: Path, n: int) -> None:
     with zipfile.ZipFile(folder / "data.zip", "w") as file:
         for i in range(n):
             file.writestr(f"{i}/" * 5 + "a", b"a")
 
 
-def table(folder: Path, n: int) -> None:
+def make_database(folder: Path, n: int) -> None:
     with sqlite3.connect(folder / "data.db") as database:
         database.execute("create table ships (id integer primary key, name text)")
         database.execute("insert into ships values (1, ?)", ("x" * n,))
@@ -109,60 +111,61 @@ def table(folder: Path, n: int) -> None:
 
 DATA = {
     "stars of a pattern in .gitignore": Data(
-        1, write("docs/.gitignore", lambda n: "*a" * 4 * n + "b"), ("docs",), listed
+        1, make_file("docs/.gitignore", lambda n: "*a" * 4 * n + "b"), ("docs",), list_resources
     ),
     "double stars of a pattern in .gitignore": Data(
-        1, write("docs/.gitignore", lambda n: "**/a*" * n + "/b"), ("docs",), listed
+        1, make_file("docs/.gitignore", lambda n: "**/a*" * n + "/b"), ("docs",), list_resources
     ),
     "brackets of a pattern in .gitignore": Data(
-        100, write("docs/.gitignore", lambda n: "[a" * n + "]" * n), ("docs",), listed
+        100, make_file("docs/.gitignore", lambda n: "[a" * n + "]" * n), ("docs",), list_resources
     ),
-    "patterns in .gitignore": Data(200, write("docs/.gitignore", lambda n: "*.o\n" * n), ("docs",), listed),
-    "files": Data(100, many_files, ("docs",), listed),
-    "folders in each other": Data(3, deep_folders, ("docs",), lambda n: call("search", query="a")),
+    "patterns in .gitignore": Data(200, make_file("docs/.gitignore", lambda n: "*.o\n" * n), ("docs",), list_resources),
+    "files": Data(100, make_files, ("docs",), list_resources),
+    "folders in each other": Data(3, make_nested_folders, ("docs",), lambda n: call("search", query="a")),
     "characters of a path filter": Data(
-        3_000, write("docs/a.txt", lambda n: "a"), ("docs",), lambda n: call("search", query="a", path="*a" * n)
+        3_000, make_file("docs/a.txt", lambda n: "a"), ("docs",), lambda n: call("search", query="a", path="*a" * n)
     ),
     "double stars of a path filter": Data(
-        3_000, write("docs/a.txt", lambda n: "a"), ("docs",), lambda n: call("search", query="a", path="**/" * n + "b")
+        3_000, make_file("docs/a.txt", lambda n: "a"), ("docs",),
+        lambda n: call("search", query="a", path="**/" * n + "b"),
     ),
     "words of a search": Data(
         300,
-        write("docs/a.txt", lambda n: "a"),
+        make_file("docs/a.txt", lambda n: "a"),
         ("docs",),
         lambda n: call("search", query=" ".join(f"w{i}" for i in range(n))),
     ),
     "quotes of a search": Data(
-        3_000, write("docs/a.txt", lambda n: "a"), ("docs",), lambda n: call("search", query='"' * n)
+        3_000, make_file("docs/a.txt", lambda n: "a"), ("docs",), lambda n: call("search", query='"' * n)
     ),
     "characters of a line": Data(
-        100_000, write("docs/a.txt", lambda n: "a" * n), ("docs",), lambda n: call("search", query="aaa")
+        100_000, make_file("docs/a.txt", lambda n: "a" * n), ("docs",), lambda n: call("search", query="aaa")
     ),
     "characters of a line in a log": Data(
-        100_000, write("a.log", lambda n: "2026-11-20T10:00:00Z ERROR " + "a=" * n), ("logs=log:a.log",),
+        100_000, make_file("a.log", lambda n: "2026-11-20T10:00:00Z ERROR " + "a=" * n), ("logs=log:a.log",),
         lambda n: read("log://logs/a.log?level=error"),
     ),
     "what may be secrets in a log": Data(
-        3_000, write("a.log", lambda n: "password=" * n + "\n" + "Bearer " * n + "\n" + "://a:" * n),
+        3_000, make_file("a.log", lambda n: "password=" * n + "\n" + "Bearer " * n + "\n" + "://a:" * n),
         ("logs=log:a.log",),
         lambda n: read("log://logs/a.log"),
     ),
     "lines of a log": Data(
-        3_000, write("a.log", lambda n: "2026-11-20T10:00:00Z INFO gate opened\n" * n), ("logs=log:a.log",),
+        3_000, make_file("a.log", lambda n: "2026-11-20T10:00:00Z INFO gate opened\n" * n), ("logs=log:a.log",),
         lambda n: read("log://logs/a.log?level=error"),
     ),
-    "members of an archive": Data(300, members, ("zip:data.zip",), listed),
+    "members of an archive": Data(300, make_many_members, ("zip:data.zip",), list_resources),
     "inflated bytes of a member (bzip2)": Data(
-        3_000, archive(12, bz2.compress), ("zip:data.zip",), lambda n: read("zip://data.zip/a.txt")
+        3_000, make_false_archive(12, bz2.compress), ("zip:data.zip",), lambda n: read("zip://data.zip/a.txt")
     ),
     "inflated bytes of a member (LZMA)": Data(
-        3_000, archive(14, pack_lzma), ("zip:data.zip",), lambda n: read("zip://data.zip/a.txt")
+        3_000, make_false_archive(14, pack_lzma), ("zip:data.zip",), lambda n: read("zip://data.zip/a.txt")
     ),
     "characters of a cell": Data(
-        100_000, table, ("sqlite:///data.db",), lambda n: read("sqlite://data/ships/rows")
+        100_000, make_database, ("sqlite:///data.db",), lambda n: read("sqlite://data/ships/rows")
     ),
     "quotes of a CSV": Data(
-        30_000, write("a.csv", lambda n: 'a,b\n"' + '""' * n), ("tables=table:a.csv",), lambda n: read("table://tables/a.csv")
+        30_000, make_file("a.csv", lambda n: 'a,b\n"' + '""' * n), ("tables=table:a.csv",), lambda n: read("table://tables/a.csv")
     ),
 }  # fmt: skip
 
@@ -177,8 +180,8 @@ def test_cost_grows_no_faster_than_the_data(tmp_path: Path, name: str) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         make(folder, n)
-        asked = b"".join(json.dumps(message).encode() + b"\n" for message in requests(n))
+        stdin = b"".join(json.dumps(message).encode() + b"\n" for message in requests(n))
         command = [sys.executable, "-m", "wharfinger", "serve", "-q", "--stdio", *words]
-        return cost_of_command(command, folder, asked, b'"id":1')
+        return cost_of_command(command, folder, stdin, b'"id":1')
 
-    check_growth(measure, size, kept=0, base=IDLE_BYTES)
+    check_growth(measure, size, max_kept_bytes=0, base_bytes=IDLE_BYTES)

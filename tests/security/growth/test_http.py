@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.security.growth.measuring import Cost, check_growth, cost_of
-from tests.security.places import MIB, OPENING, Http, message
+from tests.security.places import INITIALIZE_PARAMS, MIB, HttpProcess, handshake_request
 from tests.transports.http_support import META, STATELESS, RawClient
 
 SERVER = str(Path(__file__).with_name("server.py"))
@@ -87,56 +87,56 @@ KINDS: dict[str, tuple[int, Callable[[int], bytes]]] = {
 
 
 @pytest.fixture(scope="module")
-def growing() -> Iterator[Http]:
-    with Http("run", SERVER) as server:
-        server.wire().close()
+def server() -> Iterator[HttpProcess]:
+    with HttpProcess("run", SERVER) as server:
+        server.connect().close()
         yield server
 
 
-def send(server: Http, data: bytes) -> None:
+def send(server: HttpProcess, data: bytes) -> None:
     """Send bytes and read the answer to its end. The server may close before all of them are sent."""
-    with closing(RawClient(server.port, PATIENCE_SECONDS)) as wire, suppress(OSError, EOFError):
+    with closing(RawClient(server.port, PATIENCE_SECONDS)) as client, suppress(OSError, EOFError):
         # The last request closes the connection, so the end of the output follows all answers.
-        wire.write(data)
-        wire.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
-        while wire.socket.recv(MIB):
+        client.write(data)
+        client.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        while client.socket.recv(MIB):
             pass
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", KINDS)
-def test_cost_grows_no_faster_than_the_request(growing: Http, name: str) -> None:
+def test_cost_grows_no_faster_than_the_request(server: HttpProcess, name: str) -> None:
     size, build = KINDS[name]
 
     def measure(n: int) -> Cost:
         data = build(n)
-        return cost_of(growing, lambda: send(growing, data))
+        return cost_of(server, lambda: send(server, data))
 
-    check_growth(measure, size, kept=0)
-    with growing.wire() as wire:
-        assert wire.ask("GET", "/healthz").status == 200
+    check_growth(measure, size, max_kept_bytes=0)
+    with server.connect() as client:
+        assert client.fetch("GET", "/healthz").status == 200
 
 
 @pytest.mark.timeout(300)
-def test_cost_grows_no_faster_than_the_number_of_sessions(growing: Http) -> None:
-    opening = json.dumps(message(0, "initialize", OPENING)).encode()
+def test_cost_grows_no_faster_than_the_number_of_sessions(server: HttpProcess) -> None:
+    opening = json.dumps(handshake_request(0, "initialize", INITIALIZE_PARAMS)).encode()
 
     def open_sessions(n: int) -> None:
-        with growing.wire(PATIENCE_SECONDS) as wire:
+        with server.connect(PATIENCE_SECONDS) as client:
             for _ in range(n):
-                assert wire.ask("POST", body=opening).status in (200, 429, 503)
+                assert client.fetch("POST", body=opening).status in (200, 429, 503)
 
-    check_growth(lambda n: cost_of(growing, lambda: open_sessions(n)), 20, kept=MIB)
+    check_growth(lambda n: cost_of(server, lambda: open_sessions(n)), 20, max_kept_bytes=MIB)
 
 
 @pytest.mark.timeout(300)
-def test_cost_grows_no_faster_than_unfinished_bodies(growing: Http) -> None:
-    def leave(n: int) -> None:
-        wires = [growing.wire(PATIENCE_SECONDS) for _ in range(20)]
-        for wire in wires:
+def test_cost_grows_no_faster_than_unfinished_bodies(server: HttpProcess) -> None:
+    def leave_unfinished_bodies(n: int) -> None:
+        clients = [server.connect(PATIENCE_SECONDS) for _ in range(20)]
+        for client in clients:
             with suppress(OSError):
-                wire.write(post(framing=b"Content-Length: 4000000", body=b" " * n))
-        for wire in wires:
-            wire.close()
+                client.write(post(framing=b"Content-Length: 4000000", body=b" " * n))
+        for client in clients:
+            client.close()
 
-    check_growth(lambda n: cost_of(growing, lambda: leave(n)), 30_000, kept=4 * MIB)
+    check_growth(lambda n: cost_of(server, lambda: leave_unfinished_bodies(n)), 30_000, max_kept_bytes=4 * MIB)

@@ -13,7 +13,16 @@ import pytest
 
 from tests.security.growth.measuring import Cost, check_growth, cost_of
 from tests.security.growth.messages import LINES, REQUESTS
-from tests.security.places import DEADLINE, OPENING, Http, Process, Stdio, message, notice, within
+from tests.security.places import (
+    DEADLINE_SECONDS,
+    INITIALIZE_PARAMS,
+    HttpProcess,
+    ServerProcess,
+    StdioProcess,
+    handshake_request,
+    notification,
+    within,
+)
 from tests.transports.http_support import HANDSHAKE, STATELESS, RawClient
 
 SERVER = str(Path(__file__).with_name("server.py"))
@@ -21,12 +30,12 @@ PATIENCE_SECONDS = 40.0
 """The time for one answer. A busy machine may need a few seconds for 4 MiB."""
 
 
-class Unix(Process):
+class Unix(ServerProcess):
     """The server on a Unix socket, line by line."""
 
     def __init__(self, path: Path) -> None:
         super().__init__("run", SERVER, "--unix", str(path))
-        assert within(DEADLINE, path.exists), self.errors
+        assert within(DEADLINE_SECONDS, path.exists), self.errors
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(PATIENCE_SECONDS)
         self.socket.connect(str(path))
@@ -35,7 +44,7 @@ class Unix(Process):
     def write(self, data: bytes) -> None:
         self.socket.sendall(data)
 
-    def receive(self, seconds: float = DEADLINE) -> Any:
+    def receive(self, seconds: float = DEADLINE_SECONDS) -> Any:
         return json.loads(self.lines.readline())
 
     def __exit__(self, *_: object) -> None:
@@ -45,34 +54,34 @@ class Unix(Process):
 
 
 @pytest.fixture(scope="module", params=["stdio", "unix"])
-def stream(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stdio | Unix]:
+def stream(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StdioProcess | Unix]:
     path = tmp_path_factory.mktemp("growth") / "socket"
-    with Stdio("run", SERVER, "--stdio") if request.param == "stdio" else Unix(path) as server:
+    with StdioProcess("run", SERVER, "--stdio") if request.param == "stdio" else Unix(path) as server:
         send_line(server, b"", 0)
         yield server
 
 
 @pytest.fixture(scope="module")
-def growing() -> Iterator[Http]:
-    with Http("run", SERVER) as server:
+def http_server() -> Iterator[HttpProcess]:
+    with HttpProcess("run", SERVER) as server:
         yield server
 
 
-def send_line(server: Stdio | Unix, data: bytes, answers: int) -> None:
+def send_line(server: StdioProcess | Unix, data: bytes, answers: int) -> None:
     """Send lines, and wait for this many answers and for the answer to a last request."""
-    server.write(data + b"\n" + json.dumps(message("last", "server/discover", {})).encode() + b"\n")
+    server.write(data + b"\n" + json.dumps(handshake_request("last", "server/discover", {})).encode() + b"\n")
     last = False
     while answers > 0 or not last:
-        got = server.receive(PATIENCE_SECONDS)
-        if got.get("id") == "last":
+        answer = server.receive(PATIENCE_SECONDS)
+        if answer.get("id") == "last":
             last = True
-        elif "method" not in got:
+        elif "method" not in answer:
             answers -= 1
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", REQUESTS)
-def test_cost_grows_no_faster_than_the_request_on_a_stream(stream: Stdio | Unix, name: str) -> None:
+def test_cost_grows_no_faster_than_the_request_on_a_stream(stream: StdioProcess | Unix, name: str) -> None:
     size, build = REQUESTS[name]
 
     def measure(n: int) -> Cost:
@@ -84,7 +93,7 @@ def test_cost_grows_no_faster_than_the_request_on_a_stream(stream: Stdio | Unix,
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", LINES)
-def test_cost_grows_no_faster_than_the_number_of_lines(stream: Stdio | Unix, name: str) -> None:
+def test_cost_grows_no_faster_than_the_number_of_lines(stream: StdioProcess | Unix, name: str) -> None:
     size, build = LINES[name]
 
     def measure(n: int) -> Cost:
@@ -99,9 +108,9 @@ def test_cost_grows_no_faster_than_the_number_of_lines(stream: Stdio | Unix, nam
 def test_cost_grows_no_faster_than_the_batch(name: str) -> None:
     """A batch of 2025-03-26 has ten hostile entries, each of a tenth of the size."""
     size, build = REQUESTS[name]
-    with Stdio("run", SERVER, "--stdio") as server:
-        server.send(message("open", "initialize", {**OPENING, "protocolVersion": "2025-03-26"}))
-        server.send(notice("notifications/initialized"))
+    with StdioProcess("run", SERVER, "--stdio") as server:
+        server.send(handshake_request("open", "initialize", {**INITIALIZE_PARAMS, "protocolVersion": "2025-03-26"}))
+        server.send(notification("notifications/initialized"))
         assert server.receive()["result"]["protocolVersion"] == "2025-03-26"
 
         def measure(n: int) -> Cost:
@@ -121,25 +130,25 @@ def test_cost_grows_no_faster_than_the_batch(name: str) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("era", ["stateless", "session"])
 @pytest.mark.parametrize("name", REQUESTS)
-def test_cost_grows_no_faster_than_the_request_over_http(growing: Http, name: str, era: str) -> None:
+def test_cost_grows_no_faster_than_the_request_over_http(http_server: HttpProcess, name: str, era: str) -> None:
     size, build = REQUESTS[name]
     headers: dict[str, str | None] = {"mcp_protocol_version": STATELESS}
     if era == "session":
-        with growing.wire() as wire:
-            wire.post(message(0, "initialize", OPENING))
-            headers = {"mcp_session_id": wire.reply().headers["mcp-session-id"], "mcp_protocol_version": HANDSHAKE}
-            wire.post(notice("notifications/initialized"), **headers)
-            assert wire.reply().status == 202
+        with http_server.connect() as client:
+            client.post(handshake_request(0, "initialize", INITIALIZE_PARAMS))
+            headers = {"mcp_session_id": client.reply().headers["mcp-session-id"], "mcp_protocol_version": HANDSHAKE}
+            client.post(notification("notifications/initialized"), **headers)
+            assert client.reply().status == 202
 
     def post(data: bytes) -> None:
-        with closing(RawClient(growing.port, PATIENCE_SECONDS)) as wire:
+        with closing(RawClient(http_server.port, PATIENCE_SECONDS)) as client:
             with suppress(OSError):  # refused by its length, and closed before all of it was sent
-                wire.post(data, **headers, **mirrors(data))
-            assert wire.reply().status < 500
+                client.post(data, **headers, **mirrors(data))
+            assert client.reply().status < 500
 
     def measure(n: int) -> Cost:
         data = build(n)
-        return cost_of(growing, lambda: post(data))
+        return cost_of(http_server, lambda: post(data))
 
     check_growth(measure, size)
 

@@ -1,4 +1,4 @@
-"""Every request that a caller can send about the things of a world."""
+"""Every request that a caller can send about the resources, tools and prompts of a `World`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,20 @@ LISTS = {
     "resources/list": "resources",
     "resources/templates/list": "resourceTemplates",
 }
-TOPS = ("file:///lab", "file:///open", "file:///lab/", "shelf://", "skill://", "file:///", "note://", "memo://box")
+ROOT_URIS = (  # of sources and schemes, also spelled differently
+    "file:///lab",
+    "file:///open",
+    "file:///lab/",
+    "shelf://",
+    "skill://",
+    "file:///",
+    "note://",
+    "memo://box",
+)
 
 
 def all_requests(world: World, revision: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield requests about all things, whether they exist or not, and about misspelled names."""
+    """Yield requests about all resources, tools and prompts, whether they exist or not, and about misspelled names."""
     targets = [(thing.action, thing.target) for thing in world.things()]
     uris = [target for action, target in targets if action == "read"]
     yield ("server/discover", {}) if revision == STATELESS else ("ping", {})
@@ -32,7 +41,7 @@ def all_requests(world: World, revision: str) -> Iterator[tuple[str, dict[str, A
         + [f"{uri}x" for uri in uris[::5]]
         + [f"{uri}/" for uri in uris[::4]]
     )
-    for uri in (*TOPS, *uris, *misspelled, *(f"{uri}?lines=1" for uri in uris[::4])):
+    for uri in (*ROOT_URIS, *uris, *misspelled, *(f"{uri}?lines=1" for uri in uris[::4])):
         yield "resources/read", {"uri": uri}
         for tool, arguments in (
             ("read_resource", {"uri": uri}),
@@ -102,7 +111,8 @@ async def send_all_requests(caller: Caller, world: World) -> dict[str, bytes]:
         while page == 0 or cursor is not None:
             answer = await caller.ask(method, {} if cursor is None else {"cursor": cursor})
             answers[f"{method} page {page}"] = answer
-            body = json.loads(answer[answer.index(b"{") :]) if b"event:" not in answer else {}
+            assert b"event:" not in answer, answer
+            body = json.loads(answer[answer.index(b"{") :])
             assert member in body.get("result", {}), answer
             cursor, page = body["result"].get("nextCursor"), page + 1
             assert page < 100
@@ -116,19 +126,19 @@ VERSION = re.compile(rb'("wharfinger/version\\*":\s*\\*")([^"\\]*)')
 LENGTH = re.compile(rb"content-length: \d+")
 
 
-def normal(answer: bytes) -> bytes:
+def normalized(answer: bytes) -> bytes:
     """Return an answer without the parts that differ between two equal servers: sealed texts and versions of files."""
     answer = CURSOR.sub(rb"\1(sealed)", answer)
     answer = VERSION.sub(rb"\1(version)", answer)
     return LENGTH.sub(b"content-length: (length)", answer)
 
 
-def sealed(answer: bytes) -> bytes:
-    """Return an answer without its sealed texts, which are new each time."""
+def without_sealed_texts(answer: bytes) -> bytes:
+    """Return an answer without its sealed texts, which are new each time, and without its length."""
     return LENGTH.sub(b"content-length: (length)", CURSOR.sub(rb"\1(sealed)", answer))
 
 
-def decoded(answer: bytes) -> bytes:
+def with_decoded_base64(answer: bytes) -> bytes:
     """Return an answer followed by the decoded form of everything in it that could be base64."""
     texts = [answer]
     for found in re.findall(rb"[A-Za-z0-9+/_\-]{16,}", answer):

@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from tests.server.driving import META, STATELESS, Wire, hello, line
+from tests.server.driving import STATELESS, Wire, initialize_params, line
 from wharfinger import Server
 from wharfinger.protocol.principal import ANONYMOUS, Principal
 from wharfinger.transports.http_server.app import HttpApp
@@ -33,11 +33,10 @@ class HttpCaller:
         self.session: bytes = b""
         self.received = b""
         self._streams: list[asyncio.Task[None]] = []
-        self._came = asyncio.Event()
 
     async def __aenter__(self) -> HttpCaller:
         if self.revision != STATELESS:
-            await self.ask("initialize", hello(self.revision))
+            await self.ask("initialize", initialize_params(self.revision))
             await self._send("POST", line("notifications/initialized", {}, None, self.revision))
         return self
 
@@ -55,24 +54,18 @@ class HttpCaller:
     def listen(self, params: Params) -> None:
         """Listen until the caller is closed."""
         body = line("subscriptions/listen", params, 2, self.revision)
-        self._streams.append(asyncio.create_task(self._discarding("POST", body)))
+        self._streams.append(asyncio.create_task(self._receive("POST", body)))
 
     def open_stream(self, last_event: str = "") -> None:
         """Open the stream of a session for notifications."""
         extra = [(b"last-event-id", last_event.encode())] if last_event else []
-        self._streams.append(asyncio.create_task(self._discarding("GET", b"", *extra)))
+        self._streams.append(asyncio.create_task(self._receive("GET", b"", *extra)))
 
-    async def until(self, text: bytes) -> None:
-        """Wait until a text has been received."""
-        while text not in self.received:
-            self._came.clear()
-            await self._came.wait()
-
-    async def _discarding(self, verb: str, body: bytes, *extra: tuple[bytes, bytes]) -> None:
+    async def _receive(self, verb: str, body: bytes, *extra: tuple[bytes, bytes]) -> None:
         await self._send(verb, body, *extra)
 
     async def _send(self, verb: str, body: bytes, *extra: tuple[bytes, bytes]) -> bytes:
-        whole: list[bytes] = []
+        response: list[bytes] = []
         sent = False
 
         async def receive() -> Any:
@@ -86,11 +79,10 @@ class HttpCaller:
             if event["type"] == "http.response.start":
                 fields = [(name, value) for name, value in event["headers"] if name != b"mcp-session-id"]
                 self.session = dict(event["headers"]).get(b"mcp-session-id", self.session)
-                whole.append(b"%d " % event["status"] + b"; ".join(b": ".join(field) for field in fields) + b"\n")
+                response.append(b"%d " % event["status"] + b"; ".join(b": ".join(field) for field in fields) + b"\n")
             else:
-                whole.append(event.get("body", b""))
-            self.received += whole[-1]
-            self._came.set()
+                response.append(event.get("body", b""))
+            self.received += response[-1]
 
         scope = {
             "type": "http",
@@ -103,7 +95,7 @@ class HttpCaller:
             "http_version": "1.1",
         }
         await self.app(scope, receive, send)
-        return b"".join(whole)
+        return b"".join(response)
 
     def _headers(self, body: bytes) -> list[tuple[bytes, bytes]]:
         fields = [
@@ -136,8 +128,8 @@ class HttpCaller:
 class StreamCaller:
     """One principal over a stream of lines, like stdio and in-process clients."""
 
-    def __init__(self, server: Server, who: Principal, revision: str) -> None:
-        self.wire = Wire(server, revision, who.subject)
+    def __init__(self, server: Server, principal: Principal, revision: str) -> None:
+        self.wire = Wire(server, revision, principal.subject)
         self.revision = revision
 
     async def __aenter__(self) -> StreamCaller:
@@ -160,7 +152,7 @@ class StreamCaller:
 
     def listen(self, params: Params) -> None:
         """Listen until the caller is closed."""
-        self.wire.put("subscriptions/listen", params)
+        self.wire.send_request("subscriptions/listen", params)
 
 
-__all__ = ["META", "HttpCaller", "StreamCaller", "http_app"]
+__all__ = ["HttpCaller", "StreamCaller", "http_app"]

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.security.leaks.all_requests import decoded, normal
+from tests.security.leaks.all_requests import normalized, with_decoded_base64
 from tests.security.leaks.callers import HttpCaller, http_app
-from tests.security.leaks.world import WHEN, word
+from tests.security.leaks.world import MODIFICATION_TIME, word
 from tests.server.driving import ERAS, STATELESS
 from wharfinger import Server
 from wharfinger.policy import Policy, Rule
@@ -33,8 +33,8 @@ DENIED = (
     f"sqlite://shop/{HIDDEN}/**",
     f"zip://box/{HIDDEN}/**",
 )
-ALL_OF = ("**", "tool:*")
-POLICY = Policy(allow=[Rule(who="signed-in", what=ALL_OF)], deny=[Rule(who="sub:bob", what=DENIED)])
+EVERYTHING = ("**", "tool:*")
+POLICY = Policy(allow=[Rule(who="signed-in", what=EVERYTHING)], deny=[Rule(who="sub:bob", what=DENIED)])
 
 
 def secret(seed: str) -> str:
@@ -53,7 +53,7 @@ class Repository:
     def __init__(self, root: Path) -> None:
         self.root = root
         root.mkdir()
-        self.clock = WHEN
+        self.clock = MODIFICATION_TIME
         self.git("init", "-q", "-b", "main")
         self.write(f"{SHOWN}/a.md", f"harbour {open_word('a')}\n")
         self.open_commits = [self.commit(f"Begin {open_word('begin')}", secret("no author"), False)]
@@ -88,9 +88,9 @@ class Repository:
             "GIT_AUTHOR_DATE": f"{self.clock} +0000",
             "GIT_COMMITTER_DATE": f"{self.clock} +0000",
         }
-        done = subprocess.run(["git", *arguments], cwd=self.root, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        completed = subprocess.run(["git", *arguments], cwd=self.root, env=environment, capture_output=True, text=True)
+        assert completed.returncode == 0, completed.stderr
+        return completed.stdout
 
     def write(self, path: str, text: str) -> None:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -105,12 +105,12 @@ class Repository:
         return self.git("rev-parse", "HEAD").strip()
 
 
-def write_database(path: Path, whole: bool) -> None:
-    """Write a visible table and, if `whole`, a hidden one with a view, an index and a trigger that name it."""
+def write_database(path: Path, with_hidden: bool) -> None:
+    """Write a visible table and, if `with_hidden`, a hidden one with a view, an index and a trigger that name it."""
     with sqlite3.connect(path) as database:
         database.execute(f"CREATE TABLE {SHOWN} (id INTEGER PRIMARY KEY, {open_word('column')} TEXT)")
         database.execute(f"INSERT INTO {SHOWN} VALUES (1, 'harbour {open_word('row')}')")
-        if whole:
+        if with_hidden:
             database.executescript(f"""
                 CREATE TABLE {HIDDEN} (id INTEGER PRIMARY KEY, {secret("column")} TEXT);
                 INSERT INTO {HIDDEN} VALUES (1, 'harbour {secret("row")}'), (2, 'harbour {secret("row")}');
@@ -120,11 +120,11 @@ def write_database(path: Path, whole: bool) -> None:
             """)
 
 
-def write_archive(path: Path, whole: bool) -> None:
-    """Write a visible member and, if `whole`, members in a hidden directory."""
+def write_archive(path: Path, with_hidden: bool) -> None:
+    """Write a visible member and, if `with_hidden`, members in a hidden directory."""
     with zipfile.ZipFile(path, "w") as archive:
         members = {f"{SHOWN}/a.md": open_word("member")}
-        if whole:
+        if with_hidden:
             members |= {
                 f"{HIDDEN}/{secret('member name')}.md": secret("member"),
                 f"{HIDDEN}/b/c.md": secret("deep member"),
@@ -147,26 +147,26 @@ def all_requests(repository: Repository, revision: str) -> Iterator[tuple[str, d
         f"b-{secret('branch')}",
     ]
     commits = [*repository.open_commits, *repository.hidden_commits]
-    revisions += [*commits, *(one[:8] for one in commits), *repository.hidden_objects]
+    revisions += [*commits, *(commit[:8] for commit in commits), *repository.hidden_objects]
     paths = ["", f"/{SHOWN}", f"/{SHOWN}/a.md", f"/{SHOWN}/came.md", f"/{HIDDEN}", f"/{HIDDEN}/{secret('name')}.md"]
     paths += [f"/{HIDDEN}/moved.md", f"/{SHOWN}/{HIDDEN}.md", f"/{HIDDEN}/last.md"]
     uris = ["git://repo", "git://repo/changes", f"git://repo/changes/{SHOWN}", f"git://repo/changes/{HIDDEN}"]
-    for one in revisions:
-        uris += [f"git://repo/tree/{one}{path}" for path in paths]
-        uris += [f"git://repo/blame/{one}{path}" for path in paths if path.endswith(".md")]
-        uris += [f"git://repo/{kind}/{one}" for kind in ("commit", "diff", "log")]
-    for one in ("HEAD", "main", *commits[:4]):
+    for revision_or_object in revisions:
+        uris += [f"git://repo/tree/{revision_or_object}{path}" for path in paths]
+        uris += [f"git://repo/blame/{revision_or_object}{path}" for path in paths if path.endswith(".md")]
+        uris += [f"git://repo/{kind}/{revision_or_object}" for kind in ("commit", "diff", "log")]
+    for start in ("HEAD", "main", *commits[:4]):
         texts = ["harbour", secret("new content"), secret("old content"), secret("message"), open_word("came")]
-        uris += [f"git://repo/grep/{one}?text={text}" for text in texts]
-        uris += [f"git://repo/log/{one}?{key}={text}" for text in texts for key in ("grep", "pickaxe")]
-        uris += [f"git://repo/log/{one}?path={path[1:]}" for path in paths[1:]]
-        uris += [f"git://repo/log/{one}?author={author}" for author in ("Open", secret("author"))]
+        uris += [f"git://repo/grep/{start}?text={text}" for text in texts]
+        uris += [f"git://repo/log/{start}?{key}={text}" for text in texts for key in ("grep", "pickaxe")]
+        uris += [f"git://repo/log/{start}?path={path[1:]}" for path in paths[1:]]
+        uris += [f"git://repo/log/{start}?author={author}" for author in ("Open", secret("author"))]
         uris += [
-            f"git://repo/diff/{commit}..{one}{path}" for commit in commits for path in ("", f"/{HIDDEN}", f"/{SHOWN}")
+            f"git://repo/diff/{commit}..{start}{path}" for commit in commits for path in ("", f"/{HIDDEN}", f"/{SHOWN}")
         ]
     uris += ["sqlite://shop", *(f"sqlite://shop/{name}" for name in (SHOWN, HIDDEN, secret("view")))]
     for name in (SHOWN, HIDDEN, secret("view")):
-        ends = (
+        suffixes = (
             "rows",
             "rows?limit=1",
             "rows/1",
@@ -174,7 +174,7 @@ def all_requests(repository: Repository, revision: str) -> Iterator[tuple[str, d
             f"rows?{secret('column')}=x",
             "rows?tail=1",
         )
-        uris += [f"sqlite://shop/{name}/{end}" for end in ends]
+        uris += [f"sqlite://shop/{name}/{suffix}" for suffix in suffixes]
     uris += ["zip://box", "zip://box/", f"zip://box/{SHOWN}/", f"zip://box/{SHOWN}/a.md", f"zip://box/{HIDDEN}/"]
     uris += [f"zip://box/{HIDDEN}/{secret('member name')}.md", f"zip://box/{HIDDEN}/b/", f"zip://box/{HIDDEN}/b/c.md"]
     for uri in uris:
@@ -220,16 +220,16 @@ def all_requests(repository: Repository, revision: str) -> Iterator[tuple[str, d
 
 
 async def answers_of(
-    root: Path, repository: Repository, whole: bool, revision: str, schemes: tuple[str, ...]
+    root: Path, repository: Repository, with_hidden: bool, revision: str, schemes: tuple[str, ...]
 ) -> dict[str, bytes]:
     """Return Bob's answers after Ann has sent the same requests."""
-    write_database(root / f"shop{whole}.db", whole)
-    write_archive(root / f"box{whole}.zip", whole)
+    write_database(root / f"shop{with_hidden}.db", with_hidden)
+    write_archive(root / f"box{with_hidden}.zip", with_hidden)
     server = Server("composed", page_size=50, secret="x" * 32)
     server.include(git(repository.root, label="repo"))
-    server.include(sql(f"sqlite:///{root}/shop{whole}.db", label="shop"))
+    server.include(sql(f"sqlite:///{root}/shop{with_hidden}.db", label="shop"))
     if "zip:" in schemes:
-        server.include(objects(f"zip:{root}/box{whole}.zip", label="box"))
+        server.include(objects(f"zip:{root}/box{with_hidden}.zip", label="box"))
     server.include(resource_tools(allow_query=True))
     server.policy = POLICY
     await server.start()
@@ -247,7 +247,7 @@ async def answers_of(
                     answers[f"{method} {params}"] = await caller.ask(method, params)
     finally:
         await server.close()
-    assert not whole or HIDDEN.encode() in ann.received  # there is something to leak
+    assert not with_hidden or HIDDEN.encode() in ann.received  # there is something to leak
     return answers
 
 
@@ -270,9 +270,9 @@ def test_composed_answers_reveal_nothing_hidden(revision: str, schemes: tuple[st
     found = asyncio.run(answers_of(root, repository, True, revision, schemes))
     failures: list[str] = []
     for request, answer in found.items():
-        text = decoded(answer).decode(errors="replace")
-        if leaked := [one for one in secrets if one in text and one not in request]:
-            failures.append(f"{request}: {leaked}")
+        text = with_decoded_base64(answer).decode(errors="replace")
+        if leaks := [name for name in secrets if name in text and name not in request]:
+            failures.append(f"{request}: {leaks}")
     assert not failures, "\n".join(failures[:30])
     shown = {"git:": "a", "sqlite:": "row", "zip:": "member"}[schemes[0]]
     assert any(open_word(shown).encode() in answer for answer in found.values())
@@ -284,10 +284,12 @@ def test_answers_equal_those_of_a_source_without_the_hidden_part(scheme: str, tm
     root = tmp_path.resolve()
     repository = Repository(root / "repo")
 
-    def answers(whole: bool) -> dict[str, bytes]:
-        found = asyncio.run(answers_of(root, repository, whole, STATELESS, (scheme,)))
+    def answers(with_hidden: bool) -> dict[str, bytes]:
+        found = asyncio.run(answers_of(root, repository, with_hidden, STATELESS, (scheme,)))
         return {
-            request: normal(answer).replace(b"box%r" % whole, b"box").replace(b"shop%r" % whole, b"shop")
+            request: normalized(answer)
+            .replace(b"box%r" % with_hidden, b"box")
+            .replace(b"shop%r" % with_hidden, b"shop")
             for request, answer in found.items()
         }
 
@@ -295,7 +297,7 @@ def test_answers_equal_those_of_a_source_without_the_hidden_part(scheme: str, tm
     differing = [
         f"{request}:\n  {found[request][:800]!r}\n  {expected[request][:800]!r}"
         for request in found
-        if "statement" not in request  # by design, a hidden table closes the whole database to statements
+        if "statement" not in request  # by design, a hidden table forbids all statements on its database
         if found[request] != expected[request]
     ]
     assert not differing, "\n".join(differing[:10])

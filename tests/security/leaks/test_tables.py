@@ -11,7 +11,7 @@ import pytest
 
 from tests.security.leaks.callers import HttpCaller, StreamCaller, http_app
 from tests.security.leaks.world import word
-from tests.server.driving import ERAS, META, STATELESS, looped
+from tests.server.driving import ERAS, META, STATELESS
 from wharfinger import Context, Server
 from wharfinger.policy import Policy, Rule
 from wharfinger.protocol.principal import Principal
@@ -60,7 +60,6 @@ LISTS = ["tools/list", "prompts/list", "resources/list"]
 
 @pytest.mark.parametrize("method", LISTS)
 @pytest.mark.parametrize("revision", ERAS)
-@looped
 async def test_cursor_of_another_principal_or_policy_is_refused_like_a_forged_one(
     method: str, revision: str, tmp_path: Path
 ) -> None:
@@ -83,22 +82,20 @@ async def test_cursor_of_another_principal_or_policy_is_refused_like_a_forged_on
 
 
 @pytest.mark.parametrize("revision", ERAS)
-@looped
 async def test_cursor_of_the_list_tool_is_valid_for_its_caller_only(revision: str, tmp_path: Path) -> None:
     server = lab(tmp_path.resolve())
     app = http_app(server, PRINCIPALS)
     async with HttpCaller(app, "ann", revision) as ann, HttpCaller(app, "bob", revision) as bob:
         call = {"name": "list_resources", "arguments": {}}
         page = json.loads(result(await ann.ask("tools/call", call))["content"][0]["text"])
-        again = {"name": "list_resources", "arguments": {"cursor": page["nextCursor"]}}
-        assert not result(await ann.ask("tools/call", again)).get("isError")
-        answer = await bob.ask("tools/call", again)
+        next_page_call = {"name": "list_resources", "arguments": {"cursor": page["nextCursor"]}}
+        assert not result(await ann.ask("tools/call", next_page_call)).get("isError")
+        answer = await bob.ask("tools/call", next_page_call)
         assert HIDDEN.encode() not in answer
         assert result(answer).get("isError") or "code" in result(answer)
     await server.close()
 
 
-@looped
 async def test_cursors_of_hidden_and_visible_resources_have_equal_length(tmp_path: Path) -> None:
     for number in range(8):
         (tmp_path / ("a" * (number + 1))).write_text("x")
@@ -115,7 +112,6 @@ async def test_cursors_of_hidden_and_visible_resources_have_equal_length(tmp_pat
     await server.close()
 
 
-@looped
 async def test_session_of_another_principal_is_not_found(tmp_path: Path) -> None:
     server = lab(tmp_path.resolve())
     app = http_app(server, PRINCIPALS)
@@ -132,7 +128,6 @@ async def test_session_of_another_principal_is_not_found(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("change", ["other principal", "other policy", "none"])
-@looped
 async def test_request_state_is_valid_for_its_caller_and_policy_only(change: str) -> None:
     server = Server("asks", secret="x" * 32)
 
@@ -143,23 +138,23 @@ async def test_request_state_is_valid_for_its_caller_and_policy_only(change: str
 
     server.policy = POLICY
     app = http_app(server, PRINCIPALS)
-    able = {"_meta": {f"{META}clientCapabilities": {"elicitation": {"form": {}}}}}
+    capabilities = {"_meta": {f"{META}clientCapabilities": {"elicitation": {"form": {}}}}}
     async with HttpCaller(app, "ann", STATELESS) as ann, HttpCaller(app, "bob", STATELESS) as bob:
-        asked = result(await ann.ask("tools/call", {"name": "deploy", "arguments": {}, **able}))
-        assert asked["resultType"] == "input_required", asked
-        (name,) = asked["inputRequests"]
-        schema = asked["inputRequests"][name]["params"]["requestedSchema"]["properties"]
-        given = {"action": "accept", "content": dict.fromkeys(schema, "Pier 7")}
-        again = {
+        input_required = result(await ann.ask("tools/call", {"name": "deploy", "arguments": {}, **capabilities}))
+        assert input_required["resultType"] == "input_required", input_required
+        (name,) = input_required["inputRequests"]
+        schema = input_required["inputRequests"][name]["params"]["requestedSchema"]["properties"]
+        input_response = {"action": "accept", "content": dict.fromkeys(schema, "Pier 7")}
+        retry = {
             "name": "deploy",
             "arguments": {},
-            "requestState": asked["requestState"],
-            "inputResponses": {name: given},
+            "requestState": input_required["requestState"],
+            "inputResponses": {name: input_response},
         }
         if change == "other policy":
             server.policy = Policy(allow=[Rule(who="signed-in", what=(*ALL_OF, "note://other"))])
         caller = bob if change == "other principal" else ann
-        answer = result(await caller.ask("tools/call", {**again, **able}))
+        answer = result(await caller.ask("tools/call", {**retry, **capabilities}))
         if change == "none":
             assert answer["content"][0]["text"] == "deployed to Pier 7"
         else:
@@ -168,7 +163,6 @@ async def test_request_state_is_valid_for_its_caller_and_policy_only(change: str
     await server.close()
 
 
-@looped
 async def test_task_of_another_principal_is_refused_like_an_unknown_one() -> None:
     server = Server("slow", secret="x" * 32)
 
@@ -179,19 +173,19 @@ async def test_task_of_another_principal_is_refused_like_an_unknown_one() -> Non
 
     server.policy = POLICY
     app = http_app(server, PRINCIPALS)
-    able = {"_meta": {f"{META}clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}}
+    capabilities = {"_meta": {f"{META}clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}}
     async with HttpCaller(app, "ann", STATELESS) as ann, HttpCaller(app, "bob", STATELESS) as bob:
-        task = result(await ann.ask("tools/call", {"name": "slow", "arguments": {}, **able}))["taskId"]
-        assert result(await ann.ask("tasks/get", {"taskId": task, **able}))["taskId"] == task
+        task = result(await ann.ask("tools/call", {"name": "slow", "arguments": {}, **capabilities}))["taskId"]
+        assert result(await ann.ask("tasks/get", {"taskId": task, **capabilities}))["taskId"] == task
         for method in ("tasks/get", "tasks/cancel", "tasks/update"):
             params = {"inputResponses": {}} if method == "tasks/update" else {}
-            other = await bob.ask(method, {"taskId": task, **params, **able})
-            missing = await bob.ask(method, {"taskId": "0" * len(task), **params, **able})
+            other = await bob.ask(method, {"taskId": task, **params, **capabilities})
+            missing = await bob.ask(method, {"taskId": "0" * len(task), **params, **capabilities})
             assert other.replace(task.encode(), b"ID") == missing.replace(b"0" * len(task), b"ID"), method
             assert "code" in result(other)
             assert HIDDEN.encode() not in other
         server.policy = Policy(allow=[Rule(who="signed-in", what="**")])  # the tool is hidden from all callers now
-        after = await ann.ask("tasks/get", {"taskId": task, **able})
+        after = await ann.ask("tasks/get", {"taskId": task, **capabilities})
         assert HIDDEN.encode() not in after
     await server.close()
 
@@ -199,7 +193,7 @@ async def test_task_of_another_principal_is_refused_like_an_unknown_one() -> Non
 # -- notifications
 
 
-def watching(revision: str, uris: list[str]) -> dict[str, Any]:
+def listen_params(revision: str, uris: list[str]) -> dict[str, Any]:
     lists = {f"{name}ListChanged": True for name in ("resources", "tools", "prompts")}
     return {"notifications": {**lists, "resourceSubscriptions": uris}}
 
@@ -207,8 +201,8 @@ def watching(revision: str, uris: list[str]) -> dict[str, Any]:
 async def watch(caller: HttpCaller | StreamCaller, uris: list[str]) -> None:
     """Watch every list and these URIs with the methods of the era."""
     if caller.revision == STATELESS:
-        caller.listen(watching(caller.revision, uris))
-        await until(caller, b"acknowledged")
+        caller.listen(listen_params(caller.revision, uris))
+        await wait_until_received(caller, b"acknowledged")
     else:
         if isinstance(caller, HttpCaller):
             caller.open_stream()
@@ -216,7 +210,7 @@ async def watch(caller: HttpCaller | StreamCaller, uris: list[str]) -> None:
             await caller.ask("resources/subscribe", {"uri": uri})
 
 
-async def until(caller: HttpCaller | StreamCaller, text: bytes, times: int = 1) -> None:
+async def wait_until_received(caller: HttpCaller | StreamCaller, text: bytes, times: int = 1) -> None:
     """Wait until a text has been received this many times."""
     while caller.received.count(text) < times:
         await asyncio.sleep(0.01)
@@ -224,7 +218,6 @@ async def until(caller: HttpCaller | StreamCaller, text: bytes, times: int = 1) 
 
 @pytest.mark.parametrize("transport", ["http", "stream"])
 @pytest.mark.parametrize("revision", ERAS)
-@looped
 async def test_notifications_reach_only_callers_who_may_see_the_change(
     revision: str, transport: str, tmp_path: Path
 ) -> None:
@@ -249,9 +242,9 @@ async def test_notifications_reach_only_callers_who_may_see_the_change(
         server.resource_updated(f"note://{HIDDEN}/1")
         server.tools.add(lambda: "text", name=f"{HIDDEN}9", description="A tool.")
         server.tools.remove(f"{HIDDEN}0")
-        await until(ann, hidden.encode(), 2 if revision == STATELESS else 1)
-        await until(ann, b"notifications/tools/list_changed")
-        await until(ann, b"notifications/resources/list_changed")
+        await wait_until_received(ann, hidden.encode(), 2 if revision == STATELESS else 1)
+        await wait_until_received(ann, b"notifications/tools/list_changed")
+        await wait_until_received(ann, b"notifications/resources/list_changed")
         await asyncio.sleep(0.3)
         assert bob.received[start:].replace(b": \n\n", b"") == b"" or HIDDEN.encode() not in bob.received[start:]
         assert b"list_changed" not in bob.received[start:]
@@ -260,24 +253,23 @@ async def test_notifications_reach_only_callers_who_may_see_the_change(
         (tmp_path / SHOWN / "1.md").write_text("changed")  # visible to both
         (tmp_path / SHOWN / "new.md").write_text("new")
         server.tools.add(lambda: "text", name=f"{SHOWN}9", description="A tool.")
-        for one in (ann, bob):
-            await until(one, b"notifications/tools/list_changed")
-            await until(one, b"notifications/resources/list_changed")
-            await until(one, b"notifications/resources/updated")
-        await until(bob, shown.encode())
+        for listener in (ann, bob):
+            await wait_until_received(listener, b"notifications/tools/list_changed")
+            await wait_until_received(listener, b"notifications/resources/list_changed")
+            await wait_until_received(listener, b"notifications/resources/updated")
+        await wait_until_received(bob, shown.encode())
         assert HIDDEN.encode() not in bob.received[start:]
 
         before = len(bob.received)
         server.policy = Policy(allow=[Rule(who="sub:ann", what=ALL_OF), Rule(who="sub:bob", what="tool:*")])
         (tmp_path / SHOWN / "1.md").write_text("changed once more")  # now hidden from bob
         server.resource_updated(f"note://{SHOWN}/1")
-        await until(ann, f"note://{SHOWN}/1".encode())
+        await wait_until_received(ann, f"note://{SHOWN}/1".encode())
         await asyncio.sleep(0.3)
         assert b"resources/updated" not in bob.received[before:]
     await server.close()
 
 
-@looped
 async def test_events_of_another_session_are_not_replayed(tmp_path: Path) -> None:
     server = lab(tmp_path.resolve())
     await server.start()
@@ -286,7 +278,7 @@ async def test_events_of_another_session_are_not_replayed(tmp_path: Path) -> Non
         await watch(ann, [f"note://{HIDDEN}/1"])
         await asyncio.sleep(0.05)
         server.resource_updated(f"note://{HIDDEN}/1")
-        await until(ann, f"note://{HIDDEN}/1".encode())
+        await wait_until_received(ann, f"note://{HIDDEN}/1".encode())
         ids = [line[3:].strip() for line in ann.received.split(b"\n") if line.startswith(b"id:")]
         assert ids
         bob.open_stream(ids[0].decode())

@@ -20,7 +20,7 @@ from wharfinger.protocol.principal import Principal
 from wharfinger.source import Source
 from wharfinger.sources import files, resource_tools, skills
 
-WHEN = 1_700_000_000
+MODIFICATION_TIME = 1_700_000_000
 """The modification time of every file and directory."""
 
 
@@ -55,8 +55,8 @@ def file_path(path: tuple[int, ...]) -> str:
 
 def file_text(path: tuple[int, ...], edition: int = 0) -> str:
     """Return the content: a heading, a word that all files share, and unique words."""
-    own = word(f"content {path} {edition}")
-    return f"# Heading {word(f'heading {path} {edition}')}\n\nThe harbour of {own}.\n" + "More.\n" * (
+    unique_word = word(f"content {path} {edition}")
+    return f"# Heading {word(f'heading {path} {edition}')}\n\nThe harbour of {unique_word}.\n" + "More.\n" * (
         len(path) + edition
     )
 
@@ -71,44 +71,50 @@ class World(NamedTuple):
 
     def things(self) -> list[Thing]:
         """Return everything that can be hidden, with each of its URIs and names."""
-        found: list[Thing] = []
+        things: list[Thing] = []
         for path in self.shape:
-            place = file_path(path)
+            file = file_path(path)
             words = (
                 *(word(f"{kind} {path} {edition}") for kind in ("content", "heading") for edition in (0, 1)),
                 word(f"file {path}"),
             )
-            found += [Thing("read", f"file:///{label}/{place}", words) for label in ("lab", "open")]
+            things += [Thing("read", f"file:///{label}/{file}", words) for label in ("lab", "open")]
             for depth in range(1, len(path)):
-                directory = "/".join(place.split("/")[:depth])
+                directory = "/".join(file.split("/")[:depth])
                 words = (word(f"directory {path[:depth]}"),)
-                found += [Thing("read", f"file:///{label}/{directory}", words) for label in ("lab", "open")]
+                things += [Thing("read", f"file:///{label}/{directory}", words) for label in ("lab", "open")]
         for number in range(self.notes):
             note = word(f"note {number}")
-            found.append(Thing("read", f"note://{note}", (note, word(f"note text {number}"))))
+            things.append(Thing("read", f"note://{note}", (note, word(f"note text {number}"))))
             memo = word(f"memo {number}")
-            found.append(Thing("read", f"memo://box/{memo}", (memo, word(f"memo text {number}"))))
+            things.append(Thing("read", f"memo://box/{memo}", (memo, word(f"memo text {number}"))))
             shelf = word(f"shelf {number}")
-            found.append(Thing("read", f"shelf://{shelf}/a", (shelf, word(f"shelf text {number}"))))
-        for kind, action, number in (("tool", "call", self.tools), ("prompt", "prompt", self.prompts)):
-            for at in range(number):
+            things.append(Thing("read", f"shelf://{shelf}/a", (shelf, word(f"shelf text {number}"))))
+        for kind, action, count in (("tool", "call", self.tools), ("prompt", "prompt", self.prompts)):
+            for number in range(count):
                 for part in ("", "part_"):
-                    name = f"{part}{word(f'{kind} {part}{at}')}"
+                    name = f"{part}{word(f'{kind} {part}{number}')}"
                     words = (
-                        word(f"{kind} {part}{at}"),
-                        word(f"{kind} about {part}{at}"),
-                        word(f"{kind} answer {part}{at}"),
+                        word(f"{kind} {part}{number}"),
+                        word(f"{kind} about {part}{number}"),
+                        word(f"{kind} answer {part}{number}"),
                     )
-                    found.append(Thing(action, f"{kind}:{name}", words))
-        for at in range(2):
-            skill = word(f"skill {at}")
-            found.append(
-                Thing("read", f"skill://{skill}/SKILL.md", (word(f"skill about {at}"), word(f"skill text {at}")))
+                    things.append(Thing(action, f"{kind}:{name}", words))
+        for number in range(2):
+            skill = word(f"skill {number}")
+            things.append(
+                Thing(
+                    "read", f"skill://{skill}/SKILL.md", (word(f"skill about {number}"), word(f"skill text {number}"))
+                )
             )
-            found.append(
-                Thing("read", f"skill://{skill}/{word(f'page {at}')}.md", (word(f"page {at}"), word(f"page text {at}")))
+            things.append(
+                Thing(
+                    "read",
+                    f"skill://{skill}/{word(f'page {number}')}.md",
+                    (word(f"page {number}"), word(f"page text {number}")),
+                )
             )
-        return found
+        return things
 
 
 Keep = Callable[[str, str], bool]
@@ -154,8 +160,8 @@ class RecordingSource(Source):
 
     def complete(self, template: str, name: str, value: str, arguments: Any) -> Any:
         self.calls.append(("complete", value))
-        found = [uri.split("/")[2] for uri in sorted(self.texts)]
-        return t.Completion(values=[one for one in found if one.startswith(value)])
+        names = [uri.split("/")[2] for uri in sorted(self.texts)]
+        return t.Completion(values=[name for name in names if name.startswith(value)])
 
     def watch(self, uri: str | None, changed: Any) -> None:
         self.calls.append(("watch", uri))
@@ -177,41 +183,42 @@ def write_files(root: Path, shape: Iterable[tuple[int, ...]], edition: int = 0) 
         file = root / file_path(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(file_text(path, edition))
-    settle(root)
+    set_dates(root)
 
 
-def settle(root: Path) -> None:
+def set_dates(root: Path) -> None:
     """Set the same date on all files and directories of a tree."""
     for directory, _, names in os.walk(root, topdown=False):
         for name in names:
-            os.utime(os.path.join(directory, name), (WHEN, WHEN))
-        os.utime(directory, (WHEN, WHEN))
+            os.utime(os.path.join(directory, name), (MODIFICATION_TIME, MODIFICATION_TIME))
+        os.utime(directory, (MODIFICATION_TIME, MODIFICATION_TIME))
 
 
 def write_skills(root: Path, keep: Keep) -> None:
     root.mkdir(parents=True)
-    for at in range(2):
-        name = word(f"skill {at}")
+    for number in range(2):
+        name = word(f"skill {number}")
         if not keep("read", f"skill://{name}/SKILL.md"):
             continue
         (root / name).mkdir()
         (root / name / "SKILL.md").write_text(
-            f"---\nname: {name}\ndescription: {word(f'skill about {at}')}\n---\n{word(f'skill text {at}')} harbour\n"
+            f"---\nname: {name}\ndescription: {word(f'skill about {number}')}\n---\n"
+            f"{word(f'skill text {number}')} harbour\n"
         )
-        if keep("read", f"skill://{name}/{word(f'page {at}')}.md"):
-            (root / name / f"{word(f'page {at}')}.md").write_text(f"{word(f'page text {at}')} harbour\n")
-    settle(root)
+        if keep("read", f"skill://{name}/{word(f'page {number}')}.md"):
+            (root / name / f"{word(f'page {number}')}.md").write_text(f"{word(f'page text {number}')} harbour\n")
+    set_dates(root)
 
 
 def build(world: World, root: Path, keep: Keep, policy: Policy) -> BuiltServer:
     """Build a server with the things that `keep` accepts."""
     handled: list[str] = []
-    labels = {
+    shapes = {
         label: [path for path in world.shape if keep("read", f"file:///{label}/{file_path(path)}")]
         for label in ("lab", "open")
     }
-    one_folder = len(labels["lab"]) == len(labels["open"]) == len(world.shape)
-    for label, shape in labels.items():
+    one_folder = len(shapes["lab"]) == len(shapes["open"]) == len(world.shape)
+    for label, shape in shapes.items():
         if not one_folder or label == "lab":
             write_files(root / label, shape)
             for path in world.shape:  # a directory may be visible although nothing in it is
@@ -219,7 +226,7 @@ def build(world: World, root: Path, keep: Keep, policy: Policy) -> BuiltServer:
                 for depth in range(1, len(parts) + 1):
                     if keep("read", f"file:///{label}/{'/'.join(parts[:depth])}"):
                         (root / label / "/".join(parts[:depth])).mkdir(parents=True, exist_ok=True)
-            settle(root / label)
+            set_dates(root / label)
     server = Server("leaks", instructions="Ask about the harbour.", page_size=3, secret="x" * 32)
     part = Server("part", secret="x" * 32)
     server.include(files(root / "lab", label="lab"))
@@ -298,17 +305,17 @@ def reader(name: str, text: str, handled: list[str]) -> Callable[[], str]:
 
 def add_names(server: Server, prefix: str, world: World, keep: Keep, handled: list[str]) -> None:
     """Register tools and prompts. Those of the mounted server have a prefix and other words."""
-    for at in range(world.tools):
-        name = word(f"tool {prefix}{at}")
+    for number in range(world.tools):
+        name = word(f"tool {prefix}{number}")
         if keep("call", f"tool:{prefix}{name}"):
-            function = reader(f"tool:{prefix}{name}", word(f"tool answer {prefix}{at}"), handled)
-            server.tools.add(function, name=name, description=word(f"tool about {prefix}{at}"))
-    for at in range(world.prompts):
-        name = word(f"prompt {prefix}{at}")
+            function = reader(f"tool:{prefix}{name}", word(f"tool answer {prefix}{number}"), handled)
+            server.tools.add(function, name=name, description=word(f"tool about {prefix}{number}"))
+    for number in range(world.prompts):
+        name = word(f"prompt {prefix}{number}")
         if keep("prompt", f"prompt:{prefix}{name}"):
-            answer = word(f"prompt answer {prefix}{at}")
+            answer = word(f"prompt answer {prefix}{number}")
             prompt = prompter(f"prompt:{prefix}{name}", answer, handled)
-            server.prompts.add(prompt, name=name, description=word(f"prompt about {prefix}{at}"))
+            server.prompts.add(prompt, name=name, description=word(f"prompt about {prefix}{number}"))
 
 
 def prompter(name: str, answer: str, handled: list[str]) -> Callable[[str], str]:
@@ -339,14 +346,14 @@ ALWAYS = [
 class View:
     """The things of a world that one principal may see, by the oracle."""
 
-    def __init__(self, world: World, allow: Sequence[Rule], deny: Sequence[Rule], who: Principal) -> None:
+    def __init__(self, world: World, allow: Sequence[Rule], deny: Sequence[Rule], principal: Principal) -> None:
         self.things = world.things()
-        self.rules = allow, deny, who
+        self.rules = allow, deny, principal
         seen = [thing for thing in self.things if self.allows(thing.action, thing.target)]
-        shown = {one for thing in seen for one in thing.words}
+        visible_words = {word for thing in seen for word in thing.words}
         for thing in seen:  # a file shows the names of its directories, and a page its skill
-            shown |= {part for part in thing.target.replace(".md", "").split("/") if part.startswith("q")}
-        self.hidden = {one for thing in self.things for one in thing.words} - shown
+            visible_words |= {part for part in thing.target.replace(".md", "").split("/") if part.startswith("q")}
+        self.hidden = {word for thing in self.things for word in thing.words} - visible_words
         """The words that must not reach the principal."""
         self.hidden_uris = [
             thing.target for thing in self.things if thing not in seen and thing.target.endswith((".md", "/a"))
