@@ -60,7 +60,7 @@ help:
 	@echo 'make clean              remove everything that these made'
 	@echo 'PYTHON=python3.12 make test   with another interpreter, in an environment of its own'
 
-# Ctrl-C is how it ends: the shell outlives it, and make has no error to tell.
+# Users end it with Ctrl-C: the shell then exits with 0, so that make reports no error.
 serve: $(RUNS)
 	@trap 'exit 0' INT; $(BIN)/wharfinger serve $(if $(DIR),"$$DIR",examples --demo) --http $(ARGS) || [ $$? -eq 130 ]
 

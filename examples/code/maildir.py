@@ -26,23 +26,23 @@ class Mail(Source):
 
     def find(self, uri):  # the resource with its version, and its text
         if uri == self.uri:
-            seen = {VERSION: f"{len(keys := self.keys())} {keys[-1:]}"}
-            return t.Resource(uri=uri, name=self.name, mime_type=DIRECTORY, meta=seen), "\n".join(keys)
+            meta = {VERSION: f"{len(keys := self.keys())} {keys[-1:]}"}
+            return t.Resource(uri=uri, name=self.name, mime_type=DIRECTORY, meta=meta), "\n".join(keys)
         try:
             message = mailbox.Maildir(self.folder, create=False)[uri.removeprefix(self.uri + "/")]
         except (KeyError, OSError, ValueError):
             raise ResourceNotFound(uri) from None
         name, flags = " ".join(str(message["subject"]).split()), message.get_flags()
-        seen = {VERSION: f"{message.get_date():.0f} {flags}"}
-        return t.Resource(uri=uri, name=name, mime_type="text/plain", meta=seen), f"Flags: {flags}\n{message}"
+        meta = {VERSION: f"{message.get_date():.0f} {flags}"}
+        return t.Resource(uri=uri, name=name, mime_type="text/plain", meta=meta), f"Flags: {flags}\n{message}"
 
     def stat(self, uri):  # a watch begins here: what changes from now on is reported
         self.polling.record(uri, version_of(self.find(uri)[0]))
         return self.find(uri)[0]
 
     def read(self, uri):
-        known, text = self.find(uri)
-        content = t.ResourceContents(uri=uri, mime_type="text/plain", text=text, meta=known.meta)
+        resource, text = self.find(uri)
+        content = t.ResourceContents(uri=uri, mime_type="text/plain", text=text, meta=resource.meta)
         return t.ReadResourceResult(contents=[content])
 
     def children(self, uri, after=None, limit=1000):

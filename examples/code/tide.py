@@ -6,6 +6,6 @@ import math
 
 
 def height(high: float, low: float, hours_after_high: float, duration: float = 6.2) -> float:
-    """Metres above chart datum; the curve between the two is taken for half a cosine."""
-    part = min(max(hours_after_high / duration, 0.0), 1.0)
-    return low + (high - low) * (1 + math.cos(math.pi * part)) / 2
+    """Return the metres above chart datum; the curve between the two is half a cosine."""
+    fraction = min(max(hours_after_high / duration, 0.0), 1.0)
+    return low + (high - low) * (1 + math.cos(math.pi * fraction)) / 2
