@@ -1,8 +1,12 @@
-"""The page in a real browser, over real servers. These tests also take the screenshots of the documentation."""
+"""The page in a real browser, over real servers. These tests also take the screenshots of the documentation.
+
+`SCREENSHOTS=docs/pictures` keeps the screenshots in this folder; without it they are deleted with the test's folder.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import struct
 import time
@@ -19,7 +23,6 @@ from tests.conftest import absent
 from tests.web.conftest import RunningPage, Tab, run_page, wait_until
 
 NewTab = Callable[..., Tab]
-PICTURES = Path(__file__).resolve().parent.parent.parent / "docs" / "pictures"
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 
 SERVER_PROGRAM = '''
@@ -112,6 +115,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (data / "raw.bin").write_bytes(bytes(range(256)))
     (data / "deep" / "er" / "note.txt").write_text("found in the deep: bollard\n")
     return root
+
+
+@pytest.fixture
+def screenshots(tmp_path: Path) -> Path:
+    """The folder in which screenshots are saved."""
+    return Path(os.environ.get("SCREENSHOTS", tmp_path))
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +254,9 @@ def choose_tool(tab: Tab, name: str) -> None:
     tab.choose(name)
 
 
-def test_the_form_of_a_tool_is_made_from_its_schema_and_progress_is_shown(tab: Tab, folder: Path) -> None:
+def test_the_form_of_a_tool_is_made_from_its_schema_and_progress_is_shown(
+    tab: Tab, folder: Path, screenshots: Path
+) -> None:
     choose_tool(tab, "sound")
     tab.panel.get_by_role("button", name="Call").click()
     tab.panel.get_by_text("Fill this in: it is required.").first.wait_for()
@@ -264,7 +275,7 @@ def test_the_form_of_a_tool_is_made_from_its_schema_and_progress_is_shown(tab: T
     tab.panel.locator(".result pre").wait_for()
     text = tab.panel.locator(".result pre").inner_text()
     assert text == "mole: 3.5 m, 9 times, ['muddy', 'deep'], {'knots': 3}, True"
-    tab.page.screenshot(path=PICTURES / "browse_tool.png", scale="css")
+    tab.page.screenshot(path=screenshots / "browse_tool.png", scale="css")
     assert tab.script_errors == []
 
 
@@ -404,7 +415,7 @@ def test_the_tree_is_operated_by_keyboard(tab: Tab) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_has_no_accessibility_violations(page: RunningPage, tab: Tab, scheme: str) -> None:
+def test_the_page_has_no_accessibility_violations(page: RunningPage, tab: Tab, scheme: str, screenshots: Path) -> None:
     try:
         from axe_playwright_python.sync_playwright import Axe
     except ImportError:
@@ -413,7 +424,7 @@ def test_the_page_has_no_accessibility_violations(page: RunningPage, tab: Tab, s
     open_folder(tab).choose("guide.md")
     tab.panel.locator(".markdown").wait_for()
     found = list(find_violations(Axe(), tab))
-    tab.page.screenshot(path=PICTURES / f"browse_{scheme}.png", scale="css")
+    tab.page.screenshot(path=screenshots / f"browse_{scheme}.png", scale="css")
     choose_tool(tab, "sound")
     tab.panel.get_by_role("button", name="Call").click()
     tab.panel.get_by_text("Fill this in: it is required.").first.wait_for()
