@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
-ASYNC_TEST_TIMEOUT_SECONDS = 60
+ASYNC_TEST_TIMEOUT_SECONDS = 150
 
 CI = os.environ.get("CI") == "true"
 

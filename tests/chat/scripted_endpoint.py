@@ -17,7 +17,7 @@ from aiohttp import web
 
 __all__ = ["Call", "Endpoint", "Hold", "Raw", "Refusal", "endpoint"]
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 
 
 @dataclass

@@ -61,7 +61,7 @@ class ServerProcess:
     def start(self) -> None:
         command = [sys.executable, PROGRAM, str(self.folder), str(self.port)]
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-        end = time.monotonic() + 20
+        end = time.monotonic() + 40
         while time.monotonic() < end:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:

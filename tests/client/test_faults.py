@@ -403,7 +403,7 @@ def example_url(tmp_path: Path) -> Iterator[str]:
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen([sys.executable, "-c", code], cwd=root, stdout=log, stderr=log)
     try:
-        until = time.monotonic() + 20
+        until = time.monotonic() + 40
         while True:
             try:
                 socket.create_connection(("127.0.0.1", port), 1).close()

@@ -58,7 +58,7 @@ SERVE_COMMAND = re.compile(r"(wharfinger (serve|run)|make serve)\b")
 SHELL = ("console", "sh", "bash")
 NOT_RUN = ("text", "mermaid", "")
 CONFIGURATIONS = ("dockerfile", "ini", "nginx")
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 60.0
 
 
 @dataclass

@@ -29,7 +29,7 @@ PAGE = ROOT / "docs" / "deploy.md"
 FILES = {block.options["file"]: block.text for block in blocks_of(PAGE) if "file" in block.options}
 WHARFINGER = str(Path(sys.executable).with_name("wharfinger"))
 TOKEN = "0123456789abcdef0123456789abcdef"
-TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 60.0
 
 
 @contextlib.contextmanager

@@ -411,7 +411,7 @@ async def test_a_change_is_found_by_the_next_call_without_an_iterator_of_changes
         await host.catalogue.entries()
         await asyncio.sleep(0.3)
         (folder / "new.txt").write_text("new")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while not await host.catalogue.find("file:///harbour/new.txt"):
                 await asyncio.sleep(0.02)
 

@@ -153,26 +153,26 @@ def check_input_requests(revision: str, seen: dict[str, Any]) -> None:
     assert samples[0]["systemPrompt"] == "You know every quay."
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize(("peer", "revision"), CASES)
 def test_every_feature_works_over_stdio(peer: str, revision: str) -> None:
     check_results(peer, revision, visit(peer, revision, command=[sys.executable, str(FEATURE_SERVER), "stdio"]))
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize(("peer", "revision"), CASES)
 def test_every_feature_works_over_http(peer: str, revision: str, http: str) -> None:
     check_results(peer, revision, visit(peer, revision, url=f"{http}/mcp"))
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize(("peer", "revision"), [*((peer, HANDSHAKE) for peer in CLIENTS), ("mcp1", "2024-11-05")])
 def test_every_feature_works_over_http_and_sse(peer: str, revision: str, http: str) -> None:
     """The server has the transport of 2024-11-05 too. The SDKs speak newer revisions over it."""
     check_results(peer, revision, visit(peer, revision, sse=f"{http}/sse"))
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_a_client_with_the_skills_extension_reads_skills(transport: str, http: str) -> None:
     """FastMCP is the only one of these SDKs with the extension."""

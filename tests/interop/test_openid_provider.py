@@ -53,7 +53,7 @@ class Provider:
     def admin(self, **settings: Any) -> list[Any]:
         """Change settings, and return all requests so far."""
         origin = "/".join(self.issuer.split("/")[:3])
-        with urlopen(Request(f"{origin}/admin", json.dumps(settings).encode(), method="POST"), timeout=10) as answer:
+        with urlopen(Request(f"{origin}/admin", json.dumps(settings).encode(), method="POST"), timeout=40) as answer:
             found: list[Any] = json.load(answer)
         return found
 
@@ -240,7 +240,7 @@ def test_our_client_refreshes_tokens_before_they_expire(provider: Provider, tmp_
         run(visit(url))
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("revision", [STATELESS, HANDSHAKE])
 def test_a_stream_ends_with_its_token_and_our_client_resumes_it(
     provider: Provider, tmp_path: Path, revision: str

@@ -109,7 +109,7 @@ def check_results(peer: str, seen: dict[str, Any], tree: Tree, revision: str) ->
     assert seen["ended"] is True
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize(("peer", "revision"), CASES)
 def test_a_client_over_stdio_sees_the_tree_and_its_changes(
     peer: str, revision: str, tree: Tree, tmp_path: Path
@@ -127,7 +127,7 @@ def test_a_client_over_stdio_sees_the_tree_and_its_changes(
     assert "Traceback" not in log.read_text(errors="replace")
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize(("peer", "revision"), CASES)
 def test_a_client_over_http_sees_the_tree_and_its_changes(peer: str, revision: str, tree: Tree, http: str) -> None:
     check_results(peer, run_client(peer, tree.visit(revision, url=http)), tree, revision)

@@ -41,7 +41,7 @@ def server_with_metrics() -> tuple[Server, Metrics]:
 
 def scrape(port: int) -> dict[str, dict[tuple[str, ...], float]]:
     """Return every sample by its name and the values of its labels."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=40) as answer:
         text = answer.read().decode()
     samples_by_name: dict[str, dict[tuple[str, ...], float]] = {}
     for family in text_string_to_metric_families(text):
@@ -113,7 +113,7 @@ def test_the_address_is_free_again_after_the_server_closes() -> None:
 
     port = asyncio.run(run())
     with pytest.raises(OSError, match="refused"):
-        socket.create_connection(("127.0.0.1", port), timeout=5)
+        socket.create_connection(("127.0.0.1", port), timeout=40)
 
 
 def test_an_address_in_use_is_an_error_at_the_start() -> None:

@@ -150,7 +150,7 @@ def test_parallel_calls_are_counted_until_they_end(harbour: tuple[Harbour, Serve
     with http.connect() as first, http.connect() as second, http.connect() as third:
         for client in (first, second):
             send_wait(client, era, token)
-            assert controls.entered.acquire(timeout=10)
+            assert controls.entered.acquire(timeout=40)
         refused = call_wait(third, era, token)
         assert (refused.status, refused.headers["retry-after"]) == (429, "1")
         controls.gate.set()

@@ -149,7 +149,7 @@ async def test_a_source_that_does_not_answer_delays_the_error_only_briefly(monke
     server = Server("s")
     server.include(NumberedDocuments(10, gate))
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             assert await not_found_message(server, "shelf://00003") == "Resource not found: shelf://00003"
     finally:
         gate.set()

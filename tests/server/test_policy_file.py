@@ -34,7 +34,7 @@ def replace_file(file: Path, text: str) -> None:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         while not condition():
             await asyncio.sleep(0.02)
 

@@ -308,7 +308,7 @@ async def test_a_list_of_templates_waits_for_a_source_at_most_for_its_patience()
     server = Server("sea")
     server.include(NeverStartingBuoy())
     await server.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         assert (await ask(server, "resources/templates/list"))["result"]["resourceTemplates"] == []
     await server.close()
 

@@ -20,7 +20,7 @@ from tests.transcripts.transcript import FOLDER, Connection, connected
 
 QUIET_SECONDS = 0.5
 """A server without pending requests that sends nothing for this time has finished."""
-ANSWER_SECONDS = 10.0
+ANSWER_SECONDS = 40.0
 """The time for the answers to pending requests."""
 RANDOM = re.compile(r'"(requestState|taskId|elicitationId|nextCursor)":"([^"]+)"')
 """Members whose values differ each time, and that the client may send back."""

@@ -23,7 +23,7 @@ __all__ = ["FOLDER", "Blanks", "Connection", "Line", "connected", "parse", "repl
 FOLDER = Path(__file__).parent
 SERVER = FOLDER.parent / "conformance" / "server.py"
 BLANK = re.compile(rb"\$\{(\w+)\}")
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 60.0
 """A server must answer within this time."""
 
 

@@ -223,10 +223,10 @@ def test_pipelined_requests_are_answered_in_order(client: RawClient) -> None:
 def test_pipelined_requests_are_bounded_in_number(http: ServerThread, count: int) -> None:
     with http.connect() as client:
         client.send_stateless("resources/read", {"uri": "test://wait"})
-        assert http.service.arrived.acquire(timeout=5)
+        assert http.service.arrived.acquire(timeout=40)
         client.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * count)
         if count > MAX_PIPELINED_REQUESTS:
-            assert http.service.ended.acquire(timeout=5)
+            assert http.service.ended.acquire(timeout=40)
             assert client.is_closed_by_server()
         else:
             http.open_gates()
@@ -242,7 +242,7 @@ def test_requests_pipelined_after_a_stream_are_read_only_up_to_a_bound(pipelined
     """A stream reads in order to notice a disconnect, and must not read without a bound."""
     with ServerThread(limits=HttpLimits(comment_time=0.1, sweep_time=0.05)) as http, http.connect() as client:
         client.listen("test://a")
-        assert http.service.arrived.acquire(timeout=5)
+        assert http.service.arrived.acquire(timeout=40)
         client.write(pipelined_request)
         client.socket.settimeout(1)
         with pytest.raises(OSError):  # the server stops reading or closes the connection
@@ -253,7 +253,7 @@ def test_requests_pipelined_after_a_stream_are_read_only_up_to_a_bound(pipelined
                     else bytes(2**20)
                 )
         client.close()
-        assert http.service.ended.acquire(timeout=10)  # the next comment detects the disconnect
+        assert http.service.ended.acquire(timeout=40)  # the next comment detects the disconnect
 
 
 def test_the_bytes_of_unfinished_bodies_are_bounded_in_total() -> None:
@@ -279,7 +279,7 @@ def test_connections_are_bounded() -> None:
     with ServerThread(limits=HttpLimits(connections=2)) as http, http.connect() as first, http.connect() as second:
         for busy in (first, second):
             busy.send_stateless("resources/read", {"uri": "test://wait"})
-            assert http.service.arrived.acquire(timeout=5)
+            assert http.service.arrived.acquire(timeout=40)
         with http.connect() as third:
             reply = third.reply()
             assert (reply.status, reply.error) == (503, -32603)

@@ -173,8 +173,8 @@ def test_the_end_of_a_session_fails_its_pending_requests() -> None:
     with ServerThread() as server, server.connect() as client, server.connect() as other:
         session = client.initialize()
         start_call(client, session, "ask")
-        assert server.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=40)
         assert other.fetch("DELETE", mcp_session_id=session).status == 204
-        assert server.service.ended.acquire(timeout=5)
+        assert server.service.ended.acquire(timeout=40)
         assert client.event() is None
         assert not find_app(server).sessions.running

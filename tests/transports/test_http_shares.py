@@ -67,7 +67,7 @@ def test_a_session_with_pending_requests_is_ended_last() -> None:
         streaming_session, working_session, idle_session = (greedy.initialize() for _ in range(3))
         stream.open_stream(streaming_session)
         pending_client.send_in_session(working_session, "resources/read", {"uri": "test://wait"})
-        assert http.service.arrived.acquire(timeout=5)
+        assert http.service.arrived.acquire(timeout=40)
         greedy.call_in_session(idle_session, "ping")
         other_session = other.initialize()
         assert greedy.call_in_session(idle_session, "ping").status == 404
@@ -129,7 +129,7 @@ def open_pending_calls(http: ServerThread, number: int) -> list[RawClient]:
     clients = [http.connect() for _ in range(number)]
     for client in clients:
         client.send_stateless("resources/read", {"uri": "test://wait"})
-        assert http.service.arrived.acquire(timeout=5)
+        assert http.service.arrived.acquire(timeout=40)
     return clients
 
 
@@ -209,7 +209,7 @@ def test_calls_in_sessions_are_shared_between_owners() -> None:
         pending_clients = [http.connect() for _ in range(2)]
         for id, caller in enumerate(pending_clients, 7):
             caller.send_in_session(session, "resources/read", {"uri": "test://wait"}, id)
-            assert http.service.arrived.acquire(timeout=5)
+            assert http.service.arrived.acquire(timeout=40)
         assert client.read_in_session(session, "a", id=9).status == 503
         client.post(batch, mcp_session_id=session)
         assert client.reply().status == 503
@@ -230,7 +230,7 @@ def test_calls_over_http_with_sse_count_as_requests_of_sessions() -> None:
         sse.initialize()
         for id in (7, 8):
             assert sse.post({"id": id, "method": "resources/read", "params": {"uri": "test://wait"}}) == 202
-            assert http.service.arrived.acquire(timeout=5)
+            assert http.service.arrived.acquire(timeout=40)
         assert sse.post({"id": 9, "method": "ping"}) == 503
         assert other.read_in_session(other.initialize(), "a").text == "test://a"
         http.open_gates()

@@ -280,8 +280,8 @@ def test_a_disconnect_cancels_the_request(name: str) -> None:
     with ServerThread() as server:
         with server.connect() as client:
             client.send_stateless("resources/read", {"uri": f"test://{name}"})
-            assert server.service.arrived.acquire(timeout=5)
-        assert server.service.ended.acquire(timeout=5)
+            assert server.service.arrived.acquire(timeout=40)
+        assert server.service.ended.acquire(timeout=40)
         with server.connect() as client:
             assert client.read("after").text == "test://after"
 
@@ -289,7 +289,7 @@ def test_a_disconnect_cancels_the_request(name: str) -> None:
 def test_a_slow_request_is_answered_if_its_client_stays_connected() -> None:
     with ServerThread(limits=HttpLimits(watch_after=0.001)) as server, server.connect() as client:
         client.send_stateless("resources/read", {"uri": "test://wait"})
-        assert server.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=40)
         threading.Timer(0.02, server.open_gates).start()  # by then the server watches the connection
         assert client.reply().text == "test://wait"
 
@@ -308,7 +308,7 @@ def test_requests_in_flight_are_bounded() -> None:
         clients = [server.connect() for _ in range(2)]
         for client in clients:
             client.send_stateless("resources/read", {"uri": "test://wait"})
-            assert server.service.arrived.acquire(timeout=5)
+            assert server.service.arrived.acquire(timeout=40)
         with server.connect() as client:
             reply = client.read("a")
             assert (reply.status, reply.error) == (503, -32603)

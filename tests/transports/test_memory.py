@@ -127,7 +127,7 @@ def test_large_content_is_received() -> None:
         link = MemoryLink(make_server([]), LIMITS)
         await link.open()
         params = t.ReadResourceRequestParams(uri="a:large", meta=META)
-        message = await link.request("resources/read", params, timeout=9)
+        message = await link.request("resources/read", params, timeout=40)
         assert len(read_result(message)) > 26 << 20
         await link.close()
 

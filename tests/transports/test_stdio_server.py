@@ -80,7 +80,7 @@ def test_an_endless_request_does_not_delay_the_exit_after_the_end_of_input() -> 
         SHORT_TIMEOUTS,
         input=read_request(1, "fix://never") + read_request(2, "fix://plain"),
         capture_output=True,
-        timeout=10,
+        timeout=40,
     )
     assert set(messages_by_id(completed.stdout)) == {2}
     assert completed.returncode == 0
@@ -88,7 +88,7 @@ def test_an_endless_request_does_not_delay_the_exit_after_the_end_of_input() -> 
 
 def test_a_blocked_thread_does_not_delay_the_exit_after_the_end_of_input() -> None:
     """Security L18."""
-    completed = subprocess.run(SHORT_TIMEOUTS, input=read_request(1, "fix://blocks"), capture_output=True, timeout=10)
+    completed = subprocess.run(SHORT_TIMEOUTS, input=read_request(1, "fix://blocks"), capture_output=True, timeout=40)
     assert (completed.stdout, completed.returncode) == (b"", 0)
 
 
@@ -98,7 +98,7 @@ def test_an_incomplete_message_at_the_end_is_ignored() -> None:
         FIXTURE,
         input=read_request(1, "fix://plain") + read_request(2, "fix://plain")[:-3],
         capture_output=True,
-        timeout=10,
+        timeout=40,
     )
     assert set(messages_by_id(completed.stdout)) == {1}
 
@@ -118,7 +118,7 @@ def test_stdin_and_stdout_may_be_files(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(read_request(1, "fix://plain") + read_request(2, "fix://blob/300000"))
     with (tmp_path / "in").open("rb") as stdin, (tmp_path / "out").open("wb") as stdout:
         assert (
-            subprocess.run(FIXTURE, stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL, timeout=10).returncode == 0
+            subprocess.run(FIXTURE, stdin=stdin, stdout=stdout, stderr=subprocess.DEVNULL, timeout=40).returncode == 0
         )
     received = messages_by_id((tmp_path / "out").read_bytes())
     assert text(received[1]) == "plain"
@@ -143,7 +143,7 @@ for thread in threading.enumerate():
 
 
 def test_a_server_with_the_null_device_as_stdin_ends_at_once() -> None:
-    completed = subprocess.run(FIXTURE, stdin=subprocess.DEVNULL, capture_output=True, timeout=10)
+    completed = subprocess.run(FIXTURE, stdin=subprocess.DEVNULL, capture_output=True, timeout=40)
     assert (completed.returncode, completed.stdout) == (0, b"")
 
 
@@ -164,7 +164,7 @@ def test_stdin_and_stdout_may_be_a_terminal() -> None:
 def test_one_ctrl_c_ends_the_server_without_a_traceback(process: subprocess.Popen[bytes]) -> None:
     read_resource(process, 1, "fix://plain")
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=10)
+    _, errors = process.communicate(timeout=40)
     assert errors == b"started\n"
 
 
@@ -173,7 +173,7 @@ def test_ctrl_c_ends_the_server_while_a_thread_blocks(process: subprocess.Popen[
     process.stdin.write(read_request(1, "fix://blocks"))
     read_resource(process, 2, "fix://plain")
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
+    process.communicate(timeout=40)
 
 
 def test_sigterm_ends_the_server_after_pending_requests_are_answered(process: subprocess.Popen[bytes]) -> None:
@@ -181,7 +181,7 @@ def test_sigterm_ends_the_server_after_pending_requests_are_answered(process: su
     process.stdin.write(read_request(1, "fix://slow"))
     read_resource(process, 2, "fix://plain")
     process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=10)
+    out, _ = process.communicate(timeout=40)
     assert text(messages_by_id(out)[1]) == "slow"
     assert process.returncode == 0
 

@@ -26,7 +26,7 @@ class RecordingLink(StreamLink):
 
     def send_request(self) -> asyncio.Task[Message]:
         """Send a request in its own task."""
-        return asyncio.ensure_future(self.request("ping", t.RequestParams(), timeout=5))
+        return asyncio.ensure_future(self.request("ping", t.RequestParams(), timeout=40))
 
     @property
     def messages_per_write(self) -> list[int]:
@@ -68,7 +68,7 @@ def test_a_notification_is_written_before_later_requests() -> None:
     async def test(link: RecordingLink) -> None:
         async def notify_and_request() -> Message:
             link.notify("notifications/initialized", t.UNSET)
-            return await link.request("ping", t.RequestParams(), timeout=5)
+            return await link.request("ping", t.RequestParams(), timeout=40)
 
         request = asyncio.ensure_future(notify_and_request())
         for _ in range(3):

@@ -214,7 +214,7 @@ def test_a_connection_that_the_server_ends_is_reported(path: Path) -> None:
         link = UnixLink(path, LIMITS)
         await link.open()
         with pytest.raises(ConnectionLost, match=f"unix:{path} ended the connection"):
-            await link.request("tools/list", {}, timeout=9)
+            await link.request("tools/list", {}, timeout=40)
         await link.close()
         server.close()
 

@@ -156,7 +156,7 @@ def new_tab(browser: Any) -> Generator[Callable[..., Tab]]:
         context.close()
 
 
-def wait_until(condition: Callable[[], Any], message: str, seconds: float = 15.0) -> Any:
+def wait_until(condition: Callable[[], Any], message: str, seconds: float = 40.0) -> Any:
     """Poll a condition until it returns a true value, and return that. Use it only if no event reports the change."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -100,7 +100,7 @@ def test_a_server_over_http_records_refusals_serves_metrics_and_ends_with_a_comp
     options = ["--audit", str(path), "--metrics", f"127.0.0.1:{port}", "--token-env", "RECORD_TOKEN"]
     with run_server("serve", str(folder), *options, token=token) as (url, process):
         with pytest.raises(urllib.error.HTTPError, match="401"):
-            urllib.request.urlopen(url, data=b"{}", timeout=10)
+            urllib.request.urlopen(url, data=b"{}", timeout=40)
 
         async def read_berths() -> None:
             async with Client(url, headers={"Authorization": f"Bearer {token}"}) as client:
@@ -109,7 +109,7 @@ def test_a_server_over_http_records_refusals_serves_metrics_and_ends_with_a_comp
                     await client.read_resource(uri)
 
         asyncio.run(read_berths())
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=40) as answer:
             text = answer.read().decode()
         assert 'wharfinger_requests_total{method="resources/read",outcome="allowed"} 20.0' in text
         assert 'wharfinger_refusals_total{status="401"} 1.0' in text

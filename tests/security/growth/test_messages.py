@@ -35,7 +35,7 @@ class Unix(ServerProcess):
 
     def __init__(self, path: Path) -> None:
         super().__init__("run", SERVER, "--unix", str(path))
-        assert within(DEADLINE_SECONDS, path.exists), self.errors
+        assert within(PATIENCE_SECONDS, path.exists), self.errors
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(PATIENCE_SECONDS)
         self.socket.connect(str(path))

@@ -23,7 +23,7 @@ from wharfinger.sources.document_text.parser_pool import ContentChanged, ParserP
 from wharfinger.sources.windows.window import BytesContent
 
 GOOD_PDF = pdf_of(["good"])
-TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 60.0
 
 
 @pytest.fixture

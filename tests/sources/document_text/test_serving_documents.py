@@ -18,7 +18,7 @@ from tests.sources.document_text.test_parser_pool import is_running, wait_until
 from wharfinger import Client
 from wharfinger.errors import WharfingerError
 
-TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 60.0
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 

@@ -277,7 +277,7 @@ def test_a_command_that_hangs_is_ended_and_other_reads_succeed(
         assert "The search ended after" in str(log.result(timeout=60).contents[0].text)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_persistent_processes_are_bounded(work: GitRepository, tmp_path: Path) -> None:
     """One server reads many repositories at once."""
     for number in range(20):

@@ -42,7 +42,7 @@ def shop() -> Shop:
 def api(shop: Shop) -> HttpApi:
     """Return a source of the shop in this process."""
     app = make_shop(shop)
-    return openapi(app.openapi(), app=app, label="shop", every=0.1, timeout=5)
+    return openapi(app.openapi(), app=app, label="shop", every=0.1, timeout=40)
 
 
 def text(result: t.ReadResourceResult) -> Any:

@@ -293,6 +293,6 @@ def test_changes_are_reported_soon_when_listing_takes_long(aws: str, recorder: C
             threading.Event().wait(0.01)
         server.put("02400.txt", b"another")
         server.put("99999.txt", b"new")
-        recorder.wait_for(None, source.uri + "02400.txt", timeout=15)
+        recorder.wait_for(None, source.uri + "02400.txt", timeout=40)
         source._polling.close()
         source.store.close()

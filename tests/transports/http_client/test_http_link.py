@@ -66,8 +66,8 @@ def test_a_stateless_request_repeats_its_method_and_name_in_headers() -> None:
 
     async def test() -> None:
         async with open_link(serve) as link:
-            await link.request("resources/read", t.ReadResourceRequestParams(uri="file:///a b%20c"), timeout=9)
-            await link.request("resources/read", t.ReadResourceRequestParams(uri="file:///é"), timeout=9)
+            await link.request("resources/read", t.ReadResourceRequestParams(uri="file:///a b%20c"), timeout=40)
+            await link.request("resources/read", t.ReadResourceRequestParams(uri="file:///é"), timeout=40)
         expected = [
             {"mcp-method": "resources/read", "mcp-name": "file:///a b%20c", "mcp-protocol-version": "2026-07-28"},
             {
@@ -100,7 +100,7 @@ def test_annotated_arguments_are_repeated_in_headers() -> None:
             link.header_params = {"berth": find_header_params(schema)}
             for arguments in (b'{"quay":7}', b'{"quay":null}'):
                 params = t.CallToolRequestParams(name="berth", arguments=msgspec.Raw(arguments))
-                await link.request("tools/call", params, timeout=9)
+                await link.request("tools/call", params, timeout=40)
         assert [headers.get("mcp-param-quay") for headers in received_headers] == ["7", None]
 
     run(test())
@@ -172,7 +172,7 @@ def test_an_answer_may_be_sent_as_an_event() -> None:
         async with open_link(serve) as link:
             params = t.PaginatedRequestParams()
             message = await link.request(
-                "tools/list", params, timeout=9, on_notification=lambda m: reported.append(m.method)
+                "tools/list", params, timeout=40, on_notification=lambda m: reported.append(m.method)
             )
         assert encoded_result(message) == b'{"right": 1}'
         assert reported == ["notifications/progress"]

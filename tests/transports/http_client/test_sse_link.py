@@ -174,14 +174,14 @@ def test_a_rejected_answer_fails_no_request_that_has_the_same_id() -> None:
         async with stub_server(fake) as base:
             link = await open_link(base)
             pending = asyncio.ensure_future(send_request(link, "silence"))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(40):
                 while not fake.posts:
                     await asyncio.sleep(0)
             id = fake.posts[0][1]["id"]
             fake.status = "500 Oops"
             assert fake.event_stream is not None
             fake.event_stream.write(encode_event(id=id, method="ping"))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(40):
                 while len(fake.posts) < 2 or len(link._posts):
                     await asyncio.sleep(0)
             assert "method" not in fake.posts[1][1]
@@ -256,12 +256,12 @@ def test_a_client_connects_to_a_wharfinger_server() -> None:
             capabilities=t.ClientCapabilities(),
             client_info=t.Implementation(name="x", version="1"),
         )
-        info = await link.request("initialize", params, timeout=9)
+        info = await link.request("initialize", params, timeout=40)
         assert json.loads(bytes(info.result))["protocolVersion"] == "2024-11-05"  # type: ignore[arg-type]
         link.rules = REVISION
         link.notify("notifications/initialized", {})
         call = t.CallToolRequestParams(name="tide", arguments={"port": "Bay"})  # type: ignore[arg-type]
-        assert "high at Bay" in str(decode_result(await link.request("tools/call", call, timeout=9)))
+        assert "high at Bay" in str(decode_result(await link.request("tools/call", call, timeout=40)))
         await link.close()
         runner.should_exit = True
         await task

@@ -53,7 +53,7 @@ def test_a_disconnected_listener_is_removed() -> None:
         for _ in range(3):
             with server.connect() as client:
                 client.listen("test://a")
-            assert server.service.ended.acquire(timeout=5)
+            assert server.service.ended.acquire(timeout=40)
         assert server.call(server.service.notify, "test://a") == []
 
 

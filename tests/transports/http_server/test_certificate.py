@@ -81,7 +81,7 @@ def connect(authority: Authority, port: int, **versions: ssl.TLSVersion) -> str:
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 40
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -196,7 +196,7 @@ def _read(server: ServerThread) -> RawClient:
 def _start_waiting(server: ServerThread) -> RawClient:
     client = server.connect()
     client.send_stateless("resources/read", {"uri": "test://wait"})
-    assert server.service.arrived.acquire(timeout=10)
+    assert server.service.arrived.acquire(timeout=40)
     return client
 
 
@@ -223,7 +223,7 @@ def test_a_connection_that_ends_is_freed_without_the_collector(
                 if reset:
                     client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 client.close()
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 40
             while remaining := [
                 type(thing).__name__
                 for thing in gc.get_objects()
@@ -244,5 +244,5 @@ def test_more_closed_connections_than_one_turn_handles_are_all_freed(monkeypatch
         for client in clients:
             client.close()
         for _ in clients:
-            assert server.service.ended.acquire(timeout=10)
+            assert server.service.ended.acquire(timeout=40)
         assert not server.service.listeners

@@ -112,9 +112,9 @@ def test_a_cancelled_request_is_not_answered(http: ServerThread) -> None:
     """Security L11."""
     with SseClient(http).initialize() as client:
         assert client.post({"id": "w", "method": "resources/read", "params": {"uri": "test://wait"}}) == 202
-        assert http.service.arrived.acquire(timeout=5)
+        assert http.service.arrived.acquire(timeout=40)
         assert client.post({"method": "notifications/cancelled", "params": {"requestId": "w"}}) == 202
-        assert http.service.ended.acquire(timeout=5)
+        assert http.service.ended.acquire(timeout=40)
         assert client.request("ping", id="p")["id"] == "p"
 
 
@@ -123,9 +123,9 @@ def test_the_end_of_the_stream_ends_the_session(http: ServerThread) -> None:
     app = find_app(http)
     with SseClient(http).initialize() as client:
         assert client.post({"id": "w", "method": "resources/read", "params": {"uri": "test://wait"}}) == 202
-        assert http.service.arrived.acquire(timeout=5)
+        assert http.service.arrived.acquire(timeout=40)
         path = client.path
-    assert http.service.ended.acquire(timeout=5)
+    assert http.service.ended.acquire(timeout=40)
     while app.sse:
         pass
     with http.connect() as other_client:
@@ -193,7 +193,7 @@ def test_a_body_over_the_limit_is_refused() -> None:
 def test_drain_lets_requests_finish_and_ends_the_stream() -> None:
     with ServerThread() as http, SseClient(http).initialize() as client:
         assert client.post({"id": "w", "method": "resources/read", "params": {"uri": "test://wait"}}) == 202
-        assert http.service.arrived.acquire(timeout=5)
+        assert http.service.arrived.acquire(timeout=40)
         http.stop()
         http.open_gates()
         assert client.stream.event()["id"] == "w"

@@ -74,7 +74,7 @@ def test_a_disconnected_client_gets_the_missed_events_and_the_answer(server: Ser
         start_stream(first, session, "wait-progress", "w")
         assert first.event()["params"]["progress"] == 1
         last_id = first.last_id
-    assert server.service.arrived.acquire(timeout=5)
+    assert server.service.arrived.acquire(timeout=40)
     server.open_gates()
     assert client.call_in_session(session, "ping").status == 200
     while any(request.id == "w" for request in find_app(server).sessions.running):
@@ -95,7 +95,7 @@ def test_the_stream_of_a_pending_request_continues_on_another_connection(
     with server.connect() as first:
         start_stream(first, session, "wait-progress", "w")
         first.event()
-        assert server.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=40)
         assert resume(client, session, first.last_id) == 200
         assert first.event() is None  # a stream has one reader at a time
         server.open_gates()
@@ -108,7 +108,7 @@ def test_a_call_may_close_its_stream_and_continue(server: ServerThread, client: 
     start_stream(client, session, "detach", "p")
     assert client.event() is None
     assert (client.retry, server.service.detached) == (7, True)
-    assert server.service.arrived.acquire(timeout=5)
+    assert server.service.arrived.acquire(timeout=40)
     with server.connect() as other:
         assert resume(other, session, client.last_id) == 200
         assert [other.event()["params"]["progress"] for _ in range(2)] == [0, 1]
@@ -121,7 +121,7 @@ def test_a_call_of_an_older_revision_keeps_its_stream(server: ServerThread, clie
     reply = client.call_in_session("", "initialize", INITIALIZE | {"protocolVersion": "2025-06-18"}, 0)
     start_stream(client, reply.headers["mcp-session-id"], "detach", "p")
     assert not server.service.detached
-    assert server.service.arrived.acquire(timeout=5)
+    assert server.service.arrived.acquire(timeout=40)
     server.open_gates()
     assert [event.get("id") for event in (client.event(), client.event(), client.event())] == [None, None, "p"]
 
@@ -213,7 +213,7 @@ def test_an_answer_too_large_for_replay_is_replaced_by_an_error() -> None:
             start_stream(first, session, "wait-progress-big", "w")
             first.event()
             last_id = first.last_id
-        assert server.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=40)
         app = find_app(server)
         (server_session,) = app.sessions._table.values()
         while next(iter(server_session.streams.values())).reader is not None:
@@ -292,7 +292,7 @@ def test_clients_that_disconnect_in_any_phase_leak_nothing() -> None:
                         "GET", accept="text/event-stream", mcp_session_id=session, last_event_id="x-1-0"
                     )
         for _ in range(10 * 4):  # the blocked reads and the requests to the client
-            assert server.service.arrived.acquire(timeout=5)
+            assert server.service.arrived.acquire(timeout=40)
         for session in sessions:
             assert client.fetch("DELETE", mcp_session_id=session).status == 204
         for _ in range(2000):
@@ -315,7 +315,7 @@ def test_a_slow_reader_of_the_stream_of_a_call_uses_bounded_memory() -> None:
     with ServerThread(service) as server, server.connect() as client, server.connect() as other:
         session = client.initialize()
         start_stream(client, session, "flood")
-        assert server.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=40)
         assert other.call_in_session(session, "ping", id=2).status == 200
         (server_session,) = find_app(server).sessions._table.values()
         assert server_session.buffer._size <= 1024 * 1024

@@ -104,7 +104,7 @@ def test_a_signal_stops_a_service_that_is_still_starting() -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "entered\n"
     process.terminate()
-    assert process.communicate(timeout=10) == ("left\n", "")
+    assert process.communicate(timeout=40) == ("left\n", "")
 
 
 # --- the token
@@ -220,7 +220,7 @@ class ServerProcess:
 
     def wait(self) -> tuple[int, str, str]:
         """Return the exit code, stdout and stderr."""
-        out, err = self.process.communicate(timeout=10)
+        out, err = self.process.communicate(timeout=40)
         return self.process.returncode, out, err
 
 
@@ -264,7 +264,7 @@ def accepts_connections(port: int) -> bool:
 def test_a_request_unfinished_after_the_drain_time_gets_an_error() -> None:
     with ServerThread(limits=HttpLimits(drain=0.2)) as http, http.connect() as client:
         client.send_stateless("resources/read", {"uri": "test://wait"})
-        assert http.service.arrived.acquire(timeout=5)
+        assert http.service.arrived.acquire(timeout=40)
         http.stop()
         reply = client.reply()
         assert (reply.status, reply.error) == (503, -32603)
@@ -275,7 +275,7 @@ def test_a_request_unfinished_after_the_drain_time_gets_an_error() -> None:
 def test_no_connection_is_accepted_during_shutdown() -> None:
     with ServerThread(limits=HttpLimits(drain=5)) as http, http.connect() as client:
         client.send_stateless("resources/read", {"uri": "test://wait"})
-        assert http.service.arrived.acquire(timeout=5)
+        assert http.service.arrived.acquire(timeout=40)
         http.stop()
         with pytest.raises(OSError):
             for _ in range(10_000):
@@ -298,7 +298,7 @@ def test_the_application_runs_in_uvicorn() -> None:
             assert client.read_in_session(session, "a").text == "test://a"
         with server.connect() as client:
             client.listen("test://a")
-        assert service.ended.acquire(timeout=5)
+        assert service.ended.acquire(timeout=40)
         server.stop()
         server.thread.join(20)
     assert (service.starts, service.closes) == (1, 1)

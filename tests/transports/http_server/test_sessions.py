@@ -215,9 +215,9 @@ def test_delete_ends_the_stream_and_pending_requests() -> None:
         session = client.initialize()
         stream.open_stream(session)
         pending_client.send_in_session(session, "resources/read", {"uri": "test://wait"})
-        assert server.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=40)
         assert client.fetch("DELETE", mcp_session_id=session).status == 204
-        assert server.service.ended.acquire(timeout=5)
+        assert server.service.ended.acquire(timeout=40)
         assert stream.event() is None
         assert pending_client.reply().status == 202
 
@@ -228,7 +228,7 @@ def test_a_disconnect_does_not_cancel_the_request() -> None:
         session = client.initialize()
         with server.connect() as disconnecting_client:
             disconnecting_client.send_in_session(session, "resources/read", {"uri": "test://wait-progress"}, id=9)
-            assert server.service.arrived.acquire(timeout=5)
+            assert server.service.arrived.acquire(timeout=40)
         assert client.read_in_session(session, "a").text == "test://a"
         reply = client.read_in_session(session, "a", id=9)
         assert (reply.status, reply.error) == (400, -32600)  # still in flight
@@ -242,13 +242,13 @@ def test_a_cancelled_request_is_not_answered(server: ServerThread, client: RawCl
     session = client.initialize()
     with server.connect() as pending_client:
         pending_client.send_in_session(session, "resources/read", {"uri": "test://wait"}, id="w")
-        assert server.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=40)
         client.post(
             {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "w"}},
             mcp_session_id=session,
         )
         assert client.reply().status == 202
-        assert server.service.ended.acquire(timeout=5)
+        assert server.service.ended.acquire(timeout=40)
         reply = pending_client.reply()
         assert (reply.status, reply.body) == (202, b"")
 
@@ -258,7 +258,7 @@ def test_nothing_is_sent_for_a_cancelled_call_whose_handler_continues(server: Se
     session = client.initialize()
     with server.connect() as pending_client:
         pending_client.send_in_session(session, "resources/read", {"uri": "test://stubborn"}, id="s")
-        assert server.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=40)
         cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "s"}}
         client.post(cancel, mcp_session_id=session)
         assert client.reply().status == 202
@@ -271,7 +271,7 @@ def test_a_session_cannot_cancel_requests_of_another(server: ServerThread, clien
     session, other_session = client.initialize(), client.initialize()
     with server.connect() as pending_client:
         pending_client.send_in_session(session, "resources/read", {"uri": "test://wait"}, id="w")
-        assert server.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=40)
         client.post(
             {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "w"}},
             mcp_session_id=other_session,
@@ -286,7 +286,7 @@ def test_a_second_request_with_a_pending_id_is_refused(server: ServerThread, cli
     session = client.initialize()
     with server.connect() as pending_client:
         pending_client.send_in_session(session, "resources/read", {"uri": "test://wait"}, id=1)
-        assert server.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=40)
         reply = client.read_in_session(session, "a", id=1)
         assert (reply.status, reply.error, "id" in reply.json) == (400, -32600, False)
         assert client.read_in_session(session, "a", id="1").json["id"] == "1"
@@ -333,13 +333,13 @@ def test_requests_of_all_sessions_are_bounded_including_those_of_disconnected_cl
         first, second = client.initialize(), client.initialize()
         with server.connect() as disconnecting_client:
             disconnecting_client.send_in_session(first, "resources/read", {"uri": "test://wait"}, 7)
-            assert server.service.arrived.acquire(timeout=5)
+            assert server.service.arrived.acquire(timeout=40)
         for session in (first, second):
             reply = client.read_in_session(session, "a")
             assert (reply.status, reply.error, reply.json["id"]) == (503, -32603, 1)
         cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
         assert client.fetch("POST", body=json.dumps(cancel).encode(), mcp_session_id=first).status == 202
-        assert server.service.ended.acquire(timeout=5)
+        assert server.service.ended.acquire(timeout=40)
         assert client.read_in_session(second, "a").text == "test://a"  # the cancelled request no longer counts
 
 
@@ -364,7 +364,7 @@ def test_a_new_request_is_refused_while_draining() -> None:
         session = client.initialize()
         assert other.fetch("GET", "/healthz").status == 200
         client.send_in_session(session, "resources/read", {"uri": "test://wait"})
-        assert server.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=40)
         app = find_app(server)
         server.call(lambda: (setattr(app, "draining", True), app.sessions.drain()))
         for reply in (other.read_in_session(session, "a", id=2), other.read("a")):
@@ -378,7 +378,7 @@ def test_drain_ends_streams_and_lets_requests_finish() -> None:
         session = client.initialize()
         stream.open_stream(session)
         client.send_in_session(session, "resources/read", {"uri": "test://wait"})
-        assert server.service.arrived.acquire(timeout=5)
+        assert server.service.arrived.acquire(timeout=40)
         server.stop()
         assert stream.event() is None
         server.open_gates()
