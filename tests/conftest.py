@@ -7,6 +7,7 @@ import atexit
 import inspect
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Generator
@@ -19,6 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent
 ASYNC_TEST_TIMEOUT_SECONDS = 150
 
 CI = os.environ.get("CI") == "true"
+
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, and so would the servers that tests start
 
 CACHE = tempfile.mkdtemp(prefix="wharfinger-cache-")  # the servers that tests start save their search indexes here
 os.environ["XDG_CACHE_HOME"] = CACHE

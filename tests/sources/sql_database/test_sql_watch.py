@@ -19,7 +19,7 @@ from wharfinger.sources.sql_database import Database
 from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable
 from wharfinger.sources.sql_database.sql_watch import TOKEN_SECONDS
 
-from .conftest import SHOP, PostgresServer, Shop
+from .conftest import SHOP, PostgresServer, Shop, postgres_folder
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 40) -> bool:
@@ -168,25 +168,26 @@ def test_rows_appended_to_a_large_table_are_reported_without_a_channel(
 
 
 def test_a_stopped_server_is_named_and_changes_after_its_restart_are_reported(
-    tmp_path: Path, publish: Callable[..., Database], recorder: ChangeRecorder
+    publish: Callable[..., Database], recorder: ChangeRecorder
 ) -> None:
     """The error contains the host, but not the password."""
-    server = PostgresServer(str(tmp_path / "pg"))
-    server.run(SHOP.replace("CREATE VIEW", "CREATE ROLE reader LOGIN PASSWORD 'hush-hush'; CREATE VIEW"))
-    server.run("GRANT pg_read_all_data TO reader")
-    source = publish(server.url("postgres", "reader", "hush-hush"), label="shop")
-    uri = f"{source.uri}/public/orders/rows"
-    watch(source, recorder, uri)
-    server.server.cleanup()
-    with pytest.raises(DatabaseUnreachable, match="localhost/postgres cannot be reached") as caught:
-        source.read(uri)
-    assert "hush" not in str(caught.value)
-    assert "cannot be reached" in source.describe()
-    restarted = PostgresServer(str(tmp_path / "pg"))
-    try:
-        assert str(source.read(uri).contents[0].text).count("\n") == 3
-        server.run("DELETE FROM orders")
-        recorder.wait_for(uri)
-    finally:
-        asyncio.run(source.close())
-        restarted.server.cleanup()
+    with postgres_folder() as folder:
+        server = PostgresServer(folder)
+        server.run(SHOP.replace("CREATE VIEW", "CREATE ROLE reader LOGIN PASSWORD 'hush-hush'; CREATE VIEW"))
+        server.run("GRANT pg_read_all_data TO reader")
+        source = publish(server.url("postgres", "reader", "hush-hush"), label="shop")
+        uri = f"{source.uri}/public/orders/rows"
+        watch(source, recorder, uri)
+        server.server.cleanup()
+        with pytest.raises(DatabaseUnreachable, match="localhost/postgres cannot be reached") as caught:
+            source.read(uri)
+        assert "hush" not in str(caught.value)
+        assert "cannot be reached" in source.describe()
+        restarted = PostgresServer(folder)
+        try:
+            assert str(source.read(uri).contents[0].text).count("\n") == 3
+            server.run("DELETE FROM orders")
+            recorder.wait_for(uri)
+        finally:
+            asyncio.run(source.close())
+            restarted.server.cleanup()
