@@ -83,7 +83,7 @@ _CODE_AND_DOCUMENTATION = _words("""
 """Extensions of code and documentation."""
 
 
-@lru_cache(4_096)  # called for every read of a file
+@lru_cache(4_096)
 def looks_secret(name: str, *, directory: bool = False) -> bool:
     """Return whether a file or directory of this name likely holds credentials, whatever the case of its letters."""
     name = _original(name)

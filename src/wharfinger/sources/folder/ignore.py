@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from wharfinger.content.globs import Matcher, compile_glob, is_wild
@@ -191,6 +192,7 @@ class PublishChoice:
         self.hidden = hidden
         self.included = _compile_choice(included)
         self.excluded = _compile_choice(exclude)
+        self.is_default = self.included is None and self.excluded is None
         self.named = frozenset(
             part
             for pattern in included
@@ -198,6 +200,16 @@ class PublishChoice:
             for part in pattern.split("/")
             if not is_wild(part)
         )
+
+
+@lru_cache(4_096)  # called for every entry of a directory, and for every read of a file
+def _verdict_on_name(name: str, directory: bool, hidden: bool) -> Verdict:
+    """Return why the name alone withholds an entry. Names that begin with a dot are published if `hidden` is true."""
+    if name.lower() in _NEVER:
+        return "never"
+    if name.startswith(".") and not hidden:
+        return "hidden"
+    return "secret" if looks_secret(name, directory=directory) else ""
 
 
 class _Level(NamedTuple):
@@ -237,16 +249,15 @@ class Rules:
     def judge(self, name: str, directory: bool) -> Verdict:
         """Return why an entry of this published directory is not published, or an empty string if it is published."""
         choice = self.choice
-        if name.lower() in _NEVER:
-            return "never"
+        verdict = _verdict_on_name(name, directory, choice.hidden)
+        if verdict == "never" or (choice.is_default and (verdict or not self.levels)):
+            return verdict
         path = self.prefix + name
         if choice.excluded is not None and choice.excluded.ignores(path, directory):
             return "excluded"
         if name not in choice.named:
-            if name.startswith(".") and not choice.hidden:
-                return "hidden"
-            if looks_secret(name, directory=directory):
-                return "secret"
+            if verdict:
+                return verdict
             if self.levels and self._ignores(path, directory):
                 return "ignored"
         if choice.included is not None and not directory and not _is_included(choice.included, path):
