@@ -21,7 +21,7 @@ from wharfinger import Server
 from wharfinger import types as t
 from wharfinger.client.results import Listing
 from wharfinger.content.search_query import query_of
-from wharfinger.errors import InvalidArgument, InvalidResponse
+from wharfinger.errors import InvalidArgument, InvalidResponse, RequestTimeout
 from wharfinger.host import Approval, Host
 from wharfinger.host import catalogue_lists as lists
 from wharfinger.host.catalogue import MAX_CHANGED_URIS, PATIENCE_SECONDS, Catalogue, CatalogueChange
@@ -547,6 +547,73 @@ async def test_the_pages_before_a_failing_page_are_kept() -> None:
     server_list = await read_server_list("s", client)
     assert list(server_list.resources) == ["x://1"]
     assert "a page failed (garbage)" in server_list.notes[0]
+
+
+class TimeoutClient(StubClient):
+    """A client whose server does not answer these methods in time."""
+
+    slow: frozenset[str] = frozenset()
+
+    async def page(self, cursor: Any) -> Any:
+        if "resources" in self.slow:
+            raise RequestTimeout("no answer")
+        return await super().page(cursor)
+
+    def list_resource_templates(self, bypass_cache: bool = False) -> Any:
+        async def page(cursor: Any) -> Any:
+            if "templates" in self.slow:
+                raise RequestTimeout("no answer")
+            return [t.ResourceTemplate(uri_template="x://{day}", name="day")], UNSET
+
+        return Listing(page, 1)
+
+
+class StubServer:
+    """A server of a catalogue with such a client."""
+
+    status, error = "ready", ""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    async def connected(self) -> Any:
+        return self.client
+
+
+async def test_the_last_list_is_kept_if_the_first_page_times_out() -> None:
+    client = TimeoutClient([t.Resource(uri="x://1", name="x")], last=0)
+    servers: Any = {"s": StubServer(client)}
+    catalogue = Catalogue(servers)
+    first = await catalogue.entries()
+    client.slow = frozenset({"resources"})
+    catalogue.list_changed("s")
+    second = await catalogue.entries()
+    await catalogue.close()
+    assert list(second) == list(first) and len(first) == 2
+    assert second.notes == ["s: its list cannot be read: no answer Its last list is used."]
+
+
+async def test_resources_are_listed_if_the_templates_time_out() -> None:
+    client: Any = TimeoutClient([t.Resource(uri="x://1", name="x")], last=0)
+    whole = await read_server_list("s", client)
+    client.slow = frozenset({"templates"})
+    without = await read_server_list("s", client)
+    again = await read_server_list("s", client, whole)
+    assert (without.keys, without.notes) == (["x://1"], ("The templates cannot be read (no answer).",))
+    assert again.keys == ["x://1", "x://{day}"]
+    assert again.notes == ("The templates cannot be read (no answer). The last ones are used.",)
+
+
+async def test_a_list_without_a_first_page_in_time_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lists, "LIST_SECONDS", 0.05)
+
+    class SilentClient(StubClient):
+        async def page(self, cursor: Any) -> Any:
+            await asyncio.Event().wait()
+
+    client: Any = SilentClient()
+    with pytest.raises(RequestTimeout, match=r"no first page within 0\.05 s"):
+        await read_server_list("s", client)
 
 
 # Size

@@ -472,7 +472,7 @@ class Catalogue:
             while state.stale or state.list is None or state.read_at + LIST_AGE_SECONDS < _now():
                 state.stale, began = False, _now()
                 try:
-                    new_list = await read_server_list(name, await self._servers[name].connected())
+                    new_list = await read_server_list(name, await self._servers[name].connected(), state.list)
                 except (WharfingerError, KeyError) as error:
                     state.error, state.stale = f"its list cannot be read: {printable(str(error), 300)}", True
                     return

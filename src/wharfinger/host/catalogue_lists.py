@@ -13,7 +13,6 @@ import re
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, TypedDict
 
@@ -24,7 +23,7 @@ from wharfinger import types as t
 from wharfinger.client import Client
 from wharfinger.content.globs import MAX_PATTERN_CHARACTERS, Matcher, compile_glob
 from wharfinger.content.text import printable
-from wharfinger.errors import InvalidArgument, MethodNotFound, WharfingerError
+from wharfinger.errors import InvalidArgument, MethodNotFound, RequestTimeout, WharfingerError
 from wharfinger.server.search import fits_type
 from wharfinger.source import version_of
 from wharfinger.upstreams.uri_index import UriIndex
@@ -48,7 +47,7 @@ MAX_ENTRIES = 250_000
 MAX_PAGES = 10_000
 """Maximum number of pages of one list that are read, since a server may send empty pages without end."""
 LIST_SECONDS = 120.0
-"""Longest time in which one list is read. The entries read by then are kept."""
+"""Longest time in which the resources, or the templates, are read. The entries read by then are kept."""
 MAX_URI_CHARACTERS = 8_192
 """A resource with a longer URI is left out."""
 MAX_ENTRY_BYTES = 16 << 10
@@ -410,41 +409,49 @@ class _Reader:
             yield f"{self.shortened:,} {noun} are shortened: their entries have more than {MAX_ENTRY_BYTES >> 10} KiB."
 
 
-async def read_server_list(server: str, client: Client) -> ServerList:
+async def read_server_list(server: str, client: Client, last: ServerList | None = None) -> ServerList:
     """Read the whole list of a server, page by page. Its notes say what was left out.
 
-    If a page fails, the entries of the pages before are returned.
+    If a page fails, the entries of the pages before are returned. If the first page of the templates fails, the
+    templates are those of the `last` list.
 
     Raises:
-        WharfingerError: the first page failed.
+        WharfingerError: the first page of the resources failed.
     """
     if client.capabilities.resources is UNSET:
         return ServerList(server, {}, {})
     resources, templates = _Reader(), _Reader()
+    await _read_pages(resources, client.list_resources(bypass_cache=True).pages())
+    failed: list[str] = []
     try:
-        async with asyncio.timeout(LIST_SECONDS):
-            await _read_pages(resources, client.list_resources(bypass_cache=True).pages())
-            with suppress(MethodNotFound):  # a server with resources need not have templates
-                await _read_pages(templates, client.list_resource_templates(bypass_cache=True).pages())
-    except TimeoutError:
-        reader = templates if templates.found else resources
-        reader.reached = f"it was not read within {LIST_SECONDS:g} s"
-    notes = [*resources.notes("resources"), *templates.notes("templates")]
+        await _read_pages(templates, client.list_resource_templates(bypass_cache=True).pages())
+    except MethodNotFound:
+        pass  # a server with resources need not have templates
+    except WharfingerError as error:
+        used = "" if last is None else " The last ones are used."
+        failed.append(f"The templates cannot be read ({printable(str(error), 200)}).{used}")
+        templates.found = {} if last is None else dict(last.templates)
+    notes = [*resources.notes("resources"), *templates.notes("templates"), *failed]
     return ServerList(server, resources.found, templates.found, notes)
 
 
 async def _read_pages(reader: _Reader, pages: Any) -> None:
     number = 0
     try:
-        async for page in pages:
-            reader.add(page)
-            number += 1
-            if reader.reached:
-                return
-            if number == MAX_PAGES:
-                reader.reached = f"only the first {MAX_PAGES:,} pages are read"
-                return
-    except WharfingerError as error:
+        async with asyncio.timeout(LIST_SECONDS):
+            async for page in pages:
+                reader.add(page)
+                number += 1
+                if reader.reached:
+                    return
+                if number == MAX_PAGES:
+                    reader.reached = f"only the first {MAX_PAGES:,} pages are read"
+                    return
+    except WharfingerError as error:  # also a RequestTimeout, which is a TimeoutError too
         if not number:
             raise
         reader.reached = f"a page failed ({printable(str(error), 200)})"
+    except TimeoutError:
+        if not number:
+            raise RequestTimeout(f"There was no first page within {LIST_SECONDS:g} s.") from None
+        reader.reached = f"it was not read within {LIST_SECONDS:g} s"
