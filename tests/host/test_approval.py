@@ -165,6 +165,29 @@ async def test_always_also_approves_pending_calls() -> None:
     assert len(harbour.calls) == 10
 
 
+async def test_a_person_is_asked_one_question_about_a_tool_at_a_time() -> None:
+    open_now, most = 0, 0
+
+    async def approve(approval: Approval) -> bool:
+        nonlocal open_now, most
+        open_now += 1
+        most = max(most, open_now)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        open_now -= 1
+        return True
+
+    harbour = Harbour()
+    async with harbour.host(approve=approve) as host:
+
+        async def call_often() -> None:
+            for _ in range(5):  # the next call begins while others wait
+                await host.call_tool("moor", MARY)
+
+        await asyncio.gather(call_often(), call_often(), call_often())
+    assert (len(harbour.calls), most) == (15, 1)
+
+
 async def test_a_call_is_declined_if_no_answer_arrives_in_time() -> None:
     async def wait(approval: Approval) -> bool:
         await asyncio.Event().wait()

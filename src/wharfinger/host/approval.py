@@ -14,6 +14,7 @@ import hashlib
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, cast
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import UNSET
@@ -93,7 +94,7 @@ class Approvals:
         self._store = store
         self._timeout = timeout
         self._record = record
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # kept by the calls that wait
         self._waiting = 0
 
     async def check(self, upstream: Upstream, name: str, public_name: str, arguments: Any, *, trusted: bool) -> None:
@@ -112,8 +113,6 @@ class Approvals:
                 await self._check(upstream, name, public_name, arguments, trusted)
         finally:
             self._waiting -= 1
-            if not turn.locked() and self._turns.get(key) is turn:
-                del self._turns[key]
 
     async def _check(self, upstream: Upstream, name: str, public_name: str, arguments: Any, trusted: bool) -> None:
         key = key_of(upstream.name, name)
