@@ -87,6 +87,21 @@ async def test_a_review_changes_the_request_and_the_result_of_sampling(revision:
         assert (await host.call_tool("sample")).data == "it 1024: 12 m"
 
 
+async def test_a_request_that_a_review_replaces_has_the_name_of_its_server() -> None:
+    async def sample(request: t.CreateMessageRequestParams) -> str:
+        assert isinstance(request, SamplingRequest)
+        return f"{request.server} {request.max_tokens}"
+
+    async def review(sampling: SamplingReview) -> Any:
+        if sampling.result is None:
+            return t.CreateMessageRequestParams(messages=sampling.request.messages, max_tokens=7)
+        assert sampling.request.server == "it"
+        return True
+
+    async with Host({"it": input_server()}, sampling=sample, review=review) as host:
+        assert (await host.call_tool("sample")).data == "it 7"
+
+
 @ERAS
 @pytest.mark.parametrize("stage", ["before", "after"])
 async def test_a_review_refuses_the_request_or_the_result_of_sampling(revision: str, stage: str) -> None:

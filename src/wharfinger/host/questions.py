@@ -120,7 +120,8 @@ class Questions:
         request = with_server(params, SamplingRequest, self.server)
         if self._review is not None:
             answer = await self._review(SamplingReview(server=self.server, request=request, result=None))
-            request = decided(answer, request, t.CreateMessageRequestParams)
+            reviewed = decided(answer, request, t.CreateMessageRequestParams)
+            request = with_server(reviewed, SamplingRequest, self.server)
         result = await self._sampling(request)
         if isinstance(result, str):
             content = t.TextContent(text=result)
@@ -188,7 +189,7 @@ def outcome_of(answer: Any) -> tuple[bool, str]:
 
 def with_server(params: Any, kind: Callable[..., T], server: str) -> T:
     """Return the params of a request with the name of its server."""
-    return kind(**{name: getattr(params, name) for name in params.__struct_fields__}, server=server)
+    return kind(**{**msgspec.structs.asdict(params), "server": server})
 
 
 def decided(answer: Any, shown: Any, kind: type) -> Any:
