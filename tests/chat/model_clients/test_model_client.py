@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -136,6 +137,36 @@ def test_several_calls_have_different_ids(server: Endpoint) -> None:
     server.answer(Call("a", {"x": 1}, id="same"), Call("b", {}, id="same"))
     answer, _ = ask(server)
     assert [call.name for call in answer.calls] == ["a", "b"]
+    assert len({call.id for call in answer.calls}) == 2
+
+
+def test_calls_without_an_id_have_different_ids_in_the_whole_conversation(server: Endpoint) -> None:
+    server.answer(Call("a", id=""), Call("b", id=""))
+    server.answer(Call("a", id=""))
+    calls = [*ask(server)[0].calls, *ask(server)[0].calls]
+    assert [call.name for call in calls] == ["a", "b", "a"]
+    assert len({call.id for call in calls}) == 3
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [{"index": 0, "id": "1"}, {"index": 0, "id": "2"}],
+        [{"id": "1"}, {"id": "2"}],
+        [{}, {}],
+        [{"id": ""}, {"id": "2"}],
+    ],
+)
+def test_calls_that_an_endpoint_gives_the_same_index_are_separate(members: list[dict[str, Any]]) -> None:
+    with endpoint("openai") as server:
+        chunks = [
+            {"tool_calls": [{**member, "function": {"name": name, "arguments": f'{{"x":"{name}"}}'}}]}
+            for member, name in zip(members, "ab", strict=True)
+        ]
+        data = [json.dumps({"choices": [{"index": 0, "delta": chunk}]}) for chunk in chunks]
+        server.answer(*(Raw(f"data: {each}\n\n".encode()) for each in data))
+        answer, _ = ask(server)
+    assert [(call.name, call.input) for call in answer.calls] == [("a", {"x": "a"}), ("b", {"x": "b"})]
     assert len({call.id for call in answer.calls}) == 2
 
 

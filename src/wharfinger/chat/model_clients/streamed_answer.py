@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from secrets import token_hex
 from typing import Any, Protocol
 
 import msgspec
@@ -90,11 +91,21 @@ class AnswerReader(Protocol):
         ...
 
 
+class _CallPieces:
+    """One tool call, with its arguments as pieces of JSON text."""
+
+    def __init__(self) -> None:
+        self.id = self.name = ""
+        self.arguments: list[str] = []
+
+
 class ToolCallPieces:
     """Joins tool calls whose arguments arrive as pieces of JSON text, within the bounds of one answer."""
 
     def __init__(self) -> None:
-        self._calls: dict[int, tuple[str, str, list[str]]] = {}
+        self._calls: list[_CallPieces] = []
+        self._last: dict[int, _CallPieces] = {}
+        """The last call of each index."""
         self._size = 0
 
     def count(self, text: str) -> None:
@@ -104,31 +115,40 @@ class ToolCallPieces:
             raise ModelError(f"The model's answer has more than {MAX_ANSWER_CHARACTERS:,} characters.")
 
     def add(self, index: int, id: str, name: str, arguments: str) -> None:
-        """Add a piece to the call number `index`; id and name come with its first piece only."""
+        """Add a piece of the call number `index`.
+
+        Its first piece has the id and the name. Some endpoints give several calls the same index, so a piece with
+        another id, or without an id and with a second name, begins a new call.
+        """
         self.count(id + name + arguments)
-        if index not in self._calls:
+        call = self._last.get(index)
+        if call is None or (id != call.id if id and call.id else bool(name and call.name)):
             if len(self._calls) >= MAX_TOOL_CALLS:
                 raise ModelError(f"The model calls more than {MAX_TOOL_CALLS} tools at once.")
-            self._calls[index] = (id, name, [])
-        known_id, known_name, pieces = self._calls[index]
-        self._calls[index] = (known_id or id, known_name or name, pieces)
-        pieces.append(arguments)
+            call = self._last[index] = _CallPieces()
+            self._calls.append(call)
+        call.id, call.name = call.id or id, call.name or name
+        call.arguments.append(arguments)
 
     def finish(self) -> tuple[list[t.ToolUseContent], dict[str, str]]:
-        """Return the calls in order, and errors by the id of each call whose arguments cannot be used."""
+        """Return the calls in order, and errors by the id of each call whose arguments cannot be used.
+
+        A call without an id, or with that of an earlier call, gets an id that no other call of the conversation has.
+        """
         calls: list[t.ToolUseContent] = []
         invalid: dict[str, str] = {}
         used: set[str] = set()
-        for index, (original_id, name, pieces) in sorted(self._calls.items()):
-            id = original_id if original_id and original_id not in used else f"call_{index}_{len(used)}"
+        for call in self._calls:
+            # Mistral's API refuses ids that are not 9 letters and digits.
+            id = call.id if call.id and call.id not in used else token_hex(5)[:9]
             used.add(id)
-            text = "".join(pieces)
+            text = "".join(call.arguments)
             try:
                 arguments = msgspec.json.decode(text, type=dict[str, Any]) if text.strip() else {}
             except (msgspec.MsgspecError, RecursionError):
                 arguments = {}
                 invalid[id] = "The arguments are not a JSON object: send the call again with a valid one."
-            calls.append(t.ToolUseContent(id=id, name=name, input=arguments))
+            calls.append(t.ToolUseContent(id=id, name=call.name, input=arguments))
         return calls, invalid
 
 
