@@ -89,9 +89,8 @@ class ChatCommands:
     async def model(self, argument: str) -> None:
         """Show or change the model."""
         if argument:
-            new = self._make_client(argument)
-            await self._chat.model.close()
-            self._chat.model = new
+            old, self._chat.model = self._chat.model, self._make_client(argument)
+            await old.close()
         self._show(f"The model is {self._chat.model.choice}, at {self._chat.model.choice.host}.")
 
     async def tools(self, argument: str) -> None:

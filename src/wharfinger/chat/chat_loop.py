@@ -86,6 +86,10 @@ class Chat:
         self.context = QuestionContext(host)
         self._limit = asyncio.Semaphore(CONCURRENT_CALLS)
 
+    async def aclose(self) -> None:
+        """Close the client of the model, which may be another one than at the start."""
+        await self.model.close()
+
     async def ask(self, question: str) -> ChatAnswer:
         """Answer a question, and add both to the conversation.
 

@@ -484,6 +484,7 @@ def test_every_slash_command_prints_its_result(
     assert "High." not in model.last_texts
     chat.send("/exit")
     assert chat.terminal.wait_for_exit() == 0
+    assert "Unclosed" not in chat.terminal.output  # the client of the second model
 
 
 def test_an_error_of_the_endpoint_leaves_the_chat_open(model: Endpoint, start_chat: Callable[..., ChatSession]) -> None:

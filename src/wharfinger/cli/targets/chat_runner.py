@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from contextlib import aclosing
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -59,8 +60,12 @@ class ChatRunner:
         async def work() -> int:
             if question is not None:
                 on_ctrl_c(interrupted)
-            async with self._make_host(configs, question) as host, self._make_client(choice) as model:
-                chat = Chat(host, model, conversation, self._display, self._chat_options())
+            async with (
+                self._make_host(configs, question) as host,
+                aclosing(
+                    Chat(host, self._make_client(choice), conversation, self._display, self._chat_options())
+                ) as chat,
+            ):
                 self._chat = chat
                 if question is not None:
                     return await self._answer_once(chat, question, save)
