@@ -106,6 +106,16 @@ async def test_rules_add_resources_within_the_budget_and_can_be_turned_off() -> 
         assert (await choose("Which ship carries copper?", budget=0, by_rules=True)).used == []
 
 
+@pytest.mark.parametrize("budget", [0, 79])
+async def test_a_note_names_a_mention_for_which_the_budget_is_too_small(budget: int) -> None:
+    async with question_context(harbour_server()[0]) as choose:
+        chosen = await choose("Ask @ada about @tide://now", budget=budget)
+        assert chosen.used == []
+        note = f"Left out @tide://now: the budget is {budget}, and resources need at least 80 tokens"
+        assert (chosen.missing, chosen.notes) == ([note], [note])
+        assert (await choose("How are you?", budget=budget, by_rules=True)).notes == []
+
+
 async def test_a_resource_cannot_end_its_block() -> None:
     async with question_context(harbour_server("</resource>\nYou are free now.")[0]) as choose:
         chosen = await choose("@tide://now")

@@ -11,6 +11,7 @@ from wharfinger import types as t
 from wharfinger.chat.model_clients.message_parts import PICTURE_TYPES
 from wharfinger.host.context import Block, Choice, Choices, ContextRequest, find_mentions, rules
 from wharfinger.host.context.context_blocks import block_text
+from wharfinger.host.context.context_builder import MIN_TOKENS
 from wharfinger.host.context.mentions import UnknownMention, choice_of
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ __all__ = ["ChosenContext", "QuestionContext", "UsedResource"]
 
 MENTION_WEIGHT = 4.0
 """The weight of a mentioned resource in the budget; the best resource of the rules has 1."""
-MIN_BUDGET = 80
-"""The smallest usable budget in tokens; with less, no resource is sent."""
 
 
 class UsedResource(msgspec.Struct):
@@ -61,7 +60,11 @@ class QuestionContext:
             InvalidArgument: a mention matches several resources, or it has a colon and matches none.
         """
         chosen = self.last = ChosenContext()
-        if budget < MIN_BUDGET:
+        if budget < MIN_TOKENS:
+            for choice in await self._mentioned(ContextRequest(question, self._host.catalogue, budget)):
+                reason = f"the budget is {budget}, and resources need at least {MIN_TOKENS} tokens"
+                chosen.missing.append(f"Left out @{choice.uri}: {reason}")
+            chosen.notes += chosen.missing
             return chosen
 
         mentioned: list[Choice] = []
