@@ -24,7 +24,9 @@ from wharfinger.cli.targets.saved_files import name_of_uri, new_file
         ("x:///a%E2%80%AEgnp.exe", "a-gnp.exe"),  # shown as `aexe.png` otherwise
         ("file:///CON.txt", "_CON.txt"),
         ("http://[", "["),
-        ("x:///" + "a" * 500, "a" * 100),
+        ("x:///" + "a" * 500, "a" * 200),
+        ("x:///" + "海" * 500, "海" * 66),
+        ("x:///" + "a" * 199 + ". b", "a" * 199),
     ],
 )
 def test_a_file_is_named_after_the_last_segment_without_special_characters(uri: str, name: str) -> None:
@@ -37,3 +39,9 @@ def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     written.append(new_file(folder, "odd", "no/such-type", b"3"))
     assert [path.name for path in written] == ["map.png", "map-2.png", "odd.bin"]
     assert written[0].read_bytes() == b"1"
+
+
+def test_a_name_of_many_long_characters_can_be_written(tmp_path: Path) -> None:
+    name = name_of_uri("file:///" + "海" * 500)
+    written = [new_file(tmp_path, name, "application/octet-stream", b"1") for _ in range(2)]
+    assert [path.name for path in written] == [f"{name}.bin", f"{name}-2.bin"]

@@ -15,7 +15,8 @@ SPECIAL_CHARACTERS = re.compile(rf'[\x00-\x1f\x7f-\x9f{BIDI}/\\:*?"<>|]+')
 """Separators, and characters with which a name could change what a terminal shows."""
 RESERVED_NAME = re.compile(r"(?i)^(con|prn|aux|nul|com\d|lpt\d)(\..*)?$")
 """Names of devices on Windows."""
-NAME_CHARACTERS = 100
+MAX_NAME_BYTES = 200
+"""Maximum size of a name in UTF-8. File systems allow 255, and a number and a suffix may be added."""
 
 
 def name_of_uri(uri: str, fallback: str = "content") -> str:
@@ -25,7 +26,8 @@ def name_of_uri(uri: str, fallback: str = "content") -> str:
     except ValueError:
         path = uri
     last = unquote(path.rstrip("/").rpartition("/")[2])
-    name = SPECIAL_CHARACTERS.sub("-", last).strip(" .-")[:NAME_CHARACTERS]
+    safe_name = SPECIAL_CHARACTERS.sub("-", last).strip(" .-")
+    name = safe_name.encode("utf-8", "ignore")[:MAX_NAME_BYTES].decode("utf-8", "ignore").rstrip(" .-")
     return f"_{name}" if RESERVED_NAME.match(name) else name or fallback
 
 
