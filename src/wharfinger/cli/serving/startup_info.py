@@ -94,6 +94,7 @@ HOST_OPTIONS = (
     "allow_command",
     "allow_operations",
     "base_url",
+    "encoding",
     "every",
     "patience",
     "allow_private_networks",
