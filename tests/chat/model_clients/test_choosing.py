@@ -20,6 +20,8 @@ KEYS = {"OPENAI_API_KEY": "sk-1", "ANTHROPIC_API_KEY": "sk-ant-1"}
         ("ollama/qwen3:8b", {}, "http://127.0.0.1:11434", "qwen3:8b"),
         ("ollama/m", {"OLLAMA_HOST": "0.0.0.0"}, "http://127.0.0.1:11434", "m"),
         ("ollama/m", {"OLLAMA_HOST": "0.0.0.0:80"}, "http://127.0.0.1:80", "m"),
+        ("ollama/m", {"OLLAMA_HOST": "http://0.0.0.0"}, "http://127.0.0.1", "m"),
+        ("ollama/m", {"OLLAMA_HOST": "http://[::]:5000/"}, "http://[::1]:5000", "m"),
         ("ollama/m", {"OLLAMA_HOST": ":5000"}, "http://127.0.0.1:5000", "m"),
         ("ollama/m", {"OLLAMA_HOST": "gpu"}, "http://gpu:11434", "m"),
         ("ollama/m", {"OLLAMA_HOST": "[::1]"}, "http://[::1]:11434", "m"),

@@ -109,7 +109,7 @@ def ollama(name: str, environ: Mapping[str, str]) -> ModelChoice:
     parts = urlsplit(check_url("OLLAMA_HOST", text))
     if parts.hostname in ("0.0.0.0", "::"):  # noqa: S104  # the address that a server listens on; not one to connect to
         local = "127.0.0.1" if parts.hostname == "0.0.0.0" else "[::1]"  # noqa: S104
-        text = parts._replace(netloc=f"{local}:{parts.port or OLLAMA_PORT}").geturl()
+        text = parts._replace(netloc=f"{local}:{parts.port}" if parts.port else local).geturl()
     return ModelChoice("ollama", name, text.rstrip("/"), read_key("OLLAMA_API_KEY", environ))
 
 
