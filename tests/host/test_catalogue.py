@@ -23,6 +23,7 @@ from wharfinger.client.results import Listing
 from wharfinger.content.search_query import query_of
 from wharfinger.errors import InvalidArgument, InvalidResponse, RequestTimeout
 from wharfinger.host import Approval, Host
+from wharfinger.host import catalogue as catalogue_module
 from wharfinger.host import catalogue_lists as lists
 from wharfinger.host.catalogue import MAX_CHANGED_URIS, PATIENCE_SECONDS, Catalogue, CatalogueChange
 from wharfinger.host.catalogue_lists import CatalogueEntry, CatalogueFilter, ServerList, TreeNode, read_server_list
@@ -602,6 +603,21 @@ async def test_resources_are_listed_if_the_templates_time_out() -> None:
     assert (without.keys, without.notes) == (["x://1"], ("The templates cannot be read (no answer).",))
     assert again.keys == ["x://1", "x://{day}"]
     assert again.notes == ("The templates cannot be read (no answer). The last ones are used.",)
+
+
+async def test_a_list_of_which_a_page_failed_is_read_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = TimeoutClient([t.Resource(uri="x://1", name="x")], last=0)
+    client.capabilities = t.ServerCapabilities(resources=t.ResourcesCapability(list_changed=True))
+    client.slow = frozenset({"templates"})
+    servers: Any = {"s": StubServer(client)}
+    catalogue = Catalogue(servers)
+    assert len(await catalogue.entries()) == 1
+    client.slow = frozenset()
+    assert len(await catalogue.entries()) == 1
+    monkeypatch.setattr(catalogue_module, "LIST_AGE_SECONDS", -1.0)
+    entries = await catalogue.entries()
+    await catalogue.close()
+    assert (len(entries), entries.notes) == (2, [])
 
 
 async def test_a_list_without_a_first_page_in_time_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

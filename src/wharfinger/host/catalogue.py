@@ -58,7 +58,7 @@ PATIENCE_SECONDS = 5.0
 SEARCH_SECONDS = 5.0
 """Longest wait of a search for one server."""
 LIST_AGE_SECONDS = 60.0
-"""Age at which a list is read again if its server does not report changes."""
+"""Age at which a list is read again if its server does not report changes, or if a page failed."""
 MIN_PAUSE_SECONDS = 0.1
 PAUSE_FACTOR = 5
 """While changes are followed, the pause after a list was read is this many times as long as reading it took."""
@@ -447,7 +447,9 @@ class Catalogue:
         if state.reading is not None:
             state.wanted.set()
             return state.reading
-        if state.stale or (not self._reports(server) and _now() - state.read_at > LIST_AGE_SECONDS):
+        failed = state.list is not None and state.list.failed
+        old = _now() - state.read_at > LIST_AGE_SECONDS
+        if state.stale or (old and (failed or not self._reports(server))):
             return self._read(name, state)
         return None
 

@@ -239,12 +239,16 @@ class ServerList:
         resources: Mapping[str, t.Resource],
         templates: Mapping[str, t.ResourceTemplate],
         notes: Sequence[str] = (),
+        *,
+        failed: bool = False,
     ) -> None:
         self.server = server
         self.resources = resources
         self.templates = templates
         self.notes = tuple(notes)
         """Sentences about omitted entries."""
+        self.failed = failed
+        """Whether a page could not be read, which may succeed later."""
         self.keys = sorted(resources.keys() | templates.keys()) if templates else sorted(resources)
         """The URIs and templates, in order."""
         self._uris: UriIndex | None = None
@@ -362,6 +366,7 @@ class _Reader:
         self.found: dict[str, Any] = {}
         self.duplicates = self.unusable = self.shortened = 0
         self.reached = ""
+        self.failed = False
         self._annotations: dict[tuple[Any, ...], t.Annotations] = {}
 
     def add(self, items: Sequence[t.Resource | t.ResourceTemplate]) -> None:
@@ -422,17 +427,19 @@ async def read_server_list(server: str, client: Client, last: ServerList | None 
         return ServerList(server, {}, {})
     resources, templates = _Reader(), _Reader()
     await _read_pages(resources, client.list_resources(bypass_cache=True).pages())
-    failed: list[str] = []
+    template_notes: list[str] = []
     try:
         await _read_pages(templates, client.list_resource_templates(bypass_cache=True).pages())
     except MethodNotFound:
         pass  # a server with resources need not have templates
     except WharfingerError as error:
         used = "" if last is None else " The last ones are used."
-        failed.append(f"The templates cannot be read ({printable(str(error), 200)}).{used}")
+        template_notes.append(f"The templates cannot be read ({printable(str(error), 200)}).{used}")
         templates.found = {} if last is None else dict(last.templates)
-    notes = [*resources.notes("resources"), *templates.notes("templates"), *failed]
-    return ServerList(server, resources.found, templates.found, notes)
+        templates.failed = True
+    notes = [*resources.notes("resources"), *templates.notes("templates"), *template_notes]
+    failed = resources.failed or templates.failed
+    return ServerList(server, resources.found, templates.found, notes, failed=failed)
 
 
 async def _read_pages(reader: _Reader, pages: Any) -> None:
@@ -450,8 +457,8 @@ async def _read_pages(reader: _Reader, pages: Any) -> None:
     except WharfingerError as error:  # also a RequestTimeout, which is a TimeoutError too
         if not number:
             raise
-        reader.reached = f"a page failed ({printable(str(error), 200)})"
+        reader.reached, reader.failed = f"a page failed ({printable(str(error), 200)})", True
     except TimeoutError:
         if not number:
             raise RequestTimeout(f"There was no first page within {LIST_SECONDS:g} s.") from None
-        reader.reached = f"it was not read within {LIST_SECONDS:g} s"
+        reader.reached, reader.failed = f"it was not read within {LIST_SECONDS:g} s", True
