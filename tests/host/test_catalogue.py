@@ -375,6 +375,17 @@ async def test_an_invalid_search_result_gives_no_hits(answer: dict[str, Any]) ->
         assert await host.catalogue.search("tide") == []
 
 
+async def test_a_search_result_of_deeply_nested_json_gives_no_hits() -> None:
+    server = Server("s")
+
+    @server.tool(annotations=t.ToolAnnotations(read_only_hint=True))
+    def search(query: str) -> str:
+        return "[" * 2_000
+
+    async with Host({"s": server}) as host:
+        assert await host.catalogue.search("tide") == []
+
+
 @pytest.mark.parametrize("limit", [0, 1_001])
 async def test_a_search_limit_out_of_range_is_refused(limit: int) -> None:
     with pytest.raises(InvalidArgument, match="from 1 to 1,000"):

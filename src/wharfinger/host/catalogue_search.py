@@ -241,7 +241,7 @@ def _listed_results(result: t.CallToolResult) -> Iterator[tuple[str, str, str]]:
         text = next((block.text for block in result.content if isinstance(block, t.TextContent)), "")
         try:
             data = msgspec.json.decode(text)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             return
     listed: Any = cast("dict[str, Any]", data).get("results") if isinstance(data, dict) else None
     results = cast("Iterable[Any]", listed) if isinstance(listed, list) else ()
