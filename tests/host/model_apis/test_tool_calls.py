@@ -49,6 +49,12 @@ def test_a_call_is_found_in_each_form_of_an_answer(format: str, value: Any) -> N
         assert find_calls(answer, format)[1] == [CALL]
 
 
+@pytest.mark.parametrize("levels", [70, 2_000])
+def test_json_of_too_many_levels_is_refused(levels: int) -> None:
+    with pytest.raises(ValueError, match="levels"):
+        find_calls('{"content":' * levels + "1" + "}" * levels)
+
+
 def test_a_call_may_be_a_python_object() -> None:
     @dataclass
     class Function:

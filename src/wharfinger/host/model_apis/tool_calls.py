@@ -51,16 +51,18 @@ def plain_value(value: Any, depth: int = 0) -> Any:
         TypeError: it has another type.
     """
     if depth > MAX_DEPTH:
-        raise ValueError("The answer has more than 64 levels of objects.")
+        raise ValueError(f"The answer has more than {MAX_DEPTH} levels of objects.")
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str | bytes):
         if depth:
             return value
         try:
-            return msgspec.json.decode(value)
+            return plain_value(msgspec.json.decode(value), 1)
         except msgspec.MsgspecError as error:
             raise ValueError(f"The answer of the model is not JSON: {error}") from None
+        except RecursionError:
+            raise ValueError(f"The answer has more than {MAX_DEPTH} levels of objects.") from None
     if is_mapping(value):
         return {str(key): plain_value(member, depth + 1) for key, member in value.items()}
     if _is_sequence(value):
