@@ -616,6 +616,18 @@ async def test_resources_are_listed_if_the_templates_time_out() -> None:
     assert again.notes == ("The templates cannot be read (no answer). The last ones are used.",)
 
 
+async def test_a_search_reports_a_server_that_does_not_answer_in_time() -> None:
+    class SilentServer(StubServer):
+        async def tools(self) -> Any:
+            raise RequestTimeout("no answer within 2 s")
+
+    servers: Any = {"s": SilentServer(StubClient([t.Resource(uri="x://1", name="x")], last=0))}
+    catalogue = Catalogue(servers)
+    hits = await catalogue.search("tide")
+    await catalogue.close()
+    assert hits.notes == ["s: its contents were not searched: no answer within 2 s"]
+
+
 async def test_a_list_of_which_a_page_failed_is_read_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     client = TimeoutClient([t.Resource(uri="x://1", name="x")], last=0)
     client.capabilities = t.ServerCapabilities(resources=t.ResourcesCapability(list_changed=True))

@@ -339,10 +339,10 @@ class Catalogue:
                 else:
                     hits, note = await search_documents_of(self._documents(name, server_list), words, limit)
                 return hits, " ".join(filter(None, (failed, note)))
+        except WharfingerError as error:  # also a RequestTimeout, which is a TimeoutError too
+            return [], f"its contents were not searched: {printable(str(error), 300)}"
         except TimeoutError:
             return [], f"its contents could not be searched within {SEARCH_SECONDS:g} s."
-        except WharfingerError as error:
-            return [], f"its contents were not searched: {printable(str(error), 300)}"
 
     async def _search_tool(self, name: str, server: CatalogueServer) -> str | None:
         chosen = self._search_tools.get(name, "")

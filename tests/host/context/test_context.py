@@ -25,11 +25,12 @@ from pydantic import TypeAdapter
 from wharfinger import Server
 from wharfinger import types as t
 from wharfinger.content.search_query import query_of
-from wharfinger.errors import InvalidArgument
+from wharfinger.errors import InvalidArgument, RequestTimeout
 from wharfinger.host import Host
+from wharfinger.host.catalogue import Catalogue
 from wharfinger.host.context import Block, Choice, ContextRequest, estimate_tokens, find_mentions, rules, select_with
 from wharfinger.host.context.context_blocks import block_text
-from wharfinger.host.context.context_builder import MAX_BUDGET, MIN_TOKENS, divide
+from wharfinger.host.context.context_builder import MAX_BUDGET, MIN_TOKENS, build_context, divide
 from wharfinger.host.context.mentions import UnknownMention, mention_of
 from wharfinger.host.context.text_windows import Segment, cut_windows
 from wharfinger.sources import files
@@ -321,6 +322,18 @@ async def test_an_unreadable_resource_is_left_out_with_the_reason(folder: Path) 
     assert reasons["empty.txt"] == "it is empty"
     assert reasons["data.bin"].startswith("it is not text")
     assert [item.reason for item in context_of_missing.left_out] == ["it does not exist, or may not be read"]
+
+
+async def test_a_server_that_does_not_answer_in_time_is_the_reason_of_what_is_left_out(folder: Path) -> None:
+    class SilentCatalogue(Catalogue):
+        async def read(self, uri: str, server: str, *, bypass_cache: bool = False) -> t.ReadResourceResult:
+            raise RequestTimeout("no answer within 2 s")
+
+    async with open_host(folder) as host:
+        catalogue = SilentCatalogue(host.upstreams)
+        context = await build_context(catalogue, QUESTION, select=["@berths.txt"])
+        await catalogue.close()
+    assert [item.reason for item in context.left_out] == ["it cannot be read: no answer within 2 s"]
 
 
 @given(

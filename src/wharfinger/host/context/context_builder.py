@@ -180,12 +180,12 @@ class _Building:
             async with self._limit, asyncio.timeout(READ_SECONDS):
                 entries = await self.catalogue.find(choice.uri, server=choice.server)
                 return await self._read_entry(choice, entries[0] if entries else None, again)
-        except TimeoutError:
-            return f"it could not be read within {READ_SECONDS:g} s"
         except ResourceNotFound:
             return _GONE
-        except WharfingerError as error:
+        except WharfingerError as error:  # also a RequestTimeout, which is a TimeoutError too
             return f"it cannot be read: {printable(str(error), 200)}"
+        except TimeoutError:
+            return f"it could not be read within {READ_SECONDS:g} s"
 
     async def _read_entry(self, choice: Choice, entry: CatalogueEntry | None, again: bool) -> _Reading | str:
         size = getattr(entry.resource, "size", None) if entry is not None else None
