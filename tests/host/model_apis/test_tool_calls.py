@@ -49,6 +49,23 @@ def test_a_call_is_found_in_each_form_of_an_answer(format: str, value: Any) -> N
         assert find_calls(answer, format)[1] == [CALL]
 
 
+@pytest.mark.parametrize(
+    "members",
+    [
+        [{"index": 0, "id": "1"}, {"index": 0}, {"index": 0, "id": "2"}],
+        [{"id": "1"}, {}, {"id": "2"}],
+        [{"id": "1"}, {}, {"id": "1"}],
+        [{}, {}, {}],
+        [{"index": 0, "id": "1"}, {"index": 0, "id": "1"}, {"index": 1, "id": "1"}],
+    ],
+)
+def test_streamed_calls_with_the_same_index_or_without_one_are_separate(members: list[dict[str, Any]]) -> None:
+    functions = [{"name": "a", "arguments": '{"x"'}, {"arguments": ":1}"}, {"name": "b", "arguments": ""}]
+    pieces = [{**member, "function": function} for member, function in zip(members, functions, strict=True)]
+    _, calls = find_calls([{"choices": [{"index": 0, "delta": {"tool_calls": [piece]}}]} for piece in pieces])
+    assert [(call.name, call.arguments) for call in calls] == [("a", {"x": 1}), ("b", {})]
+
+
 @pytest.mark.parametrize("levels", [70, 2_000])
 def test_json_of_too_many_levels_is_refused(levels: int) -> None:
     with pytest.raises(ValueError, match="levels"):

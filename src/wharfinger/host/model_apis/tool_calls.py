@@ -115,22 +115,36 @@ def _chat_call(call: Plain) -> ModelToolCall:
 
 
 def _joined_chunks(chunks: list[Plain]) -> list[Plain]:
-    """Return the calls in the chunks of a stream, joined by their index."""
-    calls: dict[str, Plain] = {}
-    pieces: dict[str, list[str]] = {}
+    """Return the calls in the chunks of a stream, each joined from its pieces.
+
+    The first piece has the id and the name. Some endpoints give several calls the same index, or none, so a piece with
+    another id, or with a second name, begins a new call.
+    """
+    calls: list[Plain] = []
+    last: dict[str, Plain] = {}  # the last call of each index
     for chunk in chunks:
         choices = [choice for choice in _objects(chunk.get("choices")) if not choice.get("index")]
         for delta in (choice["delta"] for choice in choices if is_object(choice.get("delta"))):
             for piece in _objects(delta.get("tool_calls")):
-                index = str(piece.get("index", len(calls)))
-                call = calls.setdefault(index, {"id": "", "function": {"name": ""}})
                 function: Plain = piece["function"] if is_object(piece.get("function")) else {}
-                call["id"] = call["id"] or _string(piece.get("id"))
-                call["function"]["name"] = call["function"]["name"] or _string(function.get("name"))
-                pieces.setdefault(index, []).append(_string(function.get("arguments")))
-    for index, call in calls.items():
-        call["function"]["arguments"] = "".join(pieces.get(index, ()))
-    return list(calls.values())
+                id, name, index = _string(piece.get("id")), _string(function.get("name")), str(piece.get("index"))
+                call = last.get(index)
+                if call is None or _is_another(call, id, name, has_index="index" in piece):
+                    call = last[index] = {"id": "", "name": "", "arguments": []}
+                    calls.append(call)
+                call["id"], call["name"] = call["id"] or id, call["name"] or name
+                call["arguments"].append(_string(function.get("arguments")))
+    return [
+        {"id": call["id"], "function": {"name": call["name"], "arguments": "".join(call["arguments"])}}
+        for call in calls
+    ]
+
+
+def _is_another(call: Plain, id: str, name: str, *, has_index: bool) -> bool:
+    """Return whether a piece with this id and name begins another call than the last one of its index."""
+    if has_index and id and call["id"]:
+        return bool(id != call["id"])
+    return bool(name and call["name"])
 
 
 # --- OpenAI, Responses ------------------------------------------------------------------------------------------------
