@@ -431,7 +431,11 @@ async def test_a_change_is_found_by_the_next_call_without_an_iterator_of_changes
 def test_changes_are_merged_and_too_many_changes_name_no_uris() -> None:
     first = CatalogueChange("s", frozenset("a"), frozenset("b"), frozenset("c"))
     second = CatalogueChange("s", frozenset("b"), frozenset("a"), frozenset("d"))
-    assert second.after(first) == CatalogueChange("s", frozenset("b"), frozenset("a"), frozenset("cd"))
+    # `a` came and went, and `b` went and came back, perhaps with another content.
+    assert second.after(first) == CatalogueChange("s", changed=frozenset("bcd"))
+    third = CatalogueChange("s", frozenset("x"), frozenset("c"), frozenset("y"))
+    fourth = CatalogueChange("s", frozenset("c"), frozenset("y"), frozenset("x"))
+    assert fourth.after(third) == CatalogueChange("s", frozenset("x"), frozenset("y"), frozenset("c"))
     uris = frozenset(map(str, range(MAX_CHANGED_URIS)))
     assert CatalogueChange("s", uris).after(CatalogueChange("s", uris)).added == uris
     assert CatalogueChange("s", uris).after(first).many

@@ -120,8 +120,8 @@ class CatalogueChange(msgspec.Struct, frozen=True):
 
     def after(self, earlier: CatalogueChange) -> CatalogueChange:
         """Return this change combined with an earlier one."""
-        added = (earlier.added | self.added) - self.removed
-        removed = (earlier.removed | self.removed) - self.added
+        added = (earlier.added - self.removed) | (self.added - earlier.removed)
+        removed = (earlier.removed - self.added) | (self.removed - earlier.added)
         changed = (earlier.changed | self.changed | (earlier.removed & self.added)) - added - removed
         many = earlier.many or self.many or len(added) + len(removed) + len(changed) > MAX_CHANGED_URIS
         return (
