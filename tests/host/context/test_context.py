@@ -298,6 +298,12 @@ async def test_a_budget_out_of_bounds_is_refused(folder: Path, budget: int) -> N
             await host.context(QUESTION, budget=budget)
 
 
+async def test_a_resource_that_needs_more_than_its_share_is_left_out_with_the_reason(folder: Path) -> None:
+    async with open_host(folder) as host:
+        context = await host.context(QUESTION, budget=80, select=["@watch.txt"])
+    assert [item.reason for item in context.left_out] == ["its share of the budget of 80 tokens is too small"]
+
+
 async def test_duplicate_content_is_sent_once_and_reported(folder: Path) -> None:
     (folder / "copy.log").write_text((folder / "data" / "alarm.log").read_text())
     async with open_host(folder) as host:

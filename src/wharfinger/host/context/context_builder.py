@@ -267,7 +267,8 @@ class _Building:
             if not small:
                 break
             worst = min(small, key=lambda number: (chosen[number].choice.weight, -number))
-            self._leave_out(chosen[worst].choice, f"the budget of {many(self.budget, 'token')} is used by better ones")
+            reason = f"its share of the budget of {many(self.budget, 'token')} is too small"
+            self._leave_out(chosen[worst].choice, reason)
             del chosen[worst]
         blocks: list[Block] = []
         for reading, share in zip(chosen, shares if chosen else (), strict=True):
