@@ -168,12 +168,12 @@ class Chat:
             " --max-rounds."
         )
 
-    async def _ask_model(self, answer: ChatAnswer, definitions: ToolDefinitions | None) -> ModelAnswer:
+    async def _ask_model(self, answer: ChatAnswer, definitions: ToolDefinitions) -> ModelAnswer:
         """Ask for one answer, and add it to the conversation, even if it was stopped in the middle."""
         request = AnswerRequest(
             messages=self.conversation.messages,
             system=await self._system(),
-            tools=list(definitions or ()),
+            tools=list(definitions),
             max_tokens=self.options.max_tokens,
         )
         pieces: list[str] = []
@@ -194,10 +194,10 @@ class Chat:
         self.conversation.add_answer(model_answer.content)
         return model_answer
 
-    async def _tools(self) -> ToolDefinitions | None:
-        """Return the tools of all servers as the model's API defines them; None if the model may use none."""
+    async def _tools(self) -> ToolDefinitions:
+        """Return the tools of all servers as the model's API defines them; none if the model may use none."""
         if not self.options.tools or not self.host.servers:
-            return None
+            return ToolDefinitions([], self._format, {}, [])
         return await self.host.tools(format=self._format, resources=True)
 
     @property
@@ -214,9 +214,7 @@ class Chat:
                 parts.append(f"Instructions of the server {name}:\n{instructions.strip()[:MAX_INSTRUCTION_CHARACTERS]}")
         return "\n\n".join(parts)
 
-    async def _run(
-        self, call: t.ToolUseContent, fault: str, definitions: ToolDefinitions | None
-    ) -> t.ToolResultContent:
+    async def _run(self, call: t.ToolUseContent, fault: str, definitions: ToolDefinitions) -> t.ToolResultContent:
         """Run one call. Every failure is a result that the model reads."""
         tool_call = ModelToolCall(call.id, call.name, dict(call.input), fault)
         async with self._limit:

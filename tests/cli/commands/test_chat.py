@@ -610,6 +610,15 @@ def test_tool_calls_stop_after_max_rounds(model: Endpoint, harbour: Path, tmp_pa
     assert code == 1 and "Stopped after 2 rounds" in errors and len(model.requests) == 2
 
 
+def test_no_tool_runs_without_tools(model: Endpoint, harbour: Path, tmp_path: Path) -> None:
+    model.answer(Call("rise", {"by": 1}))
+    model.answer("I cannot.")
+    code, out, _ = run_chat(model, tmp_path, "--no-tools", "--approve", "never", "-p", "Rise!", "harbour.py")
+    assert (code, out) == (0, "I cannot.\n")
+    assert "There is no tool 'rise' now" in model.last_texts
+    assert (tmp_path / "height").read_text() == "3"
+
+
 def test_malformed_arguments_are_reported_to_the_model(model: Endpoint, harbour: Path, tmp_path: Path) -> None:
     model.answer(Call("rise", text="{by: 2"))
     model.answer("Sorry.")
