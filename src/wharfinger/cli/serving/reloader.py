@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -19,12 +20,17 @@ WATCH_MILLISECONDS = 100
 """Time from the start of the watch to that of the child, and between looks at the files."""
 STOP_SECONDS = 5.0
 """Longest wait for the child to stop; its own limit is shorter."""
+ENDING_SIGNALS = {signal.SIGTERM: 0} if sys.platform == "win32" else {signal.SIGTERM: 0, signal.SIGHUP: 129}
+"""Signals that end the child too, with the exit code."""
 
 
 def keep_running(place: str, variables: Mapping[str, str]) -> int:
-    """Run this command line in a child process until Ctrl-C, with `variables` added to its environment.
+    """Run this command line in a child process until a signal, with `variables` added to its environment.
 
     The child is restarted when a Python file below the folder of `place` changes, even if it has failed.
+
+    Returns:
+        The exit code: 130 after Ctrl-C, 0 after SIGTERM, as without `--reload`, and 129 after SIGHUP.
     """
     try:
         from watchfiles import PythonFilter, watch
@@ -35,6 +41,11 @@ def keep_running(place: str, variables: Mapping[str, str]) -> int:
     file = source_file(place)
     folder = Path(file).parent if file else Path.cwd()
     child: subprocess.Popen[bytes] | None = None
+    exit_codes: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
+    for number, handler in handlers.items():
+        if handler is not signal.SIG_IGN:  # nohup
+            signal.signal(number, lambda received, _: exit_codes.append(ENDING_SIGNALS[signal.Signals(received)]))
     watching = watch(
         folder,
         watch_filter=PythonFilter(),
@@ -44,6 +55,8 @@ def keep_running(place: str, variables: Mapping[str, str]) -> int:
     )
     try:
         for changes in watching:
+            if exit_codes:
+                return exit_codes[0]
             if child is None:  # the watch has begun: no change after the child has read the files is missed
                 child = start(variables)
                 continue
@@ -58,6 +71,8 @@ def keep_running(place: str, variables: Mapping[str, str]) -> int:
     finally:
         if child is not None:
             end(child)
+        for number, handler in handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
     return 0
 
 
