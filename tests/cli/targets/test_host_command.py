@@ -163,6 +163,28 @@ def test_an_existing_name_is_removed_first_if_the_host_refuses_duplicates(
     assert hosts.calls[1][:5] == ["mcp", "add-json", "--scope", "user", "charts"]
 
 
+def test_the_old_entry_is_restored_if_the_new_one_is_refused(hosts: FakeHosts, add: Any, tmp_path: Path) -> None:
+    """A bug: the old entry was removed first, and lost if the new one could not be added."""
+    file, old_entry = tmp_path / ".claude.json", {"command": "old"}
+    file.write_text(json.dumps({"mcpServers": {"charts": old_entry}, "theme": "dark"}))
+    program = Path(hosts.install("claude"))
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "import sys\n"
+        "if sys.argv[2] != 'remove':\n"
+        "    sys.exit('Invalid configuration')\n"
+        f"with open({str(file)!r}, 'w') as file:\n"
+        """    file.write('{"mcpServers": {}, "theme": "light"}')\n"""
+    )
+    code, out, err = add("claude-code", "charts")
+    assert code == 1
+    assert "Replaced" not in out
+    assert "mcp add-json" in err
+    assert "| Invalid configuration" in err
+    assert f"| The entry charts that was there before was written to {file} again." in err
+    assert json.loads(file.read_text()) == {"mcpServers": {"charts": old_entry}, "theme": "light"}
+
+
 def test_an_identical_entry_is_not_added_again(hosts: FakeHosts, add: Any, tmp_path: Path) -> None:
     (tmp_path / ".claude.json").write_text(json.dumps({"mcpServers": {"charts": stdio_entry(tmp_path)}}))
     hosts.install("claude")

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -106,13 +107,26 @@ def add(
     if dry_run:
         click.echo("".join(f"{shlex.join(command)}\n" for command in commands) or file.diff(new_text), nl=False)
         return
-    for command in commands:
-        print_line(ctx, f"$ {shlex.join(command)}")
-        for line in run(command, f"To edit the file instead: --file {shlex.join((str(file.path),))}").splitlines():
-            print_line(ctx, line)
+    try:
+        for command in commands:
+            print_line(ctx, f"$ {shlex.join(command)}")
+            for line in run(command, f"To edit the file instead: --file {shlex.join((str(file.path),))}").splitlines():
+                print_line(ctx, line)
+    except BaseException as error:
+        if current_entry is not None and not remove and restore(HostFile(file.path, kind), key, current_entry):
+            error.add_note(f"The entry {key} that was there before was written to {file.path} again.")
+        raise
     backup = None if commands else file.write(new_text)
     where = "" if commands else f" {'from' if remove else 'to' if current_entry is None else 'in'} {file.path}"
     print_line(ctx, f"{verb} {key}{where}{f' (backup: {backup})' if backup else ''}. {next_step}.")
+
+
+def restore(file: HostFile, key: str, entry: dict[str, Any]) -> bool:
+    """Write an entry again if the host's command has removed it, and return whether it had."""
+    if file.find(key) is not None:
+        return False
+    file.write(file.with_entry(key, entry))
+    return True
 
 
 def describe(
