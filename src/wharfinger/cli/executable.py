@@ -32,7 +32,7 @@ def own_command() -> tuple[str, ...]:
 
 
 def installed_requirement() -> str:
-    """Return a requirement (PEP 508) for this package as it is installed: extras, and its file, URL or version.
+    """Return a requirement (PEP 508) for this package as it is installed: extras, and its file, URL, commit or version.
 
     Installers record the origin of a package in `direct_url.json` (PEP 610), but not its extras. An extra is named if
     everything it needs is installed.
@@ -49,7 +49,13 @@ def installed_requirement() -> str:
     ]
     name = f"wharfinger[{','.join(sorted(extras))}]" if extras else "wharfinger"
     if direct := package.read_text("direct_url.json"):
-        return f"{name} @ {json.loads(direct)['url']}"
+        origin = json.loads(direct)
+        url: str = origin["url"]
+        if repository := origin.get("vcs_info"):
+            url = f"{repository['vcs']}+{url}@{repository['commit_id']}"
+        if subdirectory := origin.get("subdirectory"):
+            url += f"#subdirectory={subdirectory}"
+        return f"{name} @ {url}"
     return f"{name}=={package.version}"
 
 
