@@ -31,6 +31,7 @@ from wharfinger.errors import ConnectionFailed, NotAuthorized, RequestTimeout, R
         (NotAuthorized("Who?"), 4, "wharfinger: Who? Give the token with --token-env NAME."),
         (NotAuthorized("Allow it: --allow-host NAME."), 4, "wharfinger: Allow it: --allow-host NAME."),
         (FileNotFoundError(2, "No such file or directory", "/a"), 1, "wharfinger: No such file or directory: /a"),
+        (TimeoutError(), 1, "wharfinger: unexpected TimeoutError (-v shows the traceback)"),
         (ToolError("red \x1b[31m"), 1, "wharfinger: red \\x1b[31m"),
         (
             ValueError("odd"),

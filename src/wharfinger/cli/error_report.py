@@ -79,7 +79,7 @@ def describe(error: BaseException) -> tuple[str, int]:
         return f"{error} Give it more time with --timeout SECONDS.", error.exit_code
     if isinstance(error, WharfingerError):
         return str(error), error.exit_code
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and str(error):
         name = f": {error.filename}" if error.filename else ""
         return f"{error.strerror or error}{name}", 1
     from wharfinger.cli.tracebacks import place_of
