@@ -12,6 +12,8 @@ import pytest
 
 from tests.cli.conftest import RunCli, Terminal
 from wharfinger.cli import main
+from wharfinger.cli.commands.call import show
+from wharfinger.types import CallToolResult, TextContent
 
 SERVER = """
 from dataclasses import dataclass
@@ -225,3 +227,10 @@ def test_a_text_instead_of_a_value_is_reported_with_a_correction(run_cli: RunCli
         "  | by=3 sends a text: write by:=3 for the value.",
     ]
     assert "sends a text" not in run_cli("call", tide_url, "rise", "by=much")[2]
+
+
+def test_a_text_that_is_nested_too_deeply_is_printed_unchanged(capfd: pytest.CaptureFixture[str]) -> None:
+    """A bug: the command ended with a RecursionError if the result had structured content too."""
+    text = "[" * 100_000
+    show(CallToolResult(content=[TextContent(text=text)], structured_content={"depth": 100_000}), {})
+    assert capfd.readouterr().out.strip() == text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wharfinger.cli.options import TargetCommand, connection_options, json_option, verbosity_options
-from wharfinger.cli.targets.call_arguments import json_hint, parse_arguments, read_input
+from wharfinger.cli.targets.call_arguments import NOT_JSON, json_hint, parse_arguments, read_input
 from wharfinger.cli.targets.shell_completion import complete_words
 from wharfinger.cli.targets.target import split_words
 
@@ -140,7 +140,7 @@ def is_same_content(text: str, structured: Any) -> bool:
         return False
     try:
         return bool(msgspec.json.decode(text) == structured)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return False
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import click
 import msgspec
 
-__all__ = ["json_hint", "parse_arguments", "parse_texts", "read_input"]
+__all__ = ["NOT_JSON", "json_hint", "parse_arguments", "parse_texts", "read_input"]
 
 NOT_JSON = (msgspec.DecodeError, UnicodeError, RecursionError)
 """The exceptions of `msgspec.json.decode`; RecursionError is for JSON that is nested too deeply."""
