@@ -18,6 +18,7 @@ from wharfinger.cli.render.highlighting import language_of, summary
 SERVER = """
 from wharfinger import Server
 from wharfinger.server import Content
+from wharfinger.types import ReadResourceResult
 
 server = Server("harbour")
 PNG = b"\\x89PNG\\r\\n\\x1a\\n\\0\\0\\0\\rIHDR\\0\\0\\1\\0\\0\\0\\0\\x80"
@@ -39,6 +40,17 @@ def folder() -> list[Content]:
         Content("one\\n", uri="a://folder/one.txt", mime_type="text/plain"),
         Content(PNG, uri="a://folder/..%2fmap.png", mime_type="image/png"),
     ]
+
+
+@server.resource("a://log")
+def log() -> list[Content]:
+    meta = {"wharfinger/summary": True, "wharfinger/remark": "More.", "wharfinger/next": "a://log/end"}
+    return [Content("one\\n"), Content("More.", uri="a://log/end", meta=meta)]
+
+
+@server.resource("a://log/end")
+def end() -> ReadResourceResult:
+    return ReadResourceResult(contents=[])
 """
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -106,6 +118,11 @@ def test_a_resource_read_in_windows_is_written_whole(start: Start, tmp_path: Pat
     output, reported = start("read", "file:///charts/depths.log", *serve).communicate(timeout=30)
     assert output == lines[: len(output)]
     assert f"file:///charts/depths.log?bytes={len(output)}-" in reported
+
+
+def test_a_window_without_contents_is_the_end(run_cli: RunCli, harbour: str) -> None:
+    """A bug: the command ended with an IndexError."""
+    assert run_cli("read", "-o", "-", harbour, "a://log")[:2] == (0, "one\n")
 
 
 @pytest.mark.parametrize(

@@ -90,11 +90,13 @@ async def windows(client: Client, contents: list[ResourceContents]) -> AsyncIter
     """Yield the bytes of the contents, and of the windows that follow them."""
     from wharfinger.sources.windows.window import is_continuation
 
-    contents, remarks = split_remarks(contents)
-    yield b"".join(map(octets, contents))
-    while next_window := next(filter(is_continuation, remarks), None):
-        contents, remarks = split_remarks((await client.read_resource(next_window.uri)).result.contents)
-        yield octets(contents[0])
+    while True:
+        contents, remarks = split_remarks(contents)
+        yield b"".join(map(octets, contents))
+        next_window = next(filter(is_continuation, remarks), None)
+        if next_window is None:
+            return
+        contents = (await client.read_resource(next_window.uri)).result.contents
 
 
 async def save_windows(ctx: click.Context, client: Client, contents: list[ResourceContents], output: str) -> None:
