@@ -152,11 +152,17 @@ def as_config(ctx: click.Context, target: Target, options: ConnectionOptions, wo
 
 def with_distinct_names(configs: list[ServerConfig]) -> list[ServerConfig]:
     """Return the servers, with a number after each name that has occurred before."""
+    from itertools import count
+
     import msgspec
 
-    seen: dict[str, int] = {}
+    given_names = {config.name for config in configs}
+    names: set[str] = set()
     for index, config in enumerate(configs):
-        number = seen[config.name] = seen.get(config.name, 0) + 1
-        if number > 1:
-            configs[index] = msgspec.structs.replace(config, name=f"{config.name}_{number}")
+        name = config.name
+        if name in names:
+            numbered = (f"{config.name}_{number}" for number in count(2))
+            name = next(name for name in numbered if name not in names | given_names)
+            configs[index] = msgspec.structs.replace(config, name=name)
+        names.add(name)
     return configs
