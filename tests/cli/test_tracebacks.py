@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wharfinger.cli.tracebacks import cause_in
+from wharfinger.cli.tracebacks import TracebackFrame, cause_in
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -251,3 +251,22 @@ def test_the_traceback_with_the_reference_of_the_error_is_shown() -> None:
     assert cause_in(lines, "Internal error (reference cccccccc): …") == []
     assert cause_in(lines, "an error of another make") == newer
     assert cause_in(["nothing of interest"], "an error") == []
+
+
+@pytest.mark.parametrize(
+    ("file", "is_library"),
+    [
+        ("/usr/lib/python3.12/json/decoder.py", True),
+        ("C:\\Python312\\Lib\\json\\decoder.py", True),
+        ("/home/ann/.venv/lib64/python3.12/site-packages/anyio/to_thread.py", True),
+        ("/usr/lib/python3/dist-packages/yaml/reader.py", True),
+        ("/home/ann/copy/src/wharfinger/server/server.py", True),
+        ("<frozen importlib._bootstrap>", True),
+        ("/home/ann/wharfinger/server/tides.py", False),
+        ("/home/ann/harbour/Lib/tides.py", False),
+        ("/home/ann/lib/tides.py", False),
+    ],
+)
+def test_code_of_the_author_is_told_from_libraries(file: str, is_library: bool) -> None:
+    """A bug: a folder `wharfinger/server` or `Lib` of the author was hidden like a library."""
+    assert TracebackFrame(file, 1, "find").is_library is is_library

@@ -54,10 +54,10 @@ class TracebackFrame(NamedTuple):
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARY = re.compile(
-    r"[/\\](?:lib[/\\]python3[^/\\]*|Lib|site-packages|dist-packages"
-    r"|wharfinger[/\\](?:auth|cli|client|protocol|server|sources|store|testing|transports|types))[/\\]"
+    r"[/\\](?:lib[/\\]python3[^/\\]*|site-packages|dist-packages|src[/\\]wharfinger)[/\\]"
+    r"|\\Lib\\"
 )
-"""A folder of Python's modules, of installed packages, or of another copy of this package, on any system."""
+"""A folder of Python's modules (on Windows `Lib`), of installed packages, or of another copy of this package."""
 
 
 def short(file: str) -> str:
