@@ -34,13 +34,24 @@ def log(tmp_path: Path) -> Path:
 def test_the_report_shows_each_table_and_names_damaged_lines(log: Path) -> None:
     completed = run("audit", "report", str(log))
     assert completed.returncode == 0
-    assert completed.stderr == f"1 damaged lines: {log}:4\n"
+    assert completed.stderr == f"1 damaged line: {log}:4\n"
     assert "2026-01-01T10:00:00.000Z to 2026-01-02T11:00:00.000Z: 3 lines, 2 allowed, 1 refused" in completed.stdout
     assert "Most read\n  1  notes://a" in completed.stdout
     assert "bob  refused  read" in completed.stdout
     assert "deny 1" in completed.stdout
     assert "Searches that found nothing (of 1)\n  1  (words are not recorded)" in completed.stdout
     assert "\x1b" not in completed.stdout
+
+
+def test_the_report_says_what_is_not_in_the_log(tmp_path: Path) -> None:
+    """A bug: what is missing was called requests, but may be lines, of which a request may have several."""
+    log = tmp_path / "audit.jsonl"
+    log.write_bytes(
+        encode_line(AuditLine(time="2026-01-01T10:00:00.000Z", action="record", outcome="resumed", unrecorded=4))
+    )
+    report = run("audit", "report", str(log)).stdout
+    assert ": 1 line, no requests\n" in report
+    assert "Not in the log, which could not be written: 4 requests or lines.\n" in report
 
 
 def test_the_report_as_json_for_a_span_and_a_caller(log: Path) -> None:

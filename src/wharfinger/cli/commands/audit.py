@@ -71,6 +71,7 @@ def report(
 
     Lines that cannot be read are counted and skipped.
     """
+    from wharfinger.cli.render.formatting import count
     from wharfinger.record.report import AuditReport, with_rotated_files
 
     summary = AuditReport(since=since, until=until, who=who, what=what)
@@ -81,7 +82,7 @@ def report(
             raise click.UsageError(f"{path} cannot be read: {error.strerror}", ctx) from None
     if summary.damaged_count:
         more = "" if summary.damaged_count <= len(summary.damaged) else ", …"
-        click.echo(f"{summary.damaged_count} damaged lines: {', '.join(summary.damaged)}{more}", err=True)
+        click.echo(f"{count(summary.damaged_count, 'damaged line')}: {', '.join(summary.damaged)}{more}", err=True)
     if as_json:
         from wharfinger.cli.render.output import print_json
 
@@ -92,22 +93,23 @@ def report(
 
 def print_report(summary: AuditReport, limit: int) -> None:
     """Print the tables that have rows."""
+    from wharfinger.cli.render.formatting import count, size
     from wharfinger.cli.render.output import print_rows
-    from wharfinger.content.text import size_text
 
     if not summary.line_count:
         click.echo("No lines match.")
         return
-    counted = ", ".join(f"{count:,} {outcome}" for outcome, count in summary.outcomes.items() if count)
-    click.echo(f"{summary.first} to {summary.last}: {summary.line_count:,} lines, {counted or 'no requests'}")
+    outcomes = ", ".join(f"{number:,} {outcome}" for outcome, number in summary.outcomes.items() if number)
+    lines = count(summary.line_count, "line")
+    click.echo(f"{summary.first} to {summary.last}: {lines}, {outcomes or 'no requests'}")
     if summary.unrecorded:
-        click.echo(f"{summary.unrecorded:,} requests have no line: the log could not be written.")
+        click.echo(f"Not in the log, which could not be written: {summary.unrecorded:,} requests or lines.")
     data = summary.as_dict(limit)
     words: list[tuple[str, ...]] = [
         (f"{row['count']:,}", row["query"] or "(words are not recorded)") for row in data["foundNothing"]
     ]
     callers: list[tuple[str, ...]] = [
-        (row["who"], f"{row['requests']:,} requests", size_text(row["bytes"])) for row in data["callers"]
+        (row["who"], count(row["requests"], "request"), size(row["bytes"])) for row in data["callers"]
     ]
     tables: list[tuple[str, list[tuple[str, ...]]]] = [
         ("Most read", [(f"{row['count']:,}", row["target"]) for row in data["read"]]),
@@ -127,4 +129,4 @@ def print_report(summary: AuditReport, limit: int) -> None:
             click.echo(f"\n{title}")
             print_rows([("  " + row[0], *row[1:]) for row in rows])
     if data["tooLowBy"]:
-        click.echo(f"\nThere are too many names to count each: numbers may be too low by {data['tooLowBy']:,}.")
+        click.echo(f"\nThere are too many names to count all: a number may be too low by up to {data['tooLowBy']:,}.")
