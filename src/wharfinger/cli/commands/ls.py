@@ -47,7 +47,7 @@ Examples:
     type=click.Choice(["modified", "priority", "size"]),
     help="Show the newest, most important or largest first.",
 )
-@click.option("--audience", type=click.Choice(["user", "assistant"]), help="Show only resources for this audience.")
+@click.option("--audience", type=click.Choice(["user", "assistant"]), help="Show only what is for this audience.")
 @click.option("--mime", metavar="TYPE", help="Show only this MIME type, for example application/json or 'text/*'.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show at most N of each.")
 @json_option
@@ -69,8 +69,9 @@ def ls(
 ) -> None:
     """List what a server offers.
 
-    A line shows size, MIME type, URI and title of a resource, or name and description of anything else. With --sort
-    modified or priority, that comes first. With --json each line is one object as the server sent it.
+    A line shows size, MIME type, URI and title of a resource, URI and title of a template, or name and description of
+    a tool or prompt. With --sort modified or priority, each line begins with the time or the priority. With --json each
+    line is one object as the server sent it.
     """
     target, rest = split_words(ctx, words, ())
     if rest:
