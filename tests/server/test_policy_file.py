@@ -13,7 +13,7 @@ import pytest
 from wharfinger import Client, Server
 from wharfinger.auth import IntrospectionVerifier, StaticTokens, TokenAuth, create_token
 from wharfinger.errors import RemoteResourceNotFound
-from wharfinger.policy import Policy, UnusablePolicy
+from wharfinger.policy import Policy, Rule, UnusablePolicy
 from wharfinger.sources import files
 
 ALLOW = '[[allow]]\nwho = "local"\nwhat = "note://{name}"\n'
@@ -112,6 +112,32 @@ async def test_a_failing_policy_test_prevents_the_start_and_keeps_the_old_policy
     assert old is not None
     assert server.policy.version == old.version
     await server.close()
+
+
+@pytest.mark.parametrize("in_file", [True, False])
+async def test_a_running_server_refuses_a_policy_whose_tests_fail_and_keeps_the_old_one(
+    tmp_path: Path, in_file: bool
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("a")
+    text = '[[allow]]\nwho = "local"\nroots = "docs"\n[[test]]\nas = "local"\ndeny = "read file:///docs/a.md"\n'
+    file = tmp_path / "policy.toml"
+    file.write_text(text)
+    server = Server("office")
+    server.include(files(tmp_path / "docs"))
+    server.policy = old = Policy(allow=[Rule(who="local", what="file:///docs/a.md")])
+    await server.start()
+    with pytest.raises(UnusablePolicy, match=r"test 1 fails: 'read file:///docs/a.md' is allowed by allow 1"):
+        server.policy = file if in_file else Policy.from_toml(text).relative_to(tmp_path)
+    assert server.policy is old
+    assert not server.has_policy_file
+    await server.close()
+
+
+async def test_a_policy_made_in_python_is_tested_before_the_server_starts() -> None:
+    server = Server("office", policy=Policy.from_toml('[[test]]\nas = "local"\nallow = "read note://a"\n'))
+    with pytest.raises(UnusablePolicy, match="test 1 fails"):
+        await server.start()
 
 
 async def test_tokens_are_verified_again_after_a_reload(file: Path, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ class Policy:
     A policy that has `limits` but no rules allows everything except `inspect`, within these limits. A policy without
     anything allows nothing.
 
-    `load` runs the `tests` of a policy in a file; for others, call `check_tests` or `require_tests`.
+    `load` runs the `tests` of a policy in a file. A server runs those of its policy before it starts or changes it.
 
     Raises:
         UnusablePolicy: a rule is not valid; the message names it, and says what to write.

@@ -193,7 +193,8 @@ class Server(FeatureService):
     def policy(self) -> Authorizer | None:
         """Who may read, call and query what; None if everyone may do everything.
 
-        It can be replaced at any time, on the event loop. Then all requests and notifications follow the new one.
+        It can be replaced at any time, on the event loop. Then all requests and notifications follow the new one. If
+        the server runs and a test of the new policy fails, this raises UnusablePolicy, and the old policy stays.
         """
         return self.services.authorizer
 

@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from wharfinger.errors import WharfingerError
 from wharfinger.protocol.interfaces import Authorizer, Store
 
 if TYPE_CHECKING:
@@ -41,6 +40,8 @@ class ServerPolicy:
         """The policy before its `roots` are bound to the sources."""
         self._file: PolicyFile | None = None
         self._auths: WeakSet[TokenAuth] = WeakSet()
+        self._in_use = False
+        """Whether the server runs."""
 
     @property
     def has_file(self) -> bool:
@@ -53,50 +54,57 @@ class ServerPolicy:
         A file is read now and, while the server runs, again whenever it changes.
 
         Raises:
-            UnusablePolicy: the policy cannot be used, or does not fit the issuers that the server trusts.
+            UnusablePolicy: the policy cannot be used, does not fit the issuers that the server trusts, or one of its
+                tests fails while the server runs. The old policy stays.
         """
         from wharfinger.server.policy_file import PolicyFile  # only servers with a policy need it
 
         file = PolicyFile(policy) if isinstance(policy, (str, os.PathLike)) else policy
         if isinstance(file, PolicyFile):
-            self._apply(file.authorizer(file.policy))
+            self._replace(file.authorizer(file.policy), test=self._in_use)
             self._file = file
         else:
-            self._apply(file)
+            self._replace(file, test=self._in_use)
             self._file = None
 
-    def _apply(self, authorizer: Authorizer | None) -> None:
+    def _replace(self, authorizer: Authorizer | None, *, test: bool = True) -> None:
+        """Enforce another policy; if it cannot be used, raise UnusablePolicy and keep the old one."""
         for auth in self._auths:
             _check_issuers(authorizer, auth)
+        bound = self._bound(authorizer)
+        if test:
+            _require_tests(bound)
         self._unbound = authorizer
-        self.bind_roots()
+        self._enforce_if_other(bound)
         for auth in self._auths:
             auth.forget()
 
     def bind_roots(self) -> None:
         """Find the published resources of the directories in `roots`. Call this again when a source is added."""
-        policy = self._unbound
-        if policy is None and self._services.authorizer is None:
-            return
-        rules = rules_of(policy)
-        if rules is not None and rules.has_roots:
-            from wharfinger.policy import ReportOnly
-            from wharfinger.server.published_roots import patterns_in
+        self._enforce_if_other(self._bound(self._unbound))
 
-            rules = rules.bind_roots(lambda directory: patterns_in(directory, self._resources.every_source()))
-            policy = ReportOnly(rules) if isinstance(policy, ReportOnly) else rules
-        if policy is not self._services.authorizer:
-            self._enforce(policy)
+    def _enforce_if_other(self, authorizer: Authorizer | None) -> None:
+        if authorizer is not self._services.authorizer:
+            self._enforce(authorizer)
+
+    def _bound(self, authorizer: Authorizer | None) -> Authorizer | None:
+        """Return the policy with the published resources of the directories in `roots`."""
+        rules = rules_of(authorizer)
+        if rules is None or not rules.has_roots:
+            return authorizer
+        from wharfinger.policy import ReportOnly
+        from wharfinger.server.published_roots import patterns_in
+
+        rules = rules.bind_roots(lambda directory: patterns_in(directory, self._resources.every_source()))
+        return ReportOnly(rules) if isinstance(authorizer, ReportOnly) else rules
 
     def check_tests(self) -> None:
-        """Run the tests of a policy with `roots`, which depend on the sources. The others ran when it was loaded.
+        """Run the tests of the policy, which may depend on the sources by `roots`.
 
         Raises:
             UnusablePolicy: one fails.
         """
-        rules = rules_of(self._services.authorizer)
-        if rules is not None and rules.has_roots:
-            rules.require_tests()
+        _require_tests(self._services.authorizer)
 
     def bind_auth(
         self, auth: TokenAuth | TokenVerifier | Sequence[TokenVerifier] | None, store: Store | None = None
@@ -123,14 +131,16 @@ class ServerPolicy:
         """Read the file of the policy again whenever it changes, during a block.
 
         Raises:
-            UnusablePolicy: a test of a policy with `roots` fails.
+            UnusablePolicy: a test of the policy fails.
         """
         self.check_tests()
+        self._in_use = True
         task = asyncio.create_task(self._follow())
         try:
             yield
         finally:
             task.cancel()
+            self._in_use = False
 
     async def _follow(self) -> None:
         while True:
@@ -143,17 +153,6 @@ class ServerPolicy:
         if self._file is not None:
             await self._file.reload(self._replace)
 
-    def _replace(self, authorizer: Authorizer) -> None:
-        """Enforce another policy if its tests pass; otherwise raise UnusablePolicy and keep the old one."""
-        before = self._unbound
-        try:
-            self._apply(authorizer)
-            self.check_tests()
-        except WharfingerError:
-            self._unbound = before
-            self.bind_roots()
-            raise
-
 
 def rules_of(authorizer: Authorizer | None) -> Policy | None:
     """Return the rules that decide; None if another engine does."""
@@ -163,6 +162,12 @@ def rules_of(authorizer: Authorizer | None) -> Policy | None:
 
     rules = authorizer.policy if isinstance(authorizer, ReportOnly) else authorizer
     return rules if isinstance(rules, Policy) else None
+
+
+def _require_tests(authorizer: Authorizer | None) -> None:
+    rules = rules_of(authorizer)
+    if rules is not None:
+        rules.require_tests()
 
 
 def _check_issuers(authorizer: Authorizer | None, auth: TokenAuth) -> None:
