@@ -27,6 +27,7 @@ from wharfinger import Client
 from wharfinger.errors import ResourceNotFound, WharfingerError
 from wharfinger.source import UnusableSource
 from wharfinger.sources.git_repository import git
+from wharfinger.sources.ttl import IMMUTABLE_TTL_MS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are counted in /proc")
 
@@ -262,7 +263,7 @@ def _fake_git(folder: Path, script: str) -> Path:
     return program
 
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(180)
 def test_a_command_that_hangs_is_ended_and_other_reads_succeed(
     history: GitRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,6 +276,40 @@ def test_a_command_that_hangs_is_ended_and_other_reads_succeed(
         assert source.read_text(HULL) == "five\nfathoms\n"
         assert not log.done()
         assert "The search ended after" in str(log.result(timeout=60).contents[0].text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "end"),
+    [(kind, "exec sleep 1000") for kind in ("log", "grep", "commit")]
+    + [(kind, "echo incomplete; exit 128") for kind in ("log", "grep", "commit", "diff")],
+)
+@pytest.mark.timeout(180)
+def test_an_answer_of_a_git_that_was_ended_early_is_made_again_soon(
+    history: GitRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, end: str
+) -> None:
+    """A bug: an incomplete log was kept as if it were whole, and clients could keep each such answer for a day."""
+    from wharfinger.sources.git_repository import answer_commit, answer_grep
+    from wharfinger.sources.git_repository import history as histories
+
+    broken = tmp_path / "broken"
+    broken.touch()
+    script = f'[ -e "{broken}" ] && case " $* " in *" log "*|*" grep "*|*" diff-tree "*) {end};; esac\nexec "$GIT" "$@"'
+    _fake_git(tmp_path / "bin", script)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    uri = f"git://repo/{kind}/{history.head}" + {"grep": "?text=fathoms"}.get(kind, "")
+    with PublishedRepository(history.path) as source:
+        with monkeypatch.context() as limits:
+            limits.setattr(histories, "SEARCH_SECONDS", 0.2)
+            limits.setattr(histories, "CUT_HISTORY_SECONDS", 0.0)
+            limits.setattr(answer_grep, "SEARCH_SECONDS", 0.2)
+            limits.setattr(answer_commit, "COMPARISON_SECONDS", 0.2)
+            cut = source.read(uri)
+        broken.unlink()
+        whole = source.read(uri)
+    assert cut.ttl_ms is not None
+    assert cut.ttl_ms <= 10_000
+    assert cut.contents[0].text != whole.contents[0].text
+    assert whole.ttl_ms == IMMUTABLE_TTL_MS
 
 
 @pytest.mark.timeout(180)

@@ -59,6 +59,7 @@ class CommitAnswer(GitAnswer):
             )
         except (MissingObject, GitFailed):  # in a partial clone, or a damaged repository
             changed, more = [], True
+        self.fixed = self.fixed and (not more or len(changed) >= MAX_PATHS)  # else git was ended, or lacks objects
         return [self.text(commit_text(commit, self.tags, changed, more, self.uris.diff(commit.oid)))]
 
 

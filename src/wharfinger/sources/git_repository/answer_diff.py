@@ -88,6 +88,7 @@ class DiffAnswer(GitAnswer):
 
     async def contents(self) -> list[t.ResourceContents]:
         listed, cut = await changes(self.repository.private, *self._trees, self._compared)
+        self.fixed = self.fixed and not cut
         listed = changes_after(listed, self._after())
         texts: list[str] = []
         if listed:

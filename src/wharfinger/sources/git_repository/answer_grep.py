@@ -77,6 +77,7 @@ class GrepAnswer(GitAnswer):
     async def contents(self) -> list[t.ResourceContents]:
         text, path, after = self._read_query()
         found, cut = await self._search(text, path)
+        self.fixed = self.fixed and cut not in ("time", "failure")
         window = found[after : after + WINDOW_LINES]
         blocks: list[str] = []
         room, line_count = WINDOW_CHARACTERS, 0

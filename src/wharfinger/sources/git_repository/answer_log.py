@@ -96,6 +96,7 @@ class LogAnswer(GitAnswer):
             window = await histories.window(self._tip.oid, boundary, after, limit, self._selection)
         else:
             window = await readable.window(histories, self._tip.oid, after, limit, self._selection)
+        self.fixed = self.fixed and not window.ended_early
         names = [each.oid for each in window.commits]
         commits_by_oid = await self.objects.commits(names)
         commits = [commits_by_oid.get(oid) or await self.objects.commit(oid) for oid in names]

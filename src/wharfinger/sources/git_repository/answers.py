@@ -81,7 +81,7 @@ class GitAnswer:
         self.version = ""
         """A text that changes if the content of this URI changes."""
         self.fixed = False
-        """Whether the content of this URI can never change."""
+        """Whether the content of this URI can never change. `contents` sets it to False if git was ended too early."""
         self.modified: float | None = None
         """When the content last changed, in seconds since 1970."""
 

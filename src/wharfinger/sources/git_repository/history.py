@@ -1,11 +1,13 @@
 """Reads the commits that led to a revision, newest first, in windows that stay the same while commits arrive.
 
 `git log` returns more commits than a window needs, and their names are kept for the next windows. If it takes too long,
-the commits found so far are used, and the last window says where the search ended.
+the commits found so far are used, and the last window says where the search ended. They are kept for some seconds only.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from typing import NamedTuple
 
 from wharfinger.errors import InvalidArgument
@@ -31,6 +33,8 @@ MIN_RUN_COMMITS = 500
 """Minimum number of commits that a run of `git log` returns, if the history has as many."""
 SEARCH_SECONDS = 10.0
 """Time after which a search ends, and returns the commits found so far."""
+CUT_HISTORY_SECONDS = 10.0
+"""Time for which a history is kept whose search ended early: the next one may find more."""
 MAX_CACHED_COMMITS = 8 * MAX_LOG_COMMITS
 """Maximum number of commits in all histories that are kept."""
 
@@ -71,11 +75,18 @@ class CommitWindow(NamedTuple):
     after: str | None
     cut: str = ""
 
+    @property
+    def ended_early(self) -> bool:
+        """Whether the same search may find more commits later."""
+        return self.cut in ("time", "failure")
+
 
 class _History(NamedTuple):
     commits: list[LoggedCommit]
     complete: bool
     cut: str
+    expires: float = math.inf
+    """When the search is repeated, by the monotonic clock."""
 
 
 class Histories:
@@ -105,9 +116,16 @@ class Histories:
         # `-S` compares all files of each commit, so read no more commits than requested.
         max_commits = limit + 1 if selection.pickaxe else max(MIN_RUN_COMMITS, limit + 1)
         while True:
-            history = self._kept.get(key)
-            if history is None or not (history.complete or len(history.commits) >= max_commits):
+            kept = history = self._kept.get(key)
+            if (
+                history is None
+                or time.monotonic() >= history.expires
+                or not (history.complete or len(history.commits) >= max_commits)
+            ):
                 history = await self._read(tip, selection, min(max_commits, MAX_LOG_COMMITS))
+                if kept is not None and history.complete and len(history.commits) < len(kept.commits):
+                    # This search ended earlier than the last one, whose commits are in windows that were read.
+                    history = history._replace(commits=kept.commits)
                 self._kept.put(key, history, len(history.commits) + 100)
             begin = 0 if after is None else _place_after(history.commits, after)
             if begin is not None and (history.complete or len(history.commits) > begin + limit):
@@ -144,7 +162,7 @@ class Histories:
             return await self._read(tip, selection._replace(follow=False), max_commits)
         commits = _parse_followed(output.data) if follow else _parse_names(output.data)
         if output.cut:
-            return _History(commits, True, output.cut)
+            return _History(commits, True, output.cut, time.monotonic() + CUT_HISTORY_SECONDS)
         if len(commits) > max_commits:
             return _History(
                 commits[:max_commits], max_commits >= MAX_LOG_COMMITS, "size" if max_commits >= MAX_LOG_COMMITS else ""
