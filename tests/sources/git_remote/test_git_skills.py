@@ -13,6 +13,7 @@ from tests.sources.git_remote.git_host import GitHost
 from tests.sources.git_repository.conftest import GitRepository
 from wharfinger.errors import RemoteError
 from wharfinger.source import UnusableSource
+from wharfinger.sources.git_remote import git_skills
 from wharfinger.sources.git_remote.git_skills import GitSkills
 from wharfinger.sources.registry import make_sources
 from wharfinger.sources.skill_folder import skills
@@ -82,6 +83,62 @@ async def test_skills_of_a_repository_follow_head(host: GitHost, library: GitRep
         written = sorted(str(path.relative_to(source._folder)) for path in source._folder.rglob("*") if path.is_file())
         assert written == ["skills/pdf-forms/SKILL.md", "skills/pdf-forms/logo.png", "skills/pdf-forms/templates"]
     assert not source._folder.exists()
+
+
+@pytest.mark.parametrize("remote", [False, True])
+async def test_files_that_could_not_be_written_are_written_later(
+    host: GitHost,
+    library: GitRepository,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    remote: bool,
+) -> None:
+    """A bug: skills of a remote repository stayed as they were until its next commit."""
+    monkeypatch.setattr(git_skills, "RETRY_SECONDS", 0.1)
+    source = skills_of(host.add(library) if remote else str(library.path))
+    template = "skill://skills/pdf-forms/templates/invoice.md"
+    async with serving(source) as client:
+        assert await read_text(client, template) == "Name: …\n"
+        obstacle = Path(source._temporary.name) / "staged"
+        obstacle.mkdir()
+        library.write("skills/pdf-forms/templates/invoice.md", "Sum: …\n").commit("Change")
+        if remote:
+            library.git("push", "-q", "origin", "main")
+        async with asyncio.timeout(40):
+            while "could not be read" not in caplog.text:
+                await asyncio.sleep(0.02)
+            obstacle.rmdir()
+            while await read_text(client, template) != "Sum: …\n":
+                await asyncio.sleep(0.02)
+
+
+async def test_files_of_a_checkout_that_failed_are_replaced_by_those_of_the_old_commit(
+    library: GitRepository, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bug: files that were written before the failure stayed."""
+    source = skills_of(str(library.path))
+    template = "skill://skills/pdf-forms/templates/invoice.md"
+    old = library.head
+    async with serving(source) as client:
+        assert await read_text(client, template) == "Name: …\n"
+        library.write("skills/pdf-forms/templates/invoice.md", "Sum: …\n")
+        for number in range(64):
+            library.write(f"skills/pdf-forms/zz/{number}.md", f"{number}\n")
+        library.write("skills/zzz/SKILL.md", MANUAL.format("zzz", "Damaged."))
+        library.commit("Change")
+        objects = library.path / ".git" / "objects"
+        damaged, other = library.git("rev-parse", "HEAD:skills/zzz/SKILL.md", "HEAD:README.md").split()
+        (objects / damaged[:2] / damaged[2:]).chmod(0o600)
+        (objects / damaged[:2] / damaged[2:]).write_bytes((objects / other[:2] / other[2:]).read_bytes())
+        async with asyncio.timeout(40):
+            while "could not be read" not in caplog.text:
+                await asyncio.sleep(0.02)
+            assert await read_text(client, template) == "Sum: …\n"
+            library.git("update-ref", "refs/heads/main", old)
+            while await read_text(client, template) != "Name: …\n":
+                await asyncio.sleep(0.02)
+            while (source._folder / "skills/pdf-forms/zz").exists():
+                await asyncio.sleep(0.02)
 
 
 async def test_a_skill_at_the_top_of_a_repository_is_named_after_the_repository(

@@ -10,6 +10,7 @@ they have the same URIs as a folder with this skill.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import shutil
@@ -44,6 +45,8 @@ log = logging.getLogger("wharfinger.sources")
 
 CHECK_SECONDS = 1.0
 """Default time between two checks of a repository of this machine."""
+RETRY_SECONDS = 10.0
+"""Time after which files that could not be written are written again."""
 MAX_FILES = 50_000
 """Maximum number of files of skills that are written."""
 MAX_TOTAL_BYTES = 256 << 20
@@ -84,6 +87,10 @@ class _File(NamedTuple):
     size: int
 
 
+_UNKNOWN = _File("", -1)
+"""A file that was perhaps written."""
+
+
 class GitSkills(Skills):
     """The source that `skills()` returns for a git repository."""
 
@@ -107,7 +114,8 @@ class GitSkills(Skills):
         self.repository = repository
         self.mirror = mirror
         self._every = every
-        self._head: str | None = None
+        self._head: str | None = ""
+        """The commit whose files are written: None in a repository without commits, empty if they are incomplete."""
         self._written: dict[str, _File] = {}
         self._problem = ""
         self._ready = threading.Event()
@@ -163,27 +171,39 @@ class GitSkills(Skills):
             if self.mirror is None:
                 await asyncio.sleep(self._every)
             else:
-                await self._wakeup.wait()
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wakeup.wait(), RETRY_SECONDS if self._problem else None)
 
     # The files
 
     async def _check_out(self) -> None:
         """Write the files of skills at HEAD, if it changed."""
         references = await self.repository.references.now()
-        if self._ready.is_set() and references.head == self._head:
+        if references.head == self._head:
             return
         files = await self._files_of_skills(references.head) if references.head is not None else {}
+        self._head = ""
         contents: list[tuple[str, bytes]] = []
         for path, file in files.items():
             if self._written.get(path) != file:
                 contents.append((path, await self.repository.objects.reader.contents(file.oid)))
             if len(contents) >= 64:
-                await asyncio.to_thread(self._write, contents)
+                await self._write_files(files, contents)
                 contents.clear()
-        await asyncio.to_thread(self._write, contents)
-        await asyncio.to_thread(self._remove, [path for path in self._written if path not in files])
-        self._written = files
+        await self._write_files(files, contents)
+        removed = [path for path in self._written if path not in files]
+        await asyncio.to_thread(self._remove, removed)
+        for path in removed:
+            del self._written[path]
         self._head = references.head
+
+    async def _write_files(self, files: Mapping[str, _File], contents: list[tuple[str, bytes]]) -> None:
+        """Write contents of files, and remember those that are written also if one of them cannot be."""
+        for path, _ in contents:
+            self._written[path] = _UNKNOWN
+        await asyncio.to_thread(self._write, contents)
+        for path, _ in contents:
+            self._written[path] = files[path]
 
     async def _files_of_skills(self, head: str) -> dict[str, _File]:
         """Return the files of all skills at a commit, by their paths below the folder."""
