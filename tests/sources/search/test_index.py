@@ -425,6 +425,24 @@ def test_an_unusable_index_folder_is_logged_and_searches_succeed(
     assert "The search index is not kept" in caplog.text
 
 
+def test_an_index_without_any_usable_folder_is_made_when_there_is_one_again(
+    tmp_path: Path, start_server: StartServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: an error of the file system, such as that of a full disk, ended the thread of the index for good."""
+    monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "missing"))
+    (tmp_path / "file").write_text("")
+
+    async def main() -> None:
+        async with start_server(Shelf(one="alpha"), folder=tmp_path / "file" / "below") as indexed_server:
+            await indexed_server.wait_until(lambda: "The search index cannot be written" in caplog.text)
+            (tmp_path / "missing").mkdir()
+            await indexed_server.wait_until_indexed()
+            assert await indexed_server.uris("alpha") == ["shelf://one"]
+
+    asyncio.run(main())
+
+
 def test_sources_of_included_servers_are_indexed(cache: Path) -> None:
     part, whole = Server("part"), Server("whole")
     part.include(Shelf(one="alpha"))

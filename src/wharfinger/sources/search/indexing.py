@@ -119,12 +119,13 @@ class Indexing:
                     store.close()
             except Stopped:
                 return
-            except sqlite3.Error as error:  # an OperationalError may be temporary, such as a full disk
-                if "no such" in str(error):
+            except (sqlite3.Error, OSError) as error:
+                if isinstance(error, sqlite3.Error) and "no such" in str(error):
                     log.warning("There is no search index, since this Python's SQLite has no FTS5: %s", error)
                     self.progress.ready.set()
                     return
-                rebuild = not isinstance(error, sqlite3.OperationalError)
+                # An OperationalError or OSError may be temporary, such as a full disk.
+                rebuild = not isinstance(error, sqlite3.OperationalError | OSError)
                 log.warning("The search index %s: %s", "is rebuilt" if rebuild else "cannot be written", error)
                 self._walked.clear()
                 self.progress.pending = frozenset(self._sources())
