@@ -145,6 +145,11 @@ def test_server_accepts_headers_that_match_the_arguments(
         ({b"mcp-param-dry-run": b"True"}, {"dry": True}),
         ({b"mcp-param-size": b"x"}, {"page": {"size": 1}}),
         ({b"mcp-param-size": b"1"}, {"page": {"size": [1]}}),
+        ({b"mcp-param-size": b"1_0"}, {"page": {"size": 10}}),
+        ({b"mcp-param-size": b"+10"}, {"page": {"size": 10}}),
+        ({b"mcp-param-size": b"10."}, {"page": {"size": 10}}),
+        ({b"mcp-param-size": "١٠".encode()}, {"page": {"size": 10}}),
+        ({b"mcp-param-size": encode_value(" 10")}, {"page": {"size": 10}}),
         ({b"mcp-param-region": b"=?base64?!?="}, {"region": "eu"}),
     ],
 )

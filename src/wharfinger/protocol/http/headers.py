@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,9 @@ __all__ = [
 
 _PREFIX, _SUFFIX = "=?base64?", "?="
 _TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+_is_number = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
+"""A number as in JSON. `float` also accepts `1_0`, blanks, and digits of other scripts."""
+_MAX_NUMBER_CHARACTERS = 32
 _MAX_EXACT_INTEGER = 2**53 - 1
 """The largest integer that every JSON reader represents exactly."""
 
@@ -157,7 +161,6 @@ def _text(value: Any) -> str:
 def _equal(text: str, value: Any) -> bool:
     if isinstance(value, str | bool):
         return text == _text(value)
-    try:
-        return isinstance(value, int | float) and len(text) <= 32 and float(text) == value
-    except ValueError:
+    if not isinstance(value, int | float) or len(text) > _MAX_NUMBER_CHARACTERS or not _is_number(text):
         return False
+    return float(text) == value
