@@ -371,3 +371,29 @@ def test_the_end_of_a_session_is_observed_as_the_end_of_its_watches() -> None:
     asyncio.run(asyncio.wait_for(run(), 10))
     assert observer.rows_of("resources/subscribe")[0][:2] == ("notes://today", "allowed")
     assert observer.unwatched_uris == [["notes://today"]]
+
+
+async def test_an_error_while_closing_does_not_hide_the_error_of_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    """A bug: the error of the start was lost, and the other observers stayed open."""
+    closed: list[str] = []
+
+    class Closing(RecordingObserver):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        async def close(self) -> None:
+            closed.append(self.name)
+            raise OSError("cannot be closed")
+
+    class Failing(RecordingObserver):
+        async def start(self) -> None:
+            raise ValueError("the disk is full")
+
+    server = Server("observed")
+    for observer in (Closing("first"), Closing("second"), Failing()):
+        server.observers.add(observer)
+    with pytest.raises(ValueError, match="the disk is full"):
+        await server.start()
+    assert closed == ["first", "second"]
+    assert "Closing could not be closed" in caplog.text

@@ -65,13 +65,12 @@ class Observers:
                 await observer.start()
                 started.append(observer)
         except BaseException:
-            for observer in started:
-                await observer.close()
+            await self.close(started)
             raise
 
-    async def close(self) -> None:
-        """Close every observer."""
-        for observer in self._all:
+    async def close(self, observers: Sequence[RequestObserver] | None = None) -> None:
+        """Close these observers, by default all. An error is logged, and the others are still closed."""
+        for observer in self._all if observers is None else observers:
             try:
                 await observer.close()
             except Exception:
