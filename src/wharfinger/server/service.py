@@ -25,7 +25,7 @@ from wharfinger.server.features.completion import Completions
 from wharfinger.server.features.listing import PagedList
 from wharfinger.server.features.prompts import Prompts
 from wharfinger.server.features.resources import Resources
-from wharfinger.server.features.tools import Tools, reports_tool_errors
+from wharfinger.server.features.tools import Tools, check_task_ttl, reports_tool_errors
 from wharfinger.server.lifespan import ServerLifespan, logged_lifespan
 from wharfinger.server.observers import Observers
 from wharfinger.server.server_policy import ServerPolicy
@@ -115,6 +115,7 @@ class FeatureService:
         """Runs and stores tasks; None if no tool can become one."""
         self.own_tasks: Tasks | None = None
         """`tasks` if this server created them; None if they belong to a server in which it is mounted."""
+        check_task_ttl(tasks.ttl)
         self._task_settings = tasks
         self.store = tasks.store
         """The store of tasks, and of the ids of used DPoP proofs; None: in memory."""

@@ -1236,10 +1236,13 @@ async def test_a_running_task_is_stored_for_a_minute_longer_than_its_ttl() -> No
         assert (await store.usage("tasks/"))[0] == 0
 
 
-@pytest.mark.parametrize("ttl", [0, -2, 0.0])
-def test_a_ttl_that_is_not_positive_is_refused(ttl: float) -> None:
-    with pytest.raises(ValueError, match="write more than 0 seconds, or None"):
+@pytest.mark.parametrize("ttl", [0, -1, -2, 0.0, float("nan"), float("inf"), 1e300])
+def test_an_impossible_ttl_is_refused(ttl: float) -> None:
+    """A bug: -1, of a tool, meant that of the server, and infinity failed when a task began."""
+    with pytest.raises(ValueError, match="write more than 0 seconds, and at most 1e\\+09; None for no limit"):
         Server("s").tools.add(lambda: "x", name="x", task=True, task_ttl=ttl)
+    with pytest.raises(ValueError, match="write more than 0 seconds"):
+        Server("s", task_ttl=ttl)
 
 
 # -- failures of the store and of handlers

@@ -47,7 +47,10 @@ if TYPE_CHECKING:
     from wharfinger.server.signature.explicit_schema import SchemaSignature
     from wharfinger.server.tasks.task_extension import Tasks
 
-__all__ = ["TaskKind", "ToolFeature", "ToolOptions", "Tools", "reports_tool_errors"]
+__all__ = ["TaskKind", "ToolFeature", "ToolOptions", "Tools", "check_task_ttl", "reports_tool_errors"]
+
+MAX_TASK_TTL_SECONDS = 1e9
+"""The largest `task_ttl`, about 30 years."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,128}")
 _ERRORS_FOR_THE_MODEL = (ToolError, InvalidArgument, PermissionDenied, ResourceNotFound)
@@ -457,6 +460,13 @@ def _tools_result(shown: list[Any], next_cursor: Any) -> t.ListToolsResult:
 
 def _failed(text: str) -> t.CallToolResult:
     return t.CallToolResult(content=[t.TextContent(text=text)], is_error=True)
+
+
+def check_task_ttl(task_ttl: float | None) -> None:
+    """Raise ValueError if a number of seconds cannot be the `task_ttl` of a server or a tool."""
+    if task_ttl is not None and not 0 < task_ttl <= MAX_TASK_TTL_SECONDS:
+        most = f"{MAX_TASK_TTL_SECONDS:g}"
+        raise ValueError(f"task_ttl={task_ttl!r}: write more than 0 seconds, and at most {most}; None for no limit.")
 
 
 def reports_tool_errors(handler: Handler) -> Handler:

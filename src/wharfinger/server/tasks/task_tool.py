@@ -10,7 +10,7 @@ import msgspec
 
 from wharfinger.protocol.request import Request, input_needed
 from wharfinger.server.access_control import readable_part
-from wharfinger.server.features.tools import ToolFeature, ToolOptions, Tools
+from wharfinger.server.features.tools import ToolFeature, ToolOptions, Tools, check_task_ttl
 from wharfinger.server.signature.arguments import BadArguments
 from wharfinger.server.tasks.task_channel import RunningTask
 from wharfinger.server.tasks.task_extension import DeferredTask, Tasks, capture, check_declared, declares
@@ -20,18 +20,15 @@ if TYPE_CHECKING:
 
 __all__ = ["TaskTool"]
 
-_SERVER_TTL = -1.0
-"""The default of `task_ttl`: that of the server."""
-
 
 class TaskTool(ToolFeature):
     """A tool registered with `task=`. `task_ttl` is in seconds, None for no limit; by default the server's.
 
     Raises:
-        ValueError: `task` is not one of its values, or `task_ttl` is not more than 0.
+        ValueError: `task` is not one of its values, or `task_ttl` is not a possible time.
     """
 
-    __slots__ = ("_kind", "_tools", "_ttl")
+    __slots__ = ("_has_ttl", "_kind", "_tools", "_ttl")
 
     def __init__(
         self,
@@ -40,18 +37,17 @@ class TaskTool(ToolFeature):
         options: ToolOptions,
         tools: Tools,
     ) -> None:
-        task, task_ttl = options.get("task"), options.get("task_ttl", _SERVER_TTL)
+        task = options.get("task")
         if task not in (True, "required", "later"):
             raise ValueError(f"task={task!r}: write True, 'required' or 'later'.")
-        if task_ttl is not None and task_ttl <= 0 and task_ttl != _SERVER_TTL:
-            raise ValueError(f"task_ttl={task_ttl!r}: write more than 0 seconds, or None.")
+        check_task_ttl(options.get("task_ttl"))
         super().__init__(services, function, options)
         self.decode = None
         tools.serve_tasks()
         self._tools = tools
         self.answer = self._answer
         self._kind = task
-        self._ttl = task_ttl
+        self._has_ttl, self._ttl = "task_ttl" in options, options.get("task_ttl")
 
     async def _answer(self, request: Request) -> Any:
         """Call the function. Returns its result, or the task that will have it.
@@ -77,7 +73,7 @@ class TaskTool(ToolFeature):
         return task.started()
 
     def _seconds(self, tasks: Tasks) -> float | None:
-        return tasks.ttl if self._ttl == _SERVER_TTL else self._ttl
+        return self._ttl if self._has_ttl else tasks.ttl
 
     async def _run(self, tasks: Tasks, request: Request, state: Any) -> Any:
         """Call the function; `state` is its entry in `Tasks.calls`."""
