@@ -177,6 +177,37 @@ def test_a_watch_starts_only_after_a_valid_acknowledgement() -> None:
     run(test())
 
 
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_a_watch_that_is_closed_while_it_begins_ends(revision: str) -> None:
+    """A bug: it went on after its start, and nobody could end it."""
+
+    async def main() -> None:
+        server = FakeServer()
+        server.grants = False
+        subscribing, subscribed = asyncio.Event(), asyncio.Event()
+        record = server.record
+
+        async def subscribe(request: Request) -> t.EmptyResult:
+            subscribing.set()
+            await subscribed.wait()
+            return await record(request)
+
+        server.handlers["resources/subscribe"] = subscribe
+        async with Client(server, revision=revision) as client:
+            watch = client.watch("x:a")
+            starts = [asyncio.create_task(watch.start()) for _ in range(2)]
+            while not (server.received or subscribing.is_set()):
+                await asyncio.sleep(0)
+            await watch.close()
+            subscribed.set()
+            assert await asyncio.gather(*starts) == [watch, watch]
+            assert client._session.watches.count == 0
+            with pytest.raises(StopAsyncIteration):
+                await anext(watch)
+
+    run(main())
+
+
 @pytest.mark.parametrize("how", ["result", "cancelled"])
 def test_a_watch_that_the_server_ends_is_restarted_and_reports_the_gap(how: str) -> None:
     """Spec §2.12: a server ends a watch with a result or with notifications/cancelled, such as before a restart."""

@@ -181,6 +181,8 @@ class Watch:
     def __init__(self, open: Callable[[], Awaitable[tuple[Watches, _Subscription]]]) -> None:
         self._open = open
         self._opened: tuple[Watches, _Subscription] | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
         self._closed = False
 
     async def start(self) -> Watch:
@@ -189,10 +191,22 @@ class Watch:
         Raises:
             ResourceNotFound: the server has no such resource, or does not acknowledge a watch on it.
         """
-        if self._opened is None and not self._closed:
-            self._opened = await self._open()
-            self._opened[1].interrupted = self.interrupted
+        async with self._starting:
+            if self._opened is None and not self._closed:
+                self._opening = asyncio.create_task(self._begin())
+                try:
+                    await self._opening
+                except asyncio.CancelledError:
+                    task = asyncio.current_task()
+                    if not self._closed or task is None or task.cancelling():
+                        raise
+                finally:
+                    self._opening = None
         return self
+
+    async def _begin(self) -> None:
+        self._opened = await self._open()
+        self._opened[1].interrupted = self.interrupted
 
     def __await__(self) -> Generator[Any, None, Watch]:
         return self.start().__await__()
@@ -219,8 +233,11 @@ class Watch:
         return await self._opened[1].take()
 
     async def close(self) -> None:
-        """End it, and with it the iteration."""
+        """End it, and with it the iteration; if it has not begun, `start` returns."""
         self._closed = True
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait((self._opening,))
         if self._opened is not None:
             watches, subscription = self._opened
             subscription.finish(None)
@@ -274,9 +291,7 @@ class Watches:
         try:
             await subscription.begun
         except BaseException:
-            self._subscriptions.discard(subscription)
-            subscription.runner.cancel()
-            await asyncio.wait((subscription.runner,))
+            await self.end(subscription)
             raise
         return self, subscription
 
