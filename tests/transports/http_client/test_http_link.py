@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import msgspec
@@ -571,6 +572,31 @@ def test_a_session_stream_receives_notifications_and_is_resumed() -> None:
             assert last_event_ids == [None, "e1", "e2"]
 
     run(test())
+
+
+def test_a_session_stream_that_ends_at_once_is_opened_again_after_growing_delays() -> None:
+    """A bug: it was opened every second for ever. A stream with a message begins with the first delay again."""
+    opened_at: list[float] = []
+    many = asyncio.Event()
+
+    async def serve(request: ReceivedRequest, writer: asyncio.StreamWriter) -> None:
+        opened_at.append(time.monotonic())
+        start_event_stream(writer)
+        writer.write(b"retry: 10\nid: e%d\ndata:\n\n" % len(opened_at))
+        if len(opened_at) == 7:
+            writer.write(encode_event(method="notifications/x"))
+        await writer.drain()
+        writer.close()
+        if len(opened_at) == 13:
+            many.set()
+
+    async def test() -> None:
+        async with open_link(serve, rules=HANDSHAKE) as link:
+            await link.open_session_stream(5)
+            await many.wait()
+
+    run(test())
+    assert opened_at[6] - opened_at[0] >= 0.01 * (1 + 2 + 4 + 8 + 16 + 32)
 
 
 def test_a_server_without_a_session_stream_is_reported() -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING
 
 from wharfinger.errors import ConnectionLost, RequestTimeout, WharfingerError
-from wharfinger.protocol.client_peer import ClientPeer
+from wharfinger.protocol.client_peer import ClientPeer, Event
 from wharfinger.protocol.revisions import Revision
 from wharfinger.protocol.sse import EventDecoder
 from wharfinger.transports.http_client.origin import EVENTS, NoMessage, Origin, content_type
 from wharfinger.transports.http_client.post_response import (
+    MAX_RECONNECT_DELAY,
     MAX_RECONNECTS,
     EventHandler,
     PendingPost,
@@ -33,6 +35,8 @@ logger = logging.getLogger("wharfinger.transports.http_client.get_streams")
 SESSION = "Mcp-Session-Id"
 MAX_EVENT_ID_CHARACTERS = 4096
 """The maximum number of characters of an event id that is sent back."""
+LIVE_SECONDS = 5.0
+"""The session's stream is opened again with a longer delay each time if it lasted less than this without a message."""
 
 
 def session_gone(origin: Origin) -> Callable[[], WharfingerError]:
@@ -151,11 +155,11 @@ class SessionStream:
     async def _run(self, opened: asyncio.Future[None], peer: ClientPeer[PendingPost]) -> None:
         origin = self._origin
         decoder = EventDecoder(origin.limits.message)
-        failures = 0
+        failures = short_streams = 0
         while failures < MAX_RECONNECTS:
             try:
-                await self._read(decoder, peer, opened)
-                failures = 0
+                lived = await self._read(decoder, peer, opened)
+                failures, short_streams = 0, 0 if lived else short_streams + 1
             except (origin.http.ClientError, OSError, WharfingerError) as error:
                 session_ended = isinstance(error, NoMessage) and error.status == 404 and SESSION in self._headers()
                 if not opened.done():
@@ -168,17 +172,28 @@ class SessionStream:
                     return
                 failures += 1
                 logger.debug("the stream of %s broke off: %r", origin.name, error)
-            await asyncio.sleep(reconnect_delay(decoder))
+            growth = 2.0 ** min(max(0, short_streams - 1), 16)
+            await asyncio.sleep(min(reconnect_delay(decoder) * growth, MAX_RECONNECT_DELAY))
             decoder = resumed_decoder(decoder, origin.limits.message)
         self._lost(lambda: ConnectionLost(f"{origin.name} closed the session's stream."))
 
-    async def _read(self, decoder: EventDecoder, peer: ClientPeer[PendingPost], opened: asyncio.Future[None]) -> None:
+    async def _read(self, decoder: EventDecoder, peer: ClientPeer[PendingPost], opened: asyncio.Future[None]) -> bool:
+        """Read the stream to its end. Returns whether it had a message or lasted for some time."""
         response = await open_stream(self._origin, self._headers(), decoder.last_id)
+        has_message = False
+
+        def handle(event: Event[PendingPost], post: PendingPost | None) -> None:
+            nonlocal has_message
+            has_message = True
+            self._handle(event, post)
+
+        began = time.monotonic()
         try:
             if not opened.done():
                 opened.set_result(None)
             elif not decoder.last_id:
                 self._missed()
-            await read_events(response, decoder, peer, None, self._handle)
+            await read_events(response, decoder, peer, None, handle)
         finally:
             response.close()
+        return has_message or time.monotonic() - began >= LIVE_SECONDS
