@@ -206,7 +206,6 @@ def _open_database(path: Path) -> Connection:
 
 def _prepare(connection: Connection, path: Path) -> None:
     """Create the tables in a new file. Refuse a file of another program or version."""
-    connection.execute("PRAGMA journal_mode=WAL").fetchone()
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("BEGIN IMMEDIATE")  # only one of several processes creates the tables
     (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -224,6 +223,7 @@ def _prepare(connection: Connection, path: Path) -> None:
             f"{path} was written by another version (schema {version}, not {SCHEMA_VERSION}): move it away."
         )
     connection.execute("COMMIT")
+    connection.execute("PRAGMA journal_mode=WAL").fetchone()  # is kept in the file, so only in one of ours
 
 
 def _explain(problem: Exception) -> str:
