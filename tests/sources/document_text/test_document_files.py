@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,18 +20,27 @@ from tests.sources.document_text.conftest import text_of
 from tests.sources.document_text.document_builders import docx_of, encrypted_pdf, epub_of, pdf_of, pptx_of
 from wharfinger import Client, Server
 from wharfinger import types as t
-from wharfinger.errors import InvalidArgument, ResourceNotFound
+from wharfinger.errors import InvalidArgument, Overloaded, ResourceNotFound
 from wharfinger.server.document_search import SearchBounds, search_documents
 from wharfinger.source import VERSION
 from wharfinger.sources import resource_tools, search_index
 from wharfinger.sources.document_text import document_files, document_pages
 from wharfinger.sources.document_text.document_pages import FORMATS
+from wharfinger.sources.document_text.parser_pool import ParserPool
 from wharfinger.sources.folder.source import Folder, files
 from wharfinger.sources.search.index import _identity
-from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW
+from wharfinger.sources.windows.window import NEXT, PREVIOUS, WINDOW, BytesContent
 from wharfinger.testing import SourceContract
 
 T = TypeVar("T")
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
 
 BOUNDS = SearchBounds(seconds=40.0)  # on a busy machine a process takes seconds to start
 
@@ -199,6 +211,35 @@ def test_a_document_is_parsed_once_for_all_its_readers(
     (papers / "a.pdf").write_bytes(pdf_of(["new"]))
     assert text_of(published, "a.pdf?text") == "[page 1 of 1]\nnew\n\n"
     assert len(parsed_uris) == 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process is paused by a signal")
+def test_a_read_waits_longer_for_a_process_than_the_search_that_wanted_the_document_first(
+    published: Folder, papers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug: the read was refused together with the search."""
+    pool = ParserPool(max_processes=1)
+    monkeypatch.setattr(document_files, "shared_pool", lambda: pool)
+    monkeypatch.setattr(document_files, "SEARCH_PATIENCE_SECONDS", 0.5)
+    (papers / "a.pdf").write_bytes(ALMANAC)
+    (papers / "slow.pdf").write_bytes(pdf_of(["slow"]))
+    pool.extract("pdf", BytesContent(ALMANAC), pool, 20)
+    (process_id,) = pool.process_ids
+    os.kill(process_id, signal.SIGSTOP)
+    uri = f"{published.uri}/a.pdf"
+    try:
+        with ThreadPoolExecutor(3) as threads:
+            slow = threads.submit(text_of, published, "slow.pdf?text")
+            wait_until(lambda: len(pool._busy) == 1)
+            search = threads.submit(lambda: list(published._documents.text(uri, "application/pdf")))
+            wait_until(lambda: pool._waiting == 1)
+            read = threads.submit(text_of, published, "a.pdf?pages=1")
+            assert isinstance(search.exception(30), Overloaded)
+            os.kill(process_id, signal.SIGCONT)
+            assert read.result(30) == "[page 1 of 4]\nAlmanac\n\n"
+            assert "slow" in slow.result(30)
+    finally:
+        pool.close()
 
 
 def test_the_text_has_the_version_of_the_file(published: Folder, papers: Path) -> None:

@@ -2,7 +2,8 @@
 
 The bytes of a file come from a descriptor that the folder opened, never from a path, and go to a process that parses
 them (`parser_pool`). The text is kept in memory under the identity, size and times of the file, as long as there is
-room, and so is the reason why a file has no text. Callers that want the same file at the same time share one parse.
+room, and so is the reason why a file has no text. Callers that want the same file at the same time share one parse; if
+the one that began it does not wait for a free process any longer, another one does.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from wharfinger.content.text import shown, size_text
 from wharfinger.errors import InvalidArgument, MissingExtra, Overloaded, ResourceNotFound
 from wharfinger.source import VERSION, TextPlace
 from wharfinger.sources.bounded_cache import BoundedCache
+from wharfinger.sources.document_text.child_program import SECONDS
 from wharfinger.sources.document_text.document_pages import (
     FORMATS,
     DocumentFormat,
@@ -72,7 +74,8 @@ class DocumentFiles:
     def __init__(self, files: TreeResources) -> None:
         self.files = files
         self._kept: BoundedCache[Key, DocumentPages | _Failure] = BoundedCache(KEPT_BYTES)
-        self._running: dict[Key, Future[DocumentPages]] = {}
+        self._running: dict[Key, tuple[Future[DocumentPages], float]] = {}
+        """The parses that other threads wait for, and until when each waits for a free process (monotonic clock)."""
         self._lock = threading.Lock()
 
     # Resources
@@ -208,7 +211,9 @@ class DocumentFiles:
 
         Raises:
             _Unreadable: the file has no text.
+            Overloaded: no process was free in time.
         """
+        deadline = time.monotonic() + patience
         while True:
             cached = self._kept.get(key)
             if isinstance(cached, DocumentPages):
@@ -218,20 +223,28 @@ class DocumentFiles:
             with self._lock:
                 running = self._running.get(key)
                 if running is None:
-                    future = self._running[key] = Future()
+                    future: Future[DocumentPages] = Future()
+                    self._running[key] = future, deadline
                     break
-            return running.result()
+            other, other_deadline = running
+            try:
+                return other.result(max(0.0, deadline - time.monotonic()) + SECONDS)
+            except TimeoutError:
+                raise Overloaded(f"{shown(uri)} is being parsed: try again later.") from None
+            except Overloaded:
+                if not other_deadline <= time.monotonic() < deadline:
+                    raise
         try:
-            pages = self._parse(key, uri, format, content, patience)
+            pages = self._parse(key, uri, format, content, deadline - time.monotonic())
         except BaseException as error:
-            future.set_exception(error)
-            raise
-        else:
-            future.set_result(pages)
-            return pages
-        finally:
             with self._lock:
                 del self._running[key]
+            future.set_exception(error)
+            raise
+        with self._lock:
+            del self._running[key]
+        future.set_result(pages)
+        return pages
 
     def _parse(
         self, key: Key, uri: str, format: DocumentFormat, content: FileContent, patience: float
