@@ -74,6 +74,31 @@ async def test_a_refused_token_is_refreshed_once() -> None:
         assert authority.request_names().count("authorize") == 1
 
 
+async def test_a_renewed_token_that_has_expired_already_is_followed_by_a_sign_in() -> None:
+    """A bug: it was sent and renewed again and again, until the client gave up."""
+
+    class HastyAuthority(Authority):
+        """Its renewed tokens expire before they arrive."""
+
+        def issue_token(self, scopes: set[str]) -> aiohttp.web.Response:
+            renewed = self.requests[-1][0] == "refresh_token"
+            self.expires_in = 1e-9 if renewed else 3600
+            answer = super().issue_token(scopes)
+            if renewed:
+                self.scopes_by_token.clear()
+            return answer
+
+    authority = HastyAuthority()
+    server = ProtectedServer(authority)
+    async with serve(authority) as authority_origin, serve(server) as server_origin:
+        authority.url, server.url = authority_origin, f"{server_origin}/mcp"
+        async with Client(server.url, auth=SignIn(open_browser=approve)) as client:
+            authority.scopes_by_token.clear()
+            assert await client.list_tools()
+        assert authority.request_names().count("authorize") == 2
+        assert authority.request_names().count("refresh_token") == 1
+
+
 async def test_saved_tokens_are_used_by_the_next_process_without_a_sign_in(tmp_path: Path) -> None:
     async with protected_server() as (server, authority):
         async with Client(server.url, auth=SignIn(open_browser=approve, tokens=FileTokens(tmp_path / "tokens"))):

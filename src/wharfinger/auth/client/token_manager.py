@@ -134,7 +134,7 @@ class TokenManager:
         if earlier is not None and status == 401 and not set(challenge.scope) - set(earlier.scope):
             if earlier.refresh_token is not None and earlier.access_token not in self._renewed:
                 renewed = await self._renew(url, earlier)
-                if renewed is not None:
+                if renewed is not None and not self._expired(renewed):
                     self._renewed = {renewed.access_token, *list(self._renewed)[:63]}
                     return renewed
             elif earlier.access_token not in self._renewed and self._clock() - earlier.taken_at < JUST_ISSUED_SECONDS:
