@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.sources.conftest import ChangeRecorder
 from wharfinger.errors import Overloaded
 from wharfinger.sources.sql_database import Database
 from wharfinger.sources.sql_database.database_engine import DatabaseUnreachable
+from wharfinger.sources.sql_database.postgres_notify import NotifyListener
 from wharfinger.sources.sql_database.sql_watch import TOKEN_SECONDS
 
 from .conftest import SHOP, PostgresServer, Shop, postgres_folder
@@ -151,6 +153,37 @@ def test_a_channel_reports_a_change_in_the_middle_of_a_large_table(
         recorder.changes.clear()
     source.unwatch(uri)
     assert wait_until(lambda: postgres.run(listeners)[0][0] == 0), "the source listens without watchers"
+
+
+def test_a_channel_is_listened_to_although_the_first_connection_ends_before_listen(
+    postgres: PostgresServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server may also refuse LISTEN itself, as a standby does. The failures are logged once."""
+    connections = 0
+
+    async def connect() -> Any:
+        import asyncpg
+
+        nonlocal connections
+        connections += 1
+        connection = await asyncpg.connect(postgres.url())
+        if connections < 3:
+            await connection.close()
+        return connection
+
+    async def listen() -> None:
+        changed = asyncio.Event()
+        listener = NotifyListener("shop", connect, "postgresql://shop")
+        listening = asyncio.ensure_future(listener.run(changed.set))
+        try:
+            async with asyncio.timeout(40):
+                await changed.wait()
+        finally:
+            listening.cancel()
+
+    asyncio.run(listen())
+    logged = [record.message for record in caplog.records if record.name == "wharfinger.sources"]
+    assert logged == ["postgresql://shop cannot be listened to, and is tried again: InterfaceError"]
 
 
 def test_rows_appended_to_a_large_table_are_reported_without_a_channel(

@@ -18,7 +18,7 @@ log = logging.getLogger("wharfinger.sources")
 COALESCE_SECONDS = 0.05
 """Notifications within this time are passed on as one."""
 RETRY_SECONDS, MAX_RETRY_SECONDS = 0.2, 2.0
-"""The first and the longest delay before another attempt to connect. Each failure doubles it."""
+"""The first and the longest delay before another attempt to listen. Each failure doubles it."""
 MAX_TABLES = 10_000
 """Maximum number of tables that are counted separately."""
 
@@ -43,32 +43,36 @@ class NotifyListener:
     async def run(self, changed: Callable[[], None]) -> None:
         """Listen until cancelled, and call `changed` after notifications.
 
-        Connects again if the connection is lost, and then assumes that every table has changed.
+        Connects again after each failure, and then assumes that every table has changed.
         """
         backoff = Backoff(RETRY_SECONDS, MAX_RETRY_SECONDS)
-
-        def notify(_connection: Any, _pid: int, _channel: str, payload: str) -> None:
-            self._count(payload, changed)
-
+        self._pending = None  # the loop of an earlier call may have ended
         while True:
-            lost = asyncio.Event()
             try:
-                connection = await self._connect()
+                await self._listen(changed, backoff)
             except Exception as error:
                 if backoff.failures == 0:
                     log.warning(
                         "%s cannot be listened to, and is tried again: %s", self._location, type(error).__name__
                     )
                 await asyncio.sleep(backoff.failed())
-                continue
+
+    async def _listen(self, changed: Callable[[], None], backoff: Backoff) -> None:
+        """Listen until the connection is lost."""
+        lost = asyncio.Event()
+
+        def notify(_connection: Any, _pid: int, _channel: str, payload: str) -> None:
+            self._count(payload, changed)
+
+        connection = await self._connect()
+        try:
+            connection.add_termination_listener(lambda connection: lost.set())
+            await connection.add_listener(self.channel, notify)
             backoff.succeeded()
-            try:
-                connection.add_termination_listener(_setter(lost))
-                await connection.add_listener(self.channel, notify)
-                self._count("", changed)
-                await lost.wait()
-            finally:
-                connection.terminate()
+            self._count("", changed)
+            await lost.wait()
+        finally:
+            connection.terminate()
 
     def _count(self, payload: str, changed: Callable[[], None]) -> None:
         table = payload.rpartition(".")[2].strip('"')
@@ -83,7 +87,3 @@ class NotifyListener:
     def _notify(self, changed: Callable[[], None]) -> None:
         self._pending = None
         changed()
-
-
-def _setter(lost: asyncio.Event) -> Callable[[Any], None]:
-    return lambda connection: lost.set()
