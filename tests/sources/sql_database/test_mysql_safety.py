@@ -340,10 +340,26 @@ def test_dangerous_privileges_are_read_from_the_grants_of_mysql_and_mariadb(gran
         (["GRANT SELECT (`a`, `b`) ON `shop`.`t` TO `a`@`b`"], False),
         (["GRANT SELECT, UPDATE (`a`) ON `shop`.`t` TO `a`@`b`"], True),
         (["GRANT DELETE ON *.* TO `a`@`b`"], True),
+        (["GRANT INSERT ON `sh%`.* TO `a`@`b`"], True),
+        (["GRANT INSERT ON `sho_`.* TO `a`@`b`"], True),
+        ([r"GRANT INSERT ON `sh\%`.* TO `a`@`b`"], False),
+        ([r"GRANT INSERT ON `sho\_`.* TO `a`@`b`", "GRANT INSERT ON `sh%`.`orders` TO `a`@`b`"], False),
+        (["GRANT INSERT ON `other`.`ON ``shop``.``t``` TO `a`@`b`"], False),
     ],
 )
 def test_rights_to_write_are_read_from_the_grants(grants: list[str], expected: bool) -> None:
     assert writes(grants, "shop") is expected
+
+
+def test_rights_to_write_by_a_wildcard_are_reported(
+    create_account: Callable[[str], str], mariadb: MariaDBServer, publish: Callable[..., Database]
+) -> None:
+    url = create_account("SELECT, INSERT ON `test\\_%`.*")
+    name = mariadb.run("SELECT max(Db) FROM mysql.db WHERE User = 'odd user' AND Db NOT LIKE '%\\%'").strip()
+    mariadb.run(
+        f"REVOKE SELECT ON `{name}`.* FROM `odd user`@localhost"
+    )  # the most specific grant would be the only one
+    assert "which may also write" in publish(url, label="shop").describe()
 
 
 def test_ctrl_c_stops_a_server_and_its_running_statement(mariadb: MariaDBServer, tmp_path: Path) -> None:

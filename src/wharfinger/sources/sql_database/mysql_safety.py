@@ -62,6 +62,7 @@ def settings(seconds: float, *, mariadb: bool) -> list[str]:
 # The account
 
 _GRANT = re.compile(r"GRANT (.+?) ON (.+?) TO ", re.DOTALL).match
+_PLACE = re.compile(r"(?P<database>`(?:[^`]|``)+`|[^`.]+)\.(?P<table>.+)", re.DOTALL).fullmatch
 _TOO_POWERFUL = ("FILE", "SUPER")
 _ONLY_READING = {
     "USAGE", "SELECT", "SHOW VIEW", "SHOW DATABASES", "EXECUTE", "PROCESS", "REPLICATION CLIENT", "BINLOG MONITOR",
@@ -69,14 +70,30 @@ _ONLY_READING = {
 }  # fmt: skip
 
 
-def _privileges(grants: Iterable[str], places: Sequence[str]) -> set[str]:
-    """Return the privileges at these places (`*.*`, `shop.*`), from the lines of SHOW GRANTS."""
+def _privileges(grants: Iterable[str], applies: Callable[[str], bool]) -> set[str]:
+    """Return the privileges at the places for which `applies` is true, from the lines of SHOW GRANTS."""
     privileges: set[str] = set()
     for line in grants:
         grant = _GRANT(line)
-        if grant and grant[2].replace("`", "").replace("\\", "") in places:
+        if grant and applies(grant[2]):
             privileges |= {privilege.strip().upper() for privilege in re.sub(r"\([^)]*\)", "", grant[1]).split(",")}
     return privileges
+
+
+def _is_within(place: str, database: str) -> bool:
+    """Return whether a place of a grant, such as `*.*`, `` `shop\\_%`.* `` or `` `shop`.`orders` ``, is in a database.
+
+    In the name of a database, `%` and `_` are wildcards as in LIKE, unless the grant is for a single table.
+    """
+    found = _PLACE(place)
+    if place == "*.*" or found is None:
+        return place == "*.*"
+    name = found["database"].removeprefix("`").removesuffix("`").replace("``", "`")
+    if found["table"] != "*":
+        return name == database
+    wildcards = {"%": ".*", "_": "."}
+    parts = [wildcards.get(part) or re.escape(part[-1]) for part in re.findall(r"\\.|.", name, re.DOTALL)]
+    return re.fullmatch("".join(parts), database, re.DOTALL) is not None
 
 
 def check_account(account: str, grants: Iterable[str], database: str) -> None:
@@ -85,7 +102,7 @@ def check_account(account: str, grants: Iterable[str], database: str) -> None:
     Raises:
         AccountRefused: it may read or write files of the server, or administers it.
     """
-    privileges = _privileges(grants, ("*.*",))
+    privileges = _privileges(grants, lambda place: place == "*.*")
     powers = (
         _TOO_POWERFUL
         if {"ALL", "ALL PRIVILEGES"} & privileges
@@ -109,15 +126,7 @@ def _quoted(word: str) -> str:
 
 def writes(grants: Iterable[str], database: str) -> bool:
     """Return whether the account may write to the database, from the lines of SHOW GRANTS."""
-    privileges = _privileges(grants, ("*.*", f"{database}.*"))
-    tables = {line for line in grants if f"ON `{database.replace('`', '``')}`.`" in line}
-    for line in tables:
-        grant = _GRANT(line)
-        privileges |= (
-            {privilege.strip().upper() for privilege in re.sub(r"\([^)]*\)", "", grant[1]).split(",")}
-            if grant
-            else set()
-        )
+    privileges = _privileges(grants, lambda place: _is_within(place, database))
     return not privileges <= _ONLY_READING
 
 
